@@ -1,0 +1,2 @@
+//! VGM game music: reads songs, plays their chips, renders them.
+#![forbid(unsafe_code)]

@@ -1,2 +1,7 @@
 //! VGM game music: reads songs, plays their chips, renders them.
 #![forbid(unsafe_code)]
+
+mod error;
+pub mod format;
+
+pub use error::{Error, Result};

@@ -1,2 +1,5 @@
 //! VGM game music: reads songs, plays their chips, renders them.
 #![forbid(unsafe_code)]
+
+pub mod chips;
+pub mod edges;

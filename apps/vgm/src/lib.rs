@@ -1,6 +1,8 @@
 //! VGM game music: reads songs, plays their chips, renders them.
 #![forbid(unsafe_code)]
 
+pub mod chips;
+pub mod edges;
 mod error;
 pub mod format;
 

@@ -5,5 +5,7 @@ pub mod chips;
 pub mod edges;
 mod error;
 pub mod format;
+pub mod mix;
+pub mod sequence;
 
 pub use error::{Error, Result};

@@ -22,6 +22,8 @@
 
 use std::sync::OnceLock;
 
+use crate::chips::Rate;
+
 /// Length of a kernel in output frames.
 const TAPS: usize = 2 * REACH + 2;
 
@@ -44,10 +46,11 @@ const PLACE_BITS: u32 = 56;
 /// One side (left, right or mono) of a sum of steps.
 ///
 /// ```
+/// use creel_vgm::chips::Rate;
 /// use creel_vgm::edges::{DELAY, Edges};
 ///
 /// // Ticks at 250 kHz, frames at 44.1 kHz.
-/// let mut edges = Edges::new((250_000, 1), 44_100);
+/// let mut edges = Edges::new(Rate { frames: 250_000, seconds: 1 }, 44_100);
 /// edges.step(1_000, 500);
 /// let mut frames = [0; 300];
 /// edges.read(&mut frames);
@@ -71,21 +74,19 @@ pub struct Edges {
 }
 
 impl Edges {
-    /// Silence, for ticks of `tick_rate` (ticks, in so many seconds) and
-    /// frames of `output_hz`.
+    /// Silence, for steps placed in `ticks` and frames of `output_hz`.
     ///
     /// # Panics
     ///
     /// If a rate is 0 or the output's is 256 times the ticks' or more.
-    pub fn new(tick_rate: (u64, u64), output_hz: u32) -> Self {
-        let (ticks, seconds) = tick_rate;
+    pub fn new(ticks: Rate, output_hz: u32) -> Self {
         assert!(
-            ticks > 0 && seconds > 0 && output_hz > 0,
+            ticks.frames > 0 && ticks.seconds > 0 && output_hz > 0,
             "rates are above 0"
         );
-        let frames = (u128::from(output_hz) * u128::from(seconds)) << PLACE_BITS;
-        let frames_a_tick =
-            u64::try_from(frames / u128::from(ticks)).expect("output below 256 × ticks");
+        let frames = (u128::from(output_hz) * u128::from(ticks.seconds)) << PLACE_BITS;
+        let frames_a_tick = frames / u128::from(ticks.frames);
+        let frames_a_tick = u64::try_from(frames_a_tick).expect("output below 256 × ticks");
         Self {
             kernels: kernels(),
             frames_a_tick,
@@ -113,10 +114,9 @@ impl Edges {
             .expect("room was made");
         // A copy, so that the compiler knows that nothing overlaps and uses vectors.
         let mut sums = *window;
-        for tap in 0..TAPS {
-            let both =
-                i32::from(rows.0[tap]) * i32::from(now) + i32::from(rows.1[tap]) * i32::from(later);
-            sums[tap] = sums[tap].wrapping_add(both);
+        for ((sum, a), b) in sums.iter_mut().zip(rows.0).zip(rows.1) {
+            let both = i32::from(*a) * i32::from(now) + i32::from(*b) * i32::from(later);
+            *sum = sum.wrapping_add(both);
         }
         *window = sums;
     }

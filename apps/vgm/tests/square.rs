@@ -1,8 +1,14 @@
 //! The square-wave chips: what they say as edges equals what they say tick by
 //! tick.
 
+use creel_vgm::chips::Rate;
 use creel_vgm::chips::ssg::Ssg;
 use creel_vgm::edges::Edges;
+
+const TICKS: Rate = Rate {
+    frames: 250_000,
+    seconds: 1,
+};
 
 /// A small generator of test data (PCG, 32 bits out).
 struct Random(u64);
@@ -84,7 +90,7 @@ fn amplitude(frames: &[i32], turns: f64) -> f64 {
 /// A square wave of level 0 or 16000 whose harmonics lie at odd multiples of
 /// `ticks_hz / 2 / half_ticks`.
 fn square(half_ticks: u32, frames: usize) -> Vec<i32> {
-    let mut edges = Edges::new((250_000, 1), 44_100);
+    let mut edges = Edges::new(TICKS, 44_100);
     let mut delta = 16_000;
     let mut out = vec![0; frames];
     for block in out.chunks_mut(1000) {
@@ -127,15 +133,15 @@ fn a_square_wave_has_its_harmonics_and_nothing_else() {
 #[test]
 fn blocks_and_the_order_of_steps_change_nothing() {
     let whole = {
-        let mut edges = Edges::new((250_000, 1), 44_100);
+        let mut edges = Edges::new(TICKS, 44_100);
         for n in (0..500).rev() {
             edges.step(n * 17, if n % 2 == 0 { 12_345 } else { -12_345 });
         }
-        let mut out = vec![0; 1400];
+        let mut out = vec![0; 1500];
         edges.read(&mut out);
         out
     };
-    let mut edges = Edges::new((250_000, 1), 44_100);
+    let mut edges = Edges::new(TICKS, 44_100);
     let mut cut = Vec::new();
     for n in 0..500 {
         edges.step(0, if n % 2 == 0 { 12_345 } else { -12_345 });

@@ -19,12 +19,12 @@ impl Random {
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        let mixed = ((self.0 >> 18 ^ self.0) >> 27) as u32;
+        let mixed = (((self.0 >> 18) ^ self.0) >> 27) as u32;
         mixed.rotate_right((self.0 >> 59) as u32)
     }
 
     fn below(&mut self, end: u32) -> u32 {
-        (u64::from(self.next()) * u64::from(end) >> 32) as u32
+        ((u64::from(self.next()) * u64::from(end)) >> 32) as u32
     }
 }
 

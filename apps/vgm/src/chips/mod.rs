@@ -6,6 +6,7 @@
 //! also say their output as edges, to be rendered at any rate by
 //! [`edges`](crate::edges).
 
+pub mod okim6258;
 pub mod ssg;
 
 /// Frames (or ticks) a second, as an exact ratio.

@@ -6,10 +6,11 @@
 //! BLEP) to the output for every change and does nothing in between.
 //!
 //! A step is kept as the difference it makes from frame to frame: a windowed
-//! sinc of [`TAPS`] frames, tabulated at 64 places within a frame and
-//! interpolated between them; reading the buffer sums the differences up.
-//! It is flat to 0.42 of the output rate and at least 60 dB down from 0.58 on,
-//! so what folds back lies above 0.42 of it (18.5 kHz at 44.1 kHz).
+//! sinc of 16 frames, tabulated at 64 places within a frame and interpolated
+//! between them; reading the buffer sums the differences up. It is flat within
+//! 0.1 dB up to 0.40 of the output rate and at least 50 dB down from 0.62 on,
+//! on top of the 6 dB an octave by which a square wave falls anyhow: what folds
+//! back lies above 0.38 of the output rate (16.8 kHz at 44.1 kHz).
 //!
 //! Invariants: all arithmetic is on integers and a step's place depends on its
 //! absolute tick alone, so neither the order of the steps nor the size of the
@@ -21,6 +22,8 @@
 
 use std::sync::OnceLock;
 
+use crate::chips::Rate;
+
 /// Length of a kernel in output frames.
 const TAPS: usize = 2 * REACH + 2;
 
@@ -28,7 +31,7 @@ const TAPS: usize = 2 * REACH + 2;
 pub const DELAY: usize = REACH;
 
 /// Frames that a step spreads to each side.
-const REACH: usize = 15;
+const REACH: usize = 7;
 
 /// Places within a frame at which the kernel is tabulated.
 const PHASES: usize = 64;
@@ -43,10 +46,11 @@ const PLACE_BITS: u32 = 56;
 /// One side (left, right or mono) of a sum of steps.
 ///
 /// ```
+/// use creel_vgm::chips::Rate;
 /// use creel_vgm::edges::{DELAY, Edges};
 ///
 /// // Ticks at 250 kHz, frames at 44.1 kHz.
-/// let mut edges = Edges::new((250_000, 1), 44_100);
+/// let mut edges = Edges::new(Rate { frames: 250_000, seconds: 1 }, 44_100);
 /// edges.step(1_000, 500);
 /// let mut frames = [0; 300];
 /// edges.read(&mut frames);
@@ -56,7 +60,7 @@ const PLACE_BITS: u32 = 56;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Edges {
-    kernels: &'static [Kernel],
+    kernels: &'static Kernels,
     /// Output frames a tick, with [`PLACE_BITS`] fraction bits.
     frames_a_tick: u64,
     /// The tick that the offsets given to `step` count from.
@@ -70,21 +74,19 @@ pub struct Edges {
 }
 
 impl Edges {
-    /// Silence, for ticks of `tick_rate` (ticks, in so many seconds) and
-    /// frames of `output_hz`.
+    /// Silence, for steps placed in `ticks` and frames of `output_hz`.
     ///
     /// # Panics
     ///
     /// If a rate is 0 or the output's is 256 times the ticks' or more.
-    pub fn new(tick_rate: (u64, u64), output_hz: u32) -> Self {
-        let (ticks, seconds) = tick_rate;
+    pub fn new(ticks: Rate, output_hz: u32) -> Self {
         assert!(
-            ticks > 0 && seconds > 0 && output_hz > 0,
+            ticks.frames > 0 && ticks.seconds > 0 && output_hz > 0,
             "rates are above 0"
         );
-        let frames = (u128::from(output_hz) * u128::from(seconds)) << PLACE_BITS;
-        let frames_a_tick =
-            u64::try_from(frames / u128::from(ticks)).expect("output below 256 × ticks");
+        let frames = (u128::from(output_hz) * u128::from(ticks.seconds)) << PLACE_BITS;
+        let frames_a_tick = frames / u128::from(ticks.frames);
+        let frames_a_tick = u64::try_from(frames_a_tick).expect("output below 256 × ticks");
         Self {
             kernels: kernels(),
             frames_a_tick,
@@ -99,14 +101,24 @@ impl Edges {
     pub fn step(&mut self, offset: u32, delta: i32) {
         let place = self.place(self.tick + u64::from(offset));
         let start = ((place >> PLACE_BITS) as u64 - self.frame) as usize;
-        if self.differences.len() < start + TAPS {
-            self.grow(start + TAPS);
-        }
-        let within = (place >> (PLACE_BITS - 16)) as u32 & 0xffff;
-        let (phase, between) = ((within >> 10) as usize, (within & 0x3ff) as i32);
+        let within = (place >> (PLACE_BITS - 16)) as usize & 0xffff;
+        let (phase, between) = (within >> 10, (within & 0x3ff) as i32);
         let later = (delta * between) >> 10;
-        let weights = [(delta - later) as i16, later as i16];
-        self.kernels[phase].add(weights, &mut self.differences[start..start + TAPS]);
+        let (now, later) = ((delta - later) as i16, later as i16);
+        let rows = (&self.kernels[phase], &self.kernels[phase + 1]);
+        if self.differences.len() < start + TAPS {
+            self.grow(start);
+        }
+        let window = self.differences[start..]
+            .first_chunk_mut::<TAPS>()
+            .expect("room was made");
+        // A copy, so that the compiler knows that nothing overlaps and uses vectors.
+        let mut sums = *window;
+        for ((sum, a), b) in sums.iter_mut().zip(rows.0).zip(rows.1) {
+            let both = i32::from(*a) * i32::from(now) + i32::from(*b) * i32::from(later);
+            *sum = sum.wrapping_add(both);
+        }
+        *window = sums;
     }
 
     /// Moves on by `ticks`.
@@ -122,6 +134,14 @@ impl Edges {
     /// The frame that [`read`](Self::read) writes next, the first being 0.
     pub fn frame(&self) -> u64 {
         self.frame
+    }
+
+    /// Half a period, in ticks, up to which a square wave has nothing but its
+    /// mean below 0.6 of the output rate.
+    pub fn inaudible_half_period(&self) -> u32 {
+        // tick rate / (2 h) >= 0.6 output rate, that is h <= ticks a frame / 1.2
+        let ticks_a_frame = (1u128 << PLACE_BITS) / u128::from(self.frames_a_tick);
+        (ticks_a_frame * 5 / 6) as u32
     }
 
     /// The first tick that falls on output frame `frame` or after it.
@@ -152,42 +172,22 @@ impl Edges {
         u128::from(tick) * u128::from(self.frames_a_tick)
     }
 
+    /// Makes room for a step on frame `start` from now.
     #[cold]
-    fn grow(&mut self, frames: usize) {
+    fn grow(&mut self, start: usize) {
         self.differences
-            .resize(frames.next_power_of_two().max(1024), 0);
+            .resize((start + TAPS).next_power_of_two(), 0);
     }
 }
 
-/// The difference a step makes at one place within a frame, beside the one a
-/// 64th of a frame later, tap by tap.
-#[derive(Clone, Debug)]
-struct Kernel {
-    taps: [[i16; 2]; TAPS],
-}
+/// The differences a step makes, for each 64th of a frame it may lie after one.
+type Kernels = [[i16; TAPS]; PHASES + 1];
 
-impl Kernel {
-    fn add(&self, weights: [i16; 2], out: &mut [i32]) {
-        for (sum, taps) in out.iter_mut().zip(&self.taps) {
-            *sum = sum.wrapping_add(
-                i32::from(taps[0]) * i32::from(weights[0])
-                    + i32::from(taps[1]) * i32::from(weights[1]),
-            );
-        }
-    }
-}
-
-fn kernels() -> &'static [Kernel] {
-    static KERNELS: OnceLock<Vec<Kernel>> = OnceLock::new();
+fn kernels() -> &'static Kernels {
+    static KERNELS: OnceLock<Kernels> = OnceLock::new();
     KERNELS.get_or_init(|| {
         let steps = smooth_step();
-        let rows: Vec<_> = (0..=PHASES)
-            .map(|phase| kernel_row(&steps, phase))
-            .collect();
-        let pair = |rows: &[[i16; TAPS]]| Kernel {
-            taps: std::array::from_fn(|tap| [rows[0][tap], rows[1][tap]]),
-        };
-        rows.windows(2).map(pair).collect()
+        std::array::from_fn(|phase| kernel_row(&steps, phase))
     })
 }
 
@@ -230,9 +230,9 @@ fn sinc(x: f64) -> f64 {
     }
 }
 
-/// Kaiser's window for 60 dB, 0 outside -1 to 1.
+/// Kaiser's window for 50 dB, 0 outside -1 to 1.
 fn kaiser(x: f64) -> f64 {
-    const BETA: f64 = 5.65;
+    const BETA: f64 = 4.55;
     let inside = 1.0 - x * x;
     if inside <= 0.0 {
         0.0

@@ -65,6 +65,8 @@ pub struct Ssg {
     /// Registers 08 to 0A.
     volumes: [u8; CHANNELS],
     table: &'static [i16; 32],
+    /// Plain tones of at most this period are reported as their mean.
+    averaged_period: u32,
     /// What each channel showed at the end of the last tick.
     shown: [i16; CHANNELS],
 }
@@ -97,8 +99,18 @@ impl Ssg {
             mixer: 0,
             volumes: [0; CHANNELS],
             table,
+            averaged_period: 0,
             shown: [0; CHANNELS],
         }
+    }
+
+    /// From now on [`edges`](Self::edges) reports a tone of at most `period` that
+    /// plays alone at a fixed level as half that level instead of edge by edge:
+    /// for periods whose tone lies above what the listener's rate carries, see
+    /// [`Edges::inaudible_half_period`](crate::edges::Edges::inaudible_half_period).
+    /// 0, as at first, reports every edge.
+    pub fn average_periods_up_to(&mut self, period: u32) {
+        self.averaged_period = period;
     }
 
     /// Writes one register; registers above 0D make no sound and are ignored.
@@ -191,18 +203,23 @@ impl Ssg {
     fn tone_edges(&self, channel: usize, ticks: u32, mut report: impl FnMut(u32, i32)) -> i16 {
         let tone = &self.tones[channel];
         let loud = self.level(channel, true, true, 0);
+        let averaged = tone.cycle() <= self.averaged_period;
         let mut at = tone.next() - 1;
         let mut high = tone.high;
         if at == 0 {
             high = !high;
             at = tone.cycle();
         }
-        let start = if high { loud } else { 0 };
+        let start = match (averaged, high) {
+            (true, _) => loud / 2,
+            (false, true) => loud,
+            (false, false) => 0,
+        };
         if start != self.shown[channel] {
             report(0, i32::from(start) - i32::from(self.shown[channel]));
         }
-        if loud == 0 {
-            return 0;
+        if averaged || loud == 0 {
+            return start;
         }
         let mut delta = if high {
             -i32::from(loud)

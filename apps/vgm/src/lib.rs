@@ -6,6 +6,7 @@ pub mod edges;
 mod error;
 pub mod format;
 pub mod mix;
+pub mod render;
 pub mod sequence;
 
 pub use error::{Error, Result};

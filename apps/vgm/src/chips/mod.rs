@@ -7,6 +7,7 @@
 //! [`edges`](crate::edges).
 
 pub mod okim6258;
+pub mod set;
 pub mod ssg;
 
 /// Frames (or ticks) a second, as an exact ratio.

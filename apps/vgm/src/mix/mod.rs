@@ -13,6 +13,6 @@ mod resample;
 mod sample;
 
 pub use fade::Fade;
-pub use kernel::{Kernel, Quality};
+pub use kernel::{Kernel, ONE, Quality};
 pub use resample::Resampler;
 pub use sample::SampleFormat;

@@ -168,6 +168,15 @@ impl Edges {
         self.frame += out.len() as u64;
     }
 
+    /// Silence at the same place in time.
+    fn silent(&self) -> Self {
+        Self {
+            differences: Vec::new(),
+            sum: 0,
+            ..*self
+        }
+    }
+
     fn place(&self, tick: u64) -> u128 {
         u128::from(tick) * u128::from(self.frames_a_tick)
     }
@@ -177,6 +186,109 @@ impl Edges {
     fn grow(&mut self, start: usize) {
         self.differences
             .resize((start + TAPS).next_power_of_two(), 0);
+    }
+}
+
+/// Where a channel is heard.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Sides {
+    /// Nowhere.
+    None,
+    /// Left only.
+    Left,
+    /// Right only.
+    Right,
+    /// In the middle.
+    #[default]
+    Both,
+}
+
+impl Sides {
+    /// The sides that are switched on.
+    pub fn of(left: bool, right: bool) -> Self {
+        match (left, right) {
+            (false, false) => Self::None,
+            (true, false) => Self::Left,
+            (false, true) => Self::Right,
+            (true, true) => Self::Both,
+        }
+    }
+
+    /// 1 for each of left and right that is on, else 0.
+    pub fn gains(self) -> [i32; 2] {
+        match self {
+            Self::None => [0, 0],
+            Self::Left => [1, 0],
+            Self::Right => [0, 1],
+            Self::Both => [1, 1],
+        }
+    }
+}
+
+/// Two sides of [`Edges`]: what both sides share is kept once, and a side of
+/// its own costs nothing until its first step.
+#[derive(Clone, Debug)]
+pub struct StereoEdges {
+    both: Edges,
+    left: Option<Box<Edges>>,
+    right: Option<Box<Edges>>,
+    block: Vec<i32>,
+}
+
+impl StereoEdges {
+    /// Silence, as [`Edges::new`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Edges::new`].
+    pub fn new(ticks: Rate, output_hz: u32) -> Self {
+        Self {
+            both: Edges::new(ticks, output_hz),
+            left: None,
+            right: None,
+            block: Vec::new(),
+        }
+    }
+
+    /// The side they have in common: for its clock, and for mono chips.
+    pub fn both(&mut self) -> &mut Edges {
+        &mut self.both
+    }
+
+    /// Adds a step of `delta` on `sides`, `offset` ticks from now.
+    pub fn step(&mut self, offset: u32, sides: Sides, delta: i32) {
+        let side = match sides {
+            Sides::None => return,
+            Sides::Both => return self.both.step(offset, delta),
+            Sides::Left => &mut self.left,
+            Sides::Right => &mut self.right,
+        };
+        side.get_or_insert_with(|| Box::new(self.both.silent()))
+            .step(offset, delta);
+    }
+
+    /// Moves on by `ticks`.
+    pub fn advance(&mut self, ticks: u32) {
+        self.both.advance(ticks);
+        for side in [&mut self.left, &mut self.right].into_iter().flatten() {
+            side.advance(ticks);
+        }
+    }
+
+    /// Writes the next stereo frames, as [`Edges::read`].
+    pub fn read(&mut self, out: &mut [[i32; 2]]) {
+        self.block.resize(out.len(), 0);
+        self.both.read(&mut self.block);
+        for (frame, &both) in out.iter_mut().zip(&self.block) {
+            *frame = [both; 2];
+        }
+        for (index, side) in [&mut self.left, &mut self.right].into_iter().enumerate() {
+            let Some(side) = side else { continue };
+            side.read(&mut self.block);
+            for (frame, &own) in out.iter_mut().zip(&self.block) {
+                frame[index] += own;
+            }
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 //! tick.
 
 use creel_vgm::chips::Rate;
+use creel_vgm::chips::ay8910::Ay8910;
+use creel_vgm::chips::sn76489::{Sn76489, Variant};
 use creel_vgm::chips::ssg::Ssg;
-use creel_vgm::edges::Edges;
+use creel_vgm::edges::{Edges, Sides, StereoEdges};
 
 const TICKS: Rate = Rate {
     frames: 250_000,
@@ -72,6 +74,144 @@ fn ssg_edges_add_up_to_its_levels() {
             }
         }
     }
+}
+
+/// Runs two of a chip through the same random writes and blocks, one tick by
+/// tick, one by its edges, and compares the stereo frames.
+fn compare_stereo<C>(
+    seed: u64,
+    mut chips: [C; 2],
+    write: impl Fn(&mut C, u32, u8),
+    render: impl Fn(&mut C, &mut [[i32; 2]]),
+    edges: impl Fn(&mut C, u32, &mut dyn FnMut(u32, Sides, i32)),
+) {
+    let mut random = Random(seed);
+    let mut level = [0; 2];
+    for run in 0..300 {
+        for _ in 0..random.below(5) {
+            let (kind, value) = (random.next(), random.next() as u8);
+            chips.iter_mut().for_each(|chip| write(chip, kind, value));
+        }
+        let ticks = random.below(if run % 7 == 0 { 6000 } else { 60 });
+        let mut want = vec![[0; 2]; ticks as usize];
+        let mut deltas = want.clone();
+        render(&mut chips[0], &mut want);
+        edges(&mut chips[1], ticks, &mut |tick, sides, delta| {
+            for (sum, gain) in deltas[tick as usize].iter_mut().zip(sides.gains()) {
+                *sum += gain * delta;
+            }
+        });
+        for (tick, (want, delta)) in want.iter().zip(&deltas).enumerate() {
+            level = [level[0] + delta[0], level[1] + delta[1]];
+            assert_eq!(
+                level, *want,
+                "seed {seed}, run {run}, tick {tick} of {ticks}"
+            );
+        }
+    }
+}
+
+#[test]
+fn sn76489_edges_add_up_to_its_frames() {
+    for seed in 0..32 {
+        let variant = Variant {
+            taps: [0x0009, 0x0003, 0x0006, 0x0022][seed as usize % 4],
+            width: [16, 15, 16, 16][seed as usize % 4],
+            flags: (seed * 7 % 32) as u8,
+        };
+        compare_stereo(
+            seed,
+            std::array::from_fn(|_| Sn76489::new(3_579_545, variant)),
+            |chip, kind, value| match kind % 12 {
+                0 => chip.write(1, 0, value),
+                // Short periods: a high part of 0 or 1.
+                1..4 => chip.write(0, 0, value & 1),
+                _ => chip.write(0, 0, value | (kind >> 8) as u8 & 0x80),
+            },
+            |chip, out| chip.render(out),
+            |chip, ticks, sink| chip.edges(ticks, sink),
+        );
+    }
+}
+
+#[test]
+fn ay8910_edges_add_up_to_its_frames() {
+    for seed in 0..32 {
+        let kind = [0x00, 0x10][seed as usize % 2];
+        compare_stereo(
+            seed,
+            std::array::from_fn(|_| Ay8910::new(1_789_773, kind, 0)),
+            |chip, kind, value| match kind % 16 {
+                14 => chip.set_stereo(value),
+                reg @ (1 | 3 | 5 | 12) => chip.write(0, reg as u8, value & (kind >> 8) as u8 & 1),
+                reg => chip.write(0, reg as u8, value),
+            },
+            |chip, out| chip.render(out),
+            |chip, ticks, sink| chip.edges(ticks, sink),
+        );
+    }
+}
+
+/// Ticks at which the given channel of a chip changes.
+fn sn76489_changes(variant: Variant, writes: &[u8], ticks: u32) -> Vec<u32> {
+    let mut chip = Sn76489::new(3_579_545, variant);
+    writes.iter().for_each(|&byte| chip.write(0, 0, byte));
+    let mut changes = Vec::new();
+    chip.edges(ticks, |tick, _, _| changes.push(tick));
+    changes
+}
+
+#[test]
+fn sn76489_noise_has_its_period_and_length() {
+    // Periodic noise shows its one set bit every 16th shift of 32 ticks, the
+    // register starting with that bit at the far end.
+    let periodic = sn76489_changes(Variant::SEGA, &[0xe0, 0xf0], 1100);
+    assert_eq!(periodic, [479, 511, 991, 1023]);
+    // White noise of 16 bits and Sega's taps repeats after 57337 shifts.
+    let mut chip = Sn76489::new(3_579_545, Variant::SEGA);
+    [0xe4, 0xf0].iter().for_each(|&byte| chip.write(0, 0, byte));
+    let mut levels = vec![[0; 4]; 32 * 57_337 * 2];
+    chip.levels(&mut levels);
+    let shown: Vec<i16> = levels
+        .iter()
+        .skip(31)
+        .step_by(32)
+        .map(|level| level[3])
+        .collect();
+    let (first, second) = shown.split_at(57_337);
+    assert_eq!(first[20..], second[20..first.len()]);
+    assert_ne!(first[..2000], first[2000..4000]);
+}
+
+#[test]
+fn sn76489_period_zero_is_what_the_variant_says() {
+    let zero_is_1024 = Variant {
+        flags: 1,
+        ..Variant::SEGA
+    };
+    assert_eq!(
+        sn76489_changes(Variant::SEGA, &[0x80, 0x00, 0x90], 3000),
+        [0]
+    );
+    assert_eq!(
+        sn76489_changes(zero_is_1024, &[0x80, 0x00, 0x90], 3000),
+        [0, 1024, 2048]
+    );
+}
+
+#[test]
+fn ay8910_envelope_has_half_the_levels_of_the_ym2149() {
+    let distinct = |kind| {
+        let mut chip = Ay8910::new(2_000_000, kind, 0);
+        for (reg, value) in [(7, 0x3f), (8, 16), (11, 3), (13, 12)] {
+            chip.write(0, reg, value);
+        }
+        let mut frames = vec![[0; 2]; 3 * 32];
+        chip.render(&mut frames);
+        frames.dedup();
+        frames.len()
+    };
+    assert_eq!((distinct(0x00), distinct(0x10)), (17, 33));
 }
 
 /// Amplitude of `frames` at `turns` of a circle a frame, by correlation.
@@ -152,4 +292,16 @@ fn blocks_and_the_order_of_steps_change_nothing() {
         cut.extend(block);
     }
     assert_eq!(whole[..cut.len()], cut);
+}
+
+#[test]
+fn a_side_of_its_own_starts_where_the_others_are() {
+    let mut stereo = StereoEdges::new(TICKS, 44_100);
+    stereo.advance(2_500);
+    let mut frames = [[0; 2]; 441];
+    stereo.read(&mut frames);
+    stereo.step(100, Sides::Both, 1_000);
+    stereo.step(200, Sides::Left, 50);
+    stereo.read(&mut frames);
+    assert_eq!((frames[0], frames[440]), ([0, 0], [1_050, 1_000]));
 }

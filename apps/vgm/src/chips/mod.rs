@@ -6,8 +6,10 @@
 //! also say their output as edges, to be rendered at any rate by
 //! [`edges`](crate::edges).
 
+pub mod ay8910;
 pub mod okim6258;
 pub mod set;
+pub mod sn76489;
 pub mod ssg;
 
 /// Frames (or ticks) a second, as an exact ratio.

@@ -141,14 +141,9 @@ impl Okim6258 {
     }
 
     fn control(&mut self, value: u8) {
-        if value & 1 != 0 {
-            self.playing = false;
-            self.value = 0;
-        } else if value & 2 != 0 {
-            self.playing = true;
-            self.value = START_VALUE;
-            self.step = 0;
-        }
+        self.playing = value & 3 == 2;
+        self.value = if self.playing { START_VALUE } else { 0 };
+        self.step = 0;
         self.second_code = None;
         self.waiting.clear();
     }

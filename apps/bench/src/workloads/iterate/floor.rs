@@ -7,7 +7,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use super::Loop;
+use super::work::Loop;
 use crate::harness::{Plan, Subject};
 
 /// A counter on a cache line of its own (and the neighbour that is fetched with it).
@@ -36,7 +36,7 @@ fn sample<T: Send, F: Fn(&mut T) + Sync>(work: &Loop<T, F>, plan: &Plan) -> f64 
     thread::scope(|scope| {
         scope.spawn(|| help(others, &work.each, &begun.0, &done.0));
         let mut epoch = 0;
-        let time = work.time(plan, || {
+        let time = work.measure(plan, || {
             epoch += 1;
             begun.0.store(epoch, Ordering::Release);
             own.iter_mut().for_each(&work.each);

@@ -6,7 +6,7 @@ use std::thread;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::Loop;
+use super::work::Loop;
 use crate::harness::Subject;
 
 /// A loop run by one thread and by each peer with so many workers.
@@ -54,7 +54,7 @@ pub fn empty(workers: usize) -> Vec<Subject> {
 fn one_thread<T: 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>) -> Subject {
     Subject::new("one thread", move |plan| {
         let mut items = (work.items)();
-        Ok(work.time(plan, || {
+        Ok(work.measure(plan, || {
             black_box(&mut items).iter_mut().for_each(&work.each)
         }))
     })
@@ -69,7 +69,7 @@ where
     Subject::new("threads", move |plan| {
         let mut items = (work.items)();
         let share = items.len().div_ceil(workers);
-        Ok(work.time(plan, || {
+        Ok(work.measure(plan, || {
             thread::scope(|scope| {
                 let mut shares = items.chunks_mut(share);
                 let own = shares.next();
@@ -93,7 +93,7 @@ where
         let mut items = (work.items)();
         let share = items.len().div_ceil(workers);
         let each = &work.each;
-        Ok(work.time(plan, || {
+        Ok(work.measure(plan, || {
             pool.scope(|scope| {
                 for share in items.chunks_mut(share) {
                     scope.spawn(move |_| share.iter_mut().for_each(each));
@@ -113,7 +113,7 @@ where
         let pool = rayon(workers)?;
         let mut items = (work.items)();
         let share = items.len().div_ceil(workers);
-        Ok(work.time(plan, || {
+        Ok(work.measure(plan, || {
             pool.install(|| {
                 items
                     .par_chunks_mut(share)

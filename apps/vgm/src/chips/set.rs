@@ -10,9 +10,11 @@
 //! Source: VGM specification 1.71, "Chip Volume Header".
 
 use super::Rate;
+use super::ay8910::Ay8910;
 use super::okim6258::Okim6258;
+use super::sn76489::{Sn76489, Variant};
 use super::ssg::Ssg;
-use crate::edges::Edges;
+use crate::edges::{Sides, StereoEdges};
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Header, Instance, Song, Volume};
 
@@ -54,6 +56,15 @@ pub fn parts(song: &Song, instance: Instance) -> Result<Vec<Part>> {
             let chip = Okim6258::new(clock_hz, header.byte(0x94));
             vec![Part::Frames(FrameChip::Okim6258(Box::new(chip)), level)]
         }
+        ChipId::Ay8910 => {
+            let chip = Ay8910::new(clock_hz, header.byte(0x78), header.byte(0x79));
+            let level = level * FULL_SCALE / SSG_FULL_SCALE;
+            vec![Part::Squares(SquareChip::Ay8910(Box::new(chip)), 0, level)]
+        }
+        ChipId::Sn76489 => {
+            let chip = Sn76489::new(clock_hz, sn76489_variant(header));
+            vec![Part::Squares(SquareChip::Sn76489(Box::new(chip)), 0, level)]
+        }
         _ => Vec::new(),
     };
     if !parts.is_empty() && !CLOCKS_HZ.contains(&clock_hz) {
@@ -62,6 +73,19 @@ pub fn parts(song: &Song, instance: Instance) -> Result<Vec<Part>> {
         return Err(Error::malformed(instance.chip.clock_offset(), reason));
     }
     Ok(parts)
+}
+
+/// What the header says of the SN76489; where it says nothing, Sega's.
+fn sn76489_variant(header: &Header) -> Variant {
+    let (taps, width) = (header.word(0x28), header.byte(0x2A));
+    if taps == 0 || width == 0 {
+        return Variant::SEGA;
+    }
+    Variant {
+        taps,
+        width,
+        flags: header.byte(0x2B),
+    }
 }
 
 /// How loud a chip is in a song, or its other half if `paired`: 1 is unity.
@@ -143,6 +167,10 @@ impl FrameChip {
 /// A chip, or a part of one, that is made of square waves.
 #[derive(Debug)]
 pub enum SquareChip {
+    /// The AY-3-8910 and its kin.
+    Ay8910(Box<Ay8910>),
+    /// The SN76489 and its kin.
+    Sn76489(Box<Sn76489>),
     /// The SSG of an OPN chip, with ticks a second.
     Ssg(Box<Ssg>, Rate),
 }
@@ -151,23 +179,42 @@ impl SquareChip {
     /// The ticks a second that its edges are placed in.
     pub fn rate(&self) -> Rate {
         match self {
+            SquareChip::Ay8910(chip) => chip.rate(),
+            SquareChip::Sn76489(chip) => chip.rate(),
             SquareChip::Ssg(_, rate) => *rate,
         }
     }
 
-    /// Writes a register between two ticks.
-    pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
+    /// Lets tones of at most this half period, in ticks, show nothing but their mean.
+    pub fn average_periods_up_to(&mut self, period: u32) {
         match self {
+            SquareChip::Ay8910(chip) => chip.average_periods_up_to(period),
+            SquareChip::Sn76489(chip) => chip.average_periods_up_to(period),
+            SquareChip::Ssg(chip, _) => chip.average_periods_up_to(period),
+        }
+    }
+
+    /// Writes a register between two ticks.
+    pub fn write(&mut self, port: u8, reg: u8, value: u8) {
+        match self {
+            SquareChip::Ay8910(chip) => chip.write(port, reg, value),
+            SquareChip::Sn76489(chip) => chip.write(port, reg, value),
             SquareChip::Ssg(chip, _) => chip.write(reg, value),
         }
     }
 
     /// Runs `ticks` ticks and places their edges.
-    pub fn edges(&mut self, ticks: u32, edges: &mut Edges) {
+    pub fn edges(&mut self, ticks: u32, edges: &mut StereoEdges) {
         match self {
-            SquareChip::Ssg(chip, _) => {
-                chip.edges(ticks, |tick, _, delta| edges.step(tick, delta));
-            }
+            SquareChip::Ay8910(chip) => chip.edges(ticks, |tick, sides, delta| {
+                edges.step(tick, sides, delta);
+            }),
+            SquareChip::Sn76489(chip) => chip.edges(ticks, |tick, sides, delta| {
+                edges.step(tick, sides, delta);
+            }),
+            SquareChip::Ssg(chip, _) => chip.edges(ticks, |tick, _, delta| {
+                edges.step(tick, Sides::Both, delta);
+            }),
         }
     }
 }

@@ -45,6 +45,28 @@ fn read_bounded(container: &str, decoder: impl Read) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The first bytes of a song, `count` at most, of a file's first bytes; fewer if those do not
+/// suffice.
+pub fn unpack_front(packed: &[u8], count: usize) -> Vec<u8> {
+    let mut front = Vec::new();
+    let count = count as u64;
+    // What cannot be unpacked ends the front; the whole file will tell why.
+    let _ = match packed {
+        [0x1F, 0x8B, ..] => flate2::bufread::GzDecoder::new(packed)
+            .take(count)
+            .read_to_end(&mut front),
+        [b'B', b'Z', b'h', ..] => bzip2::bufread::BzDecoder::new(packed)
+            .take(count)
+            .read_to_end(&mut front),
+        [0x28, 0xB5, 0x2F, 0xFD, ..] => match ruzstd::decoding::StreamingDecoder::new(packed) {
+            Ok(decoder) => decoder.take(count).read_to_end(&mut front),
+            Err(_) => Ok(0),
+        },
+        _ => packed.take(count).read_to_end(&mut front),
+    };
+    front
+}
+
 fn too_large() -> Error {
     Error::TooLarge(format!(
         "the song unpacks to more than {} MiB",

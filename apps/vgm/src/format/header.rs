@@ -7,6 +7,7 @@
 
 use super::bytes::{u8_at, u16_at, u32_at};
 use super::chip_id::{CHIPS, ChipId};
+use super::container::unpack_front;
 use crate::error::{Error, Result};
 
 /// One of the two instances of a chip.
@@ -72,6 +73,17 @@ pub struct Header {
     clocks: [u32; CHIPS],
     second_clocks: Vec<(ChipId, u32)>,
     fields: [u8; 0x100],
+}
+
+/// The samples that a song claims to have, of a file's first bytes, plain or packed; 0 if they do
+/// not tell.
+pub fn peek_samples(front: &[u8]) -> u64 {
+    let header = unpack_front(front, 0x40);
+    if header.starts_with(b"Vgm ") {
+        u64::from(u32_at(&header, 0x18))
+    } else {
+        0
+    }
 }
 
 const DUAL_BIT: u32 = 1 << 30;

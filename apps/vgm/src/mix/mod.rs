@@ -15,4 +15,4 @@ mod sample;
 pub use fade::Fade;
 pub use kernel::{Kernel, ONE, Quality};
 pub use resample::Resampler;
-pub use sample::SampleFormat;
+pub use sample::{SampleFormat, to_i16, to_int};

@@ -69,7 +69,7 @@ pub struct Buffers {
     quality: Quality,
     kernels: Vec<((u64, u64), Arc<Kernel>)>,
     native: Vec<[i32; 2]>,
-    levels: Vec<i32>,
+    levels: Vec<[i32; 2]>,
 }
 
 /// Kernels kept; a song has no more than a few rates.
@@ -175,7 +175,7 @@ impl<'s> Player<'s> {
         let length = out.len().min(left);
         let mix = &mut out[..length];
         mix.fill([0.0; 2]);
-        let needed = self.voices.iter().map(|(_, voice)| match voice {
+        let needed = self.voices.iter_mut().map(|(_, voice)| match voice {
             Voice::Frames(voice) => voice.tick_needed(length),
             Voice::Squares(voice) => voice.tick_needed(length),
         });

@@ -2,7 +2,7 @@
 
 use super::timebase::Timebase;
 use crate::chips::set::SquareChip;
-use crate::edges::{DELAY, Edges};
+use crate::edges::{DELAY, StereoEdges};
 use crate::sequence::{Action, LANES, Queue};
 
 /// A chip of square waves, where it is in time, and the sum of its edges.
@@ -10,7 +10,7 @@ use crate::sequence::{Action, LANES, Queue};
 pub struct SquareVoice {
     chip: SquareChip,
     timebase: Timebase,
-    edges: Edges,
+    edges: StereoEdges,
     /// Which of the chip's lanes it listens to.
     lane: usize,
     /// Frames that the edges lie behind and that are still to be dropped.
@@ -21,9 +21,12 @@ pub struct SquareVoice {
 impl SquareVoice {
     /// A voice at the start of a song; `gain` is the factor from a level's step to full scale.
     pub fn new(chip: SquareChip, lane: usize, gain: f32, output_hz: u32) -> Self {
+        let mut edges = StereoEdges::new(chip.rate(), output_hz);
+        let mut chip = chip;
+        chip.average_periods_up_to(edges.both().inaudible_half_period());
         SquareVoice {
             timebase: Timebase::new(chip.rate()),
-            edges: Edges::new(chip.rate(), output_hz),
+            edges,
             chip,
             lane,
             behind: DELAY,
@@ -32,7 +35,7 @@ impl SquareVoice {
     }
 
     /// The first tick whose events the next `frames` output frames do not need.
-    pub fn tick_needed(&self, frames: usize) -> u64 {
+    pub fn tick_needed(&mut self, frames: usize) -> u64 {
         self.timebase.tick_from(self.end(frames))
     }
 
@@ -40,40 +43,41 @@ impl SquareVoice {
     pub fn mix(
         &mut self,
         queues: &mut [Queue; LANES],
-        levels: &mut Vec<i32>,
+        levels: &mut Vec<[i32; 2]>,
         mix: &mut [[f32; 2]],
     ) {
         let end = self.end(mix.len());
-        while self.edges.tick() < end {
+        while self.edges.both().tick() < end {
             let until = self.act(&mut queues[self.lane]).min(end);
             // A chip's clock is bounded, so a block's ticks are far below 2^32.
-            let ticks = (until - self.edges.tick()) as u32;
+            let ticks = (until - self.edges.both().tick()) as u32;
             self.chip.edges(ticks, &mut self.edges);
             self.edges.advance(ticks);
         }
-        levels.resize(self.behind + mix.len(), 0);
+        levels.resize(self.behind + mix.len(), [0; 2]);
         self.edges.read(levels);
         for (frame, level) in mix.iter_mut().zip(&levels[self.behind..]) {
-            let sample = *level as f32 * self.gain;
-            frame[0] += sample;
-            frame[1] += sample;
+            frame[0] += level[0] as f32 * self.gain;
+            frame[1] += level[1] as f32 * self.gain;
         }
         self.behind = 0;
     }
 
     /// The tick of the chip before which all edges of the next `frames` frames lie.
-    fn end(&self, frames: usize) -> u64 {
+    fn end(&mut self, frames: usize) -> u64 {
         let frames = (self.behind + frames) as u64;
-        self.edges.tick_of_frame(self.edges.frame() + frames)
+        let edges = self.edges.both();
+        edges.tick_of_frame(edges.frame() + frames)
     }
 
     /// Acts on all that is due now; returns the tick of the chip at which the next event is.
     fn act(&mut self, queue: &mut Queue) -> u64 {
+        let now = self.edges.both().tick();
         let mut taken = 0;
         let mut until = u64::MAX;
         for event in queue.pending() {
             let tick = self.timebase.frame_of(event.tick);
-            if tick > self.edges.tick() {
+            if tick > now {
                 until = tick;
                 break;
             }

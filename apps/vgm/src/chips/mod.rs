@@ -7,10 +7,12 @@
 //! [`edges`](crate::edges).
 
 pub mod ay8910;
+pub mod fm;
 pub mod okim6258;
 pub mod set;
 pub mod sn76489;
 pub mod ssg;
+pub mod ym2151;
 
 /// Frames (or ticks) a second, as an exact ratio.
 ///

@@ -14,12 +14,12 @@ use super::ay8910::Ay8910;
 use super::okim6258::Okim6258;
 use super::sn76489::{Sn76489, Variant};
 use super::ssg::Ssg;
+use super::ym2151::Ym2151;
 use crate::edges::{Sides, StereoEdges};
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Header, Instance, Song, Volume};
 
 /// A part of a chip, with its level: the factor from one of its steps to full scale.
-#[derive(Debug)]
 pub enum Part {
     /// Native frames.
     Frames(FrameChip, f32),
@@ -60,6 +60,10 @@ pub fn parts(song: &Song, instance: Instance) -> Result<Vec<Part>> {
             let chip = Ay8910::new(clock_hz, header.byte(0x78), header.byte(0x79));
             let level = level * FULL_SCALE / SSG_FULL_SCALE;
             vec![Part::Squares(SquareChip::Ay8910(Box::new(chip)), 0, level)]
+        }
+        ChipId::Ym2151 => {
+            let chip = Ym2151::new(clock_hz);
+            vec![Part::Frames(FrameChip::Ym2151(Box::new(chip)), level)]
         }
         ChipId::Sn76489 => {
             let chip = Sn76489::new(clock_hz, sn76489_variant(header));
@@ -114,10 +118,11 @@ fn usual_level(chip: ChipId) -> u16 {
 }
 
 /// A chip, or a part of one, that renders native frames.
-#[derive(Debug)]
 pub enum FrameChip {
     /// The OKI MSM6258.
     Okim6258(Box<Okim6258>),
+    /// The YM2151.
+    Ym2151(Box<Ym2151>),
 }
 
 /// The fastest that the MSM6258 is run at; songs change its rate as they play.
@@ -131,6 +136,7 @@ impl FrameChip {
     pub fn rate(&self) -> Rate {
         match self {
             FrameChip::Okim6258(chip) => chip.rate(),
+            FrameChip::Ym2151(chip) => chip.rate(),
         }
     }
 
@@ -146,13 +152,14 @@ impl FrameChip {
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
         match self {
             FrameChip::Okim6258(chip) => chip.write(port, reg, value),
+            FrameChip::Ym2151(chip) => chip.write(port, reg, value),
         }
     }
 
     /// Takes in the memory block whose command lies at byte `offset` of the song.
     pub fn load(&mut self, _song: &Song, _offset: u32) {
         match self {
-            FrameChip::Okim6258(_) => {}
+            FrameChip::Okim6258(_) | FrameChip::Ym2151(_) => {}
         }
     }
 
@@ -160,12 +167,12 @@ impl FrameChip {
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         match self {
             FrameChip::Okim6258(chip) => chip.render(out),
+            FrameChip::Ym2151(chip) => chip.render(out),
         }
     }
 }
 
 /// A chip, or a part of one, that is made of square waves.
-#[derive(Debug)]
 pub enum SquareChip {
     /// The AY-3-8910 and its kin.
     Ay8910(Box<Ay8910>),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use creel_console::{Common, Exit, Format, exit_of, output, report};
+use creel_console::{Common, Exit, Format, output, report};
 use creel_vgm::format::{Song, TICKS_PER_SECOND};
 use serde::Serialize;
 
@@ -70,7 +70,11 @@ fn document(path: String, song: &Song) -> Document<'_> {
     Document {
         schema: 1,
         song: path,
-        version: format!("{:x}.{:02x}", song.header.version >> 8, song.header.version & 0xFF),
+        version: format!(
+            "{:x}.{:02x}",
+            song.header.version >> 8,
+            song.header.version & 0xFF
+        ),
         seconds: song.ticks() as f64 / rate,
         samples: song.ticks(),
         loop_seconds: looped as f64 / rate,
@@ -119,8 +123,16 @@ fn text(document: &Document<'_>) -> String {
     }
     for chip in &document.chips {
         let second = if chip.second { " (second)" } else { "" };
-        let Chip { name, clock_hz, writes, .. } = chip;
-        field("chip", format!("{name}{second} at {clock_hz} Hz, {writes} writes"));
+        let Chip {
+            name,
+            clock_hz,
+            writes,
+            ..
+        } = chip;
+        field(
+            "chip",
+            format!("{name}{second} at {clock_hz} Hz, {writes} writes"),
+        );
     }
     lines.push(String::new());
     lines.join("\n")

@@ -114,11 +114,14 @@ impl Tally {
             Verdict::Failed(error) => ("failed", 0, Some(error.to_string())),
         };
         if let Some(error) = &error {
-            self.progress.println(&format!("creel-vgm: {song}: {error}"));
+            self.progress
+                .println(&format!("creel-vgm: {song}: {error}"));
         }
         let line = Line {
             song: &song,
-            output: to.filter(|_| error.is_none()).map(|path| path.display().to_string()),
+            output: to
+                .filter(|_| error.is_none())
+                .map(|path| path.display().to_string()),
             status,
             frames,
             error,
@@ -185,7 +188,9 @@ impl Tally {
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
-        self.counts.lock().expect("nothing panics with this lock held")
+        self.counts
+            .lock()
+            .expect("nothing panics with this lock held")
     }
 }
 

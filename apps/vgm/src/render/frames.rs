@@ -10,7 +10,6 @@ use crate::sequence::{Action, LANES, Queue};
 use super::Buffers;
 
 /// A chip, where it is in time, and its way to the output rate.
-#[derive(Debug)]
 pub struct FrameVoice {
     chip: FrameChip,
     /// The rate that is resampled; the chip's own may change in mid-song.

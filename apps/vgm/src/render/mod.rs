@@ -100,14 +100,12 @@ impl Buffers {
     }
 }
 
-#[derive(Debug)]
 enum Voice {
     Frames(FrameVoice),
     Squares(SquareVoice),
 }
 
 /// A song being played.
-#[derive(Debug)]
 pub struct Player<'s> {
     song: &'s Song,
     sequencer: Sequencer<'s>,

@@ -6,7 +6,6 @@ use crate::edges::{DELAY, StereoEdges};
 use crate::sequence::{Action, LANES, Queue};
 
 /// A chip of square waves, where it is in time, and the sum of its edges.
-#[derive(Debug)]
 pub struct SquareVoice {
     chip: SquareChip,
     timebase: Timebase,

@@ -172,6 +172,7 @@ impl Resampler {
     }
 }
 
+#[inline(always)]
 fn dot<const TAPS: usize>(row: &[i16; TAPS], frames: &[i16]) -> i32 {
     let frames = &frames[..TAPS];
     let mut sum = 0;

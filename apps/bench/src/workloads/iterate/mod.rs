@@ -11,6 +11,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use crate::harness::{Case, Metric, Plan, Subject};
+use crate::hog;
 use crate::setting::Setting;
 use crate::workloads::Workload;
 use work::{Loop, Rhythm, grind};
@@ -39,17 +40,17 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         frame(setting),
         uneven_linear(setting),
         uneven_heavy(setting),
+        beside_a_hog(setting),
         idle(setting),
         oversubscribed(setting),
     ])
 }
 
 fn case(name: &str, plan: Plan, rounds: usize, subjects: Vec<Subject>) -> Case {
-    let baseline = "one thread";
     Case {
         name: name.into(),
         metrics: vec![TIME],
-        baseline,
+        compared: true,
         plan,
         rounds,
         subjects,
@@ -98,7 +99,7 @@ fn noop(setting: &Setting) -> Case {
 
 /// 200 µs of work after each millisecond of sleep.
 fn frame(setting: &Setting) -> Case {
-    let each = |item: &mut u64| *item = grind(*item, 1);
+    let each = |item: &mut u64| *item = grind(*item, 2);
     let rhythm = Rhythm::Frames(Duration::from_millis(1));
     let work = Loop {
         items: || (0..ITEMS as u64).collect(),
@@ -135,6 +136,13 @@ fn uneven_heavy(setting: &Setting) -> Case {
         setting.rounds(5),
         subjects,
     )
+}
+
+/// As hot, with a neighbour that spins on the last usable PU.
+fn beside_a_hog(setting: &Setting) -> Case {
+    let subjects = peers::loops(&plus_one(Rhythm::Steady), setting.workers);
+    let subjects = subjects.into_iter().map(hog::beside).collect();
+    case("hog", setting.plan(60, 120), setting.rounds(5), subjects)
 }
 
 /// What is burnt when there is nothing to do.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::work::Loop;
-use crate::harness::Subject;
+use crate::harness::{ONE_THREAD, Subject};
 
 /// A loop run by one thread and by each peer with so many workers.
 pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
@@ -27,7 +27,7 @@ where
 pub fn empty(workers: usize) -> Vec<Subject> {
     let nothing = || black_box(());
     vec![
-        Subject::new("one thread", move |plan| Ok(plan.time(nothing))),
+        Subject::new(ONE_THREAD, move |plan| Ok(plan.time(nothing))),
         Subject::new("threads", move |plan| {
             Ok(plan.time(|| {
                 thread::scope(|scope| {
@@ -52,7 +52,7 @@ pub fn empty(workers: usize) -> Vec<Subject> {
 }
 
 fn one_thread<T: 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>) -> Subject {
-    Subject::new("one thread", move |plan| {
+    Subject::new(ONE_THREAD, move |plan| {
         let mut items = (work.items)();
         Ok(work.measure(plan, || {
             black_box(&mut items).iter_mut().for_each(&work.each)

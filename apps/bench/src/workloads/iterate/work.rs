@@ -4,8 +4,7 @@ use std::hint::black_box;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
+use crate::clock::process_cpu_s;
 use crate::harness::Plan;
 
 /// A loop that every subject runs in its own way.
@@ -63,11 +62,6 @@ fn cores_burnt(asleep: Duration) -> f64 {
     let (cpu, wall) = (process_cpu_s(), Instant::now());
     sleep(asleep);
     (process_cpu_s() - cpu) / wall.elapsed().as_secs_f64()
-}
-
-fn process_cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// A number that takes `steps` dependent multiplications to find, about 2 ns each.

@@ -8,9 +8,10 @@ use crate::clock::process_cpu_s;
 use crate::harness::Plan;
 
 /// A loop that every subject runs in its own way.
+#[derive(Clone)]
 pub struct Loop<T, F> {
-    /// Makes the items, anew for each sample.
-    pub items: fn() -> Vec<T>,
+    /// The items as each sample finds them.
+    pub items: Vec<T>,
     /// What a call does with each item.
     pub each: F,
     /// When it is called.
@@ -27,16 +28,6 @@ pub enum Rhythm {
     /// Steady during the warm-up, then no calls: the cores that the process burns, from 100 ms
     /// after the last call on.
     Idle,
-}
-
-impl<T, F: Clone> Clone for Loop<T, F> {
-    fn clone(&self) -> Self {
-        Loop {
-            items: self.items,
-            each: self.each.clone(),
-            rhythm: self.rhythm,
-        }
-    }
 }
 
 impl<T, F> Loop<T, F> {

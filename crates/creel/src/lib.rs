@@ -18,6 +18,7 @@
 mod loops;
 mod pool;
 mod sync;
+pub mod time;
 
 pub use loops::{Loops, Scope};
 pub use pool::{

@@ -15,11 +15,8 @@
 //!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
-<<<<<<< HEAD
 mod loops;
-=======
 pub mod net;
->>>>>>> 7be914c (Net: UDP in batches, TCP, edge-triggered readiness)
 mod pool;
 mod sync;
 pub mod time;

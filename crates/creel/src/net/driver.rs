@@ -35,6 +35,8 @@ pub(crate) struct Driver {
     registered: AtomicUsize,
     /// Held by the worker that asks or sleeps.
     events: Mutex<Option<Events>>,
+    /// Wakes a worker that will ask.
+    rouse: OnceLock<Waker>,
 }
 
 /// Slots by key; a freed key is used again. An event that was under way for the slot's former
@@ -69,6 +71,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Driver {
+    /// Names the waker of a worker; once.
+    pub(crate) fn set_rouse(&self, waker: Waker) {
+        // A second waker could only be another worker's of the same pool, which is as good.
+        let _ = self.rouse.set(waker);
+    }
+
+    /// A socket was added: if all workers sleep elsewhere, one must come.
+    fn rouse_if_unattended(&self) {
+        if self.events.try_lock().is_ok()
+            && let Some(waker) = self.rouse.get()
+        {
+            waker.wake_by_ref();
+        }
+    }
+
     /// Whether there is any socket to ask for.
     pub(crate) fn is_empty(&self) -> bool {
         self.registered.load(Ordering::SeqCst) == 0
@@ -344,7 +361,9 @@ where
             poller.modify_with_mode(&self.socket, source.event(), mode(poller))
         };
         *added |= armed.is_ok();
-        if armed.is_err() {
+        if armed.is_ok() {
+            place.driver.rouse_if_unattended();
+        } else {
             source
                 .readiness(direction)
                 .armed

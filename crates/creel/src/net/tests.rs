@@ -193,6 +193,8 @@ fn one_at_a_time_is_the_same() {
     super::single::receive(&receiver, &mut received).unwrap();
     assert_eq!(received.filled, 5);
     assert!(received.iter().zip(0..).all(|(d, n)| d.bytes == [n; 10]));
+    assert!(!super::single::can_split(&sender));
+    assert!(super::single::set_merging(&receiver, false).is_ok());
     let error = super::single::receive(&receiver, &mut received).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
 }

@@ -13,7 +13,7 @@
 use super::clock::Clock;
 use super::wheel::{self, Key, Wheel};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -31,6 +31,9 @@ pub(crate) struct Timers {
     /// judged by it, which spares each a reading of the clock. Relaxed: a stale
     /// value is only an older time, by which nothing fires early.
     turn: AtomicU64,
+    /// Whether any entry was ever made. Relaxed: until a worker sees it, it finds the entry
+    /// before it sleeps, under the lock.
+    used: AtomicBool,
     /// Wakes the worker when another thread has armed something earlier.
     rouse: OnceLock<Waker>,
 }
@@ -67,6 +70,7 @@ impl Timers {
                 asleep_until: None,
             }),
             turn: AtomicU64::new(now),
+            used: AtomicBool::new(false),
             rouse: OnceLock::new(),
         }
     }
@@ -90,6 +94,10 @@ impl Timers {
 
     /// Begins a turn: reads the clock and wakes what is due. Returns how many.
     pub(crate) fn fire(&self) -> usize {
+        // A worker without timers pays neither for the clock nor for the lock.
+        if !self.used.load(Ordering::Relaxed) {
+            return 0;
+        }
         let now = self.clock.nanos();
         self.turn.store(now, Ordering::Relaxed);
         let tick = wheel::tick_at_or_before(now);
@@ -121,9 +129,9 @@ impl Timers {
         next.map(wheel::tick_nanos)
     }
 
-    /// The timers that are armed.
-    pub(crate) fn armed(&self) -> usize {
-        self.lock().wheel.len()
+    /// Whether no timer is armed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().wheel.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -207,7 +215,7 @@ impl Due {
 pub(super) struct Entry(Option<(Arc<Timers>, Key)>);
 
 impl Entry {
-    /// The turn's time on this thread, in nanoseconds; armed to wake `waker`
+    /// The time of this turn, in nanoseconds of the clock; armed to wake `waker`
     /// within `window` unless that has begun.
     ///
     /// # Panics
@@ -216,7 +224,11 @@ impl Entry {
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
         CURRENT.with_borrow(|current| {
             let here = current.as_ref().expect(NO_TIMERS);
-            let turn = here.turn();
+            // At the first poll the turn may lie back: a worker without timers has none.
+            let turn = match self.0 {
+                Some(_) => here.turn(),
+                None => here.clock.nanos(),
+            };
             if window.earliest <= turn {
                 return Some(turn);
             }
@@ -241,9 +253,10 @@ impl Entry {
         }
         let tick = window.tick();
         let mut state = here.lock();
-        let (_, key) = self
-            .0
-            .get_or_insert_with(|| (Arc::clone(here), state.wheel.insert()));
+        let (_, key) = self.0.get_or_insert_with(|| {
+            here.used.store(true, Ordering::Relaxed);
+            (Arc::clone(here), state.wheel.insert())
+        });
         let old = state.wheel.arm(*key, tick, waker);
         let rouse = state.asleep_until.is_some_and(|until| tick < until);
         drop(state);

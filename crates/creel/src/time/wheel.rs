@@ -82,7 +82,8 @@ struct Entry<T> {
 
 /// One hand: the heads of its slots' circular lists, and which are in use.
 struct Hand {
-    heads: Box<[u32; SLOTS]>,
+    /// Made with the first entry: most workers have no timers.
+    heads: Vec<u32>,
     used: [u64; WORDS],
     len: usize,
 }
@@ -90,7 +91,7 @@ struct Hand {
 impl Hand {
     fn new() -> Self {
         Hand {
-            heads: Box::new([NONE; SLOTS]),
+            heads: Vec::new(),
             used: [0; WORDS],
             len: 0,
         }
@@ -135,9 +136,9 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The entries that are armed.
-    pub(super) fn len(&self) -> usize {
-        self.near.len + self.far.len
+    /// Whether no entry is armed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.near.len + self.far.len == 0
     }
 
     /// Makes an entry that is not armed. The only operation that may allocate.
@@ -253,10 +254,10 @@ impl<T> Wheel<T> {
     /// Moves the entries of the block that `self.now` begins to the near hand.
     fn enter_block(&mut self) {
         let block = self.now >> SLOT_BITS;
-        let head = self.far.heads[(block & SLOT_MASK) as usize];
-        if head == NONE {
+        let head = self.far.heads.get((block & SLOT_MASK) as usize);
+        let Some(&head) = head.filter(|&&head| head != NONE) else {
             return;
-        }
+        };
         // The list is circular and loses entries as we go: count it first.
         let mut count = 1;
         let mut index = self.entries[head as usize].next;
@@ -290,6 +291,7 @@ impl<T> Wheel<T> {
         let Some((hand, slot)) = self.hand(place, tick) else {
             return;
         };
+        hand.heads.resize(SLOTS, NONE);
         hand.len += 1;
         let head = hand.heads[slot];
         if head == NONE {
@@ -419,7 +421,7 @@ mod tests {
         }
 
         fn check_next(&self) {
-            assert_eq!(self.wheel.len(), self.armed.len());
+            assert_eq!(self.wheel.near.len + self.wheel.far.len, self.armed.len());
             let first = self.armed.keys().next().map(|&(tick, _)| tick);
             let next = self.wheel.next();
             assert_eq!(next.is_some(), first.is_some());

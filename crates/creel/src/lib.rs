@@ -16,8 +16,10 @@
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
 mod loops;
+pub mod net;
 mod pool;
 mod sync;
+pub mod time;
 
 pub use loops::{Loops, Scope};
 pub use pool::{

@@ -16,13 +16,13 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 
 fn bounded(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(2);
     model.check(f);
 }
 
 #[test]
 fn oneshot_delivers_and_wakes() {
-    loom::model(|| {
+    bounded(|| {
         let (tx, mut rx) = oneshot::channel();
         let sender = thread::spawn(move || tx.send(Box::new(7)).unwrap());
         // A first wait that is given up, so that the waker is replaced under the sender.
@@ -37,7 +37,7 @@ fn oneshot_delivers_and_wakes() {
 
 #[test]
 fn oneshot_halves_leave_in_any_order() {
-    loom::model(|| {
+    bounded(|| {
         let (tx, mut rx) = oneshot::channel();
         let message = Arc::new(());
         let sent = message.clone();
@@ -47,7 +47,7 @@ fn oneshot_halves_leave_in_any_order() {
         sender.join().unwrap();
         assert_eq!(Arc::strong_count(&message), 1);
     });
-    loom::model(|| {
+    bounded(|| {
         let (tx, rx) = oneshot::channel::<u8>();
         let sender = thread::spawn(move || drop(tx));
         assert_eq!(block_on(rx), Err(Closed));
@@ -110,9 +110,7 @@ fn ring_of_one_place_wakes_both_sides() {
 
 #[test]
 fn ring_with_two_senders_wakes_the_receiver_for_each() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    bounded(|| {
         let (tx, rx) = ring::channel(2);
         let other = tx.clone();
         let one = thread::spawn(move || tx.try_send(1).unwrap());
@@ -127,9 +125,7 @@ fn ring_with_two_senders_wakes_the_receiver_for_each() {
 
 #[test]
 fn ring_cancelled_receiver_passes_its_wake_on() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    bounded(|| {
         let (tx, rx) = ring::channel(2);
         let mut cancelled = Box::pin(rx.recv());
         let taken = poll_once(&mut cancelled);

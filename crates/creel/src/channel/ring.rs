@@ -461,6 +461,7 @@ impl<T> Future for SendFuture<'_, T> {
         }
         if !ring.is_full() {
             // A receiver has claimed a place and not left it yet: it may not have seen the flag.
+            crate::sync::spin_loop();
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -515,6 +516,7 @@ impl<T> Future for RecvFuture<'_, T> {
         }
         if !ring.is_empty() {
             // A sender has claimed a place and not filled it yet: it may not have seen the flag.
+            crate::sync::spin_loop();
             cx.waker().wake_by_ref();
         }
         Poll::Pending

@@ -8,34 +8,19 @@
 #[cfg(all(not(loom), not(shuttle)))]
 pub(crate) use std::sync::{
     Mutex,
-<<<<<<< HEAD
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-=======
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
->>>>>>> 9ad40b4 (Channels: oneshot, one-slot and a bounded ring, with their loom models)
+    atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex,
-<<<<<<< HEAD
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-=======
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
->>>>>>> 9ad40b4 (Channels: oneshot, one-slot and a bounded ring, with their loom models)
+    atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(all(shuttle, not(loom)))]
 pub(crate) use shuttle::sync::{
     Mutex,
-<<<<<<< HEAD
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-};
-
-pub(crate) use wait_word::WaitWord;
-
-=======
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(loom)]
@@ -72,7 +57,6 @@ pub(crate) fn spin_loop() {
     std::hint::spin_loop();
 }
 
->>>>>>> 9ad40b4 (Channels: oneshot, one-slot and a bounded ring, with their loom models)
 /// Takes a lock whose holder may have panicked: the data of every mutex in this crate is valid
 /// between any two statements, so a poisoned lock is an ordinary one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {

@@ -15,6 +15,7 @@
 //!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
+pub mod channel;
 mod loops;
 pub mod net;
 mod pool;

@@ -1,1 +1,40 @@
-//! What the command line of every Creel program shares.
+//! What the command line of every Creel program shares: flags, exit codes, formats, tables,
+//! progress. Programs print and exit through it; libraries do neither.
+//!
+//! ```no_run
+//! use clap::Parser;
+//! use creel_console::{Common, Exit, args, conclude};
+//!
+//! /// Counts things
+//! #[derive(Parser)]
+//! #[command(name = "count", version)]
+//! struct Cli {
+//!     #[command(flatten)]
+//!     common: Common,
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     let cli: Cli = args::parse();
+//!     cli.common.apply();
+//!     conclude("count", Ok(Exit::Done))
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod color;
+mod exit;
+mod interrupt;
+pub mod knobs;
+pub mod output;
+pub mod plot;
+mod progress;
+mod table;
+
+pub use args::Common;
+pub use exit::{Exit, Failure, conclude, exit_of, report};
+pub use interrupt::Interrupt;
+pub use knobs::Knobs;
+pub use output::Format;
+pub use progress::Progress;
+pub use table::{Align, Table};

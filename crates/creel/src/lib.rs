@@ -1,1 +1,25 @@
-//! stub
+//! Creel: a runtime whose program owns the four knobs.
+//!
+//! Four decisions settle how fast a parallel program runs: how many workers there are, where
+//! they sit, how they wait, and how work moves between them. Here they are settings of one
+//! [`Pool`], and the program makes them; no environment variable does.
+//!
+//! ```
+//! use creel::{Pool, Wait};
+//!
+//! let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
+//! let answer = pool.run_on(1, || 6 * 7); // on the thread of seat 1
+//! assert_eq!(answer, 42);
+//! # Ok::<(), creel::BuildError>(())
+//! ```
+//!
+//! `docs/design/pool.md` is the contract that every part of the crate keeps.
+
+mod loops;
+mod pool;
+mod sync;
+
+pub use loops::{Loops, Scope};
+pub use pool::{
+    Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, Wait, WorkerStats,
+};

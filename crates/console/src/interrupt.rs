@@ -1,0 +1,72 @@
+//! Ctrl-C as a flag that a program looks at between its units.
+//!
+//! The first SIGINT or SIGTERM sets the flag: the program finishes or abandons the unit under
+//! way, leaves whole outputs only, and ends with [`Exit::Interrupted`]. A second one ends the
+//! process at once with the same code, for a unit that takes too long.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::exit::{Exit, Failure};
+
+/// Whether the user asked the program to stop; clones share the flag.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    /// Only ever goes from false to true. Relaxed: it carries no data, and the one who reads it
+    /// next time is soon enough.
+    requested: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes over SIGINT and SIGTERM for the rest of the process's life.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses the handlers.
+    pub fn install() -> io::Result<Self> {
+        let interrupt = Interrupt::default();
+        for signal in [SIGINT, SIGTERM] {
+            // Order matters: the shutdown looks at the flag before this signal sets it.
+            let code = i32::from(Exit::Interrupted.code());
+            flag::register_conditional_shutdown(signal, code, interrupt.requested.clone())?;
+            flag::register(signal, interrupt.requested.clone())?;
+        }
+        Ok(interrupt)
+    }
+
+    /// Sets the flag as a signal would.
+    pub fn request(&self) {
+        self.requested.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a stop was asked for. Never blocks; cheap enough for an inner loop.
+    pub fn requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
+    }
+
+    /// The same as an error, to leave a function with `?`.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] with [`Exit::Interrupted`] once a stop was asked for.
+    ///
+    /// ```
+    /// use creel_console::Interrupt;
+    ///
+    /// let interrupt = Interrupt::default();
+    /// assert!(interrupt.check().is_ok());
+    /// interrupt.request();
+    /// assert_eq!(interrupt.check().unwrap_err().to_string(), "interrupted");
+    /// ```
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.requested() {
+            Err(Failure::new(Exit::Interrupted, "interrupted"))
+        } else {
+            Ok(())
+        }
+    }
+}

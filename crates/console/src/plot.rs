@@ -1,0 +1,301 @@
+//! Line charts, small: as text for a terminal and as SVG for a document.
+//!
+//! Linear axes; y starts at zero, because a curve of times or shares that does not is read
+//! wrongly. What needs more than that is exported as CSV and drawn elsewhere.
+
+use std::fmt::Write;
+
+/// A named curve; points are (x, y) in the order of x. Points that are not finite are left out.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The legend's text.
+    pub name: String,
+    /// The points, in the axes' units.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Curves over common axes.
+///
+/// ```
+/// use creel_console::plot::{Chart, Series};
+///
+/// let chart = Chart {
+///     title: "Parked".into(),
+///     x_label: "streams".into(),
+///     y_label: "share".into(),
+///     series: vec![Series { name: "creel".into(), points: vec![(100.0, 0.9), (500.0, 0.8)] }],
+/// };
+/// assert!(chart.svg().starts_with("<svg"));
+/// assert!(chart.text(40, 8).contains("* creel"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// Above the chart.
+    pub title: String,
+    /// Below the x axis, with the unit.
+    pub x_label: String,
+    /// Beside the y axis, with the unit.
+    pub y_label: String,
+    /// The curves; the first six get marks and colours of their own.
+    pub series: Vec<Series>,
+}
+
+const MARKS: [char; 6] = ['*', 'o', '+', 'x', '#', '@'];
+/// Told apart by people who do not tell red from green.
+/// Source: Okabe and Ito, "Color Universal Design".
+const COLORS: [&str; 6] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+];
+
+/// The SVG's size and the margins that hold titles and numbers, in pixels.
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 80.0;
+const RIGHT: f64 = 160.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 56.0;
+
+struct Range {
+    x_min: f64,
+    x_max: f64,
+    y_max: f64,
+}
+
+impl Range {
+    /// x as a share of the axis, 0 to 1.
+    fn x(&self, x: f64) -> f64 {
+        (x - self.x_min) / (self.x_max - self.x_min)
+    }
+
+    fn y(&self, y: f64) -> f64 {
+        (y / self.y_max).clamp(0.0, 1.0)
+    }
+}
+
+impl Chart {
+    fn finite(series: &Series) -> impl Iterator<Item = (f64, f64)> {
+        series
+            .points
+            .iter()
+            .copied()
+            .filter(|(x, y)| x.is_finite() && y.is_finite())
+    }
+
+    /// The axes' ranges, never empty.
+    fn range(&self) -> Range {
+        let mut range = Range {
+            x_min: f64::INFINITY,
+            x_max: f64::NEG_INFINITY,
+            y_max: 0.0,
+        };
+        for (x, y) in self.series.iter().flat_map(Self::finite) {
+            range.x_min = range.x_min.min(x);
+            range.x_max = range.x_max.max(x);
+            range.y_max = range.y_max.max(y);
+        }
+        if range.x_min > range.x_max {
+            (range.x_min, range.x_max) = (0.0, 1.0);
+        }
+        if range.x_min == range.x_max {
+            range.x_max += 1.0;
+        }
+        range.y_max = round_up(range.y_max);
+        range
+    }
+
+    /// The chart in `width` × `height` characters of grid (at least 10 × 4), with numbers and
+    /// legend around it.
+    pub fn text(&self, width: usize, height: usize) -> String {
+        let (width, height) = (width.max(10), height.max(4));
+        let range = self.range();
+        let mut grid = vec![vec![' '; width]; height];
+        for (series, mark) in self.series.iter().zip(MARKS.iter().cycle()) {
+            for (x, y) in Self::finite(series) {
+                let column = (range.x(x) * (width - 1) as f64).round() as usize;
+                let row = ((1.0 - range.y(y)) * (height - 1) as f64).round() as usize;
+                grid[row][column] = *mark;
+            }
+        }
+        let mut out = format!("{}, {}\n", self.title, self.y_label);
+        for (i, row) in grid.iter().enumerate() {
+            let tick = if i == 0 {
+                number(range.y_max)
+            } else if i == height - 1 {
+                "0".into()
+            } else {
+                String::new()
+            };
+            let row: String = row.iter().collect();
+            let _ = writeln!(out, "{tick:>8} |{}", row.trim_end());
+        }
+        let (first, last) = (number(range.x_min), number(range.x_max));
+        let gap = width.saturating_sub(first.len() + last.len()).max(1);
+        let _ = writeln!(out, "{:>8} +{}", "", "-".repeat(width));
+        let _ = writeln!(
+            out,
+            "{:>9} {first}{}{last}  {}",
+            "",
+            " ".repeat(gap),
+            self.x_label
+        );
+        for (series, mark) in self.series.iter().zip(MARKS.iter().cycle()) {
+            let _ = writeln!(out, "{:>9} {mark} {}", "", series.name);
+        }
+        out
+    }
+
+    /// The chart as an SVG document of its own, 720 × 420 pixels.
+    pub fn svg(&self) -> String {
+        let range = self.range();
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             font-family=\"sans-serif\" font-size=\"13\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+        );
+        self.svg_axes(&mut out, &range);
+        for (i, series) in self.series.iter().enumerate() {
+            svg_series(&mut out, &range, series, i);
+        }
+        out += "</svg>\n";
+        out
+    }
+
+    fn svg_axes(&self, out: &mut String, range: &Range) {
+        for step in 0..=4 {
+            let share = f64::from(step) / 4.0;
+            let (x, y) = (across(share), up(share));
+            let right = across(1.0);
+            let _ = writeln!(out, "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#ddd\"/>");
+            svg_text(
+                out,
+                (LEFT - 8.0, y + 4.0),
+                "end",
+                &number(share * range.y_max),
+            );
+            let at = range.x_min + share * (range.x_max - range.x_min);
+            svg_text(out, (x, up(0.0) + 20.0), "middle", &number(at));
+        }
+        svg_text(out, (across(0.5), 22.0), "middle", &self.title);
+        svg_text(out, (across(0.5), HEIGHT - 12.0), "middle", &self.x_label);
+        let _ = writeln!(
+            out,
+            "<text transform=\"translate(18 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            up(0.5),
+            escaped(&self.y_label)
+        );
+    }
+}
+
+fn svg_series(out: &mut String, range: &Range, series: &Series, index: usize) {
+    let color = COLORS[index % COLORS.len()];
+    let mut path = String::new();
+    for (i, (x, y)) in Chart::finite(series).enumerate() {
+        let (x, y) = (across(range.x(x)), up(range.y(y)));
+        let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
+        let _ = writeln!(
+            out,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>"
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"/>"
+    );
+    let y = TOP + 18.0 * (index as f64 + 0.5);
+    let x = across(1.0) + 12.0;
+    let _ = writeln!(
+        out,
+        "<circle cx=\"{x}\" cy=\"{:.1}\" r=\"4\" fill=\"{color}\"/>",
+        y - 4.0
+    );
+    svg_text(out, (x + 10.0, y), "start", &series.name);
+}
+
+fn svg_text(out: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
+    let text = escaped(text);
+    let _ = writeln!(
+        out,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
+    );
+}
+
+/// A share of the x axis in pixels.
+fn across(share: f64) -> f64 {
+    LEFT + share * (WIDTH - LEFT - RIGHT)
+}
+
+/// A share of the y axis in pixels.
+fn up(share: f64) -> f64 {
+    HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// The next of 1, 2, 4, 5, 8, 10 times a power of ten, so that quarters of the axis are short.
+fn round_up(max: f64) -> f64 {
+    if max <= 0.0 {
+        return 1.0;
+    }
+    let power = 10f64.powf(max.log10().floor());
+    let steps = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0];
+    let share = steps
+        .into_iter()
+        .find(|step| max <= step * power * (1.0 + 1e-9));
+    share.unwrap_or(10.0) * power
+}
+
+/// A number with up to three decimals and no trailing zeros.
+fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text.is_empty() || text == "-0" {
+        "0".into()
+    } else {
+        text.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(points: Vec<(f64, f64)>) -> Chart {
+        let series = vec![Series {
+            name: "a<b".into(),
+            points,
+        }];
+        Chart {
+            title: "t".into(),
+            x_label: "x".into(),
+            y_label: "y".into(),
+            series,
+        }
+    }
+
+    #[test]
+    fn the_largest_value_is_at_the_top_right() {
+        let text = chart(vec![(0.0, 0.0), (10.0, 4.0)]).text(11, 5);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "       4 |          *");
+        assert_eq!(lines[5], "       0 |*");
+    }
+
+    #[test]
+    fn nothing_to_draw_and_points_that_are_no_numbers_still_make_a_chart() {
+        for points in [vec![], vec![(1.0, f64::NAN)], vec![(3.0, 0.0)]] {
+            let chart = chart(points);
+            assert!(chart.svg().ends_with("</svg>\n"));
+            assert!(!chart.svg().contains("NaN"));
+            assert!(chart.text(0, 0).contains("a<b"));
+        }
+    }
+
+    #[test]
+    fn svg_escapes_names() {
+        assert!(chart(vec![(1.0, 2.0)]).svg().contains("a&lt;b"));
+    }
+}

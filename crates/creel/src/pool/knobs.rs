@@ -1,0 +1,193 @@
+//! Two of the four knobs as values: how workers wait, and how work moves between them.
+//!
+//! The other two are a number and a [`Placement`](creel_topology::Placement).
+
+use std::{fmt, str::FromStr, time::Duration};
+
+/// How a worker waits when it finds nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Sleeps at once: no CPU is burnt, each wake costs the waker 2–3 µs.
+    Park,
+    /// Spins for the given time, obeyed as said, then sleeps.
+    Spin(Duration),
+    /// Spins about as long as a park and wake would cost, less when spinning has not paid
+    /// lately, and not at all when there are more workers than CPUs for them.
+    #[default]
+    Adaptive,
+    /// Reacts once a quantum: due timers, ready sockets and woken tasks wait for its end; what
+    /// is urgent (`run_on`, spawns, shutting down) gets through at once. A quantum of zero is
+    /// [`Wait::Park`].
+    Throttle(Duration),
+}
+
+/// How the items of a loop are shared out among the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Balance {
+    /// Each worker gets the same even share in each call, and nobody helps anybody.
+    Fixed,
+    /// Each worker begins with its own range, the same call after call, so that its data stays
+    /// in its cache; who is done takes blocks from the back of another's range, near ones first.
+    #[default]
+    Sticky,
+    /// One queue for all, in the order given: the best for few, long jobs of unlike length
+    /// (put the longest first).
+    Shared,
+}
+
+/// A knob's text that does not parse: tells the text and what would be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseKnobError {
+    text: String,
+    expected: &'static str,
+}
+
+impl fmt::Display for ParseKnobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not one of {}", self.text, self.expected)
+    }
+}
+
+impl std::error::Error for ParseKnobError {}
+
+const WAITS: &str =
+    "park, adaptive, spin:TIME, throttle:TIME (a TIME is a number with ns, us, ms or s: 20us)";
+const BALANCES: &str = "fixed, sticky, shared";
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wait::Park => f.write_str("park"),
+            Wait::Spin(d) => write!(f, "spin:{}", Time(*d)),
+            Wait::Adaptive => f.write_str("adaptive"),
+            Wait::Throttle(d) => write!(f, "throttle:{}", Time(*d)),
+        }
+    }
+}
+
+impl FromStr for Wait {
+    type Err = ParseKnobError;
+
+    /// Reads `park`, `adaptive`, `spin:20us` or `throttle:2ms`.
+    fn from_str(text: &str) -> Result<Self, ParseKnobError> {
+        let wait = match text.split_once(':') {
+            None if text == "park" => Some(Wait::Park),
+            None if text == "adaptive" => Some(Wait::Adaptive),
+            Some(("spin", time)) => parse_time(time).map(Wait::Spin),
+            Some(("throttle", time)) => parse_time(time).map(Wait::Throttle),
+            _ => None,
+        };
+        wait.ok_or_else(|| ParseKnobError {
+            text: text.into(),
+            expected: WAITS,
+        })
+    }
+}
+
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Balance::Fixed => "fixed",
+            Balance::Sticky => "sticky",
+            Balance::Shared => "shared",
+        })
+    }
+}
+
+impl FromStr for Balance {
+    type Err = ParseKnobError;
+
+    /// Reads `fixed`, `sticky` or `shared`.
+    fn from_str(text: &str) -> Result<Self, ParseKnobError> {
+        match text {
+            "fixed" => Ok(Balance::Fixed),
+            "sticky" => Ok(Balance::Sticky),
+            "shared" => Ok(Balance::Shared),
+            _ => Err(ParseKnobError {
+                text: text.into(),
+                expected: BALANCES,
+            }),
+        }
+    }
+}
+
+/// The units of a time, smallest first.
+const UNITS: [(&str, u128); 4] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+];
+
+/// A duration in the largest unit that tells it whole.
+struct Time(Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0.as_nanos();
+        let whole = UNITS
+            .iter()
+            .rev()
+            .find(|(_, size)| ns.is_multiple_of(*size));
+        let (unit, size) = whole.unwrap_or(&UNITS[0]);
+        write!(f, "{}{unit}", ns / size)
+    }
+}
+
+/// Reads `20us`, `1.5ms`, `2s`, at most an hour: a wait is bounded.
+fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, size) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    let seconds = number.parse::<f64>().ok()? * *size as f64 / 1e9;
+    let bounded = (0.0..=3600.0).contains(&seconds);
+    bounded.then(|| Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knobs_read_back_what_they_print() {
+        for text in [
+            "park",
+            "adaptive",
+            "spin:20us",
+            "throttle:2ms",
+            "throttle:0s",
+        ] {
+            assert_eq!(text.parse::<Wait>().unwrap().to_string(), text);
+        }
+        for text in ["fixed", "sticky", "shared"] {
+            assert_eq!(text.parse::<Balance>().unwrap().to_string(), text);
+        }
+        let odd = Wait::Spin(Duration::from_nanos(1_500));
+        assert_eq!("spin:1.5us".parse(), Ok(odd));
+        assert_eq!(odd.to_string(), "spin:1500ns");
+    }
+
+    #[test]
+    fn a_wrong_knob_is_named() {
+        for text in [
+            "",
+            "spin",
+            "spin:",
+            "spin:5",
+            "spin:-1us",
+            "throttle:2h",
+            "spin:nanus",
+            "spin:1e99s",
+        ] {
+            let error = text.parse::<Wait>().unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .starts_with(&format!("`{text}` is not one of park"))
+            );
+        }
+        assert!("Sticky".parse::<Balance>().is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! The pool: placed threads, and the four knobs they obey.
+//!
+//! Loops, tasks, timers and sockets are ways to give a pool work; this module knows none of
+//! them but through the worker's turn. `docs/design/pool.md` holds the contract.
+
+mod builder;
+pub(crate) mod current;
+pub(crate) mod job;
+mod knobs;
+pub(crate) mod seat;
+pub(crate) mod shared;
+mod stats;
+mod table;
+mod wait;
+mod worker;
+
+pub use builder::{BuildError, Builder};
+pub use knobs::{Balance, ParseKnobError, Wait};
+pub use stats::{Stats, WorkerStats};
+
+use crate::loops::LoopsByBalance;
+use shared::Shared;
+use std::{fmt, sync::Arc};
+
+/// A number of seats, each served by one OS thread: the one thing here that runs code.
+///
+/// A seat's thread starts with its first work. All verbs take `&self` and may be called from
+/// any thread, from inside the pool's own workers too. Dropping a pool lets its threads finish
+/// what they were given and joins them; dropped on one of its own workers it detaches them.
+///
+/// ```
+/// use creel::Pool;
+///
+/// let pool = Pool::builder().workers(3).name("mixer").build()?;
+/// let names = pool.broadcast(|index| {
+///     let name = std::thread::current().name().map(String::from);
+///     (index, name)
+/// });
+/// assert_eq!(names[2], (2, Some("mixer-2".into())));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+pub struct Pool {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) loops: LoopsByBalance,
+}
+
+impl Pool {
+    /// A pool with every knob at its default: a worker a usable core, adaptive, sticky.
+    pub fn new() -> Self {
+        let built = Self::builder().build();
+        built.unwrap_or_else(|e| unreachable!("the defaults are in range: {e}"))
+    }
+
+    /// Sets knobs first.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// How many workers the pool has now.
+    pub fn workers(&self) -> usize {
+        self.shared.workers()
+    }
+
+    /// Changes the number of workers, at any time and from any thread; returns at once.
+    ///
+    /// Added seats start with their first work. Removed ones finish what they were given
+    /// before their threads end; a loop under way ends with the workers it began with.
+    ///
+    /// # Errors
+    /// If the number is out of range; the pool is then as before.
+    pub fn resize(&self, workers: usize) -> Result<(), BuildError> {
+        builder::check_workers(workers)?;
+        self.shared.set_workers(workers);
+        Ok(())
+    }
+
+    /// Runs `f` on the thread of seat `worker` (for 0 too) and gives back its result.
+    ///
+    /// Blocks until `f` has run: after what that worker does now and what it was told before.
+    /// On that very thread it runs at once; on another worker of a pool, that worker runs its
+    /// own such requests while it waits, so two that wait for each other both get on.
+    ///
+    /// # Panics
+    /// If there is no such worker. What `f` throws is re-thrown here; the pool goes on.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut log = vec!["from the caller"];
+    /// pool.run_on(1, || log.push("from worker 1"));
+    /// assert_eq!(log, ["from the caller", "from worker 1"]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn run_on<R: Send>(&self, worker: usize, f: impl FnOnce() -> R + Send) -> R {
+        let seat = self.shared.seat_in_use(worker);
+        if current::index_in(&self.shared) == Some(worker) {
+            return f();
+        }
+        let mut results = job::lend(vec![f], |_, job| self.shared.send(seat, job));
+        results.remove(0)
+    }
+
+    /// Runs `f` once on each worker's own thread, told its index; gives back the results in the
+    /// order of the workers. Blocks as [`run_on`](Self::run_on) does.
+    ///
+    /// # Panics
+    /// Re-throws the first panic in that order, after all have ended.
+    pub fn broadcast<R: Send>(&self, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        let f = &f;
+        let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
+        job::lend(works, |index, job| {
+            self.shared.send(self.shared.seats.seat(index), job);
+        })
+    }
+
+    /// A handle, which other threads keep to give this pool work.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// What each worker has done so far and where it sits.
+    pub fn stats(&self) -> Stats {
+        let workers = (0..self.workers()).map(|index| self.shared.seats.seat(index).stats());
+        Stats {
+            workers: workers.collect(),
+        }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("name", &self.shared.name)
+            .field("workers", &self.workers())
+            .field("wait", &self.shared.wait)
+            .field("balance", &self.shared.balance)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cloneable reference to a [`Pool`] for those who spawn on it. It does not keep the pool's
+/// threads alive: once the pool is dropped, it refuses.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// How many workers the pool has now.
+    pub fn workers(&self) -> usize {
+        self.shared.workers()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("pool", &self.shared.name)
+            .finish_non_exhaustive()
+    }
+}

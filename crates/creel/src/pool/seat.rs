@@ -1,0 +1,152 @@
+//! A seat: one worker's place in the pool, and the protocol by which its thread sleeps.
+//!
+//! # The state word
+//!
+//! | value | who sets it | what it means |
+//! |---|---|---|
+//! | `RUNNING` | the worker, before it looks for work | it will look at every source of work before it sleeps |
+//! | `NOTIFIED` | a waker | something came since the worker last began to look |
+//! | `PARKED` | the worker, from `RUNNING` only | it sleeps on this word (or is about to) |
+//! | `POLLING` | the worker, from `RUNNING` only | it sleeps in the pool's poller (or is about to) |
+//!
+//! Why no wake-up is lost: who brings work publishes it first and swaps `NOTIFIED` in after; the
+//! worker swaps `RUNNING` in first and looks after. All are read-modify-writes of one word, so
+//! they have one order. If the waker's swap comes before the worker's, the worker's look sees the
+//! work. If it comes after, the worker's step from `RUNNING` to `PARKED` fails, or finds itself
+//! undone by a waker that saw `PARKED` and pays the one system call that wakes it.
+
+use super::stats::{Counters, WorkerStats};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock};
+use crossbeam_utils::CachePadded;
+use std::{collections::VecDeque, thread::JoinHandle, time::Duration};
+
+const RUNNING: u32 = 0;
+const NOTIFIED: u32 = 1;
+const PARKED: u32 = 2;
+
+/// Work that a seat's thread runs before all else, in the order it came.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// One worker's place: its state word, its urgent jobs, its thread and its counters.
+pub(crate) struct Seat {
+    pub(crate) index: usize,
+    /// One of the values above. Every change is `AcqRel`: a waker's swap releases the work that
+    /// it published, the worker's acquires it.
+    state: CachePadded<WaitWord>,
+    urgent: Mutex<VecDeque<Job>>,
+    /// The length of `urgent`; lets the worker pass by without the lock.
+    urgent_len: AtomicUsize,
+    /// Whether a thread serves this seat. Changed under `thread`'s lock only.
+    alive: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) counters: CachePadded<Counters>,
+}
+
+impl Seat {
+    pub(crate) fn new(index: usize) -> Self {
+        Self {
+            index,
+            state: CachePadded::new(WaitWord::new(RUNNING)),
+            urgent: Mutex::new(VecDeque::new()),
+            urgent_len: AtomicUsize::new(0),
+            alive: AtomicBool::new(false),
+            thread: Mutex::new(None),
+            counters: CachePadded::new(Counters::default()),
+        }
+    }
+
+    /// Tells the worker that there is something new; wakes it if it sleeps.
+    pub(crate) fn notify(&self) {
+        if self.state.swap(NOTIFIED, Ordering::AcqRel) == PARKED {
+            self.state.wake_one();
+        }
+    }
+
+    /// Begins a turn: from here on, what a waker brings is either seen by this turn or keeps
+    /// the worker from sleeping after it.
+    pub(crate) fn begin_turn(&self) {
+        if self.notified() {
+            self.state.swap(RUNNING, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether a waker has come since the turn began.
+    pub(crate) fn notified(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == NOTIFIED
+    }
+
+    /// Sleeps until a waker comes or the time-out passes, unless one has come since the turn
+    /// began. `last_look` is asked once between "this worker is known to sleep" and the sleep:
+    /// it returns true when there is work after all.
+    pub(crate) fn park(&self, timeout: Option<Duration>, last_look: impl FnOnce() -> bool) {
+        let parked =
+            self.state
+                .compare_exchange(RUNNING, PARKED, Ordering::AcqRel, Ordering::Acquire);
+        if parked.is_ok() && !last_look() {
+            self.state.wait(PARKED, timeout);
+        }
+        self.state.swap(RUNNING, Ordering::AcqRel);
+    }
+
+    /// Appends an urgent job. The caller notifies after.
+    pub(crate) fn push_urgent(&self, job: Job) {
+        let mut urgent = lock(&self.urgent);
+        urgent.push_back(job);
+        self.urgent_len.store(urgent.len(), Ordering::SeqCst);
+    }
+
+    /// Runs the oldest urgent job; says whether there was one. Called by the seat's thread.
+    pub(crate) fn run_urgent(&self) -> bool {
+        let Some(job) = self.pop_urgent() else {
+            return false;
+        };
+        self.counters.urgent.add(1);
+        job();
+        true
+    }
+
+    fn pop_urgent(&self) -> Option<Job> {
+        if self.urgent_len.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut urgent = lock(&self.urgent);
+        let job = urgent.pop_front();
+        self.urgent_len.store(urgent.len(), Ordering::SeqCst);
+        job
+    }
+
+    /// Makes sure that a thread serves this seat; `start` is called, at most once, to make it.
+    pub(crate) fn ensure_alive(&self, start: impl FnOnce() -> JoinHandle<()>) {
+        if self.alive.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut thread = lock(&self.thread);
+        if !self.alive.load(Ordering::SeqCst) {
+            *thread = Some(start());
+            self.alive.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Called by the seat's own thread when it wants to end. True: nobody will count on it any
+    /// more. False: work came meanwhile, go on.
+    ///
+    /// `SeqCst` on both sides: who pushes work and then reads `alive` as true is seen here, else
+    /// it reads false and starts a new thread.
+    pub(crate) fn retire(&self, idle: impl FnOnce() -> bool) -> bool {
+        let _thread = lock(&self.thread);
+        self.alive.store(false, Ordering::SeqCst);
+        let ends = self.urgent_len.load(Ordering::SeqCst) == 0 && idle();
+        self.alive.store(!ends, Ordering::SeqCst);
+        ends
+    }
+
+    /// What this seat has done so far.
+    pub(crate) fn stats(&self) -> WorkerStats {
+        self.counters.read(self.alive.load(Ordering::Relaxed))
+    }
+
+    /// The handle of the seat's thread, to join it.
+    pub(crate) fn take_thread(&self) -> Option<JoinHandle<()>> {
+        lock(&self.thread).take()
+    }
+}

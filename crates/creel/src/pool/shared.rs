@@ -1,0 +1,98 @@
+//! What a pool's owner, its workers and its handles share.
+
+use super::{
+    Balance, Wait, current,
+    seat::{Job, Seat},
+    table::SeatTable,
+    worker,
+};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use std::{sync::Arc, thread};
+
+/// The pool itself. Threads and handles keep it alive; only its owner ends it.
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) wait: Wait,
+    pub(crate) balance: Balance,
+    pub(crate) seats: SeatTable,
+    /// How many seats are in use: those below this index.
+    workers: AtomicUsize,
+    /// Set once, when the pool is dropped: no new work is taken.
+    closing: AtomicBool,
+    /// Whether a loop is under way; who sets it may use the workers for one.
+    pub(crate) in_loop: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(name: String, workers: usize, wait: Wait, balance: Balance) -> Self {
+        Self {
+            name,
+            wait,
+            balance,
+            seats: SeatTable::new(),
+            workers: AtomicUsize::new(workers),
+            closing: AtomicBool::new(false),
+            in_loop: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_workers(&self, workers: usize) {
+        let before = self.workers.swap(workers, Ordering::SeqCst);
+        (workers..before).for_each(|gone| self.seats.seat(gone).notify());
+    }
+
+    /// Whether the thread of this seat should end once it has nothing left to do.
+    pub(crate) fn wants_gone(&self, index: usize) -> bool {
+        self.closing.load(Ordering::SeqCst) || index >= self.workers()
+    }
+
+    /// The seat with this index.
+    ///
+    /// # Panics
+    /// If the pool has no such worker.
+    pub(crate) fn seat_in_use(&self, index: usize) -> &Seat {
+        let workers = self.workers();
+        assert!(
+            index < workers,
+            "worker index {index} out of range: the pool has {workers} workers"
+        );
+        self.seats.seat(index)
+    }
+
+    /// Starts the seat's thread unless it has one.
+    pub(crate) fn ensure_started(self: &Arc<Self>, seat: &Seat) {
+        seat.ensure_alive(|| {
+            let (shared, index) = (Arc::clone(self), seat.index);
+            thread::Builder::new()
+                .name(format!("{}-{index}", self.name))
+                .spawn(move || worker::run(shared, index))
+                .unwrap_or_else(|e| panic!("cannot start worker {index} of {}: {e}", self.name))
+        });
+    }
+
+    /// Gives a seat an urgent job and sees to it that a thread runs it.
+    pub(crate) fn send(self: &Arc<Self>, seat: &Seat, job: Job) {
+        seat.push_urgent(job);
+        self.ensure_started(seat);
+        seat.notify();
+    }
+
+    /// Ends the pool: every thread finishes what it was given and ends. Waits for them, unless
+    /// called by one of them, which would wait for itself.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.seats.made().for_each(Seat::notify);
+        if current::index_in(self).is_some() {
+            return;
+        }
+        for thread in self.seats.made().filter_map(Seat::take_thread) {
+            // A worker catches what its work throws, so an error here is a defect of the pool,
+            // which the thread's own panic message has told already.
+            let _ = thread.join();
+        }
+    }
+}

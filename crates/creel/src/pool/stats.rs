@@ -1,0 +1,64 @@
+//! Counters a worker, cheap enough to be always on.
+//!
+//! Each counter is written by its own worker only, without a locked operation; readers see a
+//! value that was true a moment ago.
+
+use crate::sync::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What one worker has done since it was seated.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) urgent: Counter,
+    pub(crate) parks: Counter,
+    pub(crate) parked_ns: Counter,
+}
+
+/// A number that one thread counts up and any thread may read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to the count. Only the worker that owns the counter may call this.
+    pub(crate) fn add(&self, n: u64) {
+        let now = self.0.load(Ordering::Relaxed);
+        self.0.store(now.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a pool has done: one entry a seat.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The workers, by their index.
+    pub workers: Vec<WorkerStats>,
+}
+
+/// What one worker has done since it was seated.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct WorkerStats {
+    /// Whether the seat has a thread.
+    pub started: bool,
+    /// Urgent jobs run: `run_on`, `broadcast`.
+    pub urgent: u64,
+    /// How many times the worker went to sleep.
+    pub parks: u64,
+    /// How long it slept in all, as measured, not as asked for.
+    pub parked: Duration,
+}
+
+impl Counters {
+    pub(crate) fn read(&self, started: bool) -> WorkerStats {
+        WorkerStats {
+            started,
+            urgent: self.urgent.get(),
+            parks: self.parks.get(),
+            parked: Duration::from_nanos(self.parked_ns.get()),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The table of seats: it grows while others read it, and a seat never moves.
+
+use super::seat::Seat;
+use std::sync::OnceLock;
+
+/// The most workers that one pool may have.
+pub(crate) const WORKERS_MAX: usize = (1 << BUCKETS) - 1;
+const BUCKETS: usize = 14;
+
+/// Seats 0, 1, 2 … in buckets of 1, 2, 4 … seats, each made when first asked for.
+pub(crate) struct SeatTable {
+    buckets: [OnceLock<Box<[Seat]>>; BUCKETS],
+}
+
+impl SeatTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            buckets: [const { OnceLock::new() }; BUCKETS],
+        }
+    }
+
+    /// The seat with this index, below [`WORKERS_MAX`].
+    pub(crate) fn seat(&self, index: usize) -> &Seat {
+        let bucket = (index + 1).ilog2() as usize;
+        let first = (1 << bucket) - 1;
+        let seats = self.buckets[bucket]
+            .get_or_init(|| (first..first + (1 << bucket)).map(Seat::new).collect());
+        &seats[index - first]
+    }
+
+    /// All seats made so far.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &Seat> {
+        self.buckets
+            .iter()
+            .filter_map(OnceLock::get)
+            .flat_map(|bucket| bucket.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_has_its_own_seat() {
+        let table = SeatTable::new();
+        for index in (0..100).rev().chain([WORKERS_MAX - 1]) {
+            assert_eq!(table.seat(index).index, index);
+        }
+        let made: Vec<usize> = table.made().map(|seat| seat.index).collect();
+        assert_eq!(made[..127], (0..127).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,131 @@
+//! The primitives that the runtime is built on, and the word that threads wait on.
+//!
+//! Everything lock-free in this crate takes its atomics from here, so that the same code runs
+//! under the model checkers: `--cfg loom` swaps in loom's types, `--cfg shuttle` shuttle's.
+//! Otherwise an atomic is `std`'s, and a [`WaitWord`] is one futex on Linux and a mutex with a
+//! condition variable elsewhere.
+
+#[cfg(all(not(loom), not(shuttle)))]
+pub(crate) use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+};
+
+#[cfg(all(shuttle, not(loom)))]
+pub(crate) use shuttle::sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+};
+
+pub(crate) use wait_word::WaitWord;
+
+/// Takes a lock whose holder may have panicked: the data of every mutex in this crate is valid
+/// between any two statements, so a poisoned lock is an ordinary one.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(all(target_os = "linux", not(loom), not(shuttle)))]
+mod wait_word {
+    use super::AtomicU32;
+    use rustix::thread::futex::{self, Flags, Timespec};
+    use std::{ops::Deref, time::Duration};
+
+    /// A 32-bit atomic that a thread can sleep on.
+    #[derive(Debug, Default)]
+    pub(crate) struct WaitWord(AtomicU32);
+
+    impl WaitWord {
+        pub(crate) fn new(value: u32) -> Self {
+            Self(AtomicU32::new(value))
+        }
+
+        /// Sleeps while the word equals `expected`, until a wake or the time-out. May return
+        /// for no reason: the caller looks at the word again.
+        pub(crate) fn wait(&self, expected: u32, timeout: Option<Duration>) {
+            let timeout = timeout.map(|d| Timespec {
+                tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(d.subsec_nanos()),
+            });
+            // Each failure (the word had changed, a signal, the time-out) means the same here.
+            let _ = futex::wait(&self.0, Flags::PRIVATE, expected, timeout.as_ref());
+        }
+
+        /// Wakes one sleeping thread.
+        pub(crate) fn wake_one(&self) {
+            let _ = futex::wake(&self.0, Flags::PRIVATE, 1);
+        }
+    }
+
+    impl Deref for WaitWord {
+        type Target = AtomicU32;
+        fn deref(&self) -> &AtomicU32 {
+            &self.0
+        }
+    }
+}
+
+#[cfg(any(not(target_os = "linux"), loom, shuttle))]
+mod wait_word {
+    use super::{AtomicU32, Mutex, Ordering, lock};
+    use std::{ops::Deref, time::Duration};
+
+    #[cfg(loom)]
+    use loom::sync::Condvar;
+    #[cfg(all(shuttle, not(loom)))]
+    use shuttle::sync::Condvar;
+    #[cfg(all(not(loom), not(shuttle)))]
+    use std::sync::Condvar;
+
+    /// A 32-bit atomic that a thread can sleep on.
+    #[derive(Debug)]
+    pub(crate) struct WaitWord {
+        word: AtomicU32,
+        gate: Mutex<()>,
+        changed: Condvar,
+    }
+
+    impl WaitWord {
+        pub(crate) fn new(value: u32) -> Self {
+            Self {
+                word: AtomicU32::new(value),
+                gate: Mutex::new(()),
+                changed: Condvar::new(),
+            }
+        }
+
+        /// Sleeps while the word equals `expected`, until a wake or the time-out. May return
+        /// for no reason: the caller looks at the word again.
+        pub(crate) fn wait(&self, expected: u32, timeout: Option<Duration>) {
+            let gate = self.gate.lock().unwrap_or_else(|e| e.into_inner());
+            if self.word.load(Ordering::Acquire) != expected {
+                return;
+            }
+            match timeout {
+                Some(d) => drop(self.changed.wait_timeout(gate, d)),
+                None => drop(self.changed.wait(gate)),
+            }
+        }
+
+        /// Wakes one sleeping thread.
+        pub(crate) fn wake_one(&self) {
+            drop(lock(&self.gate));
+            self.changed.notify_one();
+        }
+    }
+
+    impl Deref for WaitWord {
+        type Target = AtomicU32;
+        fn deref(&self) -> &AtomicU32 {
+            &self.word
+        }
+    }
+}

@@ -27,7 +27,36 @@ pub struct Carried {
 }
 
 /// All songs that the library carries.
-pub const CARRIED: &[Carried] = &[];
+pub const CARRIED: &[Carried] = &[
+    Carried {
+        name: "ym2151-okim6258",
+        packed: include_bytes!("../../songs/ym2151-okim6258.vgz"),
+    },
+    Carried {
+        name: "ym2610",
+        packed: include_bytes!("../../songs/ym2610.vgz"),
+    },
+    Carried {
+        name: "ym2612-sn76489",
+        packed: include_bytes!("../../songs/ym2612-sn76489.vgz"),
+    },
+    Carried {
+        name: "ym2608",
+        packed: include_bytes!("../../songs/ym2608.vgz"),
+    },
+    Carried {
+        name: "ym2203",
+        packed: include_bytes!("../../songs/ym2203.vgz"),
+    },
+    Carried {
+        name: "sn76489",
+        packed: include_bytes!("../../songs/sn76489.vgz"),
+    },
+    Carried {
+        name: "ay8910",
+        packed: include_bytes!("../../songs/ay8910.vgz"),
+    },
+];
 
 /// A song that has just been composed.
 #[derive(Debug)]

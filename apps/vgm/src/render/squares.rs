@@ -1,9 +1,9 @@
 //! A part made of square waves: its edges are placed at the output rate directly.
 
 use super::timebase::Timebase;
-use crate::chips::set::SquareChip;
+use crate::chips::square_chip::SquareChip;
 use crate::edges::{DELAY, StereoEdges};
-use crate::sequence::{Action, LANES, Queue};
+use crate::sequence::{LANES, Queue};
 
 /// A chip of square waves, where it is in time, and the sum of its edges.
 pub struct SquareVoice {
@@ -80,9 +80,7 @@ impl SquareVoice {
                 until = tick;
                 break;
             }
-            if let Action::Write { port, reg, value } = event.action {
-                self.chip.write(port, reg, value);
-            }
+            self.chip.act(event.action);
             taken += 1;
         }
         queue.take(taken);

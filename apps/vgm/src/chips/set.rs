@@ -5,7 +5,8 @@
 //! cut the FM's blocks short.
 //!
 //! Levels: by the format's convention 256 is a full-scale chip at unity; each chip has a usual
-//! level, and the extra header speaks in the same unit.
+//! level, and the extra header speaks in the same unit. They are levels of chips beside each other:
+//! a song is scaled by a power of two so that its chips together have about two units.
 //!
 //! Source: VGM specification 1.71, "Chip Volume Header".
 
@@ -112,6 +113,17 @@ fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
     let level = level(header, instance, true) * beside / SSG_FULL_SCALE;
     let chip = SquareChip::Ssg(Box::new(Ssg::new()), clock);
     Some(Part::Squares(chip, 1, level))
+}
+
+/// The factor on all levels of a song with these chips: the power of two that brings their sum
+/// above 1.5 and up to 3 units.
+pub fn balance(header: &Header, chips: &[Instance]) -> f32 {
+    let played = chips.iter().filter(|chip| header.clock(**chip).is_some());
+    let sum: f32 = played.map(|chip| level(header, *chip, false)).sum();
+    if sum <= 0.0 {
+        return 1.0;
+    }
+    (3.0 / sum).log2().floor().clamp(-6.0, 6.0).exp2()
 }
 
 /// What the header says of the SN76489; where it says nothing, Sega's.

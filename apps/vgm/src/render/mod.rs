@@ -9,7 +9,7 @@ mod timebase;
 
 use std::sync::Arc;
 
-use crate::chips::set::{Part, parts};
+use crate::chips::set::{Part, balance, parts};
 use crate::error::{Error, Result};
 use crate::format::{Instance, Song, TICKS_PER_SECOND};
 use crate::mix::{Fade, Kernel, Quality};
@@ -131,7 +131,8 @@ impl<'s> Player<'s> {
         let chips: Vec<Instance> = song.chips().collect();
         let mut sequencer = Sequencer::new(song, &chips);
         sequencer.advance(1);
-        let gain = DEFAULT_GAIN * settings.volume * song.header.volume;
+        let level = balance(&song.header, &chips);
+        let gain = DEFAULT_GAIN * settings.volume * song.header.volume * level;
         let rate = settings.sample_rate;
         let mut voices = Vec::new();
         for (listener, instance) in chips.iter().enumerate() {

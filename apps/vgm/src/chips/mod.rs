@@ -11,6 +11,7 @@ pub mod adpcm_b;
 pub mod ay8910;
 pub mod fm;
 pub mod okim6258;
+pub mod set;
 pub mod sn76489;
 pub mod ssg;
 pub mod ym2151;

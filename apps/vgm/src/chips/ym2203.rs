@@ -47,10 +47,12 @@ impl Ym2203 {
     /// A YM2203 after reset.
     pub fn new(clock_hz: u32) -> Self {
         let prescaler = Prescaler::default();
+        let mut fm = Opn::new(ALL_CHANNELS);
+        fm.set_prescaler(prescaler);
         Self {
             clock_hz,
             prescaler,
-            fm: Opn::new(ALL_CHANNELS),
+            fm,
         }
     }
 

@@ -59,11 +59,14 @@ impl Ym2608 {
     pub fn new(clock_hz: u32) -> Self {
         let mut adpcm_b = AdpcmB::new(None, 1);
         adpcm_b.memory_mut().resize(MEMORY_BYTES, 0);
+        let prescaler = Prescaler::default();
+        let mut fm = Opn::new(ALL);
+        fm.set_prescaler(prescaler);
         Self {
             clock_hz,
             audible: THREE_CHANNELS,
-            prescaler: Prescaler::default(),
-            fm: Opn::new(ALL),
+            prescaler,
+            fm,
             rhythm: AdpcmA::opna(),
             adpcm_b,
         }

@@ -164,17 +164,17 @@ fn idle(setting: &Setting) -> Case {
     let case = case("idle", setting.plan(20, 200), setting.rounds(3), subjects);
     Case {
         metrics: vec![BURNT],
+        compared: false,
         ..case
     }
 }
 
-/// As hot, with four workers for each that the machine has room for.
+/// As hot, with four workers for each that the machine has room for; beside Creel with just as
+/// many as it has room for.
 fn oversubscribed(setting: &Setting) -> Case {
-    let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers * 4);
-    case(
-        "oversubscribed",
-        setting.plan(40, 80),
-        setting.rounds(5),
-        subjects,
-    )
+    let work = plus_one(Rhythm::Steady);
+    let mut subjects = subjects(&work, setting.workers * 4);
+    subjects.insert(1, knobs::not_oversubscribed(&work, setting.workers));
+    let plan = setting.plan(40, 80);
+    case("oversubscribed", plan, setting.rounds(5), subjects)
 }

@@ -165,8 +165,13 @@ impl Case {
                 let index = (round + turn) % count;
                 let subject = &mut self.subjects[index];
                 progress.set_message(format!("{}: {}", self.name, subject.name));
-                let values = (subject.sample)(&self.plan)
-                    .with_context(|| format!("case {}: {}", self.name, subject.name))?;
+                let taken = (subject.sample)(&self.plan);
+                if taken.is_err() {
+                    // The signal that asked for the end also reached a subject's processes.
+                    interrupt.check()?;
+                }
+                let values =
+                    taken.with_context(|| format!("case {}: {}", self.name, subject.name))?;
                 samples[index].push(black_box(values));
                 progress.advance(1);
             }

@@ -4,11 +4,13 @@
 mod clock;
 mod harness;
 mod hog;
+mod memory;
 mod report;
 mod run;
 mod setting;
 mod workloads;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,6 +18,7 @@ use creel_console::knobs::jobs;
 use creel_console::{Common, args, conclude};
 
 use setting::Load;
+use workloads::render;
 
 /// Measure Creel beside its peers, in one interleaved run
 ///
@@ -40,6 +43,9 @@ struct Cli {
     /// Shorter samples and fewer rounds: shows that all runs, not how fast
     #[arg(long)]
     quick: bool,
+    /// For render: songs, or a folder of them, instead of those that creel-vgm carries
+    #[arg(long, value_name = "PATH")]
+    songs: Option<PathBuf>,
     /// What else happens on the machine meanwhile
     #[arg(long, value_enum, default_value_t)]
     load: Load,
@@ -48,6 +54,13 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments
+        .next()
+        .is_some_and(|first| first == render::SAMPLE)
+    {
+        return conclude("creel-bench", render::answer(arguments.next()));
+    }
     let cli: Cli = args::parse();
     cli.common.apply();
     conclude("creel-bench", run::run(&cli))

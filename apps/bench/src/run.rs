@@ -60,6 +60,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         workers,
         quick: cli.quick,
         runs: cli.runs.map(usize::from),
+        songs: cli.songs.clone(),
     };
     let chosen = chosen(cli, &setting)?;
     let samples = chosen

@@ -5,7 +5,11 @@
 
 mod floor;
 mod knobs;
+#[cfg(feature = "peers")]
+mod openmp;
 mod peers;
+#[cfg(feature = "peers")]
+mod spinning;
 mod work;
 
 use std::hint::black_box;
@@ -86,6 +90,8 @@ where
 {
     let mut subjects = knobs::loops(work, workers);
     subjects.extend(peers::loops(work, workers));
+    #[cfg(feature = "peers")]
+    subjects.extend(spinning::loops(work, workers));
     subjects
 }
 

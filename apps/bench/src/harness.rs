@@ -140,6 +140,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// Drops the subjects whose names do not pass.
+    pub fn retain_subjects(&mut self, pass: impl Fn(&str) -> bool) {
+        self.subjects.retain(|subject| pass(&subject.name));
+    }
+
     /// How many samples the case takes.
     pub fn samples(&self) -> u64 {
         (self.rounds * self.subjects.len()) as u64

@@ -36,6 +36,9 @@ struct Cli {
     /// Only the cases of this name; may be repeated
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
+    /// Only subjects whose name contains this; may be repeated
+    #[arg(long = "subject", value_name = "TEXT")]
+    subjects: Vec<String>,
     /// Rounds: samples of each subject
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: Option<u16>,

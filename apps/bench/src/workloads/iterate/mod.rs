@@ -7,6 +7,7 @@ mod floor;
 mod knobs;
 #[cfg(feature = "peers")]
 mod openmp;
+mod outbox;
 mod peers;
 #[cfg(feature = "peers")]
 mod spinning;
@@ -48,6 +49,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         beside_a_hog(setting),
         idle(setting),
         oversubscribed(setting),
+        outbox(setting),
     ])
 }
 
@@ -183,4 +185,10 @@ fn oversubscribed(setting: &Setting) -> Case {
     subjects.insert(1, knobs::not_oversubscribed(&work, setting.workers));
     let plan = setting.plan(40, 80);
     case("oversubscribed", plan, setting.rounds(5), subjects)
+}
+
+/// A message from each of 100,000 items to another one.
+fn outbox(setting: &Setting) -> Case {
+    let plan = setting.plan(20, 60);
+    case("outbox", plan, setting.rounds(5), outbox::subjects())
 }

@@ -10,11 +10,16 @@
 //! never blocked. Left out on purpose: adaptors and lazy chains; a loop is a call.
 
 mod collect;
+pub(crate) mod dispatch;
 mod fold;
+mod join;
 mod run;
 mod scope;
+pub(crate) mod share;
+mod sites;
 mod split;
 mod verbs;
+mod words;
 
 pub use scope::Scope;
 

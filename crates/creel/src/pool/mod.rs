@@ -7,6 +7,8 @@ mod builder;
 pub(crate) mod current;
 pub(crate) mod job;
 mod knobs;
+pub(crate) mod panics;
+mod patience;
 pub(crate) mod seat;
 pub(crate) mod shared;
 mod stats;

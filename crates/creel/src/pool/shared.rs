@@ -7,10 +7,12 @@ use super::{
     worker,
 };
 use crate::{
+    loops::dispatch::Line,
     net::driver::Driver,
     sync::{AtomicBool, AtomicUsize, Ordering},
 };
 use std::{
+    num::NonZeroUsize,
     sync::{Arc, Weak},
     task::{Wake, Waker},
     thread,
@@ -28,8 +30,10 @@ pub(crate) struct Shared {
     workers: AtomicUsize,
     /// Set once, when the pool is dropped: no new work is taken.
     closing: AtomicBool,
-    /// Whether a loop is under way; who sets it may use the workers for one.
-    pub(crate) in_loop: AtomicBool,
+    /// What loops are called by.
+    pub(crate) line: Line,
+    /// The CPUs that the workers may use.
+    pub(crate) pus: usize,
 }
 
 impl Shared {
@@ -50,7 +54,8 @@ impl Shared {
             driver,
             workers: AtomicUsize::new(workers),
             closing: AtomicBool::new(false),
-            in_loop: AtomicBool::new(false),
+            line: Line::new(),
+            pus: thread::available_parallelism().map_or(1, NonZeroUsize::get),
         }
     }
 
@@ -60,6 +65,7 @@ impl Shared {
 
     pub(crate) fn set_workers(&self, workers: usize) {
         let before = self.workers.swap(workers, Ordering::SeqCst);
+        self.line.forget_threads();
         (workers..before).for_each(|gone| self.seats.seat(gone).notify());
     }
 
@@ -71,6 +77,16 @@ impl Shared {
     /// Whether the thread of this seat should end once it has nothing left to do.
     pub(crate) fn wants_gone(&self, index: usize) -> bool {
         self.is_closing() || index >= self.workers()
+    }
+
+    /// How long a loop's caller spins for a worker that is still at it before it sleeps.
+    pub(crate) fn join_spin_ns(&self) -> u64 {
+        match self.wait {
+            Wait::Park | Wait::Throttle(_) => 1_000,
+            Wait::Spin(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            Wait::Adaptive if self.pus < 2 => 0,
+            Wait::Adaptive => 50_000,
+        }
     }
 
     /// The seat with this index.

@@ -17,7 +17,7 @@ use super::{
     shared::{Rouse, Shared},
     wait::Pace,
 };
-use crate::{net::driver, time::timers};
+use crate::{loops::dispatch, net::driver, time::timers};
 use std::sync::Arc;
 
 /// The body of a seat's thread.
@@ -39,6 +39,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
         }
         let unbound = || shared.is_closing() || seat.timers.is_idle();
         if shared.wants_gone(index) && seat.retire(unbound) {
+            shared.line.forget_threads();
             return;
         }
         pace.wait();
@@ -48,9 +49,10 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
 /// One turn, with or without a look at timers and sockets. Says whether there may be more to do
 /// at once.
 fn turn(seat: &Seat, shared: &Shared, reacts: bool) -> bool {
+    let looped = dispatch::take_part(shared, seat);
     let urgent = seat.run_urgent();
     let fired = if reacts { react(seat, shared) } else { 0 };
-    urgent || fired > 0
+    looped || urgent || fired > 0
 }
 
 /// Wakes what waits for due timers and ready sockets. Returns how many these were.

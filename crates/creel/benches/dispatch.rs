@@ -20,13 +20,11 @@ fn add_one(items: &mut [i64]) {
     }
 }
 
-/// Some work that takes about `steps` × 1 ns and cannot be left out.
-fn burn(steps: u64) -> u64 {
-    let mut x = black_box(steps);
+/// Some work that takes about `steps` × 2 ns and cannot be left out.
+fn burn(steps: u64) {
     for _ in 0..steps {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        black_box(black_box(steps) / 3);
     }
-    x
 }
 
 /// A subject: does the case's work once.
@@ -215,7 +213,7 @@ fn hot(rayon: &rayon::ThreadPool) {
 fn frame(rayon: &rayon::ThreadPool) {
     let sticky = pool(2, Wait::Adaptive, Balance::Sticky);
     let park = pool(2, Wait::Park, Balance::Sticky);
-    let one = |range: std::ops::Range<u64>| range.for_each(|_| drop(black_box(burn(1000))));
+    let one = |range: std::ops::Range<u64>| range.for_each(|_| burn(500));
     let rest = Duration::from_millis(1);
     compare(
         "frame",
@@ -247,8 +245,8 @@ fn frame(rayon: &rayon::ThreadPool) {
 fn uneven(rayon: &rayon::ThreadPool) {
     let sticky = pool(2, Wait::Adaptive, Balance::Sticky);
     let shared = sticky.with(Balance::Shared);
-    let linear = |i: usize| drop(black_box(burn(i as u64 / 10)));
-    let heavy = |i: usize| drop(black_box(burn(if i == 40 { 30_000 } else { 1000 })));
+    let linear = |i: usize| burn(i as u64 / 10);
+    let heavy = |i: usize| burn(if i == 40 { 30_000 } else { 1000 });
     use rayon::prelude::*;
     compare(
         "linear",

@@ -15,6 +15,7 @@ mod fold;
 mod join;
 mod run;
 mod scope;
+mod session;
 pub(crate) mod share;
 mod sites;
 mod split;

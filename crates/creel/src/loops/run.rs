@@ -34,6 +34,8 @@ struct Crew {
     awake: usize,
     /// Seats below this index have a share that knows of epochs.
     touched: usize,
+    /// Whether the workers were seated for loops.
+    seated: bool,
 }
 
 /// Shares untouched for this many loops are touched, long before their epoch looks new again.
@@ -156,6 +158,9 @@ impl Loop<'_> {
         let own = current::index_in(shared);
         let who = own.filter(|index| *index < self.seats).unwrap_or(0);
         let outside = own.is_none().then_some(who);
+        if !std::mem::replace(&mut crew.seated, true) {
+            shared.seat_for_loops();
+        }
         shared
             .line
             .ensure_threads(shared, self.seats, outside.unwrap_or(usize::MAX));

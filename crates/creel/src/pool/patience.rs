@@ -7,7 +7,7 @@
 //! somebody else has a use for it.
 
 use super::{Wait, seat::Seat, shared::Shared};
-use crate::sync::{now_ns, spin_loop};
+use crate::sync::{Ordering, now_ns, spin_loop};
 
 /// The longest spin of `Adaptive` is twice what a wake was measured to take, within these bounds.
 const SPIN_MIN_NS: u64 = 10_000;
@@ -18,6 +18,8 @@ const SPIN_WORTH_NS: u64 = 1_000;
 const PREEMPTED_NS: u64 = 400_000;
 /// How long a worker does not spin after it was.
 const QUIET_NS: u64 = 100_000_000;
+/// What a worker spins for during a session.
+const SESSION_NS: u64 = 500_000;
 
 /// What a worker has learned about spinning.
 pub(crate) struct Patience {
@@ -73,7 +75,10 @@ impl Patience {
 
     /// What an adaptive worker spins for now.
     fn limit(&mut self, shared: &Shared) -> u64 {
-        let limit = self.limit_ns.min(full_ns(shared));
+        let limit = match shared.sessions.load(Ordering::Relaxed) {
+            0 => self.limit_ns.min(full_ns(shared)),
+            _ => SESSION_NS,
+        };
         if limit < SPIN_WORTH_NS || self.quiet_until_ns > 0 && now_ns() < self.quiet_until_ns {
             return 0;
         }

@@ -3,6 +3,7 @@
 use super::{
     Balance, Builder, Wait, current,
     seat::{Job, Seat},
+    seating::{Offer, Seating},
     table::SeatTable,
     worker,
 };
@@ -12,7 +13,6 @@ use crate::{
     sync::{AtomicBool, AtomicUsize, Ordering},
 };
 use std::{
-    num::NonZeroUsize,
     sync::{Arc, Weak},
     task::{Wake, Waker},
     thread,
@@ -32,12 +32,15 @@ pub(crate) struct Shared {
     closing: AtomicBool,
     /// What loops are called by.
     pub(crate) line: Line,
-    /// The CPUs that the workers may use.
+    pub(crate) seating: Seating,
+    /// How many sessions are under way.
+    pub(crate) sessions: AtomicUsize,
+    /// How many threads can run at the same time.
     pub(crate) pus: usize,
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Builder, workers: usize) -> Self {
+    pub(crate) fn new(settings: Builder, workers: usize, offer: Offer) -> Self {
         let Builder {
             name,
             wait,
@@ -55,7 +58,9 @@ impl Shared {
             workers: AtomicUsize::new(workers),
             closing: AtomicBool::new(false),
             line: Line::new(),
-            pus: thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            seating: offer.seating,
+            sessions: AtomicUsize::new(0),
+            pus: offer.pus,
         }
     }
 
@@ -66,7 +71,8 @@ impl Shared {
     pub(crate) fn set_workers(&self, workers: usize) {
         let before = self.workers.swap(workers, Ordering::SeqCst);
         self.line.forget_threads();
-        (workers..before).for_each(|gone| self.seats.seat(gone).notify());
+        // All, not only those that go: others may sit elsewhere now.
+        (0..before).for_each(|index| self.seats.seat(index).notify());
     }
 
     /// Whether the pool is being dropped.
@@ -77,6 +83,11 @@ impl Shared {
     /// Whether the thread of this seat should end once it has nothing left to do.
     pub(crate) fn wants_gone(&self, index: usize) -> bool {
         self.is_closing() || index >= self.workers()
+    }
+
+    /// The first loop or session of a pool seats its workers, unless the program has.
+    pub(crate) fn seat_for_loops(&self) {
+        self.seating.seat_for_loops(self.workers());
     }
 
     /// How long a loop's caller spins for a worker that is still at it before it sleeps.

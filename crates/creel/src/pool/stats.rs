@@ -4,6 +4,7 @@
 //! value that was true a moment ago.
 
 use crate::sync::{AtomicU64, Ordering};
+use creel_topology::CpuSet;
 use std::time::Duration;
 
 /// What one worker has done since it was seated.
@@ -49,6 +50,8 @@ pub struct Stats {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerStats {
+    /// The PUs that it may run on; empty where the system does not tell.
+    pub cpus: CpuSet,
     /// Whether the seat has a thread.
     pub started: bool,
     /// Urgent jobs run: `run_on`, `broadcast`.
@@ -76,6 +79,7 @@ pub struct WorkerStats {
 impl Counters {
     pub(crate) fn read(&self, started: bool) -> WorkerStats {
         WorkerStats {
+            cpus: CpuSet::new(),
             started,
             urgent: self.urgent.get(),
             timers: self.timers.get(),

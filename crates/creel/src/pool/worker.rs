@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 /// The body of a seat's thread.
 pub(crate) fn run(shared: Arc<Shared>, index: usize) {
+    let mut seated = shared.seating.sit_down(index);
     let _entered = current::enter(Arc::clone(&shared), index);
     let seat = shared.seats.seat(index);
     let rouse = Rouse::waker(&shared, index);
@@ -32,6 +33,9 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     let mut pace = Pace::new(&shared, seat);
     loop {
         seat.begin_turn();
+        if shared.seating.version() != seated {
+            seated = shared.seating.sit_down(index);
+        }
         let reacts = pace.reacts();
         if turn(seat, &shared, reacts) {
             pace.worked();

@@ -22,6 +22,7 @@ mod pool;
 mod sync;
 pub mod time;
 
+pub use creel_topology::{CpuSet, Placement};
 pub use loops::{Loops, Scope};
 pub use pool::{
     Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, Wait, WorkerStats,

@@ -7,7 +7,10 @@ mod builder;
 pub(crate) mod current;
 pub(crate) mod job;
 mod knobs;
+pub(crate) mod panics;
+mod patience;
 pub(crate) mod seat;
+mod seating;
 pub(crate) mod shared;
 mod stats;
 mod table;
@@ -67,9 +70,11 @@ impl Pool {
     /// before their threads end; a loop under way ends with the workers it began with.
     ///
     /// # Errors
-    /// If the number is out of range; the pool is then as before.
+    /// If the number is out of range or the placement cannot seat them; the pool is then as
+    /// before.
     pub fn resize(&self, workers: usize) -> Result<(), BuildError> {
         builder::check_workers(workers)?;
+        self.shared.seating.reseat(workers)?;
         self.shared.set_workers(workers);
         Ok(())
     }
@@ -121,7 +126,11 @@ impl Pool {
 
     /// What each worker has done so far and where it sits.
     pub fn stats(&self) -> Stats {
-        let workers = (0..self.workers()).map(|index| self.shared.seats.seat(index).stats());
+        let stats = |index| WorkerStats {
+            cpus: self.shared.seating.pus_of(index),
+            ..self.shared.seats.seat(index).stats()
+        };
+        let workers = (0..self.workers()).map(stats);
         Stats {
             workers: workers.collect(),
         }

@@ -20,6 +20,7 @@
 
 use super::stats::{Counters, WorkerStats};
 use crate::{
+    loops::share::Share,
     net::driver::Driver,
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock},
     time::{Clock, timers::Timers},
@@ -52,6 +53,8 @@ pub(crate) struct Seat {
     /// The pool's, in which this worker may sleep.
     driver: Arc<Driver>,
     pub(crate) counters: CachePadded<Counters>,
+    /// The seat's lines of the loop protocol.
+    pub(crate) share: CachePadded<Share>,
 }
 
 impl Seat {
@@ -66,6 +69,7 @@ impl Seat {
             timers: Arc::new(Timers::new(clock.clone())),
             driver: Arc::clone(driver),
             counters: CachePadded::new(Counters::default()),
+            share: CachePadded::new(Share::new()),
         }
     }
 

@@ -3,10 +3,12 @@
 use super::{
     Balance, Builder, Wait, current,
     seat::{Job, Seat},
+    seating::{Offer, Seating},
     table::SeatTable,
     worker,
 };
 use crate::{
+    loops::dispatch::Line,
     net::driver::Driver,
     sync::{AtomicBool, AtomicUsize, Ordering},
 };
@@ -28,12 +30,17 @@ pub(crate) struct Shared {
     workers: AtomicUsize,
     /// Set once, when the pool is dropped: no new work is taken.
     closing: AtomicBool,
-    /// Whether a loop is under way; who sets it may use the workers for one.
-    pub(crate) in_loop: AtomicBool,
+    /// What loops are called by.
+    pub(crate) line: Line,
+    pub(crate) seating: Seating,
+    /// How many sessions are under way.
+    pub(crate) sessions: AtomicUsize,
+    /// How many threads can run at the same time.
+    pub(crate) pus: usize,
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Builder, workers: usize) -> Self {
+    pub(crate) fn new(settings: Builder, workers: usize, offer: Offer) -> Self {
         let Builder {
             name,
             wait,
@@ -50,7 +57,10 @@ impl Shared {
             driver,
             workers: AtomicUsize::new(workers),
             closing: AtomicBool::new(false),
-            in_loop: AtomicBool::new(false),
+            line: Line::new(),
+            seating: offer.seating,
+            sessions: AtomicUsize::new(0),
+            pus: offer.pus,
         }
     }
 
@@ -60,7 +70,9 @@ impl Shared {
 
     pub(crate) fn set_workers(&self, workers: usize) {
         let before = self.workers.swap(workers, Ordering::SeqCst);
-        (workers..before).for_each(|gone| self.seats.seat(gone).notify());
+        self.line.forget_threads();
+        // All, not only those that go: others may sit elsewhere now.
+        (0..before).for_each(|index| self.seats.seat(index).notify());
     }
 
     /// Whether the pool is being dropped.
@@ -71,6 +83,21 @@ impl Shared {
     /// Whether the thread of this seat should end once it has nothing left to do.
     pub(crate) fn wants_gone(&self, index: usize) -> bool {
         self.is_closing() || index >= self.workers()
+    }
+
+    /// The first loop or session of a pool seats its workers, unless the program has.
+    pub(crate) fn seat_for_loops(&self) {
+        self.seating.seat_for_loops(self.workers());
+    }
+
+    /// How long a loop's caller spins for a worker that is still at it before it sleeps.
+    pub(crate) fn join_spin_ns(&self) -> u64 {
+        match self.wait {
+            Wait::Park | Wait::Throttle(_) => 1_000,
+            Wait::Spin(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            Wait::Adaptive if self.pus < 2 => 0,
+            Wait::Adaptive => 50_000,
+        }
     }
 
     /// The seat with this index.

@@ -17,11 +17,12 @@ use super::{
     shared::{Rouse, Shared},
     wait::Pace,
 };
-use crate::{net::driver, time::timers};
+use crate::{loops::dispatch, net::driver, time::timers};
 use std::sync::Arc;
 
 /// The body of a seat's thread.
 pub(crate) fn run(shared: Arc<Shared>, index: usize) {
+    let mut seated = shared.seating.sit_down(index);
     let _entered = current::enter(Arc::clone(&shared), index);
     let seat = shared.seats.seat(index);
     let rouse = Rouse::waker(&shared, index);
@@ -32,6 +33,9 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     let mut pace = Pace::new(&shared, seat);
     loop {
         seat.begin_turn();
+        if shared.seating.version() != seated {
+            seated = shared.seating.sit_down(index);
+        }
         let reacts = pace.reacts();
         if turn(seat, &shared, reacts) {
             pace.worked();
@@ -39,6 +43,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
         }
         let unbound = || shared.is_closing() || seat.timers.is_idle();
         if shared.wants_gone(index) && seat.retire(unbound) {
+            shared.line.forget_threads();
             return;
         }
         pace.wait();
@@ -48,9 +53,10 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
 /// One turn, with or without a look at timers and sockets. Says whether there may be more to do
 /// at once.
 fn turn(seat: &Seat, shared: &Shared, reacts: bool) -> bool {
+    let looped = dispatch::take_part(shared, seat);
     let urgent = seat.run_urgent();
     let fired = if reacts { react(seat, shared) } else { 0 };
-    urgent || fired > 0
+    looped || urgent || fired > 0
 }
 
 /// Wakes what waits for due timers and ready sockets. Returns how many these were.

@@ -1,4 +1,51 @@
-//! The program.
+//! All workloads beside their peers, each in one interleaved run, in one report.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod harness;
+mod report;
+mod run;
+mod setting;
+mod workloads;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use creel_console::{Common, args, conclude};
+
+use setting::Load;
+
+/// Measure Creel beside its peers, in one interleaved run
+///
+/// Without arguments: reads the machine, says how many workers it allows and why, and runs all
+/// workloads in about two minutes. Figures are minimum, median and maximum over the rounds, and
+/// ratios between samples of the same round.
+#[derive(Parser)]
+#[command(name = "creel-bench", version)]
+struct Cli {
+    /// What to run: all, or those named
+    #[arg(value_name = "WORKLOAD", value_parser = workloads::names())]
+    workloads: Vec<String>,
+    /// Only the cases of this name; may be repeated
+    #[arg(long = "case", value_name = "CASE")]
+    cases: Vec<String>,
+    /// Rounds: samples of each subject
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: Option<u16>,
+    /// Workers; by default the machine's budget
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16383))]
+    jobs: Option<u16>,
+    /// Shorter samples and fewer rounds: shows that all runs, not how fast
+    #[arg(long)]
+    quick: bool,
+    /// What else happens on the machine meanwhile
+    #[arg(long, value_enum, default_value_t)]
+    load: Load,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn main() -> ExitCode {
+    let cli: Cli = args::parse();
+    cli.common.apply();
+    conclude("creel-bench", run::run(&cli))
+}

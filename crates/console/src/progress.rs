@@ -65,9 +65,15 @@ impl Progress {
 
     /// Prints a line on stderr above the bar, drawn or not: warnings and failed units.
     pub fn println(&self, line: &str) {
-        self.bar.suspend(|| {
+        self.suspend(|| {
+            // Nobody is left to tell when stderr itself is closed.
             let _ = writeln!(anstream::stderr(), "{line}");
         });
+    }
+
+    /// Runs `print` with the bar taken off the terminal, for output that shares it.
+    pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bar.suspend(print)
     }
 
     /// Removes the bar; so does dropping it.

@@ -15,9 +15,11 @@
 //!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
+mod loops;
 mod pool;
 mod sync;
 
+pub use loops::{Loops, Scope};
 pub use pool::{
     Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, Wait, WorkerStats,
 };

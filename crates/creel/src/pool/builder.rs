@@ -1,6 +1,7 @@
 //! The four knobs, set before a pool is made.
 
 use super::{Balance, Pool, Wait, shared::Shared, table::WORKERS_MAX};
+use crate::loops::LoopsByBalance;
 use std::{fmt, sync::Arc};
 
 /// Why a pool could not be made.
@@ -79,10 +80,9 @@ impl Builder {
     pub fn build(self) -> Result<Pool, BuildError> {
         let workers = self.workers.unwrap_or(1);
         check_workers(workers)?;
-        let shared = Shared::new(self.name, workers, self.wait, self.balance);
-        Ok(Pool {
-            shared: Arc::new(shared),
-        })
+        let shared = Arc::new(Shared::new(self.name, workers, self.wait, self.balance));
+        let loops = LoopsByBalance::new(&shared);
+        Ok(Pool { shared, loops })
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod builder;
 pub(crate) mod current;
-mod job;
+pub(crate) mod job;
 mod knobs;
 pub(crate) mod seat;
 pub(crate) mod shared;
@@ -18,6 +18,7 @@ pub use builder::{BuildError, Builder};
 pub use knobs::{Balance, ParseKnobError, Wait};
 pub use stats::{Stats, WorkerStats};
 
+use crate::loops::LoopsByBalance;
 use shared::Shared;
 use std::{fmt, sync::Arc};
 
@@ -40,6 +41,7 @@ use std::{fmt, sync::Arc};
 /// ```
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) loops: LoopsByBalance,
 }
 
 impl Pool {

@@ -19,6 +19,8 @@ pub(crate) struct Shared {
     workers: AtomicUsize,
     /// Set once, when the pool is dropped: no new work is taken.
     closing: AtomicBool,
+    /// Whether a loop is under way; who sets it may use the workers for one.
+    pub(crate) in_loop: AtomicBool,
 }
 
 impl Shared {
@@ -30,6 +32,7 @@ impl Shared {
             seats: SeatTable::new(),
             workers: AtomicUsize::new(workers),
             closing: AtomicBool::new(false),
+            in_loop: AtomicBool::new(false),
         }
     }
 

@@ -1,0 +1,46 @@
+//! What the command line says about a run, as the workloads need it.
+
+use std::time::Duration;
+
+use crate::harness::Plan;
+
+/// What else happens on the machine while a subject is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// Nothing that the bench started.
+    #[default]
+    Idle,
+    /// A neighbour spins, pinned to the last usable PU.
+    Busy,
+    /// Four times as many workers as the budget allows.
+    Oversubscribed,
+}
+
+/// How a run is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The workers of every subject that has workers.
+    pub workers: usize,
+    /// Shorter samples and fewer rounds: shows that all runs, not how fast.
+    pub quick: bool,
+    /// Rounds, where the user set them.
+    pub runs: Option<usize>,
+}
+
+impl Setting {
+    /// The rounds of a case: as the user said, else `usual`, or three when quick.
+    pub fn rounds(&self, usual: usize) -> usize {
+        self.runs
+            .unwrap_or(if self.quick { usual.min(3) } else { usual })
+    }
+
+    /// A plan of so many milliseconds, a fifth of that when quick.
+    pub fn plan(&self, warm_up_ms: u64, sample_ms: u64) -> Plan {
+        let share = if self.quick { 5 } else { 1 };
+        Plan {
+            warm_up: Duration::from_millis(warm_up_ms) / share,
+            sample: Duration::from_millis(sample_ms) / share,
+        }
+    }
+}

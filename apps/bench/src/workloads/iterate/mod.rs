@@ -1,0 +1,159 @@
+//! A frame loop's job: touch many items on all cores, again and again.
+//!
+//! Items are a game's state in miniature: eight bytes each, 800 kB in all, so that a half stays
+//! in a core's second-level cache between calls when the same core gets it again.
+
+mod floor;
+mod peers;
+mod work;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use crate::harness::{Case, Metric, Plan, Subject};
+use crate::setting::Setting;
+use crate::workloads::Workload;
+use work::{Loop, Rhythm, grind};
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "iterate",
+    about: "touch 100,000 items on all cores, again and again",
+    cases,
+};
+
+const ITEMS: usize = 100_000;
+const TIME: Metric = Metric {
+    name: "time",
+    unit: "ns a call",
+};
+const BURNT: Metric = Metric {
+    name: "burnt",
+    unit: "cores",
+};
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    Ok(vec![
+        hot(setting),
+        noop(setting),
+        frame(setting),
+        uneven_linear(setting),
+        uneven_heavy(setting),
+        idle(setting),
+        oversubscribed(setting),
+    ])
+}
+
+fn case(name: &str, plan: Plan, rounds: usize, subjects: Vec<Subject>) -> Case {
+    let baseline = "one thread";
+    Case {
+        name: name.into(),
+        metrics: vec![TIME],
+        baseline,
+        plan,
+        rounds,
+        subjects,
+    }
+}
+
+/// One added to each of 100,000 numbers.
+fn plus_one(rhythm: Rhythm) -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
+    Loop {
+        items: || vec![0; ITEMS],
+        each: |item: &mut u64| *item += 1,
+        rhythm,
+    }
+}
+
+/// Items that tell how many steps each of them takes.
+fn by_steps(items: fn() -> Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Send + Sync> {
+    let each = |steps: &mut u32| _ = grind(u64::from(*steps), *steps);
+    Loop {
+        items,
+        each,
+        rhythm: Rhythm::Steady,
+    }
+}
+
+/// Call after call without a pause.
+fn hot(setting: &Setting) -> Case {
+    let work = plus_one(Rhythm::Steady);
+    let mut subjects = peers::loops(&work, setting.workers);
+    subjects.push(floor::two_halves(&work));
+    case("hot", setting.plan(20, 40), setting.rounds(9), subjects)
+}
+
+/// Every worker runs an empty function: what a dispatch and a join cost.
+fn noop(setting: &Setting) -> Case {
+    let each = |item: &mut ()| _ = black_box(item);
+    let work = Loop {
+        items: || vec![(); 2],
+        each,
+        rhythm: Rhythm::Steady,
+    };
+    let mut subjects = peers::empty(setting.workers);
+    subjects.push(floor::two_halves(&work));
+    case("noop", setting.plan(10, 20), setting.rounds(9), subjects)
+}
+
+/// 200 µs of work after each millisecond of sleep.
+fn frame(setting: &Setting) -> Case {
+    let each = |item: &mut u64| *item = grind(*item, 1);
+    let rhythm = Rhythm::Frames(Duration::from_millis(1));
+    let work = Loop {
+        items: || (0..ITEMS as u64).collect(),
+        each,
+        rhythm,
+    };
+    let mut subjects = peers::loops(&work, setting.workers);
+    subjects.push(floor::two_halves(&work));
+    case("frame", setting.plan(60, 120), setting.rounds(5), subjects)
+}
+
+/// The last of 1,024 items costs most, the first nothing.
+fn uneven_linear(setting: &Setting) -> Case {
+    let work = by_steps(|| (0..1024).map(|index| index / 5).collect());
+    case(
+        "uneven",
+        setting.plan(20, 40),
+        setting.rounds(5),
+        peers::loops(&work, setting.workers),
+    )
+}
+
+/// One of 64 items is thirty times heavier than the others.
+fn uneven_heavy(setting: &Setting) -> Case {
+    let work = by_steps(|| {
+        (0..64)
+            .map(|index| if index == 20 { 30_000 } else { 1000 })
+            .collect()
+    });
+    let subjects = peers::loops(&work, setting.workers);
+    case(
+        "uneven heavy",
+        setting.plan(20, 40),
+        setting.rounds(5),
+        subjects,
+    )
+}
+
+/// What is burnt when there is nothing to do.
+fn idle(setting: &Setting) -> Case {
+    let subjects = peers::loops(&plus_one(Rhythm::Idle), setting.workers);
+    let case = case("idle", setting.plan(20, 200), setting.rounds(3), subjects);
+    Case {
+        metrics: vec![BURNT],
+        ..case
+    }
+}
+
+/// As hot, with four workers for each that the machine has room for.
+fn oversubscribed(setting: &Setting) -> Case {
+    let subjects = peers::loops(&plus_one(Rhythm::Steady), setting.workers * 4);
+    case(
+        "oversubscribed",
+        setting.plan(40, 80),
+        setting.rounds(5),
+        subjects,
+    )
+}

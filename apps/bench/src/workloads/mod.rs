@@ -1,0 +1,24 @@
+//! The workloads; one file each. A new one is its module here and its line in [`ALL`].
+
+mod iterate;
+
+use crate::harness::Case;
+use crate::setting::Setting;
+
+/// Something that programs do, measured in several cases.
+pub struct Workload {
+    /// As given on the command line.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// Its cases under a setting, the most telling first.
+    pub cases: fn(&Setting) -> anyhow::Result<Vec<Case>>,
+}
+
+/// All workloads, in the order they are run.
+pub const ALL: &[Workload] = &[iterate::WORKLOAD];
+
+/// The names, for the command line.
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|workload| workload.name).collect()
+}

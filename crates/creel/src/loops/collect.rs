@@ -1,0 +1,82 @@
+//! A vector that threads fill piece by piece, each place once.
+//!
+//! The invariant: `filled` lists exactly the pieces whose results are all there, so a panic
+//! half-way drops each result once and leaks none.
+
+use super::split::Split;
+use crate::sync::{Mutex, lock};
+use std::{
+    mem::{MaybeUninit, needs_drop},
+    ops::Range,
+};
+
+/// The places of the results of one loop.
+pub(super) struct Results<'a, R> {
+    places: Split<'a, MaybeUninit<R>>,
+    /// The pieces that are done. Kept only for results that have something to drop.
+    filled: Mutex<Vec<Range<usize>>>,
+}
+
+/// Runs `fill`, which must fill all `len` places, and gives the vector of the results.
+pub(super) fn collect<R: Send>(len: usize, fill: impl FnOnce(&Results<'_, R>)) -> Vec<R> {
+    let mut vector = Vec::with_capacity(len);
+    let results = Results {
+        places: Split::new(&mut vector.spare_capacity_mut()[..len]),
+        filled: Mutex::new(Vec::new()),
+    };
+    fill(&results);
+    std::mem::forget(results);
+    // SAFETY: the capacity is at least `len`, and `fill` has returned without a panic, so each
+    // place was filled.
+    unsafe { vector.set_len(len) };
+    vector
+}
+
+impl<R> Results<'_, R> {
+    /// Fills the places of `range` with what the iterator gives.
+    ///
+    /// # Safety
+    /// No two calls have ranges that overlap.
+    pub(super) unsafe fn fill(&self, range: Range<usize>, made: impl Iterator<Item = R>) {
+        // SAFETY: the same demand as `piece`'s.
+        let places = unsafe { self.places.piece(range.clone()) };
+        let mut piece = Piece { places, filled: 0 };
+        for result in made.take(range.len()) {
+            piece.places[piece.filled].write(result);
+            piece.filled += 1;
+        }
+        assert_eq!(piece.filled, range.len(), "a place was left empty");
+        std::mem::forget(piece);
+        if needs_drop::<R>() {
+            lock(&self.filled).push(range);
+        }
+    }
+}
+
+/// Drops what a piece holds so far when its making panics.
+struct Piece<'a, R> {
+    places: &'a mut [MaybeUninit<R>],
+    filled: usize,
+}
+
+impl<R> Drop for Piece<'_, R> {
+    fn drop(&mut self) {
+        for place in &mut self.places[..self.filled] {
+            // SAFETY: the first `filled` places were written, and nobody reads them after.
+            unsafe { place.assume_init_drop() };
+        }
+    }
+}
+
+/// Dropped on the way of a panic only: drops the pieces that were done.
+impl<R> Drop for Results<'_, R> {
+    fn drop(&mut self) {
+        let filled = std::mem::take(&mut *lock(&self.filled));
+        for range in filled {
+            // SAFETY: all threads have ended their work; the listed ranges do not overlap.
+            let places = unsafe { self.places.piece(range) };
+            let filled = places.len();
+            drop(Piece { places, filled });
+        }
+    }
+}

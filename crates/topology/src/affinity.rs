@@ -1,0 +1,117 @@
+//! The calling thread's affinity mask: the crate's only unsafe code.
+//!
+//! Linux only. Elsewhere [`current`] and [`set`] answer [`Error::Unsupported`]: macOS has no
+//! masks at all, and Windows' processor groups are not a mask. The caller then runs unpinned.
+
+use crate::{CpuSet, Error};
+
+/// The PUs that the calling thread may run on, by OS index.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] where the system has no masks, [`Error::Affinity`] when it refuses.
+pub fn current() -> Result<CpuSet, Error> {
+    system::current()
+}
+
+/// Confines the calling thread to `pus`; it may move before the call returns.
+///
+/// # Errors
+///
+/// [`Error::NotAllowed`] for an empty set, [`Error::Unsupported`] where the system has no masks,
+/// [`Error::Affinity`] when it refuses (none of the PUs is online and in the cpuset).
+pub fn set(pus: &CpuSet) -> Result<(), Error> {
+    if pus.is_empty() {
+        return Err(Error::NotAllowed {
+            reason: "an empty affinity mask".into(),
+        });
+    }
+    system::set(pus)
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::io;
+
+    use crate::{CpuSet, Error};
+
+    type Word = libc::c_ulong;
+    const WORD_BITS: usize = Word::BITS as usize;
+
+    pub(super) fn current() -> Result<CpuSet, Error> {
+        // The kernel answers EINVAL while the buffer is shorter than its own mask.
+        let mut words = vec![0 as Word; 1024 / WORD_BITS];
+        loop {
+            let bytes = size_of_val(words.as_slice());
+            // SAFETY: the kernel writes at most `bytes` bytes to `words`, which is that long and
+            // borrowed by nobody else; `cpu_set_t` is an array of such words.
+            let rc = unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) };
+            if rc == 0 {
+                return Ok((0..words.len() * WORD_BITS)
+                    .filter(|pu| words[pu / WORD_BITS] >> (pu % WORD_BITS) & 1 == 1)
+                    .collect());
+            }
+            let error = io::Error::last_os_error();
+            let longer = words.len() * 2;
+            if error.raw_os_error() != Some(libc::EINVAL) || longer * WORD_BITS > 1 << 16 {
+                return Err(Error::Affinity(error));
+            }
+            words.resize(longer, 0);
+        }
+    }
+
+    pub(super) fn set(pus: &CpuSet) -> Result<(), Error> {
+        let words_len = pus.last().unwrap_or(0) / WORD_BITS + 1;
+        let mut words = vec![0 as Word; words_len.max(1024 / WORD_BITS)];
+        for pu in pus.iter() {
+            words[pu / WORD_BITS] |= 1 << (pu % WORD_BITS);
+        }
+        let bytes = size_of_val(words.as_slice());
+        // SAFETY: the kernel reads at most `bytes` bytes from `words`, which is that long.
+        let rc = unsafe { libc::sched_setaffinity(0, bytes, words.as_ptr().cast()) };
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(Error::Affinity(io::Error::last_os_error()))
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use crate::{CpuSet, Error};
+
+    pub(super) fn current() -> Result<CpuSet, Error> {
+        Err(Error::Unsupported("affinity masks"))
+    }
+
+    pub(super) fn set(_: &CpuSet) -> Result<(), Error> {
+        Err(Error::Unsupported("affinity masks"))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_narrows_and_restores_its_mask() {
+        std::thread::spawn(|| {
+            let all = current().unwrap();
+            let one = CpuSet::from_iter([all.first().unwrap()]);
+            set(&one).unwrap();
+            assert_eq!(current().unwrap(), one);
+            set(&all).unwrap();
+            assert_eq!(current().unwrap(), all);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn impossible_masks_are_refused() {
+        assert!(matches!(set(&CpuSet::new()), Err(Error::NotAllowed { .. })));
+        let absent = CpuSet::from_iter([CpuSet::INDEX_MAX]);
+        assert!(matches!(set(&absent), Err(Error::Affinity(_))));
+    }
+}

@@ -1,0 +1,186 @@
+//! The machine as `proc/cpuinfo` tells it, for kernels and sandboxes without `/sys`.
+//!
+//! It tells which PUs are online, and on x86 each one's package and core. Other architectures
+//! write other fields, or number the lines differently; what is not told stays empty.
+
+use std::collections::BTreeMap;
+
+use crate::machine::Parts;
+use crate::tree::Tree;
+use crate::{CpuSet, Error, Package};
+
+/// One PU's fields.
+#[derive(Default)]
+struct Processor {
+    pu: usize,
+    package: Option<usize>,
+    core: Option<usize>,
+    siblings: Option<usize>,
+    cores: Option<usize>,
+}
+
+/// The file's PUs in its order.
+#[derive(Default)]
+pub(crate) struct Cpuinfo {
+    processors: Vec<Processor>,
+}
+
+impl Cpuinfo {
+    /// An absent file tells of no PU.
+    pub(crate) fn read(tree: &Tree) -> Result<Cpuinfo, Error> {
+        Ok(Cpuinfo::parse(
+            &tree.long_text("proc/cpuinfo")?.unwrap_or_default(),
+        ))
+    }
+
+    fn parse(text: &str) -> Cpuinfo {
+        let mut processors: Vec<Processor> = Vec::new();
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(':') else {
+                continue;
+            };
+            let (key, number) = (key.trim(), value.trim().parse().ok());
+            if let Some(pu) = new_pu(key, number) {
+                processors.push(Processor {
+                    pu,
+                    ..Processor::default()
+                });
+            } else if let Some(processor) = processors.last_mut() {
+                match key {
+                    "physical id" => processor.package = number,
+                    "core id" => processor.core = number,
+                    "siblings" => processor.siblings = number,
+                    "cpu cores" => processor.cores = number,
+                    _ => {}
+                }
+            }
+        }
+        Cpuinfo { processors }
+    }
+
+    /// A machine of nothing but this file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoMachine`] when it tells of no PU.
+    pub(crate) fn into_parts(self, tree: &Tree) -> Result<Parts, Error> {
+        let online: CpuSet = self
+            .processors
+            .iter()
+            .map(|processor| processor.pu)
+            .collect();
+        if online.is_empty() {
+            return Err(Error::NoMachine {
+                root: tree.root().into(),
+            });
+        }
+        let (siblings, packages) = (self.cores(&online), self.packages(&online));
+        Ok(Parts {
+            online,
+            siblings,
+            packages,
+            ..Parts::default()
+        })
+    }
+
+    /// The PUs of each package, where every one of `online` tells it.
+    pub(crate) fn packages(&self, online: &CpuSet) -> Vec<Package> {
+        let groups = self.grouped(online, |processor| processor.package);
+        groups
+            .into_iter()
+            .map(|(number, pus)| Package {
+                os_index: Some(number),
+                pus,
+            })
+            .collect()
+    }
+
+    /// The PUs of each core, where every one of `online` tells it. A core's number counts only
+    /// within its package, and only where the package has more siblings than cores.
+    pub(crate) fn cores(&self, online: &CpuSet) -> Vec<CpuSet> {
+        let groups = self.grouped(online, |processor| {
+            let alone = processor.siblings.is_some() && processor.siblings == processor.cores;
+            let within = if alone { processor.pu } else { processor.core? };
+            Some((processor.package?, within))
+        });
+        groups.into_values().collect()
+    }
+
+    fn grouped<K: Ord>(
+        &self,
+        online: &CpuSet,
+        key: impl Fn(&Processor) -> Option<K>,
+    ) -> BTreeMap<K, CpuSet> {
+        let mut groups: BTreeMap<K, CpuSet> = BTreeMap::new();
+        let mut told = CpuSet::new();
+        for processor in self
+            .processors
+            .iter()
+            .filter(|processor| online.contains(processor.pu))
+        {
+            if let Some(key) = key(processor)
+                && told.insert(processor.pu)
+            {
+                groups.entry(key).or_default().insert(processor.pu);
+            }
+        }
+        if told == *online {
+            groups
+        } else {
+            BTreeMap::new()
+        }
+    }
+}
+
+/// `processor : N`, or on s390 `processor N: version = …`.
+fn new_pu(key: &str, number: Option<usize>) -> Option<usize> {
+    let pu = match key.strip_prefix("processor")?.trim() {
+        "" => number,
+        inline => inline.parse().ok(),
+    };
+    pu.filter(|&pu| pu <= CpuSet::INDEX_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYPER_THREADED: &str = "\
+processor\t: 0\nphysical id\t: 0\nsiblings\t: 4\ncore id\t\t: 0\ncpu cores\t: 2\n\n\
+processor\t: 1\nphysical id\t: 0\nsiblings\t: 4\ncore id\t\t: 1\ncpu cores\t: 2\n\n\
+processor\t: 2\nphysical id\t: 0\nsiblings\t: 4\ncore id\t\t: 0\ncpu cores\t: 2\n\n\
+processor\t: 3\nphysical id\t: 0\nsiblings\t: 4\ncore id\t\t: 1\ncpu cores\t: 2\n";
+
+    fn texts(sets: &[CpuSet]) -> Vec<String> {
+        sets.iter().map(CpuSet::to_string).collect()
+    }
+
+    #[test]
+    fn x86_tells_cores_and_packages() {
+        let told = Cpuinfo::parse(HYPER_THREADED);
+        let online = CpuSet::range(0, 3);
+        assert_eq!(texts(&told.cores(&online)), ["0,2", "1,3"]);
+        assert_eq!(told.packages(&online).len(), 1);
+    }
+
+    #[test]
+    fn repeated_core_ids_without_smt_are_cores_of_their_own() {
+        let told = Cpuinfo::parse(&HYPER_THREADED.replace("cpu cores\t: 2", "cpu cores\t: 4"));
+        assert_eq!(
+            texts(&told.cores(&CpuSet::range(0, 3))),
+            ["0", "1", "2", "3"]
+        );
+    }
+
+    #[test]
+    fn other_architectures_tell_pus_only() {
+        let told = Cpuinfo::parse(
+            "# processors : 2\nprocessor 0: version = 00\nprocessor 7: version = 00\n",
+        );
+        assert_eq!(
+            told.processors.iter().map(|p| p.pu).collect::<Vec<_>>(),
+            [0, 7]
+        );
+        assert!(told.cores(&CpuSet::from_iter([0, 7])).is_empty());
+    }
+}

@@ -1,0 +1,104 @@
+//! NUMA nodes, from `sys/devices/system/node`.
+//!
+//! Invariant: no PU is counted to two nodes as its own. Firmware that says otherwise is wrong,
+//! and the later of the two nodes is left out. A node without PUs (memory only) is given those of
+//! its initiators, or of the nodes at the least distance.
+//!
+//! Source: Linux, Documentation/ABI/stable/sysfs-devices-node, Documentation/mm/numa.rst.
+
+use crate::tree::Tree;
+use crate::{CpuSet, Error, NumaNode};
+
+const NODE: &str = "sys/devices/system/node";
+
+pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<NumaNode>, Error> {
+    let mut numbers = tree.numbered(NODE, "node")?;
+    if let Some(up) = tree
+        .list(&format!("{NODE}/online"))?
+        .filter(|up| !up.is_empty())
+    {
+        numbers.retain(|&number| up.contains(number));
+    }
+    let mut nodes = Vec::with_capacity(numbers.len());
+    let mut taken = CpuSet::new();
+    for &os_index in &numbers {
+        let folder = format!("{NODE}/node{os_index}");
+        let told = tree.mask_or_list(&format!("{folder}/cpumap"), &format!("{folder}/cpulist"))?;
+        let pus = &told.unwrap_or_default() & online;
+        if pus.intersects(&taken) {
+            continue;
+        }
+        taken = &taken | &pus;
+        let memory_bytes = tree
+            .text(&format!("{folder}/meminfo"))?
+            .as_deref()
+            .and_then(memory_bytes);
+        nodes.push(NumaNode {
+            os_index,
+            has_pus: !pus.is_empty(),
+            pus,
+            memory_bytes,
+        });
+    }
+    let nearest: Vec<CpuSet> = nodes
+        .iter()
+        .map(|node| nearest_pus(tree, node, &nodes, &numbers))
+        .collect::<Result<_, _>>()?;
+    for (node, pus) in nodes.iter_mut().zip(nearest) {
+        node.pus = pus;
+    }
+    Ok(nodes)
+}
+
+/// The node's own PUs, or its initiators', or those of the nearest nodes that have some.
+fn nearest_pus(
+    tree: &Tree,
+    node: &NumaNode,
+    nodes: &[NumaNode],
+    numbers: &[usize],
+) -> Result<CpuSet, Error> {
+    if node.has_pus {
+        return Ok(node.pus.clone());
+    }
+    let folder = format!("{NODE}/node{}", node.os_index);
+    let with_pus = || nodes.iter().filter(|other| other.has_pus);
+    let join = |set: CpuSet, other: &NumaNode| &set | &other.pus;
+    let initiators = tree.numbered(&format!("{folder}/access0/initiators"), "node")?;
+    let near = with_pus()
+        .filter(|other| initiators.contains(&other.os_index))
+        .fold(CpuSet::new(), join);
+    if !near.is_empty() {
+        return Ok(near);
+    }
+    // One distance for each node that is online, in ascending order of their numbers.
+    let text = tree
+        .text(&format!("{folder}/distance"))?
+        .unwrap_or_default();
+    let distances: Vec<u32> = text
+        .split_whitespace()
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let distance = |other: &NumaNode| {
+        let column = numbers
+            .iter()
+            .position(|&number| number == other.os_index)?;
+        distances.get(column).copied()
+    };
+    let least = with_pus().filter_map(distance).min();
+    Ok(with_pus()
+        .filter(|other| least.is_some() && distance(other) == least)
+        .fold(CpuSet::new(), join))
+}
+
+/// The line `Node N MemTotal: … kB` of a node's `meminfo`.
+fn memory_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find(|line| line.contains("MemTotal:"))?;
+    let kib: u64 = line
+        .split("MemTotal:")
+        .nth(1)?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    kib.checked_mul(1024)
+}

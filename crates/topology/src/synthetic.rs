@@ -1,0 +1,256 @@
+//! Machines from a description, so that a test needs no big machine.
+
+use crate::machine::Parts;
+use crate::{Cache, CacheKind, CpuSet, Die, Error, Kind, KindSource, NumaNode, Package};
+
+/// The levels of a description, from the outside in.
+const LEVELS: [&str; 9] = [
+    "package", "die", "numa", "l4", "l3", "l2", "l1", "core", "pu",
+];
+const CORE: usize = 7;
+const PU: usize = 8;
+
+/// A description: for each level its number of objects in one object of the level before. The
+/// last two have a number for each kind of core.
+struct Shape {
+    counts: [Option<usize>; CORE],
+    kinds: Vec<CoreKind>,
+}
+
+struct CoreKind {
+    cores: usize,
+    pus: usize,
+}
+
+/// # Errors
+///
+/// [`Error::Syntax`] when the description has a mistake.
+pub(crate) fn parts(description: &str) -> Result<Parts, Error> {
+    let bad = |reason: String| Error::syntax("synthetic machine", description, reason);
+    let shape = parse(description).map_err(bad)?;
+    let pus_in_innermost: usize = shape
+        .kinds
+        .iter()
+        .map(|kind| kind.cores.saturating_mul(kind.pus))
+        .fold(0, usize::saturating_add);
+    let pus = shape
+        .counts
+        .iter()
+        .flatten()
+        .fold(pus_in_innermost, |all, &count| all.saturating_mul(count));
+    if pus > CpuSet::INDEX_MAX + 1 {
+        return Err(bad(format!("more than {} PUs", CpuSet::INDEX_MAX + 1)));
+    }
+    Ok(build(&shape, pus))
+}
+
+fn parse(description: &str) -> Result<Shape, String> {
+    let mut counts: [Option<Vec<usize>>; LEVELS.len()] = Default::default();
+    let mut outermost_left = 0;
+    for word in description.split_whitespace() {
+        let (name, numbers) = word
+            .split_once(':')
+            .ok_or_else(|| format!("\"{word}\" has no number (LEVEL:N)"))?;
+        let level = LEVELS
+            .iter()
+            .position(|level| *level == name.to_ascii_lowercase());
+        let level = level
+            .ok_or_else(|| format!("\"{name}\" is no level (one of {})", LEVELS.join(", ")))?;
+        if level < outermost_left {
+            return Err(format!(
+                "\"{name}\" comes again, or after a level inside it"
+            ));
+        }
+        outermost_left = level + 1;
+        let numbers = numbers
+            .split('+')
+            .map(|number| count(number, word))
+            .collect::<Result<Vec<_>, _>>()?;
+        if numbers.len() > 1 && level < CORE {
+            return Err(format!(
+                "\"{word}\": only cores and their PUs come in kinds"
+            ));
+        }
+        counts[level] = Some(numbers);
+    }
+    if outermost_left == 0 {
+        return Err("it is empty".into());
+    }
+    let kinds = core_kinds(counts[CORE].take(), counts[PU].take())?;
+    let mut shape = Shape {
+        counts: [None; CORE],
+        kinds,
+    };
+    for (slot, numbers) in shape.counts.iter_mut().zip(counts) {
+        *slot = numbers.map(|numbers| numbers[0]);
+    }
+    Ok(shape)
+}
+
+fn count(number: &str, word: &str) -> Result<usize, String> {
+    let count = number
+        .parse()
+        .ok()
+        .filter(|count| (1..=CpuSet::INDEX_MAX + 1).contains(count));
+    count.ok_or_else(|| {
+        format!(
+            "\"{word}\" needs whole numbers from 1 to {}",
+            CpuSet::INDEX_MAX + 1
+        )
+    })
+}
+
+fn core_kinds(cores: Option<Vec<usize>>, pus: Option<Vec<usize>>) -> Result<Vec<CoreKind>, String> {
+    let cores = cores.unwrap_or_else(|| vec![1]);
+    let pus = pus.unwrap_or_else(|| vec![1]);
+    if pus.len() != 1 && pus.len() != cores.len() {
+        return Err(format!(
+            "{} kinds of cores, but PUs for {}",
+            cores.len(),
+            pus.len()
+        ));
+    }
+    let pus_of = |kind: usize| pus[kind.min(pus.len() - 1)];
+    Ok(cores
+        .iter()
+        .enumerate()
+        .map(|(kind, &cores)| CoreKind {
+            cores,
+            pus: pus_of(kind),
+        })
+        .collect())
+}
+
+/// PUs are numbered in order, those of a core next to one another.
+fn build(shape: &Shape, pus: usize) -> Parts {
+    let online = CpuSet::range(0, pus - 1);
+    let mut parts = Parts {
+        online,
+        ..Parts::default()
+    };
+    let mut objects = 1;
+    for (level, count) in shape.counts.iter().enumerate() {
+        let Some(count) = count else { continue };
+        objects *= count;
+        let width = pus / objects;
+        for object in 0..objects {
+            add_object(
+                &mut parts,
+                level,
+                object,
+                CpuSet::range(object * width, (object + 1) * width - 1),
+            );
+        }
+    }
+    add_cores(&mut parts, shape, objects);
+    parts
+}
+
+fn add_object(parts: &mut Parts, level: usize, object: usize, pus: CpuSet) {
+    match LEVELS[level] {
+        "package" => parts.packages.push(Package {
+            os_index: Some(object),
+            pus,
+        }),
+        "die" => parts.dies.push(Die {
+            os_index: Some(object),
+            pus,
+        }),
+        "numa" => parts.nodes.push(NumaNode {
+            os_index: object,
+            pus,
+            has_pus: true,
+            memory_bytes: None,
+        }),
+        _ => {
+            let level = u8::try_from(CORE - level).unwrap_or(0);
+            parts.caches.push(Cache {
+                level,
+                kind: CacheKind::Unified,
+                size_bytes: None,
+                pus,
+            });
+        }
+    }
+}
+
+/// The kinds lie one after the other in each innermost object, the fastest first.
+fn add_cores(parts: &mut Parts, shape: &Shape, objects: usize) {
+    let mut next = 0;
+    let mut pus_of_kind = vec![CpuSet::new(); shape.kinds.len()];
+    for _ in 0..objects {
+        for (kind, pus_of_kind) in shape.kinds.iter().zip(&mut pus_of_kind) {
+            for _ in 0..kind.cores {
+                let core = CpuSet::range(next, next + kind.pus - 1);
+                next += kind.pus;
+                pus_of_kind.extend(core.iter());
+                parts.siblings.push(core);
+            }
+        }
+    }
+    if shape.kinds.len() > 1 {
+        let slowest_first = pus_of_kind.into_iter().rev().enumerate();
+        parts.kinds = slowest_first
+            .map(|(rank, pus)| Kind {
+                rank,
+                pus,
+                source: KindSource::Description,
+            })
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Machine;
+
+    fn machine(description: &str) -> Machine {
+        Machine::synthetic(description).unwrap()
+    }
+
+    #[test]
+    fn levels_nest_in_order() {
+        let machine = machine("package:2 numa:2 l3:2 core:4 pu:2");
+        assert_eq!(machine.online().to_string(), "0-63");
+        assert_eq!(machine.packages()[1].pus.to_string(), "32-63");
+        assert_eq!(machine.numa_nodes()[3].pus.to_string(), "48-63");
+        assert_eq!(machine.caches_at(3).nth(1).unwrap().pus.to_string(), "8-15");
+        assert_eq!(machine.cores()[31].pus.to_string(), "62-63");
+    }
+
+    #[test]
+    fn kinds_have_their_own_smt_width() {
+        let machine = machine("package:1 core:6+8 pu:2+1");
+        assert_eq!(machine.online().len(), 20);
+        let kinds: Vec<String> = machine
+            .kinds()
+            .iter()
+            .map(|kind| kind.pus.to_string())
+            .collect();
+        assert_eq!(kinds, ["12-19", "0-11"]);
+        assert_eq!(machine.cores().len(), 14);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (description, reason) in [
+            ("", "empty"),
+            ("core", "no number"),
+            ("socket:2", "no level"),
+            ("core:0", "from 1"),
+            ("core:x", "from 1"),
+            ("pu:2 core:2", "after a level inside"),
+            ("core:2 core:2", "comes again"),
+            ("package:2+2", "only cores"),
+            ("core:1+2+3 pu:2+1", "PUs for 2"),
+            ("package:300 core:300", "more than"),
+            (
+                "package:65536 die:65536 numa:65536 l4:65536 l3:65536",
+                "more than",
+            ),
+        ] {
+            let error = Machine::synthetic(description).unwrap_err().to_string();
+            assert!(error.contains(reason), "{description}: {error}");
+        }
+    }
+}

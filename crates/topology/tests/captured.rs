@@ -1,0 +1,160 @@
+//! Machines captured elsewhere are read as what they are.
+//!
+//! The data are not part of the project: they lie in the folder that `CREEL_SHARED` names, or in
+//! `../shared` beside the project, as `machines/expected.json` and `machines/machines.tar.xz`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use creel_topology::{CpuSet, Machine};
+use serde_json::Value;
+
+fn shared() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let shared = std::env::var_os("CREEL_SHARED").map_or(beside, PathBuf::from);
+    shared
+        .join("machines/expected.json")
+        .is_file()
+        .then_some(shared)
+}
+
+/// The machines' folder, unpacked with the system's `tar`.
+fn unpack(shared: &Path, into: &Path) -> bool {
+    let archive = shared.join("machines/machines.tar.xz");
+    let done = Command::new("tar")
+        .arg("-xJf")
+        .arg(archive)
+        .arg("-C")
+        .arg(into)
+        .status();
+    done.is_ok_and(|status| status.success())
+}
+
+/// A set of CPU lists, without the empty ones.
+fn sets<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> BTreeSet<String> {
+    sets.map(CpuSet::to_string)
+        .filter(|text| !text.is_empty())
+        .collect()
+}
+
+fn expected_sets(value: &Value) -> BTreeSet<String> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|set| set.as_str().unwrap().to_string())
+        .collect()
+}
+
+fn expected_nodes(value: &Value) -> BTreeSet<(usize, String)> {
+    let node = |node: &Value| {
+        (
+            node["id"].as_u64().unwrap() as usize,
+            node["cpus"].as_str().unwrap().to_string(),
+        )
+    };
+    value.as_array().unwrap().iter().map(node).collect()
+}
+
+/// What differs between a machine and what it is.
+fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
+    let mut differences = Vec::new();
+    let mut compare = |level: &str, found: String, expected: String| {
+        if found != expected {
+            differences.push(format!("{level}: found {found}, expected {expected}"));
+        }
+    };
+    compare(
+        "pus",
+        machine.online().to_string(),
+        expected["pus"].as_str().unwrap().into(),
+    );
+    compare(
+        "allowed",
+        machine.allowed().to_string(),
+        expected["allowed"].as_str().unwrap().into(),
+    );
+    let told = if expected["kernel_cores"].is_array() {
+        "kernel_cores"
+    } else {
+        "cores"
+    };
+    let cores = machine
+        .cores()
+        .iter()
+        .filter(|_| machine.siblings_told())
+        .map(|core| &core.pus);
+    let levels = [
+        ("cores", told, sets(cores)),
+        (
+            "packages",
+            "packages",
+            sets(machine.packages().iter().map(|package| &package.pus)),
+        ),
+        (
+            "dies",
+            "dies",
+            sets(machine.dies().iter().map(|die| &die.pus)),
+        ),
+        (
+            "l2",
+            "l2",
+            sets(machine.caches_at(2).map(|cache| &cache.pus)),
+        ),
+        (
+            "l3",
+            "l3",
+            sets(machine.caches_at(3).map(|cache| &cache.pus)),
+        ),
+    ];
+    for (level, told, found) in levels {
+        compare(
+            level,
+            format!("{found:?}"),
+            format!("{:?}", expected_sets(&expected[told])),
+        );
+    }
+    let nodes: BTreeSet<(usize, String)> = machine
+        .numa_nodes()
+        .iter()
+        .map(|node| (node.os_index, node.pus.to_string()))
+        .collect();
+    compare(
+        "numa",
+        format!("{nodes:?}"),
+        format!("{:?}", expected_nodes(&expected["numa"])),
+    );
+    differences
+}
+
+#[test]
+fn captured_machines_are_read_right() {
+    let Some(shared) = shared() else {
+        eprintln!("skipped: no machines/expected.json in CREEL_SHARED or ../shared");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    if !unpack(&shared, folder.path()) {
+        eprintln!("skipped: tar could not unpack machines.tar.xz");
+        return;
+    }
+    let text = std::fs::read_to_string(shared.join("machines/expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&text).unwrap();
+    let mut wrong = Vec::new();
+    for (name, expected) in expected.as_object().unwrap() {
+        match Machine::read_from(&folder.path().join("machines").join(name)) {
+            Ok(machine) => wrong.extend(
+                differences(&machine, expected)
+                    .iter()
+                    .map(|line| format!("{name}: {line}")),
+            ),
+            Err(error) => wrong.push(format!("{name}: {error}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    eprintln!(
+        "{} captured machines agree",
+        expected.as_object().unwrap().len()
+    );
+}

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod measure;
+mod run;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -20,6 +21,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::RunArgs),
     Measure(measure::MeasureArgs),
 }
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<Exit> {
     match &cli.command {
+        Command::Run(args) => run::run(args, &cli.common),
         Command::Measure(args) => measure::measure(args, &cli.common),
     }
 }

@@ -71,6 +71,9 @@ fn nanoseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e9
 }
 
+/// The subject that has no workers.
+pub const ONE_THREAD: &str = "one thread";
+
 /// What a sample's value means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
@@ -82,6 +85,9 @@ pub struct Metric {
 
 /// Makes a subject, warms it up, measures it and ends it; a value for each metric of its case.
 type Sample = Box<dyn FnMut(&Plan) -> anyhow::Result<Vec<f64>>>;
+
+/// Takes one sample, wherever it is called.
+type Taken<'a> = &'a mut dyn FnMut() -> anyhow::Result<Vec<f64>>;
 
 /// One thing that is measured: a pool with its setting, or a peer.
 pub struct Subject {
@@ -108,17 +114,23 @@ impl Subject {
             sample: Box::new(sample),
         }
     }
+
+    /// The subject with each of its samples taken inside `around`, which calls it once.
+    pub fn within(mut self, around: impl Fn(Taken) -> anyhow::Result<Vec<f64>> + 'static) -> Self {
+        let sample = move |plan: &Plan| around(&mut || (self.sample)(plan));
+        Subject::with_metrics(self.name, sample)
+    }
 }
 
-/// Subjects that do the same work. The first is the one recommended, and ratios are told to it
-/// and to [`Case::baseline`].
+/// Subjects that do the same work. The first is the one recommended.
 pub struct Case {
     /// As in the schema: "hot", "jobs 2".
     pub name: String,
     /// The first is the case's time or speed.
     pub metrics: Vec<Metric>,
-    /// The subject that the others are compared with, where the case has it.
-    pub baseline: &'static str,
+    /// Whether a subject's first metric over another's says something. The others are compared
+    /// with the first subject and with `one thread`.
+    pub compared: bool,
     /// A sample's length.
     pub plan: Plan,
     /// The number of rounds.
@@ -167,7 +179,7 @@ impl Case {
         Ok(Measured {
             case: self.name,
             metrics: self.metrics,
-            baseline: self.baseline,
+            compared: self.compared,
             names,
             samples,
         })
@@ -181,7 +193,7 @@ pub struct Measured {
     pub case: String,
     /// What the values mean.
     pub metrics: Vec<Metric>,
-    baseline: &'static str,
+    compared: bool,
     names: Vec<String>,
     /// By subject, round, metric.
     samples: Vec<Vec<Vec<f64>>>,
@@ -234,9 +246,18 @@ impl Measured {
         Spread::of(pairs.map(|(values, others)| values[0] / others[0]))
     }
 
-    /// The index of the subject that the others are compared with.
-    pub fn baseline(&self) -> Option<usize> {
-        self.names.iter().position(|name| name == self.baseline)
+    /// Those that the others are compared with: `one thread` where it is a subject, then the
+    /// first.
+    pub fn compared_with(&self) -> Vec<usize> {
+        if !self.compared {
+            return Vec::new();
+        }
+        let one_thread = self.names.iter().position(|name| name == ONE_THREAD);
+        one_thread
+            .into_iter()
+            .filter(|&index| index != 0)
+            .chain([0])
+            .collect()
     }
 }
 
@@ -267,7 +288,7 @@ mod tests {
         Case {
             name: "hot".into(),
             metrics,
-            baseline: "one thread",
+            compared: true,
             plan,
             rounds,
             subjects,
@@ -295,7 +316,7 @@ mod tests {
                 max: 0.5
             }
         );
-        assert_eq!(measured.baseline(), Some(1));
+        assert_eq!(measured.compared_with(), [1, 0]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! All workloads beside their peers, each in one interleaved run, in one report.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod harness;
+mod hog;
 mod report;
 mod run;
 mod setting;
@@ -10,6 +12,7 @@ mod workloads;
 use std::process::ExitCode;
 
 use clap::Parser;
+use creel_console::knobs::jobs;
 use creel_console::{Common, args, conclude};
 
 use setting::Load;
@@ -32,8 +35,8 @@ struct Cli {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: Option<u16>,
     /// Workers; by default the machine's budget
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16383))]
-    jobs: Option<u16>,
+    #[arg(short, long, value_name = "N", value_parser = jobs)]
+    jobs: Option<usize>,
     /// Shorter samples and fewer rounds: shows that all runs, not how fast
     #[arg(long)]
     quick: bool,

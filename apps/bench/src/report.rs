@@ -56,7 +56,7 @@ pub fn rows<'a>(measured: &'a Measured, workload: Option<&'a str>) -> Vec<Row<'a
             );
         }
         let first = measured.metrics[0].name;
-        for other in measured.baseline().into_iter().chain([0]) {
+        for other in measured.compared_with() {
             let metric = format!("{first} / {}", measured.subjects()[other]);
             push(metric, "ratio", measured.ratio(subject, other));
         }
@@ -66,18 +66,18 @@ pub fn rows<'a>(measured: &'a Measured, workload: Option<&'a str>) -> Vec<Row<'a
 
 /// A case as a table with a heading.
 pub fn table(measured: &Measured) -> String {
-    let baseline = measured.baseline();
-    let against = baseline.map(|index| format!("/ {}", measured.subjects()[index]));
+    let others = measured.compared_with();
+    let against: Vec<String> = others
+        .iter()
+        .map(|&other| format!("/ {}", measured.subjects()[other]))
+        .collect();
     let mut columns = vec![("", Align::Left)];
     for metric in &measured.metrics {
         columns.push((metric.name, Align::Right));
         columns.push(("min", Align::Right));
         columns.push(("max", Align::Right));
     }
-    if let Some(against) = &against {
-        columns.push((against, Align::Right));
-    }
-    columns.push(("/ first", Align::Right));
+    columns.extend(against.iter().map(|other| (other.as_str(), Align::Right)));
     let mut table = Table::new(&columns);
     for (subject, name) in measured.subjects().iter().enumerate() {
         let mut cells = vec![name.clone()];
@@ -85,8 +85,11 @@ pub fn table(measured: &Measured) -> String {
             let Spread { min, median, max } = measured.spread(subject, index);
             cells.extend([median, min, max].map(|value| quantity(value, metric.unit)));
         }
-        cells.extend(baseline.map(|other| ratio(measured.ratio(subject, other).median)));
-        cells.push(ratio(measured.ratio(subject, 0).median));
+        cells.extend(
+            others
+                .iter()
+                .map(|&other| ratio(measured.ratio(subject, other).median)),
+        );
         if subject == 0 {
             table.styled_row(anstyle::Style::new().bold(), cells);
         } else {

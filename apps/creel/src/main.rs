@@ -2,42 +2,50 @@
 #![forbid(unsafe_code)]
 
 mod measure;
+mod process;
 mod run;
+mod top;
+mod topo;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use creel_console::{Common, Exit};
+use creel_console::{Common, Exit, args, conclude};
 use std::process::ExitCode;
 
 /// Sees what a machine has, right-sizes programs to it, and measures what that brought
 #[derive(Parser)]
 #[command(name = "creel", version)]
 struct Cli {
-    #[command(subcommand)]
-    command: Command,
     #[command(flatten)]
     common: Common,
+    #[command(subcommand)]
+    verb: Verb,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum Verb {
+    /// Show the machine, the budget, and where workers sit
+    Topo(topo::Args),
     Run(run::RunArgs),
     Measure(measure::MeasureArgs),
+    Top(top::TopArgs),
 }
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|first| first == measure::ONE) {
-        return creel_console::conclude("creel", measure::measure_one(args));
+    let mut first = std::env::args_os().skip(1);
+    if first.next().is_some_and(|verb| verb == measure::ONE) {
+        return conclude("creel", measure::measure_one(first));
     }
-    let cli: Cli = creel_console::args::parse();
+    let cli: Cli = args::parse();
     cli.common.apply();
-    creel_console::conclude("creel", run(&cli))
+    conclude("creel", run(&cli))
 }
 
 fn run(cli: &Cli) -> Result<Exit> {
-    match &cli.command {
-        Command::Run(args) => run::run(args, &cli.common),
-        Command::Measure(args) => measure::measure(args, &cli.common),
+    match &cli.verb {
+        Verb::Topo(args) => topo::run(args, &cli.common),
+        Verb::Run(args) => run::run(args, &cli.common),
+        Verb::Measure(args) => measure::measure(args, &cli.common),
+        Verb::Top(args) => top::top(args, &cli.common),
     }
 }

@@ -1,4 +1,37 @@
-//! The program.
+//! The program: VGM game music rendered to sound files.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use creel_console::{Common, args, conclude};
+
+/// VGM game music: renders songs to sound files, in parallel
+#[derive(Parser, Debug)]
+#[command(name = "creel-vgm", version)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Render(cli::render::Render),
+    Info(cli::info::Info),
+    Generate(cli::generate::Generate),
+}
+
+fn main() -> ExitCode {
+    let cli: Cli = args::parse();
+    cli.common.apply();
+    let done = match &cli.command {
+        Command::Render(render) => render.run(&cli.common),
+        Command::Info(info) => info.run(&cli.common),
+        Command::Generate(generate) => generate.run(),
+    };
+    conclude("creel-vgm", done)
+}

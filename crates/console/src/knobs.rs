@@ -5,6 +5,7 @@
 
 use clap::Args;
 use creel::{Balance, Builder, Wait};
+use creel_topology::Placement;
 
 /// `--jobs`, `--placement`, `--wait` and `--balance`; flatten it into the program's own flags.
 ///
@@ -30,6 +31,10 @@ pub struct Knobs {
     /// How many workers; by default the usable cores
     #[arg(short, long, value_name = "N", value_parser = jobs)]
     pub jobs: Option<usize>,
+    /// Where they sit: unpinned, cores, pus, close, spread, per-cache, per-node, fast-cores,
+    /// PUs (0,2,4-7) or a set of PUs a worker ({0-3},{4-7})
+    #[arg(long, value_name = "P")]
+    pub placement: Option<Placement>,
     /// How they wait: park, adaptive, spin:TIME, throttle:TIME
     #[arg(long, value_name = "W")]
     pub wait: Option<Wait>,

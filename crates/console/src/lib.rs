@@ -23,6 +23,7 @@
 
 pub mod args;
 pub mod color;
+pub mod document;
 mod exit;
 mod interrupt;
 pub mod knobs;
@@ -32,6 +33,7 @@ mod progress;
 mod table;
 
 pub use args::Common;
+pub use document::Document;
 pub use exit::{Exit, Failure, conclude, exit_of, report};
 pub use interrupt::Interrupt;
 pub use knobs::Knobs;

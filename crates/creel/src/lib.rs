@@ -15,9 +15,12 @@
 //!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
+pub mod channel;
 mod loops;
+pub mod net;
 mod pool;
 mod sync;
+pub mod time;
 
 pub use loops::{Loops, Scope};
 pub use pool::{

@@ -8,22 +8,54 @@
 #[cfg(all(not(loom), not(shuttle)))]
 pub(crate) use std::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(all(shuttle, not(loom)))]
 pub(crate) use shuttle::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use wait_word::WaitWord;
+
+/// Interior mutability whose accesses loom can watch.
+///
+/// The pointer is only good inside the closure; who may take it when is told at each field.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
+
+/// Tells the processor (or the model checker) that this thread waits for another.
+#[inline]
+pub(crate) fn spin_loop() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(all(shuttle, not(loom)))]
+    shuttle::thread::yield_now();
+    #[cfg(all(not(loom), not(shuttle)))]
+    std::hint::spin_loop();
+}
 
 /// Takes a lock whose holder may have panicked: the data of every mutex in this crate is valid
 /// between any two statements, so a poisoned lock is an ordinary one.

@@ -6,6 +6,7 @@ mod plan;
 mod report;
 mod sample;
 
+use crate::process;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress};
@@ -39,7 +40,7 @@ pub struct MeasureArgs {
     #[arg(long, default_value_t = 0, value_name = "RUNS")]
     warmup: u32,
     /// Seconds of rest before each run
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = process::seconds)]
     cooldown: f64,
     /// A second command, split into words as a shell does, run in turn with the first
     #[arg(long, value_name = "COMMAND")]
@@ -70,14 +71,6 @@ pub struct MeasureArgs {
         required_unless_present = "from"
     )]
     command: Vec<OsString>,
-}
-
-fn seconds(text: &str) -> Result<f64> {
-    let s: f64 = text.parse().context("no number")?;
-    if !(0.0..=86_400.0).contains(&s) {
-        bail!("not between 0 and a day");
-    }
-    Ok(s)
 }
 
 /// Runs `creel measure`.

@@ -12,6 +12,7 @@
 //! whole tree the resident sizes are also sampled together.
 
 use super::{energy::Meter, sample::Sample};
+use crate::process::descendants;
 use anyhow::{Context, Result};
 use nix::{
     errno::Errno,
@@ -166,32 +167,6 @@ impl Watched {
         }
         energy
     }
-}
-
-/// All processes below `root`, children before grandchildren.
-fn descendants(root: u32) -> Vec<u32> {
-    let mut found = children(root);
-    let mut next = 0;
-    while next < found.len() {
-        found.extend(children(found[next]));
-        next += 1;
-    }
-    found
-}
-
-/// The children that any thread of the process started.
-fn children(pid: u32) -> Vec<u32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let lists =
-        threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
-    let pids = |list: String| -> Vec<u32> {
-        list.split_ascii_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .collect()
-    };
-    lists.flat_map(pids).collect()
 }
 
 /// A process's resident size in bytes (`/proc/PID/status`, in KiB).

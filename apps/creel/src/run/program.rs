@@ -163,6 +163,8 @@ fn from_shell_script(script: &Path) -> (Runtime, &'static str) {
         (Runtime::JavaScriptLauncher, "which starts java")
     } else if launches(&["erlexec", "erl_call", "exec erl "]) || starts_erl(&text) {
         (Runtime::Erlang, "which starts erl")
+    } else if let Some(runtime) = by_name(&name(script)) {
+        (runtime, "named like the runtime that it starts")
     } else {
         (Runtime::Shell, "whose children are not known")
     }
@@ -211,17 +213,6 @@ fn from_facts(facts: &Facts, name: &str) -> (Runtime, String) {
         ("libmonosgen", Runtime::Mono),
         ("libjulia", Runtime::Julia),
     ];
-    let by_name = [
-        ("java", Runtime::Java),
-        ("node", Runtime::Node),
-        ("python", Runtime::Python),
-        ("ruby", Runtime::Ruby),
-        ("beam", Runtime::Erlang),
-        ("erlexec", Runtime::Erlang),
-        ("mono", Runtime::Mono),
-        ("dotnet", Runtime::DotNet),
-        ("julia", Runtime::Julia),
-    ];
     let by_mark = [
         ("CRYSTAL_WORKERS", Runtime::Crystal),
         ("RAYON_NUM_THREADS", Runtime::Rayon),
@@ -236,8 +227,8 @@ fn from_facts(facts: &Facts, name: &str) -> (Runtime, String) {
             format!("it links {}", library.trim_end_matches('.')),
         );
     }
-    if let Some((prefix, runtime)) = by_name.into_iter().find(|(p, _)| is_versioned(name, p)) {
-        return (runtime, format!("its file is named like {prefix}"));
+    if let Some(runtime) = by_name(name) {
+        return (runtime, format!("its file is named {name}"));
     }
     if let Some((mark, runtime)) = by_mark.into_iter().find(|(m, _)| facts.marks.contains(m)) {
         return (runtime, format!("it reads {mark}"));
@@ -248,6 +239,25 @@ fn from_facts(facts: &Facts, name: &str) -> (Runtime, String) {
         return (Runtime::OpenMp, format!("it links {library}"));
     }
     (Runtime::Unknown, "no known runtime in it".into())
+}
+
+/// The runtime that a file name stands for.
+fn by_name(name: &str) -> Option<Runtime> {
+    let names = [
+        ("java", Runtime::Java),
+        ("node", Runtime::Node),
+        ("python", Runtime::Python),
+        ("ruby", Runtime::Ruby),
+        ("beam", Runtime::Erlang),
+        ("erlexec", Runtime::Erlang),
+        ("mono", Runtime::Mono),
+        ("dotnet", Runtime::DotNet),
+        ("julia", Runtime::Julia),
+    ];
+    let named = names
+        .into_iter()
+        .find(|(prefix, _)| is_versioned(name, prefix));
+    named.map(|(_, runtime)| runtime)
 }
 
 /// Whether a file name is `prefix` and a version: `python3.11`, `mono-sgen`, `beam.smp`.

@@ -1,7 +1,7 @@
 //! The four knobs, set before a pool is made.
 
 use super::{Balance, Pool, Wait, shared::Shared, table::WORKERS_MAX};
-use crate::loops::LoopsByBalance;
+use crate::{loops::LoopsByBalance, time::Clock};
 use std::{fmt, sync::Arc};
 
 /// Why a pool could not be made.
@@ -33,10 +33,11 @@ impl std::error::Error for BuildError {}
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
-    name: String,
+    pub(super) name: String,
     workers: Option<usize>,
-    wait: Wait,
-    balance: Balance,
+    pub(super) wait: Wait,
+    pub(super) balance: Balance,
+    pub(super) clock: Clock,
 }
 
 impl Builder {
@@ -46,6 +47,7 @@ impl Builder {
             workers: None,
             wait: Wait::default(),
             balance: Balance::default(),
+            clock: Clock::default(),
         }
     }
 
@@ -73,6 +75,13 @@ impl Builder {
         self
     }
 
+    /// The clock that its timers go by. By default the system's monotonic one; a test gives
+    /// one that it drives.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Makes the pool. Starts no thread: a worker's starts with its first work.
     ///
     /// # Errors
@@ -80,7 +89,7 @@ impl Builder {
     pub fn build(self) -> Result<Pool, BuildError> {
         let workers = self.workers.unwrap_or(1);
         check_workers(workers)?;
-        let shared = Arc::new(Shared::new(self.name, workers, self.wait, self.balance));
+        let shared = Arc::new(Shared::new(self, workers));
         let loops = LoopsByBalance::new(&shared);
         Ok(Pool { shared, loops })
     }

@@ -8,21 +8,30 @@
 //! | `NOTIFIED` | a waker | something came since the worker last began to look |
 //! | `PARKED` | the worker, from `RUNNING` only | it sleeps on this word (or is about to) |
 //! | `POLLING` | the worker, from `RUNNING` only | it sleeps in the pool's poller (or is about to) |
+//! | `RESTING` | the worker, from `RUNNING` only | it sleeps out a throttle's quantum on this word |
 //!
 //! Why no wake-up is lost: who brings work publishes it first and swaps `NOTIFIED` in after; the
 //! worker swaps `RUNNING` in first and looks after. All are read-modify-writes of one word, so
 //! they have one order. If the waker's swap comes before the worker's, the worker's look sees the
 //! work. If it comes after, the worker's step from `RUNNING` to `PARKED` fails, or finds itself
-//! undone by a waker that saw `PARKED` and pays the one system call that wakes it.
+//! undone by a waker that saw `PARKED` and pays the one system call that wakes it. What waits
+//! for the quantum (`notify_later`) leaves `RESTING` as it is, by a read-modify-write, too: the
+//! worker's swap at the quantum's end comes after it and sees the work.
 
 use super::stats::{Counters, WorkerStats};
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock};
+use crate::{
+    net::driver::Driver,
+    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock},
+    time::{Clock, timers::Timers},
+};
 use crossbeam_utils::CachePadded;
-use std::{collections::VecDeque, thread::JoinHandle, time::Duration};
+use std::{collections::VecDeque, sync::Arc, thread::JoinHandle, time::Duration};
 
 const RUNNING: u32 = 0;
 const NOTIFIED: u32 = 1;
 const PARKED: u32 = 2;
+const POLLING: u32 = 3;
+const RESTING: u32 = 4;
 
 /// Work that a seat's thread runs before all else, in the order it came.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -39,11 +48,14 @@ pub(crate) struct Seat {
     /// Whether a thread serves this seat. Changed under `thread`'s lock only.
     alive: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) timers: Arc<Timers>,
+    /// The pool's, in which this worker may sleep.
+    driver: Arc<Driver>,
     pub(crate) counters: CachePadded<Counters>,
 }
 
 impl Seat {
-    pub(crate) fn new(index: usize) -> Self {
+    pub(crate) fn new(index: usize, clock: &Clock, driver: &Arc<Driver>) -> Self {
         Self {
             index,
             state: CachePadded::new(WaitWord::new(RUNNING)),
@@ -51,14 +63,38 @@ impl Seat {
             urgent_len: AtomicUsize::new(0),
             alive: AtomicBool::new(false),
             thread: Mutex::new(None),
+            timers: Arc::new(Timers::new(clock.clone())),
+            driver: Arc::clone(driver),
             counters: CachePadded::new(Counters::default()),
         }
     }
 
     /// Tells the worker that there is something new; wakes it if it sleeps.
     pub(crate) fn notify(&self) {
-        if self.state.swap(NOTIFIED, Ordering::AcqRel) == PARKED {
-            self.state.wake_one();
+        self.wake_from(self.state.swap(NOTIFIED, Ordering::AcqRel));
+    }
+
+    /// Tells the worker that there is something new which may wait for the end of a throttle's
+    /// quantum; wakes it if it sleeps for another reason.
+    pub(crate) fn notify_later(&self) {
+        let told = |state| match state {
+            RESTING => Some(RESTING),
+            _ => Some(NOTIFIED),
+        };
+        let before = self
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, told);
+        match before.unwrap_or_else(|state| state) {
+            RESTING => {}
+            state => self.wake_from(state),
+        }
+    }
+
+    fn wake_from(&self, state: u32) {
+        match state {
+            PARKED | RESTING => self.state.wake_one(),
+            POLLING => self.driver.notify(),
+            _ => {}
         }
     }
 
@@ -79,11 +115,34 @@ impl Seat {
     /// began. `last_look` is asked once between "this worker is known to sleep" and the sleep:
     /// it returns true when there is work after all.
     pub(crate) fn park(&self, timeout: Option<Duration>, last_look: impl FnOnce() -> bool) {
-        let parked =
-            self.state
-                .compare_exchange(RUNNING, PARKED, Ordering::AcqRel, Ordering::Acquire);
-        if parked.is_ok() && !last_look() {
-            self.state.wait(PARKED, timeout);
+        self.sleep_as(PARKED, || {
+            if !last_look() {
+                self.state.wait(PARKED, timeout);
+            }
+        });
+    }
+
+    /// The same, in which only [`notify`](Self::notify) counts as a waker.
+    pub(crate) fn rest(&self, timeout: Option<Duration>) {
+        self.sleep_as(RESTING, || self.state.wait(RESTING, timeout));
+    }
+
+    /// The same as `park`, in the pool's poller: ready sockets end it, too. False if another
+    /// worker is in there or there is none: then it has not slept.
+    pub(crate) fn poll(&self, timeout: Option<Duration>) -> bool {
+        let mut slept = true;
+        self.sleep_as(POLLING, || slept = self.driver.wait(timeout).is_some());
+        slept
+    }
+
+    /// Sleeps by `sleep` while the state word tells so, unless a waker has come since the turn
+    /// began.
+    fn sleep_as(&self, state: u32, sleep: impl FnOnce()) {
+        let told = self
+            .state
+            .compare_exchange(RUNNING, state, Ordering::AcqRel, Ordering::Acquire);
+        if told.is_ok() {
+            sleep();
         }
         self.state.swap(RUNNING, Ordering::AcqRel);
     }

@@ -1,13 +1,20 @@
 //! What a pool's owner, its workers and its handles share.
 
 use super::{
-    Balance, Wait, current,
+    Balance, Builder, Wait, current,
     seat::{Job, Seat},
     table::SeatTable,
     worker,
 };
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
-use std::{sync::Arc, thread};
+use crate::{
+    net::driver::Driver,
+    sync::{AtomicBool, AtomicUsize, Ordering},
+};
+use std::{
+    sync::{Arc, Weak},
+    task::{Wake, Waker},
+    thread,
+};
 
 /// The pool itself. Threads and handles keep it alive; only its owner ends it.
 pub(crate) struct Shared {
@@ -15,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) wait: Wait,
     pub(crate) balance: Balance,
     pub(crate) seats: SeatTable,
+    /// The sockets that the pool's tasks wait for.
+    pub(crate) driver: Arc<Driver>,
     /// How many seats are in use: those below this index.
     workers: AtomicUsize,
     /// Set once, when the pool is dropped: no new work is taken.
@@ -24,12 +33,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(name: String, workers: usize, wait: Wait, balance: Balance) -> Self {
+    pub(crate) fn new(settings: Builder, workers: usize) -> Self {
+        let Builder {
+            name,
+            wait,
+            balance,
+            clock,
+            ..
+        } = settings;
+        let driver = Arc::<Driver>::default();
         Self {
             name,
             wait,
             balance,
-            seats: SeatTable::new(),
+            seats: SeatTable::new(clock, Arc::clone(&driver)),
+            driver,
             workers: AtomicUsize::new(workers),
             closing: AtomicBool::new(false),
             in_loop: AtomicBool::new(false),
@@ -45,9 +63,14 @@ impl Shared {
         (workers..before).for_each(|gone| self.seats.seat(gone).notify());
     }
 
+    /// Whether the pool is being dropped.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
     /// Whether the thread of this seat should end once it has nothing left to do.
     pub(crate) fn wants_gone(&self, index: usize) -> bool {
-        self.closing.load(Ordering::SeqCst) || index >= self.workers()
+        self.is_closing() || index >= self.workers()
     }
 
     /// The seat with this index.
@@ -93,6 +116,27 @@ impl Shared {
             // A worker catches what its work throws, so an error here is a defect of the pool,
             // which the thread's own panic message has told already.
             let _ = thread.join();
+        }
+    }
+}
+
+/// Wakes one seat of a pool that may be gone.
+pub(crate) struct Rouse {
+    shared: Weak<Shared>,
+    index: usize,
+}
+
+impl Rouse {
+    pub(crate) fn waker(shared: &Arc<Shared>, index: usize) -> Waker {
+        let shared = Arc::downgrade(shared);
+        Waker::from(Arc::new(Rouse { shared, index }))
+    }
+}
+
+impl Wake for Rouse {
+    fn wake(self: Arc<Self>) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.seats.seat(self.index).notify();
         }
     }
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) urgent: Counter,
+    pub(crate) timers: Counter,
+    pub(crate) events: Counter,
     pub(crate) parks: Counter,
     pub(crate) parked_ns: Counter,
 }
@@ -46,6 +48,10 @@ pub struct WorkerStats {
     pub started: bool,
     /// Urgent jobs run: `run_on`, `broadcast`.
     pub urgent: u64,
+    /// Timers fired.
+    pub timers: u64,
+    /// Times that a socket was found ready.
+    pub events: u64,
     /// How many times the worker went to sleep.
     pub parks: u64,
     /// How long it slept in all, as measured, not as asked for.
@@ -57,6 +63,8 @@ impl Counters {
         WorkerStats {
             started,
             urgent: self.urgent.get(),
+            timers: self.timers.get(),
+            events: self.events.get(),
             parks: self.parks.get(),
             parked: Duration::from_nanos(self.parked_ns.get()),
         }

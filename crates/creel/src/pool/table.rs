@@ -1,7 +1,8 @@
 //! The table of seats: it grows while others read it, and a seat never moves.
 
 use super::seat::Seat;
-use std::sync::OnceLock;
+use crate::{net::driver::Driver, time::Clock};
+use std::sync::{Arc, OnceLock};
 
 /// The most workers that one pool may have.
 pub(crate) const WORKERS_MAX: usize = (1 << BUCKETS) - 1;
@@ -9,12 +10,17 @@ const BUCKETS: usize = 14;
 
 /// Seats 0, 1, 2 … in buckets of 1, 2, 4 … seats, each made when first asked for.
 pub(crate) struct SeatTable {
+    clock: Clock,
+    driver: Arc<Driver>,
     buckets: [OnceLock<Box<[Seat]>>; BUCKETS],
 }
 
 impl SeatTable {
-    pub(crate) fn new() -> Self {
+    /// No seat yet; all will go by `clock` and sleep in `driver`.
+    pub(crate) fn new(clock: Clock, driver: Arc<Driver>) -> Self {
         Self {
+            clock,
+            driver,
             buckets: [const { OnceLock::new() }; BUCKETS],
         }
     }
@@ -23,8 +29,11 @@ impl SeatTable {
     pub(crate) fn seat(&self, index: usize) -> &Seat {
         let bucket = (index + 1).ilog2() as usize;
         let first = (1 << bucket) - 1;
-        let seats = self.buckets[bucket]
-            .get_or_init(|| (first..first + (1 << bucket)).map(Seat::new).collect());
+        let seats = self.buckets[bucket].get_or_init(|| {
+            let indices = first..first + (1 << bucket);
+            let seat = |index| Seat::new(index, &self.clock, &self.driver);
+            indices.map(seat).collect()
+        });
         &seats[index - first]
     }
 
@@ -43,7 +52,7 @@ mod tests {
 
     #[test]
     fn every_index_has_its_own_seat() {
-        let table = SeatTable::new();
+        let table = SeatTable::new(Clock::monotonic(), Arc::default());
         for index in (0..100).rev().chain([WORKERS_MAX - 1]) {
             assert_eq!(table.seat(index).index, index);
         }

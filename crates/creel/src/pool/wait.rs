@@ -9,21 +9,106 @@ use std::{
 /// What `Adaptive` spins for at most.
 const ADAPTIVE_SPIN: Duration = Duration::from_micros(20);
 
-/// Returns when the seat was notified since its turn began, or for no reason.
-pub(crate) fn until_notified(shared: &Shared, seat: &Seat) {
-    let spin = match shared.wait {
-        Wait::Spin(time) => time,
-        Wait::Adaptive => ADAPTIVE_SPIN,
-        Wait::Park | Wait::Throttle(_) => Duration::ZERO,
-    };
-    if !spin.is_zero() && spun(seat, spin) {
-        return;
+/// When a worker reacts to timers and sockets, and how it waits.
+///
+/// Under a throttle it reacts at most once a quantum, on a grid of the clock: after a turn with
+/// work it *rests* until the next line, and only what is urgent cuts that short. After a
+/// turn without any it sleeps like the others, until a timer or anybody wakes it, so that an
+/// idle worker burns no CPU however short its quantum.
+pub(crate) struct Pace<'a> {
+    shared: &'a Shared,
+    seat: &'a Seat,
+    /// Nanoseconds; zero without a throttle.
+    quantum: u64,
+    /// When the worker may react again, in nanoseconds of the clock.
+    line: u64,
+    /// Whether there has been work since it last reacted.
+    busy: bool,
+}
+
+impl<'a> Pace<'a> {
+    pub(crate) fn new(shared: &'a Shared, seat: &'a Seat) -> Self {
+        let quantum = match shared.wait {
+            Wait::Throttle(quantum) => u64::try_from(quantum.as_nanos()).unwrap_or(u64::MAX),
+            _ => 0,
+        };
+        Self {
+            shared,
+            seat,
+            quantum,
+            line: 0,
+            busy: false,
+        }
     }
-    let begin = Instant::now();
-    seat.park(None, || false);
-    let parked = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    seat.counters.parks.add(1);
-    seat.counters.parked_ns.add(parked);
+
+    /// Whether the turn that begins now looks at timers and sockets.
+    pub(crate) fn reacts(&mut self) -> bool {
+        if self.quantum == 0 {
+            return true;
+        }
+        let now = self.seat.timers.clock().nanos();
+        if now < self.line {
+            return false;
+        }
+        self.line = self.line_after(now);
+        self.busy = false;
+        true
+    }
+
+    /// A turn found something to do.
+    pub(crate) fn worked(&mut self) {
+        self.busy = true;
+    }
+
+    /// Returns when there may be something to do.
+    pub(crate) fn wait(&mut self) {
+        let spin = match self.shared.wait {
+            Wait::Spin(time) => time,
+            Wait::Adaptive => ADAPTIVE_SPIN,
+            Wait::Park | Wait::Throttle(_) => Duration::ZERO,
+        };
+        if !spin.is_zero() && spun(self.seat, spin) {
+            return;
+        }
+        let begin = Instant::now();
+        if self.busy && self.quantum > 0 {
+            self.seat.rest(self.until(self.line));
+        } else {
+            self.sleep();
+        }
+        let parked = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.seat.counters.parks.add(1);
+        self.seat.counters.parked_ns.add(parked);
+    }
+
+    /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
+    /// nobody is in there.
+    fn sleep(&self) {
+        let deadline = self.seat.timers.sleep_until();
+        let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
+        if self.shared.driver.is_empty() || !self.seat.poll(timeout) {
+            self.seat.park(timeout, || false);
+        }
+    }
+
+    /// The time from now to `nanos`; none by a clock that is driven, whose driver wakes us.
+    fn until(&self, nanos: u64) -> Option<Duration> {
+        let clock = self.seat.timers.clock();
+        let left = nanos.saturating_sub(clock.nanos());
+        (!clock.is_driven()).then_some(Duration::from_nanos(left))
+    }
+
+    /// The first line of the grid that is not before `nanos`.
+    fn line_at(&self, nanos: u64) -> u64 {
+        match self.quantum {
+            0 => nanos,
+            quantum => nanos.div_ceil(quantum).saturating_mul(quantum),
+        }
+    }
+
+    fn line_after(&self, nanos: u64) -> u64 {
+        self.line_at(nanos.saturating_add(1))
+    }
 }
 
 /// Spins for at most `time`; says whether a notification ended it.

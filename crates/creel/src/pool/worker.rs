@@ -11,26 +11,53 @@
 //! A source is anything that (a) publishes its work before it calls [`Seat::notify`], and (b)
 //! can be asked in a turn. That is all it takes to be sure that no work is slept over.
 
-use super::{current, seat::Seat, shared::Shared, wait};
+use super::{
+    current,
+    seat::Seat,
+    shared::{Rouse, Shared},
+    wait::Pace,
+};
+use crate::{net::driver, time::timers};
 use std::sync::Arc;
 
 /// The body of a seat's thread.
 pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     let _entered = current::enter(Arc::clone(&shared), index);
     let seat = shared.seats.seat(index);
+    let rouse = Rouse::waker(&shared, index);
+    seat.timers.set_rouse(rouse.clone());
+    shared.driver.set_rouse(rouse);
+    let _timers = timers::enter(Arc::clone(&seat.timers));
+    let _driver = driver::enter(Arc::clone(&shared.driver));
+    let mut pace = Pace::new(&shared, seat);
     loop {
         seat.begin_turn();
-        if turn(seat) {
+        let reacts = pace.reacts();
+        if turn(seat, &shared, reacts) {
+            pace.worked();
             continue;
         }
-        if shared.wants_gone(index) && seat.retire(|| true) {
+        let unbound = || shared.is_closing() || seat.timers.is_idle();
+        if shared.wants_gone(index) && seat.retire(unbound) {
             return;
         }
-        wait::until_notified(&shared, seat);
+        pace.wait();
     }
 }
 
-/// One turn. Says whether there may be more to do at once.
-fn turn(seat: &Seat) -> bool {
-    seat.run_urgent()
+/// One turn, with or without a look at timers and sockets. Says whether there may be more to do
+/// at once.
+fn turn(seat: &Seat, shared: &Shared, reacts: bool) -> bool {
+    let urgent = seat.run_urgent();
+    let fired = if reacts { react(seat, shared) } else { 0 };
+    urgent || fired > 0
+}
+
+/// Wakes what waits for due timers and ready sockets. Returns how many these were.
+fn react(seat: &Seat, shared: &Shared) -> usize {
+    let fired = seat.timers.fire();
+    let events = shared.driver.turn();
+    seat.counters.timers.add(fired as u64);
+    seat.counters.events.add(events as u64);
+    fired + events
 }

@@ -20,26 +20,26 @@ const END: u64 = u64::MAX;
 /// The floor of a loop for two threads.
 pub fn two_halves<T, F>(work: &Loop<T, F>) -> Subject
 where
-    T: Send + 'static,
+    T: Clone + Send + 'static,
     F: Fn(&mut T) + Clone + Sync + Send + 'static,
 {
     let work = work.clone();
     Subject::new("two-halves floor", move |plan| Ok(sample(&work, plan)))
 }
 
-fn sample<T: Send, F: Fn(&mut T) + Sync>(work: &Loop<T, F>, plan: &Plan) -> f64 {
-    let mut items = (work.items)();
+fn sample<T: Clone + Send, F: Fn(&mut T) + Sync>(work: &Loop<T, F>, plan: &Plan) -> f64 {
+    let (mut items, each) = (work.items.clone(), &work.each);
     let half = items.len() / 2;
     let (own, others) = items.split_at_mut(half);
     let begun = Epoch(AtomicU64::new(0));
     let done = Epoch(AtomicU64::new(0));
     thread::scope(|scope| {
-        scope.spawn(|| help(others, &work.each, &begun.0, &done.0));
+        scope.spawn(|| help(others, each, &begun.0, &done.0));
         let mut epoch = 0;
         let time = work.measure(plan, || {
             epoch += 1;
             begun.0.store(epoch, Ordering::Release);
-            own.iter_mut().for_each(&work.each);
+            own.iter_mut().for_each(each);
             while done.0.load(Ordering::Acquire) != epoch {
                 spin_loop();
             }

@@ -4,6 +4,7 @@
 //! in a core's second-level cache between calls when the same core gets it again.
 
 mod floor;
+mod knobs;
 mod peers;
 mod work;
 
@@ -11,6 +12,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use crate::harness::{Case, Metric, Plan, Subject};
+use crate::hog;
 use crate::setting::Setting;
 use crate::workloads::Workload;
 use work::{Loop, Rhythm, grind};
@@ -39,17 +41,17 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         frame(setting),
         uneven_linear(setting),
         uneven_heavy(setting),
+        beside_a_hog(setting),
         idle(setting),
         oversubscribed(setting),
     ])
 }
 
 fn case(name: &str, plan: Plan, rounds: usize, subjects: Vec<Subject>) -> Case {
-    let baseline = "one thread";
     Case {
         name: name.into(),
         metrics: vec![TIME],
-        baseline,
+        compared: true,
         plan,
         rounds,
         subjects,
@@ -58,15 +60,16 @@ fn case(name: &str, plan: Plan, rounds: usize, subjects: Vec<Subject>) -> Case {
 
 /// One added to each of 100,000 numbers.
 fn plus_one(rhythm: Rhythm) -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
+    let each = |item: &mut u64| *item += 1;
     Loop {
-        items: || vec![0; ITEMS],
-        each: |item: &mut u64| *item += 1,
+        items: vec![0; ITEMS],
+        each,
         rhythm,
     }
 }
 
 /// Items that tell how many steps each of them takes.
-fn by_steps(items: fn() -> Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Send + Sync> {
+fn by_steps(items: Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Send + Sync> {
     let each = |steps: &mut u32| _ = grind(u64::from(*steps), *steps);
     Loop {
         items,
@@ -75,60 +78,71 @@ fn by_steps(items: fn() -> Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Se
     }
 }
 
+/// Creel under several settings, then the peers.
+fn subjects<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Send + Sync + 'static,
+{
+    let mut subjects = knobs::loops(work, workers);
+    subjects.extend(peers::loops(work, workers));
+    subjects
+}
+
 /// Call after call without a pause.
 fn hot(setting: &Setting) -> Case {
     let work = plus_one(Rhythm::Steady);
-    let mut subjects = peers::loops(&work, setting.workers);
+    let mut subjects = subjects(&work, setting.workers);
     subjects.push(floor::two_halves(&work));
     case("hot", setting.plan(20, 40), setting.rounds(9), subjects)
 }
 
-/// Every worker runs an empty function: what a dispatch and a join cost.
+/// An item for each worker, and nothing to do with it: what a dispatch and a join cost.
 fn noop(setting: &Setting) -> Case {
-    let each = |item: &mut ()| _ = black_box(item);
+    let each = |item: &mut u64| _ = black_box(item);
     let work = Loop {
-        items: || vec![(); 2],
+        items: vec![0; setting.workers],
         each,
         rhythm: Rhythm::Steady,
     };
-    let mut subjects = peers::empty(setting.workers);
+    let mut subjects = subjects(&work, setting.workers);
     subjects.push(floor::two_halves(&work));
     case("noop", setting.plan(10, 20), setting.rounds(9), subjects)
 }
 
 /// 200 µs of work after each millisecond of sleep.
 fn frame(setting: &Setting) -> Case {
-    let each = |item: &mut u64| *item = grind(*item, 1);
+    let each = |item: &mut u64| *item = grind(*item, 2);
     let rhythm = Rhythm::Frames(Duration::from_millis(1));
     let work = Loop {
-        items: || (0..ITEMS as u64).collect(),
+        items: (0..ITEMS as u64).collect(),
         each,
         rhythm,
     };
-    let mut subjects = peers::loops(&work, setting.workers);
+    let mut subjects = subjects(&work, setting.workers);
     subjects.push(floor::two_halves(&work));
     case("frame", setting.plan(60, 120), setting.rounds(5), subjects)
 }
 
 /// The last of 1,024 items costs most, the first nothing.
 fn uneven_linear(setting: &Setting) -> Case {
-    let work = by_steps(|| (0..1024).map(|index| index / 5).collect());
+    let work = by_steps((0..1024).map(|index| index / 5).collect());
     case(
         "uneven",
         setting.plan(20, 40),
         setting.rounds(5),
-        peers::loops(&work, setting.workers),
+        subjects(&work, setting.workers),
     )
 }
 
 /// One of 64 items is thirty times heavier than the others.
 fn uneven_heavy(setting: &Setting) -> Case {
-    let work = by_steps(|| {
+    let work = by_steps(
         (0..64)
             .map(|index| if index == 20 { 30_000 } else { 1000 })
-            .collect()
-    });
-    let subjects = peers::loops(&work, setting.workers);
+            .collect(),
+    );
+    let subjects = subjects(&work, setting.workers);
     case(
         "uneven heavy",
         setting.plan(20, 40),
@@ -137,9 +151,16 @@ fn uneven_heavy(setting: &Setting) -> Case {
     )
 }
 
+/// As hot, with a neighbour that spins on the last usable PU.
+fn beside_a_hog(setting: &Setting) -> Case {
+    let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers);
+    let subjects = subjects.into_iter().map(hog::beside).collect();
+    case("hog", setting.plan(60, 120), setting.rounds(5), subjects)
+}
+
 /// What is burnt when there is nothing to do.
 fn idle(setting: &Setting) -> Case {
-    let subjects = peers::loops(&plus_one(Rhythm::Idle), setting.workers);
+    let subjects = subjects(&plus_one(Rhythm::Idle), setting.workers);
     let case = case("idle", setting.plan(20, 200), setting.rounds(3), subjects);
     Case {
         metrics: vec![BURNT],
@@ -149,7 +170,7 @@ fn idle(setting: &Setting) -> Case {
 
 /// As hot, with four workers for each that the machine has room for.
 fn oversubscribed(setting: &Setting) -> Case {
-    let subjects = peers::loops(&plus_one(Rhythm::Steady), setting.workers * 4);
+    let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers * 4);
     case(
         "oversubscribed",
         setting.plan(40, 80),

@@ -7,12 +7,12 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::work::Loop;
-use crate::harness::Subject;
+use crate::harness::{ONE_THREAD, Subject};
 
 /// A loop run by one thread and by each peer with so many workers.
 pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
-    T: Send + 'static,
+    T: Clone + Send + 'static,
     F: Fn(&mut T) + Clone + Sync + Send + 'static,
 {
     vec![
@@ -20,40 +20,13 @@ where
         threads(work.clone(), workers),
         rayon_scope(work.clone(), workers),
         rayon_chunks(work.clone(), workers),
+        rayon_items(work.clone(), workers),
     ]
 }
 
-/// An empty function run by every worker of each peer.
-pub fn empty(workers: usize) -> Vec<Subject> {
-    let nothing = || black_box(());
-    vec![
-        Subject::new("one thread", move |plan| Ok(plan.time(nothing))),
-        Subject::new("threads", move |plan| {
-            Ok(plan.time(|| {
-                thread::scope(|scope| {
-                    for _ in 1..workers {
-                        scope.spawn(nothing);
-                    }
-                    nothing();
-                });
-            }))
-        }),
-        Subject::new("rayon broadcast", move |plan| {
-            let pool = rayon(workers)?;
-            Ok(plan.time(|| _ = pool.broadcast(|_| nothing())))
-        }),
-        Subject::new("rayon scope", move |plan| {
-            let pool = rayon(workers)?;
-            Ok(plan.time(|| {
-                pool.scope(|scope| (0..workers).for_each(|_| scope.spawn(move |_| nothing())))
-            }))
-        }),
-    ]
-}
-
-fn one_thread<T: 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>) -> Subject {
-    Subject::new("one thread", move |plan| {
-        let mut items = (work.items)();
+fn one_thread<T: Clone + 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>) -> Subject {
+    Subject::new(ONE_THREAD, move |plan| {
+        let mut items = work.items.clone();
         Ok(work.measure(plan, || {
             black_box(&mut items).iter_mut().for_each(&work.each)
         }))
@@ -63,20 +36,20 @@ fn one_thread<T: 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>) -> Subject 
 /// Fresh threads in each call; the caller works too.
 fn threads<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
-    T: Send + 'static,
+    T: Clone + Send + 'static,
     F: Fn(&mut T) + Sync + 'static,
 {
     Subject::new("threads", move |plan| {
-        let mut items = (work.items)();
+        let (mut items, each) = (work.items.clone(), &work.each);
         let share = items.len().div_ceil(workers);
         Ok(work.measure(plan, || {
             thread::scope(|scope| {
                 let mut shares = items.chunks_mut(share);
                 let own = shares.next();
                 for share in shares {
-                    scope.spawn(|| share.iter_mut().for_each(&work.each));
+                    scope.spawn(|| share.iter_mut().for_each(each));
                 }
-                own.into_iter().flatten().for_each(&work.each);
+                own.into_iter().flatten().for_each(each);
             });
         }))
     })
@@ -85,12 +58,12 @@ where
 /// A scope with a spawn a share, called from outside the pool.
 fn rayon_scope<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
-    T: Send + 'static,
+    T: Clone + Send + 'static,
     F: Fn(&mut T) + Sync + Send + 'static,
 {
     Subject::new("rayon scope", move |plan| {
         let pool = rayon(workers)?;
-        let mut items = (work.items)();
+        let mut items = work.items.clone();
         let share = items.len().div_ceil(workers);
         let each = &work.each;
         Ok(work.measure(plan, || {
@@ -106,19 +79,31 @@ where
 /// A parallel iterator over shares, called from outside the pool.
 fn rayon_chunks<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
-    T: Send + 'static,
+    T: Clone + Send + 'static,
     F: Fn(&mut T) + Sync + Send + 'static,
 {
     Subject::new("rayon chunks", move |plan| {
         let pool = rayon(workers)?;
-        let mut items = (work.items)();
+        let (mut items, each) = (work.items.clone(), &work.each);
         let share = items.len().div_ceil(workers);
         Ok(work.measure(plan, || {
-            pool.install(|| {
-                items
-                    .par_chunks_mut(share)
-                    .for_each(|share| share.iter_mut().for_each(&work.each));
-            });
+            let shares = items.par_chunks_mut(share);
+            pool.install(|| shares.for_each(|share| share.iter_mut().for_each(each)));
+        }))
+    })
+}
+
+/// A parallel iterator over items, which rayon splits as it sees fit.
+fn rayon_items<T, F>(work: Loop<T, F>, workers: usize) -> Subject
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Sync + Send + 'static,
+{
+    Subject::new("rayon items", move |plan| {
+        let pool = rayon(workers)?;
+        let (mut items, each) = (work.items.clone(), &work.each);
+        Ok(work.measure(plan, || {
+            pool.install(|| items.par_iter_mut().for_each(each));
         }))
     })
 }

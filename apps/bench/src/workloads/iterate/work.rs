@@ -4,14 +4,14 @@ use std::hint::black_box;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
+use crate::clock::process_cpu_s;
 use crate::harness::Plan;
 
 /// A loop that every subject runs in its own way.
+#[derive(Clone)]
 pub struct Loop<T, F> {
-    /// Makes the items, anew for each sample.
-    pub items: fn() -> Vec<T>,
+    /// The items as each sample finds them.
+    pub items: Vec<T>,
     /// What a call does with each item.
     pub each: F,
     /// When it is called.
@@ -28,16 +28,6 @@ pub enum Rhythm {
     /// Steady during the warm-up, then no calls: the cores that the process burns, from 100 ms
     /// after the last call on.
     Idle,
-}
-
-impl<T, F: Clone> Clone for Loop<T, F> {
-    fn clone(&self) -> Self {
-        Loop {
-            items: self.items,
-            each: self.each.clone(),
-            rhythm: self.rhythm,
-        }
-    }
 }
 
 impl<T, F> Loop<T, F> {
@@ -63,11 +53,6 @@ fn cores_burnt(asleep: Duration) -> f64 {
     let (cpu, wall) = (process_cpu_s(), Instant::now());
     sleep(asleep);
     (process_cpu_s() - cpu) / wall.elapsed().as_secs_f64()
-}
-
-fn process_cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// A number that takes `steps` dependent multiplications to find, about 2 ns each.

@@ -1,0 +1,44 @@
+//! Creel, with its knobs turned several ways; the first is what a frame loop should use.
+
+use std::time::Duration;
+
+use creel::{Balance, Pool, Wait};
+
+use super::work::Loop;
+use crate::harness::Subject;
+
+/// Long enough to span the gap between two calls of every case but those that sleep.
+const SPIN: Wait = Wait::Spin(Duration::from_micros(50));
+
+/// The settings that are compared, the recommended first.
+const SETTINGS: [(&str, Balance, Wait); 4] = [
+    ("creel [sticky, adaptive]", Balance::Sticky, Wait::Adaptive),
+    ("creel [fixed, spin]", Balance::Fixed, SPIN),
+    ("creel [fixed, park]", Balance::Fixed, Wait::Park),
+    ("creel [shared, park]", Balance::Shared, Wait::Park),
+];
+
+/// A loop under each setting.
+pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Send + Sync + 'static,
+{
+    SETTINGS
+        .iter()
+        .map(|&(name, balance, wait)| {
+            let work = work.clone();
+            Subject::new(name, move |plan| {
+                let pool = Pool::builder()
+                    .workers(workers)
+                    .balance(balance)
+                    .wait(wait)
+                    .build()?;
+                let mut items = work.items.clone();
+                Ok(work.measure(plan, || {
+                    pool.for_each_mut(&mut items, |_, item| (work.each)(item))
+                }))
+            })
+        })
+        .collect()
+}

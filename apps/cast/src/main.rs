@@ -1,0 +1,4 @@
+//! The program.
+#![forbid(unsafe_code)]
+
+fn main() {}

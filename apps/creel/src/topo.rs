@@ -1,0 +1,129 @@
+//! `creel topo`: a machine as people and programs read it, and where workers would sit on it.
+
+mod report;
+mod svg;
+mod text;
+mod tree;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use creel_console::{Common, Exit, Failure, Format, output};
+use creel_topology::{Budget, Error, Layout, Machine, Placement, Rounding, place};
+
+/// The flags of `creel topo`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Read a captured tree: a folder with copies of /sys and /proc
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Make a machine up, e.g. "package:2 numa:1 l3:2 core:8 pu:2" or "core:6+8 pu:2+1"
+    #[arg(long, value_name = "LEVELS", conflicts_with = "root")]
+    synthetic: Option<String>,
+    /// Show where workers sit: unpinned, cores, pus, close, spread, per-cache, per-node,
+    /// fast-cores, PUs (0,2,4-7) or sets ({0-3},{4-7})
+    #[arg(long, value_name = "PLACEMENT")]
+    place: Option<Placement>,
+    /// How many workers to place; by default what the budget allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    workers: Option<u32>,
+    /// What a quota of 2.5 CPUs is worth: floor 2 workers, ceil 3
+    #[arg(long, value_enum, default_value_t = Round::Floor)]
+    rounding: Round,
+    /// Also draw the machine into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Round {
+    Floor,
+    Ceil,
+}
+
+/// All that is shown: a machine, its budget, and seats where they were asked for.
+struct View {
+    machine: Machine,
+    budget: Budget,
+    seating: Option<Seating>,
+}
+
+/// Who sits where.
+struct Seating {
+    placement: Placement,
+    layout: Layout,
+}
+
+/// Reads the machine, seats the workers, prints.
+pub fn run(args: &Args, common: &Common) -> anyhow::Result<Exit> {
+    let view = view(args).map_err(with_exit)?;
+    if let Some(file) = &args.svg {
+        write_whole(file, &svg::draw(&view)).with_context(|| file.display().to_string())?;
+    }
+    match common.format {
+        Format::Text => output::text(&text::draw(&view, common.verbose > 0))?,
+        Format::Json => output::json(&report::Document::new(&view))?,
+        Format::Csv => output::csv(report::rows(&view))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn view(args: &Args) -> Result<View, Error> {
+    let machine = match (&args.synthetic, &args.root) {
+        (Some(description), _) => Machine::synthetic(description)?,
+        (None, Some(root)) => Machine::read_from(root)?,
+        (None, None) => Machine::detect()?,
+    };
+    let rounding = match args.rounding {
+        Round::Floor => Rounding::Floor,
+        Round::Ceil => Rounding::Ceil,
+    };
+    let budget = Budget::rounded(&machine, rounding);
+    let workers = args
+        .workers
+        .map_or(budget.workers(), |workers| workers as usize);
+    let placement = args
+        .place
+        .clone()
+        .or(args.workers.map(|_| Placement::Cores));
+    let seating = placement.map(|placement| {
+        let layout = place(&machine, machine.allowed(), workers, &placement)?;
+        Ok(Seating { placement, layout })
+    });
+    Ok(View {
+        seating: seating.transpose()?,
+        machine,
+        budget,
+    })
+}
+
+/// What the user wrote is a usage error; what a tree says is bad data.
+fn with_exit(error: Error) -> Failure {
+    let exit = match error {
+        Error::Syntax { .. } | Error::NotAllowed { .. } => Exit::Usage,
+        Error::Unreadable { .. } | Error::Malformed { .. } | Error::NoMachine { .. } => {
+            Exit::BadData
+        }
+        _ => Exit::SomeFailed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// The file is there whole or not at all.
+fn write_whole(file: &Path, text: &str) -> io::Result<()> {
+    let mut partial = file.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let written = File::create(&partial).and_then(|mut out| {
+        out.write_all(text.as_bytes())?;
+        out.sync_all()
+    });
+    written
+        .and_then(|()| fs::rename(&partial, file))
+        .inspect_err(|_| {
+            // The error that matters is the first one.
+            let _ = fs::remove_file(&partial);
+        })
+}

@@ -1,0 +1,227 @@
+//! The machine as SVG: boxes in boxes, a cell a PU, a badge a worker.
+//!
+//! Sizes are computed from the inside out; an object's boxes are laid in as many rows as make it
+//! about as wide as high.
+
+use std::fmt::Write;
+
+use super::View;
+use super::tree::{self, Object};
+
+const CELL: f64 = 34.0;
+const GAP: f64 = 6.0;
+const LINE: f64 = 16.0;
+/// The width of a character of the font at its size, with some to spare.
+const LETTER: f64 = 6.6;
+const BADGE: f64 = 18.0;
+
+/// Fill colours of cores by kind, the slowest first; further kinds repeat the last.
+const KINDS: [&str; 3] = ["#dbe9f6", "#9ecae1", "#5fa8d3"];
+const NOT_ALLOWED: &str = "#e6e6e6";
+const WORKER: &str = "#2a7f3f";
+
+/// A laid-out object: its size and what is inside at which place.
+struct Laid<'a> {
+    object: &'a Object,
+    width: f64,
+    height: f64,
+    inside: Vec<(f64, f64, Laid<'a>)>,
+}
+
+/// The drawing as a whole SVG document.
+pub(super) fn draw(view: &View) -> String {
+    let root = tree::of(view);
+    let caption = caption(view);
+    let laid = lay(&root);
+    let width = laid.width.max(caption.chars().count() as f64 * LETTER) + 2.0 * GAP;
+    let height = laid.height + LINE + 3.0 * GAP;
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+    );
+    paint(&mut out, view, &laid, (GAP, GAP));
+    label(&mut out, (GAP, laid.height + LINE + GAP), &caption);
+    out += "</svg>\n";
+    out
+}
+
+fn caption(view: &View) -> String {
+    let usable = format!(
+        "usable: {}, bound by {}",
+        view.budget.workers(),
+        view.budget.bound_by()
+    );
+    match &view.seating {
+        Some(seating) => format!(
+            "{} workers, {} — {usable}",
+            seating.layout.seats().len(),
+            seating.placement
+        ),
+        None => usable,
+    }
+}
+
+fn lay(object: &Object) -> Laid<'_> {
+    let mut inside: Vec<Laid> = object.inside.iter().map(lay).collect();
+    let title = object.labels.join(" + ").chars().count() as f64 * LETTER + 2.0 * GAP;
+    let top = 2.0 * GAP + LINE + badges_height(object);
+    let cells = if inside.is_empty() {
+        object.pus.len()
+    } else {
+        0
+    };
+    let area: f64 = inside
+        .iter()
+        .map(|inner| (inner.width + GAP) * (inner.height + GAP))
+        .sum();
+    let row_width = area
+        .sqrt()
+        .max(inside.iter().map(|inner| inner.width).fold(0.0, f64::max) * 2.0);
+    let (mut x, mut y, mut row, mut width) =
+        (GAP, top, 0.0, title.max(cells as f64 * (CELL + GAP) + GAP));
+    let mut placed = Vec::with_capacity(inside.len());
+    for inner in inside.drain(..) {
+        if x > GAP && x + inner.width > row_width + GAP {
+            (x, y, row) = (GAP, y + row + GAP, 0.0);
+        }
+        let right = x + inner.width + GAP;
+        (width, row) = (width.max(right), f64::max(row, inner.height));
+        placed.push((x, y, inner));
+        x = right;
+    }
+    let bottom = if cells > 0 { CELL } else { row };
+    Laid {
+        object,
+        width,
+        height: y + bottom + GAP,
+        inside: placed,
+    }
+}
+
+/// Workers that may move inside a wider object stand below its title.
+fn badges_height(object: &Object) -> f64 {
+    if object.is_core || object.workers.is_empty() {
+        0.0
+    } else {
+        BADGE + GAP
+    }
+}
+
+fn paint(out: &mut String, view: &View, laid: &Laid, (x, y): (f64, f64)) {
+    let object = laid.object;
+    let fill = if object.is_core {
+        core_colour(view, object)
+    } else {
+        "none"
+    };
+    rect(out, (x, y), (laid.width, laid.height), fill);
+    label(out, (x + GAP, y + LINE), &object.labels.join(" + "));
+    if laid.inside.is_empty() {
+        cells(out, view, object, (x + GAP, y + laid.height - GAP - CELL));
+    }
+    if !object.is_core {
+        for (place, (worker, _)) in object.workers.iter().enumerate() {
+            let centre = x + GAP + BADGE / 2.0 + place as f64 * (BADGE + 2.0);
+            badge(
+                out,
+                (centre, y + LINE + GAP + BADGE / 2.0),
+                &worker.to_string(),
+            );
+        }
+    }
+    for (dx, dy, inner) in &laid.inside {
+        paint(out, view, inner, (x + dx, y + dy));
+    }
+}
+
+fn core_colour(view: &View, object: &Object) -> &'static str {
+    if !object.pus.intersects(view.machine.allowed()) {
+        return NOT_ALLOWED;
+    }
+    let several = view.machine.kinds().len() > 1;
+    KINDS[object
+        .kind
+        .filter(|_| several)
+        .unwrap_or(0)
+        .min(KINDS.len() - 1)]
+}
+
+/// A cell a PU, with the workers whose seat begins there: one number, or how many.
+fn cells(out: &mut String, view: &View, object: &Object, (x, y): (f64, f64)) {
+    for (place, pu) in object.pus.iter().enumerate() {
+        let left = x + place as f64 * (CELL + GAP);
+        let fill = if view.machine.allowed().contains(pu) {
+            "#ffffff"
+        } else {
+            NOT_ALLOWED
+        };
+        rect(out, (left, y), (CELL, CELL), fill);
+        label(out, (left + 3.0, y + 12.0), &pu.to_string());
+        let here: Vec<usize> = object
+            .workers
+            .iter()
+            .filter(|(_, seat)| object.is_core && seat.first() == Some(pu))
+            .map(|(worker, _)| *worker)
+            .collect();
+        let text = match here.as_slice() {
+            [] => continue,
+            [worker] => worker.to_string(),
+            several => format!("×{}", several.len()),
+        };
+        badge(
+            out,
+            (
+                left + CELL - BADGE / 2.0 - 2.0,
+                y + CELL - BADGE / 2.0 - 2.0,
+            ),
+            &text,
+        );
+    }
+}
+
+fn rect(out: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str) {
+    let _ = writeln!(
+        out,
+        "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" rx=\"3\" \
+         fill=\"{fill}\" stroke=\"#555555\"/>"
+    );
+}
+
+fn label(out: &mut String, (x, y): (f64, f64), text: &str) {
+    let _ = writeln!(
+        out,
+        "<text x=\"{x:.0}\" y=\"{y:.0}\">{}</text>",
+        escaped(text)
+    );
+}
+
+fn badge(out: &mut String, (x, y): (f64, f64), text: &str) {
+    let _ = writeln!(
+        out,
+        "<circle cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"{:.0}\" fill=\"{WORKER}\"/>\
+         <text x=\"{x:.0}\" y=\"{:.0}\" fill=\"#ffffff\" font-size=\"10\" text-anchor=\"middle\">{}</text>",
+        BADGE / 2.0,
+        y + 4.0,
+        escaped(text)
+    );
+}
+
+/// Paths of control groups may hold any character.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}

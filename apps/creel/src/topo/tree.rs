@@ -1,0 +1,173 @@
+//! The machine as one tree of nested objects, for the drawings.
+//!
+//! Objects with the same PUs are one node with several labels (`package 0 + L3 8 MiB`). An object
+//! whose PUs cross another's hangs on the smallest object that holds all of them.
+
+use creel_topology::{Cache, CacheKind, Core, CpuSet, Machine, NumaNode};
+
+use super::View;
+
+/// An object and those inside it.
+pub(super) struct Object {
+    pub(super) labels: Vec<String>,
+    pub(super) pus: CpuSet,
+    /// The kind's rank, for a core whose kind is told.
+    pub(super) kind: Option<usize>,
+    pub(super) is_core: bool,
+    /// Workers that may move inside this object and no smaller one, each with its seat.
+    pub(super) workers: Vec<(usize, CpuSet)>,
+    pub(super) inside: Vec<Object>,
+}
+
+impl Object {
+    fn new(label: String, pus: CpuSet) -> Object {
+        Object {
+            labels: vec![label],
+            pus,
+            kind: None,
+            is_core: false,
+            workers: Vec::new(),
+            inside: Vec::new(),
+        }
+    }
+
+    /// Puts an object where it belongs inside this one; wider ones must have come before.
+    fn insert(&mut self, object: Object) {
+        match self
+            .inside
+            .iter_mut()
+            .find(|inner| object.pus.is_subset(&inner.pus))
+        {
+            Some(same) if object.pus == same.pus => {
+                same.labels.extend(object.labels);
+                same.kind = object.kind;
+                same.is_core = object.is_core;
+            }
+            Some(wider) => wider.insert(object),
+            None => self.inside.push(object),
+        }
+    }
+
+    /// The smallest object that holds all of `pus`.
+    fn holder(&mut self, pus: &CpuSet) -> &mut Object {
+        match self
+            .inside
+            .iter()
+            .position(|inner| pus.is_subset(&inner.pus))
+        {
+            Some(inner) => self.inside[inner].holder(pus),
+            None => self,
+        }
+    }
+}
+
+/// The machine's objects with the workers in their seats.
+pub(super) fn of(view: &View) -> Object {
+    let machine = &view.machine;
+    let mut root = Object::new("machine".into(), machine.online().clone());
+    let mut objects = objects(machine);
+    objects.sort_by_key(|object| std::cmp::Reverse(object.pus.len()));
+    objects.into_iter().for_each(|object| root.insert(object));
+    for node in machine.numa_nodes().iter().filter(|node| !node.has_pus) {
+        root.holder(&node.pus).labels.push(node_label(node));
+    }
+    if let Some(seating) = &view.seating {
+        for (worker, seat) in seating
+            .layout
+            .seats()
+            .iter()
+            .enumerate()
+            .filter(|_| seating.layout.pinned())
+        {
+            root.holder(seat).workers.push((worker, seat.clone()));
+        }
+    }
+    root
+}
+
+/// All objects but the machine, the outer ones of the same size first, each level in logical order.
+fn objects(machine: &Machine) -> Vec<Object> {
+    let number = |os_index: Option<usize>, logical: usize| os_index.unwrap_or(logical);
+    let mut objects = Vec::new();
+    for (i, package) in machine.packages().iter().enumerate() {
+        objects.push(Object::new(
+            format!("package {}", number(package.os_index, i)),
+            package.pus.clone(),
+        ));
+    }
+    for node in machine.numa_nodes().iter().filter(|node| node.has_pus) {
+        objects.push(Object::new(node_label(node), node.pus.clone()));
+    }
+    for (i, die) in machine.dies().iter().enumerate() {
+        objects.push(Object::new(
+            format!("die {}", number(die.os_index, i)),
+            die.pus.clone(),
+        ));
+    }
+    let mut caches: Vec<&Cache> = machine.caches().iter().collect();
+    caches.sort_by_key(|cache| std::cmp::Reverse(cache.level));
+    objects.extend(
+        caches
+            .into_iter()
+            .map(|cache| Object::new(cache_label(cache), cache.pus.clone())),
+    );
+    objects.extend(
+        machine
+            .cores()
+            .iter()
+            .enumerate()
+            .filter_map(|(i, core)| core_object(machine, i, core)),
+    );
+    objects
+}
+
+/// A core's online PUs; nothing when it has none.
+fn core_object(machine: &Machine, logical: usize, core: &Core) -> Option<Object> {
+    let pus = &core.pus & machine.online();
+    let label = format!("core {logical}");
+    (!pus.is_empty()).then(|| Object {
+        kind: core.kind,
+        is_core: true,
+        ..Object::new(label, pus)
+    })
+}
+
+fn node_label(node: &NumaNode) -> String {
+    let mut notes = Vec::new();
+    notes.extend(node.memory_bytes.map(bytes));
+    if !node.has_pus {
+        notes.push("no PUs of its own".into());
+    }
+    let notes = if notes.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", notes.join(", "))
+    };
+    format!("NUMA node {}{notes}", node.os_index)
+}
+
+fn cache_label(cache: &Cache) -> String {
+    let kind = match cache.kind {
+        CacheKind::Unified => "",
+        CacheKind::Data => "d",
+        CacheKind::Instruction => "i",
+    };
+    let size = cache
+        .size_bytes
+        .map(|size| format!(" {}", bytes(size)))
+        .unwrap_or_default();
+    format!("L{}{kind}{size}", cache.level)
+}
+
+/// A size to three digits at most, in the unit that fits.
+fn bytes(size: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = size as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(value < 9.95 && value.fract() > 0.05 && unit > 0);
+    format!("{value:.digits$} {}", units[unit])
+}

@@ -1,0 +1,143 @@
+//! The AY-3-8910 and the YM2149: an [`Ssg`] with pins of its own.
+//!
+//! The register map is the [`ssg`](super::ssg)'s. The types that the VGM
+//! header names (0x78) differ in what is heard as follows.
+//!
+//! | type | chip | levels of the envelope | tick |
+//! |---|---|---|---|
+//! | 00 to 03 | AY-3-8910, 8912, 8913, AY8930 | 16, each for two steps | 8 clocks |
+//! | 10, 11 | YM2149, YM3439 | 32 | 8 clocks, or 16 by flag 10 (pin 26 low) |
+//! | 12, 13 | YMZ284, YMZ294 | 32 | as above |
+//!
+//! A VGM file may send each channel to the left, the right or both (command
+//! 31). Left out on purpose: the AY8930's expanded mode, and the analogue
+//! mixing of boards that join the three pins (header flags 01 to 08), in which
+//! loud channels press each other down.
+//!
+//! Source: General Instrument AY-3-8910 data manual (the envelope takes 256
+//! clocks of the tone for its 16 steps); Yamaha YM2149 manual; the VGM 1.72
+//! specification.
+
+use super::Rate;
+use super::ssg::{CHANNELS, Ssg, YM2149_LEVELS};
+use crate::edges::Sides;
+
+/// The AY's 16 levels, 3 dB apart, each for two steps: the odd ones of the YM2149.
+const AY_LEVELS: [i16; 32] = {
+    let mut levels = [0; 32];
+    let mut step = 2;
+    while step < 32 {
+        levels[step] = YM2149_LEVELS[step | 1];
+        step += 1;
+    }
+    levels
+};
+
+/// The chip.
+///
+/// ```
+/// use creel_vgm::chips::ay8910::Ay8910;
+///
+/// let mut chip = Ay8910::new(1_789_773, 0x00, 0x00);
+/// chip.write(0, 0x00, 2);
+/// chip.write(0, 0x07, 0b111_110);
+/// chip.write(0, 0x08, 15);
+/// let mut frames = [[0; 2]; 5];
+/// chip.render(&mut frames);
+/// assert_eq!(frames.map(|frame| frame[0]), [0, 16382, 16382, 0, 0]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Ay8910 {
+    clock_hz: u32,
+    clocks_a_tick: u32,
+    ssg: Ssg,
+    sides: [Sides; CHANNELS],
+    /// Where each channel was heard after the last tick, and what it showed.
+    shown: [(Sides, i32); CHANNELS],
+}
+
+impl Ay8910 {
+    /// A silent chip at `clock_hz` of the header's `kind` (0x78) and `flags`
+    /// (0x79).
+    pub fn new(clock_hz: u32, kind: u8, flags: u8) -> Self {
+        let is_yamaha = kind & 0x10 != 0;
+        Self {
+            clock_hz,
+            clocks_a_tick: if is_yamaha && flags & 0x10 != 0 {
+                16
+            } else {
+                8
+            },
+            ssg: Ssg::with_levels(if is_yamaha {
+                &YM2149_LEVELS
+            } else {
+                &AY_LEVELS
+            }),
+            sides: [Sides::Both; CHANNELS],
+            shown: [(Sides::Both, 0); CHANNELS],
+        }
+    }
+
+    /// Ticks a second.
+    pub fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: u64::from(self.clocks_a_tick),
+        }
+    }
+
+    /// Writes one register; `port` has no meaning here.
+    pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
+        self.ssg.write(reg, value);
+    }
+
+    /// Sends channels A, B, C where the pairs of bits 0 and 1, 2 and 3, 4 and 5
+    /// say: the lower bit of a pair is left.
+    pub fn set_stereo(&mut self, mask: u8) {
+        for (channel, sides) in self.sides.iter_mut().enumerate() {
+            let pair = mask >> (2 * channel);
+            *sides = Sides::of(pair & 1 != 0, pair & 2 != 0);
+        }
+    }
+
+    /// As [`Ssg::average_periods_up_to`].
+    pub fn average_periods_up_to(&mut self, period: u32) {
+        self.ssg.average_periods_up_to(period);
+    }
+
+    /// Overwrites `out` with one stereo frame for each tick, each channel 0 to
+    /// 16382.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        for frame in out {
+            let mut levels = [[0; CHANNELS]];
+            self.ssg.levels(&mut levels);
+            *frame = [0, 0];
+            for (channel, level) in levels[0].into_iter().enumerate() {
+                let [left, right] = self.sides[channel].gains();
+                frame[0] += left * i32::from(level);
+                frame[1] += right * i32::from(level);
+                self.shown[channel] = (self.sides[channel], i32::from(level));
+            }
+        }
+    }
+
+    /// Runs `ticks` ticks and reports each change to `sink` as (tick, sides,
+    /// difference), the first tick being 0; the differences add up to what
+    /// [`render`](Self::render) would have written.
+    pub fn edges(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
+        if ticks == 0 {
+            return;
+        }
+        for (shown, &sides) in self.shown.iter_mut().zip(&self.sides) {
+            if shown.0 != sides && shown.1 != 0 {
+                sink(0, shown.0, -shown.1);
+                sink(0, sides, shown.1);
+            }
+            shown.0 = sides;
+        }
+        self.ssg.edges(ticks, |tick, channel, delta| {
+            self.shown[channel].1 += delta;
+            sink(tick, self.sides[channel], delta);
+        });
+    }
+}

@@ -1,0 +1,187 @@
+//! How the four operators of a channel are connected: the inner loops.
+//!
+//! Operator 1 may modulate itself with its last two values, so its frames
+//! depend on each other; several channels' first operators are computed side
+//! by side, so that one's latency hides the other's. Everything else in a
+//! channel depends on the same frame only and is one loop with the algorithm
+//! fixed at compile time.
+//!
+//! | algorithm | |
+//! |---|---|
+//! | 0 | 1 → 2 → 3 → 4 |
+//! | 1 | (1 + 2) → 3 → 4 |
+//! | 2 | (1 + (2 → 3)) → 4 |
+//! | 3 | ((1 → 2) + 3) → 4 |
+//! | 4 | (1 → 2) + (3 → 4) |
+//! | 5 | (1 → 2) + (1 → 3) + (1 → 4) |
+//! | 6 | (1 → 2) + 3 + 4 |
+//! | 7 | 1 + 2 + 3 + 4 |
+//!
+//! Source: the YM2151 and YM2608 application manuals; operators are numbered
+//! in the order of their computation.
+
+use super::operator::{BLOCK, Tone};
+use super::tables::{PERIOD, SIGN, SINE, VOLUME, Waveform};
+
+/// One value, 14 bits signed, for each frame of a block.
+pub type Values = [i16; BLOCK];
+
+/// The carriers of each algorithm, operator 1 in bit 0.
+pub const CARRIERS: [u8; 8] = [8, 8, 8, 8, 0b1010, 0b1110, 0b1110, 0b1111];
+
+/// How a chip narrows an operator's value on its way to the sum.
+pub trait Width {
+    /// Bits dropped from each operator.
+    const DROPPED: u32;
+    /// The largest sum of a channel, where the chip limits it.
+    const LIMIT: Option<i32>;
+}
+
+/// The value of one operator in one frame.
+#[inline(always)]
+pub fn tone(wave: &Waveform, phase: u16, modulation: i32, attenuation: u16) -> i32 {
+    let index = (i32::from(phase) + modulation) as usize % PERIOD;
+    let level = wave[index] + attenuation;
+    i32::from(VOLUME[usize::from(level) % (2 * SIGN as usize)])
+}
+
+/// What one channel's operator 1 needs to feed back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Feedback {
+    /// The last value and the one before.
+    pub last: [i16; 2],
+    /// The register's value, 0 to 7.
+    pub level: u8,
+}
+
+/// Computes `frames` of operator 1 without feedback.
+pub fn plain(source: &Tone, frames: usize, out: &mut Values) {
+    for (i, value) in out.iter_mut().enumerate().take(frames) {
+        *value = tone(&SINE, source.phase[i], 0, source.attenuation[i]) as i16;
+    }
+}
+
+/// Computes `frames` of several channels' operators 1 side by side.
+pub fn feedback(lanes: &mut [Feedback], sources: &[Tone], frames: usize, out: &mut [Values]) {
+    let mut at = 0;
+    while at < lanes.len() {
+        let lanes = &mut lanes[at..];
+        let (sources, out) = (&sources[at..], &mut out[at..]);
+        at += match lanes.len() {
+            4.. => feedback_lanes::<4>(lanes, sources, frames, out),
+            3 => feedback_lanes::<3>(lanes, sources, frames, out),
+            2 => feedback_lanes::<2>(lanes, sources, frames, out),
+            _ => feedback_lanes::<1>(lanes, sources, frames, out),
+        };
+    }
+}
+
+fn feedback_lanes<const LANES: usize>(
+    lanes: &mut [Feedback],
+    sources: &[Tone],
+    frames: usize,
+    out: &mut [Values],
+) -> usize {
+    let (Some(lanes), Some(sources), Some(out)) = (
+        lanes.first_chunk_mut::<LANES>(),
+        sources.first_chunk::<LANES>(),
+        out.first_chunk_mut(),
+    ) else {
+        return LANES;
+    };
+    let out: &mut [Values; LANES] = out;
+    let mut last = lanes.map(|lane| lane.last.map(i32::from));
+    let shift = lanes.map(|lane| 10 - u32::from(lane.level & 7));
+    for i in 0..frames.min(BLOCK) {
+        for k in 0..LANES {
+            let [new, old] = last[k];
+            let modulation = (new + old) >> shift[k];
+            let value = tone(
+                &SINE,
+                sources[k].phase[i],
+                modulation,
+                sources[k].attenuation[i],
+            );
+            last[k] = [value, new];
+            out[k][i] = value as i16;
+        }
+    }
+    for (lane, last) in lanes.iter_mut().zip(last) {
+        lane.last = last.map(|value| value as i16);
+    }
+    LANES
+}
+
+/// Computes `frames` of a channel from its first operator's values and the
+/// tones of the other three.
+pub fn connect<W: Width>(
+    algorithm: u8,
+    first: &Values,
+    others: [&Tone; 3],
+    frames: usize,
+    out: &mut Values,
+) {
+    let kernel = match algorithm & 7 {
+        0 => connected::<0, W>,
+        1 => connected::<1, W>,
+        2 => connected::<2, W>,
+        3 => connected::<3, W>,
+        4 => connected::<4, W>,
+        5 => connected::<5, W>,
+        6 => connected::<6, W>,
+        _ => connected::<7, W>,
+    };
+    kernel(first, others, frames, out);
+}
+
+fn connected<const ALGORITHM: u8, W: Width>(
+    first: &Values,
+    [second, third, fourth]: [&Tone; 3],
+    frames: usize,
+    out: &mut Values,
+) {
+    let at = |source: &Tone, i: usize, modulation: i32| {
+        tone(
+            &SINE,
+            source.phase[i],
+            modulation >> 1,
+            source.attenuation[i],
+        )
+    };
+    for (i, result) in out.iter_mut().enumerate().take(frames) {
+        let one = i32::from(first[i]);
+        let two = at(
+            second,
+            i,
+            if matches!(ALGORITHM, 0 | 3..=6) {
+                one
+            } else {
+                0
+            },
+        );
+        let into_three = match ALGORITHM {
+            0 | 2 => two,
+            1 => one + two,
+            5 => one,
+            _ => 0,
+        };
+        let three = at(third, i, into_three);
+        let into_four = match ALGORITHM {
+            0 | 1 | 4 => three,
+            2 => one + three,
+            3 => two + three,
+            5 => one,
+            _ => 0,
+        };
+        let mut sum = at(fourth, i, into_four) >> W::DROPPED;
+        for (operator, value) in [one, two, three].into_iter().enumerate() {
+            if CARRIERS[ALGORITHM as usize] >> operator & 1 != 0 {
+                sum += value >> W::DROPPED;
+                if let Some(limit) = W::LIMIT {
+                    sum = sum.clamp(-limit - 1, limit);
+                }
+            }
+        }
+        *result = sum as i16;
+    }
+}

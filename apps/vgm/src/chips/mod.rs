@@ -1,0 +1,39 @@
+//! The sound chips, each in a file with its register map on top.
+//!
+//! They share a shape, not a trait: `new` takes the clock in Hz, `rate` tells
+//! the native frames a second, `write` takes effect between native frames, and
+//! `render` overwrites a block of native stereo frames. Chips of square waves
+//! also say their output as edges, to be rendered at any rate by
+//! [`edges`](crate::edges).
+
+pub mod ay8910;
+pub mod fm;
+pub mod okim6258;
+pub mod set;
+pub mod sn76489;
+pub mod ssg;
+pub mod ym2151;
+
+/// Frames (or ticks) a second, as an exact ratio.
+///
+/// ```
+/// use creel_vgm::chips::Rate;
+///
+/// // A YM2151 at 3.579545 MHz makes a frame every 64 clocks.
+/// let rate = Rate { frames: 3_579_545, seconds: 64 };
+/// assert_eq!(rate.hz(), 55_930.390625);
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rate {
+    /// This many frames.
+    pub frames: u64,
+    /// In this many seconds; above 0.
+    pub seconds: u64,
+}
+
+impl Rate {
+    /// Frames a second, rounded.
+    pub fn hz(self) -> f64 {
+        self.frames as f64 / self.seconds as f64
+    }
+}

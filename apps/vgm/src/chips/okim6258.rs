@@ -1,0 +1,186 @@
+//! The OKI MSM6258, an ADPCM voice of the Sharp X68000.
+//!
+//! The registers as VGM files write them (command B7):
+//!
+//! | register | |
+//! |---|---|
+//! | 00 | control: bit 0 stop, bit 1 play, bit 2 record |
+//! | 01 | data: two 4-bit codes, the low one first |
+//! | 02 | pan, of the machine around the chip: bit 0 right off, bit 1 left off |
+//! | 08–0B | clock in Hz, low byte first; takes effect with the last byte |
+//! | 0C | divider: 0 for 1024, 1 for 768, 2 and 3 for 512 |
+//!
+//! The chip takes one code every `divider` clocks and moves its output by the
+//! step that the code's low three bits select of the current step size, down
+//! where bit 3 is set; then the size itself moves. There are 49 sizes, each
+//! 1.1 times the one before.
+//!
+//! A byte is taken when its turn comes, so a few are kept waiting: VGM files
+//! place writes on a grid of 44,100 Hz that the chip does not share. Without
+//! data the output stays where it is.
+//!
+//! The value has 12 bits; a 10-bit output drops the two lowest. Left out on purpose: recording, and
+//! the 3-bit format, which no known song uses and players do not play.
+//!
+//! Source: OKI MSM6258 data sheet (block diagram, dividers, commands); the
+//! step sizes and their movement: Dialogic ADPCM Algorithm, appendix A; the
+//! VGM 1.72 specification (header 0x90 to 0x94, command B7).
+
+use std::collections::VecDeque;
+
+use super::Rate;
+
+/// Step sizes: 16 × 1.1^n, cut.
+const STEP_SIZES: [i32; 49] = [
+    16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
+    143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,
+    876, 963, 1060, 1166, 1282, 1411, 1552,
+];
+
+/// How the step size moves after a code, by its low three bits.
+const STEP_MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
+
+/// The value after a start: half a step below the middle.
+const START_VALUE: i32 = -2;
+
+/// Bytes that may wait; more push the oldest out.
+const WAITING_MAX: usize = 4;
+
+/// The chip with its place in the stereo field.
+///
+/// ```
+/// use creel_vgm::chips::okim6258::Okim6258;
+///
+/// let mut chip = Okim6258::new(8_000_000, 0b1010); // divider 512, 12 bits
+/// assert_eq!(chip.rate().hz(), 15_625.0);
+/// chip.write(0, 0x00, 0x02); // play
+/// chip.write(0, 0x01, 0x77);
+/// let mut frames = [[0; 2]; 2];
+/// chip.render(&mut frames);
+/// assert_eq!(frames, [[448, 448], [1_456, 1_456]]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Okim6258 {
+    clock_hz: u32,
+    /// The bytes 08 to 0A, until 0B completes a new clock.
+    clock_bytes: [u8; 4],
+    divider: u32,
+    /// Which bits of a value the converter sees.
+    mask: i32,
+    playing: bool,
+    pan: u8,
+    waiting: VecDeque<u8>,
+    /// The high code of a byte whose low one has been played.
+    second_code: Option<u8>,
+    value: i32,
+    step: i32,
+}
+
+impl Okim6258 {
+    /// A chip at `clock_hz`; `flags` is the VGM header's byte 0x94: bits 0 and
+    /// 1 the divider, bit 3 a 12-bit output instead of 10.
+    pub fn new(clock_hz: u32, flags: u8) -> Self {
+        let mask = if flags & 8 != 0 { !0 } else { !3 };
+        Self {
+            clock_hz,
+            clock_bytes: clock_hz.to_le_bytes(),
+            divider: divider(flags),
+            mask,
+            playing: false,
+            pan: 0,
+            waiting: VecDeque::with_capacity(WAITING_MAX),
+            second_code: None,
+            value: 0,
+            step: 0,
+        }
+    }
+
+    /// Codes a second; writes to 0B and 0C change it.
+    pub fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: u64::from(self.divider),
+        }
+    }
+
+    /// Writes one register; `port` has no meaning here.
+    pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
+        match reg {
+            0x00 => self.control(value),
+            0x01 => {
+                if self.waiting.len() == WAITING_MAX {
+                    self.waiting.pop_front();
+                }
+                self.waiting.push_back(value);
+            }
+            0x02 => self.pan = value,
+            0x08..=0x0b => {
+                self.clock_bytes[usize::from(reg - 8)] = value;
+                let clock_hz = u32::from_le_bytes(self.clock_bytes);
+                if reg == 0x0b && clock_hz != 0 {
+                    self.clock_hz = clock_hz;
+                }
+            }
+            0x0c => self.divider = divider(value),
+            _ => {}
+        }
+    }
+
+    /// Overwrites `out` with the next frames, each side -32768 to 32767.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        for frame in out {
+            if self.playing
+                && let Some(code) = self.next_code()
+            {
+                self.play(code);
+            }
+            let level = (self.value & self.mask) << 4;
+            let side = |off_bit| if self.pan & off_bit == 0 { level } else { 0 };
+            *frame = [side(2), side(1)];
+        }
+    }
+
+    fn control(&mut self, value: u8) {
+        self.playing = value & 3 == 2;
+        self.value = if self.playing { START_VALUE } else { 0 };
+        self.step = 0;
+        self.second_code = None;
+        self.waiting.clear();
+    }
+
+    fn next_code(&mut self) -> Option<u8> {
+        if let Some(code) = self.second_code.take() {
+            return Some(code);
+        }
+        let byte = self.waiting.pop_front()?;
+        self.second_code = Some(byte >> 4);
+        Some(byte & 15)
+    }
+
+    fn play(&mut self, code: u8) {
+        let size = STEP_SIZES[self.step as usize];
+        // The parts are cut one by one, as the chip's shifter does.
+        let parts = [(4, size), (2, size / 2), (1, size / 4)];
+        let step = parts
+            .iter()
+            .filter(|(bit, _)| code & bit != 0)
+            .map(|(_, part)| part)
+            .sum::<i32>();
+        let step = step + size / 8;
+        let moved = if code & 8 != 0 {
+            self.value - step
+        } else {
+            self.value + step
+        };
+        self.value = moved.clamp(-2048, 2047);
+        self.step = (self.step + STEP_MOVES[usize::from(code & 7)]).clamp(0, 48);
+    }
+}
+
+fn divider(bits: u8) -> u32 {
+    match bits & 3 {
+        0 => 1024,
+        1 => 768,
+        _ => 512,
+    }
+}

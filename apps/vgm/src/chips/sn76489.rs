@@ -1,0 +1,446 @@
+//! The SN76489 and its descendants: three tones and a noise.
+//!
+//! One write-only port (VGM command 50):
+//!
+//! | byte | |
+//! |---|---|
+//! | `1 c c 0 d d d d` | channel c: latch its tone, low 4 bits of the period |
+//! | `1 c c 1 d d d d` | channel c: latch its attenuation, 2 dB a step, 15 off |
+//! | `1 1 1 0 - w r r` | channel 3: noise, white (w = 1) or periodic, rate r |
+//! | `0 - d d d d d d` | the latched tone's high 6 bits, or the others' low 4 |
+//!
+//! The Game Gear adds a second port (command 4F): bits 4 to 7 let channels 0
+//! to 3 through on the left, bits 0 to 3 on the right.
+//!
+//! One *tick* is 16 clocks. A tone of period n toggles every n ticks. The noise
+//! shifts every 32, 64 or 128 ticks for rates 0 to 2, and for rate 3 every
+//! second time that tone 2's period runs out. A new period is taken when the
+//! old one has run out. A channel shows 0 or its level.
+//!
+//! The variants differ in what the header says of them ([`Variant`]): width and
+//! taps of the noise register, what period 0 means, the sign, the Game Gear's
+//! port, the divider, and the inverted feedback of the NCR 8496.
+//!
+//! As with the [`ssg`](super::ssg), [`levels`](Sn76489::levels) defines tick by
+//! tick what [`edges`](Sn76489::edges) says faster. Left out on purpose: the
+//! Neo Geo Pocket's T6W28, a pair of these that share a noise.
+//!
+//! Source: Texas Instruments SN76489AN data sheet; "SN76489 notes" of SMS
+//! Power! (Maxim); the VGM 1.72 specification (header 0x0C, 0x28 to 0x2B).
+
+use super::Rate;
+use crate::edges::Sides;
+
+/// Three tones and the noise.
+pub const CHANNELS: usize = 4;
+
+/// Levels for the 16 attenuations, 2 dB apart: 8191 × 10^(-n / 10).
+const LEVELS: [i16; 16] = [
+    8191, 6506, 5168, 4105, 3261, 2590, 2057, 1634, 1298, 1031, 819, 651, 517, 411, 326, 0,
+];
+
+/// What the VGM header says of the chip.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Variant {
+    /// Header 0x28: the noise register's taps.
+    pub taps: u16,
+    /// Header 0x2A: the noise register's width in bits, 2 to 16.
+    pub width: u8,
+    /// Header 0x2B.
+    ///
+    /// | bit | |
+    /// |---|---|
+    /// | 0 | a period of 0 means 1024; else the tone stays high |
+    /// | 1 | the output is negated |
+    /// | 2 | there is no Game Gear port |
+    /// | 3 | there is no division by 8: a tick is 2 clocks |
+    /// | 4 | the feedback of white noise is inverted |
+    pub flags: u8,
+}
+
+impl Variant {
+    /// Sega's, in the Master System, the Mega Drive and the Game Gear; also
+    /// what is meant where an old header says nothing.
+    pub const SEGA: Self = Self {
+        taps: 0x0009,
+        width: 16,
+        flags: 0,
+    };
+
+    const ZERO_IS_1024: u8 = 1;
+    const NEGATED: u8 = 2;
+    const NO_STEREO: u8 = 4;
+    const UNDIVIDED: u8 = 8;
+    const INVERTED_FEEDBACK: u8 = 16;
+
+    fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The chip.
+///
+/// ```
+/// use creel_vgm::chips::sn76489::{Sn76489, Variant};
+///
+/// let mut chip = Sn76489::new(3_579_545, Variant::SEGA);
+/// chip.write(0, 0, 0x90); // channel 0 at its loudest
+/// chip.write(0, 0, 0x8a); // period 10
+/// let mut edges = Vec::new();
+/// chip.edges(25, |tick, _, delta| edges.push((tick, delta)));
+/// assert_eq!(edges, [(0, 8191), (10, -8191), (20, 8191)]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sn76489 {
+    clock_hz: u32,
+    variant: Variant,
+    tones: [Tone; 3],
+    noise: Noise,
+    attenuations: [u8; CHANNELS],
+    /// Bits 4 to 6 of the last byte whose bit 7 was set.
+    latched: u8,
+    stereo: u8,
+    /// Plain tones of at most this period are reported as their mean.
+    averaged_period: u32,
+    /// Where each channel was heard after the last tick, and what it showed.
+    shown: [(Sides, i16); CHANNELS],
+}
+
+impl Sn76489 {
+    /// A silent chip at `clock_hz`.
+    pub fn new(clock_hz: u32, variant: Variant) -> Self {
+        let mut tone = Tone {
+            period: 0,
+            left: 1,
+            high: false,
+            held: false,
+            cycle: 1,
+        };
+        tone.set(0, variant);
+        Self {
+            clock_hz,
+            variant,
+            tones: [tone; 3],
+            noise: Noise {
+                control: 0,
+                left: 32,
+                cycle: 32,
+                lfsr: 1 << (variant.width - 1),
+            },
+            attenuations: [15; CHANNELS],
+            latched: 0,
+            stereo: 0xff,
+            averaged_period: 0,
+            shown: [(Sides::Both, 0); CHANNELS],
+        }
+    }
+
+    /// Ticks a second.
+    pub fn rate(&self) -> Rate {
+        let clocks = if self.variant.has(Variant::UNDIVIDED) {
+            2
+        } else {
+            16
+        };
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: clocks,
+        }
+    }
+
+    /// Writes a byte to the chip, or, as `port` 1, to the Game Gear's port;
+    /// there are no register numbers.
+    pub fn write(&mut self, port: u8, _reg: u8, value: u8) {
+        match (port, value & 0x80 != 0) {
+            (0, true) => {
+                self.latched = value >> 4 & 7;
+                self.write_low(value & 15);
+            }
+            (0, false) if self.latched & 1 == 0 && self.latched < 6 => {
+                let tone = &mut self.tones[usize::from(self.latched / 2)];
+                tone.set(
+                    (tone.period & 15) | u32::from(value & 63) << 4,
+                    self.variant,
+                );
+                self.noise.follow(&self.tones[2]);
+            }
+            (0, false) => self.write_low(value & 15),
+            _ if !self.variant.has(Variant::NO_STEREO) => self.stereo = value,
+            _ => {}
+        }
+    }
+
+    /// From now on [`edges`](Self::edges) reports a tone of at most `period` as
+    /// half its level instead of edge by edge, see
+    /// [`Edges::inaudible_half_period`](crate::edges::Edges::inaudible_half_period).
+    /// 0, as at first, reports every edge.
+    pub fn average_periods_up_to(&mut self, period: u32) {
+        self.averaged_period = period;
+    }
+
+    /// Runs `out.len()` ticks and writes the level of each channel after each.
+    pub fn levels(&mut self, out: &mut [[i16; CHANNELS]]) {
+        for frame in out {
+            for tone in &mut self.tones {
+                tone.clock();
+            }
+            self.noise.advance(1, self.variant);
+            for (channel, level) in frame.iter_mut().enumerate() {
+                *level = if self.is_high(channel) {
+                    self.loudness(channel)
+                } else {
+                    0
+                };
+                let sides = self.sides(channel);
+                self.shown[channel] = (sides, if sides == Sides::None { 0 } else { *level });
+            }
+        }
+    }
+
+    /// Overwrites `out` with one stereo frame for each tick.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        for frame in out {
+            let mut levels = [[0; CHANNELS]];
+            self.levels(&mut levels);
+            *frame = [0, 0];
+            for (channel, level) in levels[0].into_iter().enumerate() {
+                let [left, right] = self.sides(channel).gains();
+                frame[0] += left * i32::from(level);
+                frame[1] += right * i32::from(level);
+            }
+        }
+    }
+
+    /// Runs `ticks` ticks and reports each change to `sink` as (tick, sides,
+    /// difference), the first tick being 0.
+    ///
+    /// The differences add up to what [`render`](Self::render) would have
+    /// written. Ticks rise within a channel, but one channel comes after the
+    /// other.
+    pub fn edges(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
+        if ticks == 0 {
+            return;
+        }
+        for channel in 0..CHANNELS {
+            let sides = self.sides(channel);
+            let (old_sides, mut level) = self.shown[channel];
+            if sides != old_sides {
+                if level != 0 {
+                    sink(0, old_sides, -i32::from(level));
+                }
+                level = 0;
+            }
+            let loud = if sides == Sides::None {
+                0
+            } else {
+                self.loudness(channel)
+            };
+            let report = |tick, delta| sink(tick, sides, delta);
+            let level = if channel < 3 {
+                self.tone_edges(channel, ticks, (level, loud), report)
+            } else {
+                self.noise_edges(ticks, (level, loud), report)
+            };
+            self.shown[channel] = (sides, level);
+        }
+        for tone in &mut self.tones {
+            tone.advance(ticks);
+        }
+        self.noise.advance(ticks, self.variant);
+    }
+
+    /// Reports a tone from level `shown` on; returns the last level.
+    fn tone_edges(
+        &self,
+        channel: usize,
+        ticks: u32,
+        (shown, loud): (i16, i16),
+        mut report: impl FnMut(u32, i32),
+    ) -> i16 {
+        let tone = self.tones[channel];
+        let (mut at, mut high) = (tone.left - 1, tone.high);
+        if at == 0 {
+            high = tone.held || !high;
+            at = tone.cycle;
+        }
+        let averaged = !tone.held && tone.cycle <= self.averaged_period;
+        let start = match (averaged, high) {
+            (true, _) => loud / 2,
+            (false, true) => loud,
+            (false, false) => 0,
+        };
+        if start != shown {
+            report(0, i32::from(start) - i32::from(shown));
+        }
+        if averaged || loud == 0 || (tone.held && high) {
+            return start;
+        }
+        let delta = i32::from(loud);
+        while at < ticks {
+            report(at, if high { -delta } else { delta });
+            high = !high;
+            if tone.held {
+                break;
+            }
+            at += tone.cycle;
+        }
+        if high { loud } else { 0 }
+    }
+
+    /// Reports the noise from level `shown` on; returns the last level.
+    fn noise_edges(
+        &self,
+        ticks: u32,
+        (shown, loud): (i16, i16),
+        mut report: impl FnMut(u32, i32),
+    ) -> i16 {
+        let mut noise = self.noise;
+        let mut level = shown;
+        let mut tick = 0;
+        while tick < ticks {
+            // The first tick in any case: a write may have changed the level.
+            let run = if tick == 0 {
+                1
+            } else {
+                noise.left.min(ticks - tick)
+            };
+            noise.advance(run, self.variant);
+            tick += run;
+            let next = if noise.high() { loud } else { 0 };
+            if next != level {
+                report(tick - 1, i32::from(next) - i32::from(level));
+                level = next;
+            }
+        }
+        level
+    }
+
+    fn write_low(&mut self, bits: u8) {
+        let channel = usize::from(self.latched / 2);
+        if self.latched & 1 != 0 {
+            self.attenuations[channel] = bits;
+        } else if channel < 3 {
+            let tone = &mut self.tones[channel];
+            tone.set(tone.period & 0x3f0 | u32::from(bits), self.variant);
+        } else {
+            let mode_stays = (self.noise.control ^ bits) & 4 == 0;
+            self.noise.control = bits;
+            if !(mode_stays && self.variant.has(Variant::INVERTED_FEEDBACK)) {
+                self.noise.lfsr = 1 << (self.variant.width - 1);
+            }
+        }
+        self.noise.follow(&self.tones[2]);
+    }
+
+    fn loudness(&self, channel: usize) -> i16 {
+        let level = LEVELS[usize::from(self.attenuations[channel])];
+        if self.variant.has(Variant::NEGATED) {
+            -level
+        } else {
+            level
+        }
+    }
+
+    fn is_high(&self, channel: usize) -> bool {
+        self.tones
+            .get(channel)
+            .map_or(self.noise.high(), |tone| tone.high)
+    }
+
+    fn sides(&self, channel: usize) -> Sides {
+        Sides::of(
+            self.stereo >> (channel + 4) & 1 != 0,
+            self.stereo >> channel & 1 != 0,
+        )
+    }
+}
+
+/// A counter that toggles a square wave.
+#[derive(Clone, Copy, Debug)]
+struct Tone {
+    /// As written, 0 to 1023.
+    period: u32,
+    /// Ticks until the counter has run out, at least 1.
+    left: u32,
+    high: bool,
+    /// Whether the counter, once it has run out, leaves the output high.
+    held: bool,
+    /// Ticks that the counter takes next.
+    cycle: u32,
+}
+
+impl Tone {
+    fn set(&mut self, period: u32, variant: Variant) {
+        let is_1024 = variant.has(Variant::ZERO_IS_1024);
+        self.period = period;
+        self.held = period == 0 && !is_1024;
+        self.cycle = if period == 0 && is_1024 {
+            1024
+        } else {
+            period.max(1)
+        };
+    }
+
+    fn clock(&mut self) {
+        self.left -= 1;
+        if self.left == 0 {
+            self.high = self.held || !self.high;
+            self.left = self.cycle;
+        }
+    }
+
+    fn advance(&mut self, ticks: u32) {
+        let Some(past) = ticks.checked_sub(self.left) else {
+            self.left -= ticks;
+            return;
+        };
+        self.high = self.held || self.high != ((past / self.cycle) & 1 == 0);
+        self.left = self.cycle - past % self.cycle;
+    }
+}
+
+/// A shift register whose bit 0 is heard.
+#[derive(Clone, Copy, Debug)]
+struct Noise {
+    control: u8,
+    /// Ticks until the next shift, at least 1.
+    left: u32,
+    cycle: u32,
+    lfsr: u32,
+}
+
+impl Noise {
+    /// Takes the period that the control bits choose.
+    fn follow(&mut self, tone: &Tone) {
+        self.cycle = match self.control & 3 {
+            3 => 2 * tone.cycle,
+            rate => 32 << rate,
+        };
+    }
+
+    fn high(&self) -> bool {
+        self.lfsr & 1 != 0
+    }
+
+    fn shift(&mut self, variant: Variant) {
+        let white = (self.lfsr & u32::from(variant.taps)).count_ones() & 1;
+        let fed = match (
+            self.control & 4 != 0,
+            variant.has(Variant::INVERTED_FEEDBACK),
+        ) {
+            (false, _) => self.lfsr & 1,
+            (true, false) => white,
+            (true, true) => white ^ 1,
+        };
+        self.lfsr = self.lfsr >> 1 | fed << (variant.width - 1);
+    }
+
+    fn advance(&mut self, mut ticks: u32, variant: Variant) {
+        while ticks >= self.left {
+            ticks -= self.left;
+            self.shift(variant);
+            self.left = self.cycle;
+        }
+        self.left -= ticks;
+    }
+}

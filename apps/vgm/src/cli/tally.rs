@@ -1,0 +1,224 @@
+//! What was rendered so far: counted, told line by line if asked for, summed up at the end.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use creel_console::{Common, Exit, Format, Progress, output};
+use creel_vgm::Error;
+use serde::Serialize;
+
+/// How a song ended.
+pub enum Verdict<'e> {
+    /// Rendered, with so many frames.
+    Done(u64),
+    /// Left alone; it claims to have so many samples.
+    Skipped(u64),
+    /// Not rendered, and why.
+    Failed(&'e Error),
+}
+
+/// Counts songs as they end, from many threads.
+pub struct Tally {
+    songs: usize,
+    lines: bool,
+    started: Instant,
+    progress: Progress,
+    counts: Mutex<Counts>,
+    /// Frames rendered, of songs under way too. Relaxed, as the next: nothing hangs on them but
+    /// the bar.
+    rendered: AtomicU64,
+    /// Frames that all songs together will have, as far as is known.
+    expected: AtomicU64,
+}
+
+#[derive(Default)]
+struct Counts {
+    done: u64,
+    failed: u64,
+    skipped: u64,
+    /// Frames of songs that are done.
+    frames: u64,
+    /// Whether some failure lay not in the song but in the system.
+    system_failed: bool,
+}
+
+/// One song's line.
+#[derive(Serialize)]
+struct Line<'l> {
+    song: &'l str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<String>,
+    status: &'static str,
+    frames: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// The sum of all.
+#[derive(Serialize)]
+pub struct Summary {
+    schema: u32,
+    songs: u64,
+    failed: u64,
+    skipped: u64,
+    frames: u64,
+    seconds: f64,
+    frames_per_second: f64,
+    peak_rss_bytes: Option<u64>,
+}
+
+/// How often, in frames, the text beside the bar is renewed.
+const MESSAGE_FRAMES: u64 = 1 << 18;
+
+impl Tally {
+    /// A tally of `songs` songs that expect `frames` frames in all, told with a JSON line each if
+    /// `lines`.
+    pub fn new(songs: usize, frames: u64, lines: bool, quiet: bool) -> Self {
+        Tally {
+            songs,
+            lines,
+            started: Instant::now(),
+            progress: Progress::new(frames, "frames", quiet),
+            counts: Mutex::default(),
+            rendered: AtomicU64::new(0),
+            expected: AtomicU64::new(frames),
+        }
+    }
+
+    /// Counts frames of a song under way.
+    pub fn advance(&self, frames: u64) {
+        self.progress.advance(frames);
+        let before = self.rendered.fetch_add(frames, Ordering::Relaxed);
+        if before / MESSAGE_FRAMES != (before + frames) / MESSAGE_FRAMES {
+            self.tell_rate(before + frames);
+        }
+    }
+
+    /// Replaces what a song claimed to have by what it has.
+    pub fn correct(&self, claimed: u64, frames: u64) {
+        let change = frames.wrapping_sub(claimed);
+        let before = self.expected.fetch_add(change, Ordering::Relaxed);
+        self.progress.set_total(before.wrapping_add(change));
+    }
+
+    /// Counts a song as ended, and tells of it.
+    pub fn add(&self, song: &dyn Display, to: Option<&Path>, verdict: &Verdict<'_>) {
+        let song = song.to_string();
+        let (status, frames, error) = match verdict {
+            Verdict::Done(frames) => ("done", *frames, None),
+            Verdict::Skipped(_) => ("skipped", 0, None),
+            Verdict::Failed(error) => ("failed", 0, Some(error.to_string())),
+        };
+        if let Some(error) = &error {
+            self.progress
+                .println(&format!("creel-vgm: {song}: {error}"));
+        }
+        let line = Line {
+            song: &song,
+            output: to
+                .filter(|_| error.is_none())
+                .map(|path| path.display().to_string()),
+            status,
+            frames,
+            error,
+        };
+        // The lock also keeps lines whole and in the order of the counts.
+        let mut counts = self.counts();
+        match verdict {
+            Verdict::Done(frames) => {
+                counts.done += 1;
+                counts.frames += frames;
+            }
+            Verdict::Skipped(claimed) => {
+                counts.skipped += 1;
+                self.correct(*claimed, 0);
+            }
+            Verdict::Failed(error) => {
+                counts.failed += 1;
+                counts.system_failed |= !error.is_bad_data();
+            }
+        }
+        if self.lines {
+            // Whoever has closed the pipe has seen enough; the songs are rendered all the same.
+            let _ = self.progress.suspend(|| output::json_line(&line));
+        }
+    }
+
+    /// The exit code that tells how it went.
+    pub fn exit(&self, interrupted: bool) -> Exit {
+        let counts = self.counts();
+        match (interrupted, counts.failed, counts.done + counts.skipped) {
+            (true, _, _) => Exit::Interrupted,
+            (_, 0, _) => Exit::Done,
+            (_, _, 0) if !counts.system_failed => Exit::BadData,
+            _ => Exit::SomeFailed,
+        }
+    }
+
+    /// The sum of all; ends the bar.
+    pub fn finish(self) -> Summary {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let counts = self.counts.into_inner().unwrap_or_default();
+        self.progress.finish();
+        Summary {
+            schema: 1,
+            songs: counts.done,
+            failed: counts.failed,
+            skipped: counts.skipped,
+            frames: counts.frames,
+            seconds,
+            frames_per_second: counts.frames as f64 / seconds.max(1e-9),
+            peak_rss_bytes: peak_rss_bytes(),
+        }
+    }
+
+    fn tell_rate(&self, rendered: u64) {
+        let counts = self.counts();
+        let ended = counts.done + counts.failed + counts.skipped;
+        drop(counts);
+        let rate = rendered as f64 / self.started.elapsed().as_secs_f64() / 1e6;
+        self.progress.set_message(format!(
+            "{ended}/{} songs, {rate:.1} M frames/s",
+            self.songs
+        ));
+    }
+
+    fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
+        self.counts
+            .lock()
+            .expect("nothing panics with this lock held")
+    }
+}
+
+impl Summary {
+    /// Prints it on stdout in the form asked for.
+    pub fn print(&self, common: &Common) -> anyhow::Result<()> {
+        match common.format {
+            Format::Json => output::json_line(self)?,
+            Format::Csv => output::csv([self])?,
+            Format::Text if common.quiet => {}
+            Format::Text => output::text(&format!(
+                "{} songs, {} failed, {} skipped: {:.1} M frames in {:.2} s, {:.2} M frames/s\n",
+                self.songs,
+                self.failed,
+                self.skipped,
+                self.frames as f64 / 1e6,
+                self.seconds,
+                self.frames_per_second / 1e6,
+            ))?,
+        }
+        Ok(())
+    }
+}
+
+/// The most memory the process has held at once, where the system tells.
+fn peak_rss_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,24 @@
+//! The VGM format: containers, header, tags, commands, data banks. Reads everything, plays nothing.
+//!
+//! Invariant: whatever the bytes, reading a song neither panics nor reads outside them, and memory
+//! stays within a small multiple of [`SONG_BYTES_MAX`]. Once a [`Song`] exists, every command in it
+//! decodes, and its loop, if any, begins at a command and lasts at least one sample.
+//!
+//! Source: VGM specification 1.50 to 1.72 (vgmrips.net/wiki/VGM_Specification).
+
+mod bank;
+mod bytes;
+mod chip_id;
+mod command;
+mod container;
+mod gd3;
+mod header;
+mod song;
+
+pub use bank::Bank;
+pub use chip_id::ChipId;
+pub use command::{Block, Command, RamWrite, StreamCommand, Write, decode};
+pub use container::SONG_BYTES_MAX;
+pub use gd3::Gd3;
+pub use header::{ChipVolume, Header, Instance, Volume, peek_samples};
+pub use song::{Loop, Song, TICKS_PER_SECOND};

@@ -1,0 +1,252 @@
+//! From one chip's native frames to output frames, added straight onto the mix.
+
+use std::sync::Arc;
+
+use super::kernel::{CHUNK, Kernel};
+
+/// Keeps just the native frames that later output frames still need.
+///
+/// Output frame `k` lies at native frame `k × native / output`, exactly: the place is a whole
+/// number and a fraction of integers. The kernel is centred on it, so nothing is delayed; before
+/// the first native frame there is silence.
+#[derive(Debug)]
+pub struct Resampler {
+    kernel: Arc<Kernel>,
+    /// Native frames to move on a frame: whole ones, and `step_part` of `parts`.
+    step: usize,
+    step_part: u64,
+    parts: u64,
+    /// Phases of the kernel a part, times 2^64; 0 if a part is a phase.
+    phases_a_part: u64,
+    /// Of a native frame: where the next output frame lies between two.
+    part: u64,
+    /// The native frames, from the first that the next output frame needs.
+    left: Vec<i16>,
+    right: Vec<i16>,
+    /// How many of the native frames held are known to be silent, counted from the last.
+    silent: usize,
+}
+
+impl Resampler {
+    /// A resampler that moves `native / output` native frames an output frame, in lowest terms.
+    ///
+    /// # Panics
+    ///
+    /// If either is 0.
+    pub fn new(kernel: Arc<Kernel>, native: u64, output: u64) -> Self {
+        assert!(native > 0 && output > 0, "rates are above 0");
+        let phases = kernel.phases();
+        let history = kernel.taps() / 2 - 1;
+        Resampler {
+            step: (native / output) as usize,
+            step_part: native % output,
+            parts: output,
+            phases_a_part: if phases == output {
+                0
+            } else {
+                ((u128::from(phases) << 64) / u128::from(output)) as u64
+            },
+            part: 0,
+            left: vec![0; history],
+            right: vec![0; history],
+            silent: history,
+            kernel,
+        }
+    }
+
+    /// How many native frames must still be pushed before `frames` output frames can be mixed.
+    pub fn wanted(&self, frames: usize) -> usize {
+        let Some(last) = frames.checked_sub(1) else {
+            return 0;
+        };
+        let (whole, _) = self.place(last);
+        let (next, _) = self.place(frames);
+        (whole + self.kernel.taps())
+            .max(next)
+            .saturating_sub(self.left.len())
+    }
+
+    /// Takes native frames; what passes 16 bits is clipped, as the chips' converters do.
+    pub fn push(&mut self, frames: &[[i32; 2]]) {
+        let narrow = |value: i32| value.clamp(-0x8000, 0x7FFF) as i16;
+        self.left
+            .extend(frames.iter().map(|frame| narrow(frame[0])));
+        self.right
+            .extend(frames.iter().map(|frame| narrow(frame[1])));
+        let bits = frames.iter().fold(0, |bits, [l, r]| bits | l | r);
+        self.silent = if bits == 0 {
+            self.silent + frames.len()
+        } else {
+            0
+        };
+    }
+
+    /// Adds the next `mix.len()` output frames, times `gain` a step of the kernel's unit.
+    ///
+    /// # Panics
+    ///
+    /// If fewer native frames were pushed than [`Resampler::wanted`] said.
+    pub fn mix(&mut self, gain: f32, mix: &mut [[f32; 2]]) {
+        let start = if self.silent >= self.left.len() {
+            self.skip(mix.len())
+        } else {
+            match self.kernel.taps() {
+                2 => self.mix_taps::<2>(gain, mix),
+                CHUNK => self.mix_taps::<CHUNK>(gain, mix),
+                _ => self.mix_chunks(gain, mix),
+            }
+        };
+        self.left.drain(..start);
+        self.right.drain(..start);
+        self.silent = self.silent.min(self.left.len());
+    }
+
+    /// Moves on without mixing; returns where the next output frame begins.
+    fn skip(&mut self, frames: usize) -> usize {
+        let (at, part) = self.place(frames);
+        self.part = part;
+        at
+    }
+
+    /// Where the output frame `frames` from the next one lies: native frames held, and a part.
+    fn place(&self, frames: usize) -> (usize, u64) {
+        let parts = u128::from(self.part) + frames as u128 * u128::from(self.step_part);
+        let whole = (parts / u128::from(self.parts)) as usize;
+        let part = (parts % u128::from(self.parts)) as u64;
+        (frames * self.step + whole, part)
+    }
+
+    fn mix_taps<const TAPS: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
+        self.mix_with(mix, |row, left, right| {
+            let row: &[i16; TAPS] = row.try_into().expect("a row of taps");
+            let sum = [dot(row, left), dot(row, right)];
+            sum.map(|sum| sum as f32 * gain)
+        })
+    }
+
+    fn mix_chunks(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
+        self.mix_with(mix, |row, left, right| {
+            let mut sum = [0; 2];
+            for (place, row) in row.chunks_exact(CHUNK).enumerate() {
+                let row: &[i16; CHUNK] = row.try_into().expect("a chunk of taps");
+                sum[0] += dot(row, &left[place * CHUNK..]);
+                sum[1] += dot(row, &right[place * CHUNK..]);
+            }
+            sum.map(|sum| sum as f32 * gain)
+        })
+    }
+
+    /// Adds what `frame` computes from (coefficients, left, right) to each frame of the mix.
+    fn mix_with(
+        &mut self,
+        mix: &mut [[f32; 2]],
+        frame: impl Fn(&[i16], &[i16], &[i16]) -> [f32; 2],
+    ) -> usize {
+        let (mut at, mut part) = (0, self.part);
+        for out in mix {
+            let [left, right] = frame(
+                self.kernel.row(self.phase(part)),
+                &self.left[at..],
+                &self.right[at..],
+            );
+            out[0] += left;
+            out[1] += right;
+            at += self.step;
+            part += self.step_part;
+            if part >= self.parts {
+                part -= self.parts;
+                at += 1;
+            }
+        }
+        self.part = part;
+        at
+    }
+
+    /// The phase nearest to a part.
+    fn phase(&self, part: u64) -> usize {
+        if self.phases_a_part == 0 {
+            return part as usize;
+        }
+        let place = u128::from(part) * u128::from(self.phases_a_part);
+        ((place + (1 << 63)) >> 64) as usize
+    }
+}
+
+fn dot<const TAPS: usize>(row: &[i16; TAPS], frames: &[i16]) -> i32 {
+    let frames = &frames[..TAPS];
+    let mut sum = 0;
+    for tap in 0..TAPS {
+        sum += i32::from(row[tap]) * i32::from(frames[tap]);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mix::kernel::{ONE, Quality};
+
+    const RATIO: (u64, u64) = (5000, 3969);
+
+    fn resampler(quality: Quality, ratio: (u64, u64)) -> Resampler {
+        let kernel = Arc::new(Kernel::new(quality, ratio.0, ratio.1));
+        Resampler::new(kernel, ratio.0, ratio.1)
+    }
+
+    /// `frames` output frames of a signal, in blocks of `block`.
+    fn run(
+        quality: Quality,
+        ratio: (u64, u64),
+        block: usize,
+        signal: impl Fn(usize) -> i32,
+    ) -> Vec<[f32; 2]> {
+        let mut resampler = resampler(quality, ratio);
+        let mut out = vec![[0.0; 2]; 3000];
+        let mut at = 0;
+        for mix in out.chunks_mut(block) {
+            let wanted = resampler.wanted(mix.len());
+            let native: Vec<_> = (at..at + wanted).map(|n| [signal(n), -signal(n)]).collect();
+            at += wanted;
+            resampler.push(&native);
+            resampler.mix(1.0 / ONE as f32, mix);
+        }
+        out
+    }
+
+    #[test]
+    fn a_sine_comes_out_at_its_own_time() {
+        let sine = |x: f64| 20_000.0 * (x * 0.05).sin();
+        for (quality, ratio, error) in [
+            (Quality::BandLimited, RATIO, 30.0),
+            (Quality::BandLimited, (625, 441), 30.0),
+            (Quality::BandLimited, (625, 1764), 30.0),
+            (Quality::BandLimited, (40, 7), 60.0),
+            (Quality::Linear, RATIO, 40.0),
+        ] {
+            let out = run(quality, ratio, 256, |n| sine(n as f64).round() as i32);
+            for (k, frame) in out.iter().enumerate().skip(200) {
+                let expected = sine(k as f64 * ratio.0 as f64 / ratio.1 as f64);
+                let got = f64::from(frame[0]);
+                assert!((got - expected).abs() < error, "{k}: {got} {expected}");
+                assert_eq!(frame[1], -frame[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_size_of_blocks_changes_no_bit() {
+        let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 17) as i32 - 0x4000;
+        let burst = |n: usize| if n % 1000 < 300 { noise(n) } else { 0 };
+        for ratio in [RATIO, (625, 441), (625, 1764), (3, 1), (1, 1)] {
+            for quality in [Quality::BandLimited, Quality::Linear] {
+                let whole = run(quality, ratio, 3000, burst);
+                for block in [1, 7, 256, 1024] {
+                    assert!(
+                        run(quality, ratio, block, burst) == whole,
+                        "{block} {ratio:?}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A part that renders native frames: between its own writes, then resampled onto the mix.
+
+use super::timebase::{Timebase, lowest_terms};
+use crate::chips::Rate;
+use crate::chips::set::FrameChip;
+use crate::format::Song;
+use crate::mix::Resampler;
+use crate::sequence::{Action, LANES, Queue};
+
+use super::Buffers;
+
+/// A chip, where it is in time, and its way to the output rate.
+pub struct FrameVoice {
+    chip: FrameChip,
+    /// The rate that is resampled; the chip's own may change in mid-song.
+    rate: Rate,
+    timebase: Timebase,
+    resampler: Resampler,
+    /// Native frames rendered so far.
+    rendered: u64,
+    /// Of a native frame, while the chip's own rate is another: see [`FrameVoice::held`].
+    owed: u64,
+    last: [i32; 2],
+    gain: f32,
+}
+
+impl FrameVoice {
+    /// A voice at the start of a song; `gain` is the factor from a native step to full scale.
+    pub fn new(chip: FrameChip, gain: f32, output_hz: u32, buffers: &mut Buffers) -> Self {
+        let rate = chip.pace();
+        let (native, output) = lowest_terms(rate.frames, rate.seconds * u64::from(output_hz));
+        FrameVoice {
+            chip,
+            rate,
+            timebase: Timebase::new(rate),
+            resampler: Resampler::new(buffers.kernel(native, output), native, output),
+            rendered: 0,
+            owed: 0,
+            last: [0; 2],
+            gain: gain / crate::mix::ONE as f32,
+        }
+    }
+
+    /// The first tick whose events the next `frames` output frames do not need.
+    pub fn tick_needed(&self, frames: usize) -> u64 {
+        let end = self.rendered + self.resampler.wanted(frames) as u64;
+        self.timebase.tick_from(end)
+    }
+
+    /// Adds the next frames to the mix, acting on the events as they fall due.
+    pub fn mix(
+        &mut self,
+        song: &Song,
+        queues: &mut [Queue; LANES],
+        native: &mut Vec<[i32; 2]>,
+        mix: &mut [[f32; 2]],
+    ) {
+        let wanted = self.resampler.wanted(mix.len());
+        native.resize(wanted, [0; 2]);
+        let mut rest = &mut native[..];
+        while !rest.is_empty() {
+            let until = self.act(song, &mut queues[0]);
+            let free = usize::try_from(until - self.rendered).unwrap_or(usize::MAX);
+            let (block, after) = rest.split_at_mut(free.min(rest.len()));
+            self.render(block, &mut queues[1]);
+            rest = after;
+        }
+        self.resampler.push(native);
+        self.resampler.mix(self.gain, mix);
+    }
+
+    /// Acts on all that is due before the next native frame; returns the frame of what comes next.
+    fn act(&mut self, song: &Song, queue: &mut Queue) -> u64 {
+        let mut taken = 0;
+        let mut until = u64::MAX;
+        for event in queue.pending() {
+            let frame = self.timebase.frame_of(event.tick);
+            if frame > self.rendered {
+                until = frame;
+                break;
+            }
+            match event.action {
+                Action::Write { port, reg, value } => self.chip.write(port, reg, value),
+                Action::Memory(offset) => self.chip.load(song, offset),
+            }
+            taken += 1;
+        }
+        queue.take(taken);
+        until
+    }
+
+    fn render(&mut self, block: &mut [[i32; 2]], _data: &mut Queue) {
+        self.rendered += block.len() as u64;
+        if self.chip.rate() == self.rate {
+            self.chip.render(block);
+        } else {
+            self.held(block);
+        }
+        if let Some(last) = block.last() {
+            self.last = *last;
+        }
+    }
+
+    /// Renders while the chip's rate is not the one resampled: its frames are held, or dropped.
+    fn held(&mut self, block: &mut [[i32; 2]]) {
+        let own = self.chip.rate();
+        let each = own.frames * self.rate.seconds;
+        let whole = self.rate.frames * own.seconds;
+        for frame in block {
+            self.owed += each;
+            while self.owed >= whole {
+                self.owed -= whole;
+                self.chip.render(std::slice::from_mut(&mut self.last));
+            }
+            *frame = self.last;
+        }
+    }
+}

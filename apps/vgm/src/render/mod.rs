@@ -1,0 +1,201 @@
+//! Playing a song: all its chips, block by block, into one mix.
+//!
+//! Invariant: frame `n` of a song has the same bits whatever the sizes of the blocks it is asked
+//! for in, on whatever thread, and whatever was played with the same [`Buffers`] before.
+
+mod frames;
+mod squares;
+mod timebase;
+
+use std::sync::Arc;
+
+use crate::chips::set::{Part, parts};
+use crate::error::{Error, Result};
+use crate::format::{Instance, Song, TICKS_PER_SECOND};
+use crate::mix::{Fade, Kernel, Quality};
+use crate::sequence::Sequencer;
+use frames::FrameVoice;
+use squares::SquareVoice;
+
+/// What every song is scaled by unless told otherwise: it leaves ordinary songs room to full scale.
+pub const DEFAULT_GAIN: f32 = 0.5;
+
+/// How songs are played.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// How often a loop is played, before the song's own loop base and modifier; at least 1.
+    pub loops: u32,
+    /// How long a song that loops fades out after that, in seconds.
+    pub fade_seconds: f64,
+    /// A factor on top of the song's own volume; 1 is the default.
+    pub volume: f32,
+    /// Frames a second to render, 8,000 to 192,000.
+    pub sample_rate: u32,
+    /// How native frames become output frames.
+    pub quality: Quality,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            loops: 2,
+            fade_seconds: 5.0,
+            volume: 1.0,
+            sample_rate: TICKS_PER_SECOND,
+            quality: Quality::BandLimited,
+        }
+    }
+}
+
+impl Settings {
+    /// How many frames `song` has, and how many of them, at its end, are faded.
+    pub fn frames(&self, song: &Song) -> (u64, u64) {
+        let frames = |ticks: u64| {
+            let frames = u128::from(ticks) * u128::from(self.sample_rate);
+            u64::try_from(frames.div_ceil(u128::from(TICKS_PER_SECOND))).unwrap_or(u64::MAX)
+        };
+        let played = frames(song.ticks_with_loops(song.header.loops(self.loops)));
+        let fade = match song.repeat() {
+            Some(_) => (self.fade_seconds * f64::from(self.sample_rate)).round() as u64,
+            None => 0,
+        };
+        (played.saturating_add(fade), fade)
+    }
+}
+
+/// What a job keeps from song to song: scratch memory and resampling kernels.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    quality: Quality,
+    kernels: Vec<((u64, u64), Arc<Kernel>)>,
+    native: Vec<[i32; 2]>,
+    levels: Vec<[i32; 2]>,
+}
+
+/// Kernels kept; a song has no more than a few rates.
+const KERNELS_MAX: usize = 8;
+
+impl Buffers {
+    fn kernel(&mut self, native: u64, output: u64) -> Arc<Kernel> {
+        let known = self
+            .kernels
+            .iter()
+            .find(|(ratio, _)| *ratio == (native, output));
+        if let Some((_, kernel)) = known {
+            return kernel.clone();
+        }
+        if self.kernels.len() == KERNELS_MAX {
+            self.kernels.remove(0);
+        }
+        let kernel = Arc::new(Kernel::new(self.quality, native, output));
+        self.kernels.push(((native, output), kernel.clone()));
+        kernel
+    }
+
+    fn prepare(&mut self, quality: Quality) {
+        if self.quality != quality {
+            self.quality = quality;
+            self.kernels.clear();
+        }
+    }
+}
+
+enum Voice {
+    Frames(FrameVoice),
+    Squares(SquareVoice),
+}
+
+/// A song being played.
+pub struct Player<'s> {
+    song: &'s Song,
+    sequencer: Sequencer<'s>,
+    /// With the place of its chip among the sequencer's listeners.
+    voices: Vec<(usize, Voice)>,
+    fade: Fade,
+    frame: u64,
+    frames: u64,
+}
+
+impl<'s> Player<'s> {
+    /// A player at the start of `song`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if none of the song's chips can be played,
+    /// [`Error::Malformed`] if a chip's clock is none it can run at.
+    pub fn new(song: &'s Song, settings: &Settings, buffers: &mut Buffers) -> Result<Self> {
+        buffers.prepare(settings.quality);
+        let chips: Vec<Instance> = song.chips().collect();
+        let gain = DEFAULT_GAIN * settings.volume * song.header.volume;
+        let mut voices = Vec::new();
+        for (listener, instance) in chips.iter().enumerate() {
+            for part in parts(song, *instance)? {
+                let voice = match part {
+                    Part::Frames(chip, level) => Voice::Frames(FrameVoice::new(
+                        chip,
+                        gain * level,
+                        settings.sample_rate,
+                        buffers,
+                    )),
+                    Part::Squares(chip, lane, level) => Voice::Squares(SquareVoice::new(
+                        chip,
+                        lane,
+                        gain * level,
+                        settings.sample_rate,
+                    )),
+                };
+                voices.push((listener, voice));
+            }
+        }
+        if voices.is_empty() {
+            return Err(no_chip(&chips));
+        }
+        let (frames, faded) = settings.frames(song);
+        Ok(Player {
+            song,
+            sequencer: Sequencer::new(song, &chips),
+            voices,
+            fade: Fade::over_last(faded, frames),
+            frame: 0,
+            frames,
+        })
+    }
+
+    /// How many frames the song has in all.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Overwrites the front of `out` with the next frames, left and right, full scale at 1, and
+    /// returns how many: fewer than asked for at the song's end, then none.
+    pub fn fill(&mut self, buffers: &mut Buffers, out: &mut [[f32; 2]]) -> usize {
+        let left = usize::try_from(self.frames - self.frame).unwrap_or(usize::MAX);
+        let length = out.len().min(left);
+        let mix = &mut out[..length];
+        mix.fill([0.0; 2]);
+        let needed = self.voices.iter_mut().map(|(_, voice)| match voice {
+            Voice::Frames(voice) => voice.tick_needed(length),
+            Voice::Squares(voice) => voice.tick_needed(length),
+        });
+        self.sequencer.advance(needed.max().unwrap_or(0));
+        for (listener, voice) in &mut self.voices {
+            let queues = self.sequencer.queues(*listener);
+            match voice {
+                Voice::Frames(voice) => voice.mix(self.song, queues, &mut buffers.native, mix),
+                Voice::Squares(voice) => voice.mix(queues, &mut buffers.levels, mix),
+            }
+        }
+        self.fade.apply(self.frame, mix);
+        self.frame += length as u64;
+        length
+    }
+}
+
+fn no_chip(chips: &[Instance]) -> Error {
+    let names: Vec<_> = chips.iter().map(|instance| instance.chip.name()).collect();
+    Error::Unsupported(if names.is_empty() {
+        "the song writes to no chip that it has".into()
+    } else {
+        format!("none of its chips can be played: {}", names.join(", "))
+    })
+}

@@ -1,0 +1,91 @@
+//! A part made of square waves: its edges are placed at the output rate directly.
+
+use super::timebase::Timebase;
+use crate::chips::set::SquareChip;
+use crate::edges::{DELAY, StereoEdges};
+use crate::sequence::{Action, LANES, Queue};
+
+/// A chip of square waves, where it is in time, and the sum of its edges.
+pub struct SquareVoice {
+    chip: SquareChip,
+    timebase: Timebase,
+    edges: StereoEdges,
+    /// Which of the chip's lanes it listens to.
+    lane: usize,
+    /// Frames that the edges lie behind and that are still to be dropped.
+    behind: usize,
+    gain: f32,
+}
+
+impl SquareVoice {
+    /// A voice at the start of a song; `gain` is the factor from a level's step to full scale.
+    pub fn new(chip: SquareChip, lane: usize, gain: f32, output_hz: u32) -> Self {
+        let mut edges = StereoEdges::new(chip.rate(), output_hz);
+        let mut chip = chip;
+        chip.average_periods_up_to(edges.both().inaudible_half_period());
+        SquareVoice {
+            timebase: Timebase::new(chip.rate()),
+            edges,
+            chip,
+            lane,
+            behind: DELAY,
+            gain,
+        }
+    }
+
+    /// The first tick whose events the next `frames` output frames do not need.
+    pub fn tick_needed(&mut self, frames: usize) -> u64 {
+        self.timebase.tick_from(self.end(frames))
+    }
+
+    /// Adds the next frames to the mix, acting on the events as they fall due.
+    pub fn mix(
+        &mut self,
+        queues: &mut [Queue; LANES],
+        levels: &mut Vec<[i32; 2]>,
+        mix: &mut [[f32; 2]],
+    ) {
+        let end = self.end(mix.len());
+        while self.edges.both().tick() < end {
+            let until = self.act(&mut queues[self.lane]).min(end);
+            // A chip's clock is bounded, so a block's ticks are far below 2^32.
+            let ticks = (until - self.edges.both().tick()) as u32;
+            self.chip.edges(ticks, &mut self.edges);
+            self.edges.advance(ticks);
+        }
+        levels.resize(self.behind + mix.len(), [0; 2]);
+        self.edges.read(levels);
+        for (frame, level) in mix.iter_mut().zip(&levels[self.behind..]) {
+            frame[0] += level[0] as f32 * self.gain;
+            frame[1] += level[1] as f32 * self.gain;
+        }
+        self.behind = 0;
+    }
+
+    /// The tick of the chip before which all edges of the next `frames` frames lie.
+    fn end(&mut self, frames: usize) -> u64 {
+        let frames = (self.behind + frames) as u64;
+        let edges = self.edges.both();
+        edges.tick_of_frame(edges.frame() + frames)
+    }
+
+    /// Acts on all that is due now; returns the tick of the chip at which the next event is.
+    fn act(&mut self, queue: &mut Queue) -> u64 {
+        let now = self.edges.both().tick();
+        let mut taken = 0;
+        let mut until = u64::MAX;
+        for event in queue.pending() {
+            let tick = self.timebase.frame_of(event.tick);
+            if tick > now {
+                until = tick;
+                break;
+            }
+            if let Action::Write { port, reg, value } = event.action {
+                self.chip.write(port, reg, value);
+            }
+            taken += 1;
+        }
+        queue.take(taken);
+        until
+    }
+}

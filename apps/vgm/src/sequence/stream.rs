@@ -1,0 +1,188 @@
+//! One stream of commands 90 to 95: bytes of a data bank written to a register at a steady rate.
+//!
+//! Source: VGM specification 1.71, "DAC Stream Control Write".
+
+use crate::format::{ChipId, Instance, Song, TICKS_PER_SECOND, Write};
+
+/// The fastest stream played, in writes a second; no converter takes more.
+const STREAM_HZ_MAX: u32 = 4 * TICKS_PER_SECOND;
+
+const REVERSE: u8 = 0x10;
+const REPEAT: u8 = 0x80;
+/// The offset that means "where the stream is".
+const OFFSET_KEPT: u32 = u32::MAX;
+
+/// A stream, set up and perhaps running.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    /// The stream's number in the song.
+    pub id: u8,
+    target: Option<Instance>,
+    port: u8,
+    reg: u8,
+    bank: u8,
+    step: usize,
+    base: usize,
+    hz: u32,
+    /// Where in the bank the run begins, in bytes.
+    start: usize,
+    /// How many writes a run has.
+    length: u64,
+    /// Writes of this run made so far.
+    made: u64,
+    reverse: bool,
+    repeat: bool,
+    running: bool,
+    next_tick: u64,
+    /// Of a tick, in units of 1 / hz.
+    next_fraction: u32,
+}
+
+impl Stream {
+    /// A stream that has not been set up.
+    pub fn new(id: u8) -> Self {
+        Stream {
+            id,
+            target: None,
+            port: 0,
+            reg: 0,
+            bank: 0,
+            step: 1,
+            base: 0,
+            hz: 0,
+            start: 0,
+            length: 0,
+            made: 0,
+            reverse: false,
+            repeat: false,
+            running: false,
+            next_tick: 0,
+            next_fraction: 0,
+        }
+    }
+
+    /// Sets which register of which chip it writes.
+    pub fn set_up(&mut self, chip: u8, port: u8, reg: u8) {
+        self.target = ChipId::from_number(chip & 0x7F).map(|id| Instance {
+            chip: id,
+            second: chip & 0x80 != 0,
+        });
+        (self.port, self.reg) = (port, reg);
+    }
+
+    /// Sets which bank it reads, every how many bytes, from which of them.
+    pub fn set_data(&mut self, bank: u8, step: u8, base: u8) {
+        self.bank = bank;
+        self.step = usize::from(step.max(1));
+        self.base = usize::from(base);
+    }
+
+    /// Sets how many writes a second it makes; 0 holds it still.
+    pub fn set_frequency(&mut self, hz: u32, now: u64) {
+        if self.hz == 0 {
+            self.next_tick = now;
+        }
+        self.hz = hz.min(STREAM_HZ_MAX);
+        self.next_fraction = 0;
+    }
+
+    /// Starts at `offset` bytes of the bank; `mode` says what `length` counts.
+    pub fn start(&mut self, song: &Song, now: u64, offset: u32, mode: u8, length: u32) {
+        if offset != OFFSET_KEPT {
+            self.start = offset as usize;
+        }
+        let length = match mode & 0x0F {
+            1 => u64::from(length),
+            2 => u64::from(length) * u64::from(self.hz) / 1000,
+            3 => self.until_end(song),
+            _ => {
+                self.made = 0;
+                return;
+            }
+        };
+        self.run(now, length, mode & REVERSE != 0, mode & REPEAT != 0);
+    }
+
+    /// Starts at a block of the bank and plays that block.
+    pub fn start_block(&mut self, song: &Song, now: u64, block: u16, flags: u8) {
+        let blocks = song.bank(self.bank).map_or(&[][..], |bank| &bank.blocks);
+        if let Some(place) = blocks.get(usize::from(block)) {
+            self.start = place.start;
+            let length = place.len().div_ceil(self.step) as u64;
+            self.run(now, length, flags & REVERSE != 0, flags & 1 != 0);
+        }
+    }
+
+    /// Stops it where it is.
+    pub fn stop(&mut self) {
+        self.running = false;
+    }
+
+    /// When it writes next, if it does.
+    pub fn next_tick(&self) -> Option<u64> {
+        (self.running && self.hz > 0).then_some(self.next_tick)
+    }
+
+    /// Makes the write that is due; none if the bank has no byte there or nothing can take it.
+    pub fn step(&mut self, song: &Song) -> Option<Write> {
+        let index = if self.reverse {
+            self.length - 1 - self.made
+        } else {
+            self.made
+        };
+        let byte = self.byte(song, index);
+        self.move_on();
+        self.write(self.target?, byte?)
+    }
+
+    fn run(&mut self, now: u64, length: u64, reverse: bool, repeat: bool) {
+        (self.length, self.reverse, self.repeat) = (length, reverse, repeat);
+        self.made = 0;
+        self.running = length > 0;
+        (self.next_tick, self.next_fraction) = (now, 0);
+    }
+
+    fn until_end(&self, song: &Song) -> u64 {
+        let bytes = song.bank(self.bank).map_or(0, |bank| bank.data.len());
+        let left = bytes.saturating_sub(self.start.saturating_add(self.base));
+        left.div_ceil(self.step) as u64
+    }
+
+    fn byte(&self, song: &Song, index: u64) -> Option<u8> {
+        let index = usize::try_from(index).ok()?;
+        let at = self.start.checked_add(self.base)?;
+        let at = at.checked_add(index.checked_mul(self.step)?)?;
+        song.bank(self.bank)?.data.get(at).copied()
+    }
+
+    fn move_on(&mut self) {
+        self.made += 1;
+        if self.made == self.length {
+            self.made = 0;
+            self.running = self.repeat;
+        }
+        let hz = self.hz;
+        self.next_tick += u64::from(TICKS_PER_SECOND / hz);
+        self.next_fraction += TICKS_PER_SECOND % hz;
+        if self.next_fraction >= hz {
+            self.next_fraction -= hz;
+            self.next_tick += 1;
+        }
+    }
+
+    /// The SN76489 has no register numbers: the high bits of its byte choose what is set, and only
+    /// its levels fit a byte.
+    fn write(&self, instance: Instance, byte: u8) -> Option<Write> {
+        let (reg, value) = match instance.chip {
+            ChipId::Sn76489 if self.reg & 0x10 == 0 => return None,
+            ChipId::Sn76489 => (0, self.reg & 0xF0 | byte & 0x0F),
+            _ => (self.reg, byte),
+        };
+        Some(Write {
+            instance,
+            port: self.port,
+            reg: u16::from(reg),
+            value: u16::from(value),
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! The MSM6258: codes to values, control, pan, clock.
+
+use creel_vgm::chips::okim6258::Okim6258;
+
+/// An X68000's chip at its highest rate, playing.
+fn playing(flags: u8) -> Okim6258 {
+    let mut chip = Okim6258::new(8_000_000, flags);
+    chip.write(0, 0, 2);
+    chip
+}
+
+/// What the left side shows while `bytes` are fed as they are needed.
+fn decode(chip: &mut Okim6258, bytes: &[u8]) -> Vec<i32> {
+    let mut left = Vec::new();
+    for &byte in bytes {
+        chip.write(0, 1, byte);
+        let mut frames = [[0; 2]; 2];
+        chip.render(&mut frames);
+        left.extend(frames.map(|frame| frame[0]));
+    }
+    left
+}
+
+#[test]
+fn codes_move_value_and_step_by_the_table() {
+    // Worked by hand: size 16 moves by 30 for code 7 and the size climbs by 8
+    // places to 34, which moves by 34 + 17 + 8 + 4 = 63; code 8 moves down by
+    // an eighth of size 73 and the size falls by one place.
+    let left = decode(&mut playing(0b1010), &[0x77, 0x88]);
+    let values: Vec<_> = left.iter().map(|level| level >> 4).collect();
+    assert_eq!(values, [28, 91, 82, 74]);
+}
+
+#[test]
+fn the_value_stops_at_twelve_bits_and_the_step_at_its_ends() {
+    let up = decode(&mut playing(0b1010), &[0x77; 40]);
+    assert_eq!(up.last(), Some(&(2047 << 4)));
+    let down = decode(&mut playing(0b1010), &[0xff; 40]);
+    assert_eq!(down.last(), Some(&(-2048 << 4)));
+}
+
+#[test]
+fn a_ten_bit_output_drops_two_bits() {
+    let bytes: Vec<u8> = (0..200u32).map(|n| (n * 37) as u8).collect();
+    let twelve = decode(&mut playing(0b1010), &bytes);
+    let ten = decode(&mut playing(0b0010), &bytes);
+    assert!(twelve.iter().any(|level| level & 0x30 != 0));
+    let masked: Vec<_> = twelve.iter().map(|level| level & !0x3f).collect();
+    assert_eq!(ten, masked);
+}
+
+#[test]
+fn stop_silences_and_play_starts_afresh() {
+    let mut chip = playing(0b1010);
+    let first = decode(&mut chip, &[0x35, 0x71, 0x0a]);
+    chip.write(0, 0, 1);
+    assert_eq!(decode(&mut chip, &[0x77]), [0, 0]);
+    chip.write(0, 0, 2);
+    assert_eq!(decode(&mut chip, &[0x35, 0x71, 0x0a]), first);
+}
+
+#[test]
+fn without_data_the_output_stays() {
+    let mut chip = playing(0b1010);
+    let last = *decode(&mut chip, &[0x77]).last().expect("two values");
+    let mut frames = [[0; 2]; 5];
+    chip.render(&mut frames);
+    assert_eq!(frames, [[last; 2]; 5]);
+}
+
+#[test]
+fn pan_and_clock_are_taken() {
+    let mut chip = playing(0b1010);
+    chip.write(0, 2, 1);
+    chip.write(0, 1, 0x77);
+    let mut frame = [[0; 2]];
+    chip.render(&mut frame);
+    assert_eq!(frame, [[28 << 4, 0]]);
+    for (reg, value) in (0x08..).zip(4_000_000u32.to_le_bytes()) {
+        chip.write(0, reg, value);
+    }
+    chip.write(0, 0x0c, 0);
+    assert_eq!(chip.rate().hz(), 3_906.25);
+}

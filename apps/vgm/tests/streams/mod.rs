@@ -1,0 +1,110 @@
+//! Random register streams: the same for the hashes and for the oracle.
+
+/// One step of a stream.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Port, register, value.
+    Write(u8, u8, u8),
+    /// So many native frames.
+    Run(usize),
+}
+
+/// Registers that are written alike.
+pub struct Group {
+    /// How often, against the others.
+    pub weight: u32,
+    pub port: u8,
+    pub first: u8,
+    pub last: u8,
+}
+
+const fn group(weight: u32, port: u8, first: u8, last: u8) -> Group {
+    Group {
+        weight,
+        port,
+        first,
+        last,
+    }
+}
+
+pub const YM2151: &[Group] = &[
+    group(30, 0, 0x08, 0x08),
+    group(40, 0, 0x20, 0x3f),
+    group(80, 0, 0x40, 0xff),
+    group(4, 0, 0x0f, 0x0f),
+    group(8, 0, 0x18, 0x1b),
+    group(4, 0, 0x10, 0x14),
+    group(1, 0, 0x01, 0x01),
+    group(4, 0, 0x00, 0xff),
+];
+
+/// Little but channel 8's operator 4 as noise, so that it also dies away.
+pub const YM2151_NOISE: &[Group] = &[
+    group(4, 0, 0x0f, 0x0f),
+    group(16, 0, 0x08, 0x08),
+    group(1, 0, 0x27, 0x27),
+    group(1, 0, 0x9f, 0x9f),
+    group(1, 0, 0xbf, 0xbf),
+    group(1, 0, 0xdf, 0xdf),
+    group(1, 0, 0xff, 0xff),
+];
+
+/// A small generator (splitmix64), so that the streams never change.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+
+    pub fn below(&mut self, bound: u32) -> u32 {
+        ((self.next() >> 32) * u64::from(bound) >> 32) as u32
+    }
+
+    /// Any byte, but with more zeros or more ones in half of the cases, so
+    /// that levels are heard and rates are fast.
+    fn byte(&mut self) -> u8 {
+        let (a, b) = (self.next() as u8, self.next() as u8);
+        match self.below(4) {
+            0 => a & b,
+            1 => a | b,
+            _ => a,
+        }
+    }
+
+    fn pause(&mut self) -> usize {
+        let bound = [1, 4, 40, 400, 4000, 400, 40, 12000][self.below(8) as usize];
+        1 + self.below(bound) as usize
+    }
+
+    fn write(&mut self, groups: &[Group]) -> Step {
+        let mut pick = self.below(groups.iter().map(|g| g.weight).sum());
+        for g in groups {
+            if pick < g.weight {
+                let reg = g.first + self.below(u32::from(g.last - g.first) + 1) as u8;
+                return Step::Write(g.port, reg, self.byte());
+            }
+            pick -= g.weight;
+        }
+        unreachable!("the weights sum up")
+    }
+}
+
+/// A stream of at least `frames` frames: many writes to begin with, then a few at a time.
+pub fn stream(groups: &[Group], seed: u64, frames: usize) -> Vec<Step> {
+    let mut random = Random(seed);
+    let mut steps: Vec<Step> = (0..400).map(|_| random.write(groups)).collect();
+    let mut done = 0;
+    while done < frames {
+        let pause = random.pause();
+        steps.push(Step::Run(pause));
+        done += pause;
+        let writes = [1, 1, 2, 5, 20, 60][random.below(6) as usize];
+        steps.extend((0..writes).map(|_| random.write(groups)));
+    }
+    steps
+}

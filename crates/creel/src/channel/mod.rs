@@ -1,0 +1,94 @@
+//! Bounded channels between tasks, and between tasks and plain threads.
+//!
+//! | | senders | receivers | places |
+//! |---|---|---|---|
+//! | [`oneshot`] | one | one | one message, ever |
+//! | [`slot`] | one | one | one at a time |
+//! | [`ring`] | many | many | as many as asked for |
+//!
+//! They know no executor: everything goes through [`std::task::Waker`]. A message allocates
+//! nothing. Each has a waiting side for tasks, a `try_` side that never waits, and a `_blocking`
+//! side for plain threads; a receive that is cancelled has taken nothing.
+//!
+//! Left out on purpose: unbounded channels, since a queue without a bound hides the slow side.
+
+pub mod oneshot;
+pub mod ring;
+pub mod slot;
+
+mod blocking;
+mod waiters;
+mod waker_cell;
+
+/// The channel is closed and empty: nothing will arrive any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed;
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the channel is closed")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// Why nothing was received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TryRecvError {
+    /// Nothing is there now; the other side may still send.
+    Empty,
+    /// Nothing is there and nothing will be.
+    Closed,
+}
+
+impl std::fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "the channel is empty",
+            Self::Closed => "the channel is closed",
+        })
+    }
+}
+
+impl std::error::Error for TryRecvError {}
+
+/// Why a message was not sent, with the message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TrySendError<T> {
+    /// Every place is taken.
+    Full(T),
+    /// Nobody will receive it.
+    Closed(T),
+}
+
+impl<T> TrySendError<T> {
+    /// The message that was not sent.
+    pub fn into_message(self) -> T {
+        match self {
+            Self::Full(message) | Self::Closed(message) => message,
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for TrySendError<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "Full(..)",
+            Self::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+impl<T> std::fmt::Display for TrySendError<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "the channel is full",
+            Self::Closed(_) => "the channel is closed",
+        })
+    }
+}
+
+impl<T> std::error::Error for TrySendError<T> {}
+
+#[cfg(all(test, loom))]
+mod model;

@@ -1,0 +1,339 @@
+//! A channel with one place, from one sender to one receiver, used again and again.
+//!
+//! It is what a pair of tasks that hand work to each other needs: a message a hand-over, the
+//! sender waits while the place is full. One allocation a channel, none a message; each
+//! operation is one atomic exchange. The protocol of the wakers is told in `waker_cell.rs`.
+//!
+//! Left out: several senders or receivers; that is the ring.
+
+use super::waker_cell::{EPOCH, WakerCell, exchange};
+use super::{Closed, TryRecvError, TrySendError, blocking};
+use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use std::future::Future;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+/// The place holds a message, and is the receiver's; else it is the sender's.
+const FULL: u64 = 1;
+/// The receiver's waker is stored and belongs to who clears this bit. Never with `FULL`.
+const RX_WAITING: u64 = 1 << 1;
+/// The sender's waker is stored and belongs to who clears this bit. Never without `FULL`.
+const TX_WAITING: u64 = 1 << 2;
+/// The sender is gone; with `RX_GONE` too the channel is freed.
+const TX_GONE: u64 = 1 << 3;
+/// The receiver is gone; the sender's next send fails.
+const RX_GONE: u64 = 1 << 4;
+
+struct Inner<T> {
+    state: AtomicU64,
+    rx_waker: WakerCell,
+    tx_waker: WakerCell,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// Makes a channel with one place.
+///
+/// ```
+/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// tx.try_send(1).unwrap();
+/// assert!(tx.try_send(2).is_err());
+/// assert_eq!(rx.try_recv(), Ok(1));
+/// ```
+pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    let inner = NonNull::from(Box::leak(Box::new(Inner {
+        state: AtomicU64::new(0),
+        rx_waker: WakerCell::new(),
+        tx_waker: WakerCell::new(),
+        value: UnsafeCell::new(MaybeUninit::uninit()),
+    })));
+    (Sender { inner }, Receiver { inner })
+}
+
+/// The sending half. Dropping it closes the channel once the place is empty.
+#[derive(Debug)]
+pub struct Sender<T> {
+    inner: NonNull<Inner<T>>,
+}
+
+/// The receiving half. Dropping it drops the message in the place, and makes sends fail.
+#[derive(Debug)]
+pub struct Receiver<T> {
+    inner: NonNull<Inner<T>>,
+}
+
+// SAFETY: the state word orders all accesses of the two halves; messages move between threads.
+unsafe impl<T: Send> Send for Sender<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Receiver<T> {}
+// SAFETY: a shared half only reads the state word; the rest takes `&mut self`.
+unsafe impl<T: Send> Sync for Sender<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Receiver<T> {}
+
+impl<T> Inner<T> {
+    /// Reads the place, which may turn out to be someone else's: nothing is moved until the
+    /// caller has won the exchange.
+    fn peek(&self) -> MaybeUninit<T> {
+        // SAFETY: the caller has seen the bit that gives it the place; a copy of the bytes.
+        self.value.with_mut(|value| unsafe { value.read() })
+    }
+
+    /// One side's end: sets its bit, drops its own waker, wakes the other side.
+    ///
+    /// Returns the word as it was before, or `None`, nothing done, if one of `unless` is set.
+    fn leave(&self, gone: u64, unless: u64) -> Option<u64> {
+        loop {
+            let seen = self.state.load(Ordering::Acquire);
+            if seen & unless != 0 {
+                return None;
+            }
+            let rx = self.rx_waker.copy();
+            let tx = self.tx_waker.copy();
+            let cleared = seen & !(RX_WAITING | TX_WAITING);
+            if !exchange(&self.state, seen, (cleared | gone).wrapping_add(EPOCH)) {
+                continue;
+            }
+            // SAFETY: the exchange cleared the bit, on the value read before the copy.
+            let rx = (seen & RX_WAITING != 0).then(|| unsafe { rx.into_waker() });
+            // SAFETY: as above.
+            let tx = (seen & TX_WAITING != 0).then(|| unsafe { tx.into_waker() });
+            let other = if gone == TX_GONE { rx } else { tx };
+            if let Some(waker) = other {
+                waker.wake();
+            }
+            return Some(seen);
+        }
+    }
+}
+
+/// Frees the channel; the place is empty.
+///
+/// # Safety
+///
+/// Both halves have set their bits, the caller the second, and `inner` is not used again.
+unsafe fn free<T>(inner: NonNull<Inner<T>>) {
+    // SAFETY: made by `Box::leak` in `channel`, freed once by the second half.
+    drop(unsafe { Box::from_raw(inner.as_ptr()) });
+}
+
+impl<T> Sender<T> {
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: the channel lives until both halves are gone.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// Puts the message in the place if it is empty. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// The message back: [`TrySendError::Full`], or [`TrySendError::Closed`] when the receiver is
+    /// gone.
+    pub fn try_send(&mut self, message: T) -> Result<(), TrySendError<T>> {
+        let inner = self.inner();
+        let mut seen = inner.state.load(Ordering::Acquire);
+        if seen & RX_GONE != 0 {
+            return Err(TrySendError::Closed(message));
+        }
+        if seen & FULL != 0 {
+            return Err(TrySendError::Full(message));
+        }
+        inner.value.with_mut(|value| {
+            // SAFETY: the place is empty and so the sender's, alone.
+            let value = unsafe { &mut *value };
+            value.write(message);
+        });
+        loop {
+            let words = inner.rx_waker.copy();
+            let full = ((seen & !RX_WAITING) | FULL).wrapping_add(EPOCH);
+            if exchange(&inner.state, seen, full) {
+                if seen & RX_WAITING != 0 {
+                    // SAFETY: the exchange cleared the bit, on the value read before the copy.
+                    unsafe { words.into_waker() }.wake();
+                }
+                return Ok(());
+            }
+            seen = inner.state.load(Ordering::Acquire);
+            if seen & RX_GONE != 0 {
+                // SAFETY: written above, and the receiver, which never saw it, is gone.
+                return Err(TrySendError::Closed(unsafe { inner.peek().assume_init() }));
+            }
+        }
+    }
+
+    /// Sends one message, waiting while the place is full.
+    ///
+    /// Cancelling (dropping the future) before it is ready drops the message, which was not sent.
+    ///
+    /// # Errors
+    ///
+    /// The future gives the message back when the receiver is gone.
+    pub fn send(&mut self, message: T) -> SendFuture<'_, T> {
+        SendFuture {
+            sender: self,
+            message: Some(message),
+        }
+    }
+
+    /// Sends one message, blocking the calling thread while the place is full.
+    ///
+    /// # Errors
+    ///
+    /// The message back when the receiver is gone.
+    pub fn send_blocking(&mut self, message: T) -> Result<(), T> {
+        blocking::wait(self.send(message))
+    }
+}
+
+/// The future of [`Sender::send`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct SendFuture<'a, T> {
+    sender: &'a mut Sender<T>,
+    message: Option<T>,
+}
+
+impl<T> Unpin for SendFuture<'_, T> {}
+
+impl<T> Future for SendFuture<'_, T> {
+    type Output = Result<(), T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            let message = this.message.take().expect("polled after it was ready");
+            match this.sender.try_send(message) {
+                Ok(()) => return Poll::Ready(Ok(())),
+                Err(TrySendError::Closed(message)) => return Poll::Ready(Err(message)),
+                Err(TrySendError::Full(message)) => this.message = Some(message),
+            }
+            let inner = this.sender.inner();
+            let seen = inner.state.load(Ordering::Acquire);
+            let waits = seen & FULL != 0 && seen & RX_GONE == 0;
+            if waits
+                && inner
+                    .tx_waker
+                    .register(&inner.state, seen, TX_WAITING, cx.waker())
+            {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let seen = self.inner().leave(TX_GONE, 0);
+        if seen.is_some_and(|seen| seen & RX_GONE != 0) {
+            // SAFETY: the second half; the receiver emptied the place before it left.
+            unsafe { free(self.inner) };
+        }
+    }
+}
+
+impl<T> Receiver<T> {
+    fn inner(&self) -> &Inner<T> {
+        // SAFETY: the channel lives until both halves are gone.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// Takes the message if there is one. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`TryRecvError::Empty`] while the sender lives, else [`TryRecvError::Closed`].
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        let inner = self.inner();
+        loop {
+            let seen = inner.state.load(Ordering::Acquire);
+            if seen & FULL == 0 {
+                return Err(if seen & TX_GONE == 0 {
+                    TryRecvError::Empty
+                } else {
+                    TryRecvError::Closed
+                });
+            }
+            let message = inner.peek();
+            let words = inner.tx_waker.copy();
+            let empty = (seen & !(FULL | TX_WAITING)).wrapping_add(EPOCH);
+            if exchange(&inner.state, seen, empty) {
+                if seen & TX_WAITING != 0 {
+                    // SAFETY: the exchange cleared the bit, on the value read before the copy.
+                    unsafe { words.into_waker() }.wake();
+                }
+                // SAFETY: the place was full and the exchange made the message ours.
+                return Ok(unsafe { message.assume_init() });
+            }
+        }
+    }
+
+    /// Receives one message, waiting for it.
+    ///
+    /// Cancel-safe: a future dropped before it is ready has taken nothing.
+    ///
+    /// # Errors
+    ///
+    /// The future gives [`Closed`] when the sender is gone and the place is empty.
+    pub fn recv(&mut self) -> RecvFuture<'_, T> {
+        RecvFuture { receiver: self }
+    }
+
+    /// Receives one message, blocking the calling thread until it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when the sender is gone and the place is empty.
+    pub fn recv_blocking(&mut self) -> Result<T, Closed> {
+        blocking::wait(self.recv())
+    }
+}
+
+/// The future of [`Receiver::recv`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct RecvFuture<'a, T> {
+    receiver: &'a mut Receiver<T>,
+}
+
+impl<T> Future for RecvFuture<'_, T> {
+    type Output = Result<T, Closed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            match self.receiver.try_recv() {
+                Ok(message) => return Poll::Ready(Ok(message)),
+                Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
+                Err(TryRecvError::Empty) => {}
+            }
+            let inner = self.receiver.inner();
+            let seen = inner.state.load(Ordering::Acquire);
+            let waits = seen & (FULL | TX_GONE) == 0;
+            if waits
+                && inner
+                    .rx_waker
+                    .register(&inner.state, seen, RX_WAITING, cx.waker())
+            {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        // The place must be empty before the bit is set: from then on the sender may free it.
+        let mut left = None;
+        let seen = loop {
+            match self.inner().leave(RX_GONE, FULL) {
+                Some(seen) => break seen,
+                None => left = self.try_recv().ok(),
+            }
+        };
+        if seen & TX_GONE != 0 {
+            // SAFETY: the second half, and the place is empty.
+            unsafe { free(self.inner) };
+        }
+        drop(left);
+    }
+}

@@ -1,0 +1,113 @@
+//! A waker whose owner is told by a state word beside it.
+//!
+//! A channel's state word has one *waiting* bit a side and a count (the *epoch*) that every
+//! change of the word advances. The side that waits stores its waker here and then sets its bit;
+//! the other side copies the two words, and one compare-exchange that clears the bit makes the
+//! copy its own. If the waiting side has re-registered in between, the epoch differs and
+//! the exchange fails, so a copy that was torn is never used. So one atomic operation both
+//! publishes a message and takes the waker, and nobody spins on anybody.
+//!
+//! Invariant: the words are written only by the waiting side, and only while its bit is clear.
+//!
+//! Left out: more than one waiter a side. The ring has a list for that.
+
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use std::task::{RawWakerVTable, Waker};
+
+/// One step of the epoch; the bits below it are the channel's flags.
+pub(super) const EPOCH: u64 = 1 << 8;
+
+/// The two words of a [`Waker`].
+pub(super) struct WakerCell {
+    // Relaxed throughout: the state word's release and acquire order them, and a torn
+    // pair is never turned into a waker.
+    data: AtomicPtr<()>,
+    vtable: AtomicPtr<RawWakerVTable>,
+}
+
+/// A copy of the two words that is not (yet) a waker.
+#[derive(Clone, Copy)]
+pub(super) struct WakerWords {
+    data: *mut (),
+    vtable: *mut RawWakerVTable,
+}
+
+impl WakerWords {
+    /// Makes the waker of the copied words.
+    ///
+    /// # Safety
+    ///
+    /// The caller has just won the exchange that cleared the waiting bit, on the value of the
+    /// state word that it had read before the copy; nobody else has turned it into a waker.
+    pub(super) unsafe fn into_waker(self) -> Waker {
+        // SAFETY: the words were taken from a `Waker` in `register`, whose vtable is `'static`.
+        let vtable = unsafe { &*self.vtable };
+        // SAFETY: both words come from one `Waker`, whose ownership the caller has won.
+        unsafe { Waker::new(self.data, vtable) }
+    }
+}
+
+impl WakerCell {
+    pub(super) fn new() -> Self {
+        Self {
+            data: AtomicPtr::new(std::ptr::null_mut()),
+            vtable: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// Copies the words; they become a waker only by [`WakerWords::into_waker`].
+    pub(super) fn copy(&self) -> WakerWords {
+        WakerWords {
+            data: self.data.load(Ordering::Relaxed),
+            vtable: self.vtable.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Registers `waker` for the side whose bit is `waiting`, the word having been read as `seen`.
+    ///
+    /// Only this side may call it. False: the word has changed, look again.
+    pub(super) fn register(
+        &self,
+        state: &AtomicU64,
+        mut seen: u64,
+        waiting: u64,
+        waker: &Waker,
+    ) -> bool {
+        if seen & waiting != 0 {
+            let words = self.copy();
+            let same = std::ptr::eq(words.data, waker.data())
+                && std::ptr::eq(words.vtable, waker.vtable());
+            if same {
+                return true;
+            }
+            let cleared = (seen & !waiting).wrapping_add(EPOCH);
+            if !exchange(state, seen, cleared) {
+                return false;
+            }
+            // SAFETY: the bit was ours and the exchange cleared it, so the stored waker is ours.
+            drop(unsafe { words.into_waker() });
+            seen = cleared;
+        }
+        let clone = std::mem::ManuallyDrop::new(waker.clone());
+        self.data.store(clone.data().cast_mut(), Ordering::Relaxed);
+        self.vtable.store(
+            std::ptr::from_ref(clone.vtable()).cast_mut(),
+            Ordering::Relaxed,
+        );
+        if exchange(state, seen, (seen | waiting).wrapping_add(EPOCH)) {
+            return true;
+        }
+        drop(std::mem::ManuallyDrop::into_inner(clone));
+        false
+    }
+}
+
+/// The one transition of a channel's state word.
+///
+/// Acquire, to see what the other side wrote before its last change; release, to show it ours.
+#[inline]
+pub(super) fn exchange(state: &AtomicU64, seen: u64, next: u64) -> bool {
+    state
+        .compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+}

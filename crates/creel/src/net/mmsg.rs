@@ -1,0 +1,283 @@
+//! `sendmmsg` and `recvmmsg`, with the kernel's splitting (GSO) and merging (GRO) of datagrams.
+//!
+//! The message headers live on the stack of one call; only as many as the call needs are
+//! initialised. Datagrams in a row that lie one after another in memory, are equally long (the
+//! last may be shorter) and go to the same place, become one message that the kernel splits.
+//!
+//! Source: Linux manual pages sendmmsg(2), recvmmsg(2), udp(7).
+
+use super::batch::{CALL_MAX, Outgoing, Piece, Received, Slot};
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::os::fd::AsRawFd;
+
+/// The most datagrams that the kernel splits one message into. Source: udp(7), UDP_MAX_SEGMENTS.
+const SEGMENTS_MAX: usize = 64;
+/// The most bytes of a message, headers included.
+const MESSAGE_BYTES_MAX: usize = 65_000;
+
+/// Room for one control message with one integer, aligned as a `cmsghdr`.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; 32]);
+
+/// A run of datagrams that make one message.
+struct Run {
+    datagrams: usize,
+    bytes: usize,
+    /// The length of all but the last, if there are several.
+    segment: Option<u16>,
+}
+
+fn run(pieces: &[Piece], split: bool) -> Run {
+    let first = &pieces[0];
+    let segment = first.range.len();
+    let mut run = Run {
+        datagrams: 1,
+        bytes: segment,
+        segment: None,
+    };
+    if !split || segment == 0 {
+        return run;
+    }
+    for pair in pieces.windows(2).take(SEGMENTS_MAX - 1) {
+        let (last, next) = (&pair[0], &pair[1]);
+        let adjoins = last.range.end == next.range.start && last.range.len() == segment;
+        let fits = next.range.len() <= segment && !next.range.is_empty();
+        if !adjoins
+            || !fits
+            || next.to != first.to
+            || run.bytes + next.range.len() > MESSAGE_BYTES_MAX
+        {
+            break;
+        }
+        run.datagrams += 1;
+        run.bytes += next.range.len();
+    }
+    if run.datagrams > 1 {
+        run.segment = u16::try_from(segment).ok();
+    }
+    run
+}
+
+/// Sends what it can of `outgoing` in one call: how many datagrams it was. `split` lets the
+/// kernel split messages.
+pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::Result<usize> {
+    let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL_MAX];
+    let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
+    let mut controls = [const { MaybeUninit::<Control>::uninit() }; CALL_MAX];
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALL_MAX];
+    let mut datagrams = [0_u8; CALL_MAX];
+    let mut rest = &outgoing.datagrams[outgoing.done..];
+    let mut count = 0;
+    while count < CALL_MAX && !rest.is_empty() {
+        let run = run(rest, split);
+        let piece = &rest[0];
+        let part = parts[count].write(libc::iovec {
+            iov_base: outgoing.bytes[piece.range.start..]
+                .as_ptr()
+                .cast_mut()
+                .cast(),
+            iov_len: run.bytes,
+        });
+        let header = headers[count].write(empty_header());
+        header.msg_hdr.msg_namelen = name_of(piece.to, &mut names[count]);
+        header.msg_hdr.msg_name = names[count].as_mut_ptr().cast();
+        header.msg_hdr.msg_iov = part;
+        header.msg_hdr.msg_iovlen = 1;
+        if let Some(segment) = run.segment {
+            let control = controls[count].write(Control([0; 32]));
+            header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = size_of::<Control>();
+            ask_to_split(&mut header.msg_hdr, segment);
+        }
+        datagrams[count] = run.datagrams as u8;
+        rest = &rest[run.datagrams..];
+        count += 1;
+    }
+    let headers = headers.as_mut_ptr().cast();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the first `count` (at most CALL_MAX) headers are initialised, and what they point
+    // to (`outgoing`, `parts`, `names`, `controls`) outlives the call, which only reads from it. The
+    // pointers to elements of the arrays were taken from the arrays, which have not moved.
+    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, count as u32, flags) };
+    let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+    Ok(datagrams[..sent].iter().map(|&n| usize::from(n)).sum())
+}
+
+/// Fills the slots of `received` with what there is; fewer than all slots means that there was
+/// no more.
+pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+    let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL_MAX];
+    let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
+    let mut controls = [const { MaybeUninit::<Control>::uninit() }; CALL_MAX];
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALL_MAX];
+    let slots = received.slots.len();
+    for (i, bytes) in received.bytes.chunks_exact_mut(received.room).enumerate() {
+        let part = parts[i].write(libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        });
+        let header = headers[i].write(empty_header());
+        header.msg_hdr.msg_name = names[i].as_mut_ptr().cast();
+        header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+        header.msg_hdr.msg_iov = part;
+        header.msg_hdr.msg_iovlen = 1;
+        header.msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
+        header.msg_hdr.msg_controllen = size_of::<Control>();
+    }
+    received.filled = 0;
+    // SAFETY: `slots` headers are initialised (at most CALL_MAX, which `Received::new` checks);
+    // the parts they name are disjoint pieces of `received.bytes`, borrowed uniquely.
+    let count = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr().cast(),
+            slots as u32,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    for i in 0..count {
+        // SAFETY: initialised above, and updated by the call.
+        let header = unsafe { headers[i].assume_init_ref() };
+        received.slots[i] = Slot {
+            len: (header.msg_len as usize).min(received.room),
+            segment: merged_segment(&header.msg_hdr),
+            from: address(&header.msg_hdr).unwrap_or(Slot::EMPTY.from),
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+        };
+    }
+    received.filled = count;
+    Ok(())
+}
+
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: integers and pointers, for which zero is a valid value: no name, no parts.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// Tells the kernel to split a message into datagrams of `segment` bytes. The header's control
+/// buffer is a [`Control`] of the caller's.
+fn ask_to_split(header: &mut libc::msghdr, segment: u16) {
+    // SAFETY: the control buffer is alive and larger than a `cmsghdr`.
+    let control = unsafe { libc::CMSG_FIRSTHDR(header) };
+    // SAFETY: computes a length, without touching memory.
+    let len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) };
+    // SAFETY: computes a length, without touching memory.
+    let space = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) };
+    // SAFETY: not null, because the buffer is large enough; aligned as `Control` is; zeroed,
+    // hence a valid `cmsghdr`. Nothing else refers to it.
+    let told = unsafe { &mut *control };
+    told.cmsg_level = libc::SOL_UDP;
+    told.cmsg_type = libc::UDP_SEGMENT;
+    told.cmsg_len = len as _;
+    // SAFETY: the place after the header, for which `Control` has room.
+    let data = unsafe { libc::CMSG_DATA(control) };
+    // SAFETY: as above; written without assuming an alignment.
+    unsafe { data.cast::<u16>().write_unaligned(segment) };
+    header.msg_controllen = space as _;
+}
+
+/// The length of the datagrams that the kernel merged into this message; 0 if it did not.
+fn merged_segment(header: &libc::msghdr) -> usize {
+    // SAFETY: the header's control buffer is a `Control` of the caller's that is still alive,
+    // and the kernel has set its length.
+    let control = unsafe { libc::CMSG_FIRSTHDR(header) };
+    if control.is_null() {
+        return 0;
+    }
+    // SAFETY: not null, hence at least a whole `cmsghdr`, aligned as `Control` is.
+    let told = unsafe { control.read() };
+    if told.cmsg_level != libc::SOL_UDP || told.cmsg_type != libc::UDP_GRO {
+        return 0;
+    }
+    // SAFETY: this type's data is one C integer, which `Control` has room for.
+    let data = unsafe { libc::CMSG_DATA(control) };
+    // SAFETY: as above; read without assuming an alignment.
+    let segment = unsafe { data.cast::<libc::c_int>().read_unaligned() };
+    usize::try_from(segment).unwrap_or(0)
+}
+
+/// Writes an address as the system has it; gives its length.
+fn name_of(to: SocketAddr, name: &mut MaybeUninit<libc::sockaddr_in6>) -> libc::socklen_t {
+    match to {
+        SocketAddr::V4(to) => {
+            let v4 = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: to.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(to.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: a `sockaddr_in6` is larger and no less aligned than a `sockaddr_in`.
+            unsafe { name.as_mut_ptr().cast::<libc::sockaddr_in>().write(v4) };
+            size_of::<libc::sockaddr_in>() as libc::socklen_t
+        }
+        SocketAddr::V6(to) => {
+            name.write(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: to.port().to_be(),
+                sin6_flowinfo: to.flowinfo().to_be(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: to.ip().octets(),
+                },
+                sin6_scope_id: to.scope_id(),
+            });
+            size_of::<libc::sockaddr_in6>() as libc::socklen_t
+        }
+    }
+}
+
+/// The sender's address, if it is an internet one.
+fn address(header: &libc::msghdr) -> Option<SocketAddr> {
+    let name = header.msg_name;
+    if (header.msg_namelen as usize) < size_of::<libc::sockaddr_in>() {
+        return None;
+    }
+    // SAFETY: the name is a live `sockaddr_in6` of the caller's; both families begin with this
+    // field, and the kernel has written at least a `sockaddr_in`.
+    let family = unsafe { name.cast::<libc::sa_family_t>().read() };
+    if i32::from(family) == libc::AF_INET {
+        // SAFETY: the family says that it is one.
+        let v4 = unsafe { name.cast::<libc::sockaddr_in>().read() };
+        let ip = u32::from_be(v4.sin_addr.s_addr);
+        let address = SocketAddrV4::new(ip.into(), u16::from_be(v4.sin_port));
+        return Some(address.into());
+    }
+    if i32::from(family) != libc::AF_INET6
+        || (header.msg_namelen as usize) < size_of::<libc::sockaddr_in6>()
+    {
+        return None;
+    }
+    // SAFETY: the family and the length say that it is one.
+    let v6 = unsafe { name.cast::<libc::sockaddr_in6>().read() };
+    let ip = v6.sin6_addr.s6_addr.into();
+    let port = u16::from_be(v6.sin6_port);
+    let address = SocketAddrV6::new(ip, port, u32::from_be(v6.sin6_flowinfo), v6.sin6_scope_id);
+    Some(address.into())
+}
+
+/// Whether this kernel can split messages.
+pub(super) fn can_split(socket: &UdpSocket) -> bool {
+    set_option(socket, libc::UDP_SEGMENT, 0).is_ok()
+}
+
+/// Lets the kernel merge datagrams that come in a row from one sender.
+pub(super) fn set_merging(socket: &UdpSocket, on: bool) -> io::Result<()> {
+    set_option(socket, libc::UDP_GRO, i32::from(on))
+}
+
+fn set_option(socket: &UdpSocket, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    let value = std::ptr::from_ref(&value).cast();
+    // SAFETY: the value is a live C integer, as these options take, of the size told.
+    let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, option, value, size) };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

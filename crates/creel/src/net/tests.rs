@@ -1,0 +1,311 @@
+//! The sockets on loopback, with a driver asked by hand as a worker's loop would.
+
+use super::driver::{self, Driver};
+use super::*;
+use std::future::Future;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const LOOPBACK_V6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Runs a future to its end: sleeps in the driver while it waits, at most a minute each time.
+fn run<T>(driver: &Arc<Driver>, future: impl Future<Output = T>) -> T {
+    let _entered = driver::enter(Arc::clone(driver));
+    let flag = Arc::new(Flag(AtomicBool::new(true)));
+    let waker = Waker::from(Arc::clone(&flag));
+    let mut future = pin!(future);
+    loop {
+        while flag.0.swap(false, Ordering::SeqCst) {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return value;
+            }
+        }
+        driver.wait(Some(Duration::from_secs(60)));
+    }
+}
+
+/// Polls both until both are done.
+async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut a_done, mut b_done) = (None, None);
+    std::future::poll_fn(move |cx| {
+        if a_done.is_none()
+            && let Poll::Ready(value) = a.as_mut().poll(cx)
+        {
+            a_done = Some(value);
+        }
+        if b_done.is_none()
+            && let Poll::Ready(value) = b.as_mut().poll(cx)
+        {
+            b_done = Some(value);
+        }
+        if a_done.is_none() || b_done.is_none() {
+            return Poll::Pending;
+        }
+        Poll::Ready(a_done.take().zip(b_done.take()))
+    })
+    .await
+    .expect("both are done")
+}
+
+#[test]
+fn a_datagram_arrives_with_its_sender() {
+    let driver = Arc::new(Driver::default());
+    for address in [LOOPBACK, LOOPBACK_V6] {
+        let (a, b) = match (UdpSocket::bind(address), UdpSocket::bind(address)) {
+            (Ok(a), Ok(b)) => (a, b),
+            _ => {
+                eprintln!("skipped: no {address} here");
+                continue;
+            }
+        };
+        let to = b.local_addr().unwrap();
+        let mut bytes = [0; 16];
+        let (received, sent) = run(
+            &driver,
+            both(b.recv_from(&mut bytes), a.send_to(b"hello", to)),
+        );
+        assert_eq!(sent.unwrap(), 5);
+        assert_eq!(received.unwrap(), (5, a.local_addr().unwrap()));
+        assert_eq!(&bytes[..5], b"hello");
+    }
+    assert!(driver.is_empty(), "closed sockets leave the driver");
+}
+
+#[test]
+fn a_batch_arrives_whole_in_order_and_to_many() {
+    let driver = Arc::new(Driver::default());
+    for address in [LOOPBACK, LOOPBACK_V6] {
+        let Ok(sender) = UdpSocket::bind(address) else {
+            eprintln!("skipped: no {address} here");
+            continue;
+        };
+        let receivers = [(); 2].map(|()| UdpSocket::bind(address).unwrap());
+        let to = receivers.each_ref().map(|r| r.local_addr().unwrap());
+        let mut outgoing = Outgoing::new();
+        // Runs that the kernel may split (equal lengths, a short end, an empty one) and others.
+        let lengths = [100, 100, 100, 40, 0, 7, 7, 900, 7];
+        for (n, length) in (0..).zip(lengths) {
+            outgoing.push(&vec![n; length], to[0]);
+        }
+        outgoing.push_to_many(b"to all", to);
+        let sent = run(&driver, sender.send_batch(&mut outgoing));
+        assert_eq!((sent.sent, sent.failed), (11, 0));
+        assert!(outgoing.is_empty());
+        let mut got = Vec::new();
+        let mut received = Received::new(4, 1_000);
+        while got.len() < 10 {
+            let slots = run(&driver, receivers[0].recv_batch(&mut received)).unwrap();
+            assert!((1..=4).contains(&slots));
+            assert!(
+                received
+                    .iter()
+                    .all(|d| d.from == sender.local_addr().unwrap())
+            );
+            got.extend(received.iter().map(|d| d.bytes.to_vec()));
+        }
+        let mut expected: Vec<Vec<u8>> = (0..)
+            .zip(lengths)
+            .map(|(n, length)| vec![n; length])
+            .collect();
+        expected.push(b"to all".to_vec());
+        assert_eq!(got, expected);
+        run(&driver, receivers[1].recv_batch(&mut received)).unwrap();
+        assert!(received.iter().map(|d| d.bytes).eq([b"to all"]));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn merged_datagrams_are_taken_apart() {
+    let driver = Arc::new(Driver::default());
+    let sender = UdpSocket::bind(LOOPBACK).unwrap();
+    let receiver = UdpSocket::bind(LOOPBACK).unwrap();
+    if receiver.set_gro(true).is_err() {
+        eprintln!("skipped: this kernel does not merge");
+        return;
+    }
+    let mut outgoing = Outgoing::new();
+    let packets: Vec<Vec<u8>> = (0..150).map(|n| vec![n; 882]).collect();
+    for packet in &packets {
+        outgoing.push(packet, receiver.local_addr().unwrap());
+    }
+    let sent = run(&driver, sender.send_batch(&mut outgoing));
+    assert_eq!(sent.sent, 150);
+    let mut received = Received::new(2, 65_536);
+    let mut got = Vec::new();
+    while got.len() < 150 {
+        run(&driver, receiver.recv_batch(&mut received)).unwrap();
+        got.extend(received.iter().map(|d| d.bytes.to_vec()));
+    }
+    assert_eq!(got, packets);
+}
+
+#[test]
+fn a_datagram_that_cannot_be_sent_is_left_out() {
+    let driver = Arc::new(Driver::default());
+    let sender = UdpSocket::bind(LOOPBACK).unwrap();
+    let receiver = UdpSocket::bind(LOOPBACK).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let mut outgoing = Outgoing::new();
+    outgoing.push(b"first", to);
+    outgoing.push(&[0; 70_000], to);
+    outgoing.push(b"third", to);
+    let sent = run(&driver, sender.send_batch(&mut outgoing));
+    assert_eq!((sent.sent, sent.failed), (2, 1));
+    assert!(sent.error.is_some());
+    let mut received = Received::new(2, 3);
+    run(&driver, receiver.recv_batch(&mut received)).unwrap();
+    assert!(
+        received
+            .iter()
+            .map(|d| (d.bytes, d.truncated))
+            .eq([(&b"fir"[..], true), (b"thi", true)])
+    );
+}
+
+#[test]
+fn one_at_a_time_is_the_same() {
+    // What other systems use in place of `sendmmsg` and `recvmmsg`.
+    let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+    let receiver = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let mut outgoing = Outgoing::new();
+    for n in 0..5 {
+        outgoing.push(&[n; 10], to);
+    }
+    assert_eq!(super::single::send(&sender, &outgoing, true).unwrap(), 5);
+    let mut received = Received::new(8, 20);
+    super::single::receive(&receiver, &mut received).unwrap();
+    assert_eq!(received.filled, 5);
+    assert!(received.iter().zip(0..).all(|(d, n)| d.bytes == [n; 10]));
+    assert!(!super::single::can_split(&sender));
+    assert!(super::single::set_merging(&receiver, false).is_ok());
+    let error = super::single::receive(&receiver, &mut received).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_cancelled_receipt_loses_nothing() {
+    let driver = Arc::new(Driver::default());
+    let sender = UdpSocket::bind(LOOPBACK).unwrap();
+    let receiver = UdpSocket::bind(LOOPBACK).unwrap();
+    let to = receiver.local_addr().unwrap();
+    {
+        let _entered = driver::enter(Arc::clone(&driver));
+        let mut bytes = [0; 8];
+        let mut cancelled = pin!(receiver.recv(&mut bytes));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(cancelled.as_mut().poll(&mut cx).is_pending());
+    }
+    run(&driver, sender.send_to(b"kept", to)).unwrap();
+    let mut bytes = [0; 8];
+    assert_eq!(run(&driver, receiver.recv(&mut bytes)).unwrap(), 4);
+}
+
+#[test]
+fn two_tasks_on_one_socket_both_get_on() {
+    let driver = Arc::new(Driver::default());
+    let sender = UdpSocket::bind(LOOPBACK).unwrap();
+    let receiver = UdpSocket::bind(LOOPBACK).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let (mut a, mut b) = ([0; 8], [0; 8]);
+    let receive = both(receiver.recv(&mut a), receiver.recv(&mut b));
+    let send = async {
+        sender.send_to(b"1", to).await.unwrap();
+        sender.send_to(b"2", to).await.unwrap();
+    };
+    let ((first, second), ()) = run(&driver, both(receive, send));
+    assert_eq!((first.unwrap(), second.unwrap()), (1, 1));
+    assert_eq!(a[0] ^ b[0], b'1' ^ b'2');
+}
+
+#[test]
+fn a_group_receives_what_is_sent_to_it() {
+    let driver = Arc::new(Driver::default());
+    let group: std::net::IpAddr = "239.255.83.17".parse().unwrap();
+    let receiver = UdpSocket::bind("0.0.0.0:0".parse().unwrap()).unwrap();
+    let sender = UdpSocket::bind(LOOPBACK).unwrap();
+    if receiver.join(group, LOOPBACK.ip()).is_err() {
+        eprintln!("skipped: no multicast on loopback here");
+        return;
+    }
+    sender.as_std().set_multicast_loop_v4(true).unwrap();
+    let to = SocketAddr::new(group, receiver.local_addr().unwrap().port());
+    let mut bytes = [0; 8];
+    match run(&driver, sender.send_to(b"all", to)) {
+        Ok(_) => assert_eq!(run(&driver, receiver.recv(&mut bytes)).unwrap(), 3),
+        Err(error) => eprintln!("skipped: multicast is not routed here: {error}"),
+    }
+    receiver.leave(group, LOOPBACK.ip()).unwrap();
+}
+
+#[test]
+fn a_megabyte_goes_through_tcp_and_its_end_is_seen() {
+    let driver = Arc::new(Driver::default());
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let to = listener.local_addr().unwrap();
+    let text: Vec<u8> = (0..1_000_000_u32)
+        .map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0])
+        .collect();
+    let serve = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.write_all(&text).await.unwrap();
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"done");
+    };
+    let ask = async {
+        let stream = TcpStream::connect(to).await.unwrap();
+        let mut got = vec![0; 1_000_000];
+        stream.read_exact(&mut got).await.unwrap();
+        stream.write_all(b"done").await.unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+        got
+    };
+    let serve = async {
+        serve.await;
+        // The connection is closed with the end of the block above.
+    };
+    let ((), got) = run(&driver, both(serve, ask));
+    assert_eq!(got, text);
+}
+
+#[test]
+fn connecting_to_nobody_is_an_error() {
+    let driver = Arc::new(Driver::default());
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let to = listener.local_addr().unwrap();
+    drop(listener);
+    let error = run(&driver, TcpStream::connect(to)).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_notified_driver_wakes_up() {
+    let driver = Arc::new(Driver::default());
+    let socket = UdpSocket::bind(LOOPBACK).unwrap();
+    {
+        let _entered = driver::enter(Arc::clone(&driver));
+        let mut bytes = [0; 8];
+        let mut waiting = pin!(socket.recv(&mut bytes));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+    }
+    driver.notify();
+    assert_eq!(driver.wait(None), Some(0));
+}

@@ -1,0 +1,240 @@
+//! UDP sockets, one datagram or a batch at a time.
+
+use super::batch::{Outgoing, Received, Sent};
+use super::driver::{Direction, Done, Io};
+use super::mmsg;
+use socket2::SockRef;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket as Socket};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A UDP socket that tasks await.
+///
+/// All verbs take `&self`: several tasks may share one, and a datagram goes to one of them.
+/// None blocks the thread.
+pub struct UdpSocket {
+    io: Io<Socket>,
+    /// The kernel splits messages, and has not failed at it yet. Relaxed: it carries no data.
+    splits: AtomicBool,
+}
+
+impl UdpSocket {
+    /// Opens a socket on `address`; port 0 takes any free one. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// If the address is not this machine's, the port is in use, or too many files are open.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        Self::from_std(Socket::bind(address)?)
+    }
+
+    /// Takes over a socket that the program has made its own way.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made non-blocking.
+    pub fn from_std(socket: Socket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(UdpSocket {
+            splits: AtomicBool::new(mmsg::can_split(&socket)),
+            io: Io::new(socket),
+        })
+    }
+
+    /// The socket itself, for its options. Leave it non-blocking.
+    pub fn as_std(&self) -> &Socket {
+        self.io.socket()
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.as_std().local_addr()
+    }
+
+    /// Sets where [`send`](Self::send) sends to, and takes datagrams from there only.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn connect(&self, to: SocketAddr) -> io::Result<()> {
+        self.as_std().connect(to)
+    }
+
+    /// Sends a datagram to where it is connected; waits while the socket's buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// The system's: of a connected socket also that a former datagram found nobody.
+    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.writing(|socket| socket.send(bytes)).await
+    }
+
+    /// Sends a datagram; waits while the socket's buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub async fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.writing(|socket| socket.send_to(bytes, to)).await
+    }
+
+    /// Receives a datagram; what does not fit into `bytes` is lost.
+    ///
+    /// # Errors
+    ///
+    /// The system's: of a connected socket also that a former datagram found nobody.
+    pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.reading(|socket| socket.recv(bytes)).await
+    }
+
+    /// Receives a datagram and tells its sender; what does not fit into `bytes` is lost.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.reading(|socket| socket.recv_from(bytes)).await
+    }
+
+    /// Sends all of `outgoing`, up to 64 messages a system call; waits while the socket's buffer
+    /// is full. `outgoing` is empty after that.
+    ///
+    /// A datagram that the system refuses is left out and counted; the others go on.
+    /// Cancelled, what has been sent is gone from `outgoing`.
+    pub async fn send_batch(&self, outgoing: &mut Outgoing) -> Sent {
+        let mut report = Sent::default();
+        while !outgoing.is_empty() {
+            let split = self.splits.load(Ordering::Relaxed);
+            let sent = self
+                .writing(|socket| mmsg::send(socket, outgoing, split))
+                .await;
+            match sent {
+                Ok(sent) => {
+                    outgoing.done += sent;
+                    report.sent += sent;
+                }
+                // The way to the receiver may not allow it (a small MTU, a device): singly then.
+                Err(_) if split => self.splits.store(false, Ordering::Relaxed),
+                Err(error) => {
+                    outgoing.done += 1;
+                    report.failed += 1;
+                    report.error.get_or_insert(error);
+                }
+            }
+        }
+        report
+    }
+
+    /// Receives at least one datagram, and all more that there are and `received` has slots
+    /// for, in one system call. Returns how many slots it filled.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub async fn recv_batch(&self, received: &mut Received) -> io::Result<usize> {
+        poll_fn(|cx| {
+            self.io.poll(cx, Direction::Read, |socket| {
+                mmsg::receive(socket, received)?;
+                Ok(Done {
+                    value: received.filled,
+                    drained: received.filled < received.slots.len(),
+                })
+            })
+        })
+        .await
+    }
+
+    /// Lets the kernel merge datagrams that come in a row from one sender, so that a slot of a
+    /// [`Received`] takes many. Only [`recv_batch`](Self::recv_batch) takes them apart again.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel cannot.
+    pub fn set_gro(&self, on: bool) -> io::Result<()> {
+        mmsg::set_merging(self.as_std(), on)
+    }
+
+    /// Asks for a receive buffer of `bytes`; returns what the system has made of it (Linux caps
+    /// it at `net.core.rmem_max`, and counts its own overhead in).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_recv_buffer(&self, bytes: usize) -> io::Result<usize> {
+        let socket = SockRef::from(self.as_std());
+        socket.set_recv_buffer_size(bytes)?;
+        socket.recv_buffer_size()
+    }
+
+    /// Asks for a send buffer of `bytes`, as [`set_recv_buffer`](Self::set_recv_buffer) does.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_send_buffer(&self, bytes: usize) -> io::Result<usize> {
+        let socket = SockRef::from(self.as_std());
+        socket.set_send_buffer_size(bytes)?;
+        socket.send_buffer_size()
+    }
+
+    /// Receives what is sent to the multicast group, on the interface with the address `on`
+    /// (of IPv6: on any interface).
+    ///
+    /// # Errors
+    ///
+    /// If it is no group, or the system has no such interface.
+    pub fn join(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
+        match (group, on) {
+            (IpAddr::V4(group), IpAddr::V4(on)) => self.as_std().join_multicast_v4(&group, &on),
+            (IpAddr::V6(group), _) => self.as_std().join_multicast_v6(&group, 0),
+            (IpAddr::V4(_), IpAddr::V6(_)) => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// Ends what [`join`](Self::join) began.
+    ///
+    /// # Errors
+    ///
+    /// If it had not joined.
+    pub fn leave(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
+        match (group, on) {
+            (IpAddr::V4(group), IpAddr::V4(on)) => self.as_std().leave_multicast_v4(&group, &on),
+            (IpAddr::V6(group), _) => self.as_std().leave_multicast_v6(&group, 0),
+            (IpAddr::V4(_), IpAddr::V6(_)) => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    async fn writing<T>(&self, mut send: impl FnMut(&Socket) -> io::Result<T>) -> io::Result<T> {
+        let mut send = |socket: &Socket| {
+            let value = send(socket)?;
+            Ok(Done {
+                value,
+                drained: false,
+            })
+        };
+        poll_fn(|cx| self.io.poll(cx, Direction::Write, &mut send)).await
+    }
+
+    async fn reading<T>(&self, mut receive: impl FnMut(&Socket) -> io::Result<T>) -> io::Result<T> {
+        let mut receive = |socket: &Socket| {
+            let value = receive(socket)?;
+            Ok(Done {
+                value,
+                drained: false,
+            })
+        };
+        poll_fn(|cx| self.io.poll(cx, Direction::Read, &mut receive)).await
+    }
+}
+
+impl fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UdpSocket").field(self.as_std()).finish()
+    }
+}

@@ -1,0 +1,450 @@
+//! A task's cell: its state word, its future or output, and the wakers that refer to it.
+//!
+//! Invariant: who may touch what in a cell is told by the state word (`state.rs`): the running
+//! worker the future; before completion the handle the joiner's place; after it the handle the
+//! output. Everything that belongs to the user (poll, drop of the future, of the output, of a
+//! panic's payload, a joiner's waker) is called under `catch_unwind`, outside of any lock.
+//!
+//! A task is queued as a [`Task`], a pointer without a count: the state word keeps it alive.
+
+use super::desk;
+use super::join::JoinError;
+use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
+use super::state::{AfterPoll, Completed, State, Then};
+use crate::sync::UnsafeCell;
+use std::any::Any;
+use std::future::Future;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+
+/// Who puts scheduled tasks in a queue: a pool, or a test.
+pub(super) trait Schedule: Send + Sync {
+    /// Queues a task that has just become scheduled, not by a hint. From any thread.
+    fn schedule(self: Arc<Self>, task: Task);
+}
+
+/// What all cells begin with.
+#[repr(C)]
+pub(super) struct Header {
+    block: Block,
+    vtable: &'static VTable,
+    /// The handle's waker, if the word says `JOINER`.
+    joiner: UnsafeCell<MaybeUninit<Waker>>,
+}
+
+#[repr(C)]
+struct Cell<F: Future> {
+    header: Header,
+    stage: UnsafeCell<Stage<F>>,
+}
+
+/// The future until it is complete, then the output.
+union Stage<F: Future> {
+    future: ManuallyDrop<F>,
+    output: ManuallyDrop<Result<F::Output, JoinError>>,
+}
+
+/// What depends on the future's type. Each takes a cell of that type.
+struct VTable {
+    /// Polls; true: complete, the future is gone and the output in its place.
+    poll: unsafe fn(Task, &mut Context<'_>) -> bool,
+    /// Drops the future and puts the error of a cancelled task in its place.
+    cancel: unsafe fn(Task),
+    /// Moves the output to the place given, which is of the output's type.
+    take: unsafe fn(Task, *mut ()),
+    /// Drops the output.
+    drop_output: unsafe fn(Task),
+}
+
+/// A pointer to a cell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Task(NonNull<Header>);
+
+// SAFETY: a pointer; what may be done with it is told by the state word and each method.
+unsafe impl Send for Task {}
+// SAFETY: as above.
+unsafe impl Sync for Task {}
+
+/// Whether a task of this future fits a block.
+pub(super) const fn fits<F: Future>() -> bool {
+    size_of::<Cell<F>>() <= BLOCK_MAX && align_of::<Cell<F>>() <= GRAIN
+}
+
+/// Drops something of the user's that may panic, and lets the pool go on.
+pub(super) fn drop_quietly<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        // The panic hook has told it. The payload's own drop could panic again.
+        std::mem::forget(payload);
+    }
+}
+
+impl<F: Future> Cell<F> {
+    const VTABLE: VTable = VTable {
+        poll: Self::poll,
+        cancel: Self::cancel,
+        take: Self::take,
+        drop_output: Self::drop_output,
+    };
+
+    /// # Safety
+    ///
+    /// `task` is a cell of this type whose stage the caller may touch, alone.
+    unsafe fn with_stage<R>(task: Task, f: impl FnOnce(&mut Stage<F>) -> R) -> R {
+        // SAFETY: the caller says that it is a cell of this type.
+        let cell = unsafe { task.0.cast::<Self>().as_ref() };
+        // SAFETY: the caller says that it alone may touch the stage.
+        cell.stage.with_mut(|stage| f(unsafe { &mut *stage }))
+    }
+
+    /// # Safety
+    ///
+    /// The caller has claimed the task, and its future is there.
+    unsafe fn poll(task: Task, context: &mut Context<'_>) -> bool {
+        // SAFETY: the caller has claimed the task.
+        unsafe {
+            Self::with_stage(task, |stage| {
+                let result = catch_unwind(AssertUnwindSafe(|| {
+                    let future: &mut F = &mut stage.future;
+                    Pin::new_unchecked(future).poll(context)
+                }));
+                let output = match result {
+                    Ok(Poll::Pending) => return false,
+                    Ok(Poll::Ready(output)) => Ok(output),
+                    Err(payload) => Err(JoinError::panicked(payload)),
+                };
+                Self::finish(stage, output);
+                true
+            })
+        }
+    }
+
+    /// Puts the output in the future's place.
+    ///
+    /// # Safety
+    ///
+    /// The future is there.
+    unsafe fn finish(stage: &mut Stage<F>, output: Result<F::Output, JoinError>) {
+        // SAFETY: the future is there, and overwritten below on every way.
+        let dropped = catch_unwind(AssertUnwindSafe(|| unsafe {
+            ManuallyDrop::drop(&mut stage.future);
+        }));
+        let output = match dropped {
+            Ok(()) => output,
+            Err(payload) => {
+                drop_quietly(output);
+                Err(JoinError::panicked(payload))
+            }
+        };
+        stage.output = ManuallyDrop::new(output);
+    }
+
+    /// # Safety
+    ///
+    /// As for `poll`.
+    unsafe fn cancel(task: Task) {
+        // SAFETY: the caller has claimed the task, and its future is there.
+        unsafe { Self::with_stage(task, |stage| Self::finish(stage, Err(JoinError::Cancelled))) }
+    }
+
+    /// # Safety
+    ///
+    /// The output is there and the caller's; `to` is a place for a `Result<F::Output, JoinError>`.
+    unsafe fn take(task: Task, to: *mut ()) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            Self::with_stage(task, |stage| {
+                let output = ManuallyDrop::take(&mut stage.output);
+                to.cast::<Result<F::Output, JoinError>>().write(output);
+            });
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The output is there and the caller's.
+    unsafe fn drop_output(task: Task) {
+        // SAFETY: as the caller promises.
+        let output =
+            unsafe { Self::with_stage(task, |stage| ManuallyDrop::take(&mut stage.output)) };
+        drop_quietly(output);
+    }
+}
+
+impl Task {
+    /// Makes a cell in `heap`, with the state word given.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns `heap`, and `fits::<F>()`.
+    pub(super) unsafe fn new<F: Future>(heap: &Heap, word: u64, future: F) -> Task {
+        const { assert!(fits::<F>(), "the output of a task is at most 32 KiB: box it") };
+        // SAFETY: the caller owns the heap, and the size is in range.
+        let block = unsafe { heap.alloc(size_of::<Cell<F>>()) };
+        let cell = block.cast::<Cell<F>>().as_ptr();
+        // The block's own words stay: others may be looking at the state.
+        // SAFETY: the block is ours, large and aligned enough.
+        let vtable = unsafe { &raw mut (*cell).header.vtable };
+        // SAFETY: as above.
+        unsafe { vtable.write(&Cell::<F>::VTABLE) };
+        // SAFETY: as above.
+        let joiner = unsafe { &raw mut (*cell).header.joiner };
+        // SAFETY: as above.
+        unsafe { joiner.write(UnsafeCell::new(MaybeUninit::uninit())) };
+        // SAFETY: as above.
+        let stage = unsafe { &raw mut (*cell).stage };
+        let future = ManuallyDrop::new(future);
+        // SAFETY: as above.
+        unsafe { stage.write(UnsafeCell::new(Stage { future })) };
+        // SAFETY: the block begins with an initialized `Block`.
+        unsafe { block.as_ref() }.state.restart(word);
+        Task(block.cast())
+    }
+
+    pub(super) fn from_block(block: NonNull<Block>) -> Task {
+        Task(block.cast())
+    }
+
+    pub(super) fn as_ptr(self) -> *mut Header {
+        self.0.as_ptr()
+    }
+
+    pub(super) fn from_ptr(header: *mut Header) -> Option<Task> {
+        NonNull::new(header).map(Task)
+    }
+
+    /// The state word. Good for a stale hint too, while the cell's heap lives.
+    #[inline]
+    pub(super) fn state(&self) -> &State {
+        // SAFETY: blocks are type-stable.
+        unsafe { &(*self.0.as_ptr()).block.state }
+    }
+
+    /// The link for the queue that holds this task alone.
+    pub(super) fn link(&self) -> &crate::sync::AtomicPtr<Block> {
+        // SAFETY: blocks are type-stable.
+        unsafe { &(*self.0.as_ptr()).block.next }
+    }
+
+    fn vtable(self) -> &'static VTable {
+        // SAFETY: written before the task was known to anybody; the caller keeps it alive.
+        unsafe { (*self.0.as_ptr()).vtable }
+    }
+
+    fn joiner(&self) -> &UnsafeCell<MaybeUninit<Waker>> {
+        // SAFETY: as for `vtable`.
+        unsafe { &(*self.0.as_ptr()).joiner }
+    }
+
+    /// Who schedules this task, which the caller keeps alive.
+    #[inline]
+    pub(super) fn scheduler(&self) -> &Arc<dyn Schedule> {
+        // SAFETY: the block is live.
+        let heap = unsafe { Heap::of(self.0.cast()) };
+        // SAFETY: a heap lives while one of its blocks is out.
+        unsafe { &(*heap.as_ptr()).scheduler }
+    }
+
+    /// Does what a step of the state word has left to do.
+    ///
+    /// # Safety
+    ///
+    /// `then` is what a step of this task's word told the caller.
+    #[inline]
+    pub(super) unsafe fn follow(self, then: Then) {
+        match then {
+            Then::Rest => {}
+            Then::Enqueue => Arc::clone(self.scheduler()).schedule(self),
+            // SAFETY: the step made the caller the last to know the cell.
+            Then::Free => unsafe { self.free() },
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The state word has told the caller to, once.
+    unsafe fn free(self) {
+        // SAFETY: nobody uses the cell any more; `desk::heap` is the calling thread's own.
+        unsafe { Heap::free(self.0.cast(), desk::heap()) };
+    }
+
+    /// Polls a task that the caller has claimed, or drops its future if it is cancelled.
+    ///
+    /// # Safety
+    ///
+    /// The caller has claimed the task, and is the seat's thread if it is bound.
+    #[inline]
+    pub(super) unsafe fn run(self, cancelled: bool) -> Ran {
+        if !cancelled {
+            let raw = RawWaker::new(self.0.as_ptr().cast(), &WAKER);
+            // SAFETY: the waker is lent, not owned: `RUNNING` keeps the cell alive for it.
+            let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw) });
+            let mut context = Context::from_waker(&waker);
+            // SAFETY: the caller has claimed the task.
+            if unsafe { (self.vtable().poll)(self, &mut context) } {
+                // SAFETY: the output is in the cell.
+                unsafe { self.complete() };
+                return Ran::Finished;
+            }
+            match self.state().pend() {
+                AfterPoll::Idle => return Ran::Idle,
+                AfterPoll::Again => return Ran::Again,
+                AfterPoll::Cancel => {}
+            }
+        }
+        // SAFETY: the caller has claimed the task, and its future is there.
+        unsafe { (self.vtable().cancel)(self) };
+        // SAFETY: the output is in the cell.
+        unsafe { self.complete() };
+        Ran::Cancelled
+    }
+
+    /// # Safety
+    ///
+    /// The caller runs the task and has put the output in the cell.
+    unsafe fn complete(self) {
+        let mut has_output = true;
+        loop {
+            match self.state().complete(has_output) {
+                Completed::Rest => return,
+                // SAFETY: the word has told us.
+                Completed::Free => return unsafe { self.free() },
+                Completed::DropOutput => {
+                    // SAFETY: the handle is gone, the output is still the worker's.
+                    unsafe { (self.vtable().drop_output)(self) };
+                    has_output = false;
+                }
+                Completed::WakeJoiner => {
+                    // SAFETY: the step made the waker the worker's.
+                    let waker = unsafe { self.take_joiner() };
+                    let woken = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+                    if let Err(payload) = woken {
+                        std::mem::forget(payload);
+                    }
+                    let then = self.state().release_run();
+                    // SAFETY: the step told it.
+                    return unsafe { self.follow(then) };
+                }
+            }
+        }
+    }
+
+    /// Moves the joiner's waker out.
+    ///
+    /// # Safety
+    ///
+    /// It is there and the caller's.
+    pub(super) unsafe fn take_joiner(self) -> Waker {
+        self.joiner().with_mut(|place| {
+            // SAFETY: the caller alone may touch it.
+            let place = unsafe { &mut *place };
+            // SAFETY: it is there, and not read again.
+            unsafe { place.assume_init_read() }
+        })
+    }
+
+    /// Puts the joiner's waker in.
+    ///
+    /// # Safety
+    ///
+    /// The place is empty and the caller's.
+    pub(super) unsafe fn put_joiner(self, waker: Waker) {
+        self.joiner().with_mut(|place| {
+            // SAFETY: the caller alone may touch it.
+            let place = unsafe { &mut *place };
+            place.write(waker);
+        });
+    }
+
+    /// Moves the output out.
+    ///
+    /// # Safety
+    ///
+    /// The task is complete, its output of type `T` there and the caller's.
+    pub(super) unsafe fn take_output<T>(self) -> Result<T, JoinError> {
+        let mut output = MaybeUninit::<Result<T, JoinError>>::uninit();
+        // SAFETY: as the caller promises.
+        unsafe { (self.vtable().take)(self, output.as_mut_ptr().cast()) };
+        // SAFETY: just written.
+        unsafe { output.assume_init() }
+    }
+
+    /// Drops the output.
+    ///
+    /// # Safety
+    ///
+    /// The task is complete, its output there and the caller's.
+    pub(super) unsafe fn drop_output(self) {
+        // SAFETY: as the caller promises.
+        unsafe { (self.vtable().drop_output)(self) };
+    }
+}
+
+/// What became of a task that was run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// Its output is there, be it a panic.
+    Finished,
+    /// Its future was dropped unfinished.
+    Cancelled,
+    /// It waits for a wake.
+    Idle,
+    /// It is scheduled again, by hints unless it is bound: the caller queues it.
+    Again,
+}
+
+/// The payload of a panic.
+pub(super) type Payload = Box<dyn Any + Send>;
+
+static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
+
+fn task_of(data: *const ()) -> Task {
+    // SAFETY: the data of these wakers is a cell's address.
+    Task(unsafe { NonNull::new_unchecked(data.cast_mut().cast()) })
+}
+
+unsafe fn clone(data: *const ()) -> RawWaker {
+    task_of(data).state().add_reference();
+    RawWaker::new(data, &WAKER)
+}
+
+unsafe fn wake(data: *const ()) {
+    let task = task_of(data);
+    if let Some(desk) = desk::here_for(task) {
+        match task.state().wake_and_drop(true) {
+            Then::Enqueue => desk.push_woken(task),
+            // SAFETY: the step told it.
+            then => return unsafe { task.follow(then) },
+        }
+    } else {
+        // The reference is held until the task is queued: the scheduler is reached through it.
+        // SAFETY: the caller's reference.
+        unsafe { wake_by_ref(data) };
+        // SAFETY: the caller's reference, used up.
+        unsafe { drop_waker(data) };
+    }
+}
+
+unsafe fn wake_by_ref(data: *const ()) {
+    let task = task_of(data);
+    if let Some(desk) = desk::here_for(task) {
+        if task.state().wake(true) == Then::Enqueue {
+            desk.push_woken(task);
+        }
+    } else {
+        let then = task.state().wake(false);
+        // SAFETY: the step told it.
+        unsafe { task.follow(then) };
+    }
+}
+
+unsafe fn drop_waker(data: *const ()) {
+    let task = task_of(data);
+    let then = task.state().drop_reference();
+    // SAFETY: the step told it.
+    unsafe { task.follow(then) };
+}

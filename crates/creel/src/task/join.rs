@@ -1,0 +1,174 @@
+//! The handle of a task: to wait for its output, to cancel it, or to let it go.
+
+use super::cell::{Payload, Task, drop_quietly};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Why a task has no output.
+pub enum JoinError {
+    /// Its future was dropped before it was ready: by [`JoinHandle::cancel`], because nothing could
+    /// wake it any more, or because its pool was dropped.
+    Cancelled,
+    /// Its poll, or its future's drop, panicked with this payload.
+    Panicked(Box<dyn std::any::Any + Send>),
+}
+
+impl JoinError {
+    pub(super) fn panicked(payload: Payload) -> Self {
+        Self::Panicked(payload)
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let payload = match self {
+            Self::Cancelled => return f.write_str("the task was cancelled"),
+            Self::Panicked(payload) => payload,
+        };
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        match text {
+            Some(text) => write!(f, "the task panicked: {text}"),
+            None => f.write_str("the task panicked"),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinError({self})")
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+/// A task's output to come: a future of `Result<T, JoinError>`.
+///
+/// Dropping it cancels the task: its future is dropped by a worker of its pool, at once or, if
+/// it is being polled, after that poll. [`detach`](Self::detach) lets the task go on.
+#[must_use = "dropping a handle cancels its task: await, keep or `detach` it"]
+pub struct JoinHandle<T> {
+    /// `None` once the output has been given or the task let go.
+    task: Option<Task>,
+    /// Whether a waker was put in the cell and not taken back.
+    joining: bool,
+    output: PhantomData<T>,
+}
+
+// SAFETY: the handle moves the output between threads; everything else in the cell is guarded by
+// the state word, and a future is only touched by its workers.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: a shared handle only cancels and looks at the state word.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+impl<T> Unpin for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// The handle of a new task, whose state word counts it.
+    pub(super) fn new(task: Task) -> Self {
+        Self {
+            task: Some(task),
+            joining: false,
+            output: PhantomData,
+        }
+    }
+
+    /// Lets the task go on by itself; its output, or panic, is dropped when it ends.
+    pub fn detach(mut self) {
+        self.leave();
+    }
+
+    /// Asks for the task's future to be dropped; returns at once. A poll under way is not
+    /// disturbed. Awaiting the handle then gives [`JoinError::Cancelled`] after the drop, or the
+    /// output, if the task was faster.
+    pub fn cancel(&self) {
+        if let Some(task) = self.task
+            && let Some(then) = task.state().cancel()
+        {
+            // SAFETY: the step told it, and the handle keeps the cell alive.
+            unsafe { task.follow(then) };
+        }
+    }
+
+    /// Whether the task has ended, so that awaiting gives its output at once.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_none_or(|task| task.state().is_complete())
+    }
+
+    /// Takes the output of a task that is complete.
+    fn take(&mut self, task: Task) -> Result<T, JoinError> {
+        self.task = None;
+        // SAFETY: complete, with the handle alive: the output is there and the handle's.
+        let output = unsafe { task.take_output() };
+        let then = task.state().drop_handle_after_output();
+        // SAFETY: the step told it.
+        unsafe { task.follow(then) };
+        output
+    }
+
+    /// Gives up the handle's part in the cell.
+    fn leave(&mut self) {
+        let Some(task) = self.task.take() else { return };
+        if self.joining && task.state().clear_joiner() {
+            // SAFETY: the step made it the handle's again.
+            drop_quietly(unsafe { task.take_joiner() });
+        }
+        let then = task.state().drop_handle().unwrap_or_else(|| {
+            // SAFETY: complete, with the handle alive.
+            unsafe { task.drop_output() };
+            task.state().drop_handle_after_output()
+        });
+        // SAFETY: the step told it.
+        unsafe { task.follow(then) };
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    /// # Panics
+    ///
+    /// If polled after it gave the output.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let task = self.task.expect("polled after it was ready");
+        if task.state().is_complete() {
+            return Poll::Ready(self.take(task));
+        }
+        // Cloned first: it may panic, and must not do so between the steps.
+        let waker = context.waker().clone();
+        if self.joining {
+            self.joining = false;
+            if !task.state().clear_joiner() {
+                return Poll::Ready(self.take(task));
+            }
+            // SAFETY: the step made it the handle's again.
+            drop_quietly(unsafe { task.take_joiner() });
+        }
+        // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
+        unsafe { task.put_joiner(waker) };
+        if task.state().set_joiner() {
+            self.joining = true;
+            return Poll::Pending;
+        }
+        // SAFETY: complete before the step: the waker is still the handle's.
+        drop_quietly(unsafe { task.take_joiner() });
+        Poll::Ready(self.take(task))
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        self.cancel();
+        self.leave();
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("finished", &self.is_finished())
+            .finish()
+    }
+}

@@ -1,0 +1,173 @@
+//! The clock that timers go by: the system's monotonic one, or one that a program
+//! drives.
+//!
+//! Times within the runtime are nanoseconds since the clock's epoch in a `u64`
+//! (584 years), so that the wheel needs no `Instant` arithmetic. Outside of it
+//! they are [`Instant`]s also under a driven clock, so that code which is given
+//! times needs not know which clock it runs by.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Tells the time to a pool's timers.
+///
+/// Clones share one time.
+///
+/// ```
+/// use creel::time::Clock;
+/// use std::time::Duration;
+///
+/// let clock = Clock::driven();
+/// let before = clock.now();
+/// clock.advance(Duration::from_millis(20));
+/// assert_eq!(clock.now() - before, Duration::from_millis(20));
+/// ```
+#[derive(Clone)]
+pub struct Clock {
+    epoch: Instant,
+    driven: Option<Arc<Driven>>,
+}
+
+struct Driven {
+    /// Nanoseconds since the epoch. Release and acquire, so that who sees the
+    /// time sees what its driver did before.
+    nanos: AtomicU64,
+    /// Woken whenever the time moves: the workers that may sleep by this clock.
+    listeners: Mutex<Vec<Waker>>,
+}
+
+impl Clock {
+    /// The system's monotonic clock: the default.
+    ///
+    /// All of them share one epoch, the first one's making.
+    pub fn monotonic() -> Self {
+        static EPOCH: OnceLock<Instant> = OnceLock::new();
+        Clock {
+            epoch: *EPOCH.get_or_init(Instant::now),
+            driven: None,
+        }
+    }
+
+    /// A clock that stands still until [`advance`](Self::advance) moves it.
+    pub fn driven() -> Self {
+        Clock {
+            epoch: Instant::now(),
+            driven: Some(Arc::new(Driven {
+                nanos: AtomicU64::new(0),
+                listeners: Mutex::new(Vec::new()),
+            })),
+        }
+    }
+
+    /// True if the program drives this clock.
+    pub fn is_driven(&self) -> bool {
+        self.driven.is_some()
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Instant {
+        match &self.driven {
+            None => Instant::now(),
+            Some(driven) => self.epoch + Duration::from_nanos(driven.nanos.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Moves a driven clock on and wakes the workers that wait by it.
+    ///
+    /// Timers that become due fire on their workers, not in this call.
+    ///
+    /// # Panics
+    ///
+    /// On the monotonic clock, which nobody can move.
+    pub fn advance(&self, by: Duration) {
+        let driven = self.driven.as_ref();
+        let driven = driven.expect("Clock::advance is for a clock made by Clock::driven");
+        driven.nanos.fetch_add(nanos(by), Ordering::AcqRel);
+        let listeners = driven
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for listener in listeners.iter() {
+            listener.wake_by_ref();
+        }
+    }
+
+    /// Nanoseconds from the epoch until now.
+    pub(crate) fn nanos(&self) -> u64 {
+        match &self.driven {
+            None => nanos(self.epoch.elapsed()),
+            Some(driven) => driven.nanos.load(Ordering::Acquire),
+        }
+    }
+
+    /// Nanoseconds from the epoch until `at`; zero if `at` was before it.
+    pub(crate) fn nanos_at(&self, at: Instant) -> u64 {
+        nanos(at.saturating_duration_since(self.epoch))
+    }
+
+    /// The instant that lies `nanos` after the epoch.
+    pub(crate) fn instant(&self, nanos: u64) -> Instant {
+        self.epoch + Duration::from_nanos(nanos)
+    }
+
+    /// Wakes `listener` at each move of a driven clock from now on.
+    pub(crate) fn subscribe(&self, listener: Waker) {
+        if let Some(driven) = &self.driven {
+            driven
+                .listeners
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(listener);
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Clock::monotonic()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock")
+            .field("nanos", &self.nanos())
+            .field("driven", &self.is_driven())
+            .finish()
+    }
+}
+
+/// A duration's nanoseconds; what exceeds 584 years counts as that.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_and_nanos_agree() {
+        let clock = Clock::driven();
+        clock.advance(Duration::from_secs(5));
+        assert_eq!(clock.nanos(), 5_000_000_000);
+        assert_eq!(clock.nanos_at(clock.now()), clock.nanos());
+        assert_eq!(clock.instant(clock.nanos()), clock.now());
+    }
+
+    #[test]
+    fn a_time_before_the_epoch_is_zero() {
+        let early = Instant::now();
+        let clock = Clock::driven();
+        assert_eq!(clock.nanos_at(early), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "Clock::driven")]
+    fn the_monotonic_clock_cannot_be_moved() {
+        Clock::monotonic().advance(Duration::ZERO);
+    }
+}

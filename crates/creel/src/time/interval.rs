@@ -1,0 +1,126 @@
+//! A deadline once a period, with a tolerance.
+
+use super::clock::nanos;
+use super::timers::{self, Due, Entry, Window};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Ticks once every `period`, the first time one period from now (from the first
+/// poll, when made outside of a pool).
+///
+/// The deadlines are exact multiples of the period, however late a tick was: an
+/// interval does not drift.
+///
+/// # Panics
+///
+/// If `period` is zero; when polled on a thread that neither is a pool's worker
+/// nor in its `block_on`.
+pub fn interval(period: Duration) -> Interval {
+    let period = nanos(period);
+    assert!(period > 0, "an interval's period is longer than nothing");
+    Interval {
+        next: Due::after(period),
+        period,
+        slack: 0,
+        early: 0,
+        skip: false,
+        entry: Entry::default(),
+    }
+}
+
+/// A timer that ticks periodically: see [`interval`].
+pub struct Interval {
+    next: Due,
+    period: u64,
+    slack: u64,
+    early: u64,
+    skip: bool,
+    entry: Entry,
+}
+
+impl Interval {
+    /// Lets each tick come up to `slack` after its deadline, so that timers whose
+    /// tolerances overlap share a wake-up of the worker.
+    pub fn slack(mut self, slack: Duration) -> Self {
+        self.slack = nanos(slack);
+        self
+    }
+
+    /// Lets each tick also come up to `early` before its deadline. Without this
+    /// none ever does.
+    pub fn early(mut self, early: Duration) -> Self {
+        self.early = nanos(early);
+        self
+    }
+
+    /// Puts the next deadline at `first`, and the others one period apart from it.
+    pub fn starting(mut self, first: Instant) -> Self {
+        self.next = Due::Instant(first);
+        self
+    }
+
+    /// Leaves out the ticks whose next deadline has passed, too. Without this
+    /// each deadline gives one tick, and the missed ones come in succession.
+    pub fn skip_missed(mut self) -> Self {
+        self.skip = true;
+        self
+    }
+
+    /// The period.
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(self.period)
+    }
+
+    /// Waits for the next deadline and tells which it was.
+    ///
+    /// Cancel-safe: a tick that was not awaited to its end is not lost.
+    pub fn tick(&mut self) -> Tick<'_> {
+        Tick(self)
+    }
+
+    /// The next deadline if it has come; else `cx` is woken when it does.
+    pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
+        let due = self.next.settle();
+        let window = Window {
+            earliest: due.saturating_sub(self.early),
+            latest: due.saturating_add(self.slack),
+        };
+        let Some(turn) = self.entry.poll(window, cx.waker()) else {
+            return Poll::Pending;
+        };
+        let missed = if self.skip {
+            turn.saturating_sub(due) / self.period
+        } else {
+            0
+        };
+        let due = due.saturating_add(missed.saturating_mul(self.period));
+        self.next = Due::At(due.saturating_add(self.period));
+        Poll::Ready(timers::expect_clock().instant(due))
+    }
+}
+
+impl fmt::Debug for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval")
+            .field("period", &self.period())
+            .field("slack", &Duration::from_nanos(self.slack))
+            .field("early", &Duration::from_nanos(self.early))
+            .finish_non_exhaustive()
+    }
+}
+
+/// The future of [`Interval::tick`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Tick<'a>(&'a mut Interval);
+
+impl Future for Tick<'_> {
+    type Output = Instant;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
+        self.0.poll_tick(cx)
+    }
+}

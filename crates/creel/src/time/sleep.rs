@@ -1,0 +1,115 @@
+//! One deadline: sleeping, and giving up on a future that takes too long.
+
+use super::clock::nanos;
+use super::timers::{Due, Entry, Window};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Waits for `duration`: never shorter, and longer by what the worker's
+/// way to wait makes of it (a tick of 66 µs, or the quantum under a throttle).
+///
+/// The time counts from this call when it is made on a pool, else from the
+/// first poll. Dropping the future cancels it.
+///
+/// # Panics
+///
+/// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep {
+        due: Due::after(nanos(duration)),
+        entry: Entry::default(),
+    }
+}
+
+/// Waits until `deadline`, as [`sleep`] does.
+///
+/// # Panics
+///
+/// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep {
+        due: Due::Instant(deadline),
+        entry: Entry::default(),
+    }
+}
+
+/// The future of [`sleep`] and [`sleep_until`].
+#[must_use = "futures do nothing unless polled"]
+pub struct Sleep {
+    due: Due,
+    entry: Entry,
+}
+
+impl Sleep {
+    /// Sleeps until `deadline` instead; allocates nothing.
+    pub fn reset(&mut self, deadline: Instant) {
+        self.entry.disarm();
+        self.due = Due::Instant(deadline);
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let at = this.due.settle();
+        let window = Window {
+            earliest: at,
+            latest: at,
+        };
+        match this.entry.poll(window, cx.waker()) {
+            Some(_) => Poll::Ready(()),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").finish_non_exhaustive()
+    }
+}
+
+/// The time was up before the future was ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time is up")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// Awaits `future` for at most `duration`.
+///
+/// A future that is ready at its first poll arms no timer.
+///
+/// # Errors
+///
+/// [`Elapsed`] when the time was up first; the future has then been dropped.
+///
+/// # Panics
+///
+/// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+pub fn timeout<F: Future>(
+    duration: Duration,
+    future: F,
+) -> impl Future<Output = Result<F::Output, Elapsed>> {
+    let mut sleep = sleep(duration);
+    async move {
+        let mut future = pin!(future);
+        poll_fn(move |cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            Pin::new(&mut sleep).poll(cx).map(|()| Err(Elapsed))
+        })
+        .await
+    }
+}

@@ -1,0 +1,224 @@
+//! The futures by a driven clock, fired by hand as a worker's loop would.
+
+use super::clock::Clock;
+use super::timers::{self, Timers};
+use super::*;
+use std::future::{Future, pending, ready};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Count {
+    fn get(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Bench {
+    clock: Clock,
+    timers: Arc<Timers>,
+    wakes: Arc<Count>,
+    waker: Waker,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let clock = Clock::driven();
+        let wakes = Arc::new(Count::default());
+        Bench {
+            timers: Arc::new(Timers::new(clock.clone())),
+            clock,
+            waker: Waker::from(Arc::clone(&wakes)),
+            wakes,
+        }
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+        self.timers.fire();
+    }
+
+    fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        let _entered = timers::enter(Arc::clone(&self.timers));
+        std::pin::Pin::new(future).poll(&mut Context::from_waker(&self.waker))
+    }
+}
+
+#[test]
+fn a_sleep_is_over_when_its_time_has_come_and_not_before() {
+    let bench = Bench::new();
+    let mut sleep = sleep(20 * MS);
+    assert!(bench.poll(&mut sleep).is_pending());
+    bench.advance(20 * MS - Duration::from_nanos(1));
+    assert!(bench.poll(&mut sleep).is_pending());
+    assert_eq!(bench.wakes.get(), 0);
+    bench.advance(MS);
+    assert_eq!(bench.wakes.get(), 1);
+    assert!(bench.poll(&mut sleep).is_ready());
+}
+
+#[test]
+fn a_dropped_sleep_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let mut sleep = sleep(20 * MS);
+    assert!(bench.poll(&mut sleep).is_pending());
+    assert!(!bench.timers.is_idle());
+    drop(sleep);
+    assert!(bench.timers.is_idle());
+    bench.advance(100 * MS);
+    assert_eq!(bench.wakes.get(), 0);
+}
+
+#[test]
+fn a_sleep_can_be_reset() {
+    let bench = Bench::new();
+    let start = bench.clock.now();
+    let mut sleep = sleep_until(start + 5 * MS);
+    assert!(bench.poll(&mut sleep).is_pending());
+    sleep.reset(start + 50 * MS);
+    assert!(bench.poll(&mut sleep).is_pending());
+    bench.advance(10 * MS);
+    assert_eq!(bench.wakes.get(), 0);
+    bench.advance(45 * MS);
+    assert!(bench.poll(&mut sleep).is_ready());
+}
+
+#[test]
+fn an_interval_neither_drifts_nor_is_early() {
+    let bench = Bench::new();
+    let start = bench.clock.now();
+    let mut interval = interval(20 * MS).starting(start + 20 * MS);
+    for n in 1..=1_000_u32 {
+        while bench.poll(&mut interval.tick()).is_pending() {
+            bench.advance(Duration::from_micros(2_700));
+        }
+        let due = start + n * 20 * MS;
+        assert!(bench.clock.now() >= due);
+        assert!(bench.clock.now() < due + 3 * MS);
+    }
+}
+
+#[test]
+fn missed_ticks_come_in_succession_or_are_skipped() {
+    let bench = Bench::new();
+    let start = bench.clock.now();
+    let mut all = interval(10 * MS).starting(start + 10 * MS);
+    let mut some = interval(10 * MS).starting(start + 10 * MS).skip_missed();
+    bench.advance(35 * MS);
+    for n in 1..=3 {
+        assert_eq!(
+            bench.poll(&mut all.tick()),
+            Poll::Ready(start + n * 10 * MS)
+        );
+    }
+    assert!(bench.poll(&mut all.tick()).is_pending());
+    assert_eq!(bench.poll(&mut some.tick()), Poll::Ready(start + 30 * MS));
+    assert!(bench.poll(&mut some.tick()).is_pending());
+}
+
+/// The turns in which a hundred intervals, 150 µs apart, tick once.
+fn turns_with(slack: Duration) -> u32 {
+    let bench = Bench::new();
+    let start = bench.clock.now();
+    let mut intervals: Vec<_> = (0..100)
+        .map(|i| {
+            let first = start + 20 * MS + i * Duration::from_micros(150);
+            interval(20 * MS).starting(first).slack(slack)
+        })
+        .collect();
+    for interval in &mut intervals {
+        assert!(bench.poll(&mut interval.tick()).is_pending());
+    }
+    let mut turns = 0;
+    while !bench.timers.is_idle() {
+        let next = bench.timers.sleep_until().expect("timers are armed");
+        let now = bench.clock.nanos();
+        bench.clock.advance(Duration::from_nanos(next - now));
+        turns += u32::from(bench.timers.fire() > 0);
+    }
+    for (i, interval) in (0..).zip(&mut intervals) {
+        let due = start + 20 * MS + i * Duration::from_micros(150);
+        assert_eq!(bench.poll(&mut interval.tick()), Poll::Ready(due));
+    }
+    turns
+}
+
+#[test]
+fn slack_lets_wakes_meet() {
+    assert_eq!(turns_with(Duration::ZERO), 100);
+    assert!(turns_with(5 * MS) <= 7);
+}
+
+#[test]
+fn early_only_when_asked() {
+    let bench = Bench::new();
+    let start = bench.clock.now();
+    let mut early = interval(20 * MS).starting(start + 20 * MS).early(5 * MS);
+    let mut exact = interval(20 * MS).starting(start + 20 * MS);
+    bench.advance(16 * MS);
+    assert_eq!(bench.poll(&mut early.tick()), Poll::Ready(start + 20 * MS));
+    assert!(bench.poll(&mut exact.tick()).is_pending());
+}
+
+#[test]
+fn a_timeout_ends_what_takes_too_long() {
+    let bench = Bench::new();
+    let mut late = pin!(timeout(5 * MS, pending::<()>()));
+    assert!(bench.poll(&mut late).is_pending());
+    bench.advance(6 * MS);
+    assert_eq!(bench.poll(&mut late), Poll::Ready(Err(Elapsed)));
+    let mut done = pin!(timeout(5 * MS, ready(7)));
+    assert_eq!(bench.poll(&mut done), Poll::Ready(Ok(7)));
+    assert!(bench.timers.is_idle());
+}
+
+#[test]
+fn a_timer_moves_to_the_worker_that_polls_it() {
+    let bench = Bench::new();
+    let other = Arc::new(Timers::new(bench.clock.clone()));
+    let mut sleep = sleep(20 * MS);
+    assert!(bench.poll(&mut sleep).is_pending());
+    let elsewhere = Bench {
+        clock: bench.clock.clone(),
+        timers: Arc::clone(&other),
+        wakes: Arc::clone(&bench.wakes),
+        waker: bench.waker.clone(),
+    };
+    assert!(elsewhere.poll(&mut sleep).is_pending());
+    assert!(bench.timers.is_idle() && !other.is_idle());
+    elsewhere.advance(25 * MS);
+    assert_eq!(bench.wakes.get(), 1);
+    assert!(elsewhere.poll(&mut sleep).is_ready());
+}
+
+#[test]
+fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
+    let bench = Bench::new();
+    let roused = Arc::new(Count::default());
+    bench.timers.set_rouse(Waker::from(Arc::clone(&roused)));
+    let mut late = sleep(50 * MS);
+    assert!(bench.poll(&mut late).is_pending());
+    assert_eq!(roused.get(), 0, "it is awake");
+    bench.timers.sleep_until();
+    let mut later = sleep(60 * MS);
+    assert!(bench.poll(&mut later).is_pending());
+    assert_eq!(roused.get(), 0);
+    let mut early = sleep(5 * MS);
+    assert!(bench.poll(&mut early).is_pending());
+    assert_eq!(roused.get(), 1);
+    bench.clock.advance(MS);
+    assert_eq!(roused.get(), 2, "a driven clock that moves rouses, too");
+}

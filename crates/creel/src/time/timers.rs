@@ -1,0 +1,281 @@
+//! A worker's timers: its wheel, shared with the futures that own entries.
+//!
+//! Futures move between workers and may be dropped anywhere, so the wheel lies
+//! behind a mutex; its worker is nearly always the only one to take it. Wakers
+//! run arbitrary code (they may arm timers), hence never under that lock: `fire`
+//! takes the due ones out in batches and wakes them afterwards. For the
+//! same reason a waker is dropped outside of the lock.
+//!
+//! An entry belongs to the timers it was made on. A future that finds itself on
+//! another worker moves its entry there, so that in the long run each worker
+//! fires what it runs.
+
+use super::clock::Clock;
+use super::wheel::{self, Key, Wheel};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
+
+const NO_TIMERS: &str = "a timer is awaited on a pool's worker or in its block_on";
+
+/// Wakers taken out of the wheel under one lock.
+const BATCH: usize = 64;
+
+/// The timers of one worker.
+pub(crate) struct Timers {
+    clock: Clock,
+    state: Mutex<State>,
+    /// The time of the worker's turn, in nanoseconds: `fire` sets it. Timers are
+    /// judged by it, which spares each a reading of the clock. Relaxed: a stale
+    /// value is only an older time, by which nothing fires early.
+    turn: AtomicU64,
+    /// Whether any entry was ever made. Relaxed: until a worker sees it, it finds the entry
+    /// before it sleeps, under the lock.
+    used: AtomicBool,
+    /// Wakes the worker when another thread has armed something earlier.
+    rouse: OnceLock<Waker>,
+}
+
+struct State {
+    wheel: Wheel<Waker>,
+    /// The tick up to which the worker means to sleep, while it does. An entry armed
+    /// by another thread is either seen by the sleeper or sees it asleep.
+    asleep_until: Option<u64>,
+}
+
+/// From when to when an entry may fire, in nanoseconds of the clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    pub(super) earliest: u64,
+    pub(super) latest: u64,
+}
+
+impl Window {
+    fn tick(self) -> u64 {
+        let lo = wheel::tick_at_or_after(self.earliest);
+        wheel::roundest(lo, wheel::tick_at_or_before(self.latest).max(lo))
+    }
+}
+
+impl Timers {
+    /// Timers that go by `clock`.
+    pub(crate) fn new(clock: Clock) -> Self {
+        let now = clock.nanos();
+        Timers {
+            clock,
+            state: Mutex::new(State {
+                wheel: Wheel::new(wheel::tick_at_or_before(now)),
+                asleep_until: None,
+            }),
+            turn: AtomicU64::new(now),
+            used: AtomicBool::new(false),
+            rouse: OnceLock::new(),
+        }
+    }
+
+    /// Names the waker of the worker that fires these timers; once.
+    pub(crate) fn set_rouse(&self, waker: Waker) {
+        self.clock.subscribe(waker.clone());
+        // A second waker could only be the same worker's again.
+        let _ = self.rouse.set(waker);
+    }
+
+    /// The clock these timers go by.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The time of the turn that the worker is in, in nanoseconds of the clock.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    /// Begins a turn: reads the clock and wakes what is due. Returns how many.
+    pub(crate) fn fire(&self) -> usize {
+        // A worker without timers pays neither for the clock nor for the lock.
+        if !self.used.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let now = self.clock.nanos();
+        self.turn.store(now, Ordering::Relaxed);
+        let tick = wheel::tick_at_or_before(now);
+        let mut due = DUE.take();
+        let mut fired = 0;
+        loop {
+            let mut state = self.lock();
+            state.asleep_until = None;
+            let more = state.wheel.fire(tick, &mut due, BATCH);
+            drop(state);
+            fired += due.len();
+            due.drain(..).for_each(Waker::wake);
+            if !more {
+                break;
+            }
+        }
+        DUE.set(due);
+        fired
+    }
+
+    /// When the worker must look again: nanoseconds of the clock, or never.
+    ///
+    /// From here until the next `fire` the worker counts as asleep, and a
+    /// timer armed earlier by another thread rouses it.
+    pub(crate) fn sleep_until(&self) -> Option<u64> {
+        let mut state = self.lock();
+        let next = state.wheel.next();
+        state.asleep_until = Some(next.unwrap_or(u64::MAX));
+        next.map(wheel::tick_nanos)
+    }
+
+    /// Whether no timer is armed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lock().wheel.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+thread_local! {
+    /// Whose timers the futures polled on this thread go by.
+    static CURRENT: RefCell<Option<Arc<Timers>>> = const { RefCell::new(None) };
+    /// The buffer of `fire`, kept so that a turn allocates nothing.
+    static DUE: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Makes `timers` those of this thread until the guard is dropped.
+pub(crate) fn enter(timers: Arc<Timers>) -> Entered {
+    Entered(CURRENT.replace(Some(timers)))
+}
+
+/// Puts back what [`enter`] replaced.
+pub(crate) struct Entered(Option<Arc<Timers>>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+/// The clock of this thread's timers, if it has any.
+pub(super) fn current_clock() -> Option<Clock> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|timers| timers.clock.clone()))
+}
+
+/// The clock of this thread's timers.
+///
+/// # Panics
+///
+/// On a thread that neither is a pool's worker nor blocks on one.
+pub(super) fn expect_clock() -> Clock {
+    current_clock().expect(NO_TIMERS)
+}
+
+/// When a timer is due, as far as it is known: a future may be made where no
+/// clock is at hand, and settles this at its first poll.
+pub(super) enum Due {
+    /// Nanoseconds after the first poll.
+    After(u64),
+    /// An instant of the clock that the first poll will find.
+    Instant(Instant),
+    /// Nanoseconds of the clock.
+    At(u64),
+}
+
+impl Due {
+    /// So many nanoseconds from now, or from the first poll if that cannot be told.
+    pub(super) fn after(nanos: u64) -> Self {
+        match current_clock() {
+            Some(clock) => Due::At(clock.nanos().saturating_add(nanos)),
+            None => Due::After(nanos),
+        }
+    }
+
+    /// Nanoseconds of this thread's clock, the same from the first call on.
+    ///
+    /// # Panics
+    ///
+    /// If that is the first call and this thread has no timers.
+    pub(super) fn settle(&mut self) -> u64 {
+        let at = match *self {
+            Due::After(nanos) => expect_clock().nanos().saturating_add(nanos),
+            Due::Instant(instant) => expect_clock().nanos_at(instant),
+            Due::At(at) => at,
+        };
+        *self = Due::At(at);
+        at
+    }
+}
+
+/// An entry of some worker's wheel, or of none before it is first armed.
+#[derive(Default)]
+pub(super) struct Entry(Option<(Arc<Timers>, Key)>);
+
+impl Entry {
+    /// The time of this turn, in nanoseconds of the clock; armed to wake `waker`
+    /// within `window` unless that has begun.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that neither is a pool's worker nor blocks on one.
+    pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
+        CURRENT.with_borrow(|current| {
+            let here = current.as_ref().expect(NO_TIMERS);
+            // At the first poll the turn may lie back: a worker without timers has none.
+            let turn = match self.0 {
+                Some(_) => here.turn(),
+                None => here.clock.nanos(),
+            };
+            if window.earliest <= turn {
+                return Some(turn);
+            }
+            self.arm(here, window, waker.clone());
+            None
+        })
+    }
+
+    /// Takes the entry off its wheel; it can be armed again.
+    pub(super) fn disarm(&mut self) {
+        if let Some((timers, key)) = &self.0 {
+            let old = timers.lock().wheel.disarm(*key);
+            drop(old);
+        }
+    }
+
+    fn arm(&mut self, here: &Arc<Timers>, window: Window, waker: Waker) {
+        if let Some((timers, _)) = &self.0
+            && !Arc::ptr_eq(timers, here)
+        {
+            self.remove();
+        }
+        let tick = window.tick();
+        let mut state = here.lock();
+        let (_, key) = self.0.get_or_insert_with(|| {
+            here.used.store(true, Ordering::Relaxed);
+            (Arc::clone(here), state.wheel.insert())
+        });
+        let old = state.wheel.arm(*key, tick, waker);
+        let rouse = state.asleep_until.is_some_and(|until| tick < until);
+        drop(state);
+        drop(old);
+        if rouse && let Some(waker) = here.rouse.get() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn remove(&mut self) {
+        if let Some((timers, key)) = self.0.take() {
+            let old = timers.lock().wheel.remove(key);
+            drop(old);
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}

@@ -1,0 +1,519 @@
+//! The timer wheel: two hashed wheels, like the two hands of a clock.
+//!
+//! A worker with thousands of intervals arms one timer for each buffer it
+//! sends, so arming, firing and cancelling must be O(1) and allocate nothing.
+//! The links of the slots' lists lie in the entries themselves, and an entry
+//! lives as long as the timer that owns it, however often it is armed.
+//!
+//! *Ticks* count 65,536 ns (a shift, not a division; about the slack that an
+//! operating system adds to a sleep anyway). The **near** hand has a slot for
+//! each of the next 1,024 ticks (67 ms), so that a slot's entries share one
+//! tick. The **far** hand has a slot for each block of 1,024 ticks, and hashes:
+//! what lies further off than 1,024 blocks (69 s) shares a slot with a
+//! nearer block and is passed over until its round comes. When time enters
+//! a block, its entries move to the near hand. Bitmaps of the slots in use make
+//! the search for the next deadline, and a jump over an idle hour, cheap.
+//!
+//! Invariants: an entry fires once for each time it is armed, never before
+//! its tick; entries of the near hand lie within `[now, now + 1024)`, those of the
+//! far hand in blocks after that of `now`.
+//!
+//! Left out: locking, clocks and wakers; `timers.rs` adds these.
+
+/// log2 of a tick's nanoseconds.
+const TICK_SHIFT: u32 = 16;
+/// log2 of the slots of a hand.
+const SLOT_BITS: u32 = 10;
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_MASK: u64 = SLOTS as u64 - 1;
+const WORDS: usize = SLOTS / 64;
+/// No entry: the end of the free list, an empty slot.
+const NONE: u32 = u32::MAX;
+
+/// The first tick that is not before `nanos`.
+pub(super) fn tick_at_or_after(nanos: u64) -> u64 {
+    (nanos >> TICK_SHIFT) + u64::from(nanos & ((1 << TICK_SHIFT) - 1) != 0)
+}
+
+/// The last tick that is not after `nanos`.
+pub(super) fn tick_at_or_before(nanos: u64) -> u64 {
+    nanos >> TICK_SHIFT
+}
+
+/// The nanosecond at which `tick` begins.
+pub(super) fn tick_nanos(tick: u64) -> u64 {
+    tick.saturating_mul(1 << TICK_SHIFT)
+}
+
+/// The tick in `lo..=hi` with the most trailing zero bits.
+///
+/// Timers with tolerance choose it, so that those whose tolerances overlap meet
+/// in few ticks without knowing of one another.
+pub(super) fn roundest(lo: u64, hi: u64) -> u64 {
+    if lo == 0 || lo >= hi {
+        return lo;
+    }
+    let differ = (lo - 1) ^ hi;
+    let bit = 63 - differ.leading_zeros();
+    hi & !((1 << bit) - 1)
+}
+
+/// Names an entry of one wheel. Its owner returns it by [`Wheel::remove`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key(u32);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the free list, linked by `next`.
+    Free,
+    /// Owned, and in no slot.
+    Idle,
+    Near,
+    Far,
+}
+
+struct Entry<T> {
+    tick: u64,
+    next: u32,
+    prev: u32,
+    place: Place,
+    payload: Option<T>,
+}
+
+/// One hand: the heads of its slots' circular lists, and which are in use.
+struct Hand {
+    /// Made with the first entry: most workers have no timers.
+    heads: Vec<u32>,
+    used: [u64; WORDS],
+    len: usize,
+}
+
+impl Hand {
+    fn new() -> Self {
+        Hand {
+            heads: Vec::new(),
+            used: [0; WORDS],
+            len: 0,
+        }
+    }
+
+    /// Steps from slot `from` to the next slot in use, `from` itself included.
+    fn distance(&self, from: usize) -> Option<u64> {
+        if self.len == 0 {
+            return None;
+        }
+        let (word, bit) = (from / 64, from % 64);
+        let here = self.used[word] >> bit;
+        if here != 0 {
+            return Some(u64::from(here.trailing_zeros()));
+        }
+        (1..=WORDS)
+            .map(|step| (step, self.used[(word + step) % WORDS]))
+            .find(|&(_, bits)| bits != 0)
+            .map(|(step, bits)| (step * 64 - bit) as u64 + u64::from(bits.trailing_zeros()))
+    }
+}
+
+/// Two hands over a slab of entries, each with a payload while it is armed.
+pub(super) struct Wheel<T> {
+    entries: Vec<Entry<T>>,
+    free: u32,
+    near: Hand,
+    far: Hand,
+    /// The tick up to which all has fired; the tick itself may fire again.
+    now: u64,
+}
+
+impl<T> Wheel<T> {
+    /// An empty wheel that stands at tick `now`.
+    pub(super) fn new(now: u64) -> Self {
+        Wheel {
+            entries: Vec::new(),
+            free: NONE,
+            near: Hand::new(),
+            far: Hand::new(),
+            now,
+        }
+    }
+
+    /// Whether no entry is armed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.near.len + self.far.len == 0
+    }
+
+    /// Makes an entry that is not armed. The only operation that may allocate.
+    pub(super) fn insert(&mut self) -> Key {
+        let fresh = Entry {
+            tick: 0,
+            next: NONE,
+            prev: NONE,
+            place: Place::Idle,
+            payload: None,
+        };
+        if self.free == NONE {
+            let index = u32::try_from(self.entries.len()).unwrap_or(NONE);
+            assert!(index != NONE, "a timer wheel holds less than 2^32 timers");
+            self.entries.push(fresh);
+            return Key(index);
+        }
+        let index = self.free;
+        let entry = &mut self.entries[index as usize];
+        self.free = entry.next;
+        *entry = fresh;
+        Key(index)
+    }
+
+    /// Gives the entry back; its payload if it was armed.
+    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
+        let payload = self.disarm(key);
+        let free = self.free;
+        let entry = &mut self.entries[key.0 as usize];
+        entry.place = Place::Free;
+        entry.next = free;
+        self.free = key.0;
+        payload
+    }
+
+    /// Arms the entry to fire at `tick`, or at once if that has passed. Returns
+    /// the payload of an earlier arming that did not fire.
+    pub(super) fn arm(&mut self, key: Key, tick: u64, payload: T) -> Option<T> {
+        let old = self.disarm(key);
+        let entry = &mut self.entries[key.0 as usize];
+        entry.tick = tick.max(self.now);
+        entry.payload = Some(payload);
+        self.link(key.0);
+        old
+    }
+
+    /// Takes the entry off the wheel; its payload if it was armed.
+    pub(super) fn disarm(&mut self, key: Key) -> Option<T> {
+        self.unlink(key.0);
+        self.entries[key.0 as usize].payload.take()
+    }
+
+    /// Moves time to `now` and the payloads that are due to `due`, in the order of
+    /// their ticks. Stops when `due` holds `room`: true if there may be more.
+    pub(super) fn fire(&mut self, now: u64, due: &mut Vec<T>, room: usize) -> bool {
+        loop {
+            let near = self.next_near();
+            let block = self.next_block();
+            match (near, block) {
+                (near, Some(block)) if block <= now && near.is_none_or(|near| block <= near) => {
+                    self.now = block;
+                    self.enter_block();
+                }
+                (Some(near), _) if near <= now => {
+                    self.now = near;
+                    if !self.fire_slot(due, room) {
+                        return true;
+                    }
+                }
+                _ => {
+                    self.now = self.now.max(now);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// A tick at or before which nothing fires but at which something may.
+    pub(super) fn next(&self) -> Option<u64> {
+        match (self.next_near(), self.next_block()) {
+            (Some(near), Some(block)) => Some(near.min(block)),
+            (near, block) => near.or(block),
+        }
+    }
+
+    /// The tick of the near hand's next entries: exact.
+    fn next_near(&self) -> Option<u64> {
+        let from = (self.now & SLOT_MASK) as usize;
+        self.near.distance(from).map(|steps| self.now + steps)
+    }
+
+    /// The first tick of the next block of which the far hand's slot is in use.
+    fn next_block(&self) -> Option<u64> {
+        let block = (self.now >> SLOT_BITS) + 1;
+        let steps = self.far.distance((block & SLOT_MASK) as usize)?;
+        Some((block + steps) << SLOT_BITS)
+    }
+
+    /// Fires the slot of `self.now`: false if there was no room for all.
+    fn fire_slot(&mut self, due: &mut Vec<T>, room: usize) -> bool {
+        let slot = (self.now & SLOT_MASK) as usize;
+        while self.near.heads[slot] != NONE {
+            if due.len() >= room {
+                return false;
+            }
+            let index = self.near.heads[slot];
+            self.unlink(index);
+            due.extend(self.entries[index as usize].payload.take());
+        }
+        true
+    }
+
+    /// Moves the entries of the block that `self.now` begins to the near hand.
+    fn enter_block(&mut self) {
+        let block = self.now >> SLOT_BITS;
+        let head = self.far.heads.get((block & SLOT_MASK) as usize);
+        let Some(&head) = head.filter(|&&head| head != NONE) else {
+            return;
+        };
+        // The list is circular and loses entries as we go: count it first.
+        let mut count = 1;
+        let mut index = self.entries[head as usize].next;
+        while index != head {
+            count += 1;
+            index = self.entries[index as usize].next;
+        }
+        for _ in 0..count {
+            let next = self.entries[index as usize].next;
+            if self.entries[index as usize].tick >> SLOT_BITS == block {
+                self.unlink(index);
+                self.link(index);
+            }
+            index = next;
+        }
+    }
+
+    fn hand(&mut self, place: Place, tick: u64) -> Option<(&mut Hand, usize)> {
+        match place {
+            Place::Near => Some((&mut self.near, (tick & SLOT_MASK) as usize)),
+            Place::Far => Some((&mut self.far, (tick >> SLOT_BITS & SLOT_MASK) as usize)),
+            Place::Free | Place::Idle => None,
+        }
+    }
+
+    /// Appends an idle entry to the slot of its tick.
+    fn link(&mut self, index: u32) {
+        let tick = self.entries[index as usize].tick;
+        let near = tick - self.now < SLOTS as u64;
+        let place = if near { Place::Near } else { Place::Far };
+        let Some((hand, slot)) = self.hand(place, tick) else {
+            return;
+        };
+        hand.heads.resize(SLOTS, NONE);
+        hand.len += 1;
+        let head = hand.heads[slot];
+        if head == NONE {
+            hand.heads[slot] = index;
+            hand.used[slot / 64] |= 1 << (slot % 64);
+        }
+        let (prev, next) = if head == NONE {
+            (index, index)
+        } else {
+            (self.entries[head as usize].prev, head)
+        };
+        let entry = &mut self.entries[index as usize];
+        entry.place = place;
+        entry.prev = prev;
+        entry.next = next;
+        self.entries[prev as usize].next = index;
+        self.entries[next as usize].prev = index;
+    }
+
+    /// Takes the entry out of its slot, if it is in one.
+    fn unlink(&mut self, index: u32) {
+        let Entry {
+            tick,
+            next,
+            prev,
+            place,
+            ..
+        } = self.entries[index as usize];
+        let Some((hand, slot)) = self.hand(place, tick) else {
+            return;
+        };
+        hand.len -= 1;
+        if next == index {
+            hand.heads[slot] = NONE;
+            hand.used[slot / 64] &= !(1 << (slot % 64));
+        } else if hand.heads[slot] == index {
+            hand.heads[slot] = next;
+        }
+        self.entries[prev as usize].next = next;
+        self.entries[next as usize].prev = prev;
+        self.entries[index as usize].place = Place::Idle;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A small generator (splitmix64), so that a failure repeats from its seed.
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self, below: u64) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ (z >> 31)) % below
+        }
+
+        /// Mostly near, sometimes beyond the far hand's round.
+        fn delay(&mut self) -> u64 {
+            let reach = [3, 900, 1100, 80_000, 3_000_000][self.next(5) as usize];
+            self.next(reach)
+        }
+    }
+
+    /// The wheel beside a sorted map: tick and key of all that is armed.
+    struct Model {
+        wheel: Wheel<u32>,
+        armed: BTreeMap<(u64, u32), ()>,
+        ticks: Vec<Option<u64>>,
+        keys: Vec<Key>,
+        now: u64,
+    }
+
+    impl Model {
+        fn arm(&mut self, timer: u32, delay: u64) {
+            let tick = self.now + delay;
+            let old = self.wheel.arm(self.keys[timer as usize], tick, timer);
+            let was = self.ticks[timer as usize].replace(tick);
+            assert_eq!(old.is_some(), was.is_some());
+            if let Some(was) = was {
+                self.armed.remove(&(was, timer));
+            }
+            self.armed.insert((tick, timer), ());
+        }
+
+        fn cancel(&mut self, timer: u32) {
+            let was = self.ticks[timer as usize].take();
+            let old = self.wheel.remove(self.keys[timer as usize]);
+            assert_eq!(old.is_some(), was.is_some());
+            self.keys[timer as usize] = self.wheel.insert();
+            if let Some(was) = was {
+                self.armed.remove(&(was, timer));
+            }
+        }
+
+        fn advance(&mut self, by: u64, room: usize) {
+            self.now += by;
+            let mut fired = Vec::new();
+            loop {
+                let mut due = Vec::new();
+                let more = self.wheel.fire(self.now, &mut due, room);
+                assert!(due.len() <= room);
+                fired.extend(due);
+                if !more {
+                    break;
+                }
+            }
+            let ticks: Vec<u64> = fired
+                .iter()
+                .map(|&timer| self.ticks[timer as usize].expect("fired without being armed"))
+                .collect();
+            assert!(ticks.is_sorted(), "out of order: {ticks:?}");
+            let later = self.armed.split_off(&(self.now + 1, 0));
+            let due = std::mem::replace(&mut self.armed, later);
+            let mut fired = fired;
+            fired.sort_unstable();
+            let mut expected: Vec<u32> = due.keys().map(|&(_, timer)| timer).collect();
+            expected.sort_unstable();
+            assert_eq!(fired, expected);
+            for timer in fired {
+                self.ticks[timer as usize] = None;
+            }
+        }
+
+        fn check_next(&self) {
+            assert_eq!(self.wheel.near.len + self.wheel.far.len, self.armed.len());
+            let first = self.armed.keys().next().map(|&(tick, _)| tick);
+            let next = self.wheel.next();
+            assert_eq!(next.is_some(), first.is_some());
+            if let (Some(next), Some(first)) = (next, first) {
+                assert!(next <= first, "sleeps past {first} until {next}");
+                assert!(next >= self.now);
+                if first - self.now < SLOTS as u64 && first >> SLOT_BITS == self.now >> SLOT_BITS {
+                    assert_eq!(next, first);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fires_what_a_sorted_map_would() {
+        for seed in 0..40 {
+            eprintln!("seed {seed}");
+            let mut random = Random(seed);
+            let start = random.next(1 << 40);
+            let mut wheel = Wheel::new(start);
+            let timers = 1 + random.next(200) as u32;
+            let keys = (0..timers).map(|_| wheel.insert()).collect();
+            let mut model = Model {
+                wheel,
+                armed: BTreeMap::new(),
+                ticks: vec![None; timers as usize],
+                keys,
+                now: start,
+            };
+            for _ in 0..3_000 {
+                let timer = random.next(u64::from(timers)) as u32;
+                match random.next(10) {
+                    0 => model.cancel(timer),
+                    1..=3 => {
+                        let by = random.delay();
+                        model.advance(by, 1 + random.next(50) as usize);
+                    }
+                    _ => model.arm(timer, random.delay()),
+                }
+                model.check_next();
+            }
+        }
+    }
+
+    #[test]
+    fn a_past_tick_fires_at_the_next_turn() {
+        let mut wheel = Wheel::new(5_000);
+        let key = wheel.insert();
+        wheel.arm(key, 17, 'a');
+        let mut due = Vec::new();
+        assert!(!wheel.fire(5_000, &mut due, 8));
+        assert_eq!(due, ['a']);
+    }
+
+    #[test]
+    fn rearming_does_not_grow_the_slab() {
+        let mut wheel = Wheel::new(0);
+        let keys: Vec<Key> = (0..100).map(|_| wheel.insert()).collect();
+        let capacity = wheel.entries.capacity();
+        let mut due = Vec::with_capacity(100);
+        for turn in 0..1_000_u64 {
+            for &key in &keys {
+                wheel.arm(key, turn * 300 + u64::from(key.0), ());
+            }
+            due.clear();
+            wheel.fire(turn * 300 + 100, &mut due, usize::MAX);
+            assert_eq!(due.len(), 100);
+        }
+        assert_eq!(wheel.entries.capacity(), capacity);
+    }
+
+    #[test]
+    fn the_roundest_tick_lies_in_its_window() {
+        assert_eq!(roundest(5, 5), 5);
+        assert_eq!(roundest(5, 7), 6);
+        assert_eq!(roundest(5, 8), 8);
+        assert_eq!(roundest(8, 15), 8);
+        assert_eq!(roundest(0, 9), 0);
+        let mut random = Random(1);
+        for _ in 0..10_000 {
+            let lo = 1 + random.next(1 << 20);
+            let hi = lo + random.next(1 << 10);
+            let best = (lo..=hi).max_by_key(|tick| tick.trailing_zeros());
+            assert_eq!(Some(roundest(lo, hi)), best);
+        }
+    }
+
+    #[test]
+    fn ticks_are_never_early() {
+        for nanos in [0, 1, 65_535, 65_536, 65_537, u64::MAX] {
+            assert!(u128::from(tick_at_or_after(nanos)) << TICK_SHIFT >= u128::from(nanos));
+            assert!(tick_nanos(tick_at_or_before(nanos)) <= nanos);
+        }
+    }
+}

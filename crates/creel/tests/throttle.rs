@@ -1,0 +1,116 @@
+//! Timers on workers, by a driven clock; and how a throttled worker waits.
+
+use creel::time::{Clock, Sleep, sleep};
+use creel::{Pool, Wait};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Says when it was woken, by a channel.
+struct Tell(Mutex<mpsc::Sender<()>>);
+
+impl Wake for Tell {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.lock().unwrap().send(());
+    }
+}
+
+struct Bench {
+    pool: Pool,
+    clock: Clock,
+    told: mpsc::Receiver<()>,
+    waker: Waker,
+}
+
+impl Bench {
+    fn new(wait: Wait) -> Self {
+        let clock = Clock::driven();
+        let builder = Pool::builder().workers(1).wait(wait);
+        let pool = builder.clock(clock.clone()).build().unwrap();
+        let (tell, told) = mpsc::channel();
+        Bench {
+            pool,
+            clock,
+            told,
+            waker: Waker::from(Arc::new(Tell(Mutex::new(tell)))),
+        }
+    }
+
+    /// Polls on the worker.
+    fn poll(&self, sleep: &mut Sleep) -> Poll<()> {
+        let waker = &self.waker;
+        self.pool
+            .run_on(0, || Pin::new(sleep).poll(&mut Context::from_waker(waker)))
+    }
+
+    /// A timer of the worker, armed.
+    fn sleep(&self, duration: Duration) -> Sleep {
+        let mut sleep = self.pool.run_on(0, || sleep(duration));
+        assert!(self.poll(&mut sleep).is_pending());
+        sleep
+    }
+}
+
+#[test]
+fn a_worker_fires_its_timers_however_it_waits() {
+    let waits = [
+        Wait::Park,
+        Wait::Spin(MS),
+        Wait::Adaptive,
+        Wait::Throttle(2 * MS),
+        Wait::Throttle(Duration::ZERO),
+    ];
+    for wait in waits {
+        let bench = Bench::new(wait);
+        let mut sleep = bench.sleep(20 * MS);
+        assert!(bench.told.try_recv().is_err(), "{wait}");
+        bench.clock.advance(19 * MS);
+        assert!(bench.poll(&mut sleep).is_pending(), "{wait}");
+        bench.clock.advance(3 * MS);
+        bench
+            .told
+            .recv_timeout(60_000 * MS)
+            .expect("the timer fires");
+        assert!(bench.poll(&mut sleep).is_ready(), "{wait}");
+    }
+}
+
+#[test]
+fn a_throttled_worker_reacts_once_a_quantum() {
+    let bench = Bench::new(Wait::Throttle(10 * MS));
+    let (mut early, _late) = (bench.sleep(MS), bench.sleep(4 * MS));
+    bench.clock.advance(11 * MS);
+    bench.told.recv_timeout(60_000 * MS).expect("both are due");
+    bench.told.recv_timeout(60_000 * MS).expect("both are due");
+    assert!(bench.poll(&mut early).is_ready());
+    // It has reacted in this quantum: what becomes due waits for the next, urgent jobs do not.
+    let _next = bench.sleep(MS);
+    bench.clock.advance(5 * MS);
+    assert_eq!(bench.pool.run_on(0, || 7), 7);
+    assert!(bench.told.try_recv().is_err());
+    bench.clock.advance(5 * MS);
+    bench
+        .told
+        .recv_timeout(60_000 * MS)
+        .expect("the quantum is over");
+}
+
+#[test]
+fn an_idle_worker_sleeps_through_however_short_its_quantum() {
+    let wait = Wait::Throttle(Duration::from_micros(1));
+    let pool = Pool::builder().workers(1).wait(wait).build().unwrap();
+    pool.run_on(0, || ());
+    let before = pool.stats().workers[0].parks;
+    let (tell, told) = mpsc::channel::<()>();
+    // Not to be right, only to give a worker that spins the time to show it.
+    assert!(told.recv_timeout(50 * MS).is_err());
+    drop(tell);
+    let parks = pool.stats().workers[0].parks - before;
+    assert!(parks <= 3, "{parks} sleeps in 50 ms of idleness");
+}

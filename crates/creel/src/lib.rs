@@ -20,9 +20,11 @@ mod loops;
 pub mod net;
 mod pool;
 mod sync;
+pub mod task;
 pub mod time;
 
 pub use loops::{Loops, Scope};
+pub use task::{JoinError, JoinHandle};
 pub use pool::{
     Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, Wait, WorkerStats,
 };

@@ -9,7 +9,7 @@ pub(crate) mod job;
 mod knobs;
 pub(crate) mod seat;
 pub(crate) mod shared;
-mod stats;
+pub(crate) mod stats;
 mod table;
 mod wait;
 mod worker;
@@ -155,7 +155,7 @@ impl fmt::Debug for Pool {
 /// threads alive: once the pool is dropped, it refuses.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Handle {

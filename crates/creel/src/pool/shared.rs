@@ -9,6 +9,7 @@ use super::{
 use crate::{
     net::driver::Driver,
     sync::{AtomicBool, AtomicUsize, Ordering},
+    task::{self, Tasks},
 };
 use std::{
     sync::{Arc, Weak},
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) driver: Arc<Driver>,
     /// How many seats are in use: those below this index.
     workers: AtomicUsize,
+    pub(crate) tasks: Tasks,
     /// Set once, when the pool is dropped: no new work is taken.
     closing: AtomicBool,
     /// Whether a loop is under way; who sets it may use the workers for one.
@@ -49,6 +51,7 @@ impl Shared {
             seats: SeatTable::new(clock, Arc::clone(&driver)),
             driver,
             workers: AtomicUsize::new(workers),
+            tasks: Tasks::new(workers),
             closing: AtomicBool::new(false),
             in_loop: AtomicBool::new(false),
         }
@@ -58,9 +61,12 @@ impl Shared {
         self.workers.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn set_workers(&self, workers: usize) {
+    pub(crate) fn set_workers(self: &Arc<Self>, workers: usize) {
         let before = self.workers.swap(workers, Ordering::SeqCst);
-        (workers..before).for_each(|gone| self.seats.seat(gone).notify());
+        task::resize(self, workers);
+        for gone in workers..before {
+            self.seats.seat(gone).notify();
+        }
     }
 
     /// Whether the pool is being dropped.
@@ -90,6 +96,7 @@ impl Shared {
     pub(crate) fn ensure_started(self: &Arc<Self>, seat: &Seat) {
         seat.ensure_alive(|| {
             let (shared, index) = (Arc::clone(self), seat.index);
+            task::enter(self);
             thread::Builder::new()
                 .name(format!("{}-{index}", self.name))
                 .spawn(move || worker::run(shared, index))
@@ -108,8 +115,12 @@ impl Shared {
     /// called by one of them, which would wait for itself.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::SeqCst);
-        self.seats.made().for_each(Seat::notify);
+        task::cancel_all(self);
+        for seat in self.seats.made() {
+            seat.notify();
+        }
         if current::index_in(self).is_some() {
+            task::leave(self);
             return;
         }
         for thread in self.seats.made().filter_map(Seat::take_thread) {
@@ -117,6 +128,7 @@ impl Shared {
             // which the thread's own panic message has told already.
             let _ = thread.join();
         }
+        task::leave(self);
     }
 }
 

@@ -60,21 +60,23 @@ impl<'a> Pace<'a> {
         self.busy = true;
     }
 
-    /// Returns when there may be something to do.
-    pub(crate) fn wait(&mut self) {
+    /// Returns when there may be something to do, or after `watch`.
+    ///
+    /// A worker that watches only looks after others, so it does not spin.
+    pub(crate) fn wait(&mut self, watch: Option<Duration>) {
         let spin = match self.shared.wait {
             Wait::Spin(time) => time,
             Wait::Adaptive => ADAPTIVE_SPIN,
             Wait::Park | Wait::Throttle(_) => Duration::ZERO,
         };
-        if !spin.is_zero() && spun(self.seat, spin) {
+        if watch.is_none() && !spin.is_zero() && spun(self.seat, spin) {
             return;
         }
         let begin = Instant::now();
         if self.busy && self.quantum > 0 {
             self.seat.rest(self.until(self.line));
         } else {
-            self.sleep();
+            self.sleep(watch);
         }
         let parked = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.seat.counters.parks.add(1);
@@ -83,9 +85,10 @@ impl<'a> Pace<'a> {
 
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
     /// nobody is in there.
-    fn sleep(&self) {
+    fn sleep(&self, watch: Option<Duration>) {
         let deadline = self.seat.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
+        let timeout = [timeout, watch].into_iter().flatten().min();
         if self.shared.driver.is_empty() || !self.seat.poll(timeout) {
             self.seat.park(timeout, || false);
         }

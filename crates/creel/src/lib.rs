@@ -26,5 +26,5 @@ pub mod time;
 pub use loops::{Loops, Scope};
 pub use task::{JoinError, JoinHandle};
 pub use pool::{
-    Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, Wait, WorkerStats,
+    Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, TaskStats, Wait, WorkerStats,
 };

@@ -16,7 +16,7 @@ mod worker;
 
 pub use builder::{BuildError, Builder};
 pub use knobs::{Balance, ParseKnobError, Wait};
-pub use stats::{Stats, WorkerStats};
+pub use stats::{Stats, TaskStats, WorkerStats};
 
 use crate::loops::LoopsByBalance;
 use shared::Shared;
@@ -124,6 +124,7 @@ impl Pool {
         let workers = (0..self.workers()).map(|index| self.shared.seats.seat(index).stats());
         Stats {
             workers: workers.collect(),
+            tasks: crate::task::stats(&self.shared),
         }
     }
 }

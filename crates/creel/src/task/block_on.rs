@@ -108,12 +108,14 @@ impl StandIn<'_> {
 
     /// Runs tasks until `enough`; then true. False: there is nothing to do, the desk is free.
     fn help(&mut self, enough: impl Fn() -> bool) -> bool {
-        loop {
-            if enough() {
-                return true;
-            }
-            if !self.held().is_some_and(|held| held.step(false)) {
-                break;
+        if let Some(held) = self.held() {
+            loop {
+                if enough() {
+                    return true;
+                }
+                if !held.step(false) {
+                    break;
+                }
             }
         }
         self.stand_up();

@@ -101,7 +101,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 pub(super) struct Held<'a> {
     pub(super) desk: &'a Desk,
-    pool: &'a Shared,
+    pub(super) pool: &'a Shared,
 }
 
 /// The desk that this thread holds, if it is one of the task's pool and the task is not bound.
@@ -110,12 +110,24 @@ pub(super) fn here_for<'a>(task: Task) -> Option<Held<'a>> {
     if cfg!(loom) {
         return None;
     }
+    let held = here()?;
+    let own = ptr::addr_eq(Arc::as_ptr(task.scheduler()), held.pool);
+    (own && task.state().seat().is_none()).then_some(held)
+}
+
+/// The desk that this thread holds in this pool.
+#[inline]
+pub(super) fn here_in(pool: &Shared) -> Option<Held<'_>> {
+    here().filter(|held| ptr::eq(held.pool, pool))
+}
+
+/// The desk that this thread holds, in whatever pool.
+///
+/// The caller does not keep it longer than the thread holds the desk.
+#[inline]
+pub(super) fn here<'a>() -> Option<Held<'a>> {
     let here = HERE.get();
     if here.desk.is_null() {
-        return None;
-    }
-    let own = ptr::addr_eq(Arc::as_ptr(task.scheduler()), here.pool);
-    if !own || task.state().seat().is_some() {
         return None;
     }
     // SAFETY: the thread holds a desk of this pool, which therefore lives.
@@ -125,27 +137,13 @@ pub(super) fn here_for<'a>(task: Task) -> Option<Held<'a>> {
     Some(Held { desk, pool })
 }
 
-/// The desk that this thread holds in this pool.
-#[inline]
-pub(super) fn here_in(pool: &Shared) -> Option<Held<'_>> {
-    let here = HERE.get();
-    if here.desk.is_null() || !ptr::eq(here.pool, pool) {
-        return None;
-    }
-    // SAFETY: the thread holds the desk, which lives as long as `pool`.
-    let desk = unsafe { &*here.desk };
-    Some(Held { desk, pool })
-}
-
-/// The pool whose desk this thread holds.
-pub(super) fn pool_here() -> Option<Arc<Shared>> {
-    let here = HERE.get();
-    if here.desk.is_null() {
-        return None;
-    }
-    // SAFETY: the thread holds a desk of this pool, which therefore lives.
-    let pool = unsafe { &*here.pool };
-    here_in(pool).map(|held| held.pool())
+/// A pool, counted; every one is made in an `Arc`.
+#[cold]
+pub(super) fn counted(pool: &Shared) -> Arc<Shared> {
+    // SAFETY: `Builder::build` puts every pool's shared part in an `Arc`, and it lives.
+    unsafe { Arc::increment_strong_count(pool) };
+    // SAFETY: the count just added.
+    unsafe { Arc::from_raw(pool) }
 }
 
 /// The heap of the desk that this thread holds.
@@ -283,15 +281,6 @@ impl<'a> Held<'a> {
         self.desk.own.with_mut(|own| f(unsafe { &mut *own }))
     }
 
-    /// The pool, counted.
-    #[cold]
-    fn pool(&self) -> Arc<Shared> {
-        // SAFETY: `HERE` was made from an `Arc`, and the pool lives while a desk is held.
-        unsafe { Arc::increment_strong_count(self.pool) };
-        // SAFETY: the count just added.
-        unsafe { Arc::from_raw(self.pool) }
-    }
-
     /// Queues a task that a running one has woken: it goes next.
     #[inline]
     pub(super) fn push_woken(self, task: Task) {
@@ -315,7 +304,7 @@ impl<'a> Held<'a> {
     #[inline]
     fn see_to_a_watch(self) {
         if self.pool.tasks.crew.is_unwatched() {
-            crew::call_watch(&self.pool());
+            crew::call_watch(&counted(self.pool));
         }
     }
 
@@ -408,7 +397,7 @@ impl<'a> Held<'a> {
         if called && outside.is_some() {
             crew.end_search();
             if self.pool.tasks.outside.len() > 0 {
-                crew::call_help(self.pool, Instant::now(), || self.pool());
+                crew::call_help(self.pool, Instant::now(), || counted(self.pool));
             }
         }
         found
@@ -435,7 +424,7 @@ impl<'a> Held<'a> {
             .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
         let queued = self.desk.hints.len() > 0 || self.pool.tasks.outside.len() > 0;
         if queued && guess >= crew::POLL_NS_WORTH_A_STEAL.into() {
-            crew::call_help(self.pool, now, || self.pool());
+            crew::call_help(self.pool, now, || counted(self.pool));
         }
     }
 

@@ -1,7 +1,7 @@
 //! How tasks are made: on a pool, from any thread; bound to a seat or not.
 
 use super::cell::{Task, fits, output_fits};
-use super::desk;
+use super::desk::{self, Held};
 use super::join::JoinHandle;
 use super::slab::Heap;
 use super::state::State;
@@ -120,9 +120,11 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let pool = desk::pool_here().or_else(|| current::worker().map(|(pool, _)| pool));
-    match pool {
-        Some(pool) => stealable(&pool, future),
+    if let Some(held) = desk::here() {
+        return stealable_here(held, future);
+    }
+    match current::worker() {
+        Some((pool, _)) => stealable(&pool, future),
         None => panic!("task::spawn outside of a pool: use Pool::spawn or Handle::spawn"),
     }
 }
@@ -159,19 +161,36 @@ where
 ///
 /// The caller sees to it that the future may be sent.
 fn stealable<F: Future>(pool: &Arc<Shared>, future: F) -> JoinHandle<F::Output> {
-    let task = if pool.is_closing() {
-        None
-    } else if let Some(held) = desk::here_in(pool) {
-        let task = make(pool, State::new_word(None, true), future);
-        task.inspect(|&task| held.push_back(task))
-    } else {
-        let task = make(pool, State::new_word(None, false), future);
-        task.inspect(|&task| {
+    if let Some(held) = desk::here_in(pool) {
+        return stealable_here(held, future);
+    }
+    if pool.is_closing() {
+        return JoinHandle::refused();
+    }
+    match make(None, pool, State::new_word(None, false), future) {
+        Some(task) => {
             pool.tasks.outside.push(task);
             crew::call_for_outside(pool);
-        })
-    };
-    task.map_or_else(JoinHandle::refused, JoinHandle::new)
+            JoinHandle::new(task)
+        }
+        None => JoinHandle::refused(),
+    }
+}
+
+/// The same on a thread that holds a desk.
+#[inline]
+fn stealable_here<F: Future>(held: Held<'_>, future: F) -> JoinHandle<F::Output> {
+    let pool = held.pool;
+    if pool.is_closing() {
+        return JoinHandle::refused();
+    }
+    match make(Some(held), pool, State::new_word(None, true), future) {
+        Some(task) => {
+            held.push_back(task);
+            JoinHandle::new(task)
+        }
+        None => JoinHandle::refused(),
+    }
 }
 
 /// Makes a task that only this seat's thread may run, and queues it.
@@ -182,7 +201,8 @@ fn bound<F: Future>(pool: &Arc<Shared>, index: usize, future: F) -> JoinHandle<F
     let alive = &pool.seats.seat(index).desk.bound_alive;
     // Before the task exists, so that the seat does not retire under it.
     alive.fetch_add(1, Ordering::SeqCst);
-    match make(pool, State::new_word(Some(index as u16), false), future) {
+    let word = State::new_word(Some(index as u16), false);
+    match make(desk::here_in(pool), pool, word, future) {
         Some(task) => {
             Arc::clone(pool).schedule(task);
             JoinHandle::new(task)
@@ -197,30 +217,40 @@ fn bound<F: Future>(pool: &Arc<Shared>, index: usize, future: F) -> JoinHandle<F
 /// Makes a cell, with the future in it or, if that is too large, in a box. `None`: the pool has
 /// ended.
 #[inline]
-fn make<F: Future>(pool: &Arc<Shared>, word: u64, future: F) -> Option<Task> {
+fn make<F: Future>(
+    held: Option<Held<'_>>,
+    pool: &Shared,
+    word: u64,
+    future: F,
+) -> Option<Task> {
     const { assert!(output_fits::<F::Output>(), "a task's output is at most 16 KiB, aligned to 16: box it") };
     if const { fits::<F>() } {
-        make_here(pool, word, future)
+        make_cell(held, pool, word, future)
     } else {
-        make_here(pool, word, Box::pin(future))
+        make_cell(held, pool, word, Box::pin(future))
     }
 }
 
 #[inline]
-fn make_here<F: Future>(pool: &Arc<Shared>, word: u64, future: F) -> Option<Task> {
-    match desk::here_in(pool) {
+fn make_cell<F: Future>(
+    held: Option<Held<'_>>,
+    pool: &Shared,
+    word: u64,
+    future: F,
+) -> Option<Task> {
+    match held {
         Some(held) => Some(held.make(word, future)),
         None => make_guest(pool, word, future),
     }
 }
 
 /// Makes a cell on a thread without a desk. `None`: the pool has ended.
-fn make_guest<F: Future>(pool: &Arc<Shared>, word: u64, future: F) -> Option<Task> {
+fn make_guest<F: Future>(pool: &Shared, word: u64, future: F) -> Option<Task> {
     let mut guests = lock(&pool.tasks.guests);
     if guests.ended {
         return None;
     }
-    let heap = *guests.heap.get_or_insert_with(|| Heap::new(pool.clone()));
+    let heap = *guests.heap.get_or_insert_with(|| Heap::new(desk::counted(pool)));
     pool.tasks.spawned.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the heap lives until `ended` is set under this lock.
     let heap = unsafe { heap.as_ref() };

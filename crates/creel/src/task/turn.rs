@@ -6,7 +6,7 @@ use super::desk::{self, Held};
 use super::inject::Inject;
 use super::slab::Heap;
 use super::state::Then;
-use crate::pool::current;
+use crate::pool::{TaskStats, current};
 use crate::pool::seat::Seat;
 use crate::pool::shared::Shared;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
@@ -32,6 +32,10 @@ pub(crate) struct Tasks {
     pub(super) spawned: AtomicU64,
     cancelled: AtomicU64,
 }
+
+// The user's code runs under `catch_unwind` or leaves the pool's own data whole.
+impl std::panic::UnwindSafe for Shared {}
+impl std::panic::RefUnwindSafe for Shared {}
 
 /// The heap of the threads without a desk.
 #[derive(Default)]
@@ -195,6 +199,23 @@ pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
         cancel_all(pool);
     }
     false
+}
+
+/// What became of the pool's tasks.
+pub(crate) fn stats(pool: &Shared) -> TaskStats {
+    let mut stats = TaskStats::default();
+    stats.spawned = pool.tasks.spawned.load(Ordering::Relaxed);
+    stats.cancelled = pool.tasks.cancelled.load(Ordering::Relaxed);
+    for seat in pool.seats.made() {
+        for counters in [&seat.desk.counters, &seat.desk.bound_counters] {
+            stats.spawned += counters.spawned.get();
+            stats.finished += counters.finished.get();
+            stats.cancelled += counters.cancelled.get();
+            stats.polls += counters.polls.get();
+            stats.steals += counters.steals.get();
+        }
+    }
+    stats
 }
 
 /// The number of workers has changed.

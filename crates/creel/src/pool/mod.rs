@@ -12,14 +12,14 @@ mod patience;
 pub(crate) mod seat;
 mod seating;
 pub(crate) mod shared;
-mod stats;
+pub(crate) mod stats;
 mod table;
 mod wait;
 mod worker;
 
 pub use builder::{BuildError, Builder};
 pub use knobs::{Balance, ParseKnobError, Wait};
-pub use stats::{Stats, WorkerStats};
+pub use stats::{Stats, TaskStats, WorkerStats};
 
 use crate::loops::LoopsByBalance;
 use shared::Shared;
@@ -133,6 +133,7 @@ impl Pool {
         let workers = (0..self.workers()).map(stats);
         Stats {
             workers: workers.collect(),
+            tasks: crate::task::stats(&self.shared),
         }
     }
 }
@@ -164,7 +165,7 @@ impl fmt::Debug for Pool {
 /// threads alive: once the pool is dropped, it refuses.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Handle {

@@ -5,7 +5,11 @@
 mod streams;
 
 use creel_vgm::chips::ym2151::Ym2151;
-use streams::{Step, stream};
+use creel_vgm::chips::ym2203::Ym2203;
+use creel_vgm::chips::ym2608::Ym2608;
+use creel_vgm::chips::ym2610::Ym2610;
+use creel_vgm::chips::ym2612::Ym2612;
+use streams::{Step, memory, stream};
 
 /// Frames of a stream; every chip renders several.
 const FRAMES: usize = 100_000;
@@ -39,20 +43,73 @@ fn hash<C>(
     hash
 }
 
+const CLOCK_HZ: u32 = 7_200_000;
+
 #[test]
 fn ym2151() {
-    let hash = hash(
-        streams::YM2151,
-        || Ym2151::new(4_000_000),
-        Ym2151::write,
-        Ym2151::render,
-    );
+    let new = || Ym2151::new(CLOCK_HZ);
+    let hash = hash(streams::YM2151, new, Ym2151::write, Ym2151::render);
     assert_eq!(hash, 0xfdf0_39aa_8324_0325, "{hash:#x}");
 }
 
 #[test]
 fn ym2151_noise() {
-    let new = || Ym2151::new(4_000_000);
+    let new = || Ym2151::new(CLOCK_HZ);
     let hash = hash(streams::YM2151_NOISE, new, Ym2151::write, Ym2151::render);
     assert_eq!(hash, 0x307a_9cdc_fb02_423e, "{hash:#x}");
+}
+
+#[test]
+fn ym2203() {
+    let new = || Ym2203::new(CLOCK_HZ);
+    let hash = hash(streams::YM2203, new, Ym2203::write, Ym2203::render);
+    assert_eq!(hash, 0x84ca_019b_850d_c9fb, "{hash:#x}");
+}
+
+#[test]
+fn ym2608() {
+    let new = || {
+        let mut chip = Ym2608::new(CLOCK_HZ);
+        *chip.rhythm_rom_mut() = memory(1 << 13, 1);
+        *chip.adpcm_b_mut() = memory(1 << 18, 2);
+        chip
+    };
+    let hash = hash(streams::YM2608, new, Ym2608::write, Ym2608::render);
+    assert_eq!(hash, 0x52cf_a898_d09e_e94f, "{hash:#x}");
+}
+
+#[test]
+fn ym2610() {
+    for (new, known) in [
+        (Ym2610::new as fn(u32) -> Ym2610, 0x58f8_687a_1f50_7f13),
+        (Ym2610::new_b, 0xe3df_91bf_dce0_4859),
+    ] {
+        let new = || {
+            let mut chip = new(CLOCK_HZ);
+            *chip.adpcm_a_mut() = memory(1 << 20, 1);
+            *chip.adpcm_b_mut() = memory(1 << 18, 2);
+            chip
+        };
+        let hash = hash(streams::YM2610, new, Ym2610::write, Ym2610::render);
+        assert_eq!(hash, known, "{hash:#x}");
+    }
+}
+
+#[test]
+fn ym2612_and_ym3438() {
+    for (new, known) in [
+        (Ym2612::new as fn(u32) -> Ym2612, 0x237b_a050_9883_4669),
+        (Ym2612::new_3438, 0x3f8e_786a_9de1_4dcb),
+    ] {
+        let new = || new(CLOCK_HZ);
+        let hash = hash(streams::YM2612, new, Ym2612::write, Ym2612::render);
+        assert_eq!(hash, known, "{hash:#x}");
+    }
+}
+
+#[test]
+fn ssg_eg() {
+    let new = || Ym2612::new(CLOCK_HZ);
+    let hash = hash(streams::SSG_EG, new, Ym2612::write, Ym2612::render);
+    assert_eq!(hash, 0x5a33_60e8_59d5_d988, "{hash:#x}");
 }

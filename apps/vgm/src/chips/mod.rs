@@ -6,13 +6,21 @@
 //! also say their output as edges, to be rendered at any rate by
 //! [`edges`](crate::edges).
 
+pub mod adpcm_a;
+pub mod adpcm_b;
 pub mod ay8910;
 pub mod fm;
+pub mod frame_chip;
 pub mod okim6258;
 pub mod set;
 pub mod sn76489;
+pub mod square_chip;
 pub mod ssg;
 pub mod ym2151;
+pub mod ym2203;
+pub mod ym2608;
+pub mod ym2610;
+pub mod ym2612;
 
 /// Frames (or ticks) a second, as an exact ratio.
 ///

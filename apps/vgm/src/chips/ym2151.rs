@@ -40,13 +40,14 @@
 
 use super::Rate;
 use super::fm::bank::{Bank, Block, ChannelSettings, Family, LfoStretch};
-use super::fm::connect::{Values, Width};
+use super::fm::connect::{FullWidth, Values, add_to};
+use super::fm::dac::through_dac;
 use super::fm::operator::{BLOCK, OperatorSettings, Pitch};
 use super::fm::opm_lfo::OpmLfo;
 use super::fm::tables::{OPM_NOTES, detune};
 
 /// Clocks in a native frame.
-const DIVIDER: u32 = 64;
+const DIVIDER: u64 = 64;
 
 const CHANNELS: usize = 8;
 
@@ -81,14 +82,6 @@ pub struct Ym2151 {
 }
 
 struct Opm;
-
-/// All 14 bits of each operator, and no limit that four of them could reach.
-struct FullWidth;
-
-impl Width for FullWidth {
-    const DROPPED: u32 = 0;
-    const LIMIT: Option<i32> = None;
-}
 
 impl Family for Opm {
     fn phase_step(pitch: &Pitch, sensitivity: u8, pm: i16) -> u32 {
@@ -148,7 +141,7 @@ impl Ym2151 {
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
-            seconds: u64::from(DIVIDER),
+            seconds: DIVIDER,
         }
     }
 
@@ -203,11 +196,7 @@ impl Ym2151 {
         out.fill([0; 2]);
         self.bank
             .render::<Opm, FullWidth>(block, |channel: &ChannelSettings, values: &Values| {
-                let mask = channel.outputs.map(|on| -i32::from(on));
-                for (frame, &value) in out.iter_mut().zip(values) {
-                    frame[0] += i32::from(value) & mask[0];
-                    frame[1] += i32::from(value) & mask[1];
-                }
+                add_to(out, channel.outputs, values);
             });
         for value in out.as_flattened_mut() {
             *value = through_dac(*value);
@@ -266,15 +255,4 @@ fn decode_operator(block_freq: u16, regs: [u8; 6]) -> OperatorSettings {
         [attack, decay, sustain, release],
     );
     settings
-}
-
-/// What the YM3012 makes of a sum: the bits below a mantissa of 10 are lost.
-fn through_dac(value: i32) -> i32 {
-    let value = value.clamp(-0x8000, 0x7fff);
-    let magnitude = value ^ value >> 31;
-    let mut lost = magnitude >> 9;
-    lost |= lost >> 1;
-    lost |= lost >> 2;
-    lost |= lost >> 4;
-    value & !lost
 }

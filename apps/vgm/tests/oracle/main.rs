@@ -8,47 +8,180 @@ mod streams;
 mod reference;
 
 use creel_vgm::chips::ym2151::Ym2151;
+use creel_vgm::chips::ym2203::Ym2203;
+use creel_vgm::chips::ym2608::Ym2608;
+use creel_vgm::chips::ym2610::Ym2610;
+use creel_vgm::chips::ym2612::Ym2612;
 use reference::Reference;
-use streams::{Group, Step, stream};
-use ymfm_sys::ffi::{ChipType, Fidelity};
+use streams::{Group, Random, Step, memory, stream};
+use ymfm_sys::ffi::ChipType;
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 40;
 
 /// Frames of a random stream.
-const FRAMES: usize = 200_000;
+const FRAMES: usize = 150_000;
 
-#[test]
-fn ym2151_streams() {
-    ym2151(streams::YM2151, SEEDS);
+/// A clock of which all rates are whole.
+const CLOCK_HZ: u32 = 7_200_000;
+
+/// Memories of ADPCM-A and ADPCM-B; smaller than an address reaches.
+fn memories() -> [Vec<u8>; 2] {
+    [memory(1 << 20, 1), memory(1 << 18, 2)]
 }
 
-#[test]
-fn ym2151_noise_streams() {
-    ym2151(streams::YM2151_NOISE, SEEDS);
+/// One of our chips, by what a stream needs.
+struct Ours<C> {
+    chip: C,
+    write: fn(&mut C, u8, u8, u8),
+    render: fn(&mut C, &mut [[i32; 2]]),
 }
 
-fn ym2151(groups: &[Group], seeds: u64) {
-    for seed in 0..seeds {
-        let mut ours = Ym2151::new(4_000_000);
-        let none = [Vec::new(), Vec::new()];
-        let mut theirs = Reference::new(ChipType::Ym2151, 4_000_000, Fidelity::Min, none);
-        let mut frames = Vec::new();
-        let mut at = 0;
-        for step in stream(streams::YM2151, seed, FRAMES) {
+/// Compares one chip on the streams of all seeds.
+fn compare<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Ours<C>) {
+    for seed in 0..SEEDS {
+        let theirs = Reference::new(kind, CLOCK_HZ, memories());
+        follow(seed, stream(groups, seed, FRAMES), ours(), theirs);
+    }
+}
+
+/// The same with writes to the prescaler in between.
+fn compare_prescaled<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Ours<C>) {
+    for seed in 0..SEEDS {
+        let mut random = Random(seed);
+        let mut steps = Vec::new();
+        for step in stream(groups, seed, FRAMES / 4) {
             match step {
-                Step::Write(port, reg, value) => {
-                    ours.write(port, reg, value);
-                    theirs.write(port, reg, value);
-                }
                 Step::Run(count) => {
-                    frames.resize(count, [0; 2]);
-                    ours.render(&mut frames);
-                    for ours in &frames {
-                        assert_eq!(ours, theirs.frame(), "seed {seed}, frame {at}");
-                        at += 1;
+                    steps.push(Step::Run(count.next_multiple_of(6)));
+                    if random.below(4) == 0 {
+                        steps.push(Step::Write(0, 0x2d + random.below(3) as u8, 0));
                     }
+                }
+                write => steps.push(write),
+            }
+        }
+        let theirs = Reference::prescaled(kind, CLOCK_HZ, memories());
+        follow(seed, steps, ours(), theirs);
+    }
+}
+
+fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) {
+    let Ours {
+        mut chip,
+        write,
+        render,
+    } = ours;
+    let mut frames = Vec::new();
+    let (mut at, mut heard) = (0, 0);
+    for step in steps {
+        match step {
+            Step::Write(port, reg, value) => {
+                write(&mut chip, port, reg, value);
+                theirs.write(port, reg, value);
+            }
+            Step::Run(count) => {
+                frames.resize(count, [0; 2]);
+                render(&mut chip, &mut frames);
+                for &ours in &frames {
+                    assert_eq!(ours, theirs.frame(), "seed {seed}, frame {at}");
+                    at += 1;
+                    heard += usize::from(ours[0] != ours[1] || ours[0].abs() > 100);
                 }
             }
         }
     }
+    assert!(
+        heard * 10 > at,
+        "seed {seed} is all but silent: {heard} of {at} frames"
+    );
+}
+
+fn ym2151() -> Ours<Ym2151> {
+    Ours {
+        chip: Ym2151::new(CLOCK_HZ),
+        write: Ym2151::write,
+        render: Ym2151::render,
+    }
+}
+
+fn ym2203() -> Ours<Ym2203> {
+    Ours {
+        chip: Ym2203::new(CLOCK_HZ),
+        write: Ym2203::write,
+        render: Ym2203::render,
+    }
+}
+
+fn ym2608() -> Ours<Ym2608> {
+    let mut chip = Ym2608::new(CLOCK_HZ);
+    let [rhythm, adpcm_b] = memories();
+    *chip.rhythm_rom_mut() = rhythm;
+    *chip.adpcm_b_mut() = adpcm_b;
+    Ours {
+        chip,
+        write: Ym2608::write,
+        render: Ym2608::render,
+    }
+}
+
+fn ym2610(new: fn(u32) -> Ym2610) -> Ours<Ym2610> {
+    let mut chip = new(CLOCK_HZ);
+    let [adpcm_a, adpcm_b] = memories();
+    *chip.adpcm_a_mut() = adpcm_a;
+    *chip.adpcm_b_mut() = adpcm_b;
+    Ours {
+        chip,
+        write: Ym2610::write,
+        render: Ym2610::render,
+    }
+}
+
+fn ym2612(new: fn(u32) -> Ym2612) -> Ours<Ym2612> {
+    Ours {
+        chip: new(CLOCK_HZ),
+        write: Ym2612::write,
+        render: Ym2612::render,
+    }
+}
+
+#[test]
+fn ym2151_streams() {
+    compare(streams::YM2151, ChipType::Ym2151, ym2151);
+    compare(streams::YM2151_NOISE, ChipType::Ym2151, ym2151);
+}
+
+#[test]
+fn ym2203_streams() {
+    compare(streams::YM2203, ChipType::Ym2203, ym2203);
+    compare(streams::SSG_EG, ChipType::Ym2203, ym2203);
+}
+
+#[test]
+fn ym2608_streams() {
+    compare(streams::YM2608, ChipType::Ym2608, ym2608);
+}
+
+#[test]
+fn prescaler_streams() {
+    compare_prescaled(streams::YM2203, ChipType::Ym2203, ym2203);
+    compare_prescaled(streams::YM2608, ChipType::Ym2608, ym2608);
+}
+
+#[test]
+fn ym2610_streams() {
+    compare(streams::YM2610, ChipType::Ym2610, || ym2610(Ym2610::new));
+    compare(streams::YM2610, ChipType::Ym2610B, || ym2610(Ym2610::new_b));
+}
+
+#[test]
+fn ym2612_streams() {
+    compare(streams::YM2612, ChipType::Ym2612, || ym2612(Ym2612::new));
+    compare(streams::SSG_EG, ChipType::Ym2612, || ym2612(Ym2612::new));
+}
+
+#[test]
+fn ym3438_streams() {
+    compare(streams::YM2612, ChipType::Ym3438, || {
+        ym2612(Ym2612::new_3438)
+    });
 }

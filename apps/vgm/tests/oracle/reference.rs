@@ -10,6 +10,11 @@ use ymfm_sys::{ChipPtr, InterfaceCallbacks, InterfaceHandler};
 pub struct Reference {
     chip: ChipPtr,
     buffer: Vec<i32>,
+    /// Output frames a native frame.
+    repeats: usize,
+    /// The prescaler of YM2203 and YM2608, if it is to be followed.
+    prescaler: Option<usize>,
+    mono: bool,
 }
 
 #[derive(Default)]
@@ -44,50 +49,94 @@ impl Host {
 
 impl Reference {
     /// A chip after reset, with the memories of ADPCM-A and ADPCM-B.
-    pub fn new(kind: ChipType, clock_hz: u32, fidelity: Fidelity, memories: [Vec<u8>; 2]) -> Self {
-        let host = Rc::new(RefCell::new(Host {
-            memories,
-            ..Host::default()
-        }));
-        let [timers, clock, reads, writes] = std::array::from_fn(|_| Rc::clone(&host));
-        let handler = InterfaceHandler {
-            advance_clock: Some(Box::new(move |clocks| clock.borrow_mut().advance(clocks))),
-            ymfm_set_timer: Some(Box::new(move |timer, duration| {
-                let mut host = timers.borrow_mut();
-                let now = host.now;
-                host.deadlines[timer as usize] =
-                    (duration >= 0).then_some(now + i64::from(duration));
-            })),
-            ymfm_external_read: Some(Box::new(move |class, address| {
-                reads
-                    .borrow_mut()
-                    .byte(class, address)
-                    .map_or(0, |byte| *byte)
-            })),
-            ymfm_external_write: Some(Box::new(move |class, address, value| {
-                if let Some(byte) = writes.borrow_mut().byte(class, address) {
-                    *byte = value;
-                }
-            })),
-            ..InterfaceHandler::default()
-        };
-        let callbacks = Box::new(InterfaceCallbacks::new(handler));
-        let mut chip = create_chip_with_callbacks(kind, clock_hz, callbacks);
-        chip.pin_mut().set_fidelity(fidelity);
+    pub fn new(kind: ChipType, clock_hz: u32, memories: [Vec<u8>; 2]) -> Self {
+        let mut chip = create_chip_with_callbacks(kind, clock_hz, callbacks(memories));
+        chip.pin_mut().set_fidelity(Fidelity::Min);
         let buffer = vec![0; chip.channels() as usize];
-        Self { chip, buffer }
+        let mono = kind == ChipType::Ym2203;
+        // At the lowest fidelity YM2203 and YM2608 still put out each frame three times.
+        let repeats = if mono || kind == ChipType::Ym2608 {
+            3
+        } else {
+            1
+        };
+        Self {
+            chip,
+            buffer,
+            repeats,
+            prescaler: None,
+            mono,
+        }
+    }
+
+    /// A YM2203 or YM2608 at the highest fidelity, at which its frames are a
+    /// whole number of outputs under each prescaler.
+    ///
+    /// The prescaler is to be written after multiples of six frames only.
+    pub fn prescaled(kind: ChipType, clock_hz: u32, memories: [Vec<u8>; 2]) -> Self {
+        let mut this = Self::new(kind, clock_hz, memories);
+        this.chip.pin_mut().set_fidelity(Fidelity::Max);
+        Self {
+            prescaler: Some(6),
+            repeats: 18,
+            ..this
+        }
     }
 
     /// Writes a register through address and data port.
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
+        if let (Some(prescaler), 0) = (&mut self.prescaler, port) {
+            match reg {
+                0x2d => *prescaler = 6,
+                0x2e if *prescaler == 6 => *prescaler = 3,
+                0x2f => *prescaler = 2,
+                _ => {}
+            }
+            self.repeats = *prescaler * 3;
+        }
         let port = u32::from(port) * 2;
         self.chip.pin_mut().write(port, reg);
         self.chip.pin_mut().write(port + 1, value);
     }
 
-    /// One output frame: all of ymfm's outputs.
-    pub fn frame(&mut self) -> &[i32] {
-        self.chip.pin_mut().generate(&mut self.buffer);
-        &self.buffer
+    /// The next native frame without the SSG.
+    pub fn frame(&mut self) -> [i32; 2] {
+        for _ in 0..self.repeats {
+            self.chip.pin_mut().generate(&mut self.buffer);
+        }
+        if self.mono {
+            [self.buffer[0]; 2]
+        } else {
+            [self.buffer[0], self.buffer[1]]
+        }
     }
+}
+
+/// Timers that expire between frames, and memories.
+fn callbacks(memories: [Vec<u8>; 2]) -> Box<InterfaceCallbacks> {
+    let host = Rc::new(RefCell::new(Host {
+        memories,
+        ..Host::default()
+    }));
+    let [timers, clock, reads, writes] = std::array::from_fn(|_| Rc::clone(&host));
+    Box::new(InterfaceCallbacks::new(InterfaceHandler {
+        advance_clock: Some(Box::new(move |clocks| clock.borrow_mut().advance(clocks))),
+        ymfm_set_timer: Some(Box::new(move |timer, duration| {
+            let mut host = timers.borrow_mut();
+            let deadline = host.now + i64::from(duration);
+            host.deadlines[timer as usize] = (duration >= 0).then_some(deadline);
+        })),
+        ymfm_external_read: Some(Box::new(move |class, address| {
+            reads
+                .borrow_mut()
+                .byte(class, address)
+                .map_or(0, |byte| *byte)
+        })),
+        ymfm_external_write: Some(Box::new(move |class, address, value| {
+            if let Some(byte) = writes.borrow_mut().byte(class, address) {
+                *byte = value;
+            }
+        })),
+        ..InterfaceHandler::default()
+    }))
 }

@@ -49,6 +49,76 @@ pub const YM2151_NOISE: &[Group] = &[
     group(1, 0, 0xff, 0xff),
 ];
 
+pub const YM2612: &[Group] = &[
+    group(30, 0, 0x28, 0x28),
+    group(80, 0, 0x30, 0x9f),
+    group(40, 0, 0xa0, 0xbf),
+    group(60, 1, 0x30, 0x9f),
+    group(30, 1, 0xa0, 0xbf),
+    group(6, 0, 0x22, 0x22),
+    group(6, 0, 0x24, 0x27),
+    group(4, 0, 0x2a, 0x2c),
+    group(3, 0, 0x00, 0xff),
+    group(3, 1, 0x00, 0xff),
+];
+
+pub const YM2610: &[Group] = &[
+    group(30, 0, 0x28, 0x28),
+    group(70, 0, 0x30, 0x9f),
+    group(30, 0, 0xa0, 0xbf),
+    group(60, 1, 0x30, 0x9f),
+    group(30, 1, 0xa0, 0xbf),
+    group(6, 0, 0x22, 0x22),
+    group(6, 0, 0x24, 0x27),
+    group(20, 0, 0x10, 0x1b),
+    group(10, 1, 0x00, 0x01),
+    group(10, 1, 0x08, 0x0d),
+    group(20, 1, 0x10, 0x2f),
+    group(3, 0, 0x00, 0xff),
+    group(3, 1, 0x00, 0xff),
+];
+
+/// Without the prescaler, which changes the frames' length.
+pub const YM2608: &[Group] = &[
+    group(30, 0, 0x28, 0x28),
+    group(70, 0, 0x30, 0x9f),
+    group(30, 0, 0xa0, 0xbf),
+    group(60, 1, 0x30, 0x9f),
+    group(30, 1, 0xa0, 0xbf),
+    group(6, 0, 0x22, 0x22),
+    group(6, 0, 0x24, 0x27),
+    group(3, 0, 0x29, 0x29),
+    group(10, 0, 0x10, 0x11),
+    group(10, 0, 0x18, 0x1d),
+    group(40, 1, 0x00, 0x0f),
+    group(3, 0, 0x30, 0xff),
+    group(3, 1, 0x00, 0xff),
+];
+
+/// Without the prescaler, which changes the frames' length.
+pub const YM2203: &[Group] = &[
+    group(30, 0, 0x28, 0x28),
+    group(80, 0, 0x30, 0x9f),
+    group(40, 0, 0xa0, 0xbf),
+    group(6, 0, 0x24, 0x27),
+    group(3, 0, 0x10, 0x2c),
+    group(3, 0, 0x30, 0xff),
+];
+
+/// Only what SSG-EG needs, so that it is heard for long.
+pub const SSG_EG: &[Group] = &[
+    group(40, 0, 0x28, 0x28),
+    group(30, 0, 0x50, 0x9f),
+    group(30, 0, 0x90, 0x9f),
+    group(10, 0, 0xa0, 0xbf),
+];
+
+/// The contents of a memory.
+pub fn memory(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random(seed);
+    (0..bytes).map(|_| random.next() as u8).collect()
+}
+
 /// A small generator (splitmix64), so that the streams never change.
 pub struct Random(pub u64);
 
@@ -56,13 +126,13 @@ impl Random {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
     }
 
     pub fn below(&mut self, bound: u32) -> u32 {
-        ((self.next() >> 32) * u64::from(bound) >> 32) as u32
+        (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
 
     /// Any byte, but with more zeros or more ones in half of the cases, so

@@ -37,6 +37,39 @@ pub trait Width {
     const LIMIT: Option<i32>;
 }
 
+/// OPM and OPN: all 14 bits of each operator, and no limit that four could reach.
+pub struct FullWidth;
+
+impl Width for FullWidth {
+    const DROPPED: u32 = 0;
+    const LIMIT: Option<i32> = None;
+}
+
+/// OPNA and OPNB.
+pub struct ThirteenBits;
+
+impl Width for ThirteenBits {
+    const DROPPED: u32 = 1;
+    const LIMIT: Option<i32> = None;
+}
+
+/// OPN2.
+pub struct NineBits;
+
+impl Width for NineBits {
+    const DROPPED: u32 = 5;
+    const LIMIT: Option<i32> = Some(256);
+}
+
+/// Adds a channel to the frames of a block, left and right as `outputs` tell.
+pub fn add_to(block: &mut [[i32; 2]], outputs: [bool; 2], values: &Values) {
+    let masks = outputs.map(|on| -i32::from(on));
+    for (frame, &value) in block.iter_mut().zip(values) {
+        frame[0] += i32::from(value) & masks[0];
+        frame[1] += i32::from(value) & masks[1];
+    }
+}
+
 /// The value of one operator in one frame.
 #[inline(always)]
 pub fn tone(wave: &Waveform, phase: u16, modulation: i32, attenuation: u16) -> i32 {
@@ -76,6 +109,10 @@ pub fn feedback(lanes: &mut [Feedback], sources: &[Tone], frames: usize, out: &m
     }
 }
 
+#[expect(
+    clippy::needless_range_loop,
+    reason = "frame by frame across the lanes"
+)]
 fn feedback_lanes<const LANES: usize>(
     lanes: &mut [Feedback],
     sources: &[Tone],

@@ -11,9 +11,11 @@
 
 pub mod bank;
 pub mod connect;
+pub mod dac;
 pub mod envelope;
 pub mod operator;
 pub mod opm_lfo;
+pub mod opn;
 pub mod ssg_eg;
 pub mod tables;
 pub mod timer;

@@ -1,0 +1,233 @@
+//! ADPCM-A: six voices of 4-bit ADPCM, the rhythm part of YM2608 and the
+//! sample part of YM2610.
+//!
+//! | register | bits | |
+//! |---|---|---|
+//! | 00 | `0-xxxxxx`, `1-xxxxxx` | start, stop these voices |
+//! | 01 | `--xxxxxx` | total level |
+//! | 08–0D | `LR------` | outputs left and right |
+//! | 08–0D | `---xxxxx` | level |
+//! | 10–15, 18–1D | `xxxxxxxx` | start address, low and high |
+//! | 20–25, 28–2D | `xxxxxxxx` | end address, low and high |
+//!
+//! Addresses count in 256 bytes on the YM2610; the YM2608's are fixed. A voice
+//! takes one nibble at each envelope tick, a third of the native rate.
+//!
+//! Source: Yamaha YM2608 application manual (rhythm) and published YM2610
+//! register descriptions; the 12-bit wrap, the 20-bit end and the level steps
+//! follow ymfm (BSD-3-Clause, Aaron Giles).
+
+use super::fm::envelope::EnvelopeClock;
+
+const VOICES: usize = 6;
+
+/// Bits of an address that are compared with the end.
+const END_MASK: u32 = 0xf_ffff;
+
+/// Attenuation from which a voice is off.
+const OFF: u8 = 63;
+
+/// The step sizes of 12-bit OKI ADPCM: each a tenth above the one before.
+const STEPS: [u16; 49] = [
+    16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
+    143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,
+    876, 963, 1060, 1166, 1282, 1411, 1552,
+];
+
+/// How a nibble's magnitude moves the step.
+const STEP_MOVES: [i8; 8] = [-1, -1, -1, -1, 2, 5, 7, 9];
+
+/// The six voices and their memory.
+#[derive(Clone, Debug)]
+pub struct AdpcmA {
+    voices: [Voice; VOICES],
+    total_level: u8,
+    rom: Vec<u8>,
+    /// How many bits an address register is shifted.
+    address_shift: u32,
+    /// Voices that take every other tick only.
+    slow: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Voice {
+    start: u16,
+    end: u16,
+    /// Outputs and level as the register has them.
+    level: u8,
+    playing: bool,
+    address: u32,
+    byte: u8,
+    second_nibble: bool,
+    /// 12 bits, wrapping.
+    sample: u16,
+    step: u8,
+}
+
+impl AdpcmA {
+    /// The YM2610's: the voices play from any address of a memory outside.
+    pub fn opnb() -> Self {
+        Self::new(8, 0)
+    }
+
+    /// The YM2608's: six instruments in the chip's own ROM, the last two at half the rate.
+    pub fn opna() -> Self {
+        let mut adpcm = Self::new(0, 0b11_0000);
+        let ends = [0x01bf, 0x043f, 0x1b7f, 0x1cff, 0x1f7f, 0x1fff];
+        let mut start = 0;
+        for (voice, end) in adpcm.voices.iter_mut().zip(ends) {
+            (voice.start, voice.end) = (start, end);
+            start = end + 1;
+        }
+        adpcm
+    }
+
+    fn new(address_shift: u32, slow: u8) -> Self {
+        let voice = Voice {
+            start: 0,
+            end: 0,
+            level: 0xdf,
+            playing: false,
+            address: 0,
+            byte: 0,
+            second_nibble: false,
+            sample: 0,
+            step: 0,
+        };
+        Self {
+            voices: [voice; VOICES],
+            total_level: 0,
+            rom: Vec::new(),
+            address_shift,
+            slow,
+        }
+    }
+
+    /// The memory it plays from; beyond its end it reads zeros.
+    pub fn rom_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.rom
+    }
+
+    /// Writes a register, 00 to 2F.
+    pub fn write(&mut self, reg: u8, value: u8) {
+        let (group, index) = (reg & 0x38, usize::from(reg & 7));
+        match (reg, self.voices.get_mut(index)) {
+            (0, _) => {
+                for (i, voice) in self.voices.iter_mut().enumerate() {
+                    if value >> i & 1 != 0 {
+                        voice.key(value & 0x80 == 0, self.address_shift);
+                    }
+                }
+            }
+            (1, _) => self.total_level = value & 0x3f,
+            (_, Some(voice)) => match group {
+                0x08 => voice.level = value,
+                0x10 => voice.start = voice.start & 0xff00 | u16::from(value),
+                0x18 => voice.start = voice.start & 0x00ff | u16::from(value) << 8,
+                0x20 => voice.end = voice.end & 0xff00 | u16::from(value),
+                0x28 => voice.end = voice.end & 0x00ff | u16::from(value) << 8,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Adds `out.len()` native frames; `clock` is the envelopes' as of the first.
+    pub fn render(&mut self, clock: &EnvelopeClock, out: &mut [[i32; 2]]) {
+        for (i, voice) in self.voices.iter_mut().enumerate() {
+            let level = Level::new(voice.level, self.total_level);
+            let slow = self.slow >> i & 1 != 0;
+            let (mut tick, mut count) = clock.next();
+            let mut start = 0;
+            while voice.playing || voice.sample != 0 {
+                let end = tick.min(out.len());
+                level.add(voice.sample, &mut out[start..end]);
+                if end == out.len() {
+                    break;
+                }
+                if !slow || count & 1 == 0 {
+                    voice.clock(&self.rom, self.address_shift);
+                }
+                start = tick;
+                tick += clock.divider();
+                count = count.wrapping_add(1);
+            }
+        }
+    }
+}
+
+impl Voice {
+    fn key(&mut self, on: bool, address_shift: u32) {
+        self.playing = on;
+        if on {
+            self.address = u32::from(self.start) << address_shift;
+            self.second_nibble = false;
+            self.byte = 0;
+            self.sample = 0;
+            self.step = 0;
+        }
+    }
+
+    /// Takes a nibble.
+    fn clock(&mut self, rom: &[u8], address_shift: u32) {
+        if !self.playing {
+            self.sample = 0;
+            return;
+        }
+        let nibble = if self.second_nibble {
+            self.byte & 15
+        } else {
+            // The end is inclusive: it is met at the byte behind it.
+            let end = (u32::from(self.end) + 1) << address_shift;
+            if (self.address ^ end) & END_MASK == 0 {
+                self.playing = false;
+                self.sample = 0;
+                return;
+            }
+            self.byte = rom.get(self.address as usize).copied().unwrap_or(0);
+            self.address = self.address.wrapping_add(1);
+            self.byte >> 4
+        };
+        self.second_nibble = !self.second_nibble;
+        let magnitude = nibble & 7;
+        let delta = (2 * u16::from(magnitude) + 1) * STEPS[usize::from(self.step)] / 8;
+        let sample = if nibble & 8 != 0 {
+            self.sample.wrapping_sub(delta)
+        } else {
+            self.sample.wrapping_add(delta)
+        };
+        self.sample = sample & 0xfff;
+        let step = self.step as i8 + STEP_MOVES[usize::from(magnitude)];
+        self.step = step.clamp(0, 48) as u8;
+    }
+}
+
+/// What the level registers make of a sample.
+#[derive(Clone, Copy)]
+struct Level {
+    factor: i32,
+    shift: u32,
+    outputs: [bool; 2],
+}
+
+impl Level {
+    fn new(voice: u8, total: u8) -> Self {
+        let attenuation = (voice & 0x1f ^ 0x1f) + (total ^ 0x3f);
+        let on = attenuation < OFF;
+        Self {
+            factor: 15 - i32::from(attenuation & 7),
+            shift: 5 + u32::from(attenuation >> 3),
+            outputs: [on && voice & 0x80 != 0, on && voice & 0x40 != 0],
+        }
+    }
+
+    fn add(&self, sample: u16, out: &mut [[i32; 2]]) {
+        let wide = i32::from((sample << 4) as i16);
+        let value = (wide * self.factor) >> self.shift & !3;
+        let sides = self.outputs.map(|on| if on { value } else { 0 });
+        for frame in out {
+            frame[0] += sides[0];
+            frame[1] += sides[1];
+        }
+    }
+}

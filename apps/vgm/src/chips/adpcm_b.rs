@@ -1,0 +1,272 @@
+//! ADPCM-B, or Delta-T: one voice of 4-bit ADPCM at a free rate.
+//!
+//! | register | bits | |
+//! |---|---|---|
+//! | 00 | `x-------` | play |
+//! | 00 | `-x------` | record |
+//! | 00 | `--x-----` | from or to the memory; else by the CPU |
+//! | 00 | `---x----` | repeat |
+//! | 00 | `-------x` | reset |
+//! | 01 | `LR------` | outputs left and right |
+//! | 01 | `------xx` | memory: 8 bits wide, ROM |
+//! | 02, 03 | `xxxxxxxx` | start address, low and high |
+//! | 04, 05 | `xxxxxxxx` | end address, low and high |
+//! | 08 | `xxxxxxxx` | data |
+//! | 09, 0A | `xxxxxxxx` | rate in 65536ths of a native frame, low and high |
+//! | 0B | `xxxxxxxx` | level |
+//! | 0C, 0D | `xxxxxxxx` | limit address, low and high |
+//!
+//! Addresses count in 256 bytes on the YM2610; in 32 bytes, or in 4 for
+//! memory that is 1 bit wide, elsewhere. Between two samples the output is
+//! interpolated.
+//!
+//! Left out on purpose: reading back, the status flags, analysis, the DAC.
+//!
+//! Source: the YM2608 and Y8950 application manuals, sections on ADPCM; the
+//! order of events follows ymfm (BSD-3-Clause, Aaron Giles).
+
+/// The step after a reset, which is also the smallest.
+const STEP_MIN: i32 = 127;
+
+const STEP_MAX: i32 = 24576;
+
+/// 64ths by which a nibble's magnitude scales the step.
+const STEP_SCALES: [i32; 8] = [57, 57, 57, 57, 77, 102, 128, 153];
+
+const ADDRESS_MASK: u32 = 0xff_ffff;
+
+/// What register 00 asks for.
+mod control {
+    pub const PLAY: u8 = 0x80;
+    pub const RECORD: u8 = 0x40;
+    pub const MEMORY: u8 = 0x20;
+    pub const REPEAT: u8 = 0x10;
+    pub const RESET: u8 = 0x01;
+}
+
+/// The voice and its memory.
+#[derive(Clone, Debug)]
+pub struct AdpcmB {
+    regs: [u8; 16],
+    memory: Vec<u8>,
+    /// How many bits an address register is shifted, if it is always the same.
+    address_shift: Option<u32>,
+    /// Bits of the output that are dropped.
+    dropped: u32,
+    voice: Voice,
+    /// Whether writing to the memory is yet to start at the start address.
+    rewinds: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Voice {
+    playing: bool,
+    second_nibble: bool,
+    byte: u8,
+    /// 65536ths of the way to the next sample.
+    position: u16,
+    address: u32,
+    sample: i32,
+    previous: i32,
+    step: i32,
+}
+
+impl Voice {
+    const RESET: Self = Self {
+        playing: false,
+        second_nibble: false,
+        byte: 0,
+        position: 0,
+        address: 0,
+        sample: 0,
+        previous: 0,
+        step: STEP_MIN,
+    };
+}
+
+impl AdpcmB {
+    /// A voice after reset whose output loses its `dropped` lowest bits.
+    ///
+    /// `address_shift` is 8 on the YM2610; `None` lets register 01 choose.
+    pub fn new(address_shift: Option<u32>, dropped: u32) -> Self {
+        let mut regs = [0; 16];
+        regs[0x0c..=0x0d].fill(0xff);
+        Self {
+            regs,
+            memory: Vec::new(),
+            address_shift,
+            dropped,
+            voice: Voice::RESET,
+            rewinds: false,
+        }
+    }
+
+    /// The memory; beyond its end it reads zeros and takes no writes.
+    pub fn memory_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.memory
+    }
+
+    /// Writes a register, 00 to 0F.
+    pub fn write(&mut self, reg: u8, value: u8) {
+        self.regs[usize::from(reg & 15)] = value;
+        match reg & 15 {
+            0x00 => {
+                if self.asks(control::PLAY) {
+                    self.start();
+                }
+                if self.asks(control::RESET) {
+                    self.voice = Voice::RESET;
+                    self.rewinds = false;
+                }
+                if self.asks(control::MEMORY) {
+                    self.rewinds = true;
+                }
+            }
+            0x08 if self.regs[0] & 0xe0 == control::RECORD | control::MEMORY => self.store(value),
+            _ => {}
+        }
+    }
+
+    /// Adds `out.len()` native frames.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        let frames = out.len();
+        let plays = self.asks(control::PLAY) && !self.asks(control::RECORD);
+        self.voice.playing &= plays;
+        let mut start = 0;
+        while self.voice.playing && start < frames {
+            // Up to the frame in which the next sample is due.
+            let rate = self.word(0x09);
+            let room = 0xffff - self.voice.position;
+            let due = room.checked_div(rate).map_or(usize::MAX, usize::from);
+            let end = frames.min(start.saturating_add(due));
+            self.add(rate, &mut out[start..end]);
+            if end < frames {
+                self.voice.position = self.voice.position.wrapping_add(rate);
+                self.next_sample();
+                self.add(0, &mut out[end..=end]);
+            }
+            start = end + 1;
+        }
+        self.add(0, &mut out[start.min(frames)..]);
+    }
+
+    /// Adds frames over which the position moves by `rate` but meets no new sample.
+    fn add(&mut self, rate: u16, out: &mut [[i32; 2]]) {
+        let Voice {
+            position,
+            sample,
+            previous,
+            ..
+        } = self.voice;
+        if sample == 0 && previous == 0 {
+            self.voice.position = position.wrapping_add(rate.wrapping_mul(out.len() as u16));
+            return;
+        }
+        let level = i32::from(self.regs[0x0b]);
+        let sides = [0x80, 0x40].map(|bit| if self.regs[1] & bit != 0 { -1 } else { 0 });
+        let mut position = i32::from(position);
+        for frame in out {
+            position += i32::from(rate);
+            let mixed = previous
+                .wrapping_mul(0x1_0000 - position)
+                .wrapping_add(sample * position);
+            let value = ((mixed >> 16) * level) >> (8 + self.dropped);
+            frame[0] += value & sides[0];
+            frame[1] += value & sides[1];
+        }
+        self.voice.position = position as u16;
+    }
+
+    /// Takes a nibble and, behind every second, the next byte's address.
+    fn next_sample(&mut self) {
+        let external = self.asks(control::MEMORY);
+        if !self.voice.second_nibble && external {
+            self.voice.byte = self
+                .memory
+                .get(self.voice.address as usize)
+                .copied()
+                .unwrap_or(0);
+        }
+        let nibble = if self.voice.second_nibble {
+            self.voice.byte & 15
+        } else {
+            self.voice.byte >> 4
+        };
+        self.voice.second_nibble = !self.voice.second_nibble;
+        if !self.voice.second_nibble {
+            if !external {
+                self.voice.byte = self.regs[8];
+            } else if self.is_at(0x04) {
+                if !self.asks(control::REPEAT) {
+                    self.voice.sample = 0;
+                    self.voice.previous = 0;
+                    self.voice.playing = false;
+                    return;
+                }
+                self.start();
+            } else if self.is_at(0x0c) {
+                self.voice.address = 0;
+            } else {
+                self.voice.address = (self.voice.address + 1) & ADDRESS_MASK;
+            }
+        }
+        self.voice.take(nibble);
+    }
+
+    fn start(&mut self) {
+        let address = if self.asks(control::MEMORY) {
+            u32::from(self.word(0x02)) << self.address_shift()
+        } else {
+            0
+        };
+        self.voice = Voice {
+            playing: true,
+            address,
+            ..Voice::RESET
+        };
+    }
+
+    /// The CPU writes to the memory.
+    fn store(&mut self, value: u8) {
+        if self.rewinds {
+            self.start();
+            self.rewinds = false;
+        }
+        if !self.is_at(0x04) {
+            if let Some(byte) = self.memory.get_mut(self.voice.address as usize) {
+                *byte = value;
+            }
+            self.voice.address = self.voice.address.wrapping_add(1);
+        }
+    }
+
+    /// Whether the address is the last byte that the address register at `reg` names.
+    fn is_at(&self, reg: usize) -> bool {
+        self.voice.address == ((u32::from(self.word(reg)) + 1) << self.address_shift()) - 1
+    }
+
+    fn address_shift(&self) -> u32 {
+        let by_width = if self.regs[1] & 3 != 0 { 5 } else { 2 };
+        self.address_shift.unwrap_or(by_width)
+    }
+
+    fn asks(&self, bits: u8) -> bool {
+        self.regs[0] & bits != 0
+    }
+
+    fn word(&self, reg: usize) -> u16 {
+        u16::from_le_bytes([self.regs[reg], self.regs[reg + 1]])
+    }
+}
+
+impl Voice {
+    fn take(&mut self, nibble: u8) {
+        let magnitude = nibble & 7;
+        let delta = (2 * i32::from(magnitude) + 1) * self.step / 8;
+        let delta = if nibble & 8 != 0 { -delta } else { delta };
+        self.previous = self.sample;
+        self.sample = (self.sample + delta).clamp(-0x8000, 0x7fff);
+        let step = self.step * STEP_SCALES[usize::from(magnitude)] / 64;
+        self.step = step.clamp(STEP_MIN, STEP_MAX);
+    }
+}

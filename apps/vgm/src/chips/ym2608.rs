@@ -1,0 +1,146 @@
+//! The YM2608, or OPNA: FM, rhythm (ADPCM-A) and ADPCM-B.
+//!
+//! | port, register | |
+//! |---|---|
+//! | 0, 00–0F | SSG: a part of its own, see [`ssg`](super::ssg) |
+//! | 0, 10–1D | rhythm, see [`adpcm_a`](super::adpcm_a); start and end are fixed |
+//! | 0, 20–B6 | FM channels 1–3, see [`opn`](super::fm::opn) |
+//! | 0, 29 | `x-------` six FM channels instead of three |
+//! | 0, 2D, 2E, 2F | prescaler 6, 3 (only from 6), 2; the value does not matter |
+//! | 1, 00–0F | ADPCM-B, see [`adpcm_b`](super::adpcm_b) |
+//! | 1, 10 | flags |
+//! | 1, 30–B6 | FM channels 4–6 |
+//!
+//! The rhythm's samples lie in a ROM of 8 KiB inside the chip, which is not
+//! part of this project; without it the rhythm is silent.
+//!
+//! Left out on purpose: the SSG, which renders apart from the rest, flags and
+//! interrupts.
+//!
+//! Source: the YM2608 application manual; behaviour that it leaves open
+//! follows ymfm (BSD-3-Clause, Aaron Giles).
+
+use super::Rate;
+use super::adpcm_a::AdpcmA;
+use super::adpcm_b::AdpcmB;
+use super::fm::connect::{ThirteenBits, add_to};
+use super::fm::opn::{ALL, Opn, Prescaler};
+
+/// Clocks in a native frame, for each step of the prescaler.
+const DIVIDER: u64 = 24;
+
+/// The memory that ADPCM-B usually has.
+const MEMORY_BYTES: usize = 256 << 10;
+
+/// FM channels that are heard unless register 29 asks for all.
+const THREE_CHANNELS: u8 = 0b111;
+
+/// The YM2608 without its SSG.
+///
+/// ```
+/// use creel_vgm::chips::ym2608::Ym2608;
+///
+/// let mut chip = Ym2608::new(7_987_200);
+/// assert_eq!(chip.rate().hz().round(), 55_467.0);
+/// chip.write(0, 0x2f, 0); // prescaler 2
+/// assert_eq!(chip.rate().hz(), 166_400.0);
+/// ```
+pub struct Ym2608 {
+    clock_hz: u32,
+    audible: u8,
+    prescaler: Prescaler,
+    fm: Opn<6>,
+    rhythm: AdpcmA,
+    adpcm_b: AdpcmB,
+}
+
+impl Ym2608 {
+    /// A YM2608 after reset, with 256 KiB for ADPCM-B.
+    pub fn new(clock_hz: u32) -> Self {
+        let mut adpcm_b = AdpcmB::new(None, 1);
+        adpcm_b.memory_mut().resize(MEMORY_BYTES, 0);
+        let prescaler = Prescaler::default();
+        let mut fm = Opn::new(ALL);
+        fm.set_prescaler(prescaler);
+        Self {
+            clock_hz,
+            audible: THREE_CHANNELS,
+            prescaler,
+            fm,
+            rhythm: AdpcmA::opna(),
+            adpcm_b,
+        }
+    }
+
+    /// The native rate: a 144th of the clock, or a 72nd or a 48th after a
+    /// write to the prescaler.
+    pub fn rate(&self) -> Rate {
+        let seconds = DIVIDER * u64::from(self.prescaler.fm());
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds,
+        }
+    }
+
+    /// The ticks a second of its SSG, which depend on the prescaler, too.
+    pub fn ssg_rate(&self) -> Rate {
+        let seconds = 8 * u64::from(self.prescaler.ssg());
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds,
+        }
+    }
+
+    /// The rhythm's ROM.
+    pub fn rhythm_rom_mut(&mut self) -> &mut Vec<u8> {
+        self.rhythm.rom_mut()
+    }
+
+    /// The memory of ADPCM-B.
+    pub fn adpcm_b_mut(&mut self) -> &mut Vec<u8> {
+        self.adpcm_b.memory_mut()
+    }
+
+    /// Writes a register between two frames; those of the SSG are ignored.
+    pub fn write(&mut self, port: u8, reg: u8, value: u8) {
+        match (port & 1, reg) {
+            (0, 0x00..=0x0f) | (1, 0x10) => {}
+            (0, 0x10..=0x1f) => self.rhythm.write(reg & 15, value),
+            (0, 0x29) => {
+                self.audible = if value & 0x80 != 0 {
+                    ALL
+                } else {
+                    THREE_CHANNELS
+                }
+            }
+            (1, 0x00..=0x0f) => self.adpcm_b.write(reg, value),
+            _ => {
+                self.prescaler.select(port, reg);
+                self.fm.set_prescaler(self.prescaler);
+                self.fm.write(port, reg, value);
+            }
+        }
+    }
+
+    /// Renders `out.len()` native frames, left and right, each overwritten
+    /// with a value of 16 bits.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        let mut rest = out;
+        while !rest.is_empty() {
+            let frames = self.fm.begin(rest.len());
+            let (block, after) = rest.split_at_mut(frames);
+            let clock = self.fm.bank().clock;
+            block.fill([0; 2]);
+            self.fm
+                .render::<ThirteenBits>(frames, self.audible, |channel, values| {
+                    add_to(block, channel.outputs, values);
+                });
+            self.rhythm.render(&clock, block);
+            self.adpcm_b.render(block);
+            for value in block.as_flattened_mut() {
+                *value = (*value).clamp(-0x8000, 0x7fff);
+            }
+            rest = after;
+        }
+    }
+}

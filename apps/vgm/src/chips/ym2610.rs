@@ -1,0 +1,135 @@
+//! The YM2610 and YM2610B, or OPNB: FM, ADPCM-A and ADPCM-B.
+//!
+//! | port, register | |
+//! |---|---|
+//! | 0, 00–0D | SSG: a part of its own, see [`ssg`](super::ssg) |
+//! | 0, 10–1B | ADPCM-B, see [`adpcm_b`](super::adpcm_b) |
+//! | 0, 1C | flags |
+//! | 0, 20–B6 | FM channels 1–3, see [`opn`](super::fm::opn) |
+//! | 1, 00–2F | ADPCM-A, see [`adpcm_a`](super::adpcm_a) |
+//! | 1, 30–B6 | FM channels 4–6 |
+//!
+//! The YM2610 lacks FM channels 1 and 4. An operator loses its lowest bit and
+//! the sum is limited to 16 bits.
+//!
+//! Left out on purpose: the SSG, which renders apart from the rest, and the
+//! end flags.
+//!
+//! Source: published YM2610 register descriptions and the YM2608 application
+//! manual; behaviour follows ymfm (BSD-3-Clause, Aaron Giles).
+
+use super::Rate;
+use super::adpcm_a::AdpcmA;
+use super::adpcm_b::AdpcmB;
+use super::fm::connect::{ThirteenBits, add_to};
+use super::fm::opn::{ALL, Opn};
+
+/// Clocks in a native frame.
+const DIVIDER: u64 = 144;
+
+/// Clocks in a tick of the SSG.
+const SSG_DIVIDER: u64 = 32;
+
+/// The YM2610 or YM2610B without its SSG.
+///
+/// ```
+/// use creel_vgm::chips::ym2610::Ym2610;
+///
+/// let mut chip = Ym2610::new(8_000_000);
+/// chip.adpcm_a_mut().extend([0x77; 512]);
+/// for (reg, value) in [(0x01, 0x3f), (0x20, 1), (0x00, 1)] {
+///     chip.write(1, reg, value); // the first ADPCM-A voice
+/// }
+/// let mut frames = [[0; 2]; 100];
+/// chip.render(&mut frames);
+/// assert!(frames.iter().any(|frame| frame[0] > 1000));
+/// ```
+pub struct Ym2610 {
+    clock_hz: u32,
+    present: u8,
+    fm: Opn<6>,
+    adpcm_a: AdpcmA,
+    adpcm_b: AdpcmB,
+}
+
+impl Ym2610 {
+    /// A YM2610 after reset: four FM channels.
+    pub fn new(clock_hz: u32) -> Self {
+        Self::with_channels(clock_hz, 0x36)
+    }
+
+    /// A YM2610B after reset: six FM channels.
+    pub fn new_b(clock_hz: u32) -> Self {
+        Self::with_channels(clock_hz, ALL)
+    }
+
+    fn with_channels(clock_hz: u32, present: u8) -> Self {
+        Self {
+            clock_hz,
+            present,
+            fm: Opn::new(present),
+            adpcm_a: AdpcmA::opnb(),
+            adpcm_b: AdpcmB::new(Some(8), 1),
+        }
+    }
+
+    /// The native rate: a 144th of the clock.
+    pub fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: DIVIDER,
+        }
+    }
+
+    /// The ticks a second of its SSG.
+    pub fn ssg_rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: SSG_DIVIDER,
+        }
+    }
+
+    /// The memory of ADPCM-A.
+    pub fn adpcm_a_mut(&mut self) -> &mut Vec<u8> {
+        self.adpcm_a.rom_mut()
+    }
+
+    /// The memory of ADPCM-B.
+    pub fn adpcm_b_mut(&mut self) -> &mut Vec<u8> {
+        self.adpcm_b.memory_mut()
+    }
+
+    /// Writes a register between two frames; those of the SSG are ignored.
+    pub fn write(&mut self, port: u8, reg: u8, value: u8) {
+        match (port & 1, reg) {
+            (0, 0x00..=0x0f | 0x1c) => {}
+            // It always plays from its memory and never records.
+            (0, 0x10) => self.adpcm_b.write(0, value & !0x40 | 0x20),
+            (0, 0x11..=0x1b) => self.adpcm_b.write(reg & 15, value),
+            (1, 0x00..=0x2f) => self.adpcm_a.write(reg, value),
+            _ => self.fm.write(port, reg, value),
+        }
+    }
+
+    /// Renders `out.len()` native frames, left and right, each overwritten
+    /// with a value of 16 bits.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        let mut rest = out;
+        while !rest.is_empty() {
+            let frames = self.fm.begin(rest.len());
+            let (block, after) = rest.split_at_mut(frames);
+            let clock = self.fm.bank().clock;
+            block.fill([0; 2]);
+            self.fm
+                .render::<ThirteenBits>(frames, self.present, |channel, values| {
+                    add_to(block, channel.outputs, values);
+                });
+            self.adpcm_a.render(&clock, block);
+            self.adpcm_b.render(block);
+            for value in block.as_flattened_mut() {
+                *value = (*value).clamp(-0x8000, 0x7fff);
+            }
+            rest = after;
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The YM2612 and YM3438, or OPN2 and OPN2C: six FM channels and a DAC.
+//!
+//! | port, register | bits | |
+//! |---|---|---|
+//! | 0, 20–B6 | | FM channels 1–3, see [`opn`](super::fm::opn) |
+//! | 0, 2A | `xxxxxxxx` | DAC data, unsigned |
+//! | 0, 2B | `x-------` | the DAC in place of channel 6 |
+//! | 0, 2C | `----x---` | the DAC's ninth bit (test register) |
+//! | 1, 30–B6 | | FM channels 4–6 |
+//!
+//! A channel is limited to 9 bits, and the channels take turns at the output:
+//! the sum here is their mean. The YM2612's output jumps at 0, which adds a
+//! ladder to quiet tones; the YM3438's does not.
+//!
+//! A stream of DAC data would cut blocks short at every few frames, so
+//! [`Ym2612::render_with_dac`] takes it beside the block.
+//!
+//! Left out on purpose: reading the status, the other test bits.
+//!
+//! Source: the YM3438 application manual, Sega's Genesis software manual; the
+//! DAC's behaviour follows ymfm (BSD-3-Clause, Aaron Giles).
+
+use super::Rate;
+use super::fm::connect::NineBits;
+use super::fm::opn::{ALL, Opn};
+
+/// Clocks in a native frame.
+const DIVIDER: u64 = 144;
+
+const CHANNELS: i32 = 6;
+
+/// FM channels beside the DAC.
+const WITHOUT_LAST: u8 = 0b01_1111;
+
+/// How far a channel of the YM2612 is from 0 above and below.
+const LADDER: [i32; 2] = [4, -3];
+
+/// The YM2612 or YM3438.
+///
+/// ```
+/// use creel_vgm::chips::ym2612::Ym2612;
+///
+/// let mut chip = Ym2612::new(7_670_454);
+/// chip.write(0, 0x2b, 0x80);
+/// let mut frames = [[0; 2]; 4];
+/// chip.render_with_dac(&[(1, 0xff), (3, 0x80)], &mut frames);
+/// assert_eq!(frames.map(|frame| frame[0]), [504, 5839, 5839, 504]);
+/// ```
+pub struct Ym2612 {
+    clock_hz: u32,
+    has_ladder: bool,
+    fm: Opn<6>,
+    dac_on: bool,
+    /// 9 bits, signed.
+    dac: i32,
+}
+
+impl Ym2612 {
+    /// A YM2612 after reset.
+    pub fn new(clock_hz: u32) -> Self {
+        Self {
+            clock_hz,
+            has_ladder: true,
+            fm: Opn::new(ALL),
+            dac_on: false,
+            dac: 0,
+        }
+    }
+
+    /// A YM3438 after reset: without the ladder.
+    pub fn new_3438(clock_hz: u32) -> Self {
+        Self {
+            has_ladder: false,
+            ..Self::new(clock_hz)
+        }
+    }
+
+    /// The native rate: a 144th of the clock.
+    pub fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: DIVIDER,
+        }
+    }
+
+    /// Writes a register between two frames.
+    pub fn write(&mut self, port: u8, reg: u8, value: u8) {
+        match (port & 1, reg) {
+            (0, 0x2a) => self.set_dac(value),
+            (0, 0x2b) => self.dac_on = value & 0x80 != 0,
+            (0, 0x2c) => self.dac = self.dac & !1 | i32::from(value >> 3 & 1),
+            _ => self.fm.write(port, reg, value),
+        }
+    }
+
+    fn set_dac(&mut self, value: u8) {
+        self.dac = (i32::from(value) - 0x80) << 1 | self.dac & 1;
+    }
+
+    /// Renders `out.len()` native frames, left and right, each overwritten
+    /// with a value of 16 bits.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        self.render_with_dac(&[], out);
+    }
+
+    /// Like [`render`](Self::render) with writes of DAC data (register 2A),
+    /// each with the frame of `out` before which it takes effect, in order.
+    pub fn render_with_dac(&mut self, data: &[(usize, u8)], out: &mut [[i32; 2]]) {
+        let zero = if self.has_ladder {
+            LADDER[0] * CHANNELS
+        } else {
+            0
+        };
+        out.fill([zero; 2]);
+        self.render_fm(out);
+        let mut start = 0;
+        for &(frame, value) in data {
+            let end = frame.clamp(start, out.len());
+            self.add_dac(&mut out[start..end]);
+            self.set_dac(value);
+            start = end;
+        }
+        self.add_dac(&mut out[start..]);
+        for value in out.as_flattened_mut() {
+            *value = if self.has_ladder {
+                *value * 128 * 64 / (CHANNELS * 65)
+            } else {
+                *value * 128 / CHANNELS
+            };
+        }
+    }
+
+    fn render_fm(&mut self, out: &mut [[i32; 2]]) {
+        let audible = if self.dac_on { WITHOUT_LAST } else { ALL };
+        let has_ladder = self.has_ladder;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let frames = self.fm.begin(rest.len());
+            let (block, after) = rest.split_at_mut(frames);
+            self.fm
+                .render::<NineBits>(frames, audible, |channel, values| {
+                    let masks = channel.outputs.map(|on| -i32::from(on));
+                    for (frame, &value) in block.iter_mut().zip(values) {
+                        let value = stepped(has_ladder, i32::from(value));
+                        frame[0] += value & masks[0];
+                        frame[1] += value & masks[1];
+                    }
+                });
+            rest = after;
+        }
+    }
+
+    fn add_dac(&self, out: &mut [[i32; 2]]) {
+        if !self.dac_on {
+            return;
+        }
+        let value = stepped(self.has_ladder, self.dac);
+        let sides = self.fm.last_outputs().map(|on| if on { value } else { 0 });
+        for frame in out {
+            frame[0] += sides[0];
+            frame[1] += sides[1];
+        }
+    }
+}
+
+/// A channel's value with the ladder, above that of a channel at 0.
+#[inline(always)]
+fn stepped(has_ladder: bool, value: i32) -> i32 {
+    let below = value < 0 && has_ladder;
+    value + if below { LADDER[1] - LADDER[0] } else { 0 }
+}

@@ -71,25 +71,26 @@ pub fn read(path: &Path) -> Option<Facts> {
     };
     facts.go =
         has_section(&mut file, ".go.buildinfo") || has_section(&mut file, ".note.go.buildid");
-    let link_info = section(&mut file, ".debug-ghc-link-info");
-    let comment = section(&mut file, ".comment").unwrap_or_default();
-    let compiled_by_ghc = memmem::find(&comment, b"GHC ").is_some();
-    let plain = !facts.go && facts.needed.iter().all(|name| !is_runtime(name));
-    if link_info.is_some() || compiled_by_ghc || plain {
-        let data = section(&mut file, ".rodata").unwrap_or_default();
-        let holds = |text: &[u8]| memmem::find(&data, text).is_some();
-        facts.ghc = match link_info {
-            Some(info) => Some(ghc_from_link_info(&info)),
-            None if compiled_by_ghc => Some(Ghc {
-                threaded: !holds(NOT_THREADED),
-                rtsopts: RtsOpts::Some,
-                pins: false,
-            }),
-            None => None,
-        };
-        let marks = MARKS.into_iter().filter(|mark| holds(mark.as_bytes()));
-        facts.marks = marks.collect();
+    if facts.go || facts.needed.iter().any(|name| is_runtime(name)) {
+        return Some(facts);
     }
+    if let Some(info) = section(&mut file, ".debug-ghc-link-info") {
+        facts.ghc = Some(ghc_from_link_info(&info));
+        return Some(facts);
+    }
+    let data = section(&mut file, ".rodata").unwrap_or_default();
+    let holds = |text: &[u8]| memmem::find(&data, text).is_some();
+    let comment = section(&mut file, ".comment").unwrap_or_default();
+    if memmem::find(&comment, b"GHC ").is_some() {
+        // Stripped: what options it takes is not known, but GHC's default is what does no harm.
+        facts.ghc = Some(Ghc {
+            threaded: !holds(NOT_THREADED),
+            rtsopts: RtsOpts::Some,
+            pins: false,
+        });
+    }
+    let marks = MARKS.into_iter().filter(|mark| holds(mark.as_bytes()));
+    facts.marks = marks.collect();
     Some(facts)
 }
 

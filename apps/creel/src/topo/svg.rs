@@ -14,6 +14,8 @@ const LINE: f64 = 16.0;
 /// The width of a character of the font at its size, with some to spare.
 const LETTER: f64 = 6.6;
 const BADGE: f64 = 18.0;
+/// How much wider than high a box becomes, about.
+const ASPECT: f64 = 1.4;
 
 /// Fill colours of cores by kind, the slowest first; further kinds repeat the last.
 const KINDS: [&str; 3] = ["#dbe9f6", "#9ecae1", "#5fa8d3"];
@@ -78,9 +80,8 @@ fn lay(object: &Object) -> Laid<'_> {
         .iter()
         .map(|inner| (inner.width + GAP) * (inner.height + GAP))
         .sum();
-    let row_width = area
-        .sqrt()
-        .max(inside.iter().map(|inner| inner.width).fold(0.0, f64::max) * 2.0);
+    let widest = inside.iter().map(|inner| inner.width).fold(0.0, f64::max);
+    let row_width = (area.sqrt() * ASPECT).max(2.0 * (widest + GAP));
     let (mut x, mut y, mut row, mut width) =
         (GAP, top, 0.0, title.max(cells as f64 * (CELL + GAP) + GAP));
     let mut placed = Vec::with_capacity(inside.len());

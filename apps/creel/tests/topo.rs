@@ -151,7 +151,11 @@ fn the_drawing_is_whole_or_absent() {
     ]);
     let drawing = fs::read_to_string(&file).unwrap();
     assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
-    assert_eq!(drawing.matches("<circle").count(), 6, "a badge a worker");
+    assert_eq!(
+        drawing.matches("class=\"worker\"").count(),
+        6,
+        "a badge a worker"
+    );
     let nowhere = folder.path().join("no/such/folder.svg");
     let failed = creel(&["--synthetic", "core:4", "--svg", nowhere.to_str().unwrap()]);
     assert!(!failed.status.success() && failed.stdout.is_empty());

@@ -159,7 +159,7 @@ impl Machine {
     pub fn detect() -> Result<Machine, Error> {
         if cfg!(target_os = "linux") {
             let mut parts = read_parts(Path::new("/"))?;
-            parts.mask = affinity::current().ok();
+            parts.mask = affinity::current().ok().or(parts.mask);
             Ok(Machine::assemble(parts))
         } else {
             let pus = std::thread::available_parallelism()

@@ -12,6 +12,7 @@ pub mod control;
 pub mod framing;
 pub mod machine;
 pub mod queue;
+pub mod receive;
 pub mod rtp;
 pub mod run;
 pub mod send;

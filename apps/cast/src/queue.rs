@@ -141,6 +141,25 @@ impl<T> Producer<T> {
         .await
     }
 
+    /// Appends an item, or leaks one, without waiting; a full queue that does not leak drops the
+    /// new one.
+    ///
+    /// # Errors
+    ///
+    /// If the consumer is gone.
+    pub fn try_push(&mut self, item: T) -> Result<(), Closed> {
+        let mut item = Some(item);
+        let mut inner = lock(&self.0);
+        let pushed = inner.push(&mut item, &mut Context::from_waker(Waker::noop()));
+        let consumer = inner.consumer.take();
+        drop(inner);
+        wake(consumer);
+        match pushed {
+            Poll::Ready(pushed) => pushed,
+            Poll::Pending => Ok(()),
+        }
+    }
+
     /// How many items have leaked.
     pub fn leaked(&self) -> u64 {
         lock(&self.0).leaked

@@ -157,9 +157,6 @@ impl Launch<'_> {
                 let _ = done.send(stats());
             }
         };
-        if index == 0 {
-            eprintln!("future {}", std::mem::size_of_val(&task));
-        }
         context.spawn(task).detach();
         control
     }

@@ -26,6 +26,7 @@ pub mod time;
 pub use creel_topology::{CpuSet, Placement};
 pub use loops::{Loops, Scope};
 pub use pool::{
-    Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, TaskStats, Wait, WorkerStats,
+    AcquireError, Balance, BuildError, Builder, Handle, NamedPools, ParseKnobError, Pool, Settings,
+    Stats, TaskStats, Wait, WorkerStats,
 };
 pub use task::{JoinError, JoinHandle};

@@ -7,6 +7,7 @@ mod builder;
 pub(crate) mod current;
 pub(crate) mod job;
 mod knobs;
+mod named;
 pub(crate) mod panics;
 mod patience;
 pub(crate) mod seat;
@@ -19,6 +20,7 @@ mod worker;
 
 pub use builder::{BuildError, Builder};
 pub use knobs::{Balance, ParseKnobError, Wait};
+pub use named::{AcquireError, NamedPools, Settings};
 pub use stats::{Stats, TaskStats, WorkerStats};
 
 use crate::loops::LoopsByBalance;

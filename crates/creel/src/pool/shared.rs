@@ -173,7 +173,11 @@ impl Rouse {
 impl Wake for Rouse {
     fn wake(self: Arc<Self>) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.seats.seat(self.index).notify();
+            let seat = shared.seats.seat(self.index);
+            if !shared.is_closing() {
+                shared.ensure_started(seat);
+            }
+            seat.notify();
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
             continue;
         }
         let unbound =
-            || (shared.is_closing() || seat.timers.is_idle()) && task::may_retire(&shared, seat);
+            || (shared.is_closing() || seat.timers.may_end()) && task::may_retire(&shared, seat);
         if shared.wants_gone(index) && seat.retire(unbound) {
             shared.line.forget_threads();
             task::leave(&shared);

@@ -2,9 +2,11 @@
 
 use super::crew;
 use super::desk::{self, Held};
-use crate::pool::shared::Shared;
+use crate::net::driver;
+use crate::pool::shared::{Rouse, Shared};
 use crate::pool::{Pool, current};
 use crate::sync::{Ordering, WaitWord};
+use crate::time::timers;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -61,6 +63,13 @@ impl Pool {
         let waker = Waker::from(bell.clone());
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
+        // What the future waits for by time or on a socket is the business of seat 0.
+        let seat = pool.seats.seat(0);
+        let rouse = Rouse::waker(pool, 0);
+        seat.timers.set_rouse(rouse.clone());
+        pool.driver.set_rouse(rouse);
+        let _timers = timers::enter(Arc::clone(&seat.timers));
+        let _driver = driver::enter(Arc::clone(&pool.driver));
         let mut stand_in = StandIn { pool, seat: None };
         loop {
             if bell.0.swap(QUIET, Ordering::AcqRel) == WOKEN {

@@ -29,6 +29,7 @@
 
 use super::cell::Task;
 use super::desk::Desk;
+use crate::pool::seat::Seat;
 use crate::pool::shared::Shared;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use std::sync::Arc;
@@ -301,13 +302,23 @@ impl Watch {
 
 /// Has a free desk's thread look at the queue outside, where a task has just been put.
 pub(super) fn call_for_outside(pool: &Arc<Shared>) {
+    call(pool, Seat::notify_asleep);
+}
+
+/// The same for a task that another thread has woken: under a throttle it waits for the end of
+/// the quantum.
+pub(super) fn call_for_woken(pool: &Arc<Shared>) {
+    call(pool, Seat::notify_later);
+}
+
+fn call(pool: &Arc<Shared>, tell: fn(&Seat) -> bool) {
     let crew = &pool.tasks.crew;
     // While the pool ends, its threads come by themselves and none is started.
     if pool.is_closing() || !crew.has_free() || !crew.begin_search() {
         return;
     }
     match crew.assign() {
-        Some(seat) => notify(pool, seat),
+        Some(seat) => hand_to(pool, seat, tell),
         None => crew.end_search(),
     }
 }
@@ -346,10 +357,14 @@ pub(super) fn call_watch(pool: &Arc<Shared>) {
 
 /// Tells the thread of a desk that was assigned to it.
 pub(super) fn notify(pool: &Arc<Shared>, seat: usize) {
+    hand_to(pool, seat, Seat::notify_asleep);
+}
+
+fn hand_to(pool: &Arc<Shared>, seat: usize, tell: fn(&Seat) -> bool) {
     let seat = pool.seats.seat(seat);
     seat.desk.assign();
     pool.ensure_started(seat);
-    let slept = seat.notify_asleep();
+    let slept = tell(seat);
     if !slept && pool.tasks.crew.is_unwatched() {
         // It may be in a loop or a long job, and not come for a while.
         call_watch(pool);

@@ -205,6 +205,8 @@ fn bound<F: Future>(pool: &Arc<Shared>, index: usize, future: F) -> JoinHandle<F
     match make(desk::here_in(pool), pool, word, future) {
         Some(task) => {
             Arc::clone(pool).schedule(task);
+            // Unlike a wake, a spawn does not wait for a throttle's quantum.
+            pool.seats.seat(index).notify();
             JoinHandle::new(task)
         }
         None => {

@@ -69,7 +69,7 @@ impl Schedule for Shared {
             if !self.is_closing() {
                 self.ensure_started(seat);
             }
-            seat.notify();
+            seat.notify_later();
             return;
         }
         // A worker that has no desk yet (it runs a timer, a socket's event) takes its own.
@@ -79,7 +79,7 @@ impl Schedule for Shared {
             held.push_woken(task);
         } else {
             self.tasks.outside.push(task);
-            crew::call_for_outside(&self);
+            crew::call_for_woken(&self);
         }
     }
 }

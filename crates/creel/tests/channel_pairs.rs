@@ -34,15 +34,26 @@ fn oneshot_wakes_the_last_waker_that_polled() {
     let (first, first_waker) = bell();
     let (second, second_waker) = bell();
     let mut rx = pin!(&mut rx);
-    assert!(rx.as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending());
-    assert!(rx.as_mut().poll(&mut Context::from_waker(&second_waker)).is_pending());
+    assert!(
+        rx.as_mut()
+            .poll(&mut Context::from_waker(&first_waker))
+            .is_pending()
+    );
+    assert!(
+        rx.as_mut()
+            .poll(&mut Context::from_waker(&second_waker))
+            .is_pending()
+    );
     tx.send("hi").unwrap();
     assert_eq!((first.rung(), second.rung()), (0, 1));
     let polled = rx.poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(polled, Poll::Ready(Ok("hi")));
     // No waker is kept behind.
     drop((first_waker, second_waker));
-    assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 1));
+    assert_eq!(
+        (Arc::strong_count(&first), Arc::strong_count(&second)),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -66,12 +77,18 @@ fn a_message_nobody_takes_is_dropped_once() {
     let (mut tx, rx) = slot::channel();
     tx.try_send(message.clone()).unwrap();
     drop(rx);
-    assert!(matches!(tx.try_send(message.clone()), Err(TrySendError::Closed(_))));
+    assert!(matches!(
+        tx.try_send(message.clone()),
+        Err(TrySendError::Closed(_))
+    ));
     let (tx, rx) = ring::channel(3);
     tx.try_send(message.clone()).unwrap();
     tx.try_send(message.clone()).unwrap();
     drop(rx);
-    assert!(matches!(tx.try_send(message.clone()), Err(TrySendError::Closed(_))));
+    assert!(matches!(
+        tx.try_send(message.clone()),
+        Err(TrySendError::Closed(_))
+    ));
     assert_eq!(Arc::strong_count(&message), 1);
 }
 
@@ -94,7 +111,11 @@ fn slot_hands_over_between_threads_in_order() {
 fn slot_receive_is_cancel_safe() {
     let (mut tx, mut rx) = slot::channel();
     let (rung, waker) = bell();
-    assert!(pin!(rx.recv()).poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(
+        pin!(rx.recv())
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
     tx.try_send(1).unwrap();
     assert_eq!(rung.rung(), 1);
     assert_eq!(rx.try_recv(), Ok(1));
@@ -126,8 +147,16 @@ fn a_cancelled_receive_passes_its_wake_on() {
     let (second, second_waker) = bell();
     let mut one = Box::pin(rx.recv());
     let mut two = Box::pin(rx.recv());
-    assert!(one.as_mut().poll(&mut Context::from_waker(&first_waker)).is_pending());
-    assert!(two.as_mut().poll(&mut Context::from_waker(&second_waker)).is_pending());
+    assert!(
+        one.as_mut()
+            .poll(&mut Context::from_waker(&first_waker))
+            .is_pending()
+    );
+    assert!(
+        two.as_mut()
+            .poll(&mut Context::from_waker(&second_waker))
+            .is_pending()
+    );
     tx.try_send(9).unwrap();
     assert_eq!((first.rung(), second.rung()), (1, 0));
     drop(one);
@@ -142,12 +171,24 @@ fn a_full_ring_wakes_its_senders_and_closing_wakes_all() {
     let (rung, waker) = bell();
     tx.try_send(1).unwrap();
     let mut send = Box::pin(tx.send(2));
-    assert!(send.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(
+        send.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
     assert_eq!(rx.try_recv(), Ok(1));
     assert_eq!(rung.rung(), 1);
-    assert!(send.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+    assert!(
+        send.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_ready()
+    );
     let mut send = Box::pin(tx.send(3));
-    assert!(send.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(
+        send.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
     rx.close();
     assert_eq!(rung.rung(), 2);
     let polled = send.as_mut().poll(&mut Context::from_waker(&waker));
@@ -188,7 +229,10 @@ fn ring_many_to_many_loses_and_doubles_nothing() {
         for sender in senders {
             sender.join().unwrap();
         }
-        let mut all: Vec<u64> = receivers.into_iter().flat_map(|r| r.join().unwrap()).collect();
+        let mut all: Vec<u64> = receivers
+            .into_iter()
+            .flat_map(|r| r.join().unwrap())
+            .collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..3 * EACH));
     }

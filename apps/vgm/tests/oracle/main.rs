@@ -2,6 +2,8 @@
 //!
 //! `cargo test -p creel-vgm --features oracle --test oracle`
 
+#[path = "../streams/song.rs"]
+mod song;
 #[path = "../streams/mod.rs"]
 mod streams;
 
@@ -12,7 +14,9 @@ use creel_vgm::chips::ym2203::Ym2203;
 use creel_vgm::chips::ym2608::Ym2608;
 use creel_vgm::chips::ym2610::Ym2610;
 use creel_vgm::chips::ym2612::Ym2612;
+use creel_vgm::format::Song;
 use reference::Reference;
+use song::{Kind, Track, tracks};
 use streams::{Group, Random, Step, memory, stream};
 use ymfm_sys::ffi::ChipType;
 
@@ -184,4 +188,110 @@ fn ym3438_streams() {
     compare(streams::YM2612, ChipType::Ym3438, || {
         ym2612(Ym2612::new_3438)
     });
+}
+
+/// Every song in the folder that `CREEL_ORACLE_SONGS` names, whole.
+#[test]
+fn songs() {
+    let Some(folder) = std::env::var_os("CREEL_ORACLE_SONGS") else {
+        eprintln!("skipped: CREEL_ORACLE_SONGS names no folder of songs");
+        return;
+    };
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    for path in paths {
+        let Ok(song) = Song::read(&path) else {
+            eprintln!("not a song: {}", path.display());
+            continue;
+        };
+        for track in tracks(&song, u64::MAX / 44_100) {
+            eprintln!("{}: {:?}", path.display(), track.kind);
+            play(track);
+        }
+    }
+}
+
+fn play(track: Track) {
+    let Track {
+        kind,
+        clock_hz,
+        steps,
+        memories: [a, b],
+        ..
+    } = track;
+    let theirs = |kind| Reference::new(kind, clock_hz, [a.clone(), b.clone()]);
+    match kind {
+        Kind::Ym2151 => {
+            let chip = Ym2151::new(clock_hz);
+            let ours = Ours {
+                chip,
+                write: Ym2151::write,
+                render: Ym2151::render,
+            };
+            follow(0, steps, ours, theirs(ChipType::Ym2151));
+        }
+        Kind::Ym2203 => {
+            let chip = Ym2203::new(clock_hz);
+            let ours = Ours {
+                chip,
+                write: Ym2203::write,
+                render: Ym2203::render,
+            };
+            follow(0, steps, ours, theirs(ChipType::Ym2203));
+        }
+        Kind::Ym2608 => {
+            let mut chip = Ym2608::new(clock_hz);
+            chip.rhythm_rom_mut().clone_from(&a);
+            chip.adpcm_b_mut().clone_from(&b);
+            let ours = Ours {
+                chip,
+                write: Ym2608::write,
+                render: Ym2608::render,
+            };
+            follow(0, steps, ours, theirs(ChipType::Ym2608));
+        }
+        Kind::Ym2610 | Kind::Ym2610B => {
+            let is_b = kind == Kind::Ym2610B;
+            let mut chip = if is_b {
+                Ym2610::new_b(clock_hz)
+            } else {
+                Ym2610::new(clock_hz)
+            };
+            chip.adpcm_a_mut().clone_from(&a);
+            chip.adpcm_b_mut().clone_from(&b);
+            let ours = Ours {
+                chip,
+                write: Ym2610::write,
+                render: Ym2610::render,
+            };
+            let kind = if is_b {
+                ChipType::Ym2610B
+            } else {
+                ChipType::Ym2610
+            };
+            follow(0, steps, ours, theirs(kind));
+        }
+        Kind::Ym2612 | Kind::Ym3438 => {
+            let is_cmos = kind == Kind::Ym3438;
+            let chip = if is_cmos {
+                Ym2612::new_3438(clock_hz)
+            } else {
+                Ym2612::new(clock_hz)
+            };
+            let ours = Ours {
+                chip,
+                write: Ym2612::write,
+                render: Ym2612::render,
+            };
+            let kind = if is_cmos {
+                ChipType::Ym3438
+            } else {
+                ChipType::Ym2612
+            };
+            follow(0, steps, ours, theirs(kind));
+        }
+    }
 }

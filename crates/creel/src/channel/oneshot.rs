@@ -224,7 +224,11 @@ impl<T> Future for Receiver<T> {
             // SAFETY: the channel lives until `self.inner` is `None`.
             let inner = unsafe { inner.as_ref() };
             let seen = inner.state.load(Ordering::Acquire);
-            if seen & DONE == 0 && inner.waker.register(&inner.state, seen, WAITING, cx.waker()) {
+            if seen & DONE == 0
+                && inner
+                    .waker
+                    .register(&inner.state, seen, WAITING, cx.waker())
+            {
                 return Poll::Pending;
             }
         }

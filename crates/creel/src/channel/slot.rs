@@ -211,7 +211,11 @@ impl<T> Future for SendFuture<'_, T> {
             let inner = this.sender.inner();
             let seen = inner.state.load(Ordering::Acquire);
             let waits = seen & FULL != 0 && seen & RX_GONE == 0;
-            if waits && inner.tx_waker.register(&inner.state, seen, TX_WAITING, cx.waker()) {
+            if waits
+                && inner
+                    .tx_waker
+                    .register(&inner.state, seen, TX_WAITING, cx.waker())
+            {
                 return Poll::Pending;
             }
         }
@@ -305,7 +309,11 @@ impl<T> Future for RecvFuture<'_, T> {
             let inner = self.receiver.inner();
             let seen = inner.state.load(Ordering::Acquire);
             let waits = seen & (FULL | TX_GONE) == 0;
-            if waits && inner.rx_waker.register(&inner.state, seen, RX_WAITING, cx.waker()) {
+            if waits
+                && inner
+                    .rx_waker
+                    .register(&inner.state, seen, RX_WAITING, cx.waker())
+            {
                 return Poll::Pending;
             }
         }

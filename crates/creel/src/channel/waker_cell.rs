@@ -89,8 +89,7 @@ impl WakerCell {
             seen = cleared;
         }
         let clone = std::mem::ManuallyDrop::new(waker.clone());
-        self.data
-            .store(clone.data().cast_mut(), Ordering::Relaxed);
+        self.data.store(clone.data().cast_mut(), Ordering::Relaxed);
         self.vtable.store(
             std::ptr::from_ref(clone.vtable()).cast_mut(),
             Ordering::Relaxed,

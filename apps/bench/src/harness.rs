@@ -140,6 +140,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// Drops the subjects whose names do not pass.
+    pub fn retain_subjects(&mut self, pass: impl Fn(&str) -> bool) {
+        self.subjects.retain(|subject| pass(&subject.name));
+    }
+
     /// How many samples the case takes.
     pub fn samples(&self) -> u64 {
         (self.rounds * self.subjects.len()) as u64
@@ -165,8 +170,13 @@ impl Case {
                 let index = (round + turn) % count;
                 let subject = &mut self.subjects[index];
                 progress.set_message(format!("{}: {}", self.name, subject.name));
-                let values = (subject.sample)(&self.plan)
-                    .with_context(|| format!("case {}: {}", self.name, subject.name))?;
+                let taken = (subject.sample)(&self.plan);
+                if taken.is_err() {
+                    // The signal that asked for the end also reached a subject's processes.
+                    interrupt.check()?;
+                }
+                let values =
+                    taken.with_context(|| format!("case {}: {}", self.name, subject.name))?;
                 samples[index].push(black_box(values));
                 progress.advance(1);
             }

@@ -1,14 +1,18 @@
 //! All workloads beside their peers, each in one interleaved run, in one report.
-#![forbid(unsafe_code)]
+// A peer behind the feature is C, and calling it cannot be safe.
+#![cfg_attr(not(feature = "peers"), forbid(unsafe_code))]
+#![cfg_attr(feature = "peers", deny(unsafe_code))]
 
 mod clock;
 mod harness;
 mod hog;
+mod memory;
 mod report;
 mod run;
 mod setting;
 mod workloads;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,6 +20,7 @@ use creel_console::knobs::jobs;
 use creel_console::{Common, args, conclude};
 
 use setting::Load;
+use workloads::render;
 
 /// Measure Creel beside its peers, in one interleaved run
 ///
@@ -31,6 +36,9 @@ struct Cli {
     /// Only the cases of this name; may be repeated
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
+    /// Only subjects whose name contains this; may be repeated
+    #[arg(long = "subject", value_name = "TEXT")]
+    subjects: Vec<String>,
     /// Rounds: samples of each subject
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     runs: Option<u16>,
@@ -40,6 +48,9 @@ struct Cli {
     /// Shorter samples and fewer rounds: shows that all runs, not how fast
     #[arg(long)]
     quick: bool,
+    /// For render: songs, or a folder of them, instead of those that creel-vgm carries
+    #[arg(long, value_name = "PATH")]
+    songs: Option<PathBuf>,
     /// What else happens on the machine meanwhile
     #[arg(long, value_enum, default_value_t)]
     load: Load,
@@ -48,6 +59,13 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments
+        .next()
+        .is_some_and(|first| first == render::SAMPLE)
+    {
+        return conclude("creel-bench", render::answer(arguments.next()));
+    }
     let cli: Cli = args::parse();
     cli.common.apply();
     conclude("creel-bench", run::run(&cli))

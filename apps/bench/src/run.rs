@@ -60,6 +60,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         workers,
         quick: cli.quick,
         runs: cli.runs.map(usize::from),
+        songs: cli.songs.clone(),
     };
     let chosen = chosen(cli, &setting)?;
     let samples = chosen
@@ -111,21 +112,27 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Vec<(&'static Workload
         }
         for case in &mut cases {
             unknown.remove(case.name.as_str());
+            if !cli.subjects.is_empty() {
+                case.retain_subjects(|name| cli.subjects.iter().any(|part| name.contains(part)));
+            }
             if cli.load == Load::Busy {
                 case.subjects = case.subjects.drain(..).map(hog::beside).collect();
             }
         }
+        cases.retain(|case| !case.subjects.is_empty());
         if !cases.is_empty() {
             chosen.push((workload, cases));
         }
     }
-    match unknown.first() {
-        Some(name) => {
-            let message = format!("--case {name}: no such case in these workloads");
-            Err(Failure::new(Exit::Usage, message).into())
-        }
-        None => Ok(chosen),
+    if let Some(name) = unknown.first() {
+        let message = format!("--case {name}: no such case in these workloads");
+        return Err(Failure::new(Exit::Usage, message).into());
     }
+    if chosen.is_empty() && !cli.subjects.is_empty() {
+        let message = format!("--subject {}: no such subject", cli.subjects.join(" "));
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    Ok(chosen)
 }
 
 impl Run<'_> {

@@ -1,5 +1,6 @@
 //! What the command line says about a run, as the workloads need it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::harness::Plan;
@@ -18,7 +19,7 @@ pub enum Load {
 }
 
 /// How a run is done.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Setting {
     /// The workers of every subject that has workers.
     pub workers: usize,
@@ -26,6 +27,8 @@ pub struct Setting {
     pub quick: bool,
     /// Rounds, where the user set them.
     pub runs: Option<usize>,
+    /// Songs to render, in whole, instead of the carried ones.
+    pub songs: Option<PathBuf>,
 }
 
 impl Setting {

@@ -20,9 +20,12 @@ mod loops;
 pub mod net;
 mod pool;
 mod sync;
+pub mod task;
 pub mod time;
 
+pub use creel_topology::{CpuSet, Placement};
 pub use loops::{Loops, Scope};
+pub use task::{JoinError, JoinHandle};
 pub use pool::{
-    Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, Wait, WorkerStats,
+    Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, TaskStats, Wait, WorkerStats,
 };

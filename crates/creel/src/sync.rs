@@ -25,6 +25,9 @@ pub(crate) use shuttle::sync::{
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
+use std::sync::TryLockError;
+#[cfg(not(any(loom, shuttle)))]
+use std::{sync::OnceLock, time::Instant};
 pub(crate) use wait_word::WaitWord;
 
 /// Interior mutability whose accesses loom can watch.
@@ -63,6 +66,28 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> +
     mutex
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Takes a lock if nobody holds it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<impl std::ops::DerefMut<Target = T> + '_> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Nanoseconds since some moment in the past. Stands still under the model checkers, which need
+/// every run to be repeatable.
+pub(crate) fn now_ns() -> u64 {
+    #[cfg(any(loom, shuttle))]
+    return 0;
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        static BEGIN: OnceLock<Instant> = OnceLock::new();
+        let since = BEGIN.get_or_init(Instant::now).elapsed();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 #[cfg(all(target_os = "linux", not(loom), not(shuttle)))]

@@ -113,7 +113,8 @@ impl Budget {
                 .iter()
                 .filter_map(|constraint| quota_limit(constraint, rounding)),
         );
-        // Of equal limits the first is the cause: the machine's, then the outermost group's.
+        // Of equal limits the first is named: the machine before the cpusets before the mask before
+        // the quotas, and of these the nearest.
         let bound = (0..limits.len())
             .min_by_key(|&i| limits[i].workers)
             .unwrap_or(0);

@@ -3,11 +3,13 @@
 //!
 //! Versions 1, 2 and both at once (hybrid): each mount of `proc/self/mountinfo` that carries the
 //! `cpu` or `cpuset` controller is followed from the process's own group up to the mount point.
-//! The mount's root says how much of the group's path lies above it (containers, cgroup
-//! namespaces).
+//! The mount's root says how much of the group's path lies above it (containers), or that the
+//! mount begins above this namespace: then the group is the one that lists this process.
 //!
 //! Source: Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst,
 //! Documentation/scheduler/sched-bwc.rst, proc_pid_mountinfo(5), cgroup_namespaces(7).
+
+mod search;
 
 use crate::tree::Tree;
 use crate::{CpuSet, Error};
@@ -52,7 +54,7 @@ pub(crate) fn read(tree: &Tree) -> Result<Confines, Error> {
     let groups = Groups::read(tree)?;
     let mut constraints = Vec::new();
     for controller in [Controller::Cpuset, Controller::Cpu] {
-        let Some((mount, within)) = groups.mount_of(controller, &mounts) else {
+        let Some((mount, within)) = groups.mount_of(tree, controller, &mounts)? else {
             continue;
         };
         for (generation, group) in upwards(&mount.point, within).enumerate() {
@@ -217,41 +219,63 @@ impl Groups {
     /// of the same hierarchy, the one that shows most ancestors.
     fn mount_of<'m>(
         &self,
+        tree: &Tree,
         controller: Controller,
         mounts: &'m [Mount],
-    ) -> Option<(&'m Mount, String)> {
-        let named = |mount: &&Mount| {
+    ) -> Result<Option<(&'m Mount, String)>, Error> {
+        let named = |mount: &Mount| {
             mount
                 .controllers
                 .iter()
                 .any(|name| name == controller.name())
         };
-        let version = if mounts.iter().any(|mount| named(&mount)) {
+        let version = if mounts.iter().any(named) {
             Version::V1
         } else {
             Version::V2
         };
-        mounts
-            .iter()
-            .filter(|mount| mount.version == version && (version == Version::V2 || named(mount)))
-            .filter_map(|mount| Some((mount, below(self.path(controller, mount)?, &mount.root))))
-            .max_by_key(|(_, within)| within.len())
+        let mut best: Option<(&Mount, String)> = None;
+        for mount in mounts.iter().filter(|mount| mount.version == version) {
+            let Some(path) = self
+                .path(controller, mount)
+                .filter(|_| version == Version::V2 || named(mount))
+            else {
+                continue;
+            };
+            let within = below(tree, path, mount)?;
+            let depth = |within: &str| within.split('/').count();
+            if let Some(within) =
+                within.filter(|new| best.as_ref().is_none_or(|(_, old)| depth(new) > depth(old)))
+            {
+                best = Some((mount, within));
+            }
+        }
+        Ok(best)
     }
 }
 
-/// The part of a group's path below the group that is mounted; nothing when the mount shows
-/// another part of the hierarchy, or one outside this namespace.
-fn below(path: &str, root: &str) -> String {
-    let root = root.trim_end_matches('/');
+/// The part of a group's path below the group that is mounted; `None` when the mount shows
+/// another part of the hierarchy.
+fn below(tree: &Tree, path: &str, mount: &Mount) -> Result<Option<String>, Error> {
+    // A namespace's own group is "/", and what lies above it "/..": the mount begins so many
+    // levels above, and the names on the way down are not told.
+    let above = mount.root.split('/').filter(|name| !name.is_empty());
+    if mount.root.starts_with("/..") && !path.starts_with("/..") {
+        let levels = above.clone().take_while(|name| *name == "..").count();
+        if above.count() > levels {
+            return Ok(None);
+        }
+        let own = path.split('/').filter(|name| !name.is_empty()).count();
+        return search::group_of_self(tree, &mount.point, levels + own);
+    }
+    let root = mount.root.trim_end_matches('/');
     let within = path
         .strip_prefix(root)
         .filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let outside = path.split('/').any(|name| name == "..");
-    within
+    Ok(within
         .filter(|_| !outside)
-        .unwrap_or("")
-        .trim_matches('/')
-        .to_string()
+        .map(|within| within.trim_matches('/').to_string()))
 }
 
 /// The group's folder, its parent's, and so on up to the mount point.

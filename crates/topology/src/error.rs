@@ -51,19 +51,11 @@ pub enum Error {
 const SHOWN_CHARS_MAX: usize = 60;
 
 impl Error {
-    pub(crate) fn syntax(what: &'static str, text: &str, reason: impl Into<String>) -> Error {
-        let mut shown: String = text
-            .chars()
-            .take(SHOWN_CHARS_MAX)
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect();
-        if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
-            shown.push('…');
-        }
+    pub(crate) fn syntax(what: &'static str, text: &str, reason: impl AsRef<str>) -> Error {
         Error::Syntax {
             what,
-            text: shown,
-            reason: reason.into(),
+            text: shown(text, SHOWN_CHARS_MAX),
+            reason: shown(reason.as_ref(), 4 * SHOWN_CHARS_MAX),
         }
     }
 
@@ -77,6 +69,22 @@ impl Error {
             other => other,
         }
     }
+}
+
+/// A text that fits a line of a terminal, whatever it held.
+fn shown(text: &str, chars_max: usize) -> String {
+    let printable = |c: char| {
+        if c.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
+    let mut shown: String = text.chars().take(chars_max).map(printable).collect();
+    if text.chars().nth(chars_max).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 impl fmt::Display for Error {

@@ -236,9 +236,9 @@ impl<'a> Floor<'a> {
         }
         domains.sort_by_key(Domain::load_per_core);
         let seats = (0..workers).filter_map(|_| {
-            let next = domains
-                .iter_mut()
-                .min_by_key(|domain| (domain.workers / domain.cores, domain.workers))?;
+            let next = domains.iter_mut().min_by_key(|domain| {
+                (domain.workers / domain.cores, domain.workers % domain.cores)
+            })?;
             next.workers += 1;
             Some(next.pus.clone())
         });

@@ -30,9 +30,10 @@ pub(crate) fn read(tree: &Tree) -> Result<Parts, Error> {
     if online.is_empty() {
         return Cpuinfo::read(tree)?.into_parts(tree);
     }
+    let asked = &online & &folders.iter().copied().collect();
     let mut siblings = siblings(tree, &folders)?;
     let nodes = nodes::read(tree, &online)?;
-    let mut packages = packages(tree, &online, &nodes)?;
+    let mut packages = packages(tree, &asked, &nodes)?;
     if siblings.is_empty() || packages.is_empty() {
         let told = Cpuinfo::read(tree)?;
         siblings = if siblings.is_empty() {
@@ -47,8 +48,8 @@ pub(crate) fn read(tree: &Tree) -> Result<Parts, Error> {
         };
     }
     Ok(Parts {
-        dies: dies(tree, &online, &packages)?,
-        caches: caches(tree, &online, &siblings)?,
+        dies: dies(tree, &asked, &packages)?,
+        caches: caches(tree, &asked, &siblings)?,
         kinds: kinds::read(tree, &online)?,
         online,
         siblings,
@@ -84,9 +85,9 @@ fn siblings(tree: &Tree, folders: &[usize]) -> Result<Vec<CpuSet>, Error> {
     Ok(told.into_iter().map(|(_, pus)| pus).collect())
 }
 
-fn packages(tree: &Tree, online: &CpuSet, nodes: &[NumaNode]) -> Result<Vec<Package>, Error> {
-    let told = partition(online.iter(), |pu| {
-        Ok(topology(tree, pu, ["package_cpus", "core_siblings"])?.map(|pus| &pus & online))
+fn packages(tree: &Tree, asked: &CpuSet, nodes: &[NumaNode]) -> Result<Vec<Package>, Error> {
+    let told = partition(asked.iter(), |pu| {
+        Ok(topology(tree, pu, ["package_cpus", "core_siblings"])?.map(|pus| &pus & asked))
     })?;
     let mut packages: Vec<Package> = Vec::with_capacity(told.len());
     for (pu, pus) in told {
@@ -115,31 +116,32 @@ fn rejoined(told: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
     packages
 }
 
-/// The dies, when they are more than another name for the packages.
-fn dies(tree: &Tree, online: &CpuSet, packages: &[Package]) -> Result<Vec<Die>, Error> {
-    let told = partition(online.iter(), |pu| {
-        Ok(topology(tree, pu, ["die_cpus"])?.map(|pus| &pus & online))
+/// The dies, when they are more than another name for the packages. Kernels that know of none
+/// give each PU a die of its own with the number -1.
+fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Result<Vec<Die>, Error> {
+    let told = partition(asked.iter(), |pu| {
+        Ok(topology(tree, pu, ["die_cpus"])?.map(|pus| &pus & asked))
     })?;
-    let several = told.iter().any(|(_, die)| {
-        packages
-            .iter()
-            .any(|package| die != &package.pus && die.is_subset(&package.pus))
-    });
     let mut dies = Vec::new();
-    for (pu, pus) in told.into_iter().filter(|(_, die)| several && die.len() > 1) {
-        dies.push(Die {
-            os_index: id(tree, pu, "die_id")?,
-            pus,
-        });
+    for (pu, pus) in told {
+        let os_index = id(tree, pu, "die_id")?;
+        if os_index.is_some() {
+            dies.push(Die { os_index, pus });
+        }
     }
-    Ok(dies)
+    let is_package = |die: &Die| packages.iter().any(|package| package.pus == die.pus);
+    Ok(if dies.iter().all(is_package) {
+        Vec::new()
+    } else {
+        dies
+    })
 }
 
 /// Every cache once. One whose sharers are not told (old IA-64 kernels) belongs to its core.
-fn caches(tree: &Tree, online: &CpuSet, siblings: &[CpuSet]) -> Result<Vec<Cache>, Error> {
+fn caches(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<Vec<Cache>, Error> {
     let mut caches = Vec::new();
     let mut covered: BTreeMap<(u8, CacheKind), CpuSet> = BTreeMap::new();
-    for pu in online.iter() {
+    for pu in asked.iter() {
         for index in tree.numbered(&format!("{CPU}/cpu{pu}/cache"), "index")? {
             let folder = format!("{CPU}/cpu{pu}/cache/index{index}");
             let Some((level, kind)) = level_and_kind(tree, &folder)? else {
@@ -153,13 +155,11 @@ fn caches(tree: &Tree, online: &CpuSet, siblings: &[CpuSet]) -> Result<Vec<Cache
                 &format!("{folder}/shared_cpu_map"),
                 &format!("{folder}/shared_cpu_list"),
             )?;
-            let mut pus = &(&told.unwrap_or_default() & online) - covered;
+            let mut pus = &(&told.unwrap_or_default() & asked) - covered;
             if pus.is_empty() {
                 let core = siblings.iter().find(|core| core.contains(pu));
-                pus = core.map_or_else(
-                    || CpuSet::from_iter([pu]),
-                    |core| &(core & online) - covered,
-                );
+                pus =
+                    core.map_or_else(|| CpuSet::from_iter([pu]), |core| &(core & asked) - covered);
             }
             *covered = &*covered | &pus;
             let size_bytes = tree

@@ -89,8 +89,17 @@ impl Tree {
         Ok(numbers)
     }
 
+    /// The names of the folders in a folder, links to folders not counted.
+    pub(crate) fn folders(&self, folder: &str) -> Result<Vec<String>, Error> {
+        let is_folder = |name: &String| {
+            let path = self.path(folder).join(name);
+            fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+        };
+        Ok(self.names(folder)?.into_iter().filter(is_folder).collect())
+    }
+
     /// The names in a folder; none when it is not there.
-    pub(crate) fn names(&self, folder: &str) -> Result<Vec<String>, Error> {
+    fn names(&self, folder: &str) -> Result<Vec<String>, Error> {
         let path = self.path(folder);
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,

@@ -1,6 +1,7 @@
 //! The workloads; one file each. A new one is its module here and its line in [`ALL`].
 
 mod iterate;
+pub mod render;
 
 use crate::harness::Case;
 use crate::setting::Setting;
@@ -16,7 +17,7 @@ pub struct Workload {
 }
 
 /// All workloads, in the order they are run.
-pub const ALL: &[Workload] = &[iterate::WORKLOAD];
+pub const ALL: &[Workload] = &[iterate::WORKLOAD, render::WORKLOAD];
 
 /// The names, for the command line.
 pub fn names() -> Vec<&'static str> {

@@ -48,6 +48,13 @@ impl Object {
         }
     }
 
+    /// Puts what is inside in logical order.
+    fn sort(&mut self, logical: &[usize]) {
+        let place = |object: &Object| logical.iter().position(|pu| object.pus.contains(*pu));
+        self.inside.sort_by_cached_key(place);
+        self.inside.iter_mut().for_each(|inner| inner.sort(logical));
+    }
+
     /// The smallest object that holds all of `pus`.
     fn holder(&mut self, pus: &CpuSet) -> &mut Object {
         match self
@@ -68,6 +75,7 @@ pub(super) fn of(view: &View) -> Object {
     let mut objects = objects(machine);
     objects.sort_by_key(|object| std::cmp::Reverse(object.pus.len()));
     objects.into_iter().for_each(|object| root.insert(object));
+    root.sort(machine.pus());
     for node in machine.numa_nodes().iter().filter(|node| !node.has_pus) {
         root.holder(&node.pus).labels.push(node_label(node));
     }
@@ -159,15 +167,16 @@ fn cache_label(cache: &Cache) -> String {
     format!("L{}{kind}{size}", cache.level)
 }
 
-/// A size to three digits at most, in the unit that fits.
+/// A size in the largest unit of which there is one, to a tenth when there are less than ten.
 fn bytes(size: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = size as f64;
-    let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let digits = usize::from(value < 9.95 && value.fract() > 0.05 && unit > 0);
-    format!("{value:.digits$} {}", units[unit])
+    let unit = (size.max(1).ilog2() / 10).min(units.len() as u32 - 1);
+    let tenths = (size as f64 / (1u64 << (10 * unit)) as f64 * 10.0).round();
+    let whole = tenths >= 100.0 || tenths % 10.0 == 0.0;
+    format!(
+        "{:.*} {}",
+        usize::from(!whole),
+        tenths / 10.0,
+        units[unit as usize]
+    )
 }

@@ -5,23 +5,29 @@
 //! cut the FM's blocks short.
 //!
 //! Levels: by the format's convention 256 is a full-scale chip at unity; each chip has a usual
-//! level, and the extra header speaks in the same unit.
+//! level, and the extra header speaks in the same unit. They are levels of chips beside each other:
+//! a song is scaled by a power of two so that its chips together have about two units.
 //!
 //! Source: VGM specification 1.71, "Chip Volume Header".
 
-use super::Rate;
 use super::ay8910::Ay8910;
+use super::fm::opn::Prescaler;
+use super::frame_chip::FrameChip;
 use super::okim6258::Okim6258;
 use super::sn76489::{Sn76489, Variant};
+use super::square_chip::{SquareChip, SsgClock};
 use super::ssg::Ssg;
 use super::ym2151::Ym2151;
-use crate::edges::{Sides, StereoEdges};
+use super::ym2203::Ym2203;
+use super::ym2608::Ym2608;
+use super::ym2610::Ym2610;
+use super::ym2612::Ym2612;
 use crate::error::{Error, Result};
-use crate::format::{ChipId, Header, Instance, Song, Volume};
+use crate::format::{ChipId, Header, Instance, Volume};
 
 /// A part of a chip, with its level: the factor from one of its steps to full scale.
 pub enum Part {
-    /// Native frames.
+    /// Native frames, listening to the chip's own lane, and to its data lane.
     Frames(FrameChip, f32),
     /// Square waves, listening to this lane of the chip.
     Squares(SquareChip, usize, f32),
@@ -34,7 +40,7 @@ const CLOCKS_HZ: std::ops::RangeInclusive<u32> = 100_000..=40_000_000;
 /// Full scale of a native frame.
 const FULL_SCALE: f32 = 32768.0;
 /// Full scale of an SSG: three channels at their loudest make 1.5 of it.
-const SSG_FULL_SCALE: f32 = 1.5 * 32768.0;
+const SSG_FULL_SCALE: f32 = 1.5 * FULL_SCALE;
 /// The SSG beside the FM of its own chip.
 const SSG_BESIDE_FM: f32 = 0.5;
 /// The same on the Neo Geo, whose resistors make it quieter.
@@ -45,38 +51,79 @@ const SSG_BESIDE_OPNB: f32 = 0.28;
 /// # Errors
 ///
 /// [`Error::Malformed`] if its clock is none a chip can run at.
-pub fn parts(song: &Song, instance: Instance) -> Result<Vec<Part>> {
-    let header = &song.header;
+pub fn parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
     let Some(clock_hz) = header.clock(instance) else {
         return Ok(Vec::new());
     };
+    let chip = instance.chip;
     let level = level(header, instance, false) / FULL_SCALE;
-    let parts = match instance.chip {
-        ChipId::Okim6258 => {
-            let chip = Okim6258::new(clock_hz, header.byte(0x94));
-            vec![Part::Frames(FrameChip::Okim6258(Box::new(chip)), level)]
-        }
+    let mut parts = Vec::new();
+    match chip {
         ChipId::Ay8910 => {
             let chip = Ay8910::new(clock_hz, header.byte(0x78), header.byte(0x79));
             let level = level * FULL_SCALE / SSG_FULL_SCALE;
-            vec![Part::Squares(SquareChip::Ay8910(Box::new(chip)), 0, level)]
-        }
-        ChipId::Ym2151 => {
-            let chip = Ym2151::new(clock_hz);
-            vec![Part::Frames(FrameChip::Ym2151(Box::new(chip)), level)]
+            parts.push(Part::Squares(SquareChip::Ay8910(Box::new(chip)), 0, level));
         }
         ChipId::Sn76489 => {
             let chip = Sn76489::new(clock_hz, sn76489_variant(header));
-            vec![Part::Squares(SquareChip::Sn76489(Box::new(chip)), 0, level)]
+            parts.push(Part::Squares(SquareChip::Sn76489(Box::new(chip)), 0, level));
         }
-        _ => Vec::new(),
-    };
+        _ => {
+            let frames = frame_chip(header, chip, clock_hz);
+            parts.extend(frames.map(|frames| Part::Frames(frames, level)));
+        }
+    }
+    parts.extend(ssg(header, instance, clock_hz));
     if !parts.is_empty() && !CLOCKS_HZ.contains(&clock_hz) {
-        let name = instance.chip.name();
-        let reason = format!("the {name} cannot run at {clock_hz} Hz");
-        return Err(Error::malformed(instance.chip.clock_offset(), reason));
+        let reason = format!("the {} cannot run at {clock_hz} Hz", chip.name());
+        return Err(Error::malformed(chip.clock_offset(), reason));
     }
     Ok(parts)
+}
+
+/// The part of a chip that renders native frames.
+fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip> {
+    let variant = header.is_variant(chip);
+    Some(match chip {
+        ChipId::Okim6258 => FrameChip::Okim6258(Okim6258::new(clock_hz, header.byte(0x94))),
+        ChipId::Ym2151 => FrameChip::Ym2151(Box::new(Ym2151::new(clock_hz))),
+        ChipId::Ym2203 => FrameChip::Ym2203(Box::new(Ym2203::new(clock_hz))),
+        ChipId::Ym2608 => FrameChip::Ym2608(Box::new(Ym2608::new(clock_hz))),
+        ChipId::Ym2610 if variant => FrameChip::Ym2610(Box::new(Ym2610::new_b(clock_hz))),
+        ChipId::Ym2610 => FrameChip::Ym2610(Box::new(Ym2610::new(clock_hz))),
+        ChipId::Ym2612 if variant => FrameChip::Ym2612(Box::new(Ym2612::new_3438(clock_hz))),
+        ChipId::Ym2612 => FrameChip::Ym2612(Box::new(Ym2612::new(clock_hz))),
+        _ => return None,
+    })
+}
+
+/// The SSG of an OPN chip.
+fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
+    let (divider, beside) = match instance.chip {
+        ChipId::Ym2203 => (4, SSG_BESIDE_FM),
+        ChipId::Ym2608 => (8, SSG_BESIDE_FM),
+        ChipId::Ym2610 => (8, SSG_BESIDE_OPNB),
+        _ => return None,
+    };
+    let clock = SsgClock {
+        clock_hz,
+        divider,
+        prescaler: Prescaler::default(),
+    };
+    let level = level(header, instance, true) * beside / SSG_FULL_SCALE;
+    let chip = SquareChip::Ssg(Box::new(Ssg::new()), clock);
+    Some(Part::Squares(chip, 1, level))
+}
+
+/// The factor on all levels of a song with these chips: the power of two that brings their sum
+/// above 1.5 and up to 3 units.
+pub fn balance(header: &Header, chips: &[Instance]) -> f32 {
+    let played = chips.iter().filter(|chip| header.clock(**chip).is_some());
+    let sum: f32 = played.map(|chip| level(header, *chip, false)).sum();
+    if sum <= 0.0 {
+        return 1.0;
+    }
+    (3.0 / sum).log2().floor().clamp(-6.0, 6.0).exp2()
 }
 
 /// What the header says of the SN76489; where it says nothing, Sega's.
@@ -114,114 +161,5 @@ fn usual_level(chip: ChipId) -> u16 {
         ChipId::Ym2413 => 0x200,
         ChipId::Okim6258 => 0x1C0,
         _ => 0x100,
-    }
-}
-
-/// A chip, or a part of one, that renders native frames.
-pub enum FrameChip {
-    /// The OKI MSM6258.
-    Okim6258(Box<Okim6258>),
-    /// The YM2151.
-    Ym2151(Box<Ym2151>),
-}
-
-/// The fastest that the MSM6258 is run at; songs change its rate as they play.
-const OKIM6258_PACE: Rate = Rate {
-    frames: 15_625,
-    seconds: 1,
-};
-
-impl FrameChip {
-    /// The native frames a second it makes now.
-    pub fn rate(&self) -> Rate {
-        match self {
-            FrameChip::Okim6258(chip) => chip.rate(),
-            FrameChip::Ym2151(chip) => chip.rate(),
-        }
-    }
-
-    /// The native frames a second to resample from: the highest that its rate is expected to take.
-    pub fn pace(&self) -> Rate {
-        match self {
-            FrameChip::Okim6258(chip) if chip.rate().hz() < OKIM6258_PACE.hz() => OKIM6258_PACE,
-            _ => self.rate(),
-        }
-    }
-
-    /// Writes a register between two native frames.
-    pub fn write(&mut self, port: u8, reg: u8, value: u8) {
-        match self {
-            FrameChip::Okim6258(chip) => chip.write(port, reg, value),
-            FrameChip::Ym2151(chip) => chip.write(port, reg, value),
-        }
-    }
-
-    /// Takes in the memory block whose command lies at byte `offset` of the song.
-    pub fn load(&mut self, _song: &Song, _offset: u32) {
-        match self {
-            FrameChip::Okim6258(_) | FrameChip::Ym2151(_) => {}
-        }
-    }
-
-    /// Overwrites `out` with the next native frames.
-    pub fn render(&mut self, out: &mut [[i32; 2]]) {
-        match self {
-            FrameChip::Okim6258(chip) => chip.render(out),
-            FrameChip::Ym2151(chip) => chip.render(out),
-        }
-    }
-}
-
-/// A chip, or a part of one, that is made of square waves.
-pub enum SquareChip {
-    /// The AY-3-8910 and its kin.
-    Ay8910(Box<Ay8910>),
-    /// The SN76489 and its kin.
-    Sn76489(Box<Sn76489>),
-    /// The SSG of an OPN chip, with ticks a second.
-    Ssg(Box<Ssg>, Rate),
-}
-
-impl SquareChip {
-    /// The ticks a second that its edges are placed in.
-    pub fn rate(&self) -> Rate {
-        match self {
-            SquareChip::Ay8910(chip) => chip.rate(),
-            SquareChip::Sn76489(chip) => chip.rate(),
-            SquareChip::Ssg(_, rate) => *rate,
-        }
-    }
-
-    /// Lets tones of at most this half period, in ticks, show nothing but their mean.
-    pub fn average_periods_up_to(&mut self, period: u32) {
-        match self {
-            SquareChip::Ay8910(chip) => chip.average_periods_up_to(period),
-            SquareChip::Sn76489(chip) => chip.average_periods_up_to(period),
-            SquareChip::Ssg(chip, _) => chip.average_periods_up_to(period),
-        }
-    }
-
-    /// Writes a register between two ticks.
-    pub fn write(&mut self, port: u8, reg: u8, value: u8) {
-        match self {
-            SquareChip::Ay8910(chip) => chip.write(port, reg, value),
-            SquareChip::Sn76489(chip) => chip.write(port, reg, value),
-            SquareChip::Ssg(chip, _) => chip.write(reg, value),
-        }
-    }
-
-    /// Runs `ticks` ticks and places their edges.
-    pub fn edges(&mut self, ticks: u32, edges: &mut StereoEdges) {
-        match self {
-            SquareChip::Ay8910(chip) => chip.edges(ticks, |tick, sides, delta| {
-                edges.step(tick, sides, delta);
-            }),
-            SquareChip::Sn76489(chip) => chip.edges(ticks, |tick, sides, delta| {
-                edges.step(tick, sides, delta);
-            }),
-            SquareChip::Ssg(chip, _) => chip.edges(ticks, |tick, _, delta| {
-                edges.step(tick, Sides::Both, delta);
-            }),
-        }
     }
 }

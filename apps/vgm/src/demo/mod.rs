@@ -1,4 +1,21 @@
 //! The project's own music: written by code, carried in the library.
+//!
+//! A score is composed from a key, chords and two motifs, and performed by an orchestra, which
+//! is a chip with a voice for each part. `creel-vgm generate` writes the files that are carried.
+
+mod adpcm;
+mod opm;
+mod opn;
+mod patch;
+mod perform;
+mod pieces;
+mod psg;
+mod score;
+mod ssg;
+mod writer;
+
+use perform::{Orchestra, perform};
+use pieces::PIECES;
 
 /// A song that the library carries, packed as a .vgz.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,7 +27,36 @@ pub struct Carried {
 }
 
 /// All songs that the library carries.
-pub const CARRIED: &[Carried] = &[];
+pub const CARRIED: &[Carried] = &[
+    Carried {
+        name: "ym2151-okim6258",
+        packed: include_bytes!("../../songs/ym2151-okim6258.vgz"),
+    },
+    Carried {
+        name: "ym2610",
+        packed: include_bytes!("../../songs/ym2610.vgz"),
+    },
+    Carried {
+        name: "ym2612-sn76489",
+        packed: include_bytes!("../../songs/ym2612-sn76489.vgz"),
+    },
+    Carried {
+        name: "ym2608",
+        packed: include_bytes!("../../songs/ym2608.vgz"),
+    },
+    Carried {
+        name: "ym2203",
+        packed: include_bytes!("../../songs/ym2203.vgz"),
+    },
+    Carried {
+        name: "sn76489",
+        packed: include_bytes!("../../songs/sn76489.vgz"),
+    },
+    Carried {
+        name: "ay8910",
+        packed: include_bytes!("../../songs/ay8910.vgz"),
+    },
+];
 
 /// A song that has just been composed.
 #[derive(Debug)]
@@ -33,7 +79,22 @@ impl Composed {
     }
 }
 
-/// Composes all songs.
+/// Composes all songs, in the order of [`CARRIED`].
 pub fn compose() -> Vec<Composed> {
-    Vec::new()
+    let orchestras: [(&'static str, Box<dyn Orchestra>); 7] = [
+        ("ym2151-okim6258", Box::new(opm::X68000::new())),
+        ("ym2610", Box::new(opn::Opn::ym2610())),
+        ("ym2612-sn76489", Box::new(opn::Opn::mega_drive())),
+        ("ym2608", Box::new(opn::Opn::ym2608())),
+        ("ym2203", Box::new(opn::Opn::ym2203())),
+        ("sn76489", Box::new(psg::MasterSystem)),
+        ("ay8910", Box::new(ssg::Ay8910)),
+    ];
+    let songs = orchestras.into_iter().zip(&PIECES);
+    songs
+        .map(|((name, orchestra), piece)| Composed {
+            name,
+            bytes: perform(piece, orchestra.as_ref()),
+        })
+        .collect()
 }

@@ -187,7 +187,7 @@ impl Walk {
 }
 
 /// The largest memory of any chip of the format, in bytes.
-const MEMORY_MAX: usize = 32 << 20;
+const MEMORY_MAX: usize = 16 << 20;
 
 /// A memory image must lie within what a chip can address.
 fn check_memory(song: &[u8], block: &Block) -> Result<()> {

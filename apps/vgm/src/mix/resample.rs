@@ -118,19 +118,18 @@ impl Resampler {
 
     fn mix_taps<const TAPS: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
         self.mix_with(mix, |row, left, right| {
-            let row: &[i16; TAPS] = row.try_into().expect("a row of taps");
-            let sum = [dot(row, left), dot(row, right)];
-            sum.map(|sum| sum as f32 * gain)
+            let [row, left, right] = [row, left, right].map(chunk::<TAPS>);
+            dots(row, left, right).map(|sum| sum as f32 * gain)
         })
     }
 
     fn mix_chunks(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
         self.mix_with(mix, |row, left, right| {
             let mut sum = [0; 2];
-            for (place, row) in row.chunks_exact(CHUNK).enumerate() {
-                let row: &[i16; CHUNK] = row.try_into().expect("a chunk of taps");
-                sum[0] += dot(row, &left[place * CHUNK..]);
-                sum[1] += dot(row, &right[place * CHUNK..]);
+            for place in (0..row.len()).step_by(CHUNK) {
+                let [row, left, right] = [row, left, right].map(|all| chunk(&all[place..]));
+                let [more_left, more_right] = dots::<CHUNK>(row, left, right);
+                sum = [sum[0] + more_left, sum[1] + more_right];
             }
             sum.map(|sum| sum as f32 * gain)
         })
@@ -172,13 +171,20 @@ impl Resampler {
     }
 }
 
-fn dot<const TAPS: usize>(row: &[i16; TAPS], frames: &[i16]) -> i32 {
-    let frames = &frames[..TAPS];
-    let mut sum = 0;
-    for tap in 0..TAPS {
-        sum += i32::from(row[tap]) * i32::from(frames[tap]);
-    }
-    sum
+fn chunk<const TAPS: usize>(all: &[i16]) -> &[i16; TAPS] {
+    all.first_chunk().expect("as many frames as taps")
+}
+
+/// Both sides' sums of products. Not inlined: on its own it becomes a few multiply-and-add
+/// instructions on vectors, inside the loop it does not.
+#[inline(never)]
+fn dots<const TAPS: usize>(row: &[i16; TAPS], left: &[i16; TAPS], right: &[i16; TAPS]) -> [i32; 2] {
+    [dot(row, left), dot(row, right)]
+}
+
+fn dot<const TAPS: usize>(row: &[i16; TAPS], frames: &[i16; TAPS]) -> i32 {
+    let products = row.iter().zip(frames);
+    products.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use super::timebase::{Timebase, lowest_terms};
 use crate::chips::Rate;
-use crate::chips::set::FrameChip;
+use crate::chips::frame_chip::FrameChip;
 use crate::format::Song;
 use crate::mix::Resampler;
 use crate::sequence::{Action, LANES, Queue};
 
-use super::Buffers;
+use super::Kernels;
 
 /// A chip, where it is in time, and its way to the output rate.
 pub struct FrameVoice {
@@ -21,22 +21,25 @@ pub struct FrameVoice {
     /// Of a native frame, while the chip's own rate is another: see [`FrameVoice::held`].
     owed: u64,
     last: [i32; 2],
+    /// Of the data lane: what the block being rendered gets.
+    data: Vec<(usize, u8)>,
     gain: f32,
 }
 
 impl FrameVoice {
     /// A voice at the start of a song; `gain` is the factor from a native step to full scale.
-    pub fn new(chip: FrameChip, gain: f32, output_hz: u32, buffers: &mut Buffers) -> Self {
+    pub fn new(chip: FrameChip, gain: f32, output_hz: u32, kernels: &mut Kernels) -> Self {
         let rate = chip.pace();
         let (native, output) = lowest_terms(rate.frames, rate.seconds * u64::from(output_hz));
         FrameVoice {
             chip,
             rate,
             timebase: Timebase::new(rate),
-            resampler: Resampler::new(buffers.kernel(native, output), native, output),
+            resampler: Resampler::new(kernels.get(native, output), native, output),
             rendered: 0,
             owed: 0,
             last: [0; 2],
+            data: Vec::new(),
             gain: gain / crate::mix::ONE as f32,
         }
     }
@@ -62,7 +65,8 @@ impl FrameVoice {
             let until = self.act(song, &mut queues[0]);
             let free = usize::try_from(until - self.rendered).unwrap_or(usize::MAX);
             let (block, after) = rest.split_at_mut(free.min(rest.len()));
-            self.render(block, &mut queues[1]);
+            self.take_data(&mut queues[1], block.len());
+            self.render(block);
             rest = after;
         }
         self.resampler.push(native);
@@ -79,23 +83,39 @@ impl FrameVoice {
                 until = frame;
                 break;
             }
-            match event.action {
-                Action::Write { port, reg, value } => self.chip.write(port, reg, value),
-                Action::Memory(offset) => self.chip.load(song, offset),
-            }
+            self.chip.act(song, event.action);
             taken += 1;
         }
         queue.take(taken);
         until
     }
 
-    fn render(&mut self, block: &mut [[i32; 2]], _data: &mut Queue) {
-        self.rendered += block.len() as u64;
+    /// Takes what the data lane, if the chip has one, holds for the next `frames` native frames.
+    fn take_data(&mut self, queue: &mut Queue, frames: usize) {
+        self.data.clear();
+        if !self.chip.has_data_lane() {
+            return;
+        }
+        let (timebase, rendered) = (self.timebase, self.rendered);
+        let place = |tick| timebase.frame_of(tick).saturating_sub(rendered) as usize;
+        let due = queue
+            .pending()
+            .iter()
+            .take_while(|event| place(event.tick) < frames);
+        self.data.extend(due.filter_map(|event| match event.action {
+            Action::Write { value, .. } => Some((place(event.tick), value)),
+            Action::Memory(_) => None,
+        }));
+        queue.take(self.data.len());
+    }
+
+    fn render(&mut self, block: &mut [[i32; 2]]) {
         if self.chip.rate() == self.rate {
-            self.chip.render(block);
+            self.chip.render(&self.data, block);
         } else {
             self.held(block);
         }
+        self.rendered += block.len() as u64;
         if let Some(last) = block.last() {
             self.last = *last;
         }
@@ -110,7 +130,7 @@ impl FrameVoice {
             self.owed += each;
             while self.owed >= whole {
                 self.owed -= whole;
-                self.chip.render(std::slice::from_mut(&mut self.last));
+                self.chip.render(&[], std::slice::from_mut(&mut self.last));
             }
             *frame = self.last;
         }

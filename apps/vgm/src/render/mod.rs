@@ -9,7 +9,7 @@ mod timebase;
 
 use std::sync::Arc;
 
-use crate::chips::set::{Part, parts};
+use crate::chips::set::{Part, balance, parts};
 use crate::error::{Error, Result};
 use crate::format::{Instance, Song, TICKS_PER_SECOND};
 use crate::mix::{Fade, Kernel, Quality};
@@ -66,37 +66,40 @@ impl Settings {
 /// What a job keeps from song to song: scratch memory and resampling kernels.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    quality: Quality,
-    kernels: Vec<((u64, u64), Arc<Kernel>)>,
+    kernels: Kernels,
     native: Vec<[i32; 2]>,
     levels: Vec<[i32; 2]>,
+}
+
+/// The kernels made so far, for songs with chips of the same rates.
+#[derive(Debug, Default)]
+struct Kernels {
+    quality: Quality,
+    made: Vec<((u64, u64), Arc<Kernel>)>,
 }
 
 /// Kernels kept; a song has no more than a few rates.
 const KERNELS_MAX: usize = 8;
 
-impl Buffers {
-    fn kernel(&mut self, native: u64, output: u64) -> Arc<Kernel> {
-        let known = self
-            .kernels
-            .iter()
-            .find(|(ratio, _)| *ratio == (native, output));
-        if let Some((_, kernel)) = known {
-            return kernel.clone();
-        }
-        if self.kernels.len() == KERNELS_MAX {
-            self.kernels.remove(0);
-        }
-        let kernel = Arc::new(Kernel::new(self.quality, native, output));
-        self.kernels.push(((native, output), kernel.clone()));
-        kernel
-    }
-
+impl Kernels {
     fn prepare(&mut self, quality: Quality) {
         if self.quality != quality {
             self.quality = quality;
-            self.kernels.clear();
+            self.made.clear();
         }
+    }
+
+    fn get(&mut self, native: u64, output: u64) -> Arc<Kernel> {
+        let made = self.made.iter().find(|made| made.0 == (native, output));
+        if let Some((_, kernel)) = made {
+            return kernel.clone();
+        }
+        if self.made.len() == KERNELS_MAX {
+            self.made.remove(0);
+        }
+        let kernel = Arc::new(Kernel::new(self.quality, native, output));
+        self.made.push(((native, output), kernel.clone()));
+        kernel
     }
 }
 
@@ -124,25 +127,28 @@ impl<'s> Player<'s> {
     /// [`Error::Unsupported`] if none of the song's chips can be played,
     /// [`Error::Malformed`] if a chip's clock is none it can run at.
     pub fn new(song: &'s Song, settings: &Settings, buffers: &mut Buffers) -> Result<Self> {
-        buffers.prepare(settings.quality);
+        buffers.kernels.prepare(settings.quality);
         let chips: Vec<Instance> = song.chips().collect();
-        let gain = DEFAULT_GAIN * settings.volume * song.header.volume;
+        let mut sequencer = Sequencer::new(song, &chips);
+        sequencer.advance(1);
+        let level = balance(&song.header, &chips);
+        let gain = DEFAULT_GAIN * settings.volume * song.header.volume * level;
+        let rate = settings.sample_rate;
         let mut voices = Vec::new();
         for (listener, instance) in chips.iter().enumerate() {
-            for part in parts(song, *instance)? {
+            let queues = sequencer.queues(listener);
+            for part in parts(&song.header, *instance)? {
+                // What comes before the first frame may set a chip's rate, so it comes first.
                 let voice = match part {
-                    Part::Frames(chip, level) => Voice::Frames(FrameVoice::new(
-                        chip,
-                        gain * level,
-                        settings.sample_rate,
-                        buffers,
-                    )),
-                    Part::Squares(chip, lane, level) => Voice::Squares(SquareVoice::new(
-                        chip,
-                        lane,
-                        gain * level,
-                        settings.sample_rate,
-                    )),
+                    Part::Frames(mut chip, level) => {
+                        queues[0].take_all(|action| chip.act(song, action));
+                        let kernels = &mut buffers.kernels;
+                        Voice::Frames(FrameVoice::new(chip, gain * level, rate, kernels))
+                    }
+                    Part::Squares(mut chip, lane, level) => {
+                        queues[lane].take_all(|action| chip.act(action));
+                        Voice::Squares(SquareVoice::new(chip, lane, gain * level, rate))
+                    }
                 };
                 voices.push((listener, voice));
             }
@@ -153,7 +159,7 @@ impl<'s> Player<'s> {
         let (frames, faded) = settings.frames(song);
         Ok(Player {
             song,
-            sequencer: Sequencer::new(song, &chips),
+            sequencer,
             voices,
             fade: Fade::over_last(faded, frames),
             frame: 0,

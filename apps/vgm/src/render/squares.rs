@@ -1,9 +1,14 @@
 //! A part made of square waves: its edges are placed at the output rate directly.
 
 use super::timebase::Timebase;
-use crate::chips::set::SquareChip;
+use crate::chips::square_chip::SquareChip;
 use crate::edges::{DELAY, StereoEdges};
-use crate::sequence::{Action, LANES, Queue};
+use crate::sequence::{LANES, Queue};
+
+/// How slowly the mean follows: over 2^11 frames, which leaves all above 4 Hz at 44.1 kHz.
+///
+/// The pins of these chips swing between 0 and a level; a capacitor takes the mean away.
+const MEAN_BITS: u32 = 11;
 
 /// A chip of square waves, where it is in time, and the sum of its edges.
 pub struct SquareVoice {
@@ -14,6 +19,8 @@ pub struct SquareVoice {
     lane: usize,
     /// Frames that the edges lie behind and that are still to be dropped.
     behind: usize,
+    /// The running mean of the levels, times 2^[`MEAN_BITS`].
+    mean: [i32; 2],
     gain: f32,
 }
 
@@ -29,6 +36,7 @@ impl SquareVoice {
             chip,
             lane,
             behind: DELAY,
+            mean: [0; 2],
             gain,
         }
     }
@@ -55,10 +63,15 @@ impl SquareVoice {
         }
         levels.resize(self.behind + mix.len(), [0; 2]);
         self.edges.read(levels);
+        let mut mean = self.mean;
         for (frame, level) in mix.iter_mut().zip(&levels[self.behind..]) {
-            frame[0] += level[0] as f32 * self.gain;
-            frame[1] += level[1] as f32 * self.gain;
+            for side in 0..2 {
+                let swing = level[side] - (mean[side] >> MEAN_BITS);
+                mean[side] += swing;
+                frame[side] += swing as f32 * self.gain;
+            }
         }
+        self.mean = mean;
         self.behind = 0;
     }
 
@@ -80,9 +93,7 @@ impl SquareVoice {
                 until = tick;
                 break;
             }
-            if let Action::Write { port, reg, value } = event.action {
-                self.chip.write(port, reg, value);
-            }
+            self.chip.act(event.action);
             taken += 1;
         }
         queue.take(taken);

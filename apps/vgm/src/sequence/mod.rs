@@ -56,14 +56,12 @@ impl Queue {
         self.taken += count;
     }
 
-    /// Takes the first event, if its tick is at most `tick`.
-    pub fn take_until(&mut self, tick: u64) -> Option<Event> {
-        let event = *self.pending().first()?;
-        if event.tick > tick {
-            return None;
+    /// Takes all that is pending.
+    pub fn take_all(&mut self, mut act: impl FnMut(Action)) {
+        for event in self.pending() {
+            act(event.action);
         }
-        self.taken += 1;
-        Some(event)
+        self.taken = self.events.len();
     }
 }
 

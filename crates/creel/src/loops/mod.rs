@@ -10,11 +10,17 @@
 //! never blocked. Left out on purpose: adaptors and lazy chains; a loop is a call.
 
 mod collect;
+pub(crate) mod dispatch;
 mod fold;
+mod join;
 mod run;
 mod scope;
+mod session;
+pub(crate) mod share;
+mod sites;
 mod split;
 mod verbs;
+mod words;
 
 pub use scope::Scope;
 

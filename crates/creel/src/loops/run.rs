@@ -1,88 +1,85 @@
-//! Shares out the units 0 … n − 1 of a loop and waits for them.
+//! Decides how a loop is run: inline or on how many seats, in how fine pieces, with what shares.
 
-use super::Loops;
-use crate::{
-    pool::{Balance, current, job, shared::Shared},
-    sync::{AtomicUsize, Ordering},
+use super::{
+    Loops,
+    dispatch::{Body, Job, Layout, Part},
+    sites::{Plan, Site, Sites},
+    words::{Call, Grain, Left, SEATS_MAX},
 };
-use std::{ops::Range, sync::Arc};
+use crate::{
+    pool::{Balance, Wait, current, panics::FirstPanic, seat::Seat, shared::Shared},
+    sync::{now_ns, try_lock},
+};
+use std::{
+    panic::{Location, resume_unwind},
+    sync::Arc,
+};
 
 /// How many blocks a worker a `Shared` loop is cut into, where it has that many units.
-const SHARED_BLOCKS_PER_WORKER: usize = 64;
+const QUEUE_BLOCKS_PER_SEAT: usize = 64;
 
-/// What a loop does with some of its units: told which, and the index (below the number of
-/// workers) of the one who does it, which no other thread has during this loop.
-pub(super) type Body<'a> = &'a (dyn Fn(Range<usize>, usize) + Sync);
-
-/// Frees the loop slot when dropped.
-struct Slot<'a>(&'a Shared);
-
-impl<'a> Slot<'a> {
-    fn claim(shared: &'a Shared) -> Option<Self> {
-        let taken = shared.in_loop.swap(true, Ordering::Acquire);
-        (!taken).then(|| Self(shared))
-    }
+/// What belongs to who holds the loop slot.
+#[derive(Default)]
+pub(super) struct State {
+    crew: Crew,
+    sites: Sites,
 }
 
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.0.in_loop.store(false, Ordering::Release);
-    }
+/// What the slot's holders remember about the seats.
+#[derive(Default)]
+struct Crew {
+    /// The last loop's epoch.
+    epoch: u64,
+    /// Seats below this index were woken since `SLEEPERS` was last cleared.
+    awake: usize,
+    /// Seats below this index have a share that knows of epochs.
+    touched: usize,
+    /// Whether the workers were seated for loops.
+    seated: bool,
 }
+
+/// Shares untouched for this many loops are touched, long before their epoch looks new again.
+const TOUCH_EVERY: u64 = 1 << 30;
 
 impl Loops {
     /// Calls `body` for ranges that together are `0..units`, each unit once, and returns when
     /// all is done.
+    #[track_caller]
     pub(super) fn run(&self, units: usize, body: Body<'_>) {
-        let shares = self.shared.workers().min(units);
-        if shares <= 1 {
+        let seats = self.seats(units);
+        let state = (seats > 1).then(|| try_lock(&self.shared.line.state));
+        let Some(mut state) = state.flatten() else {
             return inline(units, body);
-        }
-        match Slot::claim(&self.shared) {
-            None => inline(units, body),
-            Some(_slot) => self.share_out(units, shares, body),
-        }
-    }
-
-    fn share_out(&self, units: usize, shares: usize, body: Body<'_>) {
-        match self.balance {
-            Balance::Fixed | Balance::Sticky => {
-                self.on_each(shares, &|share| {
-                    let bound =
-                        |share: usize| (units as u128 * share as u128 / shares as u128) as usize;
-                    body(bound(share)..bound(share + 1), share);
-                });
+        };
+        let State { crew, sites } = &mut *state;
+        let loop_ = Loop {
+            shared: &self.shared,
+            units,
+            seats,
+            body,
+        };
+        let payload = match self.balance {
+            Balance::Fixed => loop_.spread(crew, Grain::WHOLE, None, false),
+            Balance::Shared => loop_.queue(crew),
+            Balance::Sticky => {
+                let site = sites.find(Location::caller(), units, seats);
+                loop_.sticky(crew, site)
             }
-            Balance::Shared => {
-                let block = units.div_ceil(shares * SHARED_BLOCKS_PER_WORKER);
-                let next = AtomicUsize::new(0);
-                self.on_each(shares, &|share| {
-                    loop {
-                        let begin = next.fetch_add(1, Ordering::Relaxed).saturating_mul(block);
-                        if begin >= units {
-                            return;
-                        }
-                        body(begin..units.min(begin.saturating_add(block)), share);
-                    }
-                });
-            }
+        };
+        drop(state);
+        if let Some(payload) = payload {
+            resume_unwind(payload);
         }
     }
 
-    /// Runs `f(share)` for each share: one on the calling thread, the others on the workers.
-    fn on_each(&self, shares: usize, f: &(dyn Fn(usize) + Sync)) {
-        let own = current::index_in(&self.shared).filter(|index| *index < shares);
-        let own = own.unwrap_or(0);
-        let others: Vec<usize> = (0..shares).filter(|share| *share != own).collect();
-        let works: Vec<_> = others.iter().map(|&share| move || f(share)).collect();
-        let last = works.len() - 1;
-        job::lend(works, |i, job| {
-            let seat = self.shared.seats.seat(others[i]);
-            self.shared.send(seat, job);
-            if i == last {
-                f(own);
-            }
-        });
+    /// How many seats a loop of so many units is for. A sticky, adaptive loop uses no more than
+    /// there are CPUs: more threads would only take turns on them.
+    fn seats(&self, units: usize) -> usize {
+        let cap = match (self.balance, self.shared.wait) {
+            (Balance::Sticky, Wait::Adaptive) => self.shared.pus,
+            _ => SEATS_MAX,
+        };
+        self.shared.workers().min(units).min(cap).min(SEATS_MAX)
     }
 
     /// The pool's shared part, for the verbs that need more than `run`.
@@ -94,5 +91,119 @@ impl Loops {
 fn inline(units: usize, body: Body<'_>) {
     if units > 0 {
         body(0..units, 0);
+    }
+}
+
+type Thrown = Option<Box<dyn std::any::Any + Send>>;
+
+/// One call of a loop, by who holds the slot.
+struct Loop<'a> {
+    shared: &'a Arc<Shared>,
+    units: usize,
+    seats: usize,
+    body: Body<'a>,
+}
+
+impl Loop<'_> {
+    fn sticky(&self, crew: &mut Crew, site: &mut Site) -> Thrown {
+        let cold = self.is_cold(crew);
+        match site.plan(cold, self.shared.line.wake_ns(), now_ns) {
+            Plan::Inline { timed } => {
+                let begin = if timed { now_ns() } else { 0 };
+                let panic = FirstPanic::default();
+                panic.catch(|| inline(self.units, self.body));
+                if timed {
+                    site.learn_total(now_ns() - begin);
+                }
+                panic.take()
+            }
+            Plan::Spread { grain, timed } => {
+                let thrown = self.spread(crew, grain, Some(site.bounds()), timed);
+                if timed {
+                    let seats = &self.shared.seats;
+                    site.learn(|seat| seats.seat(seat).share.take_cost());
+                }
+                thrown
+            }
+        }
+    }
+
+    /// A share a seat.
+    fn spread(
+        &self,
+        crew: &mut Crew,
+        grain: Grain,
+        bounds: Option<&[usize]>,
+        timed: bool,
+    ) -> Thrown {
+        self.call(crew, grain, Layout::Shares(self.seats), bounds, timed)
+    }
+
+    /// All in one queue.
+    fn queue(&self, crew: &mut Crew) -> Thrown {
+        let blocks = self.units.min(self.seats * QUEUE_BLOCKS_PER_SEAT) as u64;
+        let layout = Layout::Queue(blocks.min(Left::BLOCKS_MAX));
+        self.call(crew, Grain::QUEUE, layout, None, false)
+    }
+
+    fn call(
+        &self,
+        crew: &mut Crew,
+        grain: Grain,
+        layout: Layout,
+        bounds: Option<&[usize]>,
+        timed: bool,
+    ) -> Thrown {
+        let shared = self.shared;
+        let own = current::index_in(shared);
+        let who = own.filter(|index| *index < self.seats).unwrap_or(0);
+        let outside = own.is_none().then_some(who);
+        if !std::mem::replace(&mut crew.seated, true) {
+            shared.seat_for_loops();
+        }
+        shared
+            .line
+            .ensure_threads(shared, self.seats, outside.unwrap_or(usize::MAX));
+        let epoch = self.next_epoch(crew);
+        if let Layout::Queue(blocks) = layout {
+            shared.seats.seat(who).share.lay_out(epoch, blocks);
+        }
+        let job = Job {
+            body: self.body,
+            units: self.units,
+            bounds,
+            layout,
+            timed,
+            panic: FirstPanic::default(),
+        };
+        let cold = self.is_cold(crew);
+        if cold {
+            crew.awake = self.seats;
+        }
+        let call = Call::new(epoch, self.seats, who, grain);
+        let call = shared.line.publish(shared, &job, call, cold);
+        let part = Part { shared, call, who };
+        let seat: Option<&Seat> = own.map(|index| shared.seats.seat(index));
+        part.work_and_join(shared.join_spin_ns(), seat);
+        job.panic.take()
+    }
+
+    fn is_cold(&self, crew: &Crew) -> bool {
+        crew.awake < self.seats || self.shared.line.call().has_sleepers()
+    }
+
+    /// The epoch of a new loop, which every share of it knows to be newer than its last one.
+    fn next_epoch(&self, crew: &mut Crew) -> u64 {
+        let before = crew.epoch;
+        crew.epoch += 1;
+        if crew.epoch.is_multiple_of(TOUCH_EVERY) {
+            let made = self.shared.seats.made();
+            made.for_each(|seat| seat.share.close(before));
+        }
+        for seat in crew.touched..self.seats {
+            self.shared.seats.seat(seat).share.close(before);
+            crew.touched = seat + 1;
+        }
+        crew.epoch
     }
 }

@@ -1,7 +1,8 @@
 //! The four knobs, set before a pool is made.
 
-use super::{Balance, Pool, Wait, shared::Shared, table::WORKERS_MAX};
+use super::{Balance, Pool, Wait, seating::Offer, shared::Shared, table::WORKERS_MAX};
 use crate::{loops::LoopsByBalance, time::Clock};
+use creel_topology::Placement;
 use std::{fmt, sync::Arc};
 
 /// Why a pool could not be made.
@@ -15,6 +16,11 @@ pub enum BuildError {
         /// The most that a pool can have.
         max: usize,
     },
+    /// The placement cannot be had.
+    Placement {
+        /// Why not.
+        reason: String,
+    },
 }
 
 impl fmt::Display for BuildError {
@@ -23,11 +29,19 @@ impl fmt::Display for BuildError {
             BuildError::Workers { asked, max } => {
                 write!(f, "a pool has 1 to {max} workers, not {asked}")
             }
+            BuildError::Placement { reason } => f.write_str(reason),
         }
     }
 }
 
 impl std::error::Error for BuildError {}
+
+impl From<creel_topology::Error> for BuildError {
+    fn from(error: creel_topology::Error) -> Self {
+        let reason = error.to_string();
+        BuildError::Placement { reason }
+    }
+}
 
 /// Sets the knobs of a [`Pool`] and makes it. Made by [`Pool::builder`].
 #[derive(Clone, Debug)]
@@ -35,6 +49,7 @@ impl std::error::Error for BuildError {}
 pub struct Builder {
     pub(super) name: String,
     workers: Option<usize>,
+    placement: Option<Placement>,
     pub(super) wait: Wait,
     pub(super) balance: Balance,
     pub(super) clock: Clock,
@@ -45,6 +60,7 @@ impl Builder {
         Self {
             name: "creel".into(),
             workers: None,
+            placement: None,
             wait: Wait::default(),
             balance: Balance::default(),
             clock: Clock::default(),
@@ -60,6 +76,15 @@ impl Builder {
     /// How many workers: 1 to 16,383. By default as many as the process has usable cores.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
+        self
+    }
+
+    /// Where the workers sit. By default a pool that runs loops pins its workers by
+    /// [`Placement::Cores`] from its first loop on, and others are not pinned.
+    ///
+    /// Two pools of one process are seated on different cores as long as there are any.
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = Some(placement);
         self
     }
 
@@ -85,11 +110,13 @@ impl Builder {
     /// Makes the pool. Starts no thread: a worker's starts with its first work.
     ///
     /// # Errors
-    /// If the number of workers is out of range.
-    pub fn build(self) -> Result<Pool, BuildError> {
-        let workers = self.workers.unwrap_or(1);
+    /// If the number of workers is out of range, or the placement cannot be had.
+    pub fn build(mut self) -> Result<Pool, BuildError> {
+        let offer = Offer::find(self.placement.take());
+        let workers = self.workers.unwrap_or(offer.workers);
         check_workers(workers)?;
-        let shared = Arc::new(Shared::new(self, workers));
+        offer.seating.seat_as_asked(workers)?;
+        let shared = Arc::new(Shared::new(self, workers, offer));
         let loops = LoopsByBalance::new(&shared);
         Ok(Pool { shared, loops })
     }

@@ -7,16 +7,19 @@ mod builder;
 pub(crate) mod current;
 pub(crate) mod job;
 mod knobs;
+pub(crate) mod panics;
+mod patience;
 pub(crate) mod seat;
+mod seating;
 pub(crate) mod shared;
-mod stats;
+pub(crate) mod stats;
 mod table;
 mod wait;
 mod worker;
 
 pub use builder::{BuildError, Builder};
 pub use knobs::{Balance, ParseKnobError, Wait};
-pub use stats::{Stats, WorkerStats};
+pub use stats::{Stats, TaskStats, WorkerStats};
 
 use crate::loops::LoopsByBalance;
 use shared::Shared;
@@ -67,9 +70,11 @@ impl Pool {
     /// before their threads end; a loop under way ends with the workers it began with.
     ///
     /// # Errors
-    /// If the number is out of range; the pool is then as before.
+    /// If the number is out of range or the placement cannot seat them; the pool is then as
+    /// before.
     pub fn resize(&self, workers: usize) -> Result<(), BuildError> {
         builder::check_workers(workers)?;
+        self.shared.seating.reseat(workers)?;
         self.shared.set_workers(workers);
         Ok(())
     }
@@ -121,9 +126,14 @@ impl Pool {
 
     /// What each worker has done so far and where it sits.
     pub fn stats(&self) -> Stats {
-        let workers = (0..self.workers()).map(|index| self.shared.seats.seat(index).stats());
+        let stats = |index| WorkerStats {
+            cpus: self.shared.seating.pus_of(index),
+            ..self.shared.seats.seat(index).stats()
+        };
+        let workers = (0..self.workers()).map(stats);
         Stats {
             workers: workers.collect(),
+            tasks: crate::task::stats(&self.shared),
         }
     }
 }
@@ -155,7 +165,7 @@ impl fmt::Debug for Pool {
 /// threads alive: once the pool is dropped, it refuses.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Handle {

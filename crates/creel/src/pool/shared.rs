@@ -3,12 +3,15 @@
 use super::{
     Balance, Builder, Wait, current,
     seat::{Job, Seat},
+    seating::{Offer, Seating},
     table::SeatTable,
     worker,
 };
 use crate::{
+    loops::dispatch::Line,
     net::driver::Driver,
     sync::{AtomicBool, AtomicUsize, Ordering},
+    task::{self, Tasks},
 };
 use std::{
     sync::{Arc, Weak},
@@ -26,14 +29,20 @@ pub(crate) struct Shared {
     pub(crate) driver: Arc<Driver>,
     /// How many seats are in use: those below this index.
     workers: AtomicUsize,
+    pub(crate) tasks: Tasks,
     /// Set once, when the pool is dropped: no new work is taken.
     closing: AtomicBool,
-    /// Whether a loop is under way; who sets it may use the workers for one.
-    pub(crate) in_loop: AtomicBool,
+    /// What loops are called by.
+    pub(crate) line: Line,
+    pub(crate) seating: Seating,
+    /// How many sessions are under way.
+    pub(crate) sessions: AtomicUsize,
+    /// How many threads can run at the same time.
+    pub(crate) pus: usize,
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Builder, workers: usize) -> Self {
+    pub(crate) fn new(settings: Builder, workers: usize, offer: Offer) -> Self {
         let Builder {
             name,
             wait,
@@ -49,8 +58,12 @@ impl Shared {
             seats: SeatTable::new(clock, Arc::clone(&driver)),
             driver,
             workers: AtomicUsize::new(workers),
+            tasks: Tasks::new(workers),
             closing: AtomicBool::new(false),
-            in_loop: AtomicBool::new(false),
+            line: Line::new(),
+            seating: offer.seating,
+            sessions: AtomicUsize::new(0),
+            pus: offer.pus,
         }
     }
 
@@ -58,9 +71,12 @@ impl Shared {
         self.workers.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn set_workers(&self, workers: usize) {
+    pub(crate) fn set_workers(self: &Arc<Self>, workers: usize) {
         let before = self.workers.swap(workers, Ordering::SeqCst);
-        (workers..before).for_each(|gone| self.seats.seat(gone).notify());
+        task::resize(self, workers);
+        self.line.forget_threads();
+        // All, not only those that go: others may sit elsewhere now.
+        (0..before).for_each(|index| self.seats.seat(index).notify());
     }
 
     /// Whether the pool is being dropped.
@@ -71,6 +87,21 @@ impl Shared {
     /// Whether the thread of this seat should end once it has nothing left to do.
     pub(crate) fn wants_gone(&self, index: usize) -> bool {
         self.is_closing() || index >= self.workers()
+    }
+
+    /// The first loop or session of a pool seats its workers, unless the program has.
+    pub(crate) fn seat_for_loops(&self) {
+        self.seating.seat_for_loops(self.workers());
+    }
+
+    /// How long a loop's caller spins for a worker that is still at it before it sleeps.
+    pub(crate) fn join_spin_ns(&self) -> u64 {
+        match self.wait {
+            Wait::Park | Wait::Throttle(_) => 1_000,
+            Wait::Spin(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            Wait::Adaptive if self.pus < 2 => 0,
+            Wait::Adaptive => 50_000,
+        }
     }
 
     /// The seat with this index.
@@ -90,6 +121,7 @@ impl Shared {
     pub(crate) fn ensure_started(self: &Arc<Self>, seat: &Seat) {
         seat.ensure_alive(|| {
             let (shared, index) = (Arc::clone(self), seat.index);
+            task::enter(self);
             thread::Builder::new()
                 .name(format!("{}-{index}", self.name))
                 .spawn(move || worker::run(shared, index))
@@ -108,8 +140,12 @@ impl Shared {
     /// called by one of them, which would wait for itself.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::SeqCst);
-        self.seats.made().for_each(Seat::notify);
+        task::cancel_all(self);
+        for seat in self.seats.made() {
+            seat.notify();
+        }
         if current::index_in(self).is_some() {
+            task::leave(self);
             return;
         }
         for thread in self.seats.made().filter_map(Seat::take_thread) {
@@ -117,6 +153,7 @@ impl Shared {
             // which the thread's own panic message has told already.
             let _ = thread.join();
         }
+        task::leave(self);
     }
 }
 

@@ -4,6 +4,7 @@
 //! value that was true a moment ago.
 
 use crate::sync::{AtomicU64, Ordering};
+use creel_topology::CpuSet;
 use std::time::Duration;
 
 /// What one worker has done since it was seated.
@@ -14,6 +15,11 @@ pub(crate) struct Counters {
     pub(crate) events: Counter,
     pub(crate) parks: Counter,
     pub(crate) parked_ns: Counter,
+    pub(crate) loop_units: Counter,
+    pub(crate) loop_blocks: Counter,
+    pub(crate) steals: Counter,
+    pub(crate) spins: Counter,
+    pub(crate) spun_ns: Counter,
 }
 
 /// A number that one thread counts up and any thread may read.
@@ -38,12 +44,33 @@ impl Counter {
 pub struct Stats {
     /// The workers, by their index.
     pub workers: Vec<WorkerStats>,
+    /// What became of the pool's tasks.
+    pub tasks: TaskStats,
+}
+
+/// What became of a pool's tasks so far. When none is left, `spawned` is `finished` and
+/// `cancelled` together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskStats {
+    /// Tasks made.
+    pub spawned: u64,
+    /// Tasks whose future was ready, or panicked.
+    pub finished: u64,
+    /// Tasks whose future was dropped before.
+    pub cancelled: u64,
+    /// Polls begun.
+    pub polls: u64,
+    /// Tasks that a worker took from another's queue.
+    pub steals: u64,
 }
 
 /// What one worker has done since it was seated.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerStats {
+    /// The PUs that it may run on; empty where the system does not tell.
+    pub cpus: CpuSet,
     /// Whether the seat has a thread.
     pub started: bool,
     /// Urgent jobs run: `run_on`, `broadcast`.
@@ -56,17 +83,33 @@ pub struct WorkerStats {
     pub parks: u64,
     /// How long it slept in all, as measured, not as asked for.
     pub parked: Duration,
+    /// Items (of a chunked loop: chunks) that it visited in loops.
+    pub loop_items: u64,
+    /// Pieces of loops that it ran: how often it went for items.
+    pub loop_pieces: u64,
+    /// Those of them that it took from another's share.
+    pub steals: u64,
+    /// How many times the worker spun for work.
+    pub spins: u64,
+    /// How long it spun in all.
+    pub spun: Duration,
 }
 
 impl Counters {
     pub(crate) fn read(&self, started: bool) -> WorkerStats {
         WorkerStats {
+            cpus: CpuSet::new(),
             started,
             urgent: self.urgent.get(),
             timers: self.timers.get(),
             events: self.events.get(),
             parks: self.parks.get(),
             parked: Duration::from_nanos(self.parked_ns.get()),
+            loop_items: self.loop_units.get(),
+            loop_pieces: self.loop_blocks.get(),
+            steals: self.steals.get(),
+            spins: self.spins.get(),
+            spun: Duration::from_nanos(self.spun_ns.get()),
         }
     }
 }

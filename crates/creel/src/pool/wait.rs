@@ -1,13 +1,8 @@
 //! How a worker waits when a turn found nothing: the fourth knob's mechanism.
 
-use super::{Wait, seat::Seat, shared::Shared};
-use std::{
-    hint::spin_loop,
-    time::{Duration, Instant},
-};
-
-/// What `Adaptive` spins for at most.
-const ADAPTIVE_SPIN: Duration = Duration::from_micros(20);
+use super::{Wait, patience::Patience, seat::Seat, shared::Shared};
+use crate::sync::now_ns;
+use std::time::Duration;
 
 /// When a worker reacts to timers and sockets, and how it waits.
 ///
@@ -24,6 +19,7 @@ pub(crate) struct Pace<'a> {
     line: u64,
     /// Whether there has been work since it last reacted.
     busy: bool,
+    patience: Patience,
 }
 
 impl<'a> Pace<'a> {
@@ -38,6 +34,7 @@ impl<'a> Pace<'a> {
             quantum,
             line: 0,
             busy: false,
+            patience: Patience::new(),
         }
     }
 
@@ -60,32 +57,35 @@ impl<'a> Pace<'a> {
         self.busy = true;
     }
 
-    /// Returns when there may be something to do.
-    pub(crate) fn wait(&mut self) {
-        let spin = match self.shared.wait {
-            Wait::Spin(time) => time,
-            Wait::Adaptive => ADAPTIVE_SPIN,
-            Wait::Park | Wait::Throttle(_) => Duration::ZERO,
-        };
-        if !spin.is_zero() && spun(self.seat, spin) {
+    /// Returns when there may be something to do, or after `watch`.
+    ///
+    /// A worker that watches only looks after others, so it does not spin.
+    pub(crate) fn wait(&mut self, watch: Option<Duration>) {
+        if watch.is_none() && self.patience.spin(self.shared, self.seat) {
             return;
         }
-        let begin = Instant::now();
+        let call = self.shared.line.mark_sleeper();
+        if self.seat.share.is_unseen(call) {
+            return;
+        }
+        let begin = now_ns();
         if self.busy && self.quantum > 0 {
             self.seat.rest(self.until(self.line));
         } else {
-            self.sleep();
+            self.sleep(watch);
         }
-        let parked = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let parked = now_ns() - begin;
+        self.patience.slept(self.shared, parked);
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
     }
 
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
     /// nobody is in there.
-    fn sleep(&self) {
+    fn sleep(&self, watch: Option<Duration>) {
         let deadline = self.seat.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
+        let timeout = [timeout, watch].into_iter().flatten().min();
         if self.shared.driver.is_empty() || !self.seat.poll(timeout) {
             self.seat.park(timeout, || false);
         }
@@ -108,22 +108,5 @@ impl<'a> Pace<'a> {
 
     fn line_after(&self, nanos: u64) -> u64 {
         self.line_at(nanos.saturating_add(1))
-    }
-}
-
-/// Spins for at most `time`; says whether a notification ended it.
-fn spun(seat: &Seat, time: Duration) -> bool {
-    let begin = Instant::now();
-    loop {
-        // Reading the clock costs some 20 ns: look at the word many times between.
-        for _ in 0..32 {
-            if seat.notified() {
-                return true;
-            }
-            spin_loop();
-        }
-        if begin.elapsed() >= time {
-            return false;
-        }
     }
 }

@@ -1,21 +1,80 @@
 //! The floor: two threads that own a half each and do nothing but watch each other.
 //!
-//! It has no queue, no sleeping, no panics to carry, no third thread, and it would burn two
-//! cores for ever. No pool that can do more than this one loop gets below it.
+//! They have no queue, no sleeping, no panics to carry and no third thread, and would burn two
+//! cores for ever. No pool that can do more than one loop gets below them.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use super::work::Loop;
-use crate::harness::{Plan, Subject};
+use crate::harness::Subject;
 
-/// A counter on a cache line of its own (and the neighbour that is fetched with it).
+/// A counter on a cache line of its own, and on the neighbour that is fetched with it.
+#[derive(Default)]
 #[repr(align(128))]
-struct Epoch(AtomicU64);
+pub struct Epoch(AtomicU64);
+
+impl Epoch {
+    /// What one side wrote before is seen by the other after [`Epoch::wait_for`].
+    pub fn set(&self, epoch: u64) {
+        self.0.store(epoch, Ordering::Release);
+    }
+
+    /// Spins until the epoch is this one.
+    pub fn wait_for(&self, epoch: u64) {
+        while self.0.load(Ordering::Acquire) != epoch {
+            spin_loop();
+        }
+    }
+
+    /// Spins until the epoch is another one, and gives that.
+    fn wait_past(&self, epoch: u64) -> u64 {
+        loop {
+            let now = self.0.load(Ordering::Acquire);
+            if now != epoch {
+                return now;
+            }
+            spin_loop();
+        }
+    }
+}
 
 /// Ends the helper.
 const END: u64 = u64::MAX;
+
+/// Gives `measure` a call that runs `side` on both sides at once, on the caller's thread and on
+/// one helper's.
+pub fn in_lockstep<S: Send>(
+    sides: [S; 2],
+    side: impl Fn(&mut S) + Sync,
+    measure: impl FnOnce(&mut dyn FnMut()) -> f64,
+) -> f64 {
+    let [mut own, mut other] = sides;
+    let (begun, done) = (Epoch::default(), Epoch::default());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut epoch = 0;
+            loop {
+                epoch = begun.wait_past(epoch);
+                if epoch == END {
+                    return;
+                }
+                side(&mut other);
+                done.set(epoch);
+            }
+        });
+        let mut epoch = 0;
+        let value = measure(&mut || {
+            epoch += 1;
+            begun.set(epoch);
+            side(&mut own);
+            done.wait_for(epoch);
+        });
+        begun.set(END);
+        value
+    })
+}
 
 /// The floor of a loop for two threads.
 pub fn two_halves<T, F>(work: &Loop<T, F>) -> Subject
@@ -24,44 +83,10 @@ where
     F: Fn(&mut T) + Clone + Sync + Send + 'static,
 {
     let work = work.clone();
-    Subject::new("two-halves floor", move |plan| Ok(sample(&work, plan)))
-}
-
-fn sample<T: Clone + Send, F: Fn(&mut T) + Sync>(work: &Loop<T, F>, plan: &Plan) -> f64 {
-    let (mut items, each) = (work.items.clone(), &work.each);
-    let half = items.len() / 2;
-    let (own, others) = items.split_at_mut(half);
-    let begun = Epoch(AtomicU64::new(0));
-    let done = Epoch(AtomicU64::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| help(others, each, &begun.0, &done.0));
-        let mut epoch = 0;
-        let time = work.measure(plan, || {
-            epoch += 1;
-            begun.0.store(epoch, Ordering::Release);
-            own.iter_mut().for_each(each);
-            while done.0.load(Ordering::Acquire) != epoch {
-                spin_loop();
-            }
-        });
-        begun.0.store(END, Ordering::Release);
-        time
+    Subject::new("two-halves floor", move |plan| {
+        let (left, right) = work.items.split_at(work.items.len() / 2);
+        let (sides, each) = ([left.to_vec(), right.to_vec()], &work.each);
+        let side = |half: &mut Vec<T>| half.iter_mut().for_each(each);
+        Ok(in_lockstep(sides, side, |call| work.measure(plan, call)))
     })
-}
-
-fn help<T>(items: &mut [T], each: impl Fn(&mut T), begun: &AtomicU64, done: &AtomicU64) {
-    let mut epoch = 0;
-    loop {
-        let now = begun.load(Ordering::Acquire);
-        if now == END {
-            return;
-        }
-        if now == epoch {
-            spin_loop();
-            continue;
-        }
-        epoch = now;
-        items.iter_mut().for_each(&each);
-        done.store(epoch, Ordering::Release);
-    }
 }

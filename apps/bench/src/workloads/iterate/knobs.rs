@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use creel::{Balance, Pool, Wait};
+use creel::{Balance, Builder, Pool, Wait};
 
 use super::work::Loop;
 use crate::harness::Subject;
@@ -24,21 +24,34 @@ where
     T: Clone + Send + 'static,
     F: Fn(&mut T) + Clone + Send + Sync + 'static,
 {
-    SETTINGS
-        .iter()
-        .map(|&(name, balance, wait)| {
-            let work = work.clone();
-            Subject::new(name, move |plan| {
-                let pool = Pool::builder()
-                    .workers(workers)
-                    .balance(balance)
-                    .wait(wait)
-                    .build()?;
-                let mut items = work.items.clone();
-                Ok(work.measure(plan, || {
-                    pool.for_each_mut(&mut items, |_, item| (work.each)(item))
-                }))
-            })
-        })
-        .collect()
+    let subjects = SETTINGS.iter().map(|&(name, balance, wait)| {
+        let builder = Pool::builder().workers(workers).balance(balance).wait(wait);
+        subject(name.into(), work.clone(), builder)
+    });
+    subjects.collect()
+}
+
+/// The recommended setting with so many workers, which the subject's name tells.
+pub fn not_oversubscribed<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Send + Sync + 'static,
+{
+    let (name, balance, wait) = SETTINGS[0];
+    let builder = Pool::builder().workers(workers).balance(balance).wait(wait);
+    subject(format!("{name} {workers} workers"), work.clone(), builder)
+}
+
+fn subject<T, F>(name: String, work: Loop<T, F>, builder: Builder) -> Subject
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Send + Sync + 'static,
+{
+    Subject::new(name, move |plan| {
+        let pool = builder.clone().build()?;
+        let mut items = work.items.clone();
+        Ok(work.measure(plan, || {
+            pool.for_each_mut(&mut items, |_, item| (work.each)(item))
+        }))
+    })
 }

@@ -5,7 +5,12 @@
 
 mod floor;
 mod knobs;
+#[cfg(feature = "peers")]
+mod openmp;
+mod outbox;
 mod peers;
+#[cfg(feature = "peers")]
+mod spinning;
 mod work;
 
 use std::hint::black_box;
@@ -44,6 +49,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         beside_a_hog(setting),
         idle(setting),
         oversubscribed(setting),
+        outbox(setting),
     ])
 }
 
@@ -86,6 +92,8 @@ where
 {
     let mut subjects = knobs::loops(work, workers);
     subjects.extend(peers::loops(work, workers));
+    #[cfg(feature = "peers")]
+    subjects.extend(spinning::loops(work, workers));
     subjects
 }
 
@@ -164,17 +172,23 @@ fn idle(setting: &Setting) -> Case {
     let case = case("idle", setting.plan(20, 200), setting.rounds(3), subjects);
     Case {
         metrics: vec![BURNT],
+        compared: false,
         ..case
     }
 }
 
-/// As hot, with four workers for each that the machine has room for.
+/// As hot, with four workers for each that the machine has room for; beside Creel with just as
+/// many as it has room for.
 fn oversubscribed(setting: &Setting) -> Case {
-    let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers * 4);
-    case(
-        "oversubscribed",
-        setting.plan(40, 80),
-        setting.rounds(5),
-        subjects,
-    )
+    let work = plus_one(Rhythm::Steady);
+    let mut subjects = subjects(&work, setting.workers * 4);
+    subjects.insert(1, knobs::not_oversubscribed(&work, setting.workers));
+    let plan = setting.plan(40, 80);
+    case("oversubscribed", plan, setting.rounds(5), subjects)
+}
+
+/// A message from each of 100,000 items to another one.
+fn outbox(setting: &Setting) -> Case {
+    let plan = setting.plan(20, 60);
+    case("outbox", plan, setting.rounds(5), outbox::subjects())
 }

@@ -1,0 +1,109 @@
+//! Side effects: each of 100,000 senders sends 8 bytes to one of 100,000 receivers, anywhere.
+//!
+//! What a receiver becomes depends on the order in which it gets its messages, so all but the
+//! mutexes come to the same result at any number of threads.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard};
+
+use super::ITEMS;
+use super::floor::{Epoch, in_lockstep};
+use crate::harness::{ONE_THREAD, Plan, Subject};
+
+/// Messages with their receivers' places in a half.
+type Bucket = Mutex<Vec<(u32, u64)>>;
+
+/// All subjects.
+pub fn subjects() -> Vec<Subject> {
+    vec![
+        Subject::new(ONE_THREAD, |plan| Ok(one_thread(plan))),
+        Subject::new("two buckets by hand", |plan| Ok(two_buckets(plan))),
+        Subject::new("mutex an item", |plan| Ok(mutex_an_item(plan))),
+    ]
+}
+
+/// The senders' messages: numbers without a pattern, which also tell the receivers.
+fn messages() -> Vec<u64> {
+    (1..=ITEMS as u64)
+        .map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .collect()
+}
+
+/// Who gets a message.
+fn receiver_of(message: u64) -> usize {
+    ((message >> 32) as usize * ITEMS) >> 32
+}
+
+/// What a message does; not commutative, so that its order shows.
+fn receive(receiver: &mut u64, message: u64) {
+    *receiver = receiver.wrapping_mul(31).wrapping_add(message);
+}
+
+fn one_thread(plan: &Plan) -> f64 {
+    let (messages, mut receivers) = (messages(), vec![0; ITEMS]);
+    plan.time(|| {
+        for &message in &messages {
+            receive(&mut receivers[receiver_of(message)], message);
+        }
+    })
+}
+
+/// Two threads, who own a half of the senders and of the receivers each: both sort their
+/// messages by owner, then both apply what is for them, the first half's first.
+fn two_buckets(plan: &Plan) -> f64 {
+    struct Half {
+        index: usize,
+        senders: Range<usize>,
+        receivers: Vec<u64>,
+        met: u64,
+    }
+    let half = |index| Half {
+        index,
+        senders: index * ITEMS / 2..(index + 1) * ITEMS / 2,
+        receivers: vec![0; ITEMS / 2],
+        met: 0,
+    };
+    let messages = messages();
+    // Of a sender's half, for a receiver's half; each lock is taken once a phase, unopposed.
+    let buckets: [[Bucket; 2]; 2] = Default::default();
+    let sorted: [Epoch; 2] = Default::default();
+    let side = |half: &mut Half| {
+        let [mut low, mut high] = buckets[half.index].each_ref().map(open);
+        low.clear();
+        high.clear();
+        for &message in &messages[half.senders.clone()] {
+            let receiver = receiver_of(message);
+            match receiver.checked_sub(ITEMS / 2) {
+                None => low.push((receiver as u32, message)),
+                Some(receiver) => high.push((receiver as u32, message)),
+            }
+        }
+        drop((low, high));
+        half.met += 1;
+        sorted[half.index].set(half.met);
+        sorted[1 - half.index].wait_for(half.met);
+        for from in &buckets {
+            for &(receiver, message) in &*open(&from[half.index]) {
+                receive(&mut half.receivers[receiver as usize], message);
+            }
+        }
+    };
+    in_lockstep([half(0), half(1)], side, |call| plan.time(call))
+}
+
+/// Two threads with a half of the senders each, who lock the receiver: in whatever order.
+fn mutex_an_item(plan: &Plan) -> f64 {
+    let messages = messages();
+    let receivers: Vec<Mutex<u64>> = (0..ITEMS).map(|_| Mutex::new(0)).collect();
+    let side = |senders: &mut Range<usize>| {
+        for &message in &messages[senders.clone()] {
+            receive(&mut open(&receivers[receiver_of(message)]), message);
+        }
+    };
+    let halves = [0..ITEMS / 2, ITEMS / 2..ITEMS];
+    in_lockstep(halves, side, |call| plan.time(call))
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics holding it")
+}

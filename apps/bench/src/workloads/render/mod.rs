@@ -1,0 +1,111 @@
+//! A batch's job: render songs, each as one unit, on one to all cores.
+//!
+//! Each sample is taken in a process of its own, this program started again by [`sample`], so
+//! that peak memory is the subject's alone and `independent processes` are just that.
+
+mod album;
+mod sample;
+
+use anyhow::Context;
+
+use crate::harness::{Case, Metric, ONE_THREAD, Subject};
+use crate::setting::Setting;
+use crate::workloads::Workload;
+use album::Album;
+use sample::{Renderer, Request, Sample};
+
+pub use sample::{SAMPLE, answer};
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "render",
+    about: "render the songs that creel-vgm carries, a song a job, the longest first",
+    cases,
+};
+
+/// Frames rendered of each song, 20 s; a fifth of that when quick.
+const FRAMES_MAX: u64 = 20 * 44_100;
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    let songs = setting.songs.as_deref();
+    let album = Album::load(songs, 0).with_context(|| match songs {
+        Some(path) => path.display().to_string(),
+        None => "the carried songs".into(),
+    })?;
+    if album.songs().is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(jobs(setting.workers)
+        .map(|jobs| case(setting, jobs))
+        .collect())
+}
+
+/// 1, 2, 4 and so on up to all workers.
+fn jobs(workers: usize) -> impl Iterator<Item = usize> {
+    let powers = std::iter::successors(Some(1), |jobs| Some(jobs * 2));
+    powers
+        .take_while(move |jobs| *jobs < workers)
+        .chain([workers])
+}
+
+fn case(setting: &Setting, jobs: usize) -> Case {
+    let request = Request {
+        renderer: Renderer::OneThread,
+        jobs,
+        songs: setting.songs.clone(),
+        frames_max: match (setting.quick, &setting.songs) {
+            (true, _) => FRAMES_MAX / 5,
+            (false, None) => FRAMES_MAX,
+            (false, Some(_)) => u64::MAX,
+        },
+    };
+    let subject = |name: &str, renderer| {
+        let request = Request {
+            renderer,
+            ..request.clone()
+        };
+        Subject::with_metrics(name, move |_| Ok(request.sample()?.values()))
+    };
+    let mut subjects = vec![
+        subject("creel [shared, park]", Renderer::CreelShared),
+        subject("creel [sticky, adaptive]", Renderer::CreelSticky),
+        subject(ONE_THREAD, Renderer::OneThread),
+        subject("rayon", Renderer::Rayon),
+    ];
+    if jobs > 1 {
+        subjects.push(independent(request));
+    }
+    Case {
+        name: format!("jobs {jobs}"),
+        metrics: vec![
+            Metric {
+                name: "speed",
+                unit: "frames/s",
+            },
+            Metric {
+                name: "peak memory",
+                unit: "B",
+            },
+        ],
+        compared: true,
+        plan: setting.plan(0, 0),
+        rounds: setting.rounds(3),
+        subjects,
+    }
+}
+
+/// As many processes as jobs, each of which renders all songs on one thread: what the machine
+/// can do when nobody waits for anybody.
+fn independent(request: Request) -> Subject {
+    let jobs = request.jobs;
+    Subject::with_metrics("independent processes", move |_| {
+        let running: Vec<_> = (0..jobs)
+            .map(|_| request.start())
+            .collect::<Result<_, _>>()?;
+        let samples = running.into_iter().map(sample::Running::end);
+        let samples: Vec<Sample> = samples.collect::<Result<_, _>>().context("one of them")?;
+        let values: Vec<_> = samples.iter().map(Sample::values).collect();
+        let sum = |index: usize| values.iter().map(|values| values[index]).sum();
+        Ok(vec![sum(0), sum(1)])
+    })
+}

@@ -1,0 +1,76 @@
+//! The program from outside: what it prints for other programs, and how it refuses.
+
+use std::process::{Command, Output};
+
+fn bench(line: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_creel-bench"));
+    command.args(line).output().expect("the program starts")
+}
+
+#[test]
+fn json_has_the_documented_fields() {
+    let output = bench(&[
+        "iterate", "--case", "noop", "--quick", "--runs", "2", "--format", "json",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], 1);
+    assert!(document["budget"]["bound_by"].is_string());
+    assert!(document["machine"]["allowed"].is_string());
+    assert_eq!(
+        (&document["load"], &document["workload"]),
+        (&"idle".into(), &"iterate".into())
+    );
+    let rows = document["rows"].as_array().unwrap();
+    for subject in [
+        "creel [sticky, adaptive]",
+        "one thread",
+        "threads",
+        "rayon scope",
+    ] {
+        let row = rows.iter().find(|row| row["subject"] == subject).unwrap();
+        let told = serde_json::json!(["noop", "time", "ns a call", 2]);
+        let row_tells = ["case", "metric", "unit", "runs"].map(|field| row[field].clone());
+        assert_eq!(serde_json::json!(row_tells), told);
+        let [min, median, max] = ["min", "median", "max"].map(|field| row[field].as_f64().unwrap());
+        assert!(0.0 < min && min <= median && median <= max, "{row}");
+    }
+}
+
+#[test]
+fn csv_has_one_header() {
+    let output = bench(&[
+        "--case", "noop", "--quick", "--runs", "1", "--format", "csv",
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("workload,subject,case,metric,unit,min,median,max,runs\n"),
+        "{text}"
+    );
+    assert_eq!(text.matches("workload,").count(), 1);
+}
+
+#[test]
+fn what_does_not_exist_is_a_usage_error_that_names_it() {
+    for line in [
+        ["knit", "--quick"],
+        ["--case", "knit"],
+        ["--runs", "0"],
+        ["--jobs", "0"],
+    ] {
+        let output = bench(&line);
+        assert_eq!(output.status.code(), Some(2), "{line:?}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            message.contains(line[if line[0] == "knit" { 0 } else { 1 }]),
+            "{message}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn the_manuals_come_from_the_program() {
+    assert!(String::from_utf8_lossy(&bench(&["man"]).stdout).contains(".TH creel-bench"));
+    assert!(String::from_utf8_lossy(&bench(&["completions", "bash"]).stdout).contains("--load"));
+}

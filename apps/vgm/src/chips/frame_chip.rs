@@ -1,0 +1,115 @@
+//! Any chip, or part of one, that renders native frames.
+
+use super::Rate;
+use super::okim6258::Okim6258;
+use super::ym2151::Ym2151;
+use super::ym2203::Ym2203;
+use super::ym2608::Ym2608;
+use super::ym2610::Ym2610;
+use super::ym2612::Ym2612;
+use crate::format::{Command, Song, decode};
+use crate::sequence::Action;
+
+/// One chip that renders native frames, whichever it is.
+pub enum FrameChip {
+    /// The OKI MSM6258.
+    Okim6258(Okim6258),
+    /// The YM2151.
+    Ym2151(Box<Ym2151>),
+    /// The FM of the YM2203.
+    Ym2203(Box<Ym2203>),
+    /// The YM2608 but its SSG.
+    Ym2608(Box<Ym2608>),
+    /// The YM2610 or YM2610B but its SSG.
+    Ym2610(Box<Ym2610>),
+    /// The YM2612 or YM3438.
+    Ym2612(Box<Ym2612>),
+}
+
+/// The fastest that the MSM6258 is run at; songs change its rate as they play.
+const OKIM6258_PACE: Rate = Rate {
+    frames: 15_625,
+    seconds: 1,
+};
+
+impl FrameChip {
+    /// The native frames a second it makes now.
+    pub fn rate(&self) -> Rate {
+        match self {
+            FrameChip::Okim6258(chip) => chip.rate(),
+            FrameChip::Ym2151(chip) => chip.rate(),
+            FrameChip::Ym2203(chip) => chip.rate(),
+            FrameChip::Ym2608(chip) => chip.rate(),
+            FrameChip::Ym2610(chip) => chip.rate(),
+            FrameChip::Ym2612(chip) => chip.rate(),
+        }
+    }
+
+    /// The native frames a second to resample from: the highest that its rate is expected to take.
+    pub fn pace(&self) -> Rate {
+        match self {
+            FrameChip::Okim6258(chip) if chip.rate().hz() < OKIM6258_PACE.hz() => OKIM6258_PACE,
+            _ => self.rate(),
+        }
+    }
+
+    /// Whether the chip's second lane is data for [`FrameChip::render`].
+    pub fn has_data_lane(&self) -> bool {
+        matches!(self, FrameChip::Ym2612(_))
+    }
+
+    /// Does what an event asks for, between two native frames.
+    pub fn act(&mut self, song: &Song, action: Action) {
+        match action {
+            Action::Write { port, reg, value } => self.write(port, reg, value),
+            Action::Memory(offset) => self.load(song, offset),
+        }
+    }
+
+    fn write(&mut self, port: u8, reg: u8, value: u8) {
+        match self {
+            FrameChip::Okim6258(chip) => chip.write(port, reg, value),
+            FrameChip::Ym2151(chip) => chip.write(port, reg, value),
+            FrameChip::Ym2203(chip) => chip.write(port, reg, value),
+            FrameChip::Ym2608(chip) => chip.write(port, reg, value),
+            FrameChip::Ym2610(chip) => chip.write(port, reg, value),
+            FrameChip::Ym2612(chip) => chip.write(port, reg, value),
+        }
+    }
+
+    /// Overwrites `out` with the next native frames; `data` has the writes of the chip's data lane,
+    /// each with the frame of `out` before which it takes effect.
+    pub fn render(&mut self, data: &[(usize, u8)], out: &mut [[i32; 2]]) {
+        match self {
+            FrameChip::Okim6258(chip) => chip.render(out),
+            FrameChip::Ym2151(chip) => chip.render(out),
+            FrameChip::Ym2203(chip) => chip.render(out),
+            FrameChip::Ym2608(chip) => chip.render(out),
+            FrameChip::Ym2610(chip) => chip.render(out),
+            FrameChip::Ym2612(chip) => chip.render_with_dac(data, out),
+        }
+    }
+
+    /// Takes in the memory block whose command lies at byte `offset` of the song.
+    fn load(&mut self, song: &Song, offset: u32) {
+        let command = decode(song.bytes(), offset as usize, song.header.version);
+        let Ok((Command::Block(block), _)) = command else {
+            return;
+        };
+        let memory = match (self, block.kind) {
+            (FrameChip::Ym2608(chip), 0x81) => chip.adpcm_b_mut(),
+            (FrameChip::Ym2610(chip), 0x82) => chip.adpcm_a_mut(),
+            (FrameChip::Ym2610(chip), 0x83) => chip.adpcm_b_mut(),
+            _ => return,
+        };
+        // The block's first words are the size of the whole memory and the place in it; a song's
+        // blocks were checked to lie within what a chip can address.
+        let (head, data) = song.bytes()[block.data].split_at(8);
+        let start = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        let end = start + data.len();
+        if memory.len() < end {
+            memory.resize(end, 0);
+        }
+        memory[start..end].copy_from_slice(data);
+    }
+}

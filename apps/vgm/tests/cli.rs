@@ -1,0 +1,348 @@
+//! The program from outside: what it writes, what it refuses, and how it ends.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use creel_vgm::demo;
+
+/// A folder of this test's own, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("creel-vgm-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+}
+
+fn render(paths: &[&Path], output: &Path, flags: &[&str]) -> Output {
+    program()
+        .arg("render")
+        .args(paths)
+        .arg("-o")
+        .arg(output)
+        .args(flags)
+        .output()
+        .unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The last line of stdout, as JSON.
+fn summary(output: &Output) -> serde_json::Value {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(stdout.lines().last().unwrap_or("")).unwrap()
+}
+
+/// A whole song: one second of silence and a tone of the SN76489.
+fn small_song() -> Vec<u8> {
+    let mut song = vec![0; 0x40];
+    song[..4].copy_from_slice(b"Vgm ");
+    song[8..10].copy_from_slice(&[0x50, 0x01]);
+    song[0x34] = 0x0C;
+    song[0x0C..0x10].copy_from_slice(&3_579_545u32.to_le_bytes());
+    song[0x18..0x1C].copy_from_slice(&44_100u32.to_le_bytes());
+    song.extend([0x50, 0x90, 0x50, 0x8F, 0x50, 0x07, 0x61, 0x44, 0xAC, 0x66]);
+    song
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// All files below a folder, by name.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn the_bytes_are_the_same_at_any_number_of_jobs() {
+    let folder = Folder::new("jobs");
+    let mut all = Vec::new();
+    for jobs in ["1", "2", "8"] {
+        let out = folder.path(jobs);
+        let run = render(
+            &[],
+            &out,
+            &[
+                "--demo", "--loops", "1", "--fade", "0", "--jobs", jobs, "--format", "json",
+            ],
+        );
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        assert_eq!(summary(&run)["songs"], demo::CARRIED.len());
+        let bytes: Vec<_> = files(&out).into_iter().map(|(_, bytes)| bytes).collect();
+        assert_eq!(bytes.len(), demo::CARRIED.len());
+        all.push(bytes);
+    }
+    assert!(all[0] == all[1] && all[0] == all[2]);
+}
+
+#[test]
+fn the_output_mirrors_the_input_and_is_not_overwritten_unasked() {
+    let folder = Folder::new("tree");
+    folder.put("in/top.vgm", &small_song());
+    folder.put("in/below/deep.vgz", &gzip(&small_song()));
+    folder.put("in/notes.txt", b"not a song");
+    let (input, out) = (folder.path("in"), folder.path("out"));
+    let run = render(&[&input], &out, &["--format", "json"]);
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    assert_eq!(files(&out).len(), 1);
+    let run = render(
+        &[&input],
+        &out,
+        &["--recurse", "--skip-done", "--format", "json", "--lines"],
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    assert_eq!(
+        (&summary(&run)["songs"], &summary(&run)["skipped"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(String::from_utf8_lossy(&run.stdout).lines().count(), 3);
+    let wav = fs::read(out.join("below/deep.wav")).unwrap();
+    assert_eq!(wav.len(), 44 + 4 * 44_100);
+    let run = render(&[&input], &out, &[]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("exists"), "{}", stderr(&run));
+    assert_eq!(
+        render(&[&input], &out, &["--overwrite"]).status.code(),
+        Some(0)
+    );
+}
+
+#[test]
+fn formats_have_the_sizes_they_should() {
+    let folder = Folder::new("formats");
+    let song = folder.put("s.vgm", &small_song());
+    for (flags, name, bytes) in [
+        (&["--bit-depth", "8"][..], "s.wav", 44 + 2 * 44_100),
+        (&["--bit-depth", "24"], "s.wav", 44 + 6 * 44_100),
+        (&["--bit-depth", "32", "--au"], "s.au", 28 + 8 * 44_100),
+        (&["--float"], "s.wav", 58 + 8 * 44_100),
+        (&["--sample-rate", "8000"], "s.wav", 44 + 4 * 8_000),
+    ] {
+        let out = folder.path("out");
+        let run = render(&[&song], &out, &[flags, &["--overwrite"]].concat());
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        assert_eq!(
+            fs::metadata(out.join(name)).unwrap().len(),
+            bytes,
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
+fn bad_songs_are_named_and_the_others_rendered() {
+    let folder = Folder::new("bad");
+    let good = folder.put("good.vgm", &small_song());
+    let changed = |at: usize, value: u32| {
+        let mut song = small_song();
+        song[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        song
+    };
+    let whole = small_song();
+    let packed = gzip(&whole);
+    let bad: [(&str, Vec<u8>, &str); 9] = [
+        ("empty.vgm", Vec::new(), "empty"),
+        ("magic.vgm", b"RIFFwhatever".to_vec(), "not a VGM song"),
+        ("header.vgm", whole[..20].to_vec(), "cut short"),
+        ("cut.vgm", whole[..whole.len() - 3].to_vec(), "cut short"),
+        ("cut.vgz", packed[..packed.len() - 20].to_vec(), "gzip"),
+        ("data.vgm", changed(0x34, 0x00FF_FFFF), "outside"),
+        ("loop.vgm", changed(0x1C, 0x1000), "loop points to"),
+        ("command.vgm", changed(0x40, 0x0000_0001), "not a command"),
+        ("clock.vgm", changed(0x0C, 3), "cannot run"),
+    ];
+    for (name, bytes, reason) in bad {
+        let path = folder.put(name, &bytes);
+        let out = folder.path("out");
+        let _ = fs::remove_dir_all(&out);
+        let alone = render(&[&path], &out, &[]);
+        assert_eq!(alone.status.code(), Some(65), "{name}: {}", stderr(&alone));
+        let run = render(&[&path, &good], &out, &["--format", "json"]);
+        assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
+        let told = stderr(&run);
+        assert!(
+            told.contains(name) && told.contains(reason),
+            "{name}: {told}"
+        );
+        assert_eq!(
+            (&summary(&run)["songs"], &summary(&run)["failed"]),
+            (&1.into(), &1.into())
+        );
+        let written = files(&out);
+        assert_eq!(written.len(), 1, "{name}: {written:?}");
+        assert!(written[0].0.ends_with("good.wav"));
+    }
+}
+
+#[test]
+fn a_missing_song_fails_alone() {
+    let folder = Folder::new("missing");
+    let good = folder.put("good.vgm", &small_song());
+    let run = render(&[&folder.path("none.vgm"), &good], &folder.path("out"), &[]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("none.vgm"), "{}", stderr(&run));
+    assert!(folder.path("out/good.wav").exists());
+}
+
+#[test]
+fn a_gzip_bomb_takes_no_more_memory_than_a_song_may() {
+    let folder = Folder::new("bomb");
+    let mut bomb = small_song();
+    bomb.resize(200 << 20, 0x70);
+    let path = folder.put("bomb.vgz", &gzip(&bomb));
+    drop(bomb);
+    let run = render(&[&path], &folder.path("out"), &["--format", "json"]);
+    assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
+    assert!(stderr(&run).contains("64 MiB"), "{}", stderr(&run));
+    if let Some(peak) = summary(&run)["peak_rss_bytes"].as_u64() {
+        assert!(peak < 200 << 20, "{peak}");
+    }
+}
+
+#[test]
+fn two_songs_with_one_output_are_not_both_written() {
+    let folder = Folder::new("twins");
+    folder.put("in/a.vgm", &small_song());
+    folder.put("in/a.vgz", &gzip(&small_song()));
+    let run = render(
+        &[&folder.path("in")],
+        &folder.path("out"),
+        &["--format", "json"],
+    );
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("same output"), "{}", stderr(&run));
+    assert_eq!(summary(&run)["songs"], 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let folder = Folder::new("unwritable");
+    let song = folder.put("s.vgm", &small_song());
+    let file = folder.put("file", b"");
+    let run = render(&[&song], &file.join("below"), &[]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("below"), "{}", stderr(&run));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_no_partial_output() {
+    let folder = Folder::new("full");
+    let song = folder.put("s.vgm", &small_song());
+    // A limit on files' sizes stands in for a full disk.
+    let run = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_creel-vgm"))
+        .arg("render")
+        .arg(&song)
+        .arg("-o")
+        .arg(folder.path("out"))
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    assert!(stderr(&run).contains("s.wav"), "{}", stderr(&run));
+    assert!(files(&folder.path("out")).is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupted_it_leaves_whole_files_only() {
+    let folder = Folder::new("interrupt");
+    let short = folder.put("short.vgm", &small_song());
+    // An hour and more, so that it is still at it.
+    let mut long = small_song();
+    long.truncate(0x46);
+    for _ in 0..4000 {
+        long.extend([0x61, 0xFF, 0xFF]);
+    }
+    long.push(0x66);
+    let long = folder.put("long.vgm", &long);
+    let out = folder.path("out");
+    let mut child = program()
+        .args(["render", "--jobs", "2", "-o"])
+        .args([&out, &short, &long])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !(out.join("short.wav").exists() && out.join("long.wav.part").exists()) {
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let written = files(&out);
+    assert_eq!(
+        written.len(),
+        1,
+        "{:?}",
+        written.iter().map(|file| &file.0).collect::<Vec<_>>()
+    );
+    assert_eq!(written[0].1.len(), 44 + 4 * 44_100);
+}
+
+#[test]
+fn info_tells_title_length_and_chips() {
+    let folder = Folder::new("info");
+    let song = folder.put("song.vgz", demo::CARRIED[0].packed);
+    let run = program()
+        .args(["info", "--format", "json"])
+        .arg(&song)
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(0));
+    assert_eq!(summary(&run)["track"], "Warp and Weft");
+    assert_eq!(summary(&run)["chips"][0]["name"], "YM2151");
+    let run = program()
+        .arg("info")
+        .arg(folder.put("x", b"x"))
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(65));
+}

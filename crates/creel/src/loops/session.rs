@@ -1,0 +1,56 @@
+//! A frame of several loops during which the workers stay awake and the caller is pinned.
+
+use super::Loops;
+use crate::{
+    pool::{Pool, current, shared::Shared},
+    sync::Ordering,
+};
+
+/// Keeps the workers hot while it lives.
+struct Hot<'a>(&'a Shared);
+
+impl<'a> Hot<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        shared.sessions.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Drop for Hot<'_> {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    /// Runs `f`, which is a frame of several loops, and gives back its result.
+    ///
+    /// Until `f` returns (or panics), workers that wait spin longer between loops, for at most
+    /// half a millisecond at a time, and the calling thread is pinned to the seat of worker 0
+    /// if the pool is pinned. Then it has its own mask back. Each loop inside is an ordinary
+    /// one, so what one phase wrote the next may borrow. Pinning and giving back costs some
+    /// microseconds: worth it for a few phases, not for one short loop.
+    ///
+    /// On a worker, or in another session's thread, `f` just runs.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut place = vec![0.0; 1000];
+    /// let mut speed = vec![1.0; 1000];
+    /// let furthest = pool.session(|frame| {
+    ///     frame.for_each_mut(&mut speed, |_, v| *v *= 0.5);
+    ///     frame.for_each_mut(&mut place, |i, x| *x += speed[i]);
+    ///     frame.reduce(&place, |_, x| *x, f64::max)
+    /// });
+    /// assert_eq!(furthest, Some(0.5));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn session<R>(&self, f: impl FnOnce(&Loops) -> R) -> R {
+        let _hot = Hot::new(&self.shared);
+        if current::worker().is_some() {
+            return f(self);
+        }
+        self.shared.seat_for_loops();
+        self.shared.seating.with_caller_seated(|| f(self))
+    }
+}

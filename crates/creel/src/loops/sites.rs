@@ -1,0 +1,210 @@
+//! What is remembered of each place that calls a loop: what it costs, where its shares lie.
+//!
+//! A small fixed table, keyed by the place in the source and the number of units. A miss is an
+//! even split; a new site takes an old one's place. Nothing here changes an outcome: only which
+//! worker visits which items.
+
+use super::words::Grain;
+use std::panic::Location;
+
+const SITES: usize = 64;
+/// The first calls of a site are all timed, and then one in so many.
+const TIMED_AT_FIRST: u64 = 4;
+const TIMED_EVERY: u64 = 32;
+/// A loop is spread only if it takes longer than this: about twice what it costs to call
+/// workers that spin.
+const SPREAD_NS: u64 = 300;
+/// Cold calls that follow each other within this time are as good as one long one.
+const FOLLOWING_NS: u64 = 20_000;
+const FOLLOWING_CALLS: u32 = 4;
+/// A claim should be worth at least this much work.
+const CLAIM_NS: u64 = 1_000;
+/// How often the shares of a site are moved before stealing alone must even them out, and
+/// after how many timed calls they may be moved once more.
+const MOVES_MAX: u32 = 12;
+const MOVE_AGAIN: u64 = 64;
+
+/// The sites, each in the place that its key's hash gives.
+#[derive(Default)]
+pub(super) struct Sites(Vec<Site>);
+
+/// What is remembered of one site.
+#[derive(Default)]
+pub(super) struct Site {
+    key: (usize, usize, usize),
+    calls: u64,
+    /// What a call takes in all, on one thread; an average.
+    total_ns: u64,
+    /// What each share takes; an average since the shares were last moved.
+    costs: Vec<u64>,
+    samples: u32,
+    bounds: Vec<usize>,
+    moves: u32,
+    uneven: bool,
+    /// When the last cold call came, and how many have followed each other.
+    last_cold_ns: u64,
+    following: u32,
+}
+
+/// How a call is to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// By its caller alone: sharing it would cost more than it brings.
+    Inline {
+        /// Whether to measure what it takes.
+        timed: bool,
+    },
+    /// On all its seats.
+    Spread {
+        /// The fewest blocks claimed at once.
+        grain: Grain,
+        /// Whether to measure what each share takes.
+        timed: bool,
+    },
+}
+
+impl Sites {
+    /// The site of this place, for so many units on so many seats.
+    pub(super) fn find(
+        &mut self,
+        place: &'static Location<'static>,
+        units: usize,
+        seats: usize,
+    ) -> &mut Site {
+        if self.0.is_empty() {
+            self.0.resize_with(SITES, Site::default);
+        }
+        let key = (std::ptr::from_ref(place).addr(), units, seats);
+        let mixed = (key.0 / 8)
+            .wrapping_add(units.wrapping_mul(31))
+            .wrapping_add(seats);
+        let hash = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize) >> (usize::BITS - 6);
+        let site = &mut self.0[hash];
+        if site.key != key {
+            site.reset(key);
+        }
+        site
+    }
+}
+
+impl Site {
+    fn reset(&mut self, key: (usize, usize, usize)) {
+        let (_, units, seats) = key;
+        let (mut costs, mut bounds) = (
+            std::mem::take(&mut self.costs),
+            std::mem::take(&mut self.bounds),
+        );
+        costs.clear();
+        costs.resize(seats, 0);
+        bounds.clear();
+        bounds.extend((0..=seats).map(|s| (units as u128 * s as u128 / seats as u128) as usize));
+        *self = Self {
+            key,
+            costs,
+            bounds,
+            ..Self::default()
+        };
+    }
+
+    /// Where the shares begin, and the last one's end.
+    pub(super) fn bounds(&self) -> &[usize] {
+        &self.bounds
+    }
+
+    /// How the next call is to be run. `cold`: somebody sleeps, and it takes `wake_ns` from a
+    /// wake until work begins; `now_ns` tells the time.
+    pub(super) fn plan(&mut self, cold: bool, wake_ns: u64, now_ns: impl Fn() -> u64) -> Plan {
+        let call = self.calls;
+        self.calls += 1;
+        let learning = self.uneven && self.moves < MOVES_MAX;
+        let timed = call < TIMED_AT_FIRST || learning || call.is_multiple_of(TIMED_EVERY);
+        if call >= TIMED_AT_FIRST {
+            let small = self.total_ns < SPREAD_NS;
+            if small || cold && self.total_ns < 2 * wake_ns && !self.follows(now_ns()) {
+                return Plan::Inline { timed };
+            }
+        }
+        let grain = self.grain();
+        Plan::Spread { grain, timed }
+    }
+
+    /// Whether this cold call comes so soon after others that the workers had better be awake.
+    fn follows(&mut self, now: u64) -> bool {
+        let soon = now.saturating_sub(self.last_cold_ns) < FOLLOWING_NS + self.total_ns;
+        self.following = if soon { self.following + 1 } else { 0 };
+        self.last_cold_ns = now;
+        self.following > FOLLOWING_CALLS
+    }
+
+    fn grain(&self) -> Grain {
+        let share_ns = self.total_ns / self.costs.len() as u64;
+        let known = self.calls > 1;
+        if known && share_ns < 2 * CLAIM_NS {
+            Grain::WHOLE
+        } else if known && !self.uneven {
+            Grain(4)
+        } else {
+            let claim = (CLAIM_NS << 6) / share_ns.max(CLAIM_NS);
+            Grain(claim.next_power_of_two().ilog2().min(4))
+        }
+    }
+
+    /// Learns what a call that ran inline took.
+    pub(super) fn learn_total(&mut self, ns: u64) {
+        self.total_ns = match self.total_ns {
+            0 => ns,
+            // One bad measurement (the thread was preempted) must not count for much.
+            total => (3 * total + ns.min(4 * total + CLAIM_NS)) / 4,
+        };
+    }
+
+    /// Learns what each share of a call took, and moves the shares if that pays.
+    pub(super) fn learn(&mut self, cost: impl Fn(usize) -> u64) {
+        let mut total = 0;
+        for (seat, average) in self.costs.iter_mut().enumerate() {
+            let ns = cost(seat);
+            total += ns;
+            *average = if self.samples == 0 {
+                ns
+            } else {
+                (*average + ns) / 2
+            };
+        }
+        self.learn_total(total);
+        self.samples += 1;
+        if self.samples < 2 {
+            return;
+        }
+        let total: u64 = self.costs.iter().sum();
+        let most = self.costs.iter().copied().max().unwrap_or(0);
+        // Uneven: the longest share takes 1/8 more than the mean.
+        self.uneven = most * self.costs.len() as u64 * 8 > total * 9;
+        if self.uneven && self.moves < MOVES_MAX {
+            self.move_shares(total);
+        } else if self.calls / TIMED_EVERY > MOVE_AGAIN {
+            self.calls = TIMED_AT_FIRST;
+            self.moves = self.moves.min(MOVES_MAX - 1);
+        }
+    }
+
+    /// Moves the bounds half-way to where the shares would take equally long, if the cost were
+    /// spread evenly inside each.
+    fn move_shares(&mut self, total: u64) {
+        let seats = self.costs.len();
+        let old = self.bounds.clone();
+        let (mut share, mut before) = (0, 0);
+        for bound in 1..seats {
+            let goal = (u128::from(total) * bound as u128 / seats as u128) as u64;
+            while share + 1 < seats && before + self.costs[share] < goal {
+                before += self.costs[share];
+                share += 1;
+            }
+            let len = (old[share + 1] - old[share]) as f64;
+            let part = (goal - before) as f64 / self.costs[share].max(1) as f64;
+            let at = old[share] + (len * part.min(1.0)) as usize;
+            self.bounds[bound] = (old[bound] + at).div_ceil(2).max(self.bounds[bound - 1]);
+        }
+        self.moves += 1;
+        self.samples = 0;
+    }
+}

@@ -1,0 +1,58 @@
+//! What a thread threw, kept for the one who waits for it.
+
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+type Payload = Box<dyn Any + Send>;
+
+/// The first of the panics that several threads may throw at about the same time.
+#[derive(Default)]
+pub(crate) struct FirstPanic {
+    payload: Mutex<Option<Payload>>,
+    /// Whether there was one; lets the others stop early. The payload's mutex orders the rest.
+    thrown: AtomicBool,
+}
+
+impl FirstPanic {
+    /// Runs `f`, and keeps what it throws if it is the first.
+    pub(crate) fn catch<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(result) => Some(result),
+            Err(payload) => {
+                self.keep(payload);
+                None
+            }
+        }
+    }
+
+    fn keep(&self, payload: Payload) {
+        self.thrown.store(true, Ordering::Relaxed);
+        let mut first = lock(&self.payload);
+        if first.is_none() {
+            *first = Some(payload);
+        } else {
+            drop(first);
+            discard(payload);
+        }
+    }
+
+    /// Whether somebody has thrown.
+    pub(crate) fn thrown(&self) -> bool {
+        self.thrown.load(Ordering::Relaxed)
+    }
+
+    /// The payload to re-throw, once all have ended.
+    pub(crate) fn take(&self) -> Option<Payload> {
+        lock(&self.payload).take()
+    }
+}
+
+/// Drops a payload that nobody will see. One whose own drop panics must not end a worker.
+fn discard(payload: Payload) {
+    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(next);
+    }
+}

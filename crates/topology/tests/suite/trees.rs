@@ -1,0 +1,415 @@
+//! The oddities of real kernels, each in the smallest tree that has it.
+
+use crate::support::{CPU, Fixture, cores, set, texts};
+use creel_topology::{Error, KindSource, Machine};
+
+const NODE: &str = "sys/devices/system/node";
+
+#[test]
+fn ids_may_be_sparse_and_pus_offline() {
+    let machine = Fixture::online("2,5-6,900")
+        .topology("thread_siblings_list", &["2,900", "5-6"])
+        .file(&format!("{CPU}/cpu3/online"), "0\n")
+        .file(&format!("{CPU}/possible"), "0-1023\n")
+        .machine();
+    assert_eq!(machine.online().to_string(), "2,5-6,900");
+    assert_eq!(cores(&machine), ["2,900", "5-6"]);
+    assert_eq!(machine.pus(), [2, 900, 5, 6]);
+}
+
+#[test]
+fn without_a_list_the_folders_say_who_is_online() {
+    let mut fixture = Fixture::new();
+    for pu in 0..4 {
+        fixture = fixture.file(
+            &format!("{CPU}/cpu{pu}/topology/thread_siblings"),
+            &format!("{:08x}\n", 1 << pu),
+        );
+    }
+    let machine = fixture.file(&format!("{CPU}/cpu2/online"), "0\n").machine();
+    assert_eq!(machine.online().to_string(), "0-1,3");
+    assert_eq!(machine.cores_in(machine.online()), 3);
+}
+
+#[test]
+fn a_core_that_is_offline_is_told_and_not_used() {
+    let machine = Fixture::online("0")
+        .topology("thread_siblings_list", &["0", "1"])
+        .machine();
+    assert_eq!(cores(&machine), ["0", "1"]);
+    assert_eq!(machine.cores_in(machine.online()), 1);
+}
+
+#[test]
+fn nothing_but_pus_makes_a_machine() {
+    let machine = Fixture::online("0-3").machine();
+    assert!(!machine.siblings_told());
+    assert_eq!(cores(&machine), ["0", "1", "2", "3"]);
+    assert!(
+        machine.packages().is_empty() && machine.caches().is_empty() && machine.kinds().is_empty()
+    );
+    let nodes = machine.numa_nodes();
+    assert_eq!((nodes.len(), nodes[0].pus.to_string()), (1, "0-3".into()));
+}
+
+#[test]
+fn files_may_be_padded_with_nuls() {
+    let machine = Fixture::new()
+        .file(&format!("{CPU}/online"), "0-1\n\0\0\0")
+        .file(&format!("{CPU}/cpu0/topology/thread_siblings"), "3\n\0")
+        .file(&format!("{NODE}/online"), "0\n\0")
+        .file(&format!("{NODE}/node0/cpumap"), "00000003\n\0")
+        .machine();
+    assert_eq!(cores(&machine), ["0-1"]);
+    assert_eq!(machine.numa_nodes()[0].pus.to_string(), "0-1");
+}
+
+#[test]
+fn smt_may_be_four_wide_or_mixed() {
+    let four = Fixture::online("0-7")
+        .topology("core_cpus_list", &["0-3", "4-7"])
+        .machine();
+    assert_eq!(cores(&four), ["0-3", "4-7"]);
+    let mixed = Fixture::online("0-4")
+        .topology("core_cpus_list", &["0-1", "2", "3", "4"])
+        .machine();
+    assert_eq!(cores(&mixed), ["0-1", "2", "3", "4"]);
+}
+
+#[test]
+fn the_core_id_says_nothing_about_siblings() {
+    let mut fixture = Fixture::online("0-7").topology("package_cpus_list", &["0-3", "4-7"]);
+    for pu in 0..8 {
+        fixture = fixture
+            .file(
+                &format!("{CPU}/cpu{pu}/topology/core_id"),
+                &format!("{}\n", pu % 4),
+            )
+            .file(
+                &format!("{CPU}/cpu{pu}/topology/core_cpus_list"),
+                &format!("{pu}\n"),
+            );
+    }
+    assert_eq!(fixture.machine().cores().len(), 8);
+}
+
+#[test]
+fn the_newer_name_of_a_level_is_read_first() {
+    let machine = Fixture::online("0-3")
+        .topology("core_siblings_list", &["0-1", "2-3"])
+        .topology("package_cpus_list", &["0-3"])
+        .each("0-3", "topology/physical_package_id", "36\n")
+        .machine();
+    assert_eq!(machine.packages().len(), 1);
+    assert_eq!(machine.packages()[0].os_index, Some(36));
+}
+
+#[test]
+fn a_package_cut_at_its_nodes_is_joined_again() {
+    let nodes = |fixture: Fixture| {
+        fixture
+            .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
+            .file(&format!("{NODE}/node1/cpulist"), "4-7\n")
+    };
+    let cut = Fixture::online("0-7")
+        .topology("core_siblings_list", &["0-3", "4-7"])
+        .each("0-7", "topology/physical_package_id", "0\n");
+    assert_eq!(
+        texts(
+            nodes(cut)
+                .machine()
+                .packages()
+                .iter()
+                .map(|package| &package.pus)
+        ),
+        ["0-7"]
+    );
+    let lone = Fixture::online("0-7")
+        .topology(
+            "core_siblings_list",
+            &["0", "1", "2", "3", "4", "5", "6", "7"],
+        )
+        .each("0-7", "topology/physical_package_id", "0\n");
+    assert_eq!(
+        nodes(lone).machine().packages().len(),
+        8,
+        "sets that are no nodes stay apart"
+    );
+}
+
+#[test]
+fn dies_are_told_only_when_they_are_not_the_packages() {
+    let fixture = |dies: &[&str]| {
+        Fixture::online("0-3")
+            .topology("package_cpus_list", &["0-3"])
+            .topology("die_cpus_list", dies)
+            .each("0-3", "topology/die_id", "0\n")
+    };
+    assert_eq!(fixture(&["0-3"]).machine().dies().len(), 0);
+    assert_eq!(
+        texts(
+            fixture(&["0-1", "2-3"])
+                .machine()
+                .dies()
+                .iter()
+                .map(|die| &die.pus)
+        ),
+        ["0-1", "2-3"]
+    );
+    let unnumbered = fixture(&["0", "1", "2", "3"]).each("0-3", "topology/die_id", "-1\n");
+    assert_eq!(unnumbered.machine().dies().len(), 0);
+}
+
+fn cache(fixture: Fixture, pu: usize, index: usize, fields: [&str; 4]) -> Fixture {
+    let folder = format!("{CPU}/cpu{pu}/cache/index{index}");
+    let [level, kind, size, shared] = fields;
+    fixture
+        .file(&format!("{folder}/level"), level)
+        .file(&format!("{folder}/type"), kind)
+        .file(&format!("{folder}/size"), size)
+        .file(&format!("{folder}/shared_cpu_map"), shared)
+}
+
+#[test]
+fn caches_may_differ_from_core_to_core() {
+    let mut fixture = Fixture::online("0-2").topology("thread_siblings_list", &["0", "1", "2"]);
+    fixture = cache(fixture, 0, 0, ["1", "Data", "32K", "1"]);
+    fixture = cache(fixture, 0, 1, ["3", "Unified", "8M", "7"]);
+    fixture = cache(fixture, 1, 0, ["2", "Unified", "512K", "6"]);
+    fixture = cache(fixture, 1, 1, ["3", "Unified", "8M", "7"]);
+    let machine = cache(fixture, 2, 0, ["1", "Instruction", "32K", "4"]).machine();
+    assert_eq!(
+        texts(machine.caches_at(1).map(|cache| &cache.pus)),
+        ["0"],
+        "instruction caches hold no data"
+    );
+    assert_eq!(texts(machine.caches_at(2).map(|cache| &cache.pus)), ["1-2"]);
+    assert_eq!(texts(machine.caches_at(3).map(|cache| &cache.pus)), ["0-2"]);
+    assert_eq!(
+        machine.caches_at(3).next().unwrap().size_bytes,
+        Some(8 << 20)
+    );
+}
+
+#[test]
+fn a_cache_without_sharers_belongs_to_its_core() {
+    let mut fixture = Fixture::online("0-3").topology("thread_siblings_list", &["0-1", "2-3"]);
+    for pu in 0..4 {
+        fixture = cache(
+            fixture,
+            pu,
+            0,
+            ["3", "Unified", "9216K", "00000000,00000000"],
+        );
+    }
+    assert_eq!(
+        texts(fixture.machine().caches_at(3).map(|cache| &cache.pus)),
+        ["0-1", "2-3"]
+    );
+}
+
+#[test]
+fn a_node_without_pus_has_those_nearest_to_it() {
+    let machine = Fixture::online("0-7")
+        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
+        .file(&format!("{NODE}/node1/cpulist"), "4-7\n")
+        .file(&format!("{NODE}/node8/cpumap"), "0\n")
+        .file(&format!("{NODE}/node8/distance"), "31 21 10 41\n")
+        .file(
+            &format!("{NODE}/node8/meminfo"),
+            "\nNode 8 MemTotal:       1048576 kB\n",
+        )
+        .file(&format!("{NODE}/node9/cpulist"), "\n")
+        .file(&format!("{NODE}/node9/distance"), "31 41 41 10\n")
+        .file(&format!("{NODE}/node9/access0/initiators/node0/x"), "")
+        .machine();
+    let nodes = machine.numa_nodes();
+    assert_eq!(
+        texts(nodes.iter().map(|node| &node.pus)),
+        ["0-3", "4-7", "4-7", "0-3"]
+    );
+    assert_eq!(
+        nodes.iter().map(|node| node.has_pus).collect::<Vec<_>>(),
+        [true, true, false, false]
+    );
+    assert_eq!(nodes[2].memory_bytes, Some(1 << 30));
+}
+
+#[test]
+fn no_pu_belongs_to_two_nodes() {
+    let machine = Fixture::online("0-7")
+        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
+        .file(&format!("{NODE}/node1/cpulist"), "2-7\n")
+        .file(&format!("{NODE}/node2/cpulist"), "4-7\n")
+        .machine();
+    assert_eq!(
+        machine
+            .numa_nodes()
+            .iter()
+            .map(|node| node.os_index)
+            .collect::<Vec<_>>(),
+        [0, 2]
+    );
+}
+
+#[test]
+fn kinds_come_from_the_most_trusted_source() {
+    let hybrid = || {
+        Fixture::online("0-5")
+            .topology("core_cpus_list", &["0-1", "2-3", "4", "5"])
+            .each("0-3", "cpufreq/cpuinfo_max_freq", "5000000\n")
+            .each("4-5", "cpufreq/cpuinfo_max_freq", "3000000\n")
+    };
+    let kinds = |fixture: Fixture| {
+        let machine = fixture.machine();
+        (
+            machine.kinds()[0].source,
+            texts(machine.kinds().iter().map(|kind| &kind.pus)),
+        )
+    };
+    let expected = |source, sets: [&str; 2]| (source, sets.map(String::from).to_vec());
+    assert_eq!(
+        kinds(hybrid()),
+        expected(KindSource::MaxFrequency, ["4-5", "0-3"])
+    );
+    let base = hybrid()
+        .each("0-4", "cpufreq/base_frequency", "2000000\n")
+        .each("5", "cpufreq/base_frequency", "1500000\n");
+    assert_eq!(
+        kinds(base),
+        expected(KindSource::BaseFrequency, ["5", "0-4"])
+    );
+    let cppc = hybrid().each("0-2", "acpi_cppc/nominal_perf", "30\n").each(
+        "3-5",
+        "acpi_cppc/nominal_perf",
+        "20\n",
+    );
+    assert_eq!(kinds(cppc), expected(KindSource::Cppc, ["3-5", "0-2"]));
+    let capacity =
+        hybrid()
+            .each("0-1", "cpu_capacity", "1024\n")
+            .each("2-5", "cpu_capacity", "446\n");
+    assert_eq!(
+        kinds(capacity),
+        expected(KindSource::Capacity, ["2-5", "0-1"])
+    );
+    let pmu = hybrid()
+        .each("0-5", "cpu_capacity", "1024\n")
+        .file("sys/devices/cpu_core/cpus", "0-3\n")
+        .file("sys/devices/cpu_atom/cpus", "4-5\n");
+    assert_eq!(kinds(pmu), expected(KindSource::Pmu, ["4-5", "0-3"]));
+}
+
+#[test]
+fn a_source_that_leaves_pus_out_is_not_asked() {
+    let machine = Fixture::online("0-1")
+        .each("0", "cpufreq/cpuinfo_max_freq", "800000\n")
+        .machine();
+    assert!(machine.kinds().is_empty());
+}
+
+#[test]
+fn cpuinfo_stands_in_for_sys() {
+    let cpuinfo = "processor\t: 0\nphysical id\t: 0\nsiblings\t: 2\ncore id\t: 0\ncpu cores\t: 1\n\n\
+                   processor\t: 1\nphysical id\t: 0\nsiblings\t: 2\ncore id\t: 0\ncpu cores\t: 1\n";
+    let machine = Fixture::new().file("proc/cpuinfo", cpuinfo).machine();
+    assert_eq!(machine.online().to_string(), "0-1");
+    assert_eq!(cores(&machine), ["0-1"]);
+    assert_eq!(machine.packages().len(), 1);
+}
+
+#[test]
+fn more_pus_than_a_fixed_mask_holds() {
+    let mut fixture = Fixture::online("0-2047");
+    for core in 0..1024 {
+        let mut words = vec!["00000000".to_string(); 64];
+        for pu in [core, core + 1024] {
+            let word = 63 - pu / 32;
+            let bits = u32::from_str_radix(&words[word], 16).unwrap() | 1 << (pu % 32);
+            words[word] = format!("{bits:08x}");
+        }
+        fixture = fixture.file(
+            &format!("{CPU}/cpu{core}/topology/core_cpus"),
+            &words.join(","),
+        );
+    }
+    let machine = fixture.machine();
+    assert_eq!(machine.cores().len(), 1024);
+    assert_eq!(machine.cores()[1023].pus, set("1023,2047"));
+}
+
+#[test]
+fn bad_trees_are_told_apart() {
+    let kind = |result: Result<Machine, Error>| match result {
+        Err(Error::NoMachine { .. }) => "no machine",
+        Err(Error::Malformed { .. }) => "malformed",
+        Err(Error::Unreadable { .. }) => "unreadable",
+        Err(_) => "another error",
+        Ok(_) => "a machine",
+    };
+    let missing = std::path::Path::new("no/such/folder");
+    assert_eq!(kind(Machine::read_from(missing)), "unreadable");
+    assert_eq!(kind(Fixture::new().read()), "no machine");
+    assert_eq!(
+        kind(Fixture::new().file("sys", "a file").read()),
+        "no machine"
+    );
+    assert_eq!(
+        kind(Fixture::new().file(&format!("{CPU}/online"), "0-\n").read()),
+        "malformed"
+    );
+    assert_eq!(
+        kind(
+            Fixture::new()
+                .file(&format!("{CPU}/online"), "0-99999999\n")
+                .read()
+        ),
+        "malformed"
+    );
+    let huge = "0,".repeat(1 << 20);
+    assert_eq!(
+        kind(Fixture::new().file(&format!("{CPU}/online"), &huge).read()),
+        "malformed"
+    );
+    let typo = Fixture::online("0-1").topology("thread_siblings_list", &["0-1"]);
+    let typo = typo.file(&format!("{CPU}/cpu0/topology/thread_siblings_list"), "0..1");
+    let error = typo.read().unwrap_err().to_string();
+    assert!(
+        error.contains("cpu0/topology/thread_siblings_list") && error.contains("0..1"),
+        "{error}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn links_devices_and_pipes_end_a_read() {
+    use std::os::unix::fs::symlink;
+    let looped = Fixture::new().file("sys/devices/system/x", "");
+    symlink("cpu", looped.root().join(CPU)).unwrap();
+    assert!(matches!(looped.read(), Err(Error::Unreadable { .. })));
+    let endless = Fixture::new().file(&format!("{CPU}/x"), "");
+    symlink("/dev/zero", endless.root().join(CPU).join("online")).unwrap();
+    assert!(matches!(endless.read(), Err(Error::Malformed { .. })));
+    let pipe = Fixture::online("0").file(&format!("{CPU}/cpu0/topology/x"), "");
+    let fifo = pipe.root().join(CPU).join("cpu0/topology/thread_siblings");
+    let made = std::process::Command::new("mkfifo").arg(fifo).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    assert_eq!(
+        pipe.machine().online().to_string(),
+        "0",
+        "a pipe without a writer reads as empty"
+    );
+}
+
+#[test]
+fn this_machine_is_read() {
+    let machine = Machine::detect().unwrap();
+    assert!(!machine.allowed().is_empty() && machine.allowed().is_subset(machine.online()));
+    assert_eq!(machine.pus().len(), machine.online().len());
+    #[cfg(target_os = "linux")]
+    assert!(
+        machine
+            .allowed()
+            .is_subset(&creel_topology::affinity::current().unwrap())
+    );
+}

@@ -11,12 +11,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 fn pool(workers: usize) -> Pool {
-    Pool::builder().workers(workers).wait(Wait::Park).build().unwrap()
+    Pool::builder()
+        .workers(workers)
+        .wait(Wait::Park)
+        .build()
+        .unwrap()
 }
 
 /// Waits for something that another thread is sure to do; fails rather than hang.
 fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
-    receiver.recv_timeout(Duration::from_secs(20)).expect("it never came")
+    receiver
+        .recv_timeout(Duration::from_secs(20))
+        .expect("it never came")
 }
 
 /// A future that counts itself while it lives.
@@ -72,10 +78,16 @@ fn panic_text(error: JoinError) -> String {
 fn a_panic_reaches_the_one_who_waits_and_the_pool_goes_on() {
     for workers in [1, 2] {
         let pool = pool(workers);
-        let both = Bomb { in_poll: true, in_drop: true };
+        let both = Bomb {
+            in_poll: true,
+            in_drop: true,
+        };
         let error = pool.block_on(pool.spawn(both)).unwrap_err();
         assert_eq!(panic_text(error), "boom in poll");
-        let late = Bomb { in_poll: false, in_drop: true };
+        let late = Bomb {
+            in_poll: false,
+            in_drop: true,
+        };
         let error = pool.block_on(pool.spawn_on(0, late)).unwrap_err();
         assert_eq!(panic_text(error), "boom in drop");
         assert_eq!(pool.block_on(pool.spawn(async { 5 })).unwrap(), 5);
@@ -177,7 +189,8 @@ fn dropping_a_pool_drops_every_future_and_refuses_new_ones() {
         let alive = Arc::new(());
         for i in 0..100 {
             pool.spawn(keep_waking(alive.clone())).detach();
-            pool.spawn_on(i % workers, keep_waking(alive.clone())).detach();
+            pool.spawn_on(i % workers, keep_waking(alive.clone()))
+                .detach();
         }
         let (told, hear) = mpsc::channel();
         let last = SpawnOnDrop(pool.handle(), told);
@@ -210,11 +223,14 @@ fn a_pool_may_be_dropped_by_its_own_task() {
     let own = pool.clone();
     *pool.lock().unwrap() = Some(Pool::builder().workers(2).build().unwrap());
     let guard = pool.lock().unwrap();
-    guard.as_ref().unwrap().spawn_on(1, async move {
-        drop(own.lock().unwrap().take());
-        done.send(()).unwrap();
-    })
-    .detach();
+    guard
+        .as_ref()
+        .unwrap()
+        .spawn_on(1, async move {
+            drop(own.lock().unwrap().take());
+            done.send(()).unwrap();
+        })
+        .detach();
     drop(guard);
     soon(&is_done);
     assert!(pool.lock().unwrap().is_none());
@@ -248,7 +264,12 @@ fn tasks_are_conserved() {
             sum
         });
         assert_eq!(sum, 499 * 500 / 2);
-        let TaskStats { spawned, finished, cancelled, .. } = pool.stats().tasks;
+        let TaskStats {
+            spawned,
+            finished,
+            cancelled,
+            ..
+        } = pool.stats().tasks;
         assert_eq!((spawned, finished, cancelled), (500, 500, 0));
     }
 }
@@ -266,7 +287,10 @@ fn bound_tasks_stay_on_their_thread() {
     };
     let threads = pool.broadcast(|_| std::thread::current().id());
     for (worker, thread) in threads.iter().enumerate() {
-        assert_eq!(pool.block_on(pool.spawn_on(worker, here())).unwrap(), *thread);
+        assert_eq!(
+            pool.block_on(pool.spawn_on(worker, here())).unwrap(),
+            *thread
+        );
     }
 }
 
@@ -274,7 +298,9 @@ fn bound_tasks_stay_on_their_thread() {
 fn bad_use_gets_a_clear_answer() {
     let pool = Arc::new(pool(1));
     let inner = pool.clone();
-    let error = pool.block_on(pool.spawn(async move { inner.block_on(async {}) })).unwrap_err();
+    let error = pool
+        .block_on(pool.spawn(async move { inner.block_on(async {}) }))
+        .unwrap_err();
     assert!(panic_text(error).starts_with("block_on inside a worker"));
     let out_of_range = std::panic::catch_unwind(|| pool.spawn_on(7, async {}).detach());
     let text = *out_of_range.unwrap_err().downcast::<String>().unwrap();
@@ -348,9 +374,8 @@ fn two_tasks_that_wake_each_other_starve_nobody() {
             }
         }
     });
-    let two = pool.spawn(async move {
-        while rx_a.recv().await.is_ok() && tx_b.send(()).await.is_ok() {}
-    });
+    let two = pool
+        .spawn(async move { while rx_a.recv().await.is_ok() && tx_b.send(()).await.is_ok() {} });
     let stopper = pool.spawn(async move { t.store(true, Ordering::Relaxed) });
     pool.block_on(async {
         stopper.await.unwrap();
@@ -378,7 +403,8 @@ fn resizing_under_tasks_loses_none() {
     for workers in [4, 2, 8, 1, 3, 1, 2] {
         pool.resize(workers).unwrap();
         pool.block_on(yield_now());
-        pool.spawn_on(workers - 1, async { yield_now().await }).detach();
+        pool.spawn_on(workers - 1, async { yield_now().await })
+            .detach();
     }
     pool.block_on(async {
         for task in tasks {

@@ -5,8 +5,23 @@
 #![forbid(unsafe_code)]
 
 pub mod audio;
+pub mod buffer;
+pub mod context;
+pub mod contexts;
+pub mod control;
+pub mod framing;
 pub mod machine;
+pub mod queue;
+pub mod receive;
 pub mod rtp;
+pub mod run;
+pub mod send;
+pub mod sink;
+pub mod source;
+pub mod standalone;
 pub mod stats;
+pub mod stream;
+pub mod tcp;
 pub mod tone;
+pub mod udp;
 pub mod wav;

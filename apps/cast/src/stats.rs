@@ -27,10 +27,11 @@ const DIGITS: u8 = 2;
 pub struct Moments {
     count: u64,
     first: f64,
-    least: f64,
-    greatest: f64,
     sum: f64,
     squares: f64,
+    /// Distances from the first: short ones, for which an `f32` will do.
+    least: f32,
+    greatest: f32,
 }
 
 impl Moments {
@@ -41,8 +42,8 @@ impl Moments {
         }
         let distance = value - self.first;
         self.count += 1;
-        self.least = self.least.min(distance);
-        self.greatest = self.greatest.max(distance);
+        self.least = self.least.min(distance as f32);
+        self.greatest = self.greatest.max(distance as f32);
         self.sum += distance;
         self.squares += distance * distance;
     }
@@ -54,12 +55,12 @@ impl Moments {
 
     /// The least value; zero of none.
     pub fn min(&self) -> f64 {
-        self.first + self.least
+        self.first + f64::from(self.least)
     }
 
     /// The greatest value; zero of none.
     pub fn max(&self) -> f64 {
-        self.first + self.greatest
+        self.first + f64::from(self.greatest)
     }
 
     /// The mean; zero of none.
@@ -94,8 +95,8 @@ impl Moments {
         let shift = other.first - self.first;
         let count = other.count as f64;
         self.count += other.count;
-        self.least = self.least.min(other.least + shift);
-        self.greatest = self.greatest.max(other.greatest + shift);
+        self.least = self.least.min(other.least + shift as f32);
+        self.greatest = self.greatest.max(other.greatest + shift as f32);
         self.squares += other.squares + 2.0 * shift * other.sum + shift * shift * count;
         self.sum += other.sum + shift * count;
     }
@@ -119,7 +120,8 @@ pub struct StreamStats {
     pub interval: Moments,
     /// From being made to being with the sink.
     pub latency: Moments,
-    last: Option<u64>,
+    /// When the last buffer arrived; zero: none has.
+    last: u64,
 }
 
 impl StreamStats {
@@ -129,12 +131,12 @@ impl StreamStats {
         self.latency.note(latency as f64);
         record(&mut histograms.latency, latency);
         record(&mut histograms.lateness, at.made.saturating_sub(at.due));
-        if let Some(last) = self.last {
-            let interval = at.arrived.saturating_sub(last);
+        if self.last > 0 {
+            let interval = at.arrived.saturating_sub(self.last);
             self.interval.note(interval as f64);
             record(&mut histograms.interval, interval);
         }
-        self.last = Some(at.arrived);
+        self.last = at.arrived;
     }
 
     /// Forgets what has been noted but the last arrival: the ramp-up is over.

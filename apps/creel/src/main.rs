@@ -1,14 +1,18 @@
-//! `creel`: looks at a machine the way the runtime does.
+//! The creel tool: what the machine is, right-sizing any program, and measuring it.
 #![forbid(unsafe_code)]
 
+mod measure;
+mod process;
+mod run;
+mod top;
 mod topo;
 
-use std::process::ExitCode;
-
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use creel_console::{Common, Exit, args, conclude};
+use std::process::ExitCode;
 
-/// Shows what a machine offers and where workers sit
+/// Sees what a machine has, right-sizes programs to it, and measures what that brought
 #[derive(Parser)]
 #[command(name = "creel", version)]
 struct Cli {
@@ -22,16 +26,26 @@ struct Cli {
 enum Verb {
     /// Show the machine, the budget, and where workers sit
     Topo(topo::Args),
+    Run(run::RunArgs),
+    Measure(measure::MeasureArgs),
+    Top(top::TopArgs),
 }
 
 fn main() -> ExitCode {
+    let mut first = std::env::args_os().skip(1);
+    if first.next().is_some_and(|verb| verb == measure::ONE) {
+        return conclude("creel", measure::measure_one(first));
+    }
     let cli: Cli = args::parse();
     cli.common.apply();
     conclude("creel", run(&cli))
 }
 
-fn run(cli: &Cli) -> anyhow::Result<Exit> {
+fn run(cli: &Cli) -> Result<Exit> {
     match &cli.verb {
         Verb::Topo(args) => topo::run(args, &cli.common),
+        Verb::Run(args) => run::run(args, &cli.common),
+        Verb::Measure(args) => measure::measure(args, &cli.common),
+        Verb::Top(args) => top::top(args, &cli.common),
     }
 }

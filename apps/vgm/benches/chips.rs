@@ -1,1 +1,275 @@
-fn main() {}
+//! Each chip beside ymfm on the same writes, one thread, in turns.
+//!
+//! `cargo bench -p creel-vgm --features oracle --bench chips`
+//!
+//! The writes are those of the songs that the library carries, or of the
+//! songs in the folder that `CREEL_ORACLE_SONGS` names. Both sides render the
+//! same seconds; ymfm at its lowest fidelity (`Min`), in one call for each run
+//! between two writes. On chips with an SSG both sides render it: ymfm within
+//! the chip, we as edges.
+#![allow(missing_docs)]
+
+#[path = "../tests/streams/song.rs"]
+mod song;
+#[path = "../tests/streams/mod.rs"]
+#[allow(dead_code, reason = "the random streams are for the tests")]
+mod streams;
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use creel_vgm::chips::ssg::Ssg;
+use creel_vgm::chips::ym2151::Ym2151;
+use creel_vgm::chips::ym2203::Ym2203;
+use creel_vgm::chips::ym2608::Ym2608;
+use creel_vgm::chips::ym2610::Ym2610;
+use creel_vgm::chips::ym2612::Ym2612;
+use creel_vgm::demo::CARRIED;
+use creel_vgm::format::Song;
+use song::{Kind, Track, tracks};
+use streams::Step;
+use ymfm_sys::ffi::{AccessClass, ChipType, Fidelity, create_chip_with_callbacks};
+use ymfm_sys::{InterfaceCallbacks, InterfaceHandler};
+
+const ROUNDS: usize = 5;
+
+/// What is taken of each song.
+const SECONDS: u64 = 20;
+
+/// How many songs of a chip are taken.
+const SONGS_MAX: usize = 4;
+
+/// Most frames a call.
+const CALL: usize = 4096;
+
+const KINDS: [Kind; 7] = [
+    Kind::Ym2151,
+    Kind::Ym2203,
+    Kind::Ym2608,
+    Kind::Ym2610,
+    Kind::Ym2610B,
+    Kind::Ym2612,
+    Kind::Ym3438,
+];
+
+fn main() {
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let tracks = all_tracks();
+    println!(
+        "{:8} {:>8} {:>12} {:>12} {:>7}",
+        "chip", "Mframes", "ours M/s", "ymfm M/s", "ratio"
+    );
+    for kind in KINDS {
+        let name = format!("{kind:?}").to_uppercase();
+        let of_kind = tracks.iter().filter(|track| track.kind == kind);
+        let chosen: Vec<&Track> = of_kind.take(SONGS_MAX).collect();
+        if chosen.is_empty() || !(only.is_empty() || only.contains(&name)) {
+            continue;
+        }
+        let frames: usize = chosen.iter().map(|track| frames(&track.steps)).sum();
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            ours.push(seconds(|| chosen.iter().for_each(|track| render(track))));
+            theirs.push(seconds(|| {
+                chosen.iter().for_each(|track| render_ymfm(track))
+            }));
+        }
+        let rate = |times: &mut Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            frames as f64 / times[ROUNDS / 2] / 1e6
+        };
+        let (ours, theirs) = (rate(&mut ours), rate(&mut theirs));
+        let million = frames as f64 / 1e6;
+        println!(
+            "{name:8} {million:8.1} {ours:12.2} {theirs:12.2} {:7.2}",
+            ours / theirs
+        );
+    }
+}
+
+fn all_tracks() -> Vec<Track> {
+    let songs: Vec<Song> = match std::env::var_os("CREEL_ORACLE_SONGS") {
+        Some(folder) => songs_in(Path::new(&folder)),
+        None => {
+            let packed = CARRIED.iter().map(|carried| carried.packed.to_vec());
+            packed
+                .map(|packed| Song::parse(packed).expect("a carried song is whole"))
+                .collect()
+        }
+    };
+    songs
+        .iter()
+        .flat_map(|song| tracks(song, SECONDS))
+        .collect()
+}
+
+fn songs_in(folder: &Path) -> Vec<Song> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    paths
+        .iter()
+        .filter_map(|path| Song::read(path).ok())
+        .collect()
+}
+
+fn frames(steps: &[Step]) -> usize {
+    let count = |step: &Step| {
+        if let Step::Run(count) = step {
+            *count
+        } else {
+            0
+        }
+    };
+    steps.iter().map(count).sum()
+}
+
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn render(track: &Track) {
+    let clock_hz = track.clock_hz;
+    let [a, b] = &track.memories;
+    match track.kind {
+        Kind::Ym2151 => run(Ym2151::new(clock_hz), track, Ym2151::write, Ym2151::render),
+        Kind::Ym2203 => run(Ym2203::new(clock_hz), track, Ym2203::write, Ym2203::render),
+        Kind::Ym2608 => {
+            let mut chip = Ym2608::new(clock_hz);
+            chip.rhythm_rom_mut().clone_from(a);
+            chip.adpcm_b_mut().clone_from(b);
+            run(chip, track, Ym2608::write, Ym2608::render);
+        }
+        Kind::Ym2610 | Kind::Ym2610B => {
+            let is_b = track.kind == Kind::Ym2610B;
+            let mut chip = if is_b {
+                Ym2610::new_b(clock_hz)
+            } else {
+                Ym2610::new(clock_hz)
+            };
+            chip.adpcm_a_mut().clone_from(a);
+            chip.adpcm_b_mut().clone_from(b);
+            run(chip, track, Ym2610::write, Ym2610::render);
+        }
+        Kind::Ym2612 => run_with_dac(Ym2612::new(clock_hz), track),
+        Kind::Ym3438 => run_with_dac(Ym2612::new_3438(clock_hz), track),
+    }
+    render_ssg(track);
+}
+
+fn run<C>(
+    mut chip: C,
+    track: &Track,
+    write: impl Fn(&mut C, u8, u8, u8),
+    render: impl Fn(&mut C, &mut [[i32; 2]]),
+) {
+    let mut frames = vec![[0; 2]; CALL];
+    for step in &track.steps {
+        match *step {
+            Step::Write(port, reg, value) => write(&mut chip, port, reg, value),
+            Step::Run(mut left) => {
+                while left > 0 {
+                    let here = left.min(CALL);
+                    render(&mut chip, &mut frames[..here]);
+                    black_box(&mut frames);
+                    left -= here;
+                }
+            }
+        }
+    }
+}
+
+/// The DAC's data beside the frames, as the player gives it.
+fn run_with_dac(mut chip: Ym2612, track: &Track) {
+    let mut frames = vec![[0; 2]; CALL];
+    let mut data = Vec::new();
+    let mut pending = 0;
+    for step in &track.steps {
+        match *step {
+            Step::Write(0, 0x2a, value) => data.push((pending, value)),
+            Step::Write(port, reg, value) => {
+                chip.render_with_dac(&data, &mut frames[..pending]);
+                data.clear();
+                pending = 0;
+                chip.write(port, reg, value);
+            }
+            Step::Run(mut left) => {
+                while left > 0 {
+                    let here = left.min(CALL - pending);
+                    pending += here;
+                    left -= here;
+                    if pending == CALL {
+                        chip.render_with_dac(&data, &mut frames);
+                        data.clear();
+                        pending = 0;
+                    }
+                }
+            }
+        }
+        black_box(&mut frames);
+    }
+    chip.render_with_dac(&data, &mut frames[..pending]);
+}
+
+fn render_ssg(track: &Track) {
+    let mut ssg = Ssg::new();
+    let mut sum = 0;
+    for step in &track.ssg {
+        match *step {
+            Step::Write(_, reg, value) => ssg.write(reg, value),
+            Step::Run(ticks) => ssg.edges(ticks as u32, |_, _, delta| sum += delta),
+        }
+    }
+    black_box(sum);
+}
+
+fn render_ymfm(track: &Track) {
+    let (kind, repeats) = match track.kind {
+        Kind::Ym2151 => (ChipType::Ym2151, 1),
+        Kind::Ym2203 => (ChipType::Ym2203, 3),
+        Kind::Ym2608 => (ChipType::Ym2608, 3),
+        Kind::Ym2610 => (ChipType::Ym2610, 1),
+        Kind::Ym2610B => (ChipType::Ym2610B, 1),
+        Kind::Ym2612 => (ChipType::Ym2612, 1),
+        Kind::Ym3438 => (ChipType::Ym3438, 1),
+    };
+    let [a, b] = track.memories.clone();
+    let read = move |class, address: u32| {
+        let memory = if class == AccessClass::AdpcmA { &a } else { &b };
+        memory.get(address as usize).copied().unwrap_or(0)
+    };
+    let callbacks = InterfaceCallbacks::new(InterfaceHandler {
+        ymfm_external_read: Some(Box::new(read)),
+        ..InterfaceHandler::default()
+    });
+    let mut chip = create_chip_with_callbacks(kind, track.clock_hz, Box::new(callbacks));
+    chip.pin_mut().set_fidelity(Fidelity::Min);
+    let outputs = chip.channels() as usize;
+    let mut buffer = vec![0; CALL * outputs * repeats];
+    for step in &track.steps {
+        match *step {
+            Step::Write(port, reg, value) => {
+                let port = u32::from(port) * 2;
+                chip.pin_mut().write(port, reg);
+                chip.pin_mut().write(port + 1, value);
+            }
+            Step::Run(mut left) => {
+                while left > 0 {
+                    let here = left.min(CALL);
+                    chip.pin_mut()
+                        .generate(&mut buffer[..here * outputs * repeats]);
+                    black_box(&mut buffer);
+                    left -= here;
+                }
+            }
+        }
+    }
+}

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 /// How a program ended.
 ///
-/// Source: 64 to 78 from BSD's `sysexits.h`; 130 is the shells' 128 + SIGINT.
+/// Source: 64 to 78 from BSD's `sysexits.h`; 126 and 127 are the shells', and 130 is the shells' 128 + SIGINT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// 0: all that was asked for is done.
@@ -24,6 +24,10 @@ pub enum Exit {
     BadData,
     /// 75: a resource was busy or missing for now; the same command may succeed later.
     TryAgain,
+    /// 126: a program to be started is there but cannot be executed.
+    NotExecutable,
+    /// 127: there is no such program to start.
+    NotFound,
     /// 130: interrupted by the user; finished outputs are whole.
     Interrupted,
 }
@@ -41,6 +45,8 @@ impl Exit {
             Exit::Usage => 2,
             Exit::BadData => 65,
             Exit::TryAgain => 75,
+            Exit::NotExecutable => 126,
+            Exit::NotFound => 127,
             Exit::Interrupted => 130,
         }
     }

@@ -49,6 +49,9 @@ impl Knobs {
         if let Some(jobs) = self.jobs {
             builder = builder.workers(jobs);
         }
+        if let Some(placement) = &self.placement {
+            builder = builder.placement(placement.clone());
+        }
         if let Some(wait) = self.wait {
             builder = builder.wait(wait);
         }

@@ -5,6 +5,7 @@
 
 use creel::{Balance, Pool, Wait};
 use std::{
+    cell::RefCell,
     hint::{black_box, spin_loop},
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     thread,
@@ -121,9 +122,9 @@ fn pool(workers: usize, wait: Wait, balance: Balance) -> Pool {
 }
 
 fn hot(rayon: &rayon::ThreadPool) {
-    let mut items = vec![vec![0_i64; ITEMS]; 8];
-    let mut items = items.iter_mut();
-    let mut next = || items.next().expect("enough");
+    // One array for all: where its pages happen to lie makes a difference of a third.
+    let items = RefCell::new(vec![0_i64; ITEMS]);
+    let items = || black_box(items.borrow_mut());
     let sticky = pool(2, Wait::Adaptive, Balance::Sticky);
     let fixed = pool(2, Wait::Adaptive, Balance::Fixed);
     let eight = pool(8, Wait::Adaptive, Balance::Sticky);
@@ -133,7 +134,6 @@ fn hot(rayon: &rayon::ThreadPool) {
         job: 0.into(),
         end: false.into(),
     };
-    let (a, b, c, d, e, f, g) = (next(), next(), next(), next(), next(), next(), next());
     let chunk = |pool: &Pool, items: &mut [i64]| {
         pool.for_each_chunk_mut(items, 1000, |_, part| add_one(part));
     };
@@ -142,25 +142,27 @@ fn hot(rayon: &rayon::ThreadPool) {
         100,
         Duration::ZERO,
         &mut [
-            ("one thread", Box::new(|| add_one(black_box(a)))),
+            ("one thread", Box::new(|| add_one(&mut items()))),
             (
                 "creel",
-                Box::new(|| sticky.for_each_mut(black_box(b), |_, x| *x += 1)),
+                Box::new(|| sticky.for_each_mut(&mut items(), |_, x| *x += 1)),
             ),
             (
                 "creel fixed",
-                Box::new(|| fixed.for_each_mut(black_box(c), |_, x| *x += 1)),
+                Box::new(|| fixed.for_each_mut(&mut items(), |_, x| *x += 1)),
             ),
-            ("creel chunks", Box::new(|| chunk(&sticky, d))),
+            ("creel chunks", Box::new(|| chunk(&sticky, &mut items()))),
             (
                 "creel, 8 workers",
-                Box::new(|| eight.for_each_mut(black_box(e), |_, x| *x += 1)),
+                Box::new(|| eight.for_each_mut(&mut items(), |_, x| *x += 1)),
             ),
             (
                 "rayon scope",
                 Box::new(|| {
+                    let mut items = items();
+                    let items: &mut [i64] = &mut items;
                     rayon.scope(|s| {
-                        for part in black_box(&mut *f).chunks_mut(ITEMS / 2) {
+                        for part in items.chunks_mut(ITEMS / 2) {
                             s.spawn(|_| add_one(part));
                         }
                     });
@@ -175,10 +177,10 @@ fn hot(rayon: &rayon::ThreadPool) {
             100,
             Duration::ZERO,
             &mut [
-                ("one thread", Box::new(|| add_one(black_box(a)))),
+                ("one thread", Box::new(|| add_one(&mut items()))),
                 (
                     "two halves, by hand",
-                    Box::new(|| floor.call(Some(black_box(g)))),
+                    Box::new(|| floor.call(Some(&mut items()))),
                 ),
             ],
         );

@@ -20,10 +20,13 @@ mod loops;
 pub mod net;
 mod pool;
 mod sync;
+pub mod task;
 pub mod time;
 
 pub use creel_topology::{CpuSet, Placement};
 pub use loops::{Loops, Scope};
 pub use pool::{
-    Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, Wait, WorkerStats,
+    AcquireError, Balance, BuildError, Builder, Handle, NamedPools, ParseKnobError, Pool, Settings,
+    Stats, TaskStats, Wait, WorkerStats,
 };
+pub use task::{JoinError, JoinHandle};

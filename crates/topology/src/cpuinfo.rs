@@ -1,7 +1,8 @@
-//! The machine as `proc/cpuinfo` tells it, for kernels and sandboxes without `/sys`.
+//! The machine as `/proc` tells it, for kernels and sandboxes without `/sys`.
 //!
-//! It tells which PUs are online, and on x86 each one's package and core. Other architectures
-//! write other fields, or number the lines differently; what is not told stays empty.
+//! `proc/cpuinfo` tells which PUs are online, and on x86 each one's package and core. Other
+//! architectures write other fields; what is not told stays empty. Where even PUs are not found
+//! there, `proc/stat` counts them.
 
 use std::collections::BTreeMap;
 
@@ -62,13 +63,16 @@ impl Cpuinfo {
     ///
     /// # Errors
     ///
-    /// [`Error::NoMachine`] when it tells of no PU.
+    /// [`Error::NoMachine`] when neither it nor `proc/stat` tells of a PU.
     pub(crate) fn into_parts(self, tree: &Tree) -> Result<Parts, Error> {
-        let online: CpuSet = self
+        let mut online: CpuSet = self
             .processors
             .iter()
             .map(|processor| processor.pu)
             .collect();
+        if online.is_empty() {
+            online = in_stat(&tree.long_text("proc/stat")?.unwrap_or_default());
+        }
         if online.is_empty() {
             return Err(Error::NoMachine {
                 root: tree.root().into(),
@@ -130,6 +134,15 @@ impl Cpuinfo {
             BTreeMap::new()
         }
     }
+}
+
+/// The PUs that have a line of their own, `cpuN …`.
+fn in_stat(stat: &str) -> CpuSet {
+    let pus = stat.lines().filter_map(|line| {
+        let name = line.split(' ').next()?;
+        name.strip_prefix("cpu")?.parse().ok()
+    });
+    pus.filter(|&pu| pu <= CpuSet::INDEX_MAX).collect()
 }
 
 /// `processor : N`, or on s390 `processor N: version = …`.

@@ -22,7 +22,7 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The folder describes no machine: no CPU in `sys/devices/system/cpu` nor `proc/cpuinfo`.
+    /// The folder describes no machine: no CPU in `sys/devices/system/cpu` nor in `proc`.
     NoMachine {
         /// The folder that was read.
         root: PathBuf,
@@ -94,7 +94,7 @@ impl fmt::Display for Error {
             Error::Malformed { path, reason } => write!(f, "{}: {reason}", path.display()),
             Error::NoMachine { root } => write!(
                 f,
-                "{}: describes no machine (no CPU in sys/devices/system/cpu nor in proc/cpuinfo)",
+                "{}: describes no machine (no CPU in sys/devices/system/cpu, proc/cpuinfo, proc/stat)",
                 root.display()
             ),
             Error::Syntax { what, text, reason } => {

@@ -154,17 +154,16 @@ impl Machine {
     /// # Errors
     ///
     /// [`Error::Unreadable`] or [`Error::Malformed`] when the system's files cannot be read,
-    /// [`Error::NoMachine`] when they describe no CPU.
+    /// [`Error::NoMachine`] when they describe no CPU; [`Error::Unsupported`] elsewhere, when the
+    /// system does not tell its PUs.
     pub fn detect() -> Result<Machine, Error> {
         if cfg!(target_os = "linux") {
             let mut parts = read_parts(Path::new("/"))?;
-            parts.mask = affinity::current().ok();
+            parts.mask = affinity::current().ok().or(parts.mask);
             Ok(Machine::assemble(parts))
         } else {
-            let pus = std::thread::available_parallelism().map_err(|source| Error::Unreadable {
-                path: "available parallelism".into(),
-                source,
-            })?;
+            let pus = std::thread::available_parallelism()
+                .map_err(|_| Error::Unsupported("count of its PUs"))?;
             Ok(Machine::assemble(Parts {
                 online: CpuSet::range(0, pus.get() - 1),
                 ..Parts::default()

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use creel_topology::CpuSet;
+
 use super::View;
 use super::tree::{self, Object};
 
@@ -14,6 +16,11 @@ const LINE: f64 = 16.0;
 /// The width of a character of the font at its size, with some to spare.
 const LETTER: f64 = 6.6;
 const BADGE: f64 = 18.0;
+const BADGE_LETTER: f64 = 5.6;
+/// Letters of a badge that fits into a cell.
+const CELL_LETTERS: usize = 4;
+/// How much wider than high a box becomes, about.
+const ASPECT: f64 = 1.4;
 
 /// Fill colours of cores by kind, the slowest first; further kinds repeat the last.
 const KINDS: [&str; 3] = ["#dbe9f6", "#9ecae1", "#5fa8d3"];
@@ -68,6 +75,12 @@ fn caption(view: &View) -> String {
 fn lay(object: &Object) -> Laid<'_> {
     let mut inside: Vec<Laid> = object.inside.iter().map(lay).collect();
     let title = object.labels.join(" + ").chars().count() as f64 * LETTER + 2.0 * GAP;
+    let badges: CpuSet = object.workers.iter().map(|(worker, _)| *worker).collect();
+    let title = title.max(if object.is_core {
+        0.0
+    } else {
+        badge_width(&badges.to_string()) + 2.0 * GAP
+    });
     let top = 2.0 * GAP + LINE + badges_height(object);
     let cells = if inside.is_empty() {
         object.pus.len()
@@ -78,9 +91,8 @@ fn lay(object: &Object) -> Laid<'_> {
         .iter()
         .map(|inner| (inner.width + GAP) * (inner.height + GAP))
         .sum();
-    let row_width = area
-        .sqrt()
-        .max(inside.iter().map(|inner| inner.width).fold(0.0, f64::max) * 2.0);
+    let widest = inside.iter().map(|inner| inner.width).fold(0.0, f64::max);
+    let row_width = (area.sqrt() * ASPECT).max(2.0 * (widest + GAP));
     let (mut x, mut y, mut row, mut width) =
         (GAP, top, 0.0, title.max(cells as f64 * (CELL + GAP) + GAP));
     let mut placed = Vec::with_capacity(inside.len());
@@ -123,15 +135,17 @@ fn paint(out: &mut String, view: &View, laid: &Laid, (x, y): (f64, f64)) {
     if laid.inside.is_empty() {
         cells(out, view, object, (x + GAP, y + laid.height - GAP - CELL));
     }
-    if !object.is_core {
-        for (place, (worker, _)) in object.workers.iter().enumerate() {
-            let centre = x + GAP + BADGE / 2.0 + place as f64 * (BADGE + 2.0);
-            badge(
-                out,
-                (centre, y + LINE + GAP + BADGE / 2.0),
-                &worker.to_string(),
-            );
-        }
+    if !object.is_core && !object.workers.is_empty() {
+        let here: CpuSet = object.workers.iter().map(|(worker, _)| *worker).collect();
+        let text = here.to_string();
+        badge(
+            out,
+            (
+                x + GAP + badge_width(&text) / 2.0,
+                y + LINE + GAP + BADGE / 2.0,
+            ),
+            &text,
+        );
     }
     for (dx, dy, inner) in &laid.inside {
         paint(out, view, inner, (x + dx, y + dy));
@@ -150,37 +164,44 @@ fn core_colour(view: &View, object: &Object) -> &'static str {
         .min(KINDS.len() - 1)]
 }
 
-/// A cell a PU, with the workers whose seat begins there: one number, or how many.
+/// A cell a PU, with the workers whose seat begins there: their numbers, or how many.
 fn cells(out: &mut String, view: &View, object: &Object, (x, y): (f64, f64)) {
     for (place, pu) in object.pus.iter().enumerate() {
         let left = x + place as f64 * (CELL + GAP);
-        let fill = if view.machine.allowed().contains(pu) {
-            "#ffffff"
-        } else {
-            NOT_ALLOWED
-        };
-        rect(out, (left, y), (CELL, CELL), fill);
+        let allowed = view.machine.allowed().contains(pu);
+        rect(
+            out,
+            (left, y),
+            (CELL, CELL),
+            if allowed { "#ffffff" } else { NOT_ALLOWED },
+        );
         label(out, (left + 3.0, y + 12.0), &pu.to_string());
-        let here: Vec<usize> = object
+        let here = object
             .workers
             .iter()
-            .filter(|(_, seat)| object.is_core && seat.first() == Some(pu))
-            .map(|(worker, _)| *worker)
-            .collect();
-        let text = match here.as_slice() {
-            [] => continue,
-            [worker] => worker.to_string(),
-            several => format!("×{}", several.len()),
-        };
-        badge(
-            out,
-            (
-                left + CELL - BADGE / 2.0 - 2.0,
-                y + CELL - BADGE / 2.0 - 2.0,
-            ),
-            &text,
-        );
+            .filter(|(_, seat)| object.is_core && seat.first() == Some(pu));
+        let here: CpuSet = here.map(|(worker, _)| *worker).collect();
+        let mut text = here.to_string();
+        if text.len() > CELL_LETTERS {
+            text = format!("×{}", here.len());
+        }
+        if !here.is_empty() {
+            let width = badge_width(&text);
+            badge(
+                out,
+                (
+                    left + CELL - width / 2.0 - 2.0,
+                    y + CELL - BADGE / 2.0 - 2.0,
+                ),
+                &text,
+            );
+        }
     }
+}
+
+/// A round badge for two digits, a longer one for more.
+fn badge_width(text: &str) -> f64 {
+    BADGE.max(text.chars().count() as f64 * BADGE_LETTER + 8.0)
 }
 
 fn rect(out: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str) {
@@ -200,10 +221,14 @@ fn label(out: &mut String, (x, y): (f64, f64), text: &str) {
 }
 
 fn badge(out: &mut String, (x, y): (f64, f64), text: &str) {
+    let width = badge_width(text);
     let _ = writeln!(
         out,
-        "<circle cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"{:.0}\" fill=\"{WORKER}\"/>\
+        "<rect class=\"worker\" x=\"{:.0}\" y=\"{:.0}\" width=\"{width:.0}\" height=\"{BADGE:.0}\" \
+         rx=\"{:.0}\" fill=\"{WORKER}\"/>\
          <text x=\"{x:.0}\" y=\"{:.0}\" fill=\"#ffffff\" font-size=\"10\" text-anchor=\"middle\">{}</text>",
+        x - width / 2.0,
+        y - BADGE / 2.0,
         BADGE / 2.0,
         y + 4.0,
         escaped(text)

@@ -1,7 +1,7 @@
 //! The machine as text: a summary, the tree of its objects, who sits where, and the budget.
 
 use anstyle::{AnsiColor, Style};
-use creel_topology::{Kind, KindSource, Machine};
+use creel_topology::{CpuSet, Kind, KindSource, Machine};
 
 use super::tree::{self, Object};
 use super::{Seating, View};
@@ -17,10 +17,10 @@ pub(super) fn draw(view: &View, limits: bool) -> String {
     for object in &root.inside {
         draw_object(&mut out, view, object, 1);
     }
-    for (worker, _) in &root.workers {
+    if !root.workers.is_empty() {
         out += &format!(
-            "  {}\n",
-            styled(WORKER, &format!("worker {worker} anywhere"))
+            "  across the machine{}\n",
+            workers_note(&root, view.machine.allowed())
         );
     }
     if let Some(seating) = &view.seating {
@@ -120,22 +120,25 @@ fn kind_note(view: &View, object: &Object) -> String {
         .map_or_else(String::new, |kind| format!(" (kind {kind})"))
 }
 
-/// `← workers 0, 8`; a worker that may use a part of the object only says which.
-fn workers_note(object: &Object, allowed: &creel_topology::CpuSet) -> String {
-    let all_of_it = |seat| seat == allowed || !object.is_core;
-    let names = object
-        .workers
-        .iter()
-        .map(|(worker, seat)| match all_of_it(seat) {
-            true => worker.to_string(),
-            false => format!("{worker} on PU {seat}"),
-        });
-    let names: Vec<String> = names.collect();
-    match names.len() {
-        0 => String::new(),
-        1 => styled(WORKER, &format!("  ← worker {}", names[0])),
-        _ => styled(WORKER, &format!("  ← workers {}", names.join(", "))),
+/// `← workers 0-1,8`; a worker that may use a part of a core only says which.
+fn workers_note(object: &Object, allowed: &CpuSet) -> String {
+    let all_of_it = |seat: &CpuSet| seat == allowed || !object.is_core;
+    let here = object.workers.iter().filter(|(_, seat)| all_of_it(seat));
+    // Numbers of workers read like numbers of PUs: 0-3,8.
+    let here: CpuSet = here.map(|(worker, _)| *worker).collect();
+    let mut names = Vec::new();
+    names.extend((!here.is_empty()).then(|| here.to_string()));
+    let partly = object.workers.iter().filter(|(_, seat)| !all_of_it(seat));
+    names.extend(partly.map(|(worker, seat)| format!("{worker} on PU {seat}")));
+    if names.is_empty() {
+        return String::new();
     }
+    let noun = if object.workers.len() == 1 {
+        "worker"
+    } else {
+        "workers"
+    };
+    styled(WORKER, &format!("  ← {noun} {}", names.join(", ")))
 }
 
 fn seats(view: &View, seating: &Seating) -> String {

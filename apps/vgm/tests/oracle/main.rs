@@ -2,6 +2,8 @@
 //!
 //! `cargo test -p creel-vgm --features oracle --test oracle`
 
+#[path = "../streams/song.rs"]
+mod song;
 #[path = "../streams/mod.rs"]
 mod streams;
 
@@ -12,7 +14,9 @@ use creel_vgm::chips::ym2203::Ym2203;
 use creel_vgm::chips::ym2608::Ym2608;
 use creel_vgm::chips::ym2610::Ym2610;
 use creel_vgm::chips::ym2612::Ym2612;
+use creel_vgm::format::Song;
 use reference::Reference;
+use song::{Kind, Track, tracks};
 use streams::{Group, Random, Step, memory, stream};
 use ymfm_sys::ffi::ChipType;
 
@@ -36,11 +40,62 @@ struct Ours<C> {
     render: fn(&mut C, &mut [[i32; 2]]),
 }
 
+fn ym2151(clock_hz: u32) -> Ours<Ym2151> {
+    let chip = Ym2151::new(clock_hz);
+    Ours {
+        chip,
+        write: Ym2151::write,
+        render: Ym2151::render,
+    }
+}
+
+fn ym2203(clock_hz: u32) -> Ours<Ym2203> {
+    let chip = Ym2203::new(clock_hz);
+    Ours {
+        chip,
+        write: Ym2203::write,
+        render: Ym2203::render,
+    }
+}
+
+fn ym2608(clock_hz: u32, [rhythm, adpcm_b]: [Vec<u8>; 2]) -> Ours<Ym2608> {
+    let mut chip = Ym2608::new(clock_hz);
+    *chip.rhythm_rom_mut() = rhythm;
+    *chip.adpcm_b_mut() = adpcm_b;
+    Ours {
+        chip,
+        write: Ym2608::write,
+        render: Ym2608::render,
+    }
+}
+
+fn ym2610(mut chip: Ym2610, [adpcm_a, adpcm_b]: [Vec<u8>; 2]) -> Ours<Ym2610> {
+    *chip.adpcm_a_mut() = adpcm_a;
+    *chip.adpcm_b_mut() = adpcm_b;
+    Ours {
+        chip,
+        write: Ym2610::write,
+        render: Ym2610::render,
+    }
+}
+
+fn ym2612(chip: Ym2612) -> Ours<Ym2612> {
+    Ours {
+        chip,
+        write: Ym2612::write,
+        render: Ym2612::render,
+    }
+}
+
 /// Compares one chip on the streams of all seeds.
 fn compare<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Ours<C>) {
     for seed in 0..SEEDS {
         let theirs = Reference::new(kind, CLOCK_HZ, memories());
-        follow(seed, stream(groups, seed, FRAMES), ours(), theirs);
+        let (heard, all) = follow(seed, stream(groups, seed, FRAMES), ours(), theirs);
+        assert!(
+            heard * 20 > all,
+            "seed {seed} is all but silent: {heard} of {all} frames"
+        );
     }
 }
 
@@ -65,7 +120,8 @@ fn compare_prescaled<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Our
     }
 }
 
-fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) {
+/// Returns in how many frames something was to be heard, and of how many.
+fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) -> (usize, usize) {
     let Ours {
         mut chip,
         write,
@@ -90,98 +146,119 @@ fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) 
             }
         }
     }
-    assert!(
-        heard * 10 > at,
-        "seed {seed} is all but silent: {heard} of {at} frames"
-    );
-}
-
-fn ym2151() -> Ours<Ym2151> {
-    Ours {
-        chip: Ym2151::new(CLOCK_HZ),
-        write: Ym2151::write,
-        render: Ym2151::render,
-    }
-}
-
-fn ym2203() -> Ours<Ym2203> {
-    Ours {
-        chip: Ym2203::new(CLOCK_HZ),
-        write: Ym2203::write,
-        render: Ym2203::render,
-    }
-}
-
-fn ym2608() -> Ours<Ym2608> {
-    let mut chip = Ym2608::new(CLOCK_HZ);
-    let [rhythm, adpcm_b] = memories();
-    *chip.rhythm_rom_mut() = rhythm;
-    *chip.adpcm_b_mut() = adpcm_b;
-    Ours {
-        chip,
-        write: Ym2608::write,
-        render: Ym2608::render,
-    }
-}
-
-fn ym2610(new: fn(u32) -> Ym2610) -> Ours<Ym2610> {
-    let mut chip = new(CLOCK_HZ);
-    let [adpcm_a, adpcm_b] = memories();
-    *chip.adpcm_a_mut() = adpcm_a;
-    *chip.adpcm_b_mut() = adpcm_b;
-    Ours {
-        chip,
-        write: Ym2610::write,
-        render: Ym2610::render,
-    }
-}
-
-fn ym2612(new: fn(u32) -> Ym2612) -> Ours<Ym2612> {
-    Ours {
-        chip: new(CLOCK_HZ),
-        write: Ym2612::write,
-        render: Ym2612::render,
-    }
+    (heard, at)
 }
 
 #[test]
 fn ym2151_streams() {
-    compare(streams::YM2151, ChipType::Ym2151, ym2151);
-    compare(streams::YM2151_NOISE, ChipType::Ym2151, ym2151);
+    compare(streams::YM2151, ChipType::Ym2151, || ym2151(CLOCK_HZ));
+    compare(streams::YM2151_NOISE, ChipType::Ym2151, || ym2151(CLOCK_HZ));
 }
 
 #[test]
 fn ym2203_streams() {
-    compare(streams::YM2203, ChipType::Ym2203, ym2203);
-    compare(streams::SSG_EG, ChipType::Ym2203, ym2203);
+    compare(streams::YM2203, ChipType::Ym2203, || ym2203(CLOCK_HZ));
+    compare(streams::SSG_EG, ChipType::Ym2203, || ym2203(CLOCK_HZ));
 }
 
 #[test]
 fn ym2608_streams() {
-    compare(streams::YM2608, ChipType::Ym2608, ym2608);
+    compare(streams::YM2608, ChipType::Ym2608, || {
+        ym2608(CLOCK_HZ, memories())
+    });
 }
 
 #[test]
 fn prescaler_streams() {
-    compare_prescaled(streams::YM2203, ChipType::Ym2203, ym2203);
-    compare_prescaled(streams::YM2608, ChipType::Ym2608, ym2608);
+    compare_prescaled(streams::YM2203, ChipType::Ym2203, || ym2203(CLOCK_HZ));
+    compare_prescaled(streams::YM2608, ChipType::Ym2608, || {
+        ym2608(CLOCK_HZ, memories())
+    });
 }
 
 #[test]
 fn ym2610_streams() {
-    compare(streams::YM2610, ChipType::Ym2610, || ym2610(Ym2610::new));
-    compare(streams::YM2610, ChipType::Ym2610B, || ym2610(Ym2610::new_b));
+    compare(streams::YM2610, ChipType::Ym2610, || {
+        ym2610(Ym2610::new(CLOCK_HZ), memories())
+    });
+    compare(streams::YM2610, ChipType::Ym2610B, || {
+        ym2610(Ym2610::new_b(CLOCK_HZ), memories())
+    });
 }
 
 #[test]
 fn ym2612_streams() {
-    compare(streams::YM2612, ChipType::Ym2612, || ym2612(Ym2612::new));
-    compare(streams::SSG_EG, ChipType::Ym2612, || ym2612(Ym2612::new));
+    compare(streams::YM2612, ChipType::Ym2612, || {
+        ym2612(Ym2612::new(CLOCK_HZ))
+    });
+    compare(streams::SSG_EG, ChipType::Ym2612, || {
+        ym2612(Ym2612::new(CLOCK_HZ))
+    });
 }
 
 #[test]
 fn ym3438_streams() {
     compare(streams::YM2612, ChipType::Ym3438, || {
-        ym2612(Ym2612::new_3438)
+        ym2612(Ym2612::new_3438(CLOCK_HZ))
     });
+}
+
+/// Every song in the folder that `CREEL_ORACLE_SONGS` names, whole.
+#[test]
+fn songs() {
+    let Some(folder) = std::env::var_os("CREEL_ORACLE_SONGS") else {
+        eprintln!("skipped: CREEL_ORACLE_SONGS names no folder of songs");
+        return;
+    };
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    for path in paths {
+        let Ok(song) = Song::read(&path) else {
+            eprintln!("not a song: {}", path.display());
+            continue;
+        };
+        for track in tracks(&song, u64::MAX / 44_100) {
+            let kind = track.kind;
+            let (heard, all) = play(track);
+            eprintln!("{}: {kind:?}: {all} frames, heard {heard}", path.display());
+        }
+    }
+}
+
+fn play(track: Track) -> (usize, usize) {
+    let Track {
+        kind,
+        clock_hz,
+        steps,
+        memories,
+        ..
+    } = track;
+    let theirs = |kind| Reference::new(kind, clock_hz, memories.clone());
+    match kind {
+        Kind::Ym2151 => follow(0, steps, ym2151(clock_hz), theirs(ChipType::Ym2151)),
+        Kind::Ym2203 => follow(0, steps, ym2203(clock_hz), theirs(ChipType::Ym2203)),
+        Kind::Ym2608 => {
+            let theirs = theirs(ChipType::Ym2608);
+            follow(0, steps, ym2608(clock_hz, memories), theirs)
+        }
+        Kind::Ym2610 => {
+            let theirs = theirs(ChipType::Ym2610);
+            follow(0, steps, ym2610(Ym2610::new(clock_hz), memories), theirs)
+        }
+        Kind::Ym2610B => {
+            let theirs = theirs(ChipType::Ym2610B);
+            follow(0, steps, ym2610(Ym2610::new_b(clock_hz), memories), theirs)
+        }
+        Kind::Ym2612 => {
+            let chip = Ym2612::new(clock_hz);
+            follow(0, steps, ym2612(chip), theirs(ChipType::Ym2612))
+        }
+        Kind::Ym3438 => {
+            let chip = Ym2612::new_3438(clock_hz);
+            follow(0, steps, ym2612(chip), theirs(ChipType::Ym3438))
+        }
+    }
 }

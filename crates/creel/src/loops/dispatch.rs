@@ -60,7 +60,8 @@ struct Down {
 }
 
 /// What a wake is taken to cost before one was measured.
-const WAKE_NS_AT_FIRST: u64 = 10_000;
+const WAKE_NS_AT_FIRST: u64 = 8_000;
+const WAKE_NS_MAX: u64 = 50_000;
 
 impl Line {
     pub(crate) fn new() -> Self {
@@ -96,11 +97,20 @@ impl Line {
         self.wake_ns.load(Ordering::Relaxed)
     }
 
+    /// A woken worker runs. What a wake takes is followed slowly, and without its outliers.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns.load(Ordering::Relaxed));
         let average = self.wake_ns();
-        let next = (average * 7 + took.min(100_000)) / 8;
-        self.wake_ns.store(next, Ordering::Relaxed);
+        let next = (average * 7 + took.min(2 * average)) / 8;
+        self.wake_ns
+            .store(next.clamp(1_000, WAKE_NS_MAX), Ordering::Relaxed);
+    }
+
+    /// A wake was not worth it: think it a little cheaper, so that it is tried again some day.
+    pub(super) fn forget_wake(&self) {
+        let average = self.wake_ns();
+        self.wake_ns
+            .store(average - average / 256, Ordering::Relaxed);
     }
 
     /// Makes sure that the seats below `seats` have threads, but for the caller's.
@@ -261,18 +271,15 @@ impl<'a> Part<'a> {
 pub(crate) fn take_part(shared: &Shared, seat: &Seat) -> bool {
     let call = shared.line.call();
     let (who, share) = (seat.index, &seat.share);
-    if !share.is_news(call) || who >= call.seats() || who == call.caller() {
+    if !share.is_news(call) || who >= call.seats() || who == call.caller() || share.is_benched() {
         return false;
     }
     share.enter(call.epoch());
     if call.wakes() {
+        shared.line.note_wake();
         wake_children(shared, call, who);
     }
-    let part = Part { shared, call, who };
-    part.work();
-    if call.wakes() {
-        shared.line.note_wake();
-    }
+    Part { shared, call, who }.work();
     share.leave(call.epoch(), |caller| shared.seats.seat(caller).notify());
     true
 }

@@ -1,68 +1,105 @@
 //! The caller's side of a loop: its share, the others' rest, and the wait.
 
-use super::dispatch::Part;
-use super::words::Grain;
+use super::{dispatch::Part, words::Grain};
 use crate::{
     pool::seat::Seat,
     sync::{now_ns, spin_loop},
 };
 
-impl Part<'_> {
-    /// Works until every share is claimed, then waits until all who are in are out.
-    ///
-    /// `spin_ns` is how long it spins for each before it sleeps; `seat` is the calling thread's
-    /// own, if it is a worker.
-    pub(super) fn work_and_join(&self, spin_ns: u64, seat: Option<&Seat>) {
-        self.work();
-        if self.call.grain() != Grain::QUEUE {
-            self.others()
-                .for_each(|other| self.sweep(other, spin_ns, seat));
-        }
-        for other in self.others() {
-            self.wait_until_left(other, spin_ns, seat);
-        }
-    }
+/// A worker for whom the caller slept long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Laggard {
+    pub(super) seat: usize,
+    pub(super) slept_ns: u64,
+}
 
+/// A caller with fewer units than this may be done before a worker has seen the call.
+const QUICK_UNITS: usize = 256;
+
+impl Part<'_> {
+    /// Works until every share is claimed, then waits until all who are in are out. Tells for
+    /// whom it slept longest, if it slept.
+    ///
+    /// `spin_ns` is how long it spins for each before it sleeps; `own` is the calling thread's
+    /// seat, if it is a worker.
+    pub(super) fn work_and_join(
+        &self,
+        units: usize,
+        spin_ns: u64,
+        own: Option<&Seat>,
+    ) -> Option<Laggard> {
+        let join = Join {
+            part: *self,
+            spin_ns,
+            own,
+        };
+        self.work();
+        if units < QUICK_UNITS {
+            // Each look at a worker's line takes it away from the worker, which is about to
+            // write it: wait about as long as the call takes to get there and back.
+            (0..2).for_each(|_| spin_loop());
+        }
+        if self.call.grain() != Grain::QUEUE {
+            self.others().for_each(|other| join.sweep(other));
+        }
+        let slept = self.others().filter_map(|seat| {
+            let slept_ns = join.wait_until_left(seat);
+            (slept_ns > 0).then_some(Laggard { seat, slept_ns })
+        });
+        slept.max_by_key(|laggard| laggard.slept_ns)
+    }
+}
+
+/// How the caller of a loop waits.
+struct Join<'a> {
+    part: Part<'a>,
+    spin_ns: u64,
+    own: Option<&'a Seat>,
+}
+
+impl Join<'_> {
     /// Sees to it that the share of `other` is claimed to the last block.
-    fn sweep(&self, other: usize, spin_ns: u64, seat: Option<&Seat>) {
-        let (epoch, grain) = (self.call.epoch(), self.call.grain());
-        let share = self.share(other);
+    fn sweep(&self, other: usize) {
+        let (epoch, grain) = (self.part.call.epoch(), self.part.call.grain());
+        let share = self.part.share(other);
         loop {
-            if let Some(blocks) = share.claim_back(epoch, grain) {
-                self.run(other, blocks);
-            } else if share.is_claimed(epoch) {
+            if share.is_claimed(epoch) {
                 return;
+            } else if let Some(blocks) = share.claim_back(epoch, grain) {
+                self.part.run(other, blocks);
             } else {
                 // Its owner is in and takes the crumb that is left.
-                self.wait_until_left(other, spin_ns, seat);
+                self.wait_until_left(other);
             }
         }
     }
 
-    fn wait_until_left(&self, other: usize, spin_ns: u64, seat: Option<&Seat>) {
-        let (epoch, share) = (self.call.epoch(), self.share(other));
-        let in_loop = || share.is_in(epoch);
-        if !in_loop() || !spin_while(in_loop, spin_ns) {
-            return;
+    /// Returns how long it slept, in ns.
+    fn wait_until_left(&self, other: usize) -> u64 {
+        let (epoch, share) = (self.part.call.epoch(), self.part.share(other));
+        if !spin_while(|| share.is_in(epoch), self.spin_ns) {
+            return 0;
         }
-        match seat {
+        let begin = now_ns();
+        match self.own {
             None => {
                 while share.await_leave(epoch, None) {
                     share.sleep_until_left(epoch);
                 }
             }
-            Some(seat) => {
-                while share.await_leave(epoch, Some(seat.index)) {
-                    seat.begin_turn();
+            Some(own) => {
+                while share.await_leave(epoch, Some(own.index)) {
+                    own.begin_turn();
                     // Others may wait for this worker's urgent jobs before they can leave.
-                    if !seat.run_urgent() {
-                        seat.park(None, || !share.is_in(epoch));
+                    if !own.run_urgent() {
+                        own.park(None, || !share.is_in(epoch));
                     }
                 }
                 // A wake that was used up here may have been meant for other work.
-                seat.notify();
+                own.notify();
             }
         }
+        now_ns() - begin
     }
 }
 
@@ -70,11 +107,13 @@ impl Part<'_> {
 fn spin_while(busy: impl Fn() -> bool, ns: u64) -> bool {
     let mut begin = None;
     loop {
-        for _ in 0..64 {
+        for look in 0..64 {
             if !busy() {
                 return false;
             }
-            spin_loop();
+            if look % 4 == 3 {
+                spin_loop();
+            }
         }
         let now = now_ns();
         if now - *begin.get_or_insert(now) >= ns || cfg!(any(loom, shuttle)) {

@@ -9,6 +9,7 @@
 //! another one (nested, from a worker, from a second thread) runs on its own thread: correct,
 //! never blocked. Left out on purpose: adaptors and lazy chains; a loop is a call.
 
+mod bench;
 mod collect;
 pub(crate) mod dispatch;
 mod fold;

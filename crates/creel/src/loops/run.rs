@@ -2,7 +2,9 @@
 
 use super::{
     Loops,
+    bench::Bench,
     dispatch::{Body, Job, Layout, Part},
+    join::Laggard,
     sites::{Plan, Site, Sites},
     words::{Call, Grain, Left, SEATS_MAX},
 };
@@ -23,6 +25,7 @@ const QUEUE_BLOCKS_PER_SEAT: usize = 64;
 pub(super) struct State {
     crew: Crew,
     sites: Sites,
+    bench: Bench,
 }
 
 /// What the slot's holders remember about the seats.
@@ -51,7 +54,7 @@ impl Loops {
         let Some(mut state) = state.flatten() else {
             return inline(units, body);
         };
-        let State { crew, sites } = &mut *state;
+        let State { crew, sites, bench } = &mut *state;
         let loop_ = Loop {
             shared: &self.shared,
             units,
@@ -59,11 +62,11 @@ impl Loops {
             body,
         };
         let payload = match self.balance {
-            Balance::Fixed => loop_.spread(crew, Grain::WHOLE, None, false),
+            Balance::Fixed => loop_.spread(crew, Grain::WHOLE, None, false).0,
             Balance::Shared => loop_.queue(crew),
             Balance::Sticky => {
                 let site = sites.find(Location::caller(), units, seats);
-                loop_.sticky(crew, site)
+                loop_.sticky(crew, site, bench)
             }
         };
         drop(state);
@@ -105,10 +108,27 @@ struct Loop<'a> {
 }
 
 impl Loop<'_> {
-    fn sticky(&self, crew: &mut Crew, site: &mut Site) -> Thrown {
+    fn sticky(&self, crew: &mut Crew, site: &mut Site, bench: &mut Bench) -> Thrown {
+        let line = &self.shared.line;
+        let out = bench.pass(site.total_ns(), self.shared);
         let cold = self.is_cold(crew);
-        match site.plan(cold, self.shared.line.wake_ns(), now_ns) {
-            Plan::Inline { timed } => {
+        match site.plan(cold, line.wake_ns(), now_ns) {
+            Plan::Spread { grain, timed } if out + 1 < self.seats => {
+                let bounds = Some(site.bounds());
+                let (thrown, laggard) = self.spread(crew, grain, bounds, timed);
+                if timed {
+                    let seats = &self.shared.seats;
+                    site.learn(|seat| seats.seat(seat).share.take_cost());
+                }
+                if let Some(laggard) = laggard {
+                    bench.judge(laggard, site.total_ns(), self.shared);
+                }
+                thrown
+            }
+            Plan::Inline { timed } | Plan::Spread { timed, .. } => {
+                if cold {
+                    line.forget_wake();
+                }
                 let begin = if timed { now_ns() } else { 0 };
                 let panic = FirstPanic::default();
                 panic.catch(|| inline(self.units, self.body));
@@ -116,14 +136,6 @@ impl Loop<'_> {
                     site.learn_total(now_ns() - begin);
                 }
                 panic.take()
-            }
-            Plan::Spread { grain, timed } => {
-                let thrown = self.spread(crew, grain, Some(site.bounds()), timed);
-                if timed {
-                    let seats = &self.shared.seats;
-                    site.learn(|seat| seats.seat(seat).share.take_cost());
-                }
-                thrown
             }
         }
     }
@@ -135,7 +147,7 @@ impl Loop<'_> {
         grain: Grain,
         bounds: Option<&[usize]>,
         timed: bool,
-    ) -> Thrown {
+    ) -> (Thrown, Option<Laggard>) {
         self.call(crew, grain, Layout::Shares(self.seats), bounds, timed)
     }
 
@@ -143,7 +155,7 @@ impl Loop<'_> {
     fn queue(&self, crew: &mut Crew) -> Thrown {
         let blocks = self.units.min(self.seats * QUEUE_BLOCKS_PER_SEAT) as u64;
         let layout = Layout::Queue(blocks.min(Left::BLOCKS_MAX));
-        self.call(crew, Grain::QUEUE, layout, None, false)
+        self.call(crew, Grain::QUEUE, layout, None, false).0
     }
 
     fn call(
@@ -153,7 +165,7 @@ impl Loop<'_> {
         layout: Layout,
         bounds: Option<&[usize]>,
         timed: bool,
-    ) -> Thrown {
+    ) -> (Thrown, Option<Laggard>) {
         let shared = self.shared;
         let own = current::index_in(shared);
         let who = own.filter(|index| *index < self.seats).unwrap_or(0);
@@ -184,8 +196,8 @@ impl Loop<'_> {
         let call = shared.line.publish(shared, &job, call, cold);
         let part = Part { shared, call, who };
         let seat: Option<&Seat> = own.map(|index| shared.seats.seat(index));
-        part.work_and_join(shared.join_spin_ns(), seat);
-        job.panic.take()
+        let laggard = part.work_and_join(self.units, shared.join_spin_ns(), seat);
+        (job.panic.take(), laggard)
     }
 
     fn is_cold(&self, crew: &Crew) -> bool {

@@ -6,7 +6,7 @@
 //! all is done.
 
 use super::words::{Call, Grain, Left};
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, WaitWord};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, WaitWord};
 use std::ops::Range;
 
 /// `progress` holds a phase, and above it the low bits of the epoch. Only equality is asked of
@@ -30,6 +30,9 @@ pub(crate) struct Share {
     awaiter: AtomicUsize,
     /// The epoch of the last loop that the seat's thread has looked at; its own.
     seen: AtomicU64,
+    /// Whether the seat's thread is to stay out of loops for a while: it lost its CPU in the
+    /// middle of one. Written by who holds the loop slot; late news are harmless.
+    benched: AtomicBool,
     /// What the share's blocks took in a loop that is being timed, whoever ran them. Ordered by
     /// `progress`.
     cost_ns: AtomicU64,
@@ -42,6 +45,7 @@ impl Share {
             progress: WaitWord::new(OUT),
             awaiter: AtomicUsize::new(0),
             seen: AtomicU64::new(0),
+            benched: AtomicBool::new(false),
             cost_ns: AtomicU64::new(0),
         }
     }
@@ -101,6 +105,16 @@ impl Share {
             let end = blocks.end.min(blocks.start + 1);
             (blocks.start..end, Left::new(epoch, end..blocks.end))
         })
+    }
+
+    /// Whether the seat's thread is to stay out.
+    pub(crate) fn is_benched(&self) -> bool {
+        self.benched.load(Ordering::Relaxed)
+    }
+
+    /// Tells the seat's thread to stay out, or to come back.
+    pub(crate) fn bench(&self, out: bool) {
+        self.benched.store(out, Ordering::Relaxed);
     }
 
     /// Whether all of loop `epoch` has been claimed.

@@ -14,9 +14,13 @@ const TIMED_EVERY: u64 = 32;
 /// A loop is spread only if it takes longer than this: about twice what it costs to call
 /// workers that spin.
 const SPREAD_NS: u64 = 300;
+/// What it costs a caller to wake somebody.
+const WAKER_NS: u64 = 3_000;
 /// Cold calls that follow each other within this time are as good as one long one.
 const FOLLOWING_NS: u64 = 20_000;
 const FOLLOWING_CALLS: u32 = 4;
+/// How many timed calls tell whether the shares are even.
+const SAMPLES: u32 = 4;
 /// A claim should be worth at least this much work.
 const CLAIM_NS: u64 = 1_000;
 /// How often the shares of a site are moved before stealing alone must even them out, and
@@ -35,7 +39,8 @@ pub(super) struct Site {
     calls: u64,
     /// What a call takes in all, on one thread; an average.
     total_ns: u64,
-    /// What each share takes; an average since the shares were last moved.
+    /// What each share took at least, of the last few timed calls: what disturbs a call only
+    /// adds to it.
     costs: Vec<u64>,
     samples: u32,
     bounds: Vec<usize>,
@@ -106,6 +111,11 @@ impl Site {
         };
     }
 
+    /// What a call takes in all, on one thread.
+    pub(super) fn total_ns(&self) -> u64 {
+        self.total_ns
+    }
+
     /// Where the shares begin, and the last one's end.
     pub(super) fn bounds(&self) -> &[usize] {
         &self.bounds
@@ -120,7 +130,8 @@ impl Site {
         let timed = call < TIMED_AT_FIRST || learning || call.is_multiple_of(TIMED_EVERY);
         if call >= TIMED_AT_FIRST {
             let small = self.total_ns < SPREAD_NS;
-            if small || cold && self.total_ns < 2 * wake_ns && !self.follows(now_ns()) {
+            let wake_pays = self.total_ns > wake_ns + 2 * WAKER_NS;
+            if small || cold && !wake_pays && !self.follows(now_ns()) {
                 return Plan::Inline { timed };
             }
         }
@@ -161,24 +172,27 @@ impl Site {
     /// Learns what each share of a call took, and moves the shares if that pays.
     pub(super) fn learn(&mut self, cost: impl Fn(usize) -> u64) {
         let mut total = 0;
-        for (seat, average) in self.costs.iter_mut().enumerate() {
+        for (seat, least) in self.costs.iter_mut().enumerate() {
             let ns = cost(seat);
             total += ns;
-            *average = if self.samples == 0 {
+            *least = if self.samples == 0 {
                 ns
             } else {
-                (*average + ns) / 2
+                ns.min(*least)
             };
         }
         self.learn_total(total);
         self.samples += 1;
-        if self.samples < 2 {
+        if self.samples < SAMPLES {
             return;
         }
+        self.samples = 0;
         let total: u64 = self.costs.iter().sum();
         let most = self.costs.iter().copied().max().unwrap_or(0);
-        // Uneven: the longest share takes 1/8 more than the mean.
-        self.uneven = most * self.costs.len() as u64 * 8 > total * 9;
+        // Shares that were never moved stay, and with them what is in the caches, until the
+        // longest takes a quarter more than the mean. Once moved, an eighth is too much.
+        let parts = if self.moves == 0 { 4 } else { 8 };
+        self.uneven = most * self.costs.len() as u64 * parts > total * (parts + 1);
         if self.uneven && self.moves < MOVES_MAX {
             self.move_shares(total);
         } else if self.calls / TIMED_EVERY > MOVE_AGAIN {
@@ -205,6 +219,5 @@ impl Site {
             self.bounds[bound] = (old[bound] + at).div_ceil(2).max(self.bounds[bound - 1]);
         }
         self.moves += 1;
-        self.samples = 0;
     }
 }

@@ -119,6 +119,14 @@ impl Slot {
         from: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
         truncated: false,
     };
+
+    /// How many datagrams it holds; an empty one is one, too.
+    fn pieces(&self) -> usize {
+        match self.segment {
+            0 => 1,
+            segment => self.len.div_ceil(segment).max(1),
+        }
+    }
 }
 
 /// A received datagram.
@@ -157,23 +165,30 @@ impl Received {
 
     /// The datagrams of the last receipt, in the order of their coming.
     pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
-        let slots = self.slots[..self.filled].iter();
-        slots
-            .zip(self.bytes.chunks_exact(self.room))
-            .flat_map(|(slot, bytes)| {
-                let bytes = &bytes[..slot.len];
-                let segment = match slot.segment {
-                    0 => slot.len.max(1),
-                    segment => segment,
-                };
-                // An empty datagram is a datagram, too, which `chunks` would not give.
-                let empty = bytes.is_empty().then_some(bytes);
-                let pieces = empty.into_iter().chain(bytes.chunks(segment));
-                pieces.map(|bytes| Datagram {
-                    bytes,
-                    from: slot.from,
-                    truncated: slot.truncated,
-                })
-            })
+        (0..self.filled).flat_map(move |slot| (0..).map_while(move |n| self.get(slot, n)))
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    /// The `n`th of the datagrams in a slot (of several only with GRO), both counted from zero.
+    pub fn get(&self, slot: usize, n: usize) -> Option<Datagram<'_>> {
+        let begin = slot * self.room;
+        let slot = self.slots[..self.filled].get(slot)?;
+        if n >= slot.pieces() {
+            return None;
+        }
+        let first = n * slot.segment;
+        let end = match slot.segment {
+            0 => slot.len,
+            segment => slot.len.min(first + segment),
+        };
+        Some(Datagram {
+            bytes: &self.bytes[begin + first..begin + end],
+            from: slot.from,
+            truncated: slot.truncated,
+        })
     }
 }

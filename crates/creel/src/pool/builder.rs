@@ -48,7 +48,7 @@ impl From<creel_topology::Error> for BuildError {
 #[must_use]
 pub struct Builder {
     pub(super) name: String,
-    workers: Option<usize>,
+    pub(super) workers: Option<usize>,
     placement: Option<Placement>,
     pub(super) wait: Wait,
     pub(super) balance: Balance,

@@ -7,19 +7,21 @@ mod builder;
 pub(crate) mod current;
 pub(crate) mod job;
 mod knobs;
+mod named;
 pub(crate) mod panics;
 mod patience;
 pub(crate) mod seat;
 mod seating;
 pub(crate) mod shared;
-mod stats;
+pub(crate) mod stats;
 mod table;
 mod wait;
 mod worker;
 
 pub use builder::{BuildError, Builder};
 pub use knobs::{Balance, ParseKnobError, Wait};
-pub use stats::{Stats, WorkerStats};
+pub use named::{AcquireError, NamedPools, Settings};
+pub use stats::{Stats, TaskStats, WorkerStats};
 
 use crate::loops::LoopsByBalance;
 use shared::Shared;
@@ -133,6 +135,7 @@ impl Pool {
         let workers = (0..self.workers()).map(stats);
         Stats {
             workers: workers.collect(),
+            tasks: crate::task::stats(&self.shared),
         }
     }
 }
@@ -164,7 +167,7 @@ impl fmt::Debug for Pool {
 /// threads alive: once the pool is dropped, it refuses.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Handle {

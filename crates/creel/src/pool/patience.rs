@@ -53,15 +53,13 @@ impl Patience {
         if limit == 0 {
             return false;
         }
-        let begin = now_ns();
-        let spun = spin(shared, seat, begin, limit);
-        let end = now_ns();
+        let (spun, ns) = spin(shared, seat, limit);
         seat.counters.spins.add(1);
-        seat.counters.spun_ns.add(end - begin);
+        seat.counters.spun_ns.add(ns);
         match spun {
             Spun::Paid => self.limit_ns = SPIN_MAX_NS,
             Spun::InVain => self.limit_ns = limit / 2,
-            Spun::Preempted => self.quiet_until_ns = end + QUIET_NS,
+            Spun::Preempted => self.quiet_until_ns = now_ns() + QUIET_NS,
         }
         spun == Spun::Paid
     }
@@ -92,23 +90,29 @@ fn full_ns(shared: &Shared) -> u64 {
     (2 * shared.line.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
 }
 
-/// Spins for at most `limit` ns from `begin`.
-fn spin(shared: &Shared, seat: &Seat, begin: u64, limit: u64) -> Spun {
-    let mut last = begin;
+/// Spins for at most `limit` ns; tells how that ended, and how long it took (short spins count
+/// as none: they are over before the clock is read).
+fn spin(shared: &Shared, seat: &Seat, limit: u64) -> (Spun, u64) {
+    let (mut begin, mut last) = (0, 0);
     loop {
-        // Reading the clock costs some 20 ns: look for work many times between.
-        for _ in 0..32 {
-            if seat.notified() || seat.share.is_unseen(shared.line.call()) {
-                return Spun::Paid;
+        // Reading the clock costs some 20 ns, and so does a pause: look many times between.
+        for look in 0..64 {
+            if seat.share.is_unseen(shared.line.call()) || seat.notified() {
+                return (Spun::Paid, last - begin);
             }
-            spin_loop();
+            if look % 4 == 3 {
+                spin_loop();
+            }
         }
         let now = now_ns();
+        if begin == 0 {
+            (begin, last) = (now, now);
+        }
         if now - last > PREEMPTED_NS {
-            return Spun::Preempted;
+            return (Spun::Preempted, now - begin);
         }
         if now - begin >= limit || cfg!(any(loom, shuttle)) {
-            return Spun::InVain;
+            return (Spun::InVain, now - begin);
         }
         last = now;
     }

@@ -23,6 +23,7 @@ use crate::{
     loops::share::Share,
     net::driver::Driver,
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock},
+    task::Desk,
     time::{Clock, timers::Timers},
 };
 use crossbeam_utils::CachePadded;
@@ -55,6 +56,8 @@ pub(crate) struct Seat {
     pub(crate) counters: CachePadded<Counters>,
     /// The seat's lines of the loop protocol.
     pub(crate) share: CachePadded<Share>,
+    /// The seat's share of the tasks.
+    pub(crate) desk: Desk,
 }
 
 impl Seat {
@@ -70,17 +73,23 @@ impl Seat {
             driver: Arc::clone(driver),
             counters: CachePadded::new(Counters::default()),
             share: CachePadded::new(Share::new()),
+            desk: Desk::new(),
         }
     }
 
     /// Tells the worker that there is something new; wakes it if it sleeps.
     pub(crate) fn notify(&self) {
-        self.wake_from(self.state.swap(NOTIFIED, Ordering::AcqRel));
+        self.notify_asleep();
+    }
+
+    /// The same, and says whether it slept: if not, it may come at once or be in a long job.
+    pub(crate) fn notify_asleep(&self) -> bool {
+        self.wake_from(self.state.swap(NOTIFIED, Ordering::AcqRel))
     }
 
     /// Tells the worker that there is something new which may wait for the end of a throttle's
-    /// quantum; wakes it if it sleeps for another reason.
-    pub(crate) fn notify_later(&self) {
+    /// quantum; wakes it if it sleeps for another reason. Says whether it sleeps or slept.
+    pub(crate) fn notify_later(&self) -> bool {
         let told = |state| match state {
             RESTING => Some(RESTING),
             _ => Some(NOTIFIED),
@@ -89,17 +98,18 @@ impl Seat {
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, told);
         match before.unwrap_or_else(|state| state) {
-            RESTING => {}
+            RESTING => true,
             state => self.wake_from(state),
         }
     }
 
-    fn wake_from(&self, state: u32) {
+    fn wake_from(&self, state: u32) -> bool {
         match state {
             PARKED | RESTING => self.state.wake_one(),
             POLLING => self.driver.notify(),
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// Begins a turn: from here on, what a waker brings is either seen by this turn or keeps
@@ -149,6 +159,11 @@ impl Seat {
             sleep();
         }
         self.state.swap(RUNNING, Ordering::AcqRel);
+    }
+
+    /// Whether an urgent job waits.
+    pub(crate) fn has_urgent(&self) -> bool {
+        self.urgent_len.load(Ordering::Relaxed) > 0
     }
 
     /// Appends an urgent job. The caller notifies after.

@@ -11,6 +11,7 @@ use crate::{
     loops::dispatch::Line,
     net::driver::Driver,
     sync::{AtomicBool, AtomicUsize, Ordering},
+    task::{self, Tasks},
 };
 use std::{
     sync::{Arc, Weak},
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) driver: Arc<Driver>,
     /// How many seats are in use: those below this index.
     workers: AtomicUsize,
+    pub(crate) tasks: Tasks,
     /// Set once, when the pool is dropped: no new work is taken.
     closing: AtomicBool,
     /// What loops are called by.
@@ -56,6 +58,7 @@ impl Shared {
             seats: SeatTable::new(clock, Arc::clone(&driver)),
             driver,
             workers: AtomicUsize::new(workers),
+            tasks: Tasks::new(workers),
             closing: AtomicBool::new(false),
             line: Line::new(),
             seating: offer.seating,
@@ -68,8 +71,9 @@ impl Shared {
         self.workers.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn set_workers(&self, workers: usize) {
+    pub(crate) fn set_workers(self: &Arc<Self>, workers: usize) {
         let before = self.workers.swap(workers, Ordering::SeqCst);
+        task::resize(self, workers);
         self.line.forget_threads();
         // All, not only those that go: others may sit elsewhere now.
         (0..before).for_each(|index| self.seats.seat(index).notify());
@@ -117,6 +121,7 @@ impl Shared {
     pub(crate) fn ensure_started(self: &Arc<Self>, seat: &Seat) {
         seat.ensure_alive(|| {
             let (shared, index) = (Arc::clone(self), seat.index);
+            task::enter(self);
             thread::Builder::new()
                 .name(format!("{}-{index}", self.name))
                 .spawn(move || worker::run(shared, index))
@@ -135,8 +140,12 @@ impl Shared {
     /// called by one of them, which would wait for itself.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::SeqCst);
-        self.seats.made().for_each(Seat::notify);
+        task::cancel_all(self);
+        for seat in self.seats.made() {
+            seat.notify();
+        }
         if current::index_in(self).is_some() {
+            task::leave(self);
             return;
         }
         for thread in self.seats.made().filter_map(Seat::take_thread) {
@@ -144,6 +153,7 @@ impl Shared {
             // which the thread's own panic message has told already.
             let _ = thread.join();
         }
+        task::leave(self);
     }
 }
 
@@ -163,7 +173,11 @@ impl Rouse {
 impl Wake for Rouse {
     fn wake(self: Arc<Self>) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.seats.seat(self.index).notify();
+            let seat = shared.seats.seat(self.index);
+            if !shared.is_closing() {
+                shared.ensure_started(seat);
+            }
+            seat.notify();
         }
     }
 }

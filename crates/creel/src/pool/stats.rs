@@ -44,6 +44,25 @@ impl Counter {
 pub struct Stats {
     /// The workers, by their index.
     pub workers: Vec<WorkerStats>,
+    /// What became of the pool's tasks.
+    pub tasks: TaskStats,
+}
+
+/// What became of a pool's tasks so far. When none is left, `spawned` is `finished` and
+/// `cancelled` together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskStats {
+    /// Tasks made.
+    pub spawned: u64,
+    /// Tasks whose future was ready, or panicked.
+    pub finished: u64,
+    /// Tasks whose future was dropped before.
+    pub cancelled: u64,
+    /// Polls begun.
+    pub polls: u64,
+    /// Tasks that a worker took from another's queue.
+    pub steals: u64,
 }
 
 /// What one worker has done since it was seated.

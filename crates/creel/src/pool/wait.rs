@@ -57,9 +57,11 @@ impl<'a> Pace<'a> {
         self.busy = true;
     }
 
-    /// Returns when there may be something to do.
-    pub(crate) fn wait(&mut self) {
-        if self.patience.spin(self.shared, self.seat) {
+    /// Returns when there may be something to do, or after `watch`.
+    ///
+    /// A worker that watches only looks after others, so it does not spin.
+    pub(crate) fn wait(&mut self, watch: Option<Duration>) {
+        if watch.is_none() && self.patience.spin(self.shared, self.seat) {
             return;
         }
         let call = self.shared.line.mark_sleeper();
@@ -70,7 +72,7 @@ impl<'a> Pace<'a> {
         if self.busy && self.quantum > 0 {
             self.seat.rest(self.until(self.line));
         } else {
-            self.sleep();
+            self.sleep(watch);
         }
         let parked = now_ns() - begin;
         self.patience.slept(self.shared, parked);
@@ -80,9 +82,10 @@ impl<'a> Pace<'a> {
 
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
     /// nobody is in there.
-    fn sleep(&self) {
+    fn sleep(&self, watch: Option<Duration>) {
         let deadline = self.seat.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
+        let timeout = [timeout, watch].into_iter().flatten().min();
         if self.shared.driver.is_empty() || !self.seat.poll(timeout) {
             self.seat.park(timeout, || false);
         }

@@ -17,7 +17,12 @@ use super::{
     shared::{Rouse, Shared},
     wait::Pace,
 };
-use crate::{loops::dispatch, net::driver, time::timers};
+use crate::{
+    loops::dispatch,
+    net::driver,
+    task::{self, Rest},
+    time::timers,
+};
 use std::sync::Arc;
 
 /// The body of a seat's thread.
@@ -41,22 +46,27 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
             pace.worked();
             continue;
         }
-        let unbound = || shared.is_closing() || seat.timers.is_idle();
+        let unbound =
+            || (shared.is_closing() || seat.timers.may_end()) && task::may_retire(&shared, seat);
         if shared.wants_gone(index) && seat.retire(unbound) {
             shared.line.forget_threads();
+            task::leave(&shared);
             return;
         }
-        pace.wait();
+        if let Rest::For(watch) = task::rest(&shared, seat) {
+            pace.wait(watch);
+        }
     }
 }
 
 /// One turn, with or without a look at timers and sockets. Says whether there may be more to do
 /// at once.
-fn turn(seat: &Seat, shared: &Shared, reacts: bool) -> bool {
+fn turn(seat: &Seat, shared: &Arc<Shared>, reacts: bool) -> bool {
     let looped = dispatch::take_part(shared, seat);
     let urgent = seat.run_urgent();
+    let tasks = task::turn(shared, seat);
     let fired = if reacts { react(seat, shared) } else { 0 };
-    looped || urgent || fired > 0
+    looped || urgent || tasks || fired > 0
 }
 
 /// Wakes what waits for due timers and ready sockets. Returns how many these were.

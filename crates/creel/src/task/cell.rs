@@ -75,6 +75,11 @@ pub(super) const fn fits<F: Future>() -> bool {
     size_of::<Cell<F>>() <= BLOCK_MAX && align_of::<Cell<F>>() <= GRAIN
 }
 
+/// Whether a task with this output fits a block, its future boxed.
+pub(super) const fn output_fits<T>() -> bool {
+    fits::<std::future::Ready<T>>() && size_of::<T>() <= BLOCK_MAX / 2
+}
+
 /// Drops something of the user's that may panic, and lets the pool go on.
 pub(super) fn drop_quietly<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
@@ -182,7 +187,7 @@ impl Task {
     ///
     /// The caller owns `heap`, and `fits::<F>()`.
     pub(super) unsafe fn new<F: Future>(heap: &Heap, word: u64, future: F) -> Task {
-        const { assert!(fits::<F>(), "the output of a task is at most 32 KiB: box it") };
+        debug_assert!(fits::<F>());
         // SAFETY: the caller owns the heap, and the size is in range.
         let block = unsafe { heap.alloc(size_of::<Cell<F>>()) };
         let cell = block.cast::<Cell<F>>().as_ptr();

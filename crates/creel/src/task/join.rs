@@ -12,6 +12,8 @@ pub enum JoinError {
     /// Its future was dropped before it was ready: by [`JoinHandle::cancel`], because nothing could
     /// wake it any more, or because its pool was dropped.
     Cancelled,
+    /// Its pool was shutting down when it was to be spawned.
+    Refused,
     /// Its poll, or its future's drop, panicked with this payload.
     Panicked(Box<dyn std::any::Any + Send>),
 }
@@ -26,6 +28,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let payload = match self {
             Self::Cancelled => return f.write_str("the task was cancelled"),
+            Self::Refused => return f.write_str("the pool was shutting down"),
             Self::Panicked(payload) => payload,
         };
         let text = payload.downcast_ref::<&str>().copied();
@@ -51,8 +54,10 @@ impl std::error::Error for JoinError {}
 /// it is being polled, after that poll. [`detach`](Self::detach) lets the task go on.
 #[must_use = "dropping a handle cancels its task: await, keep or `detach` it"]
 pub struct JoinHandle<T> {
-    /// `None` once the output has been given or the task let go.
+    /// `None` once the output has been given or the task let go, or if there never was one.
     task: Option<Task>,
+    /// There never was a task, and nobody has been told yet.
+    refused: bool,
     /// Whether a waker was put in the cell and not taken back.
     joining: bool,
     output: PhantomData<T>,
@@ -70,6 +75,17 @@ impl<T> JoinHandle<T> {
     pub(super) fn new(task: Task) -> Self {
         Self {
             task: Some(task),
+            refused: false,
+            joining: false,
+            output: PhantomData,
+        }
+    }
+
+    /// The handle of a task that was not spawned.
+    pub(super) fn refused() -> Self {
+        Self {
+            task: None,
+            refused: true,
             joining: false,
             output: PhantomData,
         }
@@ -132,6 +148,9 @@ impl<T> Future for JoinHandle<T> {
     ///
     /// If polled after it gave the output.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if std::mem::take(&mut self.refused) {
+            return Poll::Ready(Err(JoinError::Refused));
+        }
         let task = self.task.expect("polled after it was ready");
         if task.state().is_complete() {
             return Poll::Ready(self.take(task));

@@ -289,6 +289,12 @@ impl State {
         })
     }
 
+    /// Whether the word is that of a task whose future is still there.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        word & COMPLETE == 0 && (word >= REFERENCE || word & (SCHEDULED | RUNNING) != 0)
+    }
+
     /// Whether the future is gone; then the output is the handle's.
     pub(super) fn is_complete(&self) -> bool {
         self.0.load(Ordering::Acquire) & COMPLETE != 0

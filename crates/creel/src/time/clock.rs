@@ -27,8 +27,38 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone)]
 pub struct Clock {
-    epoch: Instant,
+    epoch: Epoch,
     driven: Option<Arc<Driven>>,
+}
+
+/// One moment as an [`Instant`] and as the system tells it.
+#[derive(Clone, Copy)]
+struct Epoch {
+    instant: Instant,
+    nanos: u64,
+}
+
+impl Epoch {
+    fn now() -> Self {
+        Epoch {
+            instant: Instant::now(),
+            nanos: system_nanos(),
+        }
+    }
+}
+
+/// The clock of `Instant` as one number, of no particular origin: `Instant::elapsed` takes
+/// three times as long, and a stream asks twice a buffer.
+#[cfg(target_os = "linux")]
+fn system_nanos() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(not(target_os = "linux"))]
+fn system_nanos() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    nanos(ORIGIN.get_or_init(Instant::now).elapsed())
 }
 
 struct Driven {
@@ -44,9 +74,9 @@ impl Clock {
     ///
     /// All of them share one epoch, the first one's making.
     pub fn monotonic() -> Self {
-        static EPOCH: OnceLock<Instant> = OnceLock::new();
+        static EPOCH: OnceLock<Epoch> = OnceLock::new();
         Clock {
-            epoch: *EPOCH.get_or_init(Instant::now),
+            epoch: *EPOCH.get_or_init(Epoch::now),
             driven: None,
         }
     }
@@ -54,7 +84,7 @@ impl Clock {
     /// A clock that stands still until [`advance`](Self::advance) moves it.
     pub fn driven() -> Self {
         Clock {
-            epoch: Instant::now(),
+            epoch: Epoch::now(),
             driven: Some(Arc::new(Driven {
                 nanos: AtomicU64::new(0),
                 listeners: Mutex::new(Vec::new()),
@@ -71,7 +101,9 @@ impl Clock {
     pub fn now(&self) -> Instant {
         match &self.driven {
             None => Instant::now(),
-            Some(driven) => self.epoch + Duration::from_nanos(driven.nanos.load(Ordering::Acquire)),
+            Some(driven) => {
+                self.epoch.instant + Duration::from_nanos(driven.nanos.load(Ordering::Acquire))
+            }
         }
     }
 
@@ -95,22 +127,23 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds from the epoch until now.
-    pub(crate) fn nanos(&self) -> u64 {
+    /// Nanoseconds from the clock's epoch until now: cheaper to keep and to compare than an
+    /// [`Instant`]. All monotonic clocks of a process have the same epoch.
+    pub fn nanos(&self) -> u64 {
         match &self.driven {
-            None => nanos(self.epoch.elapsed()),
+            None => system_nanos().saturating_sub(self.epoch.nanos),
             Some(driven) => driven.nanos.load(Ordering::Acquire),
         }
     }
 
     /// Nanoseconds from the epoch until `at`; zero if `at` was before it.
-    pub(crate) fn nanos_at(&self, at: Instant) -> u64 {
-        nanos(at.saturating_duration_since(self.epoch))
+    pub fn nanos_at(&self, at: Instant) -> u64 {
+        nanos(at.saturating_duration_since(self.epoch.instant))
     }
 
     /// The instant that lies `nanos` after the epoch.
     pub(crate) fn instant(&self, nanos: u64) -> Instant {
-        self.epoch + Duration::from_nanos(nanos)
+        self.epoch.instant + Duration::from_nanos(nanos)
     }
 
     /// Wakes `listener` at each move of a driven clock from now on.

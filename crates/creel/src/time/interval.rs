@@ -83,6 +83,12 @@ impl Interval {
 
     /// The next deadline if it has come; else `cx` is woken when it does.
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
+        self.poll_tick_nanos(cx)
+            .map(|nanos| timers::expect_clock().instant(nanos))
+    }
+
+    /// The same in nanoseconds of the pool's clock, which saves converting it.
+    pub fn poll_tick_nanos(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
         let due = self.next.settle();
         let window = Window {
             earliest: due.saturating_sub(self.early),
@@ -98,7 +104,7 @@ impl Interval {
         };
         let due = due.saturating_add(missed.saturating_mul(self.period));
         self.next = Due::At(due.saturating_add(self.period));
-        Poll::Ready(timers::expect_clock().instant(due))
+        Poll::Ready(due)
     }
 }
 

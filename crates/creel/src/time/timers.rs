@@ -40,7 +40,7 @@ pub(crate) struct Timers {
 
 struct State {
     wheel: Wheel<Waker>,
-    /// The tick up to which the worker means to sleep, while it does. An entry armed
+    /// The tick up to which the worker means to sleep, while it does or has no thread. An entry armed
     /// by another thread is either seen by the sleeper or sees it asleep.
     asleep_until: Option<u64>,
 }
@@ -67,7 +67,7 @@ impl Timers {
             clock,
             state: Mutex::new(State {
                 wheel: Wheel::new(wheel::tick_at_or_before(now)),
-                asleep_until: None,
+                asleep_until: Some(u64::MAX),
             }),
             turn: AtomicU64::new(now),
             used: AtomicBool::new(false),
@@ -77,9 +77,10 @@ impl Timers {
 
     /// Names the waker of the worker that fires these timers; once.
     pub(crate) fn set_rouse(&self, waker: Waker) {
-        self.clock.subscribe(waker.clone());
         // A second waker could only be the same worker's again.
-        let _ = self.rouse.set(waker);
+        if self.rouse.set(waker.clone()).is_ok() {
+            self.clock.subscribe(waker);
+        }
     }
 
     /// The clock these timers go by.
@@ -129,9 +130,15 @@ impl Timers {
         next.map(wheel::tick_nanos)
     }
 
-    /// Whether no timer is armed.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.lock().wheel.is_empty()
+    /// Whether no timer is armed. From then on the worker counts as asleep, as it does before
+    /// its first turn.
+    pub(crate) fn may_end(&self) -> bool {
+        let mut state = self.lock();
+        let is_idle = state.wheel.is_empty();
+        if is_idle {
+            state.asleep_until = Some(u64::MAX);
+        }
+        is_idle
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -120,7 +120,7 @@ fn broken_trees_are_errors_at_most() {
     files(fixture.root(), &mut paths);
     paths.sort();
     let (mut machines, mut errors) = (0, 0);
-    for _ in 0..3_000 {
+    for _ in 0..1_500 {
         let path = &paths[dice.below(paths.len())];
         let original = fs::read(path).unwrap();
         let bytes = mutated(&mut dice, &original);

@@ -316,6 +316,13 @@ fn cpuinfo_stands_in_for_sys() {
     assert_eq!(machine.online().to_string(), "0-1");
     assert_eq!(cores(&machine), ["0-1"]);
     assert_eq!(machine.packages().len(), 1);
+    let sparc = Fixture::new()
+        .file(
+            "proc/cpuinfo",
+            "cpu\t\t: UltraSparc T1\nncpus active\t: 2\nCPU0:\t\tonline\n",
+        )
+        .file("proc/stat", "cpu  1 2 3\ncpu0 1 2 3\ncpu5 1 2 3\nintr 7\n");
+    assert_eq!(sparc.machine().online().to_string(), "0,5");
 }
 
 #[test]

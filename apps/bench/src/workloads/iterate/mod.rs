@@ -102,7 +102,7 @@ fn hot(setting: &Setting) -> Case {
     let work = plus_one(Rhythm::Steady);
     let mut subjects = subjects(&work, setting.workers);
     subjects.push(floor::two_halves(&work));
-    case("hot", setting.plan(20, 40), setting.rounds(9), subjects)
+    case("hot", setting.plan(20, 40), setting.rounds(7), subjects)
 }
 
 /// An item for each worker, and nothing to do with it: what a dispatch and a join cost.
@@ -115,7 +115,7 @@ fn noop(setting: &Setting) -> Case {
     };
     let mut subjects = subjects(&work, setting.workers);
     subjects.push(floor::two_halves(&work));
-    case("noop", setting.plan(10, 20), setting.rounds(9), subjects)
+    case("noop", setting.plan(10, 20), setting.rounds(7), subjects)
 }
 
 /// 200 µs of work after each millisecond of sleep.
@@ -128,6 +128,7 @@ fn frame(setting: &Setting) -> Case {
         rhythm,
     };
     let mut subjects = subjects(&work, setting.workers);
+    subjects.insert(1, knobs::in_a_session(&work, setting.workers));
     subjects.push(floor::two_halves(&work));
     case("frame", setting.plan(60, 120), setting.rounds(5), subjects)
 }
@@ -169,7 +170,7 @@ fn beside_a_hog(setting: &Setting) -> Case {
 /// What is burnt when there is nothing to do.
 fn idle(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Idle), setting.workers);
-    let case = case("idle", setting.plan(20, 200), setting.rounds(3), subjects);
+    let case = case("idle", setting.plan(20, 100), setting.rounds(3), subjects);
     Case {
         metrics: vec![BURNT],
         compared: false,

@@ -1,0 +1,100 @@
+//! What the three programs have in common: their errors, and what they measure.
+
+use crate::contexts::Used;
+use crate::stats::{Histograms, Moments, StreamStats};
+use crate::wav::WavError;
+use creel::BuildError;
+use std::fmt;
+use std::io;
+
+/// Why a run gave no result.
+#[derive(Debug)]
+pub enum Error {
+    /// A context could not be made.
+    Pool(BuildError),
+    /// A socket could not be opened: what for, and why.
+    Socket(String, io::Error),
+    /// A file could not be read or written.
+    Wav(WavError),
+    /// What is asked for cannot be.
+    Plan(String),
+    /// The run was given up.
+    Interrupted,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Pool(error) => error.fmt(f),
+            Error::Socket(what, error) => write!(f, "{what}: {error}"),
+            Error::Wav(error) => error.fmt(f),
+            Error::Plan(what) => f.write_str(what),
+            Error::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Socket(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<BuildError> for Error {
+    fn from(error: BuildError) -> Self {
+        Error::Pool(error)
+    }
+}
+
+impl From<WavError> for Error {
+    fn from(error: WavError) -> Self {
+        Error::Wav(error)
+    }
+}
+
+/// What a run measured, of all streams.
+#[derive(Debug, Clone, Default)]
+pub struct Measured {
+    /// Contexts.
+    pub contexts: usize,
+    /// Buffers that were measured.
+    pub buffers: u64,
+    /// What was used while they were.
+    pub used: Used,
+    /// One a stream.
+    pub streams: Vec<StreamStats>,
+    /// Over all streams.
+    pub histograms: Histograms,
+    /// Packets that did not come, or were not sent.
+    pub lost: u64,
+    /// Packets that came too late to be played.
+    pub late: u64,
+    /// Packets that came after a later one.
+    pub reordered: u64,
+    /// What went wrong while the rest went on; one line each.
+    pub warnings: Vec<String>,
+}
+
+impl Measured {
+    /// The intervals of all streams, in nanoseconds.
+    pub fn interval(&self) -> Moments {
+        let mut all = Moments::default();
+        for stream in &self.streams {
+            all.merge(&stream.interval);
+        }
+        all
+    }
+
+    /// CPU time a buffer, in nanoseconds.
+    pub fn cpu_nanos_per_buffer(&self) -> f64 {
+        self.used.cpu_nanos_per(self.buffers)
+    }
+
+    /// The share of the time that the contexts slept, 0 to 1.
+    pub fn parked_share(&self) -> f64 {
+        self.used.parked_share(self.contexts)
+    }
+}

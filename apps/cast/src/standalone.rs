@@ -1,0 +1,163 @@
+//! The evaluation without a network: many sources and sinks, a few contexts, everything measured.
+
+use crate::context::{StatsSink, Window};
+use crate::contexts::Contexts;
+use crate::control::{Changes, Control};
+use crate::machine::Trigger;
+use crate::run::{Error, Measured};
+use crate::sink::{self, AsyncInPlace, AsyncMutex, InPlace, Pull, Push, Way};
+use crate::source::{Blank, Paced};
+use crate::stats::StreamStats;
+use crate::stream::Stream;
+use creel::Pool;
+use creel::channel::{ring, slot};
+use creel::time::{Clock, interval};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+/// Places of the channel to a sink's own task.
+const CHANNEL: usize = 4;
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Streams, spread evenly over the contexts, and their first buffers over one period.
+    pub streams: usize,
+    /// Contexts: pools of one worker.
+    pub groups: usize,
+    /// How long a context waits before it reacts again.
+    pub wait: Duration,
+    /// From one buffer of a stream to the next.
+    pub period: Duration,
+    /// Buffers of each stream that are measured.
+    pub buffers: u64,
+    /// How the sinks get them.
+    pub way: Way,
+    /// Samples of a buffer.
+    pub samples: usize,
+    /// Left out at the begin.
+    pub ramp_up: Duration,
+}
+
+/// Runs the plan and measures. Blocks for its whole time; `interrupted` is asked some times a
+/// second.
+///
+/// # Errors
+///
+/// If a context cannot be made, or it was interrupted.
+pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
+    let contexts = Contexts::new(plan.groups, plan.wait)?;
+    let begin = Instant::now() + plan.ramp_up;
+    let end = begin + plan.period * u32::try_from(plan.buffers).unwrap_or(u32::MAX);
+    let clock = Clock::monotonic();
+    let window = Arc::new(Window {
+        begin: clock.nanos_at(begin),
+        end: clock.nanos_at(end),
+    });
+    let (done, results) = mpsc::channel();
+    let launch = Launch {
+        plan,
+        window,
+        changes: Changes::default(),
+        begin,
+        done,
+    };
+    let controls: Vec<Arc<Control>> = (0..plan.streams)
+        .map(|index| launch.start(index, contexts.of(index)))
+        .collect();
+    drop(launch);
+    let first = contexts.usage_at(begin, interrupted);
+    let last = contexts.usage_at(end, interrupted);
+    let (first, last) = first.zip(last).ok_or(Error::Interrupted)?;
+    for control in &controls {
+        // A stream that has failed already is told in vain.
+        let _ = control.trigger(Trigger::Stop);
+    }
+    let streams: Vec<StreamStats> = results.iter().collect();
+    Ok(Measured {
+        contexts: contexts.count(),
+        buffers: streams.iter().map(|stream| stream.latency.count()).sum(),
+        used: last.since(&first),
+        histograms: contexts.take_histograms(),
+        streams,
+        ..Measured::default()
+    })
+}
+
+/// What all streams have in common.
+struct Launch<'a> {
+    plan: &'a Plan,
+    window: Arc<Window>,
+    changes: Changes,
+    begin: Instant,
+    done: mpsc::Sender<StreamStats>,
+}
+
+impl Launch<'_> {
+    fn start(&self, index: usize, context: &Pool) -> Arc<Control> {
+        let sink = StatsSink::new(Arc::clone(&self.window));
+        match self.plan.way {
+            Way::SyncMutex => {
+                let sink = Arc::new(Mutex::new(sink));
+                let kept = Arc::clone(&sink);
+                let stats = move || kept.lock().unwrap_or_else(PoisonError::into_inner).stats;
+                self.spawn(index, context, InPlace(sink), Some(stats))
+            }
+            Way::AsyncMutex => {
+                let sink = Arc::new(AsyncMutex::new(sink));
+                let kept = Arc::clone(&sink);
+                let stats = move || kept.peek(|sink| sink.stats).unwrap_or_default();
+                self.spawn(index, context, AsyncInPlace(sink), Some(stats))
+            }
+            Way::Task => {
+                let (push, pull) = ring::channel(CHANNEL);
+                self.spawn_sink(context, pull, sink);
+                self.spawn(index, context, push, None::<fn() -> StreamStats>)
+            }
+            Way::Slot => {
+                let (push, pull) = slot::channel();
+                self.spawn_sink(context, pull, sink);
+                self.spawn(index, context, push, None::<fn() -> StreamStats>)
+            }
+        }
+    }
+
+    fn spawn_sink(&self, context: &Pool, pull: impl Pull + 'static, sink: StatsSink) {
+        let done = self.done.clone();
+        let task = context.spawn(async move {
+            let sink = sink::drain(pull, sink).await;
+            // Nobody waits for it any more after an interrupt.
+            let _ = done.send(sink.stats);
+        });
+        task.detach();
+    }
+
+    /// Starts the stream's task. `stats` tells what its sink has measured, unless that has a
+    /// task of its own.
+    fn spawn(
+        &self,
+        index: usize,
+        context: &Pool,
+        push: impl Push + 'static,
+        stats: Option<impl FnOnce() -> StreamStats + Send + 'static>,
+    ) -> Arc<Control> {
+        let plan = self.plan;
+        let phase = plan.period.mul_f64(index as f64 / plan.streams as f64);
+        let ahead = self.begin.saturating_duration_since(Instant::now());
+        let periods = ahead.as_nanos() / plan.period.as_nanos().max(1);
+        let first = self.begin - plan.period * u32::try_from(periods).unwrap_or(0) + phase;
+        let source = Paced::new(interval(plan.period).starting(first), Blank, u64::MAX);
+        let mut stream = Stream::new(source, push, plan.samples);
+        let control = Arc::new(Control::started(self.changes.clone()));
+        let (obeyed, done) = (Arc::clone(&control), self.done.clone());
+        let task = async move {
+            obeyed.run(&mut stream).await;
+            if let Some(stats) = stats {
+                // Nobody waits for it any more after an interrupt.
+                let _ = done.send(stats());
+            }
+        };
+        context.spawn(task).detach();
+        control
+    }
+}

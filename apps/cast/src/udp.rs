@@ -1,0 +1,292 @@
+//! UDP as a source and as a sink.
+//!
+//! The streams of a context send through one socket: a sink writes its datagram into the
+//! context's *outbox*, and the outbox's own task sends what the streams of this turn have
+//! written, many datagrams a system call. A client's datagrams are never waited for: when the
+//! socket's buffer stays full, the outbox fills, and what is too much is dropped and counted.
+
+use crate::buffer::Buffer;
+use crate::framing::Framing;
+use crate::machine::Flow;
+use crate::sink::Sink;
+use crate::source::Source;
+use creel::net::{Outgoing, Received, UdpSocket};
+use creel::time::Clock;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Datagrams that an outbox holds at most.
+const OUTBOX_MAX: usize = 8_192;
+/// Room for a datagram with 10 ms of samples and every header.
+pub const DATAGRAM_BYTES: usize = 1_536;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The receivers of a stream, listed, added, removed and cleared while it runs. Clones share
+/// the list.
+#[derive(Debug, Clone, Default)]
+pub struct Clients(Arc<Mutex<Vec<SocketAddr>>>);
+
+impl Clients {
+    /// These receivers.
+    pub fn new(clients: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let list = Clients::default();
+        for client in clients {
+            list.add(client);
+        }
+        list
+    }
+
+    /// All receivers, in the order in which they were added.
+    pub fn list(&self) -> Vec<SocketAddr> {
+        lock(&self.0).clone()
+    }
+
+    /// Adds a receiver; false if it was there.
+    pub fn add(&self, client: SocketAddr) -> bool {
+        let mut clients = lock(&self.0);
+        let is_new = !clients.contains(&client);
+        if is_new {
+            clients.push(client);
+        }
+        is_new
+    }
+
+    /// Removes a receiver; false if it was not there.
+    pub fn remove(&self, client: SocketAddr) -> bool {
+        let mut clients = lock(&self.0);
+        let before = clients.len();
+        clients.retain(|other| *other != client);
+        clients.len() < before
+    }
+
+    /// Removes all receivers.
+    pub fn clear(&self) {
+        lock(&self.0).clear();
+    }
+}
+
+/// What an outbox has done. Relaxed counters: nothing else depends on them.
+#[derive(Debug, Default)]
+pub struct Counters {
+    sent: AtomicU64,
+    failed: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Counters {
+    /// Datagrams that the system took.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams that the system refused.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams dropped because the outbox was full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// What the streams of a context have to send.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    inner: Mutex<Written>,
+    /// What has become of it.
+    pub counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    outgoing: Outgoing,
+    sender: Option<Waker>,
+    closed: bool,
+}
+
+impl Outbox {
+    /// Writes a datagram for all `clients`.
+    fn write(&self, datagram: &[u8], clients: &Clients) {
+        let mut written = lock(&self.inner);
+        let clients = lock(&clients.0);
+        if written.outgoing.len() + clients.len() > OUTBOX_MAX {
+            let dropped = clients.len() as u64;
+            self.counters.dropped.fetch_add(dropped, Ordering::Relaxed);
+            return;
+        }
+        written
+            .outgoing
+            .push_to_many(datagram, clients.iter().copied());
+        let sender = written.sender.take();
+        drop((clients, written));
+        if let Some(sender) = sender {
+            sender.wake();
+        }
+    }
+
+    /// Drops what has not been sent.
+    pub fn flush(&self) {
+        lock(&self.inner).outgoing.clear();
+    }
+
+    /// No stream will write any more: [`send`](Self::send) ends when all is sent.
+    pub fn close(&self) {
+        let mut written = lock(&self.inner);
+        written.closed = true;
+        let sender = written.sender.take();
+        drop(written);
+        if let Some(sender) = sender {
+            sender.wake();
+        }
+    }
+
+    /// The outbox's task: sends what is written until the outbox is closed and empty. Returns
+    /// the first error that the system refused a datagram with.
+    pub async fn send(&self, socket: &UdpSocket) -> Option<std::io::Error> {
+        let mut batch = Outgoing::new();
+        let mut first_error = None;
+        while self.take(&mut batch).await {
+            let sent = socket.send_batch(&mut batch).await;
+            let counters = &self.counters;
+            counters.sent.fetch_add(sent.sent as u64, Ordering::Relaxed);
+            counters
+                .failed
+                .fetch_add(sent.failed as u64, Ordering::Relaxed);
+            first_error = first_error.or(sent.error);
+        }
+        first_error
+    }
+
+    /// Waits until something is written, lets the other streams of this turn write, too, and
+    /// takes all. False: closed and empty.
+    async fn take(&self, batch: &mut Outgoing) -> bool {
+        let mut let_others = false;
+        poll_fn(|cx| {
+            let mut written = lock(&self.inner);
+            if written.outgoing.is_empty() {
+                if written.closed {
+                    return Poll::Ready(false);
+                }
+                written.sender = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            if !std::mem::replace(&mut let_others, true) && !written.closed {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            std::mem::swap(&mut written.outgoing, batch);
+            Poll::Ready(true)
+        })
+        .await
+    }
+}
+
+/// Sends each buffer to a list of clients.
+#[derive(Debug)]
+pub struct UdpSink {
+    outbox: Arc<Outbox>,
+    clients: Clients,
+    framing: Framing,
+    ssrc: u32,
+}
+
+impl UdpSink {
+    /// Writes into `outbox` for `clients`, as the stream `ssrc`.
+    pub fn new(outbox: Arc<Outbox>, clients: Clients, framing: Framing, ssrc: u32) -> Self {
+        UdpSink {
+            outbox,
+            clients,
+            framing,
+            ssrc,
+        }
+    }
+}
+
+thread_local! {
+    /// Where a datagram is laid out before it is copied into the outbox.
+    static DATAGRAM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Sink for UdpSink {
+    fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
+        DATAGRAM.with_borrow_mut(|datagram| {
+            self.framing.write(buffer, self.ssrc, datagram);
+            self.outbox.write(datagram, &self.clients);
+        });
+        Ok(())
+    }
+}
+
+/// Receives one stream, or several on one port.
+#[derive(Debug)]
+pub struct UdpSource {
+    socket: UdpSocket,
+    framing: Framing,
+    received: Received,
+    /// The slot of `received` and the datagram in it that is given out next.
+    next: (usize, usize),
+    clock: Clock,
+    received_at: u64,
+    /// Datagrams that were not what the framing says.
+    pub malformed: u64,
+}
+
+impl UdpSource {
+    /// Receives from `socket`, up to `slots` datagrams a system call.
+    pub fn new(socket: UdpSocket, framing: Framing, slots: usize) -> Self {
+        UdpSource {
+            socket,
+            framing,
+            received: Received::new(slots, DATAGRAM_BYTES),
+            next: (0, 0),
+            clock: Clock::monotonic(),
+            received_at: 0,
+            malformed: 0,
+        }
+    }
+
+    /// The next datagram at hand, if it is well-formed.
+    fn give(&mut self, buffer: &mut Buffer) -> Option<bool> {
+        let (slot, n) = self.next;
+        let datagram = match self.received.get(slot, n) {
+            Some(datagram) => datagram,
+            None => {
+                self.next = (slot + 1, 0);
+                self.received.get(slot + 1, 0)?
+            }
+        };
+        self.next.1 += 1;
+        let read = self.framing.read(datagram.bytes, buffer);
+        self.malformed += u64::from(read.is_err());
+        Some(read.is_ok())
+    }
+}
+
+impl Source for UdpSource {
+    async fn next(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
+        loop {
+            match self.give(buffer) {
+                Some(true) => {
+                    buffer.made = self.received_at;
+                    return Ok(());
+                }
+                Some(false) => {}
+                None => {
+                    self.received.clear();
+                    let received = self.socket.recv_batch(&mut self.received).await;
+                    self.next = (0, 0);
+                    received.map_err(|_| Flow::Failed)?;
+                    self.received_at = self.clock.nanos();
+                }
+            }
+        }
+    }
+}

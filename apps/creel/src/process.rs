@@ -1,0 +1,39 @@
+//! What several commands ask of processes and take as arguments.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+
+/// All processes below `root`, children before grandchildren.
+pub fn descendants(root: u32) -> Vec<u32> {
+    let mut found = children(root);
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(children(found[next]));
+        next += 1;
+    }
+    found
+}
+
+/// The children that any thread of the process started.
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    let pids = |list: String| -> Vec<u32> {
+        list.split_ascii_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect()
+    };
+    lists.flat_map(pids).collect()
+}
+
+/// Reads a time in seconds, at most a day.
+pub fn seconds(text: &str) -> Result<f64> {
+    let s: f64 = text.parse().context("no number")?;
+    if !(0.0..=86_400.0).contains(&s) {
+        bail!("not between 0 and a day");
+    }
+    Ok(s)
+}

@@ -1,0 +1,4 @@
+import GHC.Conc (getNumCapabilities)
+
+main :: IO ()
+main = getNumCapabilities >>= print

@@ -1,0 +1,199 @@
+//! `creel topo` from outside: what it prints, and how it ends on bad input.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn creel(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_creel"))
+        .arg("topo")
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(args: &[&str]) -> String {
+    let output = creel(args);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&text(&[args, &["--format", "json"]].concat())).unwrap()
+}
+
+fn write(root: &Path, file: &str, text: &str) {
+    let path = root.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn json_has_the_fields_that_programs_read() {
+    let found = json(&["--synthetic", "package:2 l3:1 core:2 pu:2"]);
+    for (field, expected) in [
+        ("schema", json!(1)),
+        ("pus", json!("0-7")),
+        ("online", json!("0-7")),
+        ("allowed", json!("0-7")),
+        ("cores", json!(["0-1", "2-3", "4-5", "6-7"])),
+        ("packages", json!(["0-3", "4-7"])),
+        ("dies", json!([])),
+        ("l2", json!([])),
+        ("l3", json!(["0-3", "4-7"])),
+        ("kinds", json!([])),
+    ] {
+        assert_eq!(found[field], expected, "{field}");
+    }
+    assert_eq!(
+        (&found["numa"][0]["id"], &found["numa"][0]["cpus"]),
+        (&json!(0), &json!("0-7"))
+    );
+    assert_eq!(found["budget"]["workers"], json!(4));
+    assert_eq!(found["budget"]["limits"][0]["kind"], json!("cores"));
+    assert!(
+        found["placement"].is_null(),
+        "seats only where they were asked for"
+    );
+}
+
+#[test]
+fn the_text_says_who_sits_where() {
+    let text = text(&[
+        "--synthetic",
+        "package:2 core:8 pu:2",
+        "--place",
+        "spread",
+        "--workers",
+        "6",
+    ]);
+    for line in [
+        "32 PUs, 16 cores, 2 packages, 1 NUMA node",
+        "    package 1",
+        "      core 8: PU 16-17  ← worker 3",
+        "6 workers, placed by spread",
+        "usable: 16 workers, bound by the machine's cores (16)",
+    ] {
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line:?} is not in\n{text}"
+        );
+    }
+    let seats = json(&[
+        "--synthetic",
+        "core:2",
+        "--place",
+        "cores",
+        "--workers",
+        "3",
+    ]);
+    let expected =
+        json!({"policy": "cores", "workers": 3, "wrapped": true, "seats": ["0", "1", "0"]});
+    assert_eq!(seats["placement"], expected);
+}
+
+#[test]
+fn the_budget_names_its_cause() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "sys/devices/system/cpu/online", "0-7\n");
+    write(
+        root.path(),
+        "proc/self/mountinfo",
+        "31 23 0:26 / /cg rw - cgroup2 cgroup rw\n",
+    );
+    write(root.path(), "proc/self/cgroup", "0::/a/b\n");
+    write(root.path(), "cg/a/cpu.max", "300000 100000\n");
+    let text = text(&["--root", root.path().to_str().unwrap()]);
+    let usable = "usable: 3 workers, bound by cpu.max of the parent cgroup (300000/100000)";
+    assert_eq!(text.lines().last(), Some(usable));
+}
+
+#[test]
+fn csv_has_a_row_a_pu() {
+    let text = text(&[
+        "--synthetic",
+        "package:2 core:2",
+        "--place",
+        "close",
+        "--workers",
+        "1",
+        "--format",
+        "csv",
+    ]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "logical,pu,core,package,die,node,l2,l3,kind,allowed,workers"
+    );
+    assert_eq!(lines[1], "0,0,0,0,,0,,,,true,0");
+    assert_eq!(lines.len(), 5);
+}
+
+#[test]
+fn the_drawing_is_whole_or_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("topo.svg");
+    text(&[
+        "--synthetic",
+        "core:4 pu:2",
+        "--place",
+        "pus",
+        "--workers",
+        "6",
+        "--svg",
+        file.to_str().unwrap(),
+    ]);
+    let drawing = fs::read_to_string(&file).unwrap();
+    assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
+    assert_eq!(
+        drawing.matches("class=\"worker\"").count(),
+        6,
+        "a badge a worker"
+    );
+    let nowhere = folder.path().join("no/such/folder.svg");
+    let failed = creel(&["--synthetic", "core:4", "--svg", nowhere.to_str().unwrap()]);
+    assert!(!failed.status.success() && failed.stdout.is_empty());
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "nothing half-written"
+    );
+}
+
+#[test]
+fn bad_input_is_named_and_has_its_code() {
+    let root = tempfile::tempdir().unwrap();
+    let empty = root.path().to_str().unwrap();
+    let typo = tempfile::tempdir().unwrap();
+    write(typo.path(), "sys/devices/system/cpu/online", "0-3;5\n");
+    let typo = typo.path().to_str().unwrap();
+    let cases: [(&[&str], i32, &str); 10] = [
+        (&["--synthetic", "core:zero"], 2, "core:zero"),
+        (&["--synthetic", ""], 2, "empty"),
+        (
+            &["--synthetic", "core:2", "--place", "everywhere"],
+            2,
+            "give one of",
+        ),
+        (&["--synthetic", "core:2", "--place", "0,9"], 2, "{9}"),
+        (&["--synthetic", "core:2", "--workers", "0"], 2, "--workers"),
+        (&["--synthetic", "core:2", "--root", empty], 2, "--root"),
+        (&["--no-such-flag"], 2, "--no-such-flag"),
+        (&["--root", empty], 65, "describes no machine"),
+        (&["--root", "no/such/folder"], 65, "no/such/folder"),
+        (&["--root", typo], 65, "cpu/online"),
+    ];
+    for (args, code, reason) in cases {
+        let output = creel(args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert!(error.contains(reason), "{args:?}: {error}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}

@@ -1,0 +1,170 @@
+//! The writes that a song makes to each FM chip, as streams.
+//!
+//! Memory blocks are there from the start; data streams are left out, and so
+//! is the prescaler, which would change the frames' length.
+
+use creel_vgm::format::{ChipId, Command, Instance, Song, decode};
+
+use crate::streams::{Step, memory};
+
+/// A chip of a song.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Ym2151,
+    Ym2203,
+    Ym2608,
+    Ym2610,
+    Ym2610B,
+    Ym2612,
+    Ym3438,
+}
+
+impl Kind {
+    /// Clocks in a native frame and in a tick of the SSG, if it has one.
+    fn dividers(self) -> (u64, Option<u64>) {
+        match self {
+            Kind::Ym2151 => (64, None),
+            Kind::Ym2203 => (72, Some(16)),
+            Kind::Ym2608 | Kind::Ym2610 | Kind::Ym2610B => (144, Some(32)),
+            Kind::Ym2612 | Kind::Ym3438 => (144, None),
+        }
+    }
+
+    fn of(song: &Song, chip: ChipId) -> Option<Self> {
+        Some(match (chip, song.header.is_variant(chip)) {
+            (ChipId::Ym2151, _) => Kind::Ym2151,
+            (ChipId::Ym2203, _) => Kind::Ym2203,
+            (ChipId::Ym2608, _) => Kind::Ym2608,
+            (ChipId::Ym2610, false) => Kind::Ym2610,
+            (ChipId::Ym2610, true) => Kind::Ym2610B,
+            (ChipId::Ym2612, false) => Kind::Ym2612,
+            (ChipId::Ym2612, true) => Kind::Ym3438,
+            _ => return None,
+        })
+    }
+}
+
+/// What a song writes to one chip.
+pub struct Track {
+    pub kind: Kind,
+    pub clock_hz: u32,
+    /// All writes; runs are in native frames.
+    pub steps: Vec<Step>,
+    /// The writes to the SSG alone; runs are in its ticks.
+    pub ssg: Vec<Step>,
+    /// Of ADPCM-A and ADPCM-B.
+    pub memories: [Vec<u8>; 2],
+}
+
+/// The FM chips of a song, of which at most `seconds` are taken.
+pub fn tracks(song: &Song, seconds: u64) -> Vec<Track> {
+    let of = |instance: Instance| {
+        let kind = Kind::of(song, instance.chip)?;
+        Some(track(song, instance, kind, seconds * 44_100))
+    };
+    song.chips().filter_map(of).collect()
+}
+
+fn track(song: &Song, instance: Instance, kind: Kind, ticks_max: u64) -> Track {
+    let clock_hz = song.header.clock(instance).expect("the song has the chip");
+    let (divider, ssg_divider) = kind.dividers();
+    let mut own = Stream::new(clock_hz, divider);
+    let mut ssg = Stream::new(clock_hz, ssg_divider.unwrap_or(1));
+    let mut memories = memories(kind);
+    let (mut offset, mut tick, mut dac_at) = (song.header.data_offset, 0, 0);
+    while tick < ticks_max {
+        let (command, next) =
+            decode(song.bytes(), offset, song.header.version).expect("the song was read whole");
+        offset = next;
+        match command {
+            Command::End => break,
+            Command::Wait(ticks) => tick += u64::from(ticks),
+            Command::Seek(to) => dac_at = to as usize,
+            Command::DacWait(ticks) => {
+                let byte = song.bank(0).and_then(|bank| bank.data.get(dac_at));
+                if let (ChipId::Ym2612, false, Some(&byte)) = (instance.chip, instance.second, byte)
+                {
+                    own.write(tick, 0, 0x2a, byte);
+                }
+                dac_at += 1;
+                tick += u64::from(ticks);
+            }
+            Command::Write(write) if write.instance == instance => {
+                let (port, reg, value) = (write.port, write.reg as u8, write.value as u8);
+                if ssg_divider.is_some() && port == 0 && reg < 0x10 {
+                    ssg.write(tick, port, reg, value);
+                }
+                if !(matches!(kind, Kind::Ym2203 | Kind::Ym2608) && (0x2d..0x30).contains(&reg)) {
+                    own.write(tick, port, reg, value);
+                }
+            }
+            Command::Block(block) if block.second == instance.second => {
+                let place = match (block.kind, instance.chip) {
+                    (0x82, ChipId::Ym2610) => 0,
+                    (0x83, ChipId::Ym2610) | (0x81, ChipId::Ym2608) => 1,
+                    _ => continue,
+                };
+                load(&mut memories[place], &song.bytes()[block.data]);
+            }
+            _ => {}
+        }
+    }
+    own.run_to(tick);
+    ssg.run_to(tick);
+    Track {
+        kind,
+        clock_hz,
+        steps: own.steps,
+        ssg: ssg.steps,
+        memories,
+    }
+}
+
+/// The memories before anything is loaded; the YM2608's rhythm is random.
+fn memories(kind: Kind) -> [Vec<u8>; 2] {
+    match kind {
+        Kind::Ym2608 => [memory(1 << 13, 1), vec![0; 1 << 18]],
+        _ => [Vec::new(), Vec::new()],
+    }
+}
+
+/// A block: the memory's size, where its bytes go, its bytes.
+fn load(memory: &mut Vec<u8>, block: &[u8]) {
+    let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
+    let (size, start) = (word(0) as usize, word(4) as usize);
+    let end = start + block.len() - 8;
+    memory.resize(memory.len().max(size).max(end), 0);
+    memory[start..end].copy_from_slice(&block[8..]);
+}
+
+/// Writes at times in 44,100ths of a second, on their way to frames.
+struct Stream {
+    clock_hz: u64,
+    divider: u64,
+    frames: u64,
+    steps: Vec<Step>,
+}
+
+impl Stream {
+    fn new(clock_hz: u32, divider: u64) -> Self {
+        Self {
+            clock_hz: u64::from(clock_hz),
+            divider,
+            frames: 0,
+            steps: Vec::new(),
+        }
+    }
+
+    fn write(&mut self, tick: u64, port: u8, reg: u8, value: u8) {
+        self.run_to(tick);
+        self.steps.push(Step::Write(port, reg, value));
+    }
+
+    fn run_to(&mut self, tick: u64) {
+        let frames = tick * self.clock_hz / (44_100 * self.divider);
+        if frames > self.frames {
+            self.steps.push(Step::Run((frames - self.frames) as usize));
+            self.frames = frames;
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Telephonic whispers: a chain of tasks, each of which waits for a number from its right
+//! neighbour, adds one, and passes it to its left.
+//!
+//!     cargo run --release --example whispers -- [LENGTH] [PASSES] [WORKERS]
+//!
+//! The chain is made anew for each pass. The same program is M:1 with one worker and M:N with more;
+//! it must not get slower by them.
+
+use creel::Pool;
+use creel::channel::oneshot::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+async fn whisper(right: Receiver<u64>, left: Sender<u64>) {
+    let heard = right.await.expect("the right neighbour spoke");
+    left.send(heard + 1).expect("the left neighbour listens");
+}
+
+/// One pass over a chain of `length` tasks.
+async fn pass(length: u64) -> u64 {
+    let (mut left, leftmost) = oneshot::channel();
+    for _ in 0..length {
+        let (next, right) = oneshot::channel();
+        creel::task::spawn(whisper(right, left)).detach();
+        left = next;
+    }
+    left.send(0).expect("the rightmost task listens");
+    leftmost.await.expect("the chain is whole")
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
+    let (length, passes, workers) = (number(100_001)?, number(20)?, number(1)?);
+
+    let pool = Pool::builder().workers(workers as usize).build()?;
+    let mut times: Vec<Duration> = (0..passes.max(1))
+        .map(|_| {
+            let begin = Instant::now();
+            let heard = pool.block_on(pass(length));
+            assert_eq!(heard, length, "every task has added one");
+            begin.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    let ms = |time: &Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "{length} tasks, {workers} workers: {:.2} ms a pass (median of {}, {:.2} to {:.2})",
+        ms(&times[times.len() / 2]),
+        times.len(),
+        ms(&times[0]),
+        ms(&times[times.len() - 1]),
+    );
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Waiting for a future on a thread that is no worker, and working meanwhile.
+
+use super::crew;
+use super::desk::{self, Held};
+use crate::net::driver;
+use crate::pool::shared::{Rouse, Shared};
+use crate::pool::{Pool, current};
+use crate::sync::{Ordering, WaitWord};
+use crate::time::timers;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Nothing has come since the future was last polled.
+const QUIET: u32 = 0;
+/// The future was woken.
+const WOKEN: u32 = 1;
+/// The thread sleeps, or is about to.
+const ASLEEP: u32 = 2;
+
+/// Wakes a caller of `block_on`.
+struct Bell(WaitWord);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.0.swap(WOKEN, Ordering::AcqRel) == ASLEEP {
+            self.0.wake_one();
+        }
+    }
+}
+
+impl Pool {
+    /// Blocks until `future` is ready and gives its output.
+    ///
+    /// The calling thread polls the future itself. Meanwhile it stands in for a worker that
+    /// sleeps or has not started yet, if there is one, and runs the pool's stealable tasks; so it
+    /// is no worker more, and a chain of hand-overs between the future and the tasks stays on
+    /// one thread. The future need not be `Send`.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that runs this pool's work already: the worker would wait for itself. If the
+    /// future panics.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// assert_eq!(pool.block_on(async { 1 + 1 }), 2);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let pool = &self.shared;
+        let inside = current::index_in(pool).is_some() || desk::here_in(pool).is_some();
+        assert!(
+            !inside,
+            "block_on inside a worker of the same pool: await the future instead"
+        );
+        let bell = Arc::new(Bell(WaitWord::new(WOKEN)));
+        let waker = Waker::from(bell.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        // What the future waits for by time or on a socket is the business of seat 0.
+        let seat = pool.seats.seat(0);
+        let rouse = Rouse::waker(pool, 0);
+        seat.timers.set_rouse(rouse.clone());
+        pool.driver.set_rouse(rouse);
+        let _timers = timers::enter(Arc::clone(&seat.timers));
+        let _driver = driver::enter(Arc::clone(&pool.driver));
+        let mut stand_in = StandIn { pool, seat: None };
+        loop {
+            if bell.0.swap(QUIET, Ordering::AcqRel) == WOKEN {
+                stand_in.sit_down();
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return output;
+                }
+            }
+            if stand_in.help(|| bell.0.load(Ordering::Relaxed) == WOKEN) {
+                continue;
+            }
+            let asleep =
+                bell.0
+                    .compare_exchange(QUIET, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+            while asleep.is_ok() && bell.0.load(Ordering::Acquire) == ASLEEP {
+                bell.0.wait(ASLEEP, None);
+            }
+        }
+    }
+}
+
+/// A thread's time at the desk of a seat that is not its own.
+struct StandIn<'a> {
+    pool: &'a Arc<Shared>,
+    seat: Option<usize>,
+}
+
+impl StandIn<'_> {
+    /// Takes a free desk, unless it has one or the thread holds another pool's.
+    fn sit_down(&mut self) {
+        if self.seat.is_some() || desk::heap().is_some() {
+            return;
+        }
+        let Some(seat) = self.pool.tasks.crew.take_for_stand_in() else {
+            return;
+        };
+        self.seat = Some(seat);
+        // SAFETY: the crew has just given it, and this thread holds none.
+        unsafe { self.pool.seats.seat(seat).desk.sit_down(self.pool, false) };
+    }
+
+    fn held(&self) -> Option<Held<'_>> {
+        self.seat.and_then(|_| desk::here_in(self.pool))
+    }
+
+    /// Runs tasks until `enough`; then true. False: there is nothing to do, the desk is free.
+    fn help(&mut self, enough: impl Fn() -> bool) -> bool {
+        if let Some(held) = self.held() {
+            loop {
+                if enough() {
+                    return true;
+                }
+                if !held.step(false) {
+                    break;
+                }
+            }
+        }
+        self.stand_up();
+        // A push outside that saw no free desk before is seen here.
+        if self.pool.tasks.outside.len() > 0 {
+            crew::call_for_outside(self.pool);
+        }
+        enough()
+    }
+
+    /// Frees the desk; what lies there goes to the seat's own thread.
+    fn stand_up(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        let desk = &self.pool.seats.seat(seat).desk;
+        let left = desk.has_hints();
+        desk.stand_up();
+        if left {
+            self.pool.tasks.crew.hand_over(seat);
+            crew::notify(self.pool, seat);
+        } else {
+            self.pool.tasks.crew.release(seat, self.pool.workers());
+        }
+    }
+}
+
+impl Drop for StandIn<'_> {
+    fn drop(&mut self) {
+        self.stand_up();
+    }
+}

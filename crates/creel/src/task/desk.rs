@@ -1,0 +1,443 @@
+//! A desk: what a thread needs to run a seat's stealable tasks.
+//!
+//! One desk a seat: a run queue, a LIFO slot, a heap for cells. The thread that *holds* the desk
+//! is normally the seat's own; while that sleeps or has not started, the caller of `block_on` may
+//! stand in for it. So no more threads run stealable tasks than the pool has workers. Who holds a
+//! desk is decided under the pool's `crew` lock (`crew.rs`).
+//!
+//! A wake from a running task puts the woken one in the LIFO slot and tells nobody: it runs next
+//! on the same core, its data in the cache. The slot holds a hint as the run queue does, so it
+//! costs no atomic operation, and a task stuck there behind a long poll can be taken by others.
+
+use super::cell::{Ran, Schedule, Task};
+use super::crew;
+use super::hints::Hints;
+use super::slab::Heap;
+use crate::pool::shared::Shared;
+use crate::pool::stats::Counter;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
+use crossbeam_utils::CachePadded;
+use std::cell::Cell;
+use std::future::Future;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How many times in a row the LIFO slot may go before the queue.
+const LIFO_RUN: u32 = 16;
+/// One task in this many is taken from outside first.
+const OUTSIDE_FIRST: u32 = 61;
+/// Polls between two looks at the clock, at most; and the time between them that is aimed at.
+const SAMPLE_POLLS_MAX: u32 = 64;
+const SAMPLE_NS: u64 = 20_000;
+
+/// One seat's share of the scheduler.
+pub(crate) struct Desk {
+    hints: Hints,
+    /// A hint, or null. Written by the holder only; as a place in `hints`.
+    lifo: CachePadded<AtomicPtr<super::cell::Header>>,
+    /// Made when the desk is first held; then it does not change.
+    heap: AtomicPtr<Heap>,
+    own: CachePadded<UnsafeCell<Own>>,
+    /// A guess of what a poll here takes, ns. Advice only.
+    poll_ns: AtomicU32,
+    /// The poll count at which the watch found the holder stuck. Advice only.
+    stuck_at: AtomicU64,
+    /// Set with the crew's word that the desk is its seat's thread's to take.
+    assigned: AtomicBool,
+    pub(super) counters: Counters,
+    /// Of bound tasks; written by the seat's thread only.
+    pub(super) bound_counters: Counters,
+    /// Tasks bound to this seat that are scheduled.
+    pub(super) bound: super::inject::Inject,
+    /// Tasks bound to this seat that are not complete. `SeqCst`, against a seat's retirement.
+    pub(super) bound_alive: AtomicUsize,
+}
+
+/// What only the holder touches.
+struct Own {
+    lifo_run: u32,
+    tick: u32,
+    /// Whether this thread is the pool's searcher: it was woken to be.
+    searcher: bool,
+    /// Polls until the clock is read, and those since it was.
+    sample_in: u32,
+    sampled_polls: u32,
+    sampled: Instant,
+    last_ns: u64,
+}
+
+/// What was done; each written by one thread at a time.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) spawned: Counter,
+    pub(super) polls: Counter,
+    pub(super) finished: Counter,
+    pub(super) cancelled: Counter,
+    pub(super) steals: Counter,
+}
+
+// SAFETY: `own` and the heap's owner part are the holder's alone, and the crew's lock passes
+// the desk on; the rest is atomic.
+unsafe impl Send for Desk {}
+// SAFETY: as above.
+unsafe impl Sync for Desk {}
+
+#[derive(Clone, Copy)]
+struct Here {
+    desk: *const Desk,
+    /// The pool's address, for comparison.
+    pool: *const Shared,
+}
+
+thread_local! {
+    /// The desk that this thread holds.
+    static HERE: Cell<Here> = const {
+        Cell::new(Here { desk: ptr::null(), pool: ptr::null() })
+    };
+}
+
+/// A desk that the calling thread holds; only made on that thread, and gone before it lets go.
+#[derive(Clone, Copy)]
+pub(super) struct Held<'a> {
+    pub(super) desk: &'a Desk,
+    pub(super) pool: &'a Shared,
+}
+
+/// The desk that this thread holds, if it is one of the task's pool and the task is not bound.
+#[inline]
+pub(super) fn here_for<'a>(task: Task) -> Option<Held<'a>> {
+    if cfg!(loom) {
+        return None;
+    }
+    let held = here()?;
+    let own = ptr::addr_eq(Arc::as_ptr(task.scheduler()), held.pool);
+    (own && task.state().seat().is_none()).then_some(held)
+}
+
+/// The desk that this thread holds in this pool.
+#[inline]
+pub(super) fn here_in(pool: &Shared) -> Option<Held<'_>> {
+    here().filter(|held| ptr::eq(held.pool, pool))
+}
+
+/// The desk that this thread holds, in whatever pool.
+///
+/// The caller does not keep it longer than the thread holds the desk.
+#[inline]
+pub(super) fn here<'a>() -> Option<Held<'a>> {
+    let here = HERE.get();
+    if here.desk.is_null() {
+        return None;
+    }
+    // SAFETY: the thread holds a desk of this pool, which therefore lives.
+    let pool = unsafe { &*here.pool };
+    // SAFETY: as above.
+    let desk = unsafe { &*here.desk };
+    Some(Held { desk, pool })
+}
+
+/// A pool, counted; every one is made in an `Arc`.
+#[cold]
+pub(super) fn counted(pool: &Shared) -> Arc<Shared> {
+    // SAFETY: `Builder::build` puts every pool's shared part in an `Arc`, and it lives.
+    unsafe { Arc::increment_strong_count(pool) };
+    // SAFETY: the count just added.
+    unsafe { Arc::from_raw(pool) }
+}
+
+/// The heap of the desk that this thread holds.
+#[inline]
+pub(super) fn heap() -> Option<NonNull<Heap>> {
+    if cfg!(loom) {
+        return None;
+    }
+    let here = HERE.get();
+    if here.desk.is_null() {
+        return None;
+    }
+    // SAFETY: the thread holds the desk.
+    NonNull::new(unsafe { &*here.desk }.heap.load(Ordering::Relaxed))
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        Self {
+            hints: Hints::new(),
+            lifo: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
+            heap: AtomicPtr::new(ptr::null_mut()),
+            own: CachePadded::new(UnsafeCell::new(Own {
+                lifo_run: 0,
+                tick: 0,
+                searcher: false,
+                sample_in: 1,
+                sampled_polls: 0,
+                sampled: Instant::now(),
+                last_ns: 0,
+            })),
+            poll_ns: AtomicU32::new(0),
+            stuck_at: AtomicU64::new(0),
+            assigned: AtomicBool::new(false),
+            counters: Counters::default(),
+            bound_counters: Counters::default(),
+            bound: super::inject::Inject::new(),
+            bound_alive: AtomicUsize::new(0),
+        }
+    }
+
+    /// Marks the desk as the calling thread's, who has just been given it by the crew.
+    ///
+    /// # Safety
+    ///
+    /// The crew's word, also on `searcher`; the thread holds no other desk.
+    pub(super) unsafe fn sit_down(&self, pool: &Arc<Shared>, searcher: bool) {
+        if self.heap.load(Ordering::Relaxed).is_null() {
+            let scheduler: Arc<dyn Schedule> = pool.clone();
+            self.heap
+                .store(Heap::new(scheduler).as_ptr(), Ordering::Release);
+        }
+        self.own.with_mut(|own| {
+            // SAFETY: the thread holds the desk.
+            let own = unsafe { &mut *own };
+            own.sampled = Instant::now();
+            own.sampled_polls = 0;
+            own.sample_in = 1;
+            own.searcher = searcher;
+        });
+        HERE.set(Here {
+            desk: self,
+            pool: Arc::as_ptr(pool),
+        });
+    }
+
+    /// The reverse of [`sit_down`](Self::sit_down).
+    pub(super) fn stand_up(&self) {
+        debug_assert!(ptr::eq(HERE.get().desk, self));
+        HERE.set(Here {
+            desk: ptr::null(),
+            pool: ptr::null(),
+        });
+    }
+
+    /// The heap, if the desk was ever held.
+    pub(super) fn heap(&self) -> Option<NonNull<Heap>> {
+        NonNull::new(self.heap.load(Ordering::Acquire))
+    }
+
+    /// Forgets the heap, at the pool's end.
+    pub(super) fn take_heap(&self) -> Option<NonNull<Heap>> {
+        NonNull::new(self.heap.swap(ptr::null_mut(), Ordering::AcqRel))
+    }
+
+    /// Whether scheduled tasks lie here; a moment ago, and stale hints count.
+    pub(super) fn has_hints(&self) -> bool {
+        !self.lifo.load(Ordering::Acquire).is_null() || self.hints.len() > 0
+    }
+
+    /// What a poll here takes, ns, by a recent guess.
+    pub(super) fn poll_ns(&self) -> u32 {
+        self.poll_ns.load(Ordering::Relaxed)
+    }
+
+    /// The watch has seen no progress since the poll count was `polls`.
+    pub(super) fn mark_stuck(&self, polls: u64) {
+        self.stuck_at.store(polls, Ordering::Relaxed);
+    }
+
+    /// Whether the holder is still in the poll that the watch found it stuck in.
+    pub(super) fn is_stuck(&self) -> bool {
+        let polls = self.counters.polls.get();
+        polls != 0 && self.stuck_at.load(Ordering::Relaxed) == polls
+    }
+
+    /// The crew has assigned the desk. The caller notifies after.
+    pub(super) fn assign(&self) {
+        self.assigned.store(true, Ordering::Release);
+    }
+
+    /// Whether the crew has assigned the desk since the last call.
+    pub(super) fn take_assigned(&self) -> bool {
+        self.assigned.load(Ordering::Relaxed) && self.assigned.swap(false, Ordering::Acquire)
+    }
+
+    /// Claims a task from this desk for another thread: from the queue, or, if `slot`, from the
+    /// LIFO slot too.
+    pub(super) fn steal(&self, slot: bool) -> Option<(Task, bool)> {
+        const LOOK_MAX: usize = 32;
+        self.hints.steal(LOOK_MAX).or_else(|| {
+            let hint = slot.then(|| self.lifo.load(Ordering::Acquire))?;
+            let task = Task::from_ptr(hint)?;
+            let cancelled = task.state().claim_hinted()?;
+            Some((task, cancelled))
+        })
+    }
+}
+
+impl<'a> Held<'a> {
+    #[inline]
+    fn own<R>(&self, f: impl FnOnce(&mut Own) -> R) -> R {
+        // SAFETY: a `Held` exists only on the thread that holds the desk, and `f`, always within
+        // this file, calls nothing that comes back here.
+        self.desk.own.with_mut(|own| f(unsafe { &mut *own }))
+    }
+
+    /// Queues a task that a running one has woken: it goes next.
+    #[inline]
+    pub(super) fn push_woken(self, task: Task) {
+        let before = self.desk.lifo.load(Ordering::Relaxed);
+        self.desk.lifo.store(task.as_ptr(), Ordering::Release);
+        match Task::from_ptr(before) {
+            Some(before) => self.push_back(before),
+            None => self.see_to_a_watch(),
+        }
+    }
+
+    /// Queues a task behind the others.
+    #[inline]
+    pub(super) fn push_back(self, task: Task) {
+        // SAFETY: this thread holds the desk.
+        unsafe { self.desk.hints.push(task) };
+        self.see_to_a_watch();
+    }
+
+    /// Somebody idle shall look every millisecond whether this thread is stuck in a poll.
+    #[inline]
+    fn see_to_a_watch(self) {
+        if self.pool.tasks.crew.is_unwatched() {
+            crew::call_watch(&counted(self.pool));
+        }
+    }
+
+    /// Makes a task in this desk's heap.
+    #[inline]
+    pub(super) fn make<F: Future>(self, word: u64, future: F) -> Task {
+        self.desk.counters.spawned.add(1);
+        // SAFETY: made when the desk was first held.
+        let heap = unsafe { &*self.desk.heap.load(Ordering::Relaxed) };
+        // SAFETY: this thread holds the desk and so owns its heap; callers box what does not fit.
+        unsafe { Task::new(heap, word, future) }
+    }
+
+    /// Runs one task, from here, from outside or stolen. False: there is none.
+    ///
+    /// With `cancel` it drops the task's future instead.
+    #[inline]
+    pub(super) fn step(self, cancel: bool) -> bool {
+        let Some((task, cancelled)) = self.next() else {
+            return false;
+        };
+        // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
+        self.desk.counters.polls.add(1);
+        // SAFETY: `next` has claimed the task, which is not bound.
+        match unsafe { task.run(cancelled || cancel) } {
+            Ran::Idle => {}
+            Ran::Again => self.push_back(task),
+            Ran::Finished => self.desk.counters.finished.add(1),
+            Ran::Cancelled => self.desk.counters.cancelled.add(1),
+        }
+        let due = self.own(|own| {
+            own.sampled_polls += 1;
+            own.sampled_polls >= own.sample_in
+        });
+        if due {
+            self.sample();
+        }
+        true
+    }
+
+    /// Claims the next task to run.
+    #[inline]
+    fn next(self) -> Option<(Task, bool)> {
+        let (outside, lifo) = self.own(|own| {
+            own.tick = own.tick.wrapping_add(1);
+            (own.tick % OUTSIDE_FIRST == 0, own.lifo_run < LIFO_RUN)
+        });
+        if outside && let Some(task) = self.pool.tasks.outside.pop() {
+            return Some((task, task.state().claim_queued()));
+        }
+        let hint = self.desk.lifo.load(Ordering::Relaxed);
+        if let Some(task) = Task::from_ptr(hint) {
+            self.desk.lifo.store(ptr::null_mut(), Ordering::Release);
+            if lifo {
+                self.own(|own| own.lifo_run += 1);
+                if let Some(cancelled) = task.state().claim_hinted() {
+                    return Some((task, cancelled));
+                }
+            } else {
+                // SAFETY: this thread holds the desk.
+                unsafe { self.desk.hints.push(task) };
+            }
+        }
+        self.own(|own| own.lifo_run = 0);
+        // SAFETY: this thread holds the desk.
+        while let Some(task) = unsafe { self.desk.hints.pop() } {
+            if let Some(cancelled) = task.state().claim_hinted() {
+                return Some((task, cancelled));
+            }
+        }
+        self.elsewhere()
+    }
+
+    /// Claims a task from outside or, as the searcher, from another desk.
+    #[cold]
+    fn elsewhere(self) -> Option<(Task, bool)> {
+        let crew = &self.pool.tasks.crew;
+        let called = self.own(|own| std::mem::take(&mut own.searcher));
+        let outside = self.pool.tasks.outside.pop();
+        let found = match outside {
+            Some(task) => Some((task, task.state().claim_queued())),
+            None if called || crew.begin_search() => {
+                let stolen = crew::search(self.pool, self.desk);
+                self.desk.counters.steals.add(stolen.is_some().into());
+                crew.end_search();
+                stolen
+            }
+            None => None,
+        };
+        if called && outside.is_some() {
+            crew.end_search();
+            if self.pool.tasks.outside.len() > 0 {
+                crew::call_help(self.pool, Instant::now(), || counted(self.pool));
+            }
+        }
+        found
+    }
+
+    /// Reads the clock, guesses what a poll takes, and has another worker woken if that pays.
+    #[cold]
+    fn sample(self) {
+        let now = Instant::now();
+        let guess = self.own(|own| {
+            let elapsed = now.duration_since(own.sampled).as_nanos() as u64;
+            let each = elapsed / u64::from(own.sampled_polls.max(1));
+            // The lower of the last two: one long poll among tiny ones tells nothing about what
+            // is in the queue.
+            let guess = each.min(own.last_ns);
+            own.last_ns = each;
+            own.sampled = now;
+            own.sampled_polls = 0;
+            own.sample_in = (SAMPLE_NS / each.max(1)).clamp(1, SAMPLE_POLLS_MAX.into()) as u32;
+            guess
+        });
+        self.desk
+            .poll_ns
+            .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
+        let queued = self.desk.hints.len() > 0 || self.pool.tasks.outside.len() > 0;
+        if queued && guess >= crew::POLL_NS_WORTH_A_STEAL.into() {
+            crew::call_help(self.pool, now, || counted(self.pool));
+        }
+    }
+
+    /// Moves what lies here to the queue outside, for the others.
+    pub(super) fn clear(self) {
+        let slot = Task::from_ptr(self.desk.lifo.load(Ordering::Relaxed));
+        self.desk.lifo.store(ptr::null_mut(), Ordering::Release);
+        // SAFETY: this thread holds the desk.
+        let queued = std::iter::from_fn(|| unsafe { self.desk.hints.pop() });
+        for task in slot.into_iter().chain(queued) {
+            if task.state().from_hinted() {
+                self.pool.tasks.outside.push(task);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A worker's run queue: a growing ring of hints to scheduled tasks.
+//!
+//! The owner pushes at the tail and pops at the head with plain stores; nobody else writes. A
+//! thief only reads, and claims what it found by the task's state word, as the owner does. So
+//! taking a task costs one atomic operation, not two, and a hint may be read twice or too late:
+//! it then fails to claim (`state.rs` says why that is all that can happen).
+//!
+//! The ring doubles when full and keeps its old buffers, because a thief may still read one; all
+//! old ones together are smaller than the new one.
+
+use super::cell::{Header, Task};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
+use crossbeam_utils::CachePadded;
+
+/// The first buffer's length.
+const LEN_MIN: usize = 256;
+
+struct Buffer {
+    /// Stored with release, loaded with acquire: a thief may find a cell newer than `tail` told it.
+    hints: Box<[AtomicPtr<Header>]>,
+}
+
+impl Buffer {
+    fn new(len: usize) -> Self {
+        let hints = (0..len).map(|_| AtomicPtr::new(std::ptr::null_mut()));
+        Self {
+            hints: hints.collect(),
+        }
+    }
+
+    #[inline]
+    fn at(&self, position: usize) -> &AtomicPtr<Header> {
+        // The length is a power of two.
+        &self.hints[position & (self.hints.len() - 1)]
+    }
+}
+
+/// The queue.
+pub(super) struct Hints {
+    /// Positions. Written by the owner only, with release; a thief's acquire shows it the buffer
+    /// and the hints up to there.
+    ends: CachePadded<Ends>,
+    /// The newest of `buffers`.
+    current: AtomicPtr<Buffer>,
+    /// Every buffer made; the owner's.
+    #[expect(clippy::vec_box, reason = "thieves hold pointers to the buffers")]
+    buffers: UnsafeCell<Vec<Box<Buffer>>>,
+}
+
+struct Ends {
+    head: AtomicUsize,
+    tail: AtomicUsize,
+}
+
+// SAFETY: `buffers` is the owner's, as `push` demands; the rest is atomic.
+unsafe impl Send for Hints {}
+// SAFETY: as above.
+unsafe impl Sync for Hints {}
+
+impl Hints {
+    pub(super) fn new() -> Self {
+        let first = Box::new(Buffer::new(LEN_MIN));
+        Self {
+            ends: CachePadded::new(Ends {
+                head: AtomicUsize::new(0),
+                tail: AtomicUsize::new(0),
+            }),
+            current: AtomicPtr::new(std::ptr::from_ref(&*first).cast_mut()),
+            buffers: UnsafeCell::new(vec![first]),
+        }
+    }
+
+    fn buffer(&self) -> &Buffer {
+        // SAFETY: a buffer lives as long as the queue.
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+
+    /// How many hints there are, stale ones too; a moment ago.
+    pub(super) fn len(&self) -> usize {
+        let head = self.ends.head.load(Ordering::Acquire);
+        self.ends
+            .tail
+            .load(Ordering::Acquire)
+            .wrapping_sub(head)
+            .min(isize::MAX as usize)
+    }
+
+    /// Adds a hint at the tail.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the queue's owner.
+    #[inline]
+    pub(super) unsafe fn push(&self, task: Task) {
+        let tail = self.ends.tail.load(Ordering::Relaxed);
+        let head = self.ends.head.load(Ordering::Relaxed);
+        let mut buffer = self.buffer();
+        if tail.wrapping_sub(head) == buffer.hints.len() {
+            // SAFETY: the caller is the owner.
+            buffer = unsafe { self.grow(head, tail) };
+        }
+        buffer.at(tail).store(task.as_ptr(), Ordering::Release);
+        self.ends
+            .tail
+            .store(tail.wrapping_add(1), Ordering::Release);
+    }
+
+    /// # Safety
+    ///
+    /// The caller is the queue's owner.
+    #[cold]
+    unsafe fn grow(&self, head: usize, tail: usize) -> &Buffer {
+        let old = self.buffer();
+        let new = Box::new(Buffer::new(old.hints.len() * 2));
+        let mut position = head;
+        while position != tail {
+            let hint = old.at(position).load(Ordering::Relaxed);
+            new.at(position).store(hint, Ordering::Relaxed);
+            position = position.wrapping_add(1);
+        }
+        let pointer = std::ptr::from_ref(&*new).cast_mut();
+        // SAFETY: the owner's.
+        self.buffers.with_mut(|all| unsafe { &mut *all }.push(new));
+        self.current.store(pointer, Ordering::Release);
+        self.buffer()
+    }
+
+    /// Takes the hint at the head; the caller claims the task, which may fail.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the queue's owner.
+    #[inline]
+    pub(super) unsafe fn pop(&self) -> Option<Task> {
+        let head = self.ends.head.load(Ordering::Relaxed);
+        if head == self.ends.tail.load(Ordering::Relaxed) {
+            return None;
+        }
+        let hint = self.buffer().at(head).load(Ordering::Relaxed);
+        self.ends
+            .head
+            .store(head.wrapping_add(1), Ordering::Release);
+        Task::from_ptr(hint)
+    }
+
+    /// Claims one of the first `most` tasks hinted at. From any thread.
+    ///
+    /// Gives the task, claimed, and whether it is cancelled.
+    pub(super) fn steal(&self, most: usize) -> Option<(Task, bool)> {
+        let head = self.ends.head.load(Ordering::Acquire);
+        let len = self.len().min(most);
+        let buffer = self.buffer();
+        (0..len).find_map(|offset| {
+            let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
+            let task = Task::from_ptr(hint)?;
+            task.state()
+                .claim_hinted()
+                .map(|cancelled| (task, cancelled))
+        })
+    }
+}

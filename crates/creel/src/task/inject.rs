@@ -1,0 +1,66 @@
+//! A queue that any thread may push to: tasks woken or spawned from outside, and bound tasks
+//! woken from elsewhere than their seat.
+//!
+//! Intrusive, so that a push allocates nothing; a lock, since a push from outside pays a wake
+//! of a thread anyway. The length is read without the lock; a push stores it (`SeqCst`) before the
+//! pusher looks for a sleeping worker, a worker that goes to sleep says so before it reads it.
+
+use super::cell::Task;
+use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
+use std::ptr;
+
+/// First in, first out.
+pub(super) struct Inject {
+    list: Mutex<List>,
+    len: AtomicUsize,
+}
+
+struct List {
+    first: Option<Task>,
+    last: Option<Task>,
+}
+
+impl Inject {
+    pub(super) fn new() -> Self {
+        let list = List {
+            first: None,
+            last: None,
+        };
+        Self {
+            list: Mutex::new(list),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::SeqCst)
+    }
+
+    /// Appends a scheduled task that is in no other queue.
+    pub(super) fn push(&self, task: Task) {
+        task.link().store(ptr::null_mut(), Ordering::Relaxed);
+        let mut list = lock(&self.list);
+        match list.last.replace(task) {
+            Some(last) => last.link().store(task.as_ptr().cast(), Ordering::Relaxed),
+            None => list.first = Some(task),
+        }
+        let len = self.len.load(Ordering::Relaxed);
+        self.len.store(len + 1, Ordering::SeqCst);
+    }
+
+    /// Takes the first task; it is the caller's to claim.
+    pub(super) fn pop(&self) -> Option<Task> {
+        if self.len() == 0 {
+            return None;
+        }
+        let mut list = lock(&self.list);
+        let first = list.first?;
+        list.first = Task::from_ptr(first.link().load(Ordering::Relaxed).cast());
+        if list.first.is_none() {
+            list.last = None;
+        }
+        let len = self.len.load(Ordering::Relaxed);
+        self.len.store(len - 1, Ordering::SeqCst);
+        Some(first)
+    }
+}

@@ -1,0 +1,442 @@
+//! Tasks on a pool, seen from outside.
+
+use creel::channel::{oneshot, ring};
+use creel::task::{self, JoinError, yield_now};
+use creel::{Pool, TaskStats, Wait};
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+fn pool(workers: usize) -> Pool {
+    Pool::builder()
+        .workers(workers)
+        .wait(Wait::Park)
+        .build()
+        .unwrap()
+}
+
+/// Waits for something that another thread is sure to do; fails rather than hang.
+fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
+    receiver
+        .recv_timeout(Duration::from_secs(20))
+        .expect("it never came")
+}
+
+/// A future that counts itself while it lives.
+struct Counted(Arc<()>);
+
+impl Future for Counted {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let _ = &self.0;
+        Poll::Pending
+    }
+}
+
+/// Gives its waker away, then waits for ever.
+struct GiveWaker(mpsc::Sender<Waker>);
+
+impl Future for GiveWaker {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.send(context.waker().clone()).unwrap();
+        Poll::Pending
+    }
+}
+
+/// Panics where it is told to.
+struct Bomb {
+    in_poll: bool,
+    in_drop: bool,
+}
+
+impl Future for Bomb {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        assert!(!self.in_poll, "boom in poll");
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(!self.in_drop, "boom in drop");
+    }
+}
+
+fn panic_text(error: JoinError) -> String {
+    match error {
+        JoinError::Panicked(payload) => payload.downcast_ref::<&str>().unwrap().to_string(),
+        other => panic!("not a panic: {other}"),
+    }
+}
+
+#[test]
+fn a_panic_reaches_the_one_who_waits_and_the_pool_goes_on() {
+    for workers in [1, 2] {
+        let pool = pool(workers);
+        let both = Bomb {
+            in_poll: true,
+            in_drop: true,
+        };
+        let error = pool.block_on(pool.spawn(both)).unwrap_err();
+        assert_eq!(panic_text(error), "boom in poll");
+        let late = Bomb {
+            in_poll: false,
+            in_drop: true,
+        };
+        let error = pool.block_on(pool.spawn_on(0, late)).unwrap_err();
+        assert_eq!(panic_text(error), "boom in drop");
+        assert_eq!(pool.block_on(pool.spawn(async { 5 })).unwrap(), 5);
+    }
+}
+
+#[test]
+fn a_panicking_output_or_payload_takes_no_worker_with_it() {
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            panic!("boom in the output's drop");
+        }
+    }
+    let pool = pool(1);
+    pool.spawn(async { Loud }).detach();
+    pool.spawn(async { std::panic::panic_any(Loud) }).detach();
+    assert_eq!(pool.block_on(pool.spawn(async { 5 })).unwrap(), 5);
+}
+
+#[test]
+fn dropping_a_handle_cancels_and_detaching_does_not() {
+    let pool = pool(1);
+    let alive = Arc::new(());
+    let handle = pool.spawn(Counted(alive.clone()));
+    // Behind it in the queue: the task has been polled, and is idle.
+    pool.block_on(pool.spawn(async {})).unwrap();
+    assert_eq!(Arc::strong_count(&alive), 2);
+    drop(handle);
+    pool.block_on(pool.spawn(async {})).unwrap();
+    assert_eq!(Arc::strong_count(&alive), 1);
+
+    let (done, is_done) = mpsc::channel();
+    pool.spawn(async move {
+        yield_now().await;
+        done.send(()).unwrap();
+    })
+    .detach();
+    soon(&is_done);
+}
+
+#[test]
+fn cancelling_gives_the_reason_or_the_output() {
+    let pool = pool(2);
+    let waiting = pool.spawn(pending::<()>());
+    waiting.cancel();
+    assert!(matches!(pool.block_on(waiting), Err(JoinError::Cancelled)));
+    let finished = pool.spawn(async { 3 });
+    while !finished.is_finished() {
+        pool.block_on(yield_now());
+    }
+    finished.cancel();
+    assert_eq!(pool.block_on(finished).unwrap(), 3);
+}
+
+#[test]
+fn a_task_that_nothing_can_wake_is_dropped() {
+    let pool = pool(1);
+    let alive = Arc::new(());
+    pool.spawn(Counted(alive.clone())).detach();
+    pool.block_on(pool.spawn(async {})).unwrap();
+    pool.block_on(pool.spawn(async {})).unwrap();
+    assert_eq!(Arc::strong_count(&alive), 1);
+    assert_eq!(pool.stats().tasks.cancelled, 1);
+}
+
+#[test]
+fn wakers_may_be_used_after_completion_and_after_the_pool() {
+    let (give, take) = mpsc::channel();
+    let pool = pool(2);
+    let handle = pool.spawn(GiveWaker(give.clone()));
+    let waker = soon(&take);
+    handle.cancel();
+    assert!(pool.block_on(handle).is_err());
+    waker.wake_by_ref();
+    let other = pool.spawn(GiveWaker(give));
+    let another = soon(&take);
+    drop(pool);
+    waker.wake();
+    let clone = another.clone();
+    another.wake();
+    drop(other);
+    drop(clone);
+}
+
+#[test]
+fn dropping_a_pool_drops_every_future_and_refuses_new_ones() {
+    struct SpawnOnDrop(creel::Handle, mpsc::Sender<bool>);
+    impl Drop for SpawnOnDrop {
+        fn drop(&mut self) {
+            let mut late = self.0.spawn(async {});
+            let polled = Pin::new(&mut late).poll(&mut Context::from_waker(Waker::noop()));
+            let refused = matches!(polled, Poll::Ready(Err(JoinError::Refused)));
+            self.1.send(refused).unwrap();
+        }
+    }
+    for workers in [1, 3] {
+        let pool = pool(workers);
+        let alive = Arc::new(());
+        for i in 0..100 {
+            pool.spawn(keep_waking(alive.clone())).detach();
+            pool.spawn_on(i % workers, keep_waking(alive.clone()))
+                .detach();
+        }
+        let (told, hear) = mpsc::channel();
+        let last = SpawnOnDrop(pool.handle(), told);
+        pool.spawn(async move {
+            let _last = last;
+            pending::<()>().await;
+        })
+        .detach();
+        let handle = pool.handle();
+        drop(pool);
+        // The detached, never woken task may have been dropped before the pool was.
+        soon(&hear);
+        assert_eq!(Arc::strong_count(&alive), 1);
+        let mut late = handle.spawn(async {});
+        let polled = Pin::new(&mut late).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(Err(JoinError::Refused))));
+    }
+}
+
+async fn keep_waking(_alive: Arc<()>) {
+    loop {
+        yield_now().await;
+    }
+}
+
+#[test]
+fn a_pool_may_be_dropped_by_its_own_task() {
+    let (done, is_done) = mpsc::channel();
+    let pool = Arc::new(Mutex::new(None));
+    let own = pool.clone();
+    *pool.lock().unwrap() = Some(Pool::builder().workers(2).build().unwrap());
+    let guard = pool.lock().unwrap();
+    guard
+        .as_ref()
+        .unwrap()
+        .spawn_on(1, async move {
+            drop(own.lock().unwrap().take());
+            done.send(()).unwrap();
+        })
+        .detach();
+    drop(guard);
+    soon(&is_done);
+    assert!(pool.lock().unwrap().is_none());
+}
+
+#[test]
+fn tasks_are_conserved() {
+    for workers in [1, 2, 8] {
+        let pool = pool(workers);
+        let (tx, rx) = ring::channel(4);
+        let spawned: Vec<_> = (0..500_u64)
+            .map(|i| {
+                let tx = tx.clone();
+                pool.spawn(async move {
+                    for _ in 0..i % 7 {
+                        yield_now().await;
+                    }
+                    tx.send(i).await.unwrap();
+                })
+            })
+            .collect();
+        drop(tx);
+        let sum = pool.block_on(async {
+            let mut sum = 0;
+            while let Ok(i) = rx.recv().await {
+                sum += i;
+            }
+            for task in spawned {
+                task.await.unwrap();
+            }
+            sum
+        });
+        assert_eq!(sum, 499 * 500 / 2);
+        let TaskStats {
+            spawned,
+            finished,
+            cancelled,
+            ..
+        } = pool.stats().tasks;
+        assert_eq!((spawned, finished, cancelled), (500, 500, 0));
+    }
+}
+
+#[test]
+fn bound_tasks_stay_on_their_thread() {
+    let pool = pool(3);
+    let here = || async {
+        let first = std::thread::current().id();
+        for _ in 0..100 {
+            yield_now().await;
+            assert_eq!(std::thread::current().id(), first);
+        }
+        first
+    };
+    let threads = pool.broadcast(|_| std::thread::current().id());
+    for (worker, thread) in threads.iter().enumerate() {
+        assert_eq!(
+            pool.block_on(pool.spawn_on(worker, here())).unwrap(),
+            *thread
+        );
+    }
+}
+
+#[test]
+fn bad_use_gets_a_clear_answer() {
+    let pool = Arc::new(pool(1));
+    let inner = pool.clone();
+    let error = pool
+        .block_on(pool.spawn(async move { inner.block_on(async {}) }))
+        .unwrap_err();
+    assert!(panic_text(error).starts_with("block_on inside a worker"));
+    let out_of_range = std::panic::catch_unwind(|| pool.spawn_on(7, async {}).detach());
+    let text = *out_of_range.unwrap_err().downcast::<String>().unwrap();
+    assert_eq!(text, "worker index 7 out of range: the pool has 1 workers");
+    assert!(std::panic::catch_unwind(|| task::spawn(async {}).detach()).is_err());
+    assert!(std::panic::catch_unwind(|| task::spawn_local(async {}).detach()).is_err());
+}
+
+#[test]
+fn a_task_behind_a_blocked_worker_is_rescued() {
+    // The queue, and the LIFO slot: each test ends only if another worker runs the task.
+    let pool = pool(2);
+    for lifo in [false, true] {
+        let (tx, rx) = oneshot::channel();
+        let (ran, has_run) = mpsc::channel();
+        let waiting = pool.spawn(async move {
+            rx.await.unwrap();
+            ran.send(()).unwrap();
+        });
+        // Idle before the blocker begins.
+        while pool.stats().tasks.polls == 0 {
+            std::thread::yield_now();
+        }
+        let blocker = pool.spawn(async move {
+            if lifo {
+                tx.send(()).unwrap();
+            } else {
+                task::spawn(async move { tx.send(()).unwrap() }).detach();
+            }
+            soon(&has_run);
+        });
+        pool.block_on(async {
+            blocker.await.unwrap();
+            waiting.await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_task_that_yields_for_ever_starves_nobody() {
+    let pool = pool(1);
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = stop.clone();
+    let yields = pool.spawn(async move {
+        while !seen.load(Ordering::Relaxed) {
+            yield_now().await;
+        }
+    });
+    // From outside, bound, and as an urgent job.
+    pool.block_on(pool.spawn_on(0, async {})).unwrap();
+    assert_eq!(pool.run_on(0, || 1), 1);
+    let stopper = stop.clone();
+    let outside = pool.spawn(async move { stopper.store(true, Ordering::Relaxed) });
+    pool.block_on(async {
+        outside.await.unwrap();
+        yields.await.unwrap();
+    });
+}
+
+#[test]
+fn two_tasks_that_wake_each_other_starve_nobody() {
+    let pool = pool(1);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (tx_a, rx_a) = ring::channel::<()>(1);
+    let (tx_b, rx_b) = ring::channel::<()>(1);
+    let (s, t) = (stop.clone(), stop.clone());
+    let one = pool.spawn(async move {
+        while !s.load(Ordering::Relaxed) && tx_a.send(()).await.is_ok() {
+            if rx_b.recv().await.is_err() {
+                break;
+            }
+        }
+    });
+    let two = pool
+        .spawn(async move { while rx_a.recv().await.is_ok() && tx_b.send(()).await.is_ok() {} });
+    let stopper = pool.spawn(async move { t.store(true, Ordering::Relaxed) });
+    pool.block_on(async {
+        stopper.await.unwrap();
+        one.await.unwrap();
+        two.await.unwrap();
+    });
+}
+
+#[test]
+fn resizing_under_tasks_loses_none() {
+    let pool = pool(1);
+    let done = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..200)
+        .map(|_| {
+            let done = done.clone();
+            pool.spawn(async move {
+                for _ in 0..50 {
+                    yield_now().await;
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    let bound = pool.spawn_on(0, async { yield_now().await });
+    for workers in [4, 2, 8, 1, 3, 1, 2] {
+        pool.resize(workers).unwrap();
+        pool.block_on(yield_now());
+        pool.spawn_on(workers - 1, async { yield_now().await })
+            .detach();
+    }
+    pool.block_on(async {
+        for task in tasks {
+            task.await.unwrap();
+        }
+        bound.await.unwrap();
+    });
+    assert_eq!(done.load(Ordering::Relaxed), 200);
+}
+
+#[test]
+fn a_large_future_and_a_large_output_are_tasks_too() {
+    let pool = pool(1);
+    let big = [7_u8; 100_000];
+    let sum = pool.spawn(async move {
+        yield_now().await;
+        big.iter().map(|&b| u64::from(b)).sum::<u64>()
+    });
+    assert_eq!(pool.block_on(sum).unwrap(), 700_000);
+    let out = pool.spawn(async { [1_u64; 1000] });
+    assert_eq!(pool.block_on(out).unwrap(), [1; 1000]);
+}
+
+#[test]
+fn loops_and_tasks_go_together() {
+    let pool = Arc::new(pool(2));
+    let inner = pool.clone();
+    let task = pool.spawn(async move {
+        let mut items = vec![1_u64; 1000];
+        inner.for_each_mut(&mut items, |i, item| *item += i as u64);
+        yield_now().await;
+        items.iter().sum::<u64>()
+    });
+    assert_eq!(pool.block_on(task).unwrap(), 1000 + 999 * 1000 / 2);
+}

@@ -86,5 +86,10 @@ fn ym2413() {
 #[test]
 fn vrc7() {
     let paths = (Ym2413::write as _, Ym2413::render_pins as _);
-    assert_hash!(OPLL, Ym2413::new_vrc7(3_579_545), paths, 0x0cab_d0df_8f61_2cf2);
+    assert_hash!(
+        OPLL,
+        Ym2413::new_vrc7(3_579_545),
+        paths,
+        0x0cab_d0df_8f61_2cf2
+    );
 }

@@ -19,9 +19,13 @@ use super::square_chip::{SquareChip, SsgClock};
 use super::ssg::Ssg;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
+use super::ym2413::Ym2413;
 use super::ym2608::Ym2608;
 use super::ym2610::Ym2610;
 use super::ym2612::Ym2612;
+use super::ym3526::Ym3526;
+use super::ym3812::Ym3812;
+use super::ymf262::Ymf262;
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Header, Instance, Song, Volume};
 use crate::sequence::LANES;
@@ -127,6 +131,11 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
         ChipId::Ym2610 => FrameChip::Ym2610(Box::new(Ym2610::new(clock_hz))),
         ChipId::Ym2612 if variant => FrameChip::Ym2612(Box::new(Ym2612::new_3438(clock_hz))),
         ChipId::Ym2612 => FrameChip::Ym2612(Box::new(Ym2612::new(clock_hz))),
+        ChipId::Ym2413 if variant => FrameChip::Ym2413(Box::new(Ym2413::new_vrc7(clock_hz))),
+        ChipId::Ym2413 => FrameChip::Ym2413(Box::new(Ym2413::new(clock_hz))),
+        ChipId::Ym3526 => FrameChip::Ym3526(Box::new(Ym3526::new(clock_hz))),
+        ChipId::Ym3812 => FrameChip::Ym3812(Box::new(Ym3812::new(clock_hz))),
+        ChipId::Ymf262 => FrameChip::Ymf262(Box::new(Ymf262::new(clock_hz))),
         _ => return None,
     })
 }

@@ -154,7 +154,12 @@ impl Opl {
             .unwrap_or(7);
         let number = (unit / f64::from(1 << block)).round() as u16;
         self.write(out, port, 0xA0 + channel, number as u8);
-        self.write(out, port, 0xB0 + channel, key | (block as u8) << 2 | (number >> 8) as u8);
+        self.write(
+            out,
+            port,
+            0xB0 + channel,
+            key | (block as u8) << 2 | (number >> 8) as u8,
+        );
     }
 
     /// The Y8950's string, in memory of 256 Kbit chips.
@@ -162,7 +167,14 @@ impl Opl {
         out.memory(0x88, &self.string);
         // Addresses count 4 bytes here.
         let [low, high] = (self.string.len() as u16 / 4 - 1).to_le_bytes();
-        let regs = [(0x08, 0x00), (0x09, 0), (0x0A, 0), (0x0B, low), (0x0C, high), (0x12, 0x90)];
+        let regs = [
+            (0x08, 0x00),
+            (0x09, 0),
+            (0x0A, 0),
+            (0x0B, low),
+            (0x0C, high),
+            (0x12, 0x90),
+        ];
         for (reg, value) in regs {
             self.write(out, 0, reg, value);
         }
@@ -172,7 +184,13 @@ impl Opl {
         let rate = STRING_RATE * hz(key) / STRING_HZ;
         let step = (rate / 49_716.0 * 65_536.0).round().min(65_535.0);
         let [low, high] = (step as u16).to_le_bytes();
-        for (reg, value) in [(0x07, 0x01), (0x07, 0x20), (0x10, low), (0x11, high), (0x07, 0xA0)] {
+        for (reg, value) in [
+            (0x07, 0x01),
+            (0x07, 0x20),
+            (0x10, low),
+            (0x11, high),
+            (0x07, 0xA0),
+        ] {
             self.write(out, 0, reg, value);
         }
     }

@@ -37,7 +37,11 @@ fn pitch(out: &mut Writer, channel: u8, hz: f64, key: u8) {
         .unwrap_or(7);
     let number = (unit / f64::from(1 << block)).round() as u16;
     write(out, 0x10 + channel, number as u8);
-    write(out, 0x20 + channel, key | (block as u8) << 1 | (number >> 8) as u8);
+    write(
+        out,
+        0x20 + channel,
+        key | (block as u8) << 1 | (number >> 8) as u8,
+    );
 }
 
 impl Orchestra for Opll {

@@ -140,6 +140,11 @@ impl<F: Future> Cell<F> {
         }));
         let output = match dropped {
             Ok(()) => output,
+            // The first panic is the one that is told.
+            Err(second) if matches!(output, Err(JoinError::Panicked(_))) => {
+                drop_quietly(second);
+                output
+            }
             Err(payload) => {
                 drop_quietly(output);
                 Err(JoinError::panicked(payload))

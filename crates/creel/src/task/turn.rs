@@ -75,6 +75,8 @@ impl Schedule for Shared {
         // A worker that has no desk yet (it runs a timer, a socket's event) takes its own.
         let own = current::index_in(&self).and_then(|index| sit_down(&self, index));
         if let Some(held) = own {
+            // It may go on with a long job: not as the searcher.
+            held.end_search();
             task.state().to_hinted();
             held.push_woken(task);
         } else {
@@ -173,7 +175,7 @@ pub(crate) fn rest(pool: &Arc<Shared>, seat: &Seat) -> Rest {
         if held.desk.has_hints() {
             return Rest::Busy;
         }
-        held.desk.stand_up();
+        held.stand_up();
         crew.release(seat.index, pool.workers());
     }
     let takes = pool.tasks.outside.len() > 0 && crew.is_free(seat.index);
@@ -187,7 +189,7 @@ pub(crate) fn rest(pool: &Arc<Shared>, seat: &Seat) -> Rest {
 pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
     if let Some(held) = desk::here_in(pool) {
         held.clear();
-        held.desk.stand_up();
+        held.stand_up();
         pool.tasks.crew.release(seat.index, pool.workers());
         crew::call_for_outside(pool);
     }
@@ -221,6 +223,9 @@ pub(crate) fn stats(pool: &Shared) -> TaskStats {
 /// The number of workers has changed.
 pub(crate) fn resize(pool: &Arc<Shared>, workers: usize) {
     pool.tasks.crew.resize(workers);
+    if pool.tasks.crew.is_unwatched() {
+        crew::call_watch(pool);
+    }
     if pool.tasks.outside.len() > 0 {
         crew::call_for_outside(pool);
     }

@@ -324,11 +324,8 @@ impl<'a> Held<'a> {
         // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
         self.desk.counters.polls.add(1);
         // SAFETY: `next` has claimed the task, which is not bound.
-        match unsafe { task.run(cancelled || cancel) } {
-            Ran::Idle => {}
-            Ran::Again => self.push_back(task),
-            Ran::Finished => self.desk.counters.finished.add(1),
-            Ran::Cancelled => self.desk.counters.cancelled.add(1),
+        if unsafe { task.run(cancelled || cancel, &self.desk.counters) } == Ran::Again {
+            self.push_back(task);
         }
         let due = self.own(|own| {
             own.sampled_polls += 1;

@@ -4,7 +4,7 @@
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::mix::Quality;
-use creel_vgm::render::{Buffers, Player, Settings};
+use creel_vgm::render::{Buffers, Player, Settings, SplitPlayer};
 
 fn songs() -> Vec<(&'static str, Song)> {
     let songs = demo::CARRIED.iter();
@@ -149,5 +149,29 @@ fn the_carried_files_are_what_the_composer_writes() {
             carried.name
         );
         assert!(carried.packed.len() < 100 << 10, "{}", carried.name);
+    }
+}
+
+#[test]
+fn a_song_split_over_workers_has_the_same_bits() {
+    let settings = Settings {
+        fade_seconds: 0.2,
+        ..once()
+    };
+    let pool = creel::Pool::builder().workers(3).build().unwrap();
+    for (name, song) in songs() {
+        let whole = play(
+            &song,
+            &settings,
+            &mut Buffers::default(),
+            (1024, usize::MAX >> 8),
+        );
+        let mut player = SplitPlayer::new(&song, &settings).unwrap();
+        let mut split = vec![[0.0; 2]; whole.len()];
+        for block in split.chunks_mut(9000) {
+            assert_eq!(player.fill(&pool, block), block.len());
+        }
+        assert_eq!(player.fill(&pool, &mut [[0.0; 2]]), 0);
+        assert!(whole == split, "{name}");
     }
 }

@@ -4,9 +4,13 @@ use super::Rate;
 use super::okim6258::Okim6258;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
+use super::ym2413::Ym2413;
 use super::ym2608::Ym2608;
 use super::ym2610::Ym2610;
 use super::ym2612::Ym2612;
+use super::ym3526::Ym3526;
+use super::ym3812::Ym3812;
+use super::ymf262::Ymf262;
 use crate::format::{Command, Song, decode};
 use crate::sequence::Action;
 
@@ -24,6 +28,14 @@ pub enum FrameChip {
     Ym2610(Box<Ym2610>),
     /// The YM2612 or YM3438.
     Ym2612(Box<Ym2612>),
+    /// The YM2413 or VRC7.
+    Ym2413(Box<Ym2413>),
+    /// The YM3526.
+    Ym3526(Box<Ym3526>),
+    /// The YM3812.
+    Ym3812(Box<Ym3812>),
+    /// The YMF262.
+    Ymf262(Box<Ymf262>),
 }
 
 /// The fastest that the MSM6258 is run at; songs change its rate as they play.
@@ -42,6 +54,10 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.rate(),
             FrameChip::Ym2610(chip) => chip.rate(),
             FrameChip::Ym2612(chip) => chip.rate(),
+            FrameChip::Ym2413(chip) => chip.rate(),
+            FrameChip::Ym3526(chip) => chip.rate(),
+            FrameChip::Ym3812(chip) => chip.rate(),
+            FrameChip::Ymf262(chip) => chip.rate(),
         }
     }
 
@@ -74,6 +90,10 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.write(port, reg, value),
             FrameChip::Ym2610(chip) => chip.write(port, reg, value),
             FrameChip::Ym2612(chip) => chip.write(port, reg, value),
+            FrameChip::Ym2413(chip) => chip.write(port, reg, value),
+            FrameChip::Ym3526(chip) => chip.write(port, reg, value),
+            FrameChip::Ym3812(chip) => chip.write(port, reg, value),
+            FrameChip::Ymf262(chip) => chip.write(port, reg, value),
         }
     }
 
@@ -87,6 +107,10 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.render(out),
             FrameChip::Ym2610(chip) => chip.render(out),
             FrameChip::Ym2612(chip) => chip.render_with_dac(data, out),
+            FrameChip::Ym2413(chip) => chip.render(out),
+            FrameChip::Ym3526(chip) => chip.render(out),
+            FrameChip::Ym3812(chip) => chip.render(out),
+            FrameChip::Ymf262(chip) => chip.render(out),
         }
     }
 

@@ -19,11 +19,16 @@ use super::square_chip::{SquareChip, SsgClock};
 use super::ssg::Ssg;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
+use super::ym2413::Ym2413;
 use super::ym2608::Ym2608;
 use super::ym2610::Ym2610;
 use super::ym2612::Ym2612;
+use super::ym3526::Ym3526;
+use super::ym3812::Ym3812;
+use super::ymf262::Ymf262;
 use crate::error::{Error, Result};
-use crate::format::{ChipId, Header, Instance, Volume};
+use crate::format::{ChipId, Header, Instance, Song, Volume};
+use crate::sequence::LANES;
 
 /// A part of a chip, with its level: the factor from one of its steps to full scale.
 pub enum Part {
@@ -31,6 +36,43 @@ pub enum Part {
     Frames(FrameChip, f32),
     /// Square waves, listening to this lane of the chip.
     Squares(SquareChip, usize, f32),
+}
+
+impl Part {
+    /// Which of its chip's lanes it hears.
+    pub fn hears(&self) -> [bool; LANES] {
+        match self {
+            Part::Frames(chip, _) => [true, chip.has_data_lane()],
+            Part::Squares(_, lane, _) => std::array::from_fn(|place| place == *lane),
+        }
+    }
+}
+
+/// All parts of a song that can be played, in the order of its chips, and the chips themselves.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] if there are none, [`Error::Malformed`] if a chip's clock is none that a
+/// chip can run at.
+pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
+    let mut all = Vec::new();
+    for instance in song.chips() {
+        let parts = chip_parts(&song.header, instance)?;
+        all.extend(parts.into_iter().map(|part| (instance, part)));
+    }
+    if all.is_empty() {
+        return Err(no_chip(song));
+    }
+    Ok(all)
+}
+
+fn no_chip(song: &Song) -> Error {
+    let names: Vec<_> = song.chips().map(|instance| instance.chip.name()).collect();
+    Error::Unsupported(if names.is_empty() {
+        "the song writes to no chip that it has".into()
+    } else {
+        format!("none of its chips can be played: {}", names.join(", "))
+    })
 }
 
 /// Clocks that a chip can be asked to run at, in Hz: from a tenth of the slowest in use to more
@@ -47,11 +89,7 @@ const SSG_BESIDE_FM: f32 = 0.5;
 const SSG_BESIDE_OPNB: f32 = 0.28;
 
 /// The parts of one chip of a song; none if it is not a chip that is played.
-///
-/// # Errors
-///
-/// [`Error::Malformed`] if its clock is none a chip can run at.
-pub fn parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
+fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
     let Some(clock_hz) = header.clock(instance) else {
         return Ok(Vec::new());
     };
@@ -93,6 +131,11 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
         ChipId::Ym2610 => FrameChip::Ym2610(Box::new(Ym2610::new(clock_hz))),
         ChipId::Ym2612 if variant => FrameChip::Ym2612(Box::new(Ym2612::new_3438(clock_hz))),
         ChipId::Ym2612 => FrameChip::Ym2612(Box::new(Ym2612::new(clock_hz))),
+        ChipId::Ym2413 if variant => FrameChip::Ym2413(Box::new(Ym2413::new_vrc7(clock_hz))),
+        ChipId::Ym2413 => FrameChip::Ym2413(Box::new(Ym2413::new(clock_hz))),
+        ChipId::Ym3526 => FrameChip::Ym3526(Box::new(Ym3526::new(clock_hz))),
+        ChipId::Ym3812 => FrameChip::Ym3812(Box::new(Ym3812::new(clock_hz))),
+        ChipId::Ymf262 => FrameChip::Ymf262(Box::new(Ymf262::new(clock_hz))),
         _ => return None,
     })
 }
@@ -115,11 +158,12 @@ fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
     Some(Part::Squares(chip, 1, level))
 }
 
-/// The factor on all levels of a song with these chips: the power of two that brings their sum
-/// above 1.5 and up to 3 units.
-pub fn balance(header: &Header, chips: &[Instance]) -> f32 {
-    let played = chips.iter().filter(|chip| header.clock(**chip).is_some());
-    let sum: f32 = played.map(|chip| level(header, *chip, false)).sum();
+/// The factor on all levels of a song with these parts: the power of two that brings the sum of its
+/// chips above 1.5 and up to 3 units.
+pub fn balance(header: &Header, parts: &[(Instance, Part)]) -> f32 {
+    let mut chips: Vec<Instance> = parts.iter().map(|part| part.0).collect();
+    chips.dedup();
+    let sum: f32 = chips.iter().map(|chip| level(header, *chip, false)).sum();
     if sum <= 0.0 {
         return 1.0;
     }

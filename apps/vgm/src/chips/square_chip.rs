@@ -57,6 +57,7 @@ impl SquareChip {
             return;
         };
         match self {
+            SquareChip::Ay8910(chip) if port == 1 => chip.set_stereo(value),
             SquareChip::Ay8910(chip) => chip.write(port, reg, value),
             SquareChip::Sn76489(chip) => chip.write(port, reg, value),
             SquareChip::Ssg(chip, clock) => {

@@ -99,9 +99,35 @@ fn document(path: String, song: &Song) -> Document<'_> {
 fn print(common: &Common, document: &Document<'_>) -> anyhow::Result<()> {
     match common.format {
         Format::Json => output::json_line(document)?,
-        Format::Csv | Format::Text => output::text(&text(document))?,
+        Format::Csv => output::csv([row(document)])?,
+        Format::Text => output::text(&text(document))?,
     }
     Ok(())
+}
+
+/// One song in a table, its chips in one field.
+#[derive(Serialize)]
+struct Row<'d> {
+    song: &'d str,
+    seconds: f64,
+    loop_seconds: f64,
+    chips: String,
+    track: &'d str,
+    game: &'d str,
+    author: &'d str,
+}
+
+fn row<'d>(document: &'d Document<'_>) -> Row<'d> {
+    let chips: Vec<_> = document.chips.iter().map(|chip| chip.name).collect();
+    Row {
+        song: &document.song,
+        seconds: document.seconds,
+        loop_seconds: document.loop_seconds,
+        chips: chips.join(" "),
+        track: document.track,
+        game: document.game,
+        author: document.author,
+    }
 }
 
 fn text(document: &Document<'_>) -> String {

@@ -4,6 +4,8 @@
 //! is a chip with a voice for each part. `creel-vgm generate` writes the files that are carried.
 
 mod adpcm;
+mod opl;
+mod opll;
 mod opm;
 mod opn;
 mod patch;
@@ -56,6 +58,22 @@ pub const CARRIED: &[Carried] = &[
         name: "ay8910",
         packed: include_bytes!("../../songs/ay8910.vgz"),
     },
+    Carried {
+        name: "ym2413",
+        packed: include_bytes!("../../songs/ym2413.vgz"),
+    },
+    Carried {
+        name: "ym3526",
+        packed: include_bytes!("../../songs/ym3526.vgz"),
+    },
+    Carried {
+        name: "ym3812",
+        packed: include_bytes!("../../songs/ym3812.vgz"),
+    },
+    Carried {
+        name: "ymf262",
+        packed: include_bytes!("../../songs/ymf262.vgz"),
+    },
 ];
 
 /// A song that has just been composed.
@@ -81,7 +99,7 @@ impl Composed {
 
 /// Composes all songs, in the order of [`CARRIED`].
 pub fn compose() -> Vec<Composed> {
-    let orchestras: [(&'static str, Box<dyn Orchestra>); 7] = [
+    let orchestras: [(&'static str, Box<dyn Orchestra>); 11] = [
         ("ym2151-okim6258", Box::new(opm::X68000::new())),
         ("ym2610", Box::new(opn::Opn::ym2610())),
         ("ym2612-sn76489", Box::new(opn::Opn::mega_drive())),
@@ -89,6 +107,10 @@ pub fn compose() -> Vec<Composed> {
         ("ym2203", Box::new(opn::Opn::ym2203())),
         ("sn76489", Box::new(psg::MasterSystem)),
         ("ay8910", Box::new(ssg::Ay8910)),
+        ("ym2413", Box::new(opll::Opll)),
+        ("ym3526", Box::new(opl::Opl::ym3526())),
+        ("ym3812", Box::new(opl::Opl::ym3812())),
+        ("ymf262", Box::new(opl::Opl::ymf262())),
     ];
     let songs = orchestras.into_iter().zip(&PIECES);
     songs

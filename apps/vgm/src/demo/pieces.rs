@@ -14,7 +14,7 @@ const MARCH: &str = "k hss hkk hssshh";
 const LIGHT: &str = "k hhs hhk hks hh";
 
 /// Every piece.
-pub const PIECES: [Piece; 10] = [
+pub const PIECES: [Piece; 12] = [
     Piece {
         title: "Warp and Weft",
         beats_a_minute: 132,
@@ -266,5 +266,70 @@ pub const PIECES: [Piece; 10] = [
         ],
         bass: LEAPING,
         drums: MARCH,
+    },
+    Piece {
+        title: "Heddle Dance",
+        beats_a_minute: 128,
+        root: 57,
+        scale: MIXOLYDIAN,
+        chords: [[0, 3, 6, 0], [5, 3, 6, 4]],
+        motifs: [
+            &[
+                (2, 0),
+                (2, 4),
+                (2, 2),
+                (2, 4),
+                (4, 6),
+                (4, 4),
+                (2, 2),
+                (2, 4),
+                (4, 7),
+                (8, 4),
+            ],
+            &[
+                (6, 4),
+                (2, 6),
+                (4, 7),
+                (4, 4),
+                (2, 4),
+                (2, 2),
+                (4, 0),
+                (8, 2),
+            ],
+        ],
+        bass: PUSHING,
+        drums: ROCK,
+    },
+    Piece {
+        title: "Selvage",
+        beats_a_minute: 108,
+        root: 62,
+        scale: DORIAN,
+        chords: [[0, 6, 3, 4], [2, 6, 3, 4]],
+        motifs: [
+            &[
+                (4, 2),
+                (4, 4),
+                (6, 7),
+                (2, 6),
+                (4, 4),
+                (2, 2),
+                (2, 3),
+                (8, 4),
+            ],
+            &[
+                (3, 0),
+                (3, 2),
+                (2, 4),
+                (8, 4),
+                (3, 6),
+                (3, 4),
+                (2, 2),
+                (4, 4),
+                (4, REST),
+            ],
+        ],
+        bass: WALKING,
+        drums: LIGHT,
     },
 ];

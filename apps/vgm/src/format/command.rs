@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 pub struct Write {
     /// Which chip of the song.
     pub instance: Instance,
-    /// The chip's port, 0 or 1 for most; the SN76489's stereo register is port 1.
+    /// The chip's port, 0 or 1 for most; the stereo masks of SN76489 and
+    /// AY8910 are port 1.
     pub port: u8,
     /// The register, or the address for chips with memory.
     pub reg: u16,
@@ -295,6 +296,8 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
     Some(match code {
         0x30 | 0x50 => to(ChipId::Sn76489, code == 0x30, 0, 0, ops[0]),
         0x3F | 0x4F => to(ChipId::Sn76489, code == 0x3F, 1, 0, ops[0]),
+        // Where the three channels are heard; with bit 6 set it is for a YM2203's SSG.
+        0x31 if ops[0] & 0x40 == 0 => to(ChipId::Ay8910, ops[0] >> 7 != 0, 1, 0, ops[0] & 0x3F),
         0x40 if ops.len() == 2 => to(ChipId::Mikey, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x51..=0x5F | 0xA1..=0xAF => {
             let (chip, port) = YAMAHA[usize::from(code & 15) - 1];

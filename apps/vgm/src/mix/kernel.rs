@@ -125,9 +125,12 @@ fn kaiser(x: f64) -> f64 {
     }
     let half = BETA * inside.sqrt() / 2.0;
     let (mut term, mut sum) = (1.0, 1.0);
-    for n in 1..30 {
+    for n in 1.. {
         term *= (half / f64::from(n)).powi(2);
         sum += term;
+        if term < 1e-12 * sum {
+            break;
+        }
     }
     sum
 }

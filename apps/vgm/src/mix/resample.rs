@@ -69,11 +69,15 @@ impl Resampler {
     /// Takes native frames; what passes 16 bits is clipped, as the chips' converters do.
     pub fn push(&mut self, frames: &[[i32; 2]]) {
         let narrow = |value: i32| value.clamp(-0x8000, 0x7FFF) as i16;
-        self.left
-            .extend(frames.iter().map(|frame| narrow(frame[0])));
-        self.right
-            .extend(frames.iter().map(|frame| narrow(frame[1])));
-        let bits = frames.iter().fold(0, |bits, [l, r]| bits | l | r);
+        let held = self.left.len();
+        self.left.resize(held + frames.len(), 0);
+        self.right.resize(held + frames.len(), 0);
+        let sides = self.left[held..].iter_mut().zip(&mut self.right[held..]);
+        let mut bits = 0;
+        for ((left, right), frame) in sides.zip(frames) {
+            (*left, *right) = (narrow(frame[0]), narrow(frame[1]));
+            bits |= frame[0] | frame[1];
+        }
         self.silent = if bits == 0 {
             self.silent + frames.len()
         } else {

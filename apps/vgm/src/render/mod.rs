@@ -4,17 +4,19 @@
 //! for in, on whatever thread, and whatever was played with the same [`Buffers`] before.
 
 mod frames;
+mod split;
 mod squares;
 mod timebase;
 
 use std::sync::Arc;
 
 use crate::chips::set::{Part, balance, parts};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{Instance, Song, TICKS_PER_SECOND};
 use crate::mix::{Fade, Kernel, Quality};
 use crate::sequence::Sequencer;
 use frames::FrameVoice;
+pub use split::SplitPlayer;
 use squares::SquareVoice;
 
 /// What every song is scaled by unless told otherwise: it leaves ordinary songs room to full scale.
@@ -60,6 +62,10 @@ impl Settings {
             None => 0,
         };
         (played.saturating_add(fade), fade)
+    }
+
+    fn gain(&self, song: &Song, parts: &[(Instance, Part)]) -> f32 {
+        DEFAULT_GAIN * self.volume * song.header.volume * balance(&song.header, parts)
     }
 }
 
@@ -112,8 +118,8 @@ enum Voice {
 pub struct Player<'s> {
     song: &'s Song,
     sequencer: Sequencer<'s>,
-    /// With the place of its chip among the sequencer's listeners.
-    voices: Vec<(usize, Voice)>,
+    /// Each in the place it has among the sequencer's listeners.
+    voices: Vec<Voice>,
     fade: Fade,
     frame: u64,
     frames: u64,
@@ -124,47 +130,51 @@ impl<'s> Player<'s> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if none of the song's chips can be played,
-    /// [`Error::Malformed`] if a chip's clock is none it can run at.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if none of the song's chips can be played,
+    /// [`Error::Malformed`](crate::Error::Malformed) if a chip's clock is none it can run at.
     pub fn new(song: &'s Song, settings: &Settings, buffers: &mut Buffers) -> Result<Self> {
-        buffers.kernels.prepare(settings.quality);
-        let chips: Vec<Instance> = song.chips().collect();
-        let mut sequencer = Sequencer::new(song, &chips);
-        sequencer.advance(1);
-        let level = balance(&song.header, &chips);
-        let gain = DEFAULT_GAIN * settings.volume * song.header.volume * level;
+        let parts = parts(song)?;
+        let gain = settings.gain(song, &parts);
+        Ok(Player::of_parts(song, settings, buffers, (parts, gain)))
+    }
+
+    /// A player of some of the song's parts, each scaled by a gain.
+    fn of_parts(
+        song: &'s Song,
+        settings: &Settings,
+        buffers: &mut Buffers,
+        (parts, gain): (Vec<(Instance, Part)>, f32),
+    ) -> Self {
+        let kernels = &mut buffers.kernels;
+        kernels.prepare(settings.quality);
         let rate = settings.sample_rate;
+        let listeners = parts.iter().map(|(chip, part)| (*chip, part.hears()));
+        let mut sequencer = Sequencer::new(song, listeners);
+        // What comes before the first frame may set a chip's rate, so it comes first.
+        sequencer.advance(1);
         let mut voices = Vec::new();
-        for (listener, instance) in chips.iter().enumerate() {
+        for (listener, (_, part)) in parts.into_iter().enumerate() {
             let queues = sequencer.queues(listener);
-            for part in parts(&song.header, *instance)? {
-                // What comes before the first frame may set a chip's rate, so it comes first.
-                let voice = match part {
-                    Part::Frames(mut chip, level) => {
-                        queues[0].take_all(|action| chip.act(song, action));
-                        let kernels = &mut buffers.kernels;
-                        Voice::Frames(FrameVoice::new(chip, gain * level, rate, kernels))
-                    }
-                    Part::Squares(mut chip, lane, level) => {
-                        queues[lane].take_all(|action| chip.act(action));
-                        Voice::Squares(SquareVoice::new(chip, lane, gain * level, rate))
-                    }
-                };
-                voices.push((listener, voice));
-            }
-        }
-        if voices.is_empty() {
-            return Err(no_chip(&chips));
+            voices.push(match part {
+                Part::Frames(mut chip, level) => {
+                    queues[0].take_all(|action| chip.act(song, action));
+                    Voice::Frames(FrameVoice::new(chip, gain * level, rate, kernels))
+                }
+                Part::Squares(mut chip, lane, level) => {
+                    queues[lane].take_all(|action| chip.act(action));
+                    Voice::Squares(SquareVoice::new(chip, lane, gain * level, rate))
+                }
+            });
         }
         let (frames, faded) = settings.frames(song);
-        Ok(Player {
+        Player {
             song,
             sequencer,
             voices,
             fade: Fade::over_last(faded, frames),
             frame: 0,
             frames,
-        })
+        }
     }
 
     /// How many frames the song has in all.
@@ -179,13 +189,13 @@ impl<'s> Player<'s> {
         let length = out.len().min(left);
         let mix = &mut out[..length];
         mix.fill([0.0; 2]);
-        let needed = self.voices.iter_mut().map(|(_, voice)| match voice {
+        let needed = self.voices.iter_mut().map(|voice| match voice {
             Voice::Frames(voice) => voice.tick_needed(length),
             Voice::Squares(voice) => voice.tick_needed(length),
         });
         self.sequencer.advance(needed.max().unwrap_or(0));
-        for (listener, voice) in &mut self.voices {
-            let queues = self.sequencer.queues(*listener);
+        for (listener, voice) in self.voices.iter_mut().enumerate() {
+            let queues = self.sequencer.queues(listener);
             match voice {
                 Voice::Frames(voice) => voice.mix(self.song, queues, &mut buffers.native, mix),
                 Voice::Squares(voice) => voice.mix(queues, &mut buffers.levels, mix),
@@ -195,13 +205,4 @@ impl<'s> Player<'s> {
         self.frame += length as u64;
         length
     }
-}
-
-fn no_chip(chips: &[Instance]) -> Error {
-    let names: Vec<_> = chips.iter().map(|instance| instance.chip.name()).collect();
-    Error::Unsupported(if names.is_empty() {
-        "the song writes to no chip that it has".into()
-    } else {
-        format!("none of its chips can be played: {}", names.join(", "))
-    })
 }

@@ -87,50 +87,62 @@ fn lanes(write: &Write) -> [bool; LANES] {
     }
 }
 
-/// The queues of all listeners.
+/// A part of a chip that wants to be told some of what its chip is told.
 #[derive(Debug)]
-struct Queues {
-    lanes: Vec<[Queue; LANES]>,
-    /// Which listener an instance is.
-    listeners: [Option<u8>; Instance::COUNT],
+struct Listener {
+    instance: Instance,
+    hears: [bool; LANES],
+    queues: [Queue; LANES],
 }
 
-impl Queues {
-    fn of_listeners(instances: &[Instance]) -> Self {
-        let mut listeners = [None; Instance::COUNT];
-        for (place, instance) in instances.iter().enumerate() {
-            listeners[instance.index()] = Some(place as u8);
+/// All who listen; those of one chip are neighbours.
+#[derive(Debug)]
+struct Listeners {
+    all: Vec<Listener>,
+    /// The listeners of each chip.
+    of: [(u8, u8); Instance::COUNT],
+}
+
+impl Listeners {
+    fn new(all: Vec<Listener>) -> Self {
+        let mut of = [(0, 0); Instance::COUNT];
+        for (place, listener) in (0u8..).zip(&all) {
+            let range = &mut of[listener.instance.index()];
+            if range.0 == range.1 {
+                range.0 = place;
+            }
+            range.1 = place + 1;
         }
-        Queues {
-            lanes: instances.iter().map(|_| Default::default()).collect(),
-            listeners,
+        Listeners { all, of }
+    }
+
+    fn push(&mut self, instance: Instance, lanes: [bool; LANES], event: Event) {
+        let (first, end) = self.of[instance.index()];
+        for listener in &mut self.all[usize::from(first)..usize::from(end)] {
+            for (lane, queue) in listener.queues.iter_mut().enumerate() {
+                if lanes[lane] && listener.hears[lane] {
+                    queue.events.push(event);
+                }
+            }
         }
     }
 
-    fn of(&mut self, instance: Instance) -> Option<&mut [Queue; LANES]> {
-        let listener = self.listeners[instance.index()]?;
-        Some(&mut self.lanes[usize::from(listener)])
-    }
-
-    fn push(&mut self, tick: u64, write: &Write) {
-        let Some(queues) = self.of(write.instance) else {
-            return;
-        };
+    fn write(&mut self, tick: u64, write: &Write) {
         let action = Action::Write {
             port: write.port,
             reg: write.reg as u8,
             value: write.value as u8,
         };
-        for (queue, wanted) in queues.iter_mut().zip(lanes(write)) {
-            if wanted {
-                queue.events.push(Event { tick, action });
-            }
-        }
+        self.push(write.instance, lanes(write), Event { tick, action });
     }
 
     /// Keeps the memory of what has been acted on for what comes.
     fn forget_taken(&mut self) {
-        for queue in self.lanes.iter_mut().flatten() {
+        for queue in self
+            .all
+            .iter_mut()
+            .flat_map(|listener| &mut listener.queues)
+        {
             queue.events.drain(..queue.taken);
             queue.taken = 0;
         }
@@ -149,13 +161,19 @@ pub struct Sequencer<'s> {
     streams: Vec<Stream>,
     /// Where the YM2612's data bank is read next.
     dac_at: usize,
-    queues: Queues,
+    listeners: Listeners,
 }
 
 impl<'s> Sequencer<'s> {
-    /// A sequencer at the start of `song` that keeps the events of `listeners`, each of which is
-    /// then known by its place in that list.
-    pub fn new(song: &'s Song, listeners: &[Instance]) -> Self {
+    /// A sequencer at the start of `song` for these listeners, each of them a chip and which of its
+    /// lanes are heard; later, each is known by its place among them. Those of one chip are
+    /// neighbours.
+    pub fn new(song: &'s Song, listeners: impl Iterator<Item = (Instance, [bool; LANES])>) -> Self {
+        let listener = |(instance, hears)| Listener {
+            instance,
+            hears,
+            queues: Default::default(),
+        };
         Sequencer {
             song,
             offset: song.header.data_offset,
@@ -164,18 +182,18 @@ impl<'s> Sequencer<'s> {
             ended: false,
             streams: Vec::new(),
             dac_at: 0,
-            queues: Queues::of_listeners(listeners),
+            listeners: Listeners::new(listeners.map(listener).collect()),
         }
     }
 
     /// The queues of a listener, its own lane first.
     pub fn queues(&mut self, listener: usize) -> &mut [Queue; LANES] {
-        &mut self.queues.lanes[listener]
+        &mut self.listeners.all[listener].queues
     }
 
     /// Decodes all that happens before tick `until`.
     pub fn advance(&mut self, until: u64) {
-        self.queues.forget_taken();
+        self.listeners.forget_taken();
         while self.tick < until {
             if self.ended || self.wait > 0 {
                 let left = until - self.tick;
@@ -200,7 +218,7 @@ impl<'s> Sequencer<'s> {
         self.offset = next;
         match command {
             Command::Wait(ticks) => self.wait = u64::from(ticks),
-            Command::Write(write) => self.queues.push(self.tick, &write),
+            Command::Write(write) => self.listeners.write(self.tick, &write),
             Command::DacWait(ticks) => {
                 self.dac_write();
                 self.wait = u64::from(ticks);
@@ -234,11 +252,11 @@ impl<'s> Sequencer<'s> {
                 reg: 0x2A,
                 value: u16::from(byte),
             };
-            self.queues.push(self.tick, &write);
+            self.listeners.write(self.tick, &write);
         }
     }
 
-    /// Memory blocks of chips that are played go to the chip's own lane.
+    /// Memory blocks of chips that have memory go to the chip's own lane.
     fn memory(&mut self, kind: u8, second: bool, at: usize) {
         let chip = match kind {
             0x81 => ChipId::Ym2608,
@@ -246,12 +264,12 @@ impl<'s> Sequencer<'s> {
             0x88 => ChipId::Y8950,
             _ => return,
         };
-        if let Some(lanes) = self.queues.of(Instance { chip, second }) {
-            lanes[0].events.push(Event {
-                tick: self.tick,
-                action: Action::Memory(at as u32),
-            });
-        }
+        let event = Event {
+            tick: self.tick,
+            action: Action::Memory(at as u32),
+        };
+        let instance = Instance { chip, second };
+        self.listeners.push(instance, [true, false], event);
     }
 
     fn stream(&mut self, command: StreamCommand) {
@@ -305,10 +323,95 @@ impl<'s> Sequencer<'s> {
                     continue;
                 }
                 if let Some(write) = stream.step(self.song) {
-                    self.queues.push(due, &write);
+                    self.listeners.write(due, &write);
                 }
             }
         }
         self.tick = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A song of a YM2612 at version 1.60 with these commands.
+    fn song(commands: &[u8]) -> Song {
+        let mut bytes = vec![0; 0x40];
+        bytes[..4].copy_from_slice(b"Vgm ");
+        bytes[8..10].copy_from_slice(&[0x60, 0x01]);
+        bytes[0x34] = 0x0C;
+        bytes[0x2C..0x30].copy_from_slice(&7_670_454u32.to_le_bytes());
+        bytes.extend(commands);
+        Song::parse(bytes).unwrap()
+    }
+
+    const OPN2: Instance = Instance {
+        chip: ChipId::Ym2612,
+        second: false,
+    };
+
+    /// Ticks and values of the data lane, heard in windows of `window` ticks.
+    fn data(song: &Song, window: u64, end: u64) -> Vec<(u64, u8)> {
+        let mut sequencer = Sequencer::new(song, [(OPN2, [true, true])].into_iter());
+        let mut heard = Vec::new();
+        for start in (0..end).step_by(window as usize) {
+            sequencer.advance((start + window).min(end));
+            let queue = &mut sequencer.queues(0)[1];
+            for event in queue.pending() {
+                if let Action::Write { value, .. } = event.action {
+                    heard.push((event.tick, value));
+                }
+            }
+            queue.take_all(|_| {});
+        }
+        heard
+    }
+
+    const BANK: [u8; 11] = [0x67, 0x66, 0, 4, 0, 0, 0, 10, 11, 12, 13];
+    /// Stream 0 to the DAC, every byte of bank 0.
+    const STREAM: [u8; 10] = [0x90, 0, 2, 0, 0x2A, 0x91, 0, 0, 1, 0];
+
+    #[test]
+    fn a_stream_writes_at_its_frequency_whatever_the_windows() {
+        let mut commands = [&BANK[..], &STREAM].concat();
+        commands.extend([0x92, 0, 0x10, 0x27, 0, 0]); // 10,000 a second
+        commands.extend([0x93, 0, 1, 0, 0, 0, 1, 3, 0, 0, 0]); // 3 from byte 1
+        commands.extend([0x61, 100, 0, 0x66]);
+        let song = song(&commands);
+        let expected = [(0, 11), (4, 12), (8, 13)];
+        for window in [1, 3, 100] {
+            assert_eq!(data(&song, window, 100), expected);
+        }
+    }
+
+    #[test]
+    fn a_stream_repeats_turns_round_and_stops() {
+        let mut commands = [&BANK[..], &STREAM].concat();
+        commands.extend([0x92, 0, 0x44, 0xAC, 0, 0]); // each tick
+        commands.extend([0x95, 0, 0, 0, 0x11]); // block 0, backwards, again and again
+        commands.extend([0x75, 0x94, 0, 0x7F, 0x66]);
+        let song = song(&commands);
+        let values: Vec<u8> = data(&song, 7, 20).iter().map(|write| write.1).collect();
+        assert_eq!(values, [13, 12, 11, 10, 13, 12]);
+    }
+
+    #[test]
+    fn dac_writes_read_on_from_where_they_were_sought() {
+        let commands = [&BANK[..], &[0xE0, 2, 0, 0, 0, 0x83, 0x82, 0x81, 0x66]].concat();
+        assert_eq!(data(&song(&commands), 2, 10), [(0, 12), (3, 13)]);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_those_who_do_not_hear_it() {
+        let commands = [&BANK[..], &[0x80, 0x52, 0x28, 0, 0x70, 0x66]].concat();
+        let song = song(&commands);
+        let mut sequencer = Sequencer::new(&song, [(OPN2, [true, false])].into_iter());
+        sequencer.advance(10);
+        let queues = sequencer.queues(0);
+        assert_eq!(
+            (queues[0].pending().len(), queues[1].pending().len()),
+            (1, 0)
+        );
     }
 }

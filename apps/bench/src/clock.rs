@@ -36,24 +36,21 @@ impl Disturbance {
 
 /// The clocks at the beginning of a run.
 pub struct Watch {
-    begin: Option<Machine>,
-    own_s: f64,
+    begin: Option<(Machine, f64)>,
 }
 
 impl Watch {
     /// Begins to watch.
     pub fn start() -> Self {
         Watch {
-            begin: Machine::now(),
-            own_s: process_cpu_s(),
+            begin: Machine::now().zip(own_ticks()),
         }
     }
 
     /// What disturbed since then; nothing where the system does not tell.
     pub fn disturbance(&self) -> Option<Disturbance> {
-        let (begin, end) = (self.begin?, Machine::now()?);
+        let ((begin, own_before), (end, own)) = (self.begin?, Machine::now().zip(own_ticks())?);
         let all = end.all - begin.all;
-        let own = (process_cpu_s() - self.own_s) * TICKS_A_SECOND;
         let share = |ticks: f64| {
             if all > 0.0 {
                 (ticks / all).clamp(0.0, 1.0)
@@ -61,16 +58,30 @@ impl Watch {
                 0.0
             }
         };
-        let busy = end.busy - begin.busy;
+        let others = end.busy - begin.busy - (own - own_before);
         Some(Disturbance {
-            others: share(busy - own),
+            others: share(others),
             stolen: share(end.stolen - begin.stolen),
         })
     }
 }
 
-/// Source: proc(5); the unit is fixed at 1/100 s for programs on all architectures of today.
-const TICKS_A_SECOND: f64 = 100.0;
+/// The CPU time of this process and of its children that have ended, in the ticks of
+/// [`Machine`].
+fn own_ticks() -> Option<f64> {
+    parse_own(&fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+/// Fields 14 to 17: utime, stime, cutime, cstime. The second field, the name in parentheses,
+/// may hold anything.
+///
+/// Source: proc(5).
+fn parse_own(stat: &str) -> Option<f64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let fields = after_name.split_whitespace().skip(11).take(4);
+    let ticks: Vec<f64> = fields.map_while(|field| field.parse().ok()).collect();
+    (ticks.len() == 4).then(|| ticks.iter().sum())
+}
 
 /// The machine's CPU time since its start, in ticks over all PUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,5 +135,12 @@ mod tests {
         );
         assert_eq!(Machine::parse("cpu  1 2 3\n"), None);
         assert_eq!(Machine::parse(""), None);
+    }
+
+    #[test]
+    fn own_time_includes_children_that_have_ended() {
+        let stat = "7 (a) b (c) R 1 7 7 0 -1 4 90 0 0 0 3 4 50 60 20 0 1 0 99 0";
+        assert_eq!(parse_own(stat), Some(117.0));
+        assert_eq!(parse_own("7 (a) R 1 7"), None);
     }
 }

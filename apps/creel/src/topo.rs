@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use creel_console::{Common, Exit, Failure, Format, output};
+use creel_console::{Common, Exit, Failure, Format, knobs, output};
 use creel_topology::{Budget, Error, Layout, Machine, Placement, Rounding, place};
 
 /// The flags of `creel topo`.
@@ -27,8 +27,8 @@ pub struct Args {
     #[arg(long, value_name = "PLACEMENT")]
     place: Option<Placement>,
     /// How many workers to place; by default what the budget allows
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    workers: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = knobs::jobs)]
+    workers: Option<usize>,
     /// What a quota of 2.5 CPUs is worth: floor 2 workers, ceil 3
     #[arg(long, value_enum, default_value_t = Round::Floor)]
     rounding: Round,
@@ -81,9 +81,7 @@ fn view(args: &Args) -> Result<View, Error> {
         Round::Ceil => Rounding::Ceil,
     };
     let budget = Budget::rounded(&machine, rounding);
-    let workers = args
-        .workers
-        .map_or(budget.workers(), |workers| workers as usize);
+    let workers = args.workers.unwrap_or(budget.workers());
     let placement = args
         .place
         .clone()

@@ -440,3 +440,17 @@ fn loops_and_tasks_go_together() {
     });
     assert_eq!(pool.block_on(task).unwrap(), 1000 + 999 * 1000 / 2);
 }
+
+#[test]
+fn timers_fire_for_block_on_and_for_tasks_anywhere() {
+    use creel::time::sleep;
+    for workers in [1, 2] {
+        let pool = pool(workers);
+        pool.block_on(async {
+            sleep(Duration::from_millis(2)).await;
+            let task = task::spawn(async { sleep(Duration::from_millis(2)).await });
+            task.await.unwrap();
+        });
+        pool.block_on(pool.spawn_on(workers - 1, sleep(Duration::from_millis(2)))).unwrap();
+    }
+}

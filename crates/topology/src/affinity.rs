@@ -53,7 +53,9 @@ mod system {
             }
             let error = io::Error::last_os_error();
             let longer = words.len() * 2;
-            if error.raw_os_error() != Some(libc::EINVAL) || longer * WORD_BITS > 1 << 16 {
+            if error.raw_os_error() != Some(libc::EINVAL)
+                || longer * WORD_BITS > CpuSet::INDEX_MAX + 1
+            {
                 return Err(Error::Affinity(error));
             }
             words.resize(longer, 0);

@@ -9,7 +9,12 @@
 //! Source: Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst,
 //! Documentation/scheduler/sched-bwc.rst, proc_pid_mountinfo(5), cgroup_namespaces(7).
 
+mod groups;
+mod mounts;
 mod search;
+
+use groups::Groups;
+use mounts::Version;
 
 use crate::tree::Tree;
 use crate::{CpuSet, Error};
@@ -50,7 +55,7 @@ pub(crate) struct Confines {
 }
 
 pub(crate) fn read(tree: &Tree) -> Result<Confines, Error> {
-    let mounts = mounts(tree)?;
+    let mounts = mounts::read(tree)?;
     let groups = Groups::read(tree)?;
     let mut constraints = Vec::new();
     for controller in [Controller::Cpuset, Controller::Cpu] {
@@ -94,188 +99,6 @@ impl Controller {
             Controller::Cpu => "cpu",
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    V1,
-    V2,
-}
-
-/// A mounted group hierarchy.
-struct Mount {
-    version: Version,
-    /// For version 1, the controllers that it carries.
-    controllers: Vec<String>,
-    /// The group that the mount point shows.
-    root: String,
-    /// Where it is mounted.
-    point: String,
-}
-
-fn mounts(tree: &Tree) -> Result<Vec<Mount>, Error> {
-    if let Some(text) = tree.long_text("proc/self/mountinfo")? {
-        return Ok(text.lines().filter_map(from_mountinfo).collect());
-    }
-    let text = match tree.long_text("proc/mounts")? {
-        Some(text) => text,
-        None => tree.long_text("proc/self/mounts")?.unwrap_or_default(),
-    };
-    Ok(text.lines().filter_map(from_mounts).collect())
-}
-
-/// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE SUPER_OPTIONS`
-fn from_mountinfo(line: &str) -> Option<Mount> {
-    let (mount, system) = line.split_once(" - ")?;
-    let mut mount = mount.split(' ').skip(3);
-    let (root, point) = (mount.next()?, mount.next()?);
-    let mut system = system.split(' ');
-    let (kind, _source, options) = (system.next()?, system.next()?, system.next().unwrap_or(""));
-    hierarchy(kind, options, unescaped(root), unescaped(point))
-}
-
-/// `SOURCE POINT TYPE OPTIONS …`, which does not tell the root.
-fn from_mounts(line: &str) -> Option<Mount> {
-    let mut fields = line.split(' ').skip(1);
-    let (point, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
-    hierarchy(kind, options, "/".into(), unescaped(point))
-}
-
-fn hierarchy(kind: &str, options: &str, root: String, point: String) -> Option<Mount> {
-    let (version, controllers) = match kind {
-        "cgroup2" => (Version::V2, Vec::new()),
-        "cgroup" => (Version::V1, options.split(',').map(String::from).collect()),
-        // The cpuset file system of before control groups.
-        "cpuset" => (Version::V1, vec!["cpuset".into()]),
-        _ => return None,
-    };
-    Some(Mount {
-        version,
-        controllers,
-        root,
-        point,
-    })
-}
-
-/// Mount tables write blanks, tabs, line ends and backslashes as `\NNN`, octal.
-fn unescaped(field: &str) -> String {
-    let mut parts = field.split('\\');
-    let mut text = parts.next().unwrap_or("").to_string();
-    for part in parts {
-        let code = part
-            .get(..3)
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(byte) => {
-                text.push(char::from(byte));
-                text.push_str(&part[3..]);
-            }
-            None => {
-                text.push('\\');
-                text.push_str(part);
-            }
-        }
-    }
-    text
-}
-
-/// The process's group in each hierarchy: controller names (none for version 2) and path.
-struct Groups {
-    lines: Vec<(Vec<String>, String)>,
-    /// `proc/self/cpuset`, for kernels that have no `proc/self/cgroup`.
-    cpuset: Option<String>,
-}
-
-impl Groups {
-    fn read(tree: &Tree) -> Result<Groups, Error> {
-        let text = tree.long_text("proc/self/cgroup")?.unwrap_or_default();
-        let lines = text.lines().filter_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (fields.next()?, fields.next()?);
-            let names = controllers.split(',').filter(|name| !name.is_empty());
-            Some((names.map(String::from).collect(), path.to_string()))
-        });
-        let lines = lines.collect();
-        Ok(Groups {
-            lines,
-            cpuset: tree
-                .text("proc/self/cpuset")?
-                .filter(|path| path.starts_with('/')),
-        })
-    }
-
-    /// The group's path in the hierarchy of a mount.
-    fn path(&self, controller: Controller, mount: &Mount) -> Option<&str> {
-        let line = self.lines.iter().find(|(names, _)| match mount.version {
-            Version::V1 => names.iter().any(|name| name == controller.name()),
-            Version::V2 => names.is_empty(),
-        });
-        let no_lines = || self.cpuset.as_deref().filter(|_| self.lines.is_empty());
-        line.map(|(_, path)| path.as_str()).or_else(no_lines)
-    }
-
-    /// The hierarchy that has the controller, and the group's path below its mount point. A
-    /// controller is in one hierarchy only; version 1 says so in its options. Of several mounts
-    /// of the same hierarchy, the one that shows most ancestors.
-    fn mount_of<'m>(
-        &self,
-        tree: &Tree,
-        controller: Controller,
-        mounts: &'m [Mount],
-    ) -> Result<Option<(&'m Mount, String)>, Error> {
-        let named = |mount: &Mount| {
-            mount
-                .controllers
-                .iter()
-                .any(|name| name == controller.name())
-        };
-        let version = if mounts.iter().any(named) {
-            Version::V1
-        } else {
-            Version::V2
-        };
-        let mut best: Option<(&Mount, String)> = None;
-        for mount in mounts.iter().filter(|mount| mount.version == version) {
-            let Some(path) = self
-                .path(controller, mount)
-                .filter(|_| version == Version::V2 || named(mount))
-            else {
-                continue;
-            };
-            let within = below(tree, path, mount)?;
-            let depth = |within: &str| within.split('/').count();
-            if let Some(within) =
-                within.filter(|new| best.as_ref().is_none_or(|(_, old)| depth(new) > depth(old)))
-            {
-                best = Some((mount, within));
-            }
-        }
-        Ok(best)
-    }
-}
-
-/// The part of a group's path below the group that is mounted; `None` when the mount shows
-/// another part of the hierarchy.
-fn below(tree: &Tree, path: &str, mount: &Mount) -> Result<Option<String>, Error> {
-    // A namespace's own group is "/", and what lies above it "/..": the mount begins so many
-    // levels above, and the names on the way down are not told.
-    let above = mount.root.split('/').filter(|name| !name.is_empty());
-    if mount.root.starts_with("/..") && !path.starts_with("/..") {
-        let levels = above.clone().take_while(|name| *name == "..").count();
-        if above.count() > levels {
-            return Ok(None);
-        }
-        let own = path.split('/').filter(|name| !name.is_empty()).count();
-        return search::group_of_self(tree, &mount.point, levels + own);
-    }
-    let root = mount.root.trim_end_matches('/');
-    let within = path
-        .strip_prefix(root)
-        .filter(|rest| rest.is_empty() || rest.starts_with('/'));
-    let outside = path.split('/').any(|name| name == "..");
-    Ok(within
-        .filter(|_| !outside)
-        .map(|within| within.trim_matches('/').to_string()))
 }
 
 /// The group's folder, its parent's, and so on up to the mount point.

@@ -28,8 +28,8 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// The largest OS index that a set can hold.
-    pub const INDEX_MAX: usize = (1 << 16) - 1;
+    /// The largest OS index that a set can hold; kernels number up to 8,192 PUs.
+    pub const INDEX_MAX: usize = (1 << 14) - 1;
 
     /// The empty set.
     pub const fn new() -> CpuSet {
@@ -156,7 +156,7 @@ impl CpuSet {
                 for bit in (0..4).filter(|bit| nibble >> bit & 1 == 1) {
                     let index = base + i * 4 + bit;
                     if index > Self::INDEX_MAX {
-                        return Err(bad("a PU above 65535"));
+                        return Err(bad(&format!("a PU above {}", Self::INDEX_MAX)));
                     }
                     set.insert(index);
                 }
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn lists_read_and_write_alike() {
-        for text in ["", "0", "0-3", "0,2,4", "0-1,3-5,1000-1030,2047", "65535"] {
+        for text in ["", "0", "0-3", "0,2,4", "0-1,3-5,1000-1030,2047", "16383"] {
             let set: CpuSet = text.parse().unwrap();
             assert_eq!(set.to_string(), text);
             assert_eq!(set.iter().collect::<CpuSet>(), set);
@@ -353,7 +353,7 @@ mod tests {
             let error = text.parse::<CpuSet>().unwrap_err();
             assert!(matches!(error, Error::Syntax { .. }), "{text}: {error}");
         }
-        for text in ["65536", "0-4294967295", "0-99999999999999999999999"] {
+        for text in ["16384", "0-4294967295", "0-99999999999999999999999"] {
             assert!(
                 text.parse::<CpuSet>()
                     .unwrap_err()

@@ -192,7 +192,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`Error::Syntax`] when the description has a mistake or asks for more than 65,536 PUs.
+    /// [`Error::Syntax`] when the description has a mistake or asks for more than 16,384 PUs.
     pub fn synthetic(description: &str) -> Result<Machine, Error> {
         synthetic::parts(description).map(Machine::assemble)
     }

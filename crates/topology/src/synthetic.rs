@@ -243,9 +243,9 @@ mod tests {
             ("core:2 core:2", "comes again"),
             ("package:2+2", "only cores"),
             ("core:1+2+3 pu:2+1", "PUs for 2"),
-            ("package:300 core:300", "more than"),
+            ("package:150 core:150", "more than"),
             (
-                "package:65536 die:65536 numa:65536 l4:65536 l3:65536",
+                "package:16384 die:16384 numa:16384 l4:16384 l3:16384",
                 "more than",
             ),
         ] {

@@ -137,43 +137,61 @@ fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Result<Vec<Die>, E
     })
 }
 
-/// Every cache once. One whose sharers are not told (old IA-64 kernels) belongs to its core.
+/// Every cache once. A hyper-thread that shares all caches of a sibling is not asked for its own.
 fn caches(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<Vec<Cache>, Error> {
-    let mut caches = Vec::new();
-    let mut covered: BTreeMap<(u8, CacheKind), CpuSet> = BTreeMap::new();
+    let mut levels: BTreeMap<(u8, CacheKind), Vec<Cache>> = BTreeMap::new();
+    let mut alike = CpuSet::new();
     for pu in asked.iter() {
-        for index in tree.numbered(&format!("{CPU}/cpu{pu}/cache"), "index")? {
+        if alike.contains(pu) {
+            continue;
+        }
+        let core = siblings.iter().find(|core| core.contains(pu));
+        let core = core.map_or_else(|| CpuSet::from_iter([pu]), |core| core & asked);
+        let indices = tree.numbered(&format!("{CPU}/cpu{pu}/cache"), "index")?;
+        let mut sharing_all = if indices.is_empty() {
+            CpuSet::new()
+        } else {
+            core.clone()
+        };
+        for index in indices {
             let folder = format!("{CPU}/cpu{pu}/cache/index{index}");
             let Some((level, kind)) = level_and_kind(tree, &folder)? else {
                 continue;
             };
-            let covered = covered.entry((level, kind)).or_default();
-            if covered.contains(pu) {
-                continue;
+            let known = levels.entry((level, kind)).or_default();
+            let place = known.iter().position(|cache| cache.pus.contains(pu));
+            let place = place.unwrap_or(known.len());
+            if place == known.len() {
+                let told = sharers(tree, &folder)?.map(|told| &told & asked);
+                let told = told
+                    .filter(|told| !told.is_empty())
+                    .unwrap_or_else(|| core.clone());
+                let mut pus = known.iter().fold(told, |pus, cache| &pus - &cache.pus);
+                pus.insert(pu);
+                let size_bytes = tree
+                    .text(&format!("{folder}/size"))?
+                    .and_then(|text| size_bytes(&text));
+                known.push(Cache {
+                    level,
+                    kind,
+                    size_bytes,
+                    pus,
+                });
             }
-            let told = tree.mask_or_list(
-                &format!("{folder}/shared_cpu_map"),
-                &format!("{folder}/shared_cpu_list"),
-            )?;
-            let mut pus = &(&told.unwrap_or_default() & asked) - covered;
-            if pus.is_empty() {
-                let core = siblings.iter().find(|core| core.contains(pu));
-                pus =
-                    core.map_or_else(|| CpuSet::from_iter([pu]), |core| &(core & asked) - covered);
-            }
-            *covered = &*covered | &pus;
-            let size_bytes = tree
-                .text(&format!("{folder}/size"))?
-                .and_then(|text| size_bytes(&text));
-            caches.push(Cache {
-                level,
-                kind,
-                size_bytes,
-                pus,
-            });
+            sharing_all = &sharing_all & &known[place].pus;
         }
+        alike = &alike | &sharing_all;
     }
-    Ok(caches)
+    Ok(levels.into_values().flatten().collect())
+}
+
+/// The PUs that share a cache. Old IA-64 kernels tell none for some: it belongs to its core then.
+fn sharers(tree: &Tree, folder: &str) -> Result<Option<CpuSet>, Error> {
+    let (mask, list) = (
+        format!("{folder}/shared_cpu_map"),
+        format!("{folder}/shared_cpu_list"),
+    );
+    tree.mask_or_list(&mask, &list)
 }
 
 fn level_and_kind(tree: &Tree, folder: &str) -> Result<Option<(u8, CacheKind)>, Error> {

@@ -137,15 +137,20 @@ impl StandIn<'_> {
 
     /// Frees the desk; what lies there goes to the seat's own thread.
     fn stand_up(&mut self) {
-        let Some(seat) = self.seat.take() else { return };
-        let desk = &self.pool.seats.seat(seat).desk;
-        let left = desk.has_hints();
-        desk.stand_up();
+        let Some(held) = self.held() else { return };
+        let Some(seat) = self.seat else { return };
+        let left = held.desk.has_hints();
+        held.stand_up();
+        self.seat = None;
         if left {
             self.pool.tasks.crew.hand_over(seat);
             crew::notify(self.pool, seat);
         } else {
             self.pool.tasks.crew.release(seat, self.pool.workers());
+            // This thread will not watch the others, as a worker that rests does.
+            if self.pool.tasks.crew.is_unwatched() {
+                crew::call_watch(self.pool);
+            }
         }
     }
 }

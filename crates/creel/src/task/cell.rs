@@ -7,7 +7,7 @@
 //!
 //! A task is queued as a [`Task`], a pointer without a count: the state word keeps it alive.
 
-use super::desk;
+use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Completed, State, Then};
@@ -140,6 +140,11 @@ impl<F: Future> Cell<F> {
         }));
         let output = match dropped {
             Ok(()) => output,
+            // The first panic is the one that is told.
+            Err(second) if matches!(output, Err(JoinError::Panicked(_))) => {
+                drop_quietly(second);
+                output
+            }
             Err(payload) => {
                 drop_quietly(output);
                 Err(JoinError::panicked(payload))
@@ -279,11 +284,13 @@ impl Task {
 
     /// Polls a task that the caller has claimed, or drops its future if it is cancelled.
     ///
+    /// Counts what became of it in `counters`, which are the calling thread's.
+    ///
     /// # Safety
     ///
     /// The caller has claimed the task, and is the seat's thread if it is bound.
     #[inline]
-    pub(super) unsafe fn run(self, cancelled: bool) -> Ran {
+    pub(super) unsafe fn run(self, cancelled: bool, counters: &Counters) -> Ran {
         if !cancelled {
             let raw = RawWaker::new(self.0.as_ptr().cast(), &WAKER);
             // SAFETY: the waker is lent, not owned: `RUNNING` keeps the cell alive for it.
@@ -291,9 +298,11 @@ impl Task {
             let mut context = Context::from_waker(&waker);
             // SAFETY: the caller has claimed the task.
             if unsafe { (self.vtable().poll)(self, &mut context) } {
+                // Before the joiner can know.
+                counters.finished.add(1);
                 // SAFETY: the output is in the cell.
                 unsafe { self.complete() };
-                return Ran::Finished;
+                return Ran::Complete;
             }
             match self.state().pend() {
                 AfterPoll::Idle => return Ran::Idle,
@@ -303,9 +312,10 @@ impl Task {
         }
         // SAFETY: the caller has claimed the task, and its future is there.
         unsafe { (self.vtable().cancel)(self) };
+        counters.cancelled.add(1);
         // SAFETY: the output is in the cell.
         unsafe { self.complete() };
-        Ran::Cancelled
+        Ran::Complete
     }
 
     /// # Safety
@@ -392,10 +402,8 @@ impl Task {
 /// What became of a task that was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ran {
-    /// Its output is there, be it a panic.
-    Finished,
-    /// Its future was dropped unfinished.
-    Cancelled,
+    /// Its output is there, or its future was dropped unfinished.
+    Complete,
     /// It waits for a wake.
     Idle,
     /// It is scheduled again, by hints unless it is bound: the caller queues it.

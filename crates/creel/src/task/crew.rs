@@ -151,6 +151,8 @@ impl Crew {
             Holder::Seat | Holder::StandIn => return None,
         };
         desks.holders[seat] = Holder::Seat;
+        // Who works does not watch.
+        desks.end_watch_of(seat);
         self.mirror(desks);
         Some(assigned)
     }
@@ -333,13 +335,14 @@ pub(super) fn call_help(pool: &Shared, now: Instant, counted: impl FnOnce() -> A
     call_for_outside(&counted());
 }
 
-/// Makes a free desk's thread the watch.
+/// Makes a free desk's thread the watch, if there is none and somebody works.
 #[cold]
 pub(super) fn call_watch(pool: &Arc<Shared>) {
     let crew = &pool.tasks.crew;
     let mut desks = lock(&crew.desks);
+    let work = desks.holders.iter().any(|&holder| holder != Holder::Free);
     let chosen = match (&desks.watch, desks.free.last()) {
-        (None, Some(&seat)) => {
+        (None, Some(&seat)) if work => {
             let watch = Watch::begin(pool, seat, desks.holders.len());
             desks.watch = Some(watch);
             Some(seat)

@@ -210,15 +210,6 @@ impl Desk {
         });
     }
 
-    /// The reverse of [`sit_down`](Self::sit_down).
-    pub(super) fn stand_up(&self) {
-        debug_assert!(ptr::eq(HERE.get().desk, self));
-        HERE.set(Here {
-            desk: ptr::null(),
-            pool: ptr::null(),
-        });
-    }
-
     /// The heap, if the desk was ever held.
     pub(super) fn heap(&self) -> Option<NonNull<Heap>> {
         NonNull::new(self.heap.load(Ordering::Acquire))
@@ -323,17 +314,18 @@ impl<'a> Held<'a> {
     /// With `cancel` it drops the task's future instead.
     #[inline]
     pub(super) fn step(self, cancel: bool) -> bool {
-        let Some((task, cancelled)) = self.next() else {
+        let next = self.next();
+        if self.own(|own| std::mem::take(&mut own.searcher)) {
+            self.found(next.is_some());
+        }
+        let Some((task, cancelled)) = next else {
             return false;
         };
         // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
         self.desk.counters.polls.add(1);
         // SAFETY: `next` has claimed the task, which is not bound.
-        match unsafe { task.run(cancelled || cancel) } {
-            Ran::Idle => {}
-            Ran::Again => self.push_back(task),
-            Ran::Finished => self.desk.counters.finished.add(1),
-            Ran::Cancelled => self.desk.counters.cancelled.add(1),
+        if unsafe { task.run(cancelled || cancel, &self.desk.counters) } == Ran::Again {
+            self.push_back(task);
         }
         let due = self.own(|own| {
             own.sampled_polls += 1;
@@ -381,26 +373,45 @@ impl<'a> Held<'a> {
     /// Claims a task from outside or, as the searcher, from another desk.
     #[cold]
     fn elsewhere(self) -> Option<(Task, bool)> {
-        let crew = &self.pool.tasks.crew;
-        let called = self.own(|own| std::mem::take(&mut own.searcher));
-        let outside = self.pool.tasks.outside.pop();
-        let found = match outside {
-            Some(task) => Some((task, task.state().claim_queued())),
-            None if called || crew.begin_search() => {
-                let stolen = crew::search(self.pool, self.desk);
-                self.desk.counters.steals.add(stolen.is_some().into());
-                crew.end_search();
-                stolen
-            }
-            None => None,
-        };
-        if called && outside.is_some() {
-            crew.end_search();
-            if self.pool.tasks.outside.len() > 0 {
-                crew::call_help(self.pool, Instant::now(), || counted(self.pool));
-            }
+        if let Some(task) = self.pool.tasks.outside.pop() {
+            return Some((task, task.state().claim_queued()));
         }
-        found
+        let crew = &self.pool.tasks.crew;
+        let called = self.own(|own| own.searcher);
+        if !called && !crew.begin_search() {
+            return None;
+        }
+        let stolen = crew::search(self.pool, self.desk);
+        self.desk.counters.steals.add(stolen.is_some().into());
+        if !called {
+            crew.end_search();
+        }
+        stolen
+    }
+
+    /// Ends the search that this thread was woken for, before it runs anything.
+    #[cold]
+    fn found(self, something: bool) {
+        self.pool.tasks.crew.end_search();
+        if something && self.pool.tasks.outside.len() > 0 {
+            crew::call_help(self.pool, Instant::now(), || counted(self.pool));
+        }
+    }
+
+    /// Lets another be the searcher.
+    pub(super) fn end_search(self) {
+        if self.own(|own| std::mem::take(&mut own.searcher)) {
+            self.pool.tasks.crew.end_search();
+        }
+    }
+
+    /// The reverse of [`Desk::sit_down`].
+    pub(super) fn stand_up(self) {
+        self.end_search();
+        HERE.set(Here {
+            desk: ptr::null(),
+            pool: ptr::null(),
+        });
     }
 
     /// Reads the clock, guesses what a poll takes, and has another worker woken if that pays.

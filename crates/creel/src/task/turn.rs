@@ -2,7 +2,7 @@
 
 use super::cell::{Ran, Schedule, Task};
 use super::crew::{self, Crew, WATCH_EVERY};
-use super::desk::{self, Held};
+use super::desk::{self, Counters, Held};
 use super::inject::Inject;
 use super::slab::Heap;
 use super::state::Then;
@@ -28,9 +28,10 @@ pub(crate) struct Tasks {
     pub(super) guests: Mutex<Guests>,
     /// Threads that serve seats, and the pool's owner: the last one to leave ends the heaps.
     users: AtomicUsize,
-    /// Tasks spawned on a thread without a desk, and those dropped at the pool's end.
+    /// Tasks spawned on a thread without a desk.
     pub(super) spawned: AtomicU64,
-    cancelled: AtomicU64,
+    /// What was dropped at the pool's end, by the one who ends it.
+    dropped: Counters,
 }
 
 // The user's code runs under `catch_unwind` or leaves the pool's own data whole.
@@ -56,7 +57,7 @@ impl Tasks {
             guests: Mutex::new(Guests::default()),
             users: AtomicUsize::new(1),
             spawned: AtomicU64::new(0),
-            cancelled: AtomicU64::new(0),
+            dropped: Counters::default(),
         }
     }
 }
@@ -75,6 +76,8 @@ impl Schedule for Shared {
         // A worker that has no desk yet (it runs a timer, a socket's event) takes its own.
         let own = current::index_in(&self).and_then(|index| sit_down(&self, index));
         if let Some(held) = own {
+            // It may go on with a long job: not as the searcher.
+            held.end_search();
             task.state().to_hinted();
             held.push_woken(task);
         } else {
@@ -141,15 +144,10 @@ fn run_bound(seat: &Seat, cancel: bool) -> bool {
         desk.bound_counters.polls.add(1);
         let cancelled = task.state().claim_queued();
         // SAFETY: just claimed, and this is the seat's thread.
-        match unsafe { task.run(cancelled || cancel) } {
+        match unsafe { task.run(cancelled || cancel, &desk.bound_counters) } {
             Ran::Idle => {}
             Ran::Again => desk.bound.push(task),
-            Ran::Finished => {
-                desk.bound_counters.finished.add(1);
-                desk.bound_alive.fetch_sub(1, Ordering::SeqCst);
-            }
-            Ran::Cancelled => {
-                desk.bound_counters.cancelled.add(1);
+            Ran::Complete => {
                 desk.bound_alive.fetch_sub(1, Ordering::SeqCst);
             }
         }
@@ -173,7 +171,7 @@ pub(crate) fn rest(pool: &Arc<Shared>, seat: &Seat) -> Rest {
         if held.desk.has_hints() {
             return Rest::Busy;
         }
-        held.desk.stand_up();
+        held.stand_up();
         crew.release(seat.index, pool.workers());
     }
     let takes = pool.tasks.outside.len() > 0 && crew.is_free(seat.index);
@@ -187,7 +185,7 @@ pub(crate) fn rest(pool: &Arc<Shared>, seat: &Seat) -> Rest {
 pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
     if let Some(held) = desk::here_in(pool) {
         held.clear();
-        held.desk.stand_up();
+        held.stand_up();
         pool.tasks.crew.release(seat.index, pool.workers());
         crew::call_for_outside(pool);
     }
@@ -205,7 +203,7 @@ pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
 pub(crate) fn stats(pool: &Shared) -> TaskStats {
     let mut stats = TaskStats::default();
     stats.spawned = pool.tasks.spawned.load(Ordering::Relaxed);
-    stats.cancelled = pool.tasks.cancelled.load(Ordering::Relaxed);
+    stats.cancelled = pool.tasks.dropped.cancelled.get();
     for seat in pool.seats.made() {
         for counters in [&seat.desk.counters, &seat.desk.bound_counters] {
             stats.spawned += counters.spawned.get();
@@ -221,6 +219,9 @@ pub(crate) fn stats(pool: &Shared) -> TaskStats {
 /// The number of workers has changed.
 pub(crate) fn resize(pool: &Arc<Shared>, workers: usize) {
     pool.tasks.crew.resize(workers);
+    if pool.tasks.crew.is_unwatched() {
+        crew::call_watch(pool);
+    }
     if pool.tasks.outside.len() > 0 {
         crew::call_for_outside(pool);
     }
@@ -287,8 +288,7 @@ fn end(pool: &Arc<Shared>) {
             task.state().claim_queued();
             // SAFETY: just claimed. A bound task that is still here is one of `spawn_on`, which
             // any thread may drop: a seat's thread outlives its `spawn_local` tasks.
-            unsafe { task.run(true) };
-            pool.tasks.cancelled.fetch_add(1, Ordering::Relaxed);
+            unsafe { task.run(true, &pool.tasks.dropped) };
         }
         // A task that another thread has just woken is on its way to a queue.
         let mut unfinished = false;

@@ -1,0 +1,64 @@
+//! The command line: a file a program.
+
+pub mod evaluate;
+pub mod receive;
+mod report;
+pub mod send;
+pub mod standalone;
+
+use std::time::Duration;
+
+use clap::Args;
+use creel::Wait;
+use creel_cast::run::Error;
+use creel_console::{Exit, Failure};
+
+/// The contexts, as all programs have them.
+#[derive(Args, Debug)]
+struct Contexts {
+    /// Streams
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = count)]
+    streams: usize,
+    /// Contexts: threads that share the streams
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    groups: usize,
+    /// How long a context waits before it reacts again; 0ms: as soon as it can
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
+    wait: Duration,
+}
+
+/// A number from one to a million.
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=1_000_000) => Ok(number),
+        _ => Err("a number from 1 to 1000000 is needed".into()),
+    }
+}
+
+/// A time such as `20ms`, as the knobs write it.
+fn time(text: &str) -> Result<Duration, String> {
+    match format!("throttle:{text}").parse() {
+        Ok(Wait::Throttle(time)) => Ok(time),
+        _ => Err("a time is a number with ns, us, ms or s: 20ms".into()),
+    }
+}
+
+/// A time that is not zero.
+fn period(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("a period is longer than nothing".into()),
+        time => Ok(time),
+    }
+}
+
+/// The library's error with the exit code that it asks for.
+fn failed(error: Error) -> anyhow::Error {
+    let exit = match &error {
+        Error::Plan(_) | Error::Pool(_) => Exit::Usage,
+        Error::Interrupted => Exit::Interrupted,
+        Error::Wav(creel_cast::wav::WavError::Io(..)) => Exit::SomeFailed,
+        Error::Wav(_) => Exit::BadData,
+        Error::Socket(..) => Exit::TryAgain,
+    };
+    Failure::new(exit, error.to_string()).into()
+}

@@ -1,0 +1,50 @@
+//! `creel-cast standalone`: sources and sinks without a network.
+
+use std::time::Duration;
+
+use clap::Args;
+use creel_cast::sink::Way;
+use creel_cast::standalone::{self, Plan};
+use creel_console::{Common, Exit, Interrupt};
+
+use super::{Contexts, count, failed, period, report, time};
+
+/// Run sources and sinks without a network, and measure every stream
+#[derive(Args, Debug)]
+pub struct Standalone {
+    #[command(flatten)]
+    contexts: Contexts,
+    /// From one buffer of a stream to the next
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period)]
+    period: Duration,
+    /// Buffers of each stream that are measured
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = count)]
+    buffers: usize,
+    /// How sinks get buffers: sync-mutex, async-mutex, task, slot
+    #[arg(long, value_name = "WAY", default_value_t)]
+    sink: Way,
+    /// Samples of a buffer
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = count)]
+    samples: usize,
+    /// What is left out at the begin
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    ramp_up: Duration,
+}
+
+impl Standalone {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let interrupt = Interrupt::install()?;
+        let plan = Plan {
+            streams: self.contexts.streams,
+            groups: self.contexts.groups,
+            wait: self.contexts.wait,
+            period: self.period,
+            buffers: self.buffers as u64,
+            way: self.sink,
+            samples: self.samples,
+            ramp_up: self.ramp_up,
+        };
+        let measured = standalone::run(&plan, &|| interrupt.requested()).map_err(failed)?;
+        report::print(&measured, common)
+    }
+}

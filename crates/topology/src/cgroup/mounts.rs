@@ -1,0 +1,87 @@
+//! The mounted group hierarchies, from the mount table.
+
+use crate::Error;
+use crate::tree::Tree;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    V1,
+    V2,
+}
+
+/// A mounted group hierarchy.
+pub(super) struct Mount {
+    pub(super) version: Version,
+    /// For version 1, the controllers that it carries.
+    pub(super) controllers: Vec<String>,
+    /// The group that the mount point shows.
+    pub(super) root: String,
+    /// Where it is mounted.
+    pub(super) point: String,
+}
+
+pub(super) fn read(tree: &Tree) -> Result<Vec<Mount>, Error> {
+    if let Some(text) = tree.long_text("proc/self/mountinfo")? {
+        return Ok(text.lines().filter_map(from_mountinfo).collect());
+    }
+    let text = match tree.long_text("proc/mounts")? {
+        Some(text) => text,
+        None => tree.long_text("proc/self/mounts")?.unwrap_or_default(),
+    };
+    Ok(text.lines().filter_map(from_mounts).collect())
+}
+
+/// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELDS…] - TYPE SOURCE SUPER_OPTIONS`
+fn from_mountinfo(line: &str) -> Option<Mount> {
+    let (mount, system) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(3);
+    let (root, point) = (mount.next()?, mount.next()?);
+    let mut system = system.split(' ');
+    let (kind, _source, options) = (system.next()?, system.next()?, system.next().unwrap_or(""));
+    hierarchy(kind, options, unescaped(root), unescaped(point))
+}
+
+/// `SOURCE POINT TYPE OPTIONS …`, which does not tell the root.
+fn from_mounts(line: &str) -> Option<Mount> {
+    let mut fields = line.split(' ').skip(1);
+    let (point, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+    hierarchy(kind, options, "/".into(), unescaped(point))
+}
+
+fn hierarchy(kind: &str, options: &str, root: String, point: String) -> Option<Mount> {
+    let (version, controllers) = match kind {
+        "cgroup2" => (Version::V2, Vec::new()),
+        "cgroup" => (Version::V1, options.split(',').map(String::from).collect()),
+        // The cpuset file system of before control groups.
+        "cpuset" => (Version::V1, vec!["cpuset".into()]),
+        _ => return None,
+    };
+    Some(Mount {
+        version,
+        controllers,
+        root,
+        point,
+    })
+}
+
+/// Mount tables write blanks, tabs, line ends and backslashes as `\NNN`, octal.
+fn unescaped(field: &str) -> String {
+    let mut parts = field.split('\\');
+    let mut text = parts.next().unwrap_or("").to_string();
+    for part in parts {
+        let code = part
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(byte) => {
+                text.push(char::from(byte));
+                text.push_str(&part[3..]);
+            }
+            None => {
+                text.push('\\');
+                text.push_str(part);
+            }
+        }
+    }
+    text
+}

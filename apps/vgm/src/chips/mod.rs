@@ -12,15 +12,21 @@ pub mod ay8910;
 pub mod fm;
 pub mod frame_chip;
 pub mod okim6258;
+pub mod opl;
 pub mod set;
 pub mod sn76489;
 pub mod square_chip;
 pub mod ssg;
+pub mod y8950;
 pub mod ym2151;
 pub mod ym2203;
+pub mod ym2413;
 pub mod ym2608;
 pub mod ym2610;
 pub mod ym2612;
+pub mod ym3526;
+pub mod ym3812;
+pub mod ymf262;
 
 /// Frames (or ticks) a second, as an exact ratio.
 ///

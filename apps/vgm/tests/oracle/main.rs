@@ -7,7 +7,12 @@ mod song;
 #[path = "../streams/mod.rs"]
 mod streams;
 
+#[path = "../streams/opl.rs"]
+mod groups;
+
+mod opl;
 mod reference;
+mod ssg;
 
 use creel_vgm::chips::ym2151::Ym2151;
 use creel_vgm::chips::ym2203::Ym2203;

@@ -1,0 +1,516 @@
+//! The channels of an OPL chip, rendered block by block.
+//!
+//! The invariant: after any sequence of blocks every phase, envelope and
+//! feedback memory is what clocking each operator frame by frame would have
+//! left, however the blocks were cut and whatever was skipped for silence.
+
+use super::connect::{Family, First, Lane, Values, feedback, four, pair, plain};
+use super::lfo::{Lfo, Noise};
+use super::rhythm;
+use super::waves::WAVES;
+use crate::chips::fm::connect::Feedback;
+use crate::chips::fm::envelope::EnvelopeClock;
+use crate::chips::fm::operator::{BLOCK, Operator, Pitch, Stretch, Tone, key};
+use crate::chips::fm::tables::Waveform;
+use crate::chips::fm::timer::TimerA;
+
+/// Frames after which the chip looks at its keys though nothing was written.
+///
+/// It decides when the keys of a CSM trigger are let go. Source: ymfm.
+const PREPARE_PERIOD: usize = 4097;
+
+/// What a channel is at present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Two operators of its own.
+    #[default]
+    Pair,
+    /// Four operators: its own and those of the channel three further.
+    Four,
+    /// Without operators: they belong to the channel three before.
+    Lent,
+    /// Rhythm mode, channel 6.
+    BassDrum,
+    /// Rhythm mode, channel 7.
+    HatAndSnare,
+    /// Rhythm mode, channel 8.
+    TomAndCymbal,
+}
+
+/// A channel of two operators.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// The operators with their registers.
+    pub operators: [Operator; 2],
+    /// Their waveforms.
+    pub waves: [&'static Waveform; 2],
+    /// Whether the LFO moves their pitch.
+    pub vibrato: [bool; 2],
+    /// The memory of operator 1.
+    pub feedback: Feedback,
+    /// The connection bit: operator 1 is added, not modulating.
+    pub additive: bool,
+    /// Which outputs it goes to, a bit each.
+    pub outputs: u8,
+    /// What it is at present.
+    pub role: Role,
+    /// Whether it may be heard; as of the last look at the keys.
+    active: bool,
+}
+
+impl Default for Channel {
+    fn default() -> Self {
+        Self {
+            operators: Default::default(),
+            waves: [&WAVES[0]; 2],
+            vibrato: [false; 2],
+            feedback: Feedback::default(),
+            additive: false,
+            outputs: 0,
+            role: Role::Pair,
+            active: false,
+        }
+    }
+}
+
+/// The channels with their shared clocks and the buffers of a block.
+pub struct Bank<const CHANNELS: usize> {
+    /// The channels.
+    pub channels: [Channel; CHANNELS],
+    /// Timer A.
+    pub timer: TimerA,
+    /// The LFO.
+    pub lfo: Lfo,
+    noise: Noise,
+    clock: EnvelopeClock,
+    /// Whether any operator listens to the LFO.
+    modulated: bool,
+    touched: bool,
+    to_prepare: usize,
+    buffers: Buffers<CHANNELS>,
+}
+
+struct Buffers<const CHANNELS: usize> {
+    /// Operators 1: those with feedback from the front, the others from the back.
+    tones: [Tone; CHANNELS],
+    lanes: [Lane; CHANNELS],
+    firsts: [First; CHANNELS],
+    /// The other operators of a channel.
+    others: [Tone; 3],
+    /// Those of rhythm mode.
+    drums: [Tone; 5],
+    halves: [u16; BLOCK],
+    noise: [u16; BLOCK],
+    out: Values,
+}
+
+/// What is to be computed of a channel in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Nothing; the memory stands still.
+    Still,
+    /// Operator 1 in this slot, or zeros, for its memory; nothing is heard.
+    First(Option<usize>),
+    /// All of it; operator 1 in this slot or zeros.
+    Whole(Option<usize>),
+}
+
+/// Channel and operator of each tone in the buffer of drums.
+const DRUMS: [(usize, usize); 5] = [(6, 1), (7, 0), (7, 1), (8, 0), (8, 1)];
+
+static OFF: Tone = Tone::OFF;
+static ZERO: First = First::ZERO;
+
+impl<const CHANNELS: usize> Default for Bank<CHANNELS> {
+    fn default() -> Self {
+        let lane = Lane {
+            wave: &WAVES[0],
+            feedback: Feedback::default(),
+        };
+        Self {
+            channels: std::array::from_fn(|_| Channel::default()),
+            timer: TimerA::default(),
+            lfo: Lfo::default(),
+            noise: Noise::default(),
+            clock: EnvelopeClock::new(1),
+            modulated: false,
+            touched: true,
+            to_prepare: PREPARE_PERIOD,
+            buffers: Buffers {
+                tones: [Tone::OFF; CHANNELS],
+                lanes: [lane; CHANNELS],
+                firsts: [First::ZERO; CHANNELS],
+                others: [Tone::OFF; 3],
+                drums: [Tone::OFF; 5],
+                halves: [0; BLOCK],
+                noise: [0; BLOCK],
+                out: [0; BLOCK],
+            },
+        }
+    }
+}
+
+impl<const CHANNELS: usize> Bank<CHANNELS> {
+    /// To be called with every register write that reaches the FM part.
+    pub fn touch(&mut self) {
+        self.touched = true;
+    }
+
+    /// Presses or lets go the keys of one `source`, operator 1 in bit 0.
+    pub fn set_keys(&mut self, channel: usize, source: u8, operators: u8) {
+        let role = self.channels[channel].role;
+        if role == Role::Lent {
+            return;
+        }
+        let lent = if role == Role::Four {
+            Some(channel + 3)
+        } else {
+            None
+        };
+        for (i, channel) in [Some(channel), lent].into_iter().flatten().enumerate() {
+            for (k, operator) in self.channels[channel].operators.iter_mut().enumerate() {
+                operator.set_key(source, operators >> (2 * i + k) & 1 != 0);
+            }
+        }
+    }
+
+    /// The rhythm register: its five keys, or none out of rhythm mode.
+    pub fn set_drum_keys(&mut self, keys: u8) {
+        let bit = |n: u8| keys >> n & 1;
+        self.set_keys(6, key::RHYTHM, 3 * bit(4));
+        self.set_keys(7, key::RHYTHM, bit(0) | bit(3) << 1);
+        self.set_keys(8, key::RHYTHM, bit(2) | bit(1) << 1);
+    }
+
+    /// Takes up what was written and says how many frames, at most `wanted`,
+    /// the next block may have. To be called before each block.
+    pub fn begin(&mut self, wanted: usize) -> usize {
+        if self.touched || self.to_prepare == 0 {
+            self.prepare();
+        }
+        let to_key = self
+            .timer
+            .frames_to_key()
+            .map_or(BLOCK, |frames| frames as usize);
+        let to_lfo = if self.modulated {
+            self.lfo.frames_to_change()
+        } else {
+            BLOCK
+        };
+        wanted
+            .min(BLOCK)
+            .min(self.to_prepare)
+            .min(to_key)
+            .min(to_lfo)
+    }
+
+    fn prepare(&mut self) {
+        self.modulated = false;
+        for channel in &mut self.channels {
+            channel.active = false;
+            for (operator, vibrato) in channel.operators.iter_mut().zip(channel.vibrato) {
+                channel.active |= operator.prepare();
+                self.modulated |= vibrato || operator.settings.am;
+            }
+        }
+        for i in 0..CHANNELS {
+            if self.channels[i].role == Role::Four {
+                self.channels[i].active |= self.channels[i + 3].active;
+            }
+        }
+        self.touched = false;
+        self.to_prepare = PREPARE_PERIOD;
+    }
+
+    /// Renders a block of as many frames as [`begin`](Self::begin) gave; calls
+    /// `sink` with the outputs and the values of each channel that may be heard.
+    pub fn render<F: Family>(&mut self, frames: usize, mut sink: impl FnMut(u8, &Values)) {
+        let block = Block {
+            frames,
+            am: self.lfo.am(),
+            pm: self.lfo.pm(),
+            clock: self.clock,
+        };
+        let plans = self.render_first::<F>(&block);
+        if self.channels[6].role == Role::BassDrum {
+            self.render_drums::<F>(&block);
+        } else {
+            self.noise.skip(frames);
+        }
+        for (i, plan) in plans.into_iter().enumerate() {
+            if self.render_others::<F>(i, plan, &block) {
+                sink(self.channels[i].outputs, &self.buffers.out);
+            }
+        }
+        self.end(frames);
+    }
+
+    /// Renders the first operators of all channels, which is where frames
+    /// depend on each other, and keeps their memories.
+    fn render_first<F: Family>(&mut self, block: &Block) -> [Plan; CHANNELS] {
+        let frames = block.frames;
+        let (mut front, mut back) = (0, CHANNELS);
+        let mut plans = [Plan::Still; CHANNELS];
+        for (i, plan) in plans.iter_mut().enumerate() {
+            *plan = self.plan::<F>(i);
+            let channel = &mut self.channels[i];
+            match channel.role {
+                Role::Lent | Role::HatAndSnare | Role::TomAndCymbal => continue,
+                Role::Pair | Role::Four | Role::BassDrum => {}
+            }
+            let (Plan::First(slot @ Some(_)) | Plan::Whole(slot @ Some(_))) = plan else {
+                block.skip(channel, 0);
+                continue;
+            };
+            let at = if channel.feedback.level != 0 {
+                front += 1;
+                front - 1
+            } else {
+                back -= 1;
+                back
+            };
+            *slot = Some(at);
+            block.render(channel, 0, &mut self.buffers.tones[at]);
+            self.buffers.lanes[at] = Lane {
+                wave: channel.waves[0],
+                feedback: channel.feedback,
+            };
+        }
+        let Buffers {
+            tones,
+            lanes,
+            firsts,
+            ..
+        } = &mut self.buffers;
+        feedback(
+            &lanes[..front],
+            &tones[..front],
+            frames,
+            &mut firsts[..front],
+        );
+        for (channel, plan) in self.channels.iter_mut().zip(plans) {
+            if let Plan::Whole(Some(slot)) | Plan::First(Some(slot)) = plan
+                && slot >= back
+            {
+                // Unheard and without feedback, all that matters is the memory.
+                let from = if matches!(plan, Plan::First(_)) {
+                    frames.saturating_sub(2)
+                } else {
+                    0
+                };
+                plain(&lanes[slot], &tones[slot], from, frames, &mut firsts[slot]);
+            }
+            channel.feedback.last = match plan {
+                Plan::Still => [channel.feedback.last[0]; 2],
+                Plan::First(slot) | Plan::Whole(slot) => {
+                    slot.map_or([0; 2], |slot| firsts[slot].last(frames))
+                }
+            };
+        }
+        plans
+    }
+
+    /// What is to be computed of channel `i`; slots are yet to be given.
+    fn plan<F: Family>(&self, i: usize) -> Plan {
+        let channel = &self.channels[i];
+        if !channel.active {
+            return Plan::Still;
+        }
+        let silent = |i: usize, k: usize| self.channels[i].operators[k].is_silent();
+        // Its last value may still be on its way to operator 2.
+        let first_is_zero = silent(i, 0) && channel.feedback.last == [0; 2];
+        let heard = match channel.role {
+            Role::Pair => !silent(i, 1) || (channel.additive && !first_is_zero),
+            Role::BassDrum => !silent(i, 1),
+            Role::Four => {
+                let (first, second) = (channel.additive, self.channels[i + 3].additive);
+                !silent(i + 3, 1)
+                    || (first && !first_is_zero)
+                    || (second && !first && !silent(i, 1))
+                    || (second && first && !silent(i + 3, 0))
+            }
+            Role::Lent | Role::HatAndSnare | Role::TomAndCymbal => return Plan::Still,
+        };
+        let slot = if first_is_zero { None } else { Some(0) };
+        if heard && channel.outputs != 0 {
+            Plan::Whole(slot)
+        } else {
+            Plan::First(slot)
+        }
+    }
+
+    /// Renders what remains of channel `i` into the buffer `out`; returns
+    /// whether there is something to be heard.
+    fn render_others<F: Family>(&mut self, i: usize, plan: Plan, block: &Block) -> bool {
+        match (self.channels[i].role, plan) {
+            (Role::Lent, _) => false,
+            (Role::Pair, Plan::Whole(slot)) => self.render_pair::<F>(i, slot, block),
+            (Role::Four, Plan::Whole(slot)) => self.render_four::<F>(i, slot, block),
+            (Role::Pair, _) => {
+                block.skip(&mut self.channels[i], 1);
+                false
+            }
+            (Role::Four, _) => {
+                for (channel, k) in [(i, 1), (i + 3, 0), (i + 3, 1)] {
+                    block.skip(&mut self.channels[channel], k);
+                }
+                false
+            }
+            _ => self.connect_drums::<F>(i, plan, block.frames),
+        }
+    }
+
+    fn render_pair<F: Family>(&mut self, i: usize, slot: Option<usize>, block: &Block) -> bool {
+        let channel = &mut self.channels[i];
+        let buffers = &mut self.buffers;
+        let first = slot.map_or(&ZERO, |slot| &buffers.firsts[slot]);
+        let tone = block.tone(channel, 1, &mut buffers.others[0]);
+        let (additive, second) = (channel.additive, (channel.waves[1], tone));
+        let first = first.received::<F>();
+        pair::<F>(additive, first, second, block.frames, &mut buffers.out);
+        true
+    }
+
+    fn render_four<F: Family>(&mut self, i: usize, slot: Option<usize>, block: &Block) -> bool {
+        let [channel, _, _, partner] = &mut self.channels[i..i + 4] else {
+            return false;
+        };
+        let buffers = &mut self.buffers;
+        let first = slot.map_or(&ZERO, |slot| &buffers.firsts[slot]);
+        let [second, third, fourth] = &mut buffers.others;
+        let sources = [
+            (channel.waves[1], block.tone(channel, 1, second)),
+            (partner.waves[0], block.tone(partner, 0, third)),
+            (partner.waves[1], block.tone(partner, 1, fourth)),
+        ];
+        let algorithm = u8::from(channel.additive) | u8::from(partner.additive) << 1;
+        four::<F>(
+            algorithm,
+            first.values(),
+            sources,
+            block.frames,
+            &mut buffers.out,
+        );
+        true
+    }
+
+    /// Renders all drum operators but the bass drum's first, even the silent:
+    /// their phases shape each other.
+    fn render_drums<F: Family>(&mut self, block: &Block) {
+        let Buffers {
+            drums,
+            halves,
+            noise,
+            ..
+        } = &mut self.buffers;
+        for (drum, (channel, k)) in drums.iter_mut().zip(DRUMS) {
+            block.render(&mut self.channels[channel], k, drum);
+        }
+        rhythm::halves(&drums[F::HAT_PHASE], &drums[4], block.frames, halves);
+        self.noise.run(block.frames, noise);
+    }
+
+    fn connect_drums<F: Family>(&mut self, i: usize, plan: Plan, frames: usize) -> bool {
+        let channel = &self.channels[i];
+        let Buffers {
+            firsts,
+            drums,
+            halves,
+            noise,
+            out,
+            ..
+        } = &mut self.buffers;
+        let pair_of = |first: usize| {
+            [
+                (channel.waves[0], &drums[first]),
+                (channel.waves[1], &drums[first + 1]),
+            ]
+        };
+        match (channel.role, plan) {
+            (Role::HatAndSnare, _) => {
+                rhythm::hat_and_snare::<F>(pair_of(1), (halves, noise), frames, out);
+            }
+            (Role::TomAndCymbal, _) => {
+                rhythm::tom_and_cymbal::<F>(pair_of(3), halves, frames, out);
+            }
+            (_, Plan::Whole(slot)) => {
+                let first = slot
+                    .filter(|_| !channel.additive)
+                    .map_or(&ZERO, |slot| &firsts[slot]);
+                pair::<F>(
+                    false,
+                    first.values(),
+                    (channel.waves[1], &drums[0]),
+                    frames,
+                    out,
+                );
+                rhythm::bass_drum(out, frames);
+            }
+            _ => return false,
+        }
+        channel.active && channel.outputs != 0
+    }
+
+    fn end(&mut self, frames: usize) {
+        self.clock.advance(frames);
+        self.lfo.advance(frames);
+        self.to_prepare -= frames;
+        if self.timer.advance(frames) {
+            for channel in 0..CHANNELS {
+                self.set_keys(channel, key::CSM, 15);
+            }
+            self.touched = true;
+        }
+    }
+}
+
+/// The frames of a block and what stands still in it.
+struct Block {
+    frames: usize,
+    am: u16,
+    pm: i32,
+    clock: EnvelopeClock,
+}
+
+impl Block {
+    fn stretch(&self, channel: &Channel, k: usize) -> Stretch {
+        let pitch = &channel.operators[k].settings.pitch;
+        let pm = if channel.vibrato[k] { self.pm } else { 0 };
+        Stretch {
+            frames: self.frames,
+            step: phase_step(pitch, pm),
+            am: self.am,
+        }
+    }
+
+    fn render(&self, channel: &mut Channel, k: usize, tone: &mut Tone) {
+        let stretch = self.stretch(channel, k);
+        channel.operators[k].render(&self.clock, &[stretch], tone);
+    }
+
+    /// Renders into `tone` what may be heard of an operator.
+    fn tone<'a>(&self, channel: &mut Channel, k: usize, tone: &'a mut Tone) -> &'a Tone {
+        if channel.operators[k].is_silent() {
+            self.skip(channel, k);
+            &OFF
+        } else {
+            self.render(channel, k, tone);
+            tone
+        }
+    }
+
+    fn skip(&self, channel: &mut Channel, k: usize) {
+        let stretch = self.stretch(channel, k);
+        channel.operators[k].skip(&self.clock, &[stretch]);
+    }
+}
+
+/// The phase step of a pitch, of a block of 3 bits and a number of 10, under the vibrato.
+fn phase_step(pitch: &Pitch, pm: i32) -> u32 {
+    let block_freq = u32::from(pitch.block_freq);
+    let number = (block_freq & 0x3ff) << 2;
+    let bend = pm * (block_freq >> 7 & 7) as i32 >> 1;
+    let number = number.wrapping_add_signed(bend) & 0xfff;
+    let step = number << (block_freq >> 10 & 7) >> 2;
+    step * u32::from(pitch.multiple) >> 1
+}

@@ -1,0 +1,70 @@
+//! The rhythm mode: channels 6 to 8 become five drums.
+//!
+//! | channel | operator | drum | its phase |
+//! |---|---|---|---|
+//! | 6 | 1 → 2 | bass drum | as ever; operator 1 is never added |
+//! | 7 | 1 | hi-hat | from two operators' phases and the noise |
+//! | 7 | 2 | snare drum | from operator 1's phase and the noise |
+//! | 8 | 1 | tom-tom | its own |
+//! | 8 | 2 | cymbal | from two operators' phases |
+//!
+//! All five are twice as loud as elsewhere.
+//!
+//! Source: YM3812 application manual; the phases as in ymfm.
+
+use super::connect::{Family, Values};
+use crate::chips::fm::connect::tone;
+use crate::chips::fm::operator::{BLOCK, Tone};
+use crate::chips::fm::tables::Waveform;
+
+/// An operator's waveform and tone.
+pub type Source<'a> = (&'a Waveform, &'a Tone);
+
+/// Which half of the period hi-hat and cymbal are in, frame by frame, from the
+/// phases of two operators; overwrites `out` with 0 or 1.
+pub fn halves(hat: &Tone, cymbal: &Tone, frames: usize, out: &mut [u16; BLOCK]) {
+    for i in 0..frames.min(BLOCK) {
+        let (a, b) = (hat.phase[i], cymbal.phase[i]);
+        out[i] = ((a >> 2 ^ a >> 7) | a >> 3 | (b >> 5 ^ b >> 3)) & 1;
+    }
+}
+
+/// Doubles channel 6's values: the bass drum.
+pub fn bass_drum(values: &mut Values, frames: usize) {
+    for value in &mut values[..frames] {
+        *value *= 2;
+    }
+}
+
+/// Channel 7: hi-hat and snare drum.
+pub fn hat_and_snare<F: Family>(
+    [hat, snare]: [Source<'_>; 2],
+    (halves, noise): (&[u16; BLOCK], &[u16; BLOCK]),
+    frames: usize,
+    out: &mut Values,
+) {
+    for i in 0..frames.min(BLOCK) {
+        let hat_phase = halves[i] << 9 | 0xd0 >> (2 * (noise[i] ^ halves[i]));
+        let snare_phase = (0x100 << (hat.1.phase[i] >> 8 & 1)) ^ noise[i] << 8;
+        out[i] = both::<F>((hat, hat_phase), (snare, snare_phase), i);
+    }
+}
+
+/// Channel 8: tom-tom and cymbal.
+pub fn tom_and_cymbal<F: Family>(
+    [tom, cymbal]: [Source<'_>; 2],
+    halves: &[u16; BLOCK],
+    frames: usize,
+    out: &mut Values,
+) {
+    for i in 0..frames.min(BLOCK) {
+        let cymbal_phase = 0x100 | halves[i] << 9;
+        out[i] = both::<F>((tom, tom.1.phase[i]), (cymbal, cymbal_phase), i);
+    }
+}
+
+fn both<F: Family>(a: (Source<'_>, u16), b: (Source<'_>, u16), i: usize) -> i16 {
+    let [a, b] = [a, b]
+        .map(|((wave, source), phase)| tone(wave, phase, 0, source.attenuation[i]) >> F::DROPPED);
+    ((a + b).clamp(-F::LIMIT - 1, F::LIMIT) * 2) as i16
+}

@@ -1,0 +1,60 @@
+//! The YM3812 (OPL2): nine channels of two operators, four waveforms.
+//!
+//! The register map is in [`opl::registers`](super::opl::registers). A frame
+//! takes 72 clocks. The chip is mono and gives its sum to a YM3014 converter of
+//! 10 bits and an exponent.
+//!
+//! Source: Yamaha YM3812 application manual.
+
+use super::Rate;
+use super::fm::dac::through_dac;
+use super::opl::registers::{EarlyOpl, Opl, Revision};
+
+/// The chip.
+///
+/// ```
+/// use creel_vgm::chips::ym3812::Ym3812;
+///
+/// let mut chip = Ym3812::new(3_579_545);
+/// for (reg, value) in [(0x23, 0x21), (0x63, 0xf0), (0x83, 0x0f), (0xa0, 0x44), (0xb0, 0x32)] {
+///     chip.write(0, reg, value); // A4 on the second operator of channel 0
+/// }
+/// let mut frames = [[0; 2]; 100];
+/// chip.render(&mut frames);
+/// assert!(frames.iter().any(|frame| frame[0] > 4000));
+/// ```
+pub struct Ym3812 {
+    clock_hz: u32,
+    fm: Opl<9>,
+}
+
+impl Ym3812 {
+    /// A chip after reset, at `clock_hz`.
+    pub fn new(clock_hz: u32) -> Self {
+        Self {
+            clock_hz,
+            fm: Opl::new(Revision::Opl2),
+        }
+    }
+
+    /// The native rate: a 72nd of the clock.
+    pub fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: 72,
+        }
+    }
+
+    /// Writes a register between two frames. The chip has one port; `port` is ignored.
+    pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
+        self.fm.write(0, reg, value);
+    }
+
+    /// Overwrites `out` with the next native frames, both sides alike, 16 bits.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        self.fm.render::<EarlyOpl>(out);
+        for frame in out {
+            *frame = [through_dac(frame[0]); 2];
+        }
+    }
+}

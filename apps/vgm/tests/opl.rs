@@ -1,0 +1,95 @@
+//! The OPL family on random register streams, by the hash of what they put out.
+//!
+//! The oracle test compares the same streams with ymfm; this one needs no C++.
+
+mod streams;
+
+#[path = "streams/opl.rs"]
+mod groups;
+
+use creel_vgm::chips::ym2413::Ym2413;
+use creel_vgm::chips::ym3526::Ym3526;
+use creel_vgm::chips::ym3812::Ym3812;
+use creel_vgm::chips::ymf262::Ymf262;
+use groups::{OPL, OPL3, OPLL};
+use streams::{Group, Step, stream};
+
+/// Frames of a stream; every chip renders several.
+const FRAMES: usize = 50_000;
+
+const SEEDS: u64 = 8;
+
+/// FNV-1a over what a chip renders for the streams of all seeds, each stretch
+/// cut into blocks of at most `block` frames.
+fn hash<C>(
+    groups: &[Group],
+    block: usize,
+    new: impl Fn() -> C,
+    (write, render): (fn(&mut C, u8, u8, u8), fn(&mut C, &mut [[i32; 2]])),
+) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let mut frames = Vec::new();
+    for seed in 0..SEEDS {
+        let mut chip = new();
+        for step in stream(groups, seed, FRAMES) {
+            match step {
+                Step::Write(port, reg, value) => write(&mut chip, port, reg, value),
+                Step::Run(count) => {
+                    frames.resize(count, [0; 2]);
+                    frames
+                        .chunks_mut(block)
+                        .for_each(|block| render(&mut chip, block));
+                    for value in frames.as_flattened() {
+                        hash = (hash ^ u64::from(*value as u32)).wrapping_mul(0x100_0000_01b3);
+                    }
+                }
+            }
+        }
+    }
+    hash
+}
+
+/// Asserts the hash for whole stretches and for small blocks.
+macro_rules! assert_hash {
+    ($groups:expr, $new:expr, $paths:expr, $want:expr) => {
+        for block in [usize::MAX, 37] {
+            let hash = hash($groups, block, || $new, $paths);
+            assert_eq!(hash, $want, "{hash:#x} in blocks of {block}");
+        }
+    };
+}
+
+#[test]
+fn ym3526() {
+    let paths = (Ym3526::write as _, Ym3526::render as _);
+    assert_hash!(OPL, Ym3526::new(3_579_545), paths, 0xc181_f2dd_c3ec_9ced);
+}
+
+#[test]
+fn ym3812() {
+    let paths = (Ym3812::write as _, Ym3812::render as _);
+    assert_hash!(OPL, Ym3812::new(3_579_545), paths, 0x2602_0111_631c_587d);
+}
+
+#[test]
+fn ymf262() {
+    let paths = (Ymf262::write as _, Ymf262::render as _);
+    assert_hash!(OPL3, Ymf262::new(14_318_180), paths, 0xfb9d_bcbc_396c_1c54);
+}
+
+#[test]
+fn ym2413() {
+    let paths = (Ym2413::write as _, Ym2413::render_pins as _);
+    assert_hash!(OPLL, Ym2413::new(3_579_545), paths, 0x2e92_84f5_0aa4_6a3f);
+}
+
+#[test]
+fn vrc7() {
+    let paths = (Ym2413::write as _, Ym2413::render_pins as _);
+    assert_hash!(
+        OPLL,
+        Ym2413::new_vrc7(3_579_545),
+        paths,
+        0x0cab_d0df_8f61_2cf2
+    );
+}

@@ -12,7 +12,7 @@ use super::ssg_eg::{self, SsgEg};
 use super::tables::{MAX_ATTENUATION, SILENT};
 
 /// The most frames that are rendered in one go; the arrays of a chip stay in L1.
-pub const BLOCK: usize = 128;
+pub const BLOCK: usize = 256;
 
 /// Key sources, which are or-ed together.
 pub mod key {

@@ -25,7 +25,7 @@ pub mod time;
 
 pub use creel_topology::{CpuSet, Placement};
 pub use loops::{Loops, Scope};
-pub use task::{JoinError, JoinHandle};
 pub use pool::{
     Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, TaskStats, Wait, WorkerStats,
 };
+pub use task::{JoinError, JoinHandle};

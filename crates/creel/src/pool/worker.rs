@@ -46,9 +46,8 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
             pace.worked();
             continue;
         }
-        let unbound = || {
-            (shared.is_closing() || seat.timers.is_idle()) && task::may_retire(&shared, seat)
-        };
+        let unbound =
+            || (shared.is_closing() || seat.timers.is_idle()) && task::may_retire(&shared, seat);
         if shared.wants_gone(index) && seat.retire(unbound) {
             shared.line.forget_threads();
             task::leave(&shared);

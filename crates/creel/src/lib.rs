@@ -24,7 +24,7 @@ pub mod task;
 pub mod time;
 
 pub use creel_topology::{CpuSet, Placement};
-pub use loops::{Loops, Scope};
+pub use loops::{Addressed, Loops, Outbox, Outboxes, Post, Scope, Scratch};
 pub use pool::{
     Balance, BuildError, Builder, Handle, ParseKnobError, Pool, Stats, TaskStats, Wait, WorkerStats,
 };

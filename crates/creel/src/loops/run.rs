@@ -49,7 +49,13 @@ impl Loops {
     /// all is done.
     #[track_caller]
     pub(super) fn run(&self, units: usize, body: Body<'_>) {
-        let seats = self.seats(units);
+        self.run_on_at_most(SEATS_MAX, units, body);
+    }
+
+    /// The same, on no more than `seats` seats.
+    #[track_caller]
+    pub(super) fn run_on_at_most(&self, seats: usize, units: usize, body: Body<'_>) {
+        let seats = self.seats(units).min(seats);
         let state = (seats > 1).then(|| try_lock(&self.shared.line.state));
         let Some(mut state) = state.flatten() else {
             return inline(units, body);

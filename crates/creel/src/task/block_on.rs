@@ -1,7 +1,7 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
-use super::desk::{self, Held};
 use super::crew;
+use super::desk::{self, Held};
 use crate::pool::shared::Shared;
 use crate::pool::{Pool, current};
 use crate::sync::{Ordering, WaitWord};

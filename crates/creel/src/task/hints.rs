@@ -100,7 +100,9 @@ impl Hints {
             buffer = unsafe { self.grow(head, tail) };
         }
         buffer.at(tail).store(task.as_ptr(), Ordering::Release);
-        self.ends.tail.store(tail.wrapping_add(1), Ordering::Release);
+        self.ends
+            .tail
+            .store(tail.wrapping_add(1), Ordering::Release);
     }
 
     /// # Safety
@@ -135,7 +137,9 @@ impl Hints {
             return None;
         }
         let hint = self.buffer().at(head).load(Ordering::Relaxed);
-        self.ends.head.store(head.wrapping_add(1), Ordering::Release);
+        self.ends
+            .head
+            .store(head.wrapping_add(1), Ordering::Release);
         Task::from_ptr(hint)
     }
 
@@ -149,7 +153,9 @@ impl Hints {
         (0..len).find_map(|offset| {
             let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
             let task = Task::from_ptr(hint)?;
-            task.state().claim_hinted().map(|cancelled| (task, cancelled))
+            task.state()
+                .claim_hinted()
+                .map(|cancelled| (task, cancelled))
         })
     }
 }

@@ -27,4 +27,6 @@ pub use spawn::{spawn, spawn_local};
 pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use desk::Desk;
-pub(crate) use turn::{Rest, Tasks, cancel_all, enter, leave, may_retire, resize, rest, stats, turn};
+pub(crate) use turn::{
+    Rest, Tasks, cancel_all, enter, leave, may_retire, resize, rest, stats, turn,
+};

@@ -286,7 +286,9 @@ impl Heap {
         let mut head = self.returns.load(Ordering::Relaxed);
         while head != orphaned() {
             // SAFETY: the block is the caller's.
-            unsafe { block.as_ref() }.next.store(head, Ordering::Relaxed);
+            unsafe { block.as_ref() }
+                .next
+                .store(head, Ordering::Relaxed);
             let pushed = self.returns.compare_exchange_weak(
                 head,
                 block.as_ptr(),

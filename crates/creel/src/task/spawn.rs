@@ -217,13 +217,13 @@ fn bound<F: Future>(pool: &Arc<Shared>, index: usize, future: F) -> JoinHandle<F
 /// Makes a cell, with the future in it or, if that is too large, in a box. `None`: the pool has
 /// ended.
 #[inline]
-fn make<F: Future>(
-    held: Option<Held<'_>>,
-    pool: &Shared,
-    word: u64,
-    future: F,
-) -> Option<Task> {
-    const { assert!(output_fits::<F::Output>(), "a task's output is at most 16 KiB, aligned to 16: box it") };
+fn make<F: Future>(held: Option<Held<'_>>, pool: &Shared, word: u64, future: F) -> Option<Task> {
+    const {
+        assert!(
+            output_fits::<F::Output>(),
+            "a task's output is at most 16 KiB, aligned to 16: box it"
+        )
+    };
     if const { fits::<F>() } {
         make_cell(held, pool, word, future)
     } else {
@@ -250,7 +250,9 @@ fn make_guest<F: Future>(pool: &Shared, word: u64, future: F) -> Option<Task> {
     if guests.ended {
         return None;
     }
-    let heap = *guests.heap.get_or_insert_with(|| Heap::new(desk::counted(pool)));
+    let heap = *guests
+        .heap
+        .get_or_insert_with(|| Heap::new(desk::counted(pool)));
     pool.tasks.spawned.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the heap lives until `ended` is set under this lock.
     let heap = unsafe { heap.as_ref() };

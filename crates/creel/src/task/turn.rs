@@ -6,9 +6,9 @@ use super::desk::{self, Held};
 use super::inject::Inject;
 use super::slab::Heap;
 use super::state::Then;
-use crate::pool::{TaskStats, current};
 use crate::pool::seat::Seat;
 use crate::pool::shared::Shared;
+use crate::pool::{TaskStats, current};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -277,7 +277,12 @@ fn end(pool: &Arc<Shared>) {
     loop {
         cancel_all(pool);
         let bound = |seat: &Seat| seat.desk.bound.pop();
-        let left = || pool.tasks.outside.pop().or_else(|| pool.seats.made().find_map(bound));
+        let left = || {
+            pool.tasks
+                .outside
+                .pop()
+                .or_else(|| pool.seats.made().find_map(bound))
+        };
         while let Some(task) = left() {
             task.state().claim_queued();
             // SAFETY: just claimed. A bound task that is still here is one of `spawn_on`, which

@@ -451,6 +451,7 @@ fn timers_fire_for_block_on_and_for_tasks_anywhere() {
             let task = task::spawn(async { sleep(Duration::from_millis(2)).await });
             task.await.unwrap();
         });
-        pool.block_on(pool.spawn_on(workers - 1, sleep(Duration::from_millis(2)))).unwrap();
+        pool.block_on(pool.spawn_on(workers - 1, sleep(Duration::from_millis(2))))
+            .unwrap();
     }
 }

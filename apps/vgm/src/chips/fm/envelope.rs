@@ -148,6 +148,16 @@ impl Envelope {
         }
     }
 
+    /// Enters the depress stage, where the chip has one and the old tone is loud
+    /// enough for it; returns whether.
+    pub fn depress(&mut self, rates: &Rates) -> bool {
+        let depresses = rates.rate[Stage::Depress as usize] != 0 && self.attenuation < DEPRESSED;
+        if depresses {
+            self.stage = Stage::Depress;
+        }
+        depresses
+    }
+
     /// Whether it can be heard before its next key on.
     pub fn is_active(&self) -> bool {
         self.stage != Stage::Release || self.attenuation < QUIET

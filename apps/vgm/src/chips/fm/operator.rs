@@ -111,6 +111,9 @@ impl Operator {
     }
 
     fn key_on(&mut self) {
+        if self.envelope.depress(&self.settings.rates) {
+            return;
+        }
         if self.envelope.stage != Stage::Attack {
             self.envelope.attack(&self.settings.rates);
             self.inverted = self.settings.ssg_eg.starts_inverted();
@@ -145,12 +148,23 @@ impl Operator {
         }
         self.inverted = false;
         let frames = stretches.iter().map(|s| s.frames).sum();
-        self.envelope
+        let attacked = self
+            .envelope
             .run(&self.settings.rates, clock, frames, |_, _| {});
+        let mut start = 0;
         for s in stretches {
+            let end = start + s.frames;
+            let from = match attacked {
+                Some(frame) if (start..end).contains(&frame) => {
+                    self.phase = 0;
+                    frame
+                }
+                _ => start,
+            };
             self.phase = self
                 .phase
-                .wrapping_add(s.step.wrapping_mul(s.frames as u32));
+                .wrapping_add(s.step.wrapping_mul((end - from) as u32));
+            start = end;
         }
     }
 
@@ -192,14 +206,20 @@ impl Operator {
         self.inverted = false;
         let frames = stretches.iter().map(|s| s.frames).sum();
         let attenuation = &mut tone.attenuation;
-        self.envelope
+        let attacked = self
+            .envelope
             .run(&self.settings.rates, clock, frames, |range, level| {
                 attenuation[range].fill((shown(level, false) + total).min(MAX_ATTENUATION));
             });
         let mut start = 0;
         for s in stretches {
             let end = start + s.frames;
-            self.phase = ramp(self.phase, s.step, &mut tone.phase[start..end]);
+            let mut from = start;
+            if let Some(frame) = attacked.filter(|frame| (start..end).contains(frame)) {
+                ramp(self.phase, s.step, &mut tone.phase[start..frame]);
+                (self.phase, from) = (0, frame);
+            }
+            self.phase = ramp(self.phase, s.step, &mut tone.phase[from..end]);
             if s.am != 0 && self.settings.am {
                 for level in &mut attenuation[start..end] {
                     *level = (*level + s.am).min(MAX_ATTENUATION);

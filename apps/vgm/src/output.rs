@@ -1,7 +1,7 @@
 //! One song to one sound file: written beside its place, synced, then renamed into it.
 //!
 //! Invariant: under its own name a file is whole or absent, whatever fails and whenever the process
-//! is stopped.
+//! is stopped. Rendering and publishing are two steps, so that a job need not wait for the disk.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -65,7 +65,8 @@ impl Job {
         }
     }
 
-    /// Renders `song` to the file `path`, in a folder that exists.
+    /// Renders `song` for the file `path`, in a folder that exists; the file appears when it is
+    /// published. None if it was stopped.
     ///
     /// # Errors
     ///
@@ -76,50 +77,67 @@ impl Job {
         how: (&Settings, Layout),
         path: &Path,
         progress: impl Fn(u64) -> bool,
-    ) -> Result<Outcome> {
-        let mut part = PartFile::create(path)?;
-        let file = &mut part.file;
+    ) -> Result<Option<Rendered>> {
+        let mut rendered = Rendered::create(path)?;
+        let file = &mut rendered.file;
         let outcome = self.render(song, how, |bytes| file.write_all(bytes), progress)?;
-        if let Outcome::Done(_) = outcome {
-            part.publish(path)?;
-        }
-        Ok(outcome)
+        Ok(match outcome {
+            Outcome::Done(frames) => {
+                rendered.frames = frames;
+                Some(rendered)
+            }
+            Outcome::Stopped => None,
+        })
     }
 }
 
-/// A file under a passing name; removed unless it is published.
+/// A sound file written under a passing name; removed unless it is published.
 #[derive(Debug)]
-struct PartFile {
+pub struct Rendered {
     file: File,
+    part: PathBuf,
     path: PathBuf,
+    frames: u64,
     published: bool,
 }
 
-impl PartFile {
-    fn create(path: &Path) -> Result<PartFile> {
+impl Rendered {
+    fn create(path: &Path) -> Result<Rendered> {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(".part");
-        let path = path.with_file_name(name);
-        Ok(PartFile {
-            file: File::create(&path)?,
-            path,
+        let part = path.with_file_name(name);
+        Ok(Rendered {
+            file: File::create(&part)?,
+            part,
+            path: path.into(),
+            frames: 0,
             published: false,
         })
     }
 
-    fn publish(mut self, path: &Path) -> Result<()> {
+    /// How many frames it has.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Brings the file to the disk and gives it its name. Blocks until the disk has it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; no file is left then.
+    pub fn publish(mut self) -> Result<()> {
         self.file.sync_data().map_err(Error::Io)?;
-        fs::rename(&self.path, path)?;
+        fs::rename(&self.part, &self.path)?;
         self.published = true;
         Ok(())
     }
 }
 
-impl Drop for PartFile {
+impl Drop for Rendered {
     fn drop(&mut self) {
         if !self.published {
             // Nothing can be done if even this fails, and the first error is the one to tell.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(&self.part);
         }
     }
 }

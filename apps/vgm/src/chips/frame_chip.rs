@@ -2,6 +2,7 @@
 
 use super::Rate;
 use super::okim6258::Okim6258;
+use super::y8950::Y8950;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
 use super::ym2413::Ym2413;
@@ -30,10 +31,14 @@ pub enum FrameChip {
     Ym2612(Box<Ym2612>),
     /// The YM2413 or VRC7.
     Ym2413(Box<Ym2413>),
+    /// The Y8950.
+    Y8950(Box<Y8950>),
     /// The YM3526.
     Ym3526(Box<Ym3526>),
     /// The YM3812.
     Ym3812(Box<Ym3812>),
+    /// The Y8950.
+    Y8950(Box<Y8950>),
     /// The YMF262.
     Ymf262(Box<Ymf262>),
 }
@@ -54,9 +59,11 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.rate(),
             FrameChip::Ym2610(chip) => chip.rate(),
             FrameChip::Ym2612(chip) => chip.rate(),
+            FrameChip::Y8950(chip) => chip.rate(),
             FrameChip::Ym2413(chip) => chip.rate(),
             FrameChip::Ym3526(chip) => chip.rate(),
             FrameChip::Ym3812(chip) => chip.rate(),
+            FrameChip::Y8950(chip) => chip.rate(),
             FrameChip::Ymf262(chip) => chip.rate(),
         }
     }
@@ -90,9 +97,11 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.write(port, reg, value),
             FrameChip::Ym2610(chip) => chip.write(port, reg, value),
             FrameChip::Ym2612(chip) => chip.write(port, reg, value),
+            FrameChip::Y8950(chip) => chip.write(port, reg, value),
             FrameChip::Ym2413(chip) => chip.write(port, reg, value),
             FrameChip::Ym3526(chip) => chip.write(port, reg, value),
             FrameChip::Ym3812(chip) => chip.write(port, reg, value),
+            FrameChip::Y8950(chip) => chip.write(port, reg, value),
             FrameChip::Ymf262(chip) => chip.write(port, reg, value),
         }
     }
@@ -107,9 +116,11 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.render(out),
             FrameChip::Ym2610(chip) => chip.render(out),
             FrameChip::Ym2612(chip) => chip.render_with_dac(data, out),
+            FrameChip::Y8950(chip) => chip.render(out),
             FrameChip::Ym2413(chip) => chip.render(out),
             FrameChip::Ym3526(chip) => chip.render(out),
             FrameChip::Ym3812(chip) => chip.render(out),
+            FrameChip::Y8950(chip) => chip.render(out),
             FrameChip::Ymf262(chip) => chip.render(out),
         }
     }
@@ -122,6 +133,7 @@ impl FrameChip {
         };
         let memory = match (self, block.kind) {
             (FrameChip::Ym2608(chip), 0x81) => chip.adpcm_b_mut(),
+            (FrameChip::Y8950(chip), 0x88) => chip.adpcm_b_mut(),
             (FrameChip::Ym2610(chip), 0x82) => chip.adpcm_a_mut(),
             (FrameChip::Ym2610(chip), 0x83) => chip.adpcm_b_mut(),
             _ => return,

@@ -17,6 +17,7 @@ pub mod set;
 pub mod sn76489;
 pub mod square_chip;
 pub mod ssg;
+pub mod y8950;
 pub mod ym2151;
 pub mod ym2203;
 pub mod ym2413;

@@ -17,6 +17,7 @@ use super::okim6258::Okim6258;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
 use super::ssg::Ssg;
+use super::y8950::Y8950;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
 use super::ym2413::Ym2413;
@@ -131,10 +132,12 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
         ChipId::Ym2610 => FrameChip::Ym2610(Box::new(Ym2610::new(clock_hz))),
         ChipId::Ym2612 if variant => FrameChip::Ym2612(Box::new(Ym2612::new_3438(clock_hz))),
         ChipId::Ym2612 => FrameChip::Ym2612(Box::new(Ym2612::new(clock_hz))),
+        ChipId::Y8950 => FrameChip::Y8950(Box::new(Y8950::new(clock_hz))),
         ChipId::Ym2413 if variant => FrameChip::Ym2413(Box::new(Ym2413::new_vrc7(clock_hz))),
         ChipId::Ym2413 => FrameChip::Ym2413(Box::new(Ym2413::new(clock_hz))),
         ChipId::Ym3526 => FrameChip::Ym3526(Box::new(Ym3526::new(clock_hz))),
         ChipId::Ym3812 => FrameChip::Ym3812(Box::new(Ym3812::new(clock_hz))),
+        ChipId::Y8950 => FrameChip::Y8950(Box::new(Y8950::new(clock_hz))),
         ChipId::Ymf262 => FrameChip::Ymf262(Box::new(Ymf262::new(clock_hz))),
         _ => return None,
     })

@@ -52,7 +52,9 @@ impl Ym3812 {
 
     /// Overwrites `out` with the next native frames, both sides alike, 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
-        self.fm
-            .render_all::<EarlyOpl>(out, |frame| frame.map(through_dac));
+        self.fm.render::<EarlyOpl>(out);
+        for frame in out {
+            *frame = [through_dac(frame[0]); 2];
+        }
     }
 }

@@ -56,7 +56,9 @@ impl Ymf262 {
 
     /// Overwrites `out` with the next native frames, left and right, 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
-        self.fm
-            .render_all::<Opl3>(out, |frame| frame.map(|side| side.clamp(-0x8000, 0x7fff)));
+        self.fm.render::<Opl3>(out);
+        for side in out.as_flattened_mut() {
+            *side = (*side).clamp(-0x8000, 0x7fff);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! `creel-vgm render`: many songs to as many sound files, a song a job.
 
-use std::fs;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
+use std::{fs, io, thread};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -10,7 +10,7 @@ use creel::{Balance, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Interrupt, Knobs};
 use creel_vgm::batch::{self, Plan, Unit};
 use creel_vgm::mix::{Quality, SampleFormat};
-use creel_vgm::output::{Job, Outcome};
+use creel_vgm::output::{Job, Rendered};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 use creel_vgm::{Error, Result};
@@ -147,14 +147,20 @@ impl Render {
         for (path, error) in &plan.refused {
             tally.add(&path.display(), None, &Verdict::Failed(error));
         }
+        let (finished, to_publish) = mpsc::sync_channel(UNPUBLISHED_MAX);
         let bench = Workbench {
             render: self,
             settings: self.sound.settings(),
             jobs: Mutex::new(Vec::new()),
             interrupt: &interrupt,
             tally: &tally,
+            finished,
         };
-        pool.for_each(&plan.units, |_, unit| bench.song(unit));
+        thread::scope(|scope| {
+            scope.spawn(|| publish(&to_publish, &tally));
+            pool.for_each(&plan.units, |_, unit| bench.song(unit));
+            drop(bench);
+        });
         let exit = tally.exit(interrupt.requested());
         tally.finish().print(common)?;
         if exit == Exit::Interrupted {
@@ -173,6 +179,36 @@ impl Render {
     }
 }
 
+/// Files that may wait for the disk before the jobs do.
+const UNPUBLISHED_MAX: usize = 16;
+
+/// Brings files to the disk while the jobs go on.
+fn publish(finished: &mpsc::Receiver<(&Unit, Rendered)>, tally: &Tally) {
+    for (unit, rendered) in finished {
+        let frames = rendered.frames();
+        let published = rendered.publish().map_err(|error| at_output(unit, error));
+        tally.add(
+            &unit.input,
+            Some(&unit.output),
+            &match &published {
+                Ok(()) => Verdict::Done(frames),
+                Err(error) => Verdict::Failed(error),
+            },
+        );
+    }
+}
+
+/// An error of the system, with the output it was met at.
+fn at_output(unit: &Unit, error: Error) -> Error {
+    match error {
+        Error::Io(error) => {
+            let reason = format!("{}: {error}", unit.output.display());
+            Error::Io(io::Error::new(error.kind(), reason))
+        }
+        other => other,
+    }
+}
+
 /// What the jobs share.
 struct Workbench<'a> {
     render: &'a Render,
@@ -181,10 +217,12 @@ struct Workbench<'a> {
     jobs: Mutex<Vec<Job>>,
     interrupt: &'a Interrupt,
     tally: &'a Tally,
+    /// To who brings them to the disk.
+    finished: mpsc::SyncSender<(&'a Unit, Rendered)>,
 }
 
-impl Workbench<'_> {
-    fn song(&self, unit: &Unit) {
+impl<'a> Workbench<'a> {
+    fn song(&self, unit: &'a Unit) {
         if self.interrupt.requested() {
             return;
         }
@@ -195,10 +233,11 @@ impl Workbench<'_> {
         let mut job = self.jobs().pop().unwrap_or_default();
         let outcome = self.song_with(unit, &mut job);
         self.jobs().push(job);
-        match &outcome {
-            Ok(Outcome::Done(frames)) => verdict(Verdict::Done(*frames)),
-            Ok(Outcome::Stopped) => {}
-            Err(error) => verdict(Verdict::Failed(error)),
+        match outcome {
+            // It takes them until the last job has ended.
+            Ok(Some(rendered)) => drop(self.finished.send((unit, rendered))),
+            Ok(None) => {}
+            Err(error) => verdict(Verdict::Failed(&error)),
         }
     }
 
@@ -206,23 +245,16 @@ impl Workbench<'_> {
         self.jobs.lock().expect("no job panics while it holds this")
     }
 
-    fn song_with(&self, unit: &Unit, job: &mut Job) -> Result<Outcome> {
+    fn song_with(&self, unit: &Unit, job: &mut Job) -> Result<Option<Rendered>> {
         if unit.output.exists() && !self.render.overwrite {
-            return Err(Error::Io(std::io::Error::other(format!(
+            return Err(Error::Io(io::Error::other(format!(
                 "{} exists (--overwrite replaces it, --skip-done leaves it)",
                 unit.output.display()
             ))));
         }
         let song = unit.input.load()?;
-        let at_output = |error| match error {
-            Error::Io(error) => {
-                let reason = format!("{}: {error}", unit.output.display());
-                Error::Io(std::io::Error::new(error.kind(), reason))
-            }
-            other => other,
-        };
         if let Some(folder) = unit.output.parent() {
-            fs::create_dir_all(folder).map_err(|error| at_output(error.into()))?;
+            fs::create_dir_all(folder).map_err(|error| at_output(unit, error.into()))?;
         }
         let (frames, _) = self.settings.frames(&song);
         self.tally.correct(unit.claimed, frames);
@@ -231,6 +263,6 @@ impl Workbench<'_> {
             self.tally.advance(frames);
             !self.interrupt.requested()
         })
-        .map_err(at_output)
+        .map_err(|error| at_output(unit, error))
     }
 }

@@ -71,6 +71,10 @@ pub const CARRIED: &[Carried] = &[
         packed: include_bytes!("../../songs/ym3812.vgz"),
     },
     Carried {
+        name: "y8950",
+        packed: include_bytes!("../../songs/y8950.vgz"),
+    },
+    Carried {
         name: "ymf262",
         packed: include_bytes!("../../songs/ymf262.vgz"),
     },
@@ -99,7 +103,7 @@ impl Composed {
 
 /// Composes all songs, in the order of [`CARRIED`].
 pub fn compose() -> Vec<Composed> {
-    let orchestras: [(&'static str, Box<dyn Orchestra>); 11] = [
+    let orchestras: [(&'static str, Box<dyn Orchestra>); 12] = [
         ("ym2151-okim6258", Box::new(opm::X68000::new())),
         ("ym2610", Box::new(opn::Opn::ym2610())),
         ("ym2612-sn76489", Box::new(opn::Opn::mega_drive())),
@@ -110,6 +114,7 @@ pub fn compose() -> Vec<Composed> {
         ("ym2413", Box::new(opll::Opll)),
         ("ym3526", Box::new(opl::Opl::ym3526())),
         ("ym3812", Box::new(opl::Opl::ym3812())),
+        ("y8950", Box::new(opl::Opl::y8950())),
         ("ymf262", Box::new(opl::Opl::ymf262())),
     ];
     let songs = orchestras.into_iter().zip(&PIECES);

@@ -25,6 +25,8 @@ pub struct Resampler {
     right: Vec<i16>,
     /// How many of the native frames held are known to be silent, counted from the last.
     silent: usize,
+    /// The same for those that are alike on both sides.
+    alike: usize,
 }
 
 impl Resampler {
@@ -50,6 +52,7 @@ impl Resampler {
             left: vec![0; history],
             right: vec![0; history],
             silent: history,
+            alike: history,
             kernel,
         }
     }
@@ -73,16 +76,15 @@ impl Resampler {
         self.left.resize(held + frames.len(), 0);
         self.right.resize(held + frames.len(), 0);
         let sides = self.left[held..].iter_mut().zip(&mut self.right[held..]);
-        let mut bits = 0;
+        let (mut bits, mut differences) = (0, 0);
         for ((left, right), frame) in sides.zip(frames) {
             (*left, *right) = (narrow(frame[0]), narrow(frame[1]));
             bits |= frame[0] | frame[1];
+            differences |= frame[0] ^ frame[1];
         }
-        self.silent = if bits == 0 {
-            self.silent + frames.len()
-        } else {
-            0
-        };
+        let counted = |none, before: usize| if none { before + frames.len() } else { 0 };
+        self.silent = counted(bits == 0, self.silent);
+        self.alike = counted(differences == 0, self.alike);
     }
 
     /// Adds the next `mix.len()` output frames, times `gain` a step of the kernel's unit.
@@ -96,6 +98,7 @@ impl Resampler {
         } else {
             match self.kernel.taps() {
                 2 => self.mix_taps::<2>(gain, mix),
+                CHUNK if self.alike >= self.left.len() => self.mix_mono(gain, mix),
                 CHUNK => self.mix_taps::<CHUNK>(gain, mix),
                 _ => self.mix_chunks(gain, mix),
             }
@@ -103,6 +106,7 @@ impl Resampler {
         self.left.drain(..start);
         self.right.drain(..start);
         self.silent = self.silent.min(self.left.len());
+        self.alike = self.alike.min(self.left.len());
     }
 
     /// Moves on without mixing; returns where the next output frame begins.
@@ -124,6 +128,14 @@ impl Resampler {
         self.mix_with(mix, |row, left, right| {
             let [row, left, right] = [row, left, right].map(chunk::<TAPS>);
             dots(row, left, right).map(|sum| sum as f32 * gain)
+        })
+    }
+
+    /// Both sides from the left one.
+    fn mix_mono(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
+        self.mix_with(mix, |row, left, _| {
+            let [row, left] = [row, left].map(chunk::<CHUNK>);
+            [mono(row, left) as f32 * gain; 2]
         })
     }
 
@@ -186,6 +198,11 @@ fn dots<const TAPS: usize>(row: &[i16; TAPS], left: &[i16; TAPS], right: &[i16; 
     [dot(row, left), dot(row, right)]
 }
 
+#[inline(never)]
+fn mono(row: &[i16; CHUNK], frames: &[i16; CHUNK]) -> i32 {
+    dot(row, frames)
+}
+
 fn dot<const TAPS: usize>(row: &[i16; TAPS], frames: &[i16; TAPS]) -> i32 {
     let products = row.iter().zip(frames);
     products.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
@@ -240,6 +257,22 @@ mod tests {
                 assert!((got - expected).abs() < error, "{k}: {got} {expected}");
                 assert_eq!(frame[1], -frame[0]);
             }
+        }
+    }
+
+    #[test]
+    fn sides_alike_sound_as_if_they_were_not() {
+        let sine = |n: usize| (9_000.0 * (n as f64 * 0.07).sin()) as i32;
+        let mut both = resampler(Quality::BandLimited, RATIO);
+        let mut left = resampler(Quality::BandLimited, RATIO);
+        let (mut mono, mut stereo) = (vec![[0.0; 2]; 900], vec![[0.0; 2]; 900]);
+        let frames: Vec<_> = (0..both.wanted(900)).map(|n| [sine(n); 2]).collect();
+        both.push(&frames);
+        left.push(&frames.iter().map(|frame| [frame[0], 0]).collect::<Vec<_>>());
+        both.mix(1.0, &mut mono);
+        left.mix(1.0, &mut stereo);
+        for (mono, stereo) in mono.iter().zip(&stereo) {
+            assert_eq!((mono[0], mono[1]), (stereo[0], stereo[0]));
         }
     }
 

@@ -1,111 +1,87 @@
 //! The OPL family against ymfm.
 
+use creel_vgm::chips::y8950::Y8950;
 use creel_vgm::chips::ym2413::Ym2413;
 use creel_vgm::chips::ym3526::Ym3526;
 use creel_vgm::chips::ym3812::Ym3812;
 use creel_vgm::chips::ymf262::Ymf262;
-use ymfm_sys::ffi::{ChipType, Fidelity};
+use ymfm_sys::ffi::ChipType;
 
-use super::groups::{OPL, OPL3, OPLL};
-use super::reference::Reference;
-use super::streams::{Group, Step, stream};
+use super::groups;
+use super::{CLOCK_HZ, Ours, compare, memories};
 
-const SEEDS: u64 = 60;
-
-/// Frames of a random stream.
-const FRAMES: usize = 100_000;
-
-/// Which of ymfm's outputs a chip's two sides are.
-#[derive(Clone, Copy)]
-enum Pins {
-    Mono,
-    FirstTwo,
+pub fn ym3526(clock_hz: u32) -> Ours<Ym3526> {
+    Ours {
+        chip: Ym3526::new(clock_hz),
+        write: Ym3526::write,
+        render: Ym3526::render,
+    }
 }
 
-/// What a test does with a chip of ours.
-struct Ours<C> {
-    new: fn(u32) -> C,
-    write: fn(&mut C, u8, u8, u8),
-    render: fn(&mut C, &mut [[i32; 2]]),
+pub fn y8950(clock_hz: u32, [_, adpcm_b]: [Vec<u8>; 2]) -> Ours<Y8950> {
+    let mut chip = Y8950::new(clock_hz);
+    *chip.adpcm_b_mut() = adpcm_b;
+    Ours {
+        chip,
+        write: Y8950::write,
+        render: Y8950::render,
+    }
 }
 
-fn compare<C>((kind, clock_hz): (ChipType, u32), groups: &[Group], pins: Pins, ours: &Ours<C>) {
-    for seed in 0..SEEDS {
-        let mut chip = (ours.new)(clock_hz);
-        let none = [Vec::new(), Vec::new()];
-        let mut theirs = Reference::new(kind, clock_hz, Fidelity::Min, none);
-        let mut frames = Vec::new();
-        let mut at = 0;
-        for step in stream(groups, seed, FRAMES) {
-            match step {
-                Step::Write(port, reg, value) => {
-                    (ours.write)(&mut chip, port, reg, value);
-                    theirs.write(port, reg, value);
-                }
-                Step::Run(count) => {
-                    frames.resize(count, [0; 2]);
-                    (ours.render)(&mut chip, &mut frames);
-                    for frame in &frames {
-                        let outputs = theirs.frame();
-                        let want = match pins {
-                            Pins::Mono => [outputs[0]; 2],
-                            Pins::FirstTwo => [outputs[0], outputs[1]],
-                        };
-                        assert_eq!(*frame, want, "seed {seed}, frame {at}");
-                        at += 1;
-                    }
-                }
-            }
-        }
+pub fn ym3812(clock_hz: u32) -> Ours<Ym3812> {
+    Ours {
+        chip: Ym3812::new(clock_hz),
+        write: Ym3812::write,
+        render: Ym3812::render,
+    }
+}
+
+pub fn ymf262(clock_hz: u32) -> Ours<Ymf262> {
+    Ours {
+        chip: Ymf262::new(clock_hz),
+        write: Ymf262::write,
+        render: Ymf262::render,
+    }
+}
+
+/// ymfm's outputs are the two pins.
+pub fn opll(chip: Ym2413) -> Ours<Ym2413> {
+    Ours {
+        chip,
+        write: Ym2413::write,
+        render: Ym2413::render_pins,
     }
 }
 
 #[test]
 fn ym3526_streams() {
-    let ours = Ours {
-        new: Ym3526::new,
-        write: Ym3526::write,
-        render: Ym3526::render,
-    };
-    compare((ChipType::Ym3526, 3_579_545), OPL, Pins::Mono, &ours);
+    compare(groups::OPL, ChipType::Ym3526, || ym3526(CLOCK_HZ));
+}
+
+#[test]
+fn y8950_streams() {
+    let ours = || y8950(CLOCK_HZ, memories());
+    compare(groups::Y8950, ChipType::Y8950, ours);
 }
 
 #[test]
 fn ym3812_streams() {
-    let ours = Ours {
-        new: Ym3812::new,
-        write: Ym3812::write,
-        render: Ym3812::render,
-    };
-    compare((ChipType::Ym3812, 3_579_545), OPL, Pins::Mono, &ours);
+    compare(groups::OPL, ChipType::Ym3812, || ym3812(CLOCK_HZ));
 }
 
 #[test]
 fn ymf262_streams() {
-    let ours = Ours {
-        new: Ymf262::new,
-        write: Ymf262::write,
-        render: Ymf262::render,
-    };
-    compare((ChipType::Ymf262, 14_318_180), OPL3, Pins::FirstTwo, &ours);
+    compare(groups::OPL3, ChipType::Ymf262, || ymf262(CLOCK_HZ));
 }
 
 #[test]
 fn ym2413_streams() {
-    let ours = Ours {
-        new: Ym2413::new,
-        write: Ym2413::write,
-        render: Ym2413::render_pins,
-    };
-    compare((ChipType::Ym2413, 3_579_545), OPLL, Pins::FirstTwo, &ours);
+    let ours = || opll(Ym2413::new(CLOCK_HZ));
+    compare(groups::OPLL, ChipType::Ym2413, ours);
 }
 
 #[test]
 fn vrc7_streams() {
-    let ours = Ours {
-        new: Ym2413::new_vrc7,
-        write: Ym2413::write,
-        render: Ym2413::render_pins,
-    };
-    compare((ChipType::Ds1001, 3_579_545), OPLL, Pins::FirstTwo, &ours);
+    let ours = || opll(Ym2413::new_vrc7(CLOCK_HZ));
+    compare(groups::OPLL, ChipType::Ds1001, ours);
 }

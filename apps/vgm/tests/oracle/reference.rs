@@ -53,9 +53,9 @@ impl Reference {
         let mut chip = create_chip_with_callbacks(kind, clock_hz, callbacks(memories));
         chip.pin_mut().set_fidelity(Fidelity::Min);
         let buffer = vec![0; chip.channels() as usize];
-        let mono = kind == ChipType::Ym2203;
+        let mono = kind == ChipType::Ym2203 || chip.channels() == 1;
         // At the lowest fidelity YM2203 and YM2608 still put out each frame three times.
-        let repeats = if mono || kind == ChipType::Ym2608 {
+        let repeats = if matches!(kind, ChipType::Ym2203 | ChipType::Ym2608) {
             3
         } else {
             1

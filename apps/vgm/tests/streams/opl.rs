@@ -26,6 +26,21 @@ pub const OPL: &[Group] = &[
     group(3, 0, 0x00, 0xff),
 ];
 
+/// Y8950: ADPCM-B beside the FM.
+pub const Y8950: &[Group] = &[
+    group(30, 0, 0x20, 0x35),
+    group(30, 0, 0x40, 0x55),
+    group(30, 0, 0x60, 0x75),
+    group(30, 0, 0x80, 0x95),
+    group(20, 0, 0xa0, 0xa8),
+    group(35, 0, 0xb0, 0xb8),
+    group(20, 0, 0xc0, 0xc8),
+    group(3, 0, 0xbd, 0xbd),
+    group(12, 0, 0x07, 0x07),
+    group(20, 0, 0x08, 0x12),
+    group(4, 0, 0x00, 0xff),
+];
+
 /// YMF262: both halves.
 pub const OPL3: &[Group] = &[
     group(20, 0, 0x20, 0x35),

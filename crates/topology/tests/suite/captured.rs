@@ -19,16 +19,21 @@ fn shared() -> Option<PathBuf> {
         .then_some(shared)
 }
 
-/// The machines' folder, unpacked with the system's `tar`.
+/// Files of no interest here, which are half of the archive.
+const LEFT_OUT: [&str; 4] = [
+    "device-tree",
+    "ways_of_associativity",
+    "number_of_sets",
+    "coherency_line_size",
+];
+
+/// Unpacks the machines with the system's `tar`.
 fn unpack(shared: &Path, into: &Path) -> bool {
     let archive = shared.join("machines/machines.tar.xz");
-    let done = Command::new("tar")
-        .arg("-xJf")
-        .arg(archive)
-        .arg("-C")
-        .arg(into)
-        .status();
-    done.is_ok_and(|status| status.success())
+    let mut tar = Command::new("tar");
+    tar.args(LEFT_OUT.map(|name| format!("--exclude={name}")));
+    tar.arg("-xJf").arg(archive).arg("-C").arg(into);
+    tar.status().is_ok_and(|status| status.success())
 }
 
 /// A set of CPU lists, without the empty ones.

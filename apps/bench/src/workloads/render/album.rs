@@ -57,6 +57,16 @@ impl Album {
         &self.songs
     }
 
+    /// How they are played.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// So many frames of each are rendered at most.
+    pub fn frames_max(&self) -> u64 {
+        self.frames_max
+    }
+
     /// Renders a song as 16-bit WAV without keeping it, and gives the number of its frames.
     pub fn render(&self, song: &Song) -> creel_vgm::Result<u64> {
         let idle = self.jobs.lock().expect("nobody panics holding it").pop();

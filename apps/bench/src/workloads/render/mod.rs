@@ -4,6 +4,7 @@
 //! that peak memory is the subject's alone and `independent processes` are just that.
 
 mod album;
+mod models;
 mod sample;
 
 use anyhow::Context;
@@ -12,6 +13,7 @@ use crate::harness::{Case, Metric, ONE_THREAD, Subject};
 use crate::setting::Setting;
 use crate::workloads::Workload;
 use album::Album;
+use models::Model;
 use sample::{Renderer, Request, Sample};
 
 pub use sample::{SAMPLE, answer};
@@ -72,6 +74,13 @@ fn case(setting: &Setting, jobs: usize) -> Case {
         subject(ONE_THREAD, Renderer::OneThread),
         subject("rayon", Renderer::Rayon),
     ];
+    if jobs == setting.workers {
+        subjects.extend([
+            subject("creel 1:1", Renderer::Tasks(Model::OneToOne)),
+            subject("creel M:N", Renderer::Tasks(Model::ManyToMany)),
+            subject("creel M:1", Renderer::Tasks(Model::ManyToOne)),
+        ]);
+    }
     if jobs > 1 {
         subjects.push(independent(request));
     }

@@ -8,10 +8,12 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use creel::{Balance, Pool, Wait};
 use creel_console::Exit;
+use creel_vgm::format::Song;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::album::Album;
+use super::models::{self, Model};
 use crate::memory::peak_rss_bytes;
 
 /// The first argument of a process that takes a sample; the second is the request.
@@ -28,6 +30,8 @@ pub enum Renderer {
     OneThread,
     /// A parallel iterator that splits down to single songs.
     Rayon,
+    /// Tasks that take turns.
+    Tasks(Model),
 }
 
 /// What to sample.
@@ -86,32 +90,38 @@ impl Request {
 
     fn take(&self) -> anyhow::Result<Sample> {
         let album = Album::load(self.songs.as_deref(), self.frames_max)?;
-        let songs = album.songs();
         let begin = Instant::now();
-        let frames: Vec<creel_vgm::Result<u64>> = match self.renderer {
-            Renderer::OneThread => songs.iter().map(|song| album.render(song)).collect(),
-            Renderer::CreelShared => self
-                .pool(Balance::Shared, Wait::Park)?
-                .map(songs, |_, song| album.render(song)),
-            Renderer::CreelSticky => self
-                .pool(Balance::Sticky, Wait::Adaptive)?
-                .map(songs, |_, song| album.render(song)),
-            Renderer::Rayon => {
-                let pool = rayon::ThreadPoolBuilder::new()
-                    .num_threads(self.jobs)
-                    .build()?;
-                let songs = songs.par_iter().with_max_len(1);
-                pool.install(|| songs.map(|song| album.render(song)).collect())
-            }
-        };
+        let frames = self.render(album)?;
         let seconds = begin.elapsed().as_secs_f64();
-        let frames = frames.into_iter().sum::<creel_vgm::Result<u64>>()?;
         let peak = peak_rss_bytes();
         Ok(Sample {
             frames,
             seconds,
             peak_rss_bytes: peak.is_finite().then_some(peak),
         })
+    }
+
+    fn render(&self, album: Album) -> anyhow::Result<u64> {
+        let songs = album.songs();
+        let one = |song: &Song| album.render(song);
+        let frames: Vec<creel_vgm::Result<u64>> = match self.renderer {
+            Renderer::OneThread => songs.iter().map(one).collect(),
+            Renderer::CreelShared => self
+                .pool(Balance::Shared, Wait::Park)?
+                .map(songs, |_, song| one(song)),
+            Renderer::CreelSticky => self
+                .pool(Balance::Sticky, Wait::Adaptive)?
+                .map(songs, |_, song| one(song)),
+            Renderer::Rayon => {
+                let pool = rayon::ThreadPoolBuilder::new()
+                    .num_threads(self.jobs)
+                    .build()?;
+                let songs = songs.par_iter().with_max_len(1);
+                pool.install(|| songs.map(one).collect())
+            }
+            Renderer::Tasks(model) => return models::render(album, model, self.jobs),
+        };
+        Ok(frames.into_iter().sum::<creel_vgm::Result<u64>>()?)
     }
 
     fn pool(&self, balance: Balance, wait: Wait) -> anyhow::Result<Pool> {

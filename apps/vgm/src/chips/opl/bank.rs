@@ -231,7 +231,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             pm: self.lfo.pm(),
             clock: self.clock,
         };
-        let plans = self.render_first::<F>(&block);
+        let plans = self.render_first(&block);
         if self.channels[6].role == Role::BassDrum {
             self.render_drums::<F>(&block);
         } else {
@@ -247,12 +247,12 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
 
     /// Renders the first operators of all channels, which is where frames
     /// depend on each other, and keeps their memories.
-    fn render_first<F: Family>(&mut self, block: &Block) -> [Plan; CHANNELS] {
+    fn render_first(&mut self, block: &Block) -> [Plan; CHANNELS] {
         let frames = block.frames;
         let (mut front, mut back) = (0, CHANNELS);
         let mut plans = [Plan::Still; CHANNELS];
         for (i, plan) in plans.iter_mut().enumerate() {
-            *plan = self.plan::<F>(i);
+            *plan = self.plan(i);
             let channel = &mut self.channels[i];
             match channel.role {
                 Role::Lent | Role::HatAndSnare | Role::TomAndCymbal => continue,
@@ -311,7 +311,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     }
 
     /// What is to be computed of channel `i`; slots are yet to be given.
-    fn plan<F: Family>(&self, i: usize) -> Plan {
+    fn plan(&self, i: usize) -> Plan {
         let channel = &self.channels[i];
         if !channel.active {
             return Plan::Still;
@@ -509,8 +509,8 @@ impl Block {
 fn phase_step(pitch: &Pitch, pm: i32) -> u32 {
     let block_freq = u32::from(pitch.block_freq);
     let number = (block_freq & 0x3ff) << 2;
-    let bend = pm * (block_freq >> 7 & 7) as i32 >> 1;
+    let bend = (pm * (block_freq >> 7 & 7) as i32) >> 1;
     let number = number.wrapping_add_signed(bend) & 0xfff;
     let step = number << (block_freq >> 10 & 7) >> 2;
-    step * u32::from(pitch.multiple) >> 1
+    (step * u32::from(pitch.multiple)) >> 1
 }

@@ -146,20 +146,15 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
         }
     }
 
-    /// Overwrites `out` with the next frames' sums of left and right, as
-    /// `finish` makes them.
-    pub fn render_all<F: Family>(
-        &mut self,
-        out: &mut [[i32; 2]],
-        finish: impl Fn([i32; 2]) -> [i32; 2],
-    ) {
+    /// Overwrites `out` with the next frames' sums of left and right.
+    pub fn render<F: Family>(&mut self, out: &mut [[i32; 2]]) {
         let mut rest = out;
         while !rest.is_empty() {
             let frames = self.render_sums::<F>(rest.len());
             let (block, after) = rest.split_at_mut(frames);
             let [_, left, right, both] = &self.sums;
             for (i, frame) in block.iter_mut().enumerate() {
-                *frame = finish([left[i] + both[i], right[i] + both[i]]);
+                *frame = [left[i] + both[i], right[i] + both[i]];
             }
             rest = after;
         }

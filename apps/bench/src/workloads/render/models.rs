@@ -1,0 +1,72 @@
+//! The three models of threading, each a setting of a pool: a task a song that yields after each
+//! block, so that songs take turns where they share a thread.
+
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use creel::task::yield_now;
+use creel::{Pool, Wait};
+use creel_vgm::output::BLOCK_FRAMES;
+use creel_vgm::render::{Buffers, Player};
+use creel_vgm::wav::Layout;
+
+use super::album::Album;
+
+/// Who shares threads with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Model {
+    /// A pool of one for each song: the system schedules.
+    OneToOne,
+    /// All songs on one pool with so many workers.
+    ManyToMany,
+    /// All songs on a pool of one.
+    ManyToOne,
+}
+
+/// Renders all songs at once, on `jobs` workers where the model has a choice; gives the number of
+/// frames.
+///
+/// # Errors
+///
+/// The first song's that cannot be rendered, or what a pool cannot start.
+pub fn render(album: Album, model: Model, jobs: usize) -> anyhow::Result<u64> {
+    let album = Arc::new(album);
+    let songs = 0..album.songs().len();
+    let workers = if model == Model::ManyToMany { jobs } else { 1 };
+    let pool = || Pool::builder().workers(workers).wait(Wait::Park).build();
+    let count = if model == Model::OneToOne {
+        songs.len()
+    } else {
+        1
+    };
+    let pools: Vec<Pool> = (0..count).map(|_| pool()).collect::<Result<_, _>>()?;
+    let tasks: Vec<_> = songs
+        .map(|index| pools[index % count].spawn(song(Arc::clone(&album), index)))
+        .collect();
+    pools[0].block_on(async {
+        let mut frames = 0;
+        for task in tasks {
+            frames += task.await.map_err(|error| anyhow!("{error}"))??;
+        }
+        Ok(frames)
+    })
+}
+
+async fn song(album: Arc<Album>, index: usize) -> creel_vgm::Result<u64> {
+    let (mut buffers, mut mix) = (Buffers::default(), vec![[0.0; 2]; BLOCK_FRAMES]);
+    let mut player = Player::new(&album.songs()[index], album.settings(), &mut buffers)?;
+    let (layout, mut bytes) = (Layout::default(), Vec::new());
+    let mut rendered = 0;
+    while rendered < album.frames_max() {
+        let frames = player.fill(&mut buffers, &mut mix);
+        if frames == 0 {
+            break;
+        }
+        rendered += frames as u64;
+        bytes.clear();
+        layout.encode(&mix[..frames], &mut bytes);
+        std::hint::black_box(&bytes);
+        yield_now().await;
+    }
+    Ok(rendered)
+}

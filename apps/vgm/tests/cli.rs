@@ -306,6 +306,7 @@ fn interrupted_it_leaves_whole_files_only() {
         .spawn()
         .unwrap();
     while !(out.join("short.wav").exists() && out.join("long.wav.part").exists()) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::yield_now();
     }
     let pid = child.id().to_string();

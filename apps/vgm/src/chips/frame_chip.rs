@@ -31,8 +31,6 @@ pub enum FrameChip {
     Ym2612(Box<Ym2612>),
     /// The YM2413 or VRC7.
     Ym2413(Box<Ym2413>),
-    /// The Y8950.
-    Y8950(Box<Y8950>),
     /// The YM3526.
     Ym3526(Box<Ym3526>),
     /// The YM3812.
@@ -59,7 +57,6 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.rate(),
             FrameChip::Ym2610(chip) => chip.rate(),
             FrameChip::Ym2612(chip) => chip.rate(),
-            FrameChip::Y8950(chip) => chip.rate(),
             FrameChip::Ym2413(chip) => chip.rate(),
             FrameChip::Ym3526(chip) => chip.rate(),
             FrameChip::Ym3812(chip) => chip.rate(),
@@ -97,7 +94,6 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.write(port, reg, value),
             FrameChip::Ym2610(chip) => chip.write(port, reg, value),
             FrameChip::Ym2612(chip) => chip.write(port, reg, value),
-            FrameChip::Y8950(chip) => chip.write(port, reg, value),
             FrameChip::Ym2413(chip) => chip.write(port, reg, value),
             FrameChip::Ym3526(chip) => chip.write(port, reg, value),
             FrameChip::Ym3812(chip) => chip.write(port, reg, value),
@@ -116,7 +112,6 @@ impl FrameChip {
             FrameChip::Ym2608(chip) => chip.render(out),
             FrameChip::Ym2610(chip) => chip.render(out),
             FrameChip::Ym2612(chip) => chip.render_with_dac(data, out),
-            FrameChip::Y8950(chip) => chip.render(out),
             FrameChip::Ym2413(chip) => chip.render(out),
             FrameChip::Ym3526(chip) => chip.render(out),
             FrameChip::Ym3812(chip) => chip.render(out),

@@ -132,7 +132,6 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
         ChipId::Ym2610 => FrameChip::Ym2610(Box::new(Ym2610::new(clock_hz))),
         ChipId::Ym2612 if variant => FrameChip::Ym2612(Box::new(Ym2612::new_3438(clock_hz))),
         ChipId::Ym2612 => FrameChip::Ym2612(Box::new(Ym2612::new(clock_hz))),
-        ChipId::Y8950 => FrameChip::Y8950(Box::new(Y8950::new(clock_hz))),
         ChipId::Ym2413 if variant => FrameChip::Ym2413(Box::new(Ym2413::new_vrc7(clock_hz))),
         ChipId::Ym2413 => FrameChip::Ym2413(Box::new(Ym2413::new(clock_hz))),
         ChipId::Ym3526 => FrameChip::Ym3526(Box::new(Ym3526::new(clock_hz))),

@@ -157,7 +157,8 @@ impl Render {
             finished,
         };
         thread::scope(|scope| {
-            scope.spawn(|| publish(&to_publish, &tally));
+            let tally = &tally;
+            scope.spawn(move || publish(to_publish, tally));
             pool.for_each(&plan.units, |_, unit| bench.song(unit));
             drop(bench);
         });
@@ -183,7 +184,7 @@ impl Render {
 const UNPUBLISHED_MAX: usize = 16;
 
 /// Brings files to the disk while the jobs go on.
-fn publish(finished: &mpsc::Receiver<(&Unit, Rendered)>, tally: &Tally) {
+fn publish(finished: mpsc::Receiver<(&Unit, Rendered)>, tally: &Tally) {
     for (unit, rendered) in finished {
         let frames = rendered.frames();
         let published = rendered.publish().map_err(|error| at_output(unit, error));

@@ -19,17 +19,24 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
+use creel_vgm::chips::Rate;
 use creel_vgm::chips::ssg::Ssg;
+use creel_vgm::chips::y8950::Y8950;
 use creel_vgm::chips::ym2151::Ym2151;
 use creel_vgm::chips::ym2203::Ym2203;
+use creel_vgm::chips::ym2413::Ym2413;
 use creel_vgm::chips::ym2608::Ym2608;
 use creel_vgm::chips::ym2610::Ym2610;
 use creel_vgm::chips::ym2612::Ym2612;
+use creel_vgm::chips::ym3526::Ym3526;
+use creel_vgm::chips::ym3812::Ym3812;
+use creel_vgm::chips::ymf262::Ymf262;
 use creel_vgm::demo::CARRIED;
+use creel_vgm::edges::Edges;
 use creel_vgm::format::Song;
 use song::{Kind, Track, tracks};
 use streams::Step;
-use ymfm_sys::ffi::{AccessClass, ChipType, Fidelity, create_chip_with_callbacks};
+use ymfm_sys::ffi::{AccessClass, ChipType, Fidelity, create_chip, create_chip_with_callbacks};
 use ymfm_sys::{InterfaceCallbacks, InterfaceHandler};
 
 const ROUNDS: usize = 5;
@@ -43,7 +50,7 @@ const SONGS_MAX: usize = 4;
 /// Most frames a call.
 const CALL: usize = 4096;
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 13] = [
     Kind::Ym2151,
     Kind::Ym2203,
     Kind::Ym2608,
@@ -51,6 +58,12 @@ const KINDS: [Kind; 7] = [
     Kind::Ym2610B,
     Kind::Ym2612,
     Kind::Ym3438,
+    Kind::Ym2413,
+    Kind::Vrc7,
+    Kind::Ym3526,
+    Kind::Y8950,
+    Kind::Ym3812,
+    Kind::Ymf262,
 ];
 
 fn main() {
@@ -83,11 +96,90 @@ fn main() {
             frames as f64 / times[ROUNDS / 2] / 1e6
         };
         let (ours, theirs) = (rate(&mut ours), rate(&mut theirs));
-        let million = frames as f64 / 1e6;
-        println!(
-            "{name:8} {million:8.1} {ours:12.2} {theirs:12.2} {:7.2}",
-            ours / theirs
-        );
+        print_row(&name, frames, ours, theirs);
+    }
+    if only.is_empty() || only.contains(&"SSG".to_string()) {
+        compare_ssg(&tracks);
+    }
+}
+
+fn print_row(name: &str, frames: usize, ours: f64, theirs: f64) {
+    let million = frames as f64 / 1e6;
+    println!(
+        "{name:8} {million:8.1} {ours:12.2} {theirs:12.2} {:7.2}",
+        ours / theirs
+    );
+}
+
+/// The SSGs of all songs, in ticks a second: ours rendered without aliases at
+/// 44,100 Hz, ymfm's as a YM2149, whose ticks are yet to be resampled.
+fn compare_ssg(tracks: &[Track]) {
+    let chosen: Vec<&Track> = tracks.iter().filter(|t| !t.ssg.is_empty()).collect();
+    let ticks: usize = chosen.iter().map(|track| frames(&track.ssg)).sum();
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(seconds(|| chosen.iter().for_each(|track| hear_ssg(track))));
+        theirs.push(seconds(|| {
+            chosen.iter().for_each(|track| tick_ym2149(track))
+        }));
+    }
+    let rate = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        ticks as f64 / times[ROUNDS / 2] / 1e6
+    };
+    if ticks > 0 {
+        print_row("SSG", ticks, rate(&mut ours), rate(&mut theirs));
+    }
+}
+
+/// An SSG as the player renders it.
+fn hear_ssg(track: &Track) {
+    let divider = track.kind.dividers().1.expect("a chip with an SSG");
+    let ticks = Rate {
+        frames: u64::from(track.clock_hz),
+        seconds: divider,
+    };
+    let mut edges = Edges::new(ticks, 44_100);
+    let mut ssg = Ssg::new();
+    ssg.average_periods_up_to(edges.inaudible_half_period());
+    let mut frames = vec![0; CALL];
+    for step in &track.ssg {
+        match *step {
+            Step::Write(_, reg, value) => ssg.write(reg, value),
+            Step::Run(mut left) => {
+                while left > 0 {
+                    let here = left.min(CALL);
+                    ssg.edges(here as u32, |tick, _, delta| edges.step(tick, delta));
+                    edges.advance(here as u32);
+                    left -= here;
+                    let ready = edges.tick() * 44_100 * divider / u64::from(track.clock_hz);
+                    let ready = ready.saturating_sub(edges.frame() + 1) as usize;
+                    edges.read(&mut frames[..ready]);
+                    black_box(&mut frames);
+                }
+            }
+        }
+    }
+}
+
+fn tick_ym2149(track: &Track) {
+    let mut chip = create_chip(ChipType::Ym2149, 2_000_000);
+    let mut ticks = vec![0; CALL * 3];
+    for step in &track.ssg {
+        match *step {
+            Step::Write(_, reg, value) => {
+                chip.pin_mut().write(0, reg);
+                chip.pin_mut().write(2, value);
+            }
+            Step::Run(mut left) => {
+                while left > 0 {
+                    let here = left.min(CALL);
+                    chip.pin_mut().generate(&mut ticks[..here * 3]);
+                    black_box(&mut ticks);
+                    left -= here;
+                }
+            }
+        }
     }
 }
 
@@ -161,6 +253,19 @@ fn render(track: &Track) {
         }
         Kind::Ym2612 => run_with_dac(Ym2612::new(clock_hz), track),
         Kind::Ym3438 => run_with_dac(Ym2612::new_3438(clock_hz), track),
+        Kind::Ym2413 => run(Ym2413::new(clock_hz), track, Ym2413::write, Ym2413::render),
+        Kind::Vrc7 => {
+            let chip = Ym2413::new_vrc7(clock_hz);
+            run(chip, track, Ym2413::write, Ym2413::render);
+        }
+        Kind::Ym3526 => run(Ym3526::new(clock_hz), track, Ym3526::write, Ym3526::render),
+        Kind::Y8950 => {
+            let mut chip = Y8950::new(clock_hz);
+            chip.adpcm_b_mut().clone_from(b);
+            run(chip, track, Y8950::write, Y8950::render);
+        }
+        Kind::Ym3812 => run(Ym3812::new(clock_hz), track, Ym3812::write, Ym3812::render),
+        Kind::Ymf262 => run(Ymf262::new(clock_hz), track, Ymf262::write, Ymf262::render),
     }
     render_ssg(track);
 }
@@ -240,6 +345,12 @@ fn render_ymfm(track: &Track) {
         Kind::Ym2610B => (ChipType::Ym2610B, 1),
         Kind::Ym2612 => (ChipType::Ym2612, 1),
         Kind::Ym3438 => (ChipType::Ym3438, 1),
+        Kind::Ym2413 => (ChipType::Ym2413, 1),
+        Kind::Vrc7 => (ChipType::Ds1001, 1),
+        Kind::Ym3526 => (ChipType::Ym3526, 1),
+        Kind::Y8950 => (ChipType::Y8950, 1),
+        Kind::Ym3812 => (ChipType::Ym3812, 1),
+        Kind::Ymf262 => (ChipType::Ymf262, 1),
     };
     let [a, b] = track.memories.clone();
     let read = move |class, address: u32| {

@@ -215,7 +215,7 @@ fn hot(rayon: &rayon::ThreadPool) {
 fn frame(rayon: &rayon::ThreadPool) {
     let sticky = pool(2, Wait::Adaptive, Balance::Sticky);
     let park = pool(2, Wait::Park, Balance::Sticky);
-    let one = |range: std::ops::Range<u64>| range.for_each(|_| burn(500));
+    let one = |range: std::ops::Range<u64>| range.for_each(|_| burn(1000));
     let rest = Duration::from_millis(1);
     compare(
         "frame",

@@ -24,7 +24,7 @@ pub mod task;
 pub mod time;
 
 pub use creel_topology::{CpuSet, Placement};
-pub use loops::{Loops, Scope};
+pub use loops::{Addressed, Loops, Outbox, Outboxes, Post, Scope, Scratch};
 pub use pool::{
     AcquireError, Balance, BuildError, Builder, Handle, NamedPools, ParseKnobError, Pool, Settings,
     Stats, TaskStats, Wait, WorkerStats,

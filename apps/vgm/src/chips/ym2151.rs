@@ -40,7 +40,7 @@
 
 use super::Rate;
 use super::fm::bank::{Bank, Block, ChannelSettings, Family, LfoStretch};
-use super::fm::connect::{FullWidth, Values, add_to};
+use super::fm::connect::{FullWidth, Sums};
 use super::fm::dac::through_dac;
 use super::fm::operator::{BLOCK, OperatorSettings, Pitch};
 use super::fm::opm_lfo::OpmLfo;
@@ -193,14 +193,12 @@ impl Ym2151 {
             audible: 0xff,
             noise: noise.then_some(&self.noise),
         };
-        out.fill([0; 2]);
+        let mut sums = Sums::new(0);
         self.bank
-            .render::<Opm, FullWidth>(block, |channel: &ChannelSettings, values: &Values| {
-                add_to(out, channel.outputs, values);
+            .render::<Opm, FullWidth>(block, |channel, values| {
+                sums.add(channel.outputs, values, |value| value);
             });
-        for value in out.as_flattened_mut() {
-            *value = through_dac(*value);
-        }
+        sums.write(out, through_dac);
     }
 
     fn decode(&mut self) {

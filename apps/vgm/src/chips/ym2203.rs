@@ -14,7 +14,7 @@
 //! they leave open follows ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::Rate;
-use super::fm::connect::{FullWidth, add_to};
+use super::fm::connect::{FullWidth, Sums};
 use super::fm::dac::through_dac;
 use super::fm::opn::{Opn, Prescaler};
 
@@ -92,14 +92,12 @@ impl Ym2203 {
         while !rest.is_empty() {
             let frames = self.fm.begin(rest.len());
             let (block, after) = rest.split_at_mut(frames);
-            block.fill([0; 2]);
+            let mut sums = Sums::new(0);
             self.fm
                 .render::<FullWidth>(frames, ALL_CHANNELS, |_, values| {
-                    add_to(block, [true; 2], values);
+                    sums.add([true; 2], values, |value| value);
                 });
-            for value in block.as_flattened_mut() {
-                *value = through_dac(*value);
-            }
+            sums.write(block, through_dac);
             rest = after;
         }
     }

@@ -27,7 +27,8 @@
 use super::Rate;
 use super::fm::envelope::Stage;
 use super::fm::operator::{BLOCK, OperatorSettings, Pitch, key};
-use super::opl::bank::{Bank, Role};
+use super::opl::bank::Bank;
+use super::opl::channel::Role;
 use super::opl::connect::Family;
 use super::opl::registers::{level_scaling, multiple, rates};
 use super::opl::waves::WAVES;

@@ -23,7 +23,7 @@
 use super::Rate;
 use super::adpcm_a::AdpcmA;
 use super::adpcm_b::AdpcmB;
-use super::fm::connect::{ThirteenBits, add_to};
+use super::fm::connect::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn, Prescaler};
 
 /// Clocks in a native frame, for each step of the prescaler.
@@ -130,11 +130,12 @@ impl Ym2608 {
             let frames = self.fm.begin(rest.len());
             let (block, after) = rest.split_at_mut(frames);
             let clock = self.fm.bank().clock;
-            block.fill([0; 2]);
+            let mut sums = Sums::new(0);
             self.fm
                 .render::<ThirteenBits>(frames, self.audible, |channel, values| {
-                    add_to(block, channel.outputs, values);
+                    sums.add(channel.outputs, values, |value| value);
                 });
+            sums.write(block, |value| value);
             self.rhythm.render(&clock, block);
             self.adpcm_b.render(block);
             for value in block.as_flattened_mut() {

@@ -21,7 +21,7 @@
 use super::Rate;
 use super::adpcm_a::AdpcmA;
 use super::adpcm_b::AdpcmB;
-use super::fm::connect::{ThirteenBits, add_to};
+use super::fm::connect::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn};
 
 /// Clocks in a native frame.
@@ -119,11 +119,12 @@ impl Ym2610 {
             let frames = self.fm.begin(rest.len());
             let (block, after) = rest.split_at_mut(frames);
             let clock = self.fm.bank().clock;
-            block.fill([0; 2]);
+            let mut sums = Sums::new(0);
             self.fm
                 .render::<ThirteenBits>(frames, self.present, |channel, values| {
-                    add_to(block, channel.outputs, values);
+                    sums.add(channel.outputs, values, |value| value);
                 });
+            sums.write(block, |value| value);
             self.adpcm_a.render(&clock, block);
             self.adpcm_b.render(block);
             for value in block.as_flattened_mut() {

@@ -21,7 +21,7 @@
 //! DAC's behaviour follows ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::Rate;
-use super::fm::connect::NineBits;
+use super::fm::connect::{NineBits, Sums};
 use super::fm::opn::{ALL, Opn};
 
 /// Clocks in a native frame.
@@ -106,12 +106,6 @@ impl Ym2612 {
     /// Like [`render`](Self::render) with writes of DAC data (register 2A),
     /// each with the frame of `out` before which it takes effect, in order.
     pub fn render_with_dac(&mut self, data: &[(usize, u8)], out: &mut [[i32; 2]]) {
-        let zero = if self.has_ladder {
-            LADDER[0] * CHANNELS
-        } else {
-            0
-        };
-        out.fill([zero; 2]);
         self.render_fm(out);
         let mut start = 0;
         for &(frame, value) in data {
@@ -133,19 +127,17 @@ impl Ym2612 {
     fn render_fm(&mut self, out: &mut [[i32; 2]]) {
         let audible = if self.dac_on { WITHOUT_LAST } else { ALL };
         let has_ladder = self.has_ladder;
+        let zero = if has_ladder { LADDER[0] * CHANNELS } else { 0 };
         let mut rest = out;
         while !rest.is_empty() {
             let frames = self.fm.begin(rest.len());
             let (block, after) = rest.split_at_mut(frames);
+            let mut sums = Sums::new(zero);
             self.fm
                 .render::<NineBits>(frames, audible, |channel, values| {
-                    let masks = channel.outputs.map(|on| -i32::from(on));
-                    for (frame, &value) in block.iter_mut().zip(values) {
-                        let value = stepped(has_ladder, i32::from(value));
-                        frame[0] += value & masks[0];
-                        frame[1] += value & masks[1];
-                    }
+                    sums.add(channel.outputs, values, |value| stepped(has_ladder, value));
                 });
+            sums.write(block, |value| value);
             rest = after;
         }
     }

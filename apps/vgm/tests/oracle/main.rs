@@ -16,6 +16,7 @@ mod ssg;
 
 use creel_vgm::chips::ym2151::Ym2151;
 use creel_vgm::chips::ym2203::Ym2203;
+use creel_vgm::chips::ym2413::Ym2413;
 use creel_vgm::chips::ym2608::Ym2608;
 use creel_vgm::chips::ym2610::Ym2610;
 use creel_vgm::chips::ym2612::Ym2612;
@@ -265,5 +266,20 @@ fn play(track: Track) -> (usize, usize) {
             let chip = Ym2612::new_3438(clock_hz);
             follow(0, steps, ym2612(chip), theirs(ChipType::Ym3438))
         }
+        Kind::Ym2413 => {
+            let chip = opl::opll(Ym2413::new(clock_hz));
+            follow(0, steps, chip, theirs(ChipType::Ym2413))
+        }
+        Kind::Vrc7 => {
+            let chip = opl::opll(Ym2413::new_vrc7(clock_hz));
+            follow(0, steps, chip, theirs(ChipType::Ds1001))
+        }
+        Kind::Ym3526 => follow(0, steps, opl::ym3526(clock_hz), theirs(ChipType::Ym3526)),
+        Kind::Y8950 => {
+            let theirs = theirs(ChipType::Y8950);
+            follow(0, steps, opl::y8950(clock_hz, memories), theirs)
+        }
+        Kind::Ym3812 => follow(0, steps, opl::ym3812(clock_hz), theirs(ChipType::Ym3812)),
+        Kind::Ymf262 => follow(0, steps, opl::ymf262(clock_hz), theirs(ChipType::Ymf262)),
     }
 }

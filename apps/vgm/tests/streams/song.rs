@@ -17,16 +17,24 @@ pub enum Kind {
     Ym2610B,
     Ym2612,
     Ym3438,
+    Ym2413,
+    Vrc7,
+    Ym3526,
+    Y8950,
+    Ym3812,
+    Ymf262,
 }
 
 impl Kind {
     /// Clocks in a native frame and in a tick of the SSG, if it has one.
-    fn dividers(self) -> (u64, Option<u64>) {
+    pub fn dividers(self) -> (u64, Option<u64>) {
         match self {
             Kind::Ym2151 => (64, None),
             Kind::Ym2203 => (72, Some(16)),
             Kind::Ym2608 | Kind::Ym2610 | Kind::Ym2610B => (144, Some(32)),
             Kind::Ym2612 | Kind::Ym3438 => (144, None),
+            Kind::Ymf262 => (288, None),
+            Kind::Ym2413 | Kind::Vrc7 | Kind::Ym3526 | Kind::Y8950 | Kind::Ym3812 => (72, None),
         }
     }
 
@@ -39,6 +47,12 @@ impl Kind {
             (ChipId::Ym2610, true) => Kind::Ym2610B,
             (ChipId::Ym2612, false) => Kind::Ym2612,
             (ChipId::Ym2612, true) => Kind::Ym3438,
+            (ChipId::Ym2413, false) => Kind::Ym2413,
+            (ChipId::Ym2413, true) => Kind::Vrc7,
+            (ChipId::Ym3526, _) => Kind::Ym3526,
+            (ChipId::Y8950, _) => Kind::Y8950,
+            (ChipId::Ym3812, _) => Kind::Ym3812,
+            (ChipId::Ymf262, _) => Kind::Ymf262,
             _ => return None,
         })
     }
@@ -101,7 +115,7 @@ fn track(song: &Song, instance: Instance, kind: Kind, ticks_max: u64) -> Track {
             Command::Block(block) if block.second == instance.second => {
                 let place = match (block.kind, instance.chip) {
                     (0x82, ChipId::Ym2610) => 0,
-                    (0x83, ChipId::Ym2610) | (0x81, ChipId::Ym2608) => 1,
+                    (0x83, ChipId::Ym2610) | (0x81, ChipId::Ym2608) | (0x88, ChipId::Y8950) => 1,
                     _ => continue,
                 };
                 load(&mut memories[place], &song.bytes()[block.data]);
@@ -124,6 +138,7 @@ fn track(song: &Song, instance: Instance, kind: Kind, ticks_max: u64) -> Track {
 fn memories(kind: Kind) -> [Vec<u8>; 2] {
     match kind {
         Kind::Ym2608 => [memory(1 << 13, 1), vec![0; 1 << 18]],
+        Kind::Y8950 => [Vec::new(), vec![0; 1 << 18]],
         _ => [Vec::new(), Vec::new()],
     }
 }

@@ -18,7 +18,8 @@ const OUT_NS_MAX: u64 = 320_000_000;
 /// The seats that are out. Belongs to who holds the loop slot.
 #[derive(Default)]
 pub(super) struct Bench {
-    out: Vec<usize>,
+    /// How many seats are out.
+    out: usize,
     /// How much loop time is left until all may come back.
     left_ns: u64,
     /// How long the last one was sent out for.
@@ -30,17 +31,16 @@ pub(super) struct Bench {
 impl Bench {
     /// A loop begins that takes `ns` on one thread; how many seats are out.
     pub(super) fn pass(&mut self, ns: u64, shared: &Shared) -> usize {
-        if self.out.is_empty() {
+        if self.out == 0 {
             self.calm_ns = (self.calm_ns + ns).min(OUT_NS_MAX);
             return 0;
         }
         self.left_ns = self.left_ns.saturating_sub(ns);
         if self.left_ns == 0 {
-            for seat in self.out.drain(..) {
-                shared.seats.seat(seat).share.bench(false);
-            }
+            shared.seats.made().for_each(|seat| seat.share.bench(false));
+            self.out = 0;
         }
-        self.out.len()
+        self.out
     }
 
     /// A caller slept for a worker, in a loop that takes `total_ns` on one thread.
@@ -57,9 +57,10 @@ impl Bench {
         self.last_ns = longer.clamp(OUT_NS_MIN, OUT_NS_MAX);
         self.left_ns = self.last_ns;
         self.calm_ns = 0;
-        shared.seats.seat(laggard.seat).share.bench(true);
-        if !self.out.contains(&laggard.seat) {
-            self.out.push(laggard.seat);
+        let share = &shared.seats.seat(laggard.seat).share;
+        if !share.is_benched() {
+            share.bench(true);
+            self.out += 1;
         }
     }
 }

@@ -3,7 +3,7 @@
 //! # The protocol
 //!
 //! 1. The caller holds the slot (`Line::state`), so there is one loop at a time. It writes the
-//!    job's address, then swaps a new [`Call`] in, with the next epoch. This one swap publishes
+//!    job down, then swaps a new [`Call`] in, with the next epoch. This one swap publishes
 //!    the loop and tells whether somebody sleeps.
 //! 2. A worker that sees a new epoch says that it is *in*, and claims blocks: of its own share
 //!    from the front; when that is empty, of others' from the back. What is claimed of whom is
@@ -12,7 +12,7 @@
 //!    share is claimed; then it waits for the workers that are *in*. It does not wait for one
 //!    that has not begun: there is nothing left for it.
 //!
-//! Why the job may live on the caller's stack: it is looked at only by who has claimed one of
+//! Why the job may borrow from the caller's stack: it is looked at only by who has claimed one of
 //! its blocks. A claim carries the epoch, so it succeeds only while blocks of that epoch are
 //! left; the caller returns after all were claimed and every claimer is out, and a claimer is
 //! seen to be *in* by whoever sees its claim. A worker that comes late finds every share closed
@@ -24,14 +24,14 @@
 
 use super::{
     share::Share,
-    words::{BLOCKS, Call, Grain, units_of},
+    words::{Call, Even, Grain, units_of},
 };
 use crate::{
     pool::{panics::FirstPanic, seat::Seat, shared::Shared},
     sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, now_ns},
 };
 use crossbeam_utils::CachePadded;
-use std::{ops::Range, ptr, sync::Arc};
+use std::{mem::transmute, ops::Range, ptr, sync::Arc};
 
 /// What a loop does with some of its units: told which, and the index (below the number of
 /// seats) of the one who does it, which no other thread has during this loop.
@@ -40,6 +40,8 @@ pub(super) type Body<'a> = &'a (dyn Fn(Range<usize>, usize) + Sync);
 /// The pool's side of the loop protocol.
 pub(crate) struct Line {
     down: CachePadded<Down>,
+    /// What was thrown in the loop under way.
+    pub(super) panic: FirstPanic,
     /// The slot: who holds it may call a loop.
     pub(super) state: CachePadded<Mutex<super::run::State>>,
     /// The seats below this index are known to have threads. Reset when a thread ends.
@@ -50,13 +52,86 @@ pub(crate) struct Line {
     wake_ns: AtomicU64,
 }
 
-/// The one line that goes down.
+/// The one line that goes down. All but the call is read by claimers only.
 struct Down {
-    /// A [`Call`]. Published by a swap (releases `job` and all that it borrows); read with
-    /// `Acquire` by workers; they add `SLEEPERS`.
+    /// A [`Call`]. Published by a swap (releases the rest of the line and all that the job
+    /// borrows); read with `Acquire` by workers; they add `SLEEPERS`.
     call: AtomicU64,
-    /// A `Job`. Read by claimers only.
-    job: AtomicPtr<()>,
+    /// The two words of a [`Body`].
+    body: [AtomicPtr<()>; 2],
+    /// Where the shares begin, and the last one's end; null: they are even.
+    bounds: AtomicPtr<usize>,
+    /// An [`Even`]: of the shares, or of a queue's blocks.
+    base: AtomicUsize,
+    extra: AtomicUsize,
+    /// 1 if what each share takes is measured.
+    timed: AtomicUsize,
+}
+
+impl Down {
+    fn new() -> Self {
+        Self {
+            call: AtomicU64::new(0),
+            body: [const { ptr::null_mut() }; 2].map(AtomicPtr::new),
+            bounds: AtomicPtr::new(ptr::null_mut()),
+            base: AtomicUsize::new(0),
+            extra: AtomicUsize::new(0),
+            timed: AtomicUsize::new(0),
+        }
+    }
+
+    fn write(&self, job: &Job<'_>) {
+        // SAFETY: a wide reference is two pointers' worth of plain words; `read` puts the same
+        // words back together.
+        let body = unsafe { transmute::<Body<'_>, [*mut (); 2]>(job.body) };
+        self.body[0].store(body[0], Ordering::Relaxed);
+        self.body[1].store(body[1], Ordering::Relaxed);
+        let bounds = job.bounds.map_or(ptr::null(), <[usize]>::as_ptr);
+        self.bounds.store(bounds.cast_mut(), Ordering::Relaxed);
+        self.base.store(job.even.base, Ordering::Relaxed);
+        self.extra.store(job.even.extra, Ordering::Relaxed);
+        self.timed.store(job.timed.into(), Ordering::Relaxed);
+    }
+
+    /// The body and the units of some blocks of share `home`.
+    ///
+    /// # Safety
+    /// The caller has claimed these blocks of the loop last written, and has not yet said (as
+    /// a worker by leaving, as the loop's caller by returning) that it is done with them.
+    unsafe fn read(
+        &self,
+        queue: bool,
+        home: usize,
+        blocks: Range<u64>,
+    ) -> (Body<'_>, Range<usize>) {
+        let words = [
+            self.body[0].load(Ordering::Relaxed),
+            self.body[1].load(Ordering::Relaxed),
+        ];
+        // SAFETY: the words of a `Body`, see `write`; what it refers to is borrowed by the
+        // loop's caller until all claimed blocks are done.
+        let body = unsafe { transmute::<[*mut (); 2], Body<'_>>(words) };
+        let even = Even {
+            base: self.base.load(Ordering::Relaxed),
+            extra: self.extra.load(Ordering::Relaxed),
+        };
+        if queue {
+            let at = |block: u64| even.at(block as usize);
+            return (body, at(blocks.start)..at(blocks.end));
+        }
+        let bounds = self.bounds.load(Ordering::Relaxed);
+        let share = if bounds.is_null() {
+            even.at(home)..even.at(home + 1)
+        } else {
+            // SAFETY: `bounds` has one entry more than the loop has seats, and lives as long
+            // as `body`.
+            let first = unsafe { bounds.add(home) };
+            // SAFETY: as above; nobody writes to it meanwhile.
+            let bounds = unsafe { std::slice::from_raw_parts(first, 2) };
+            bounds[0]..bounds[1]
+        };
+        (body, units_of(blocks, share))
+    }
 }
 
 /// What a wake is taken to cost before one was measured.
@@ -66,10 +141,8 @@ const WAKE_NS_MAX: u64 = 50_000;
 impl Line {
     pub(crate) fn new() -> Self {
         Self {
-            down: CachePadded::new(Down {
-                call: AtomicU64::new(0),
-                job: AtomicPtr::new(ptr::null_mut()),
-            }),
+            down: CachePadded::new(Down::new()),
+            panic: FirstPanic::default(),
             state: CachePadded::new(Mutex::new(super::run::State::default())),
             ensured: AtomicUsize::new(0),
             woken_ns: AtomicU64::new(0),
@@ -125,8 +198,7 @@ impl Line {
 
     /// Publishes `job` and wakes who sleeps. `cold` says that somebody may.
     pub(super) fn publish(&self, shared: &Shared, job: &Job<'_>, call: Call, cold: bool) -> Call {
-        let address = ptr::from_ref(job).cast::<()>().cast_mut();
-        self.down.job.store(address, Ordering::Relaxed);
+        self.down.write(job);
         let call = if cold {
             self.woken_ns.store(now_ns(), Ordering::Relaxed);
             call.waking()
@@ -154,42 +226,16 @@ fn wake_children(shared: &Shared, call: Call, me: usize) {
     }
 }
 
-/// A loop, on its caller's stack.
+/// What a loop's caller writes down.
+#[derive(Clone, Copy)]
 pub(super) struct Job<'a> {
     pub(super) body: Body<'a>,
-    pub(super) units: usize,
     /// Where the shares begin, and the last one's end; none: they are even.
     pub(super) bounds: Option<&'a [usize]>,
-    pub(super) layout: Layout,
+    /// How the units are cut into even shares, or into a queue's blocks.
+    pub(super) even: Even,
     /// Whether what each share takes is measured.
     pub(super) timed: bool,
-    pub(super) panic: FirstPanic,
-}
-
-/// How a loop's units lie in the shares.
-#[derive(Clone, Copy)]
-pub(super) enum Layout {
-    /// A share a seat, each of [`BLOCKS`] blocks.
-    Shares(usize),
-    /// All in the caller's share, in this number of blocks.
-    Queue(u64),
-}
-
-impl Job<'_> {
-    /// The units of some blocks of a share.
-    fn units_of(&self, share: usize, blocks: Range<u64>) -> Range<usize> {
-        match (self.layout, self.bounds) {
-            (Layout::Queue(total), _) => units_of(blocks, total, 0..self.units),
-            (Layout::Shares(_), Some(bounds)) => {
-                units_of(blocks, BLOCKS, bounds[share]..bounds[share + 1])
-            }
-            (Layout::Shares(shares), None) => {
-                let at =
-                    |share: usize| (self.units as u128 * share as u128 / shares as u128) as usize;
-                units_of(blocks, BLOCKS, at(share)..at(share + 1))
-            }
-        }
-    }
 }
 
 /// One thread's part in a loop: it claims blocks and runs them.
@@ -243,25 +289,24 @@ impl<'a> Part<'a> {
 
     /// Runs blocks of share `home` that this thread has claimed.
     pub(super) fn run(&self, home: usize, blocks: Range<u64>) {
-        let job = self.shared.line.down.job.load(Ordering::Relaxed);
-        // SAFETY: this thread has claimed blocks of `self.call`'s epoch and has not run them,
-        // so that loop's caller has not returned; the job is on its stack and is only shared.
-        // The address is this epoch's: the claim read from what was written after it (see the
-        // module), and the next one is written after this loop.
-        let job = unsafe { &*job.cast::<Job<'_>>() };
-        let units = job.units_of(home, blocks);
-        if units.is_empty() || job.panic.thrown() {
+        let line = &self.shared.line;
+        let queue = self.call.grain() == Grain::QUEUE;
+        // SAFETY: this thread has claimed these blocks of `self.call`'s epoch and runs them
+        // now. The claim read from what was written after that epoch's job, and the next job
+        // is written after this loop, so what is read is this epoch's.
+        let (body, units) = unsafe { line.down.read(queue, home, blocks) };
+        if units.is_empty() || line.panic.thrown() {
             return;
         }
         let counters = &self.shared.seats.seat(self.who).counters;
         counters.loop_blocks.add(1);
         counters.loop_units.add(units.len() as u64);
-        if job.timed {
+        if line.down.timed.load(Ordering::Relaxed) == 1 {
             let begin = now_ns();
-            job.panic.catch(|| (job.body)(units, self.who));
+            line.panic.catch(|| body(units, self.who));
             self.share(home).add_cost(now_ns() - begin);
         } else {
-            job.panic.catch(|| (job.body)(units, self.who));
+            line.panic.catch(|| body(units, self.who));
         }
     }
 }

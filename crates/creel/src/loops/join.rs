@@ -63,7 +63,7 @@ impl Join<'_> {
         let (epoch, grain) = (self.part.call.epoch(), self.part.call.grain());
         let share = self.part.share(other);
         loop {
-            if share.is_claimed(epoch) {
+            if share.is_done(epoch) || share.is_claimed(epoch) {
                 return;
             } else if let Some(blocks) = share.claim_back(epoch, grain) {
                 self.part.run(other, blocks);
@@ -77,29 +77,27 @@ impl Join<'_> {
     /// Returns how long it slept, in ns.
     fn wait_until_left(&self, other: usize) -> u64 {
         let (epoch, share) = (self.part.call.epoch(), self.part.share(other));
-        if !spin_while(|| share.is_in(epoch), self.spin_ns) {
+        if !share.is_in(epoch) || !spin_while(|| !share.is_done(epoch), self.spin_ns) {
             return 0;
         }
         let begin = now_ns();
-        match self.own {
-            None => {
-                while share.await_leave(epoch, None) {
-                    share.sleep_until_left(epoch);
-                }
-            }
-            Some(own) => {
-                while share.await_leave(epoch, Some(own.index)) {
-                    own.begin_turn();
-                    // Others may wait for this worker's urgent jobs before they can leave.
-                    if !own.run_urgent() {
-                        own.park(None, || !share.is_in(epoch));
-                    }
-                }
-                // A wake that was used up here may have been meant for other work.
-                own.notify();
+        while !share.is_done(epoch) {
+            let seat = self.own.map(|own| own.index);
+            share.await_leave(epoch, seat, || self.serve_until(|| share.is_done(epoch)));
+        }
+        // A wake that was used up here may have been meant for other work.
+        self.own.into_iter().for_each(Seat::notify);
+        now_ns() - begin
+    }
+
+    /// A worker that waits: others may wait for its urgent jobs before they can leave.
+    fn serve_until(&self, left: impl Fn() -> bool) {
+        if let Some(own) = self.own {
+            own.begin_turn();
+            if !left() && !own.run_urgent() {
+                own.park(None, left);
             }
         }
-        now_ns() - begin
     }
 }
 

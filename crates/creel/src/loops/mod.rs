@@ -14,8 +14,10 @@ mod collect;
 pub(crate) mod dispatch;
 mod fold;
 mod join;
+mod outbox;
 mod run;
 mod scope;
+mod scratch;
 mod session;
 pub(crate) mod share;
 mod sites;
@@ -23,7 +25,9 @@ mod split;
 mod verbs;
 mod words;
 
+pub use outbox::{Addressed, Outbox, Outboxes, Post};
 pub use scope::Scope;
+pub use scratch::Scratch;
 
 use crate::pool::{Balance, Pool, shared::Shared};
 use std::{fmt, ops::Deref, sync::Arc};

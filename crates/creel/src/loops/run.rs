@@ -3,13 +3,13 @@
 use super::{
     Loops,
     bench::Bench,
-    dispatch::{Body, Job, Layout, Part},
+    dispatch::{Body, Job, Part},
     join::Laggard,
     sites::{Plan, Site, Sites},
-    words::{Call, Grain, Left, SEATS_MAX},
+    words::{Call, Even, Grain, Left, SEATS_MAX},
 };
 use crate::{
-    pool::{Balance, Wait, current, panics::FirstPanic, seat::Seat, shared::Shared},
+    pool::{Balance, Wait, current, panics::FirstPanic, shared::Shared},
     sync::{now_ns, try_lock},
 };
 use std::{
@@ -49,7 +49,13 @@ impl Loops {
     /// all is done.
     #[track_caller]
     pub(super) fn run(&self, units: usize, body: Body<'_>) {
-        let seats = self.seats(units);
+        self.run_on_at_most(SEATS_MAX, units, body);
+    }
+
+    /// The same, on no more than `seats` seats.
+    #[track_caller]
+    pub(super) fn run_on_at_most(&self, seats: usize, units: usize, body: Body<'_>) {
+        let seats = self.seats(units).min(seats);
         let state = (seats > 1).then(|| try_lock(&self.shared.line.state));
         let Some(mut state) = state.flatten() else {
             return inline(units, body);
@@ -148,56 +154,57 @@ impl Loop<'_> {
         bounds: Option<&[usize]>,
         timed: bool,
     ) -> (Thrown, Option<Laggard>) {
-        self.call(crew, grain, Layout::Shares(self.seats), bounds, timed)
+        let even = Even::new(self.units, self.seats);
+        let job = Job {
+            body: self.body,
+            bounds,
+            even,
+            timed,
+        };
+        self.call(crew, grain, job)
     }
 
     /// All in one queue.
     fn queue(&self, crew: &mut Crew) -> Thrown {
-        let blocks = self.units.min(self.seats * QUEUE_BLOCKS_PER_SEAT) as u64;
-        let layout = Layout::Queue(blocks.min(Left::BLOCKS_MAX));
-        self.call(crew, Grain::QUEUE, layout, None, false).0
+        let even = Even::new(self.units, self.queue_blocks());
+        let job = Job {
+            body: self.body,
+            bounds: None,
+            even,
+            timed: false,
+        };
+        self.call(crew, Grain::QUEUE, job).0
     }
 
-    fn call(
-        &self,
-        crew: &mut Crew,
-        grain: Grain,
-        layout: Layout,
-        bounds: Option<&[usize]>,
-        timed: bool,
-    ) -> (Thrown, Option<Laggard>) {
-        let shared = self.shared;
+    fn call(&self, crew: &mut Crew, grain: Grain, job: Job<'_>) -> (Thrown, Option<Laggard>) {
+        let (shared, line) = (self.shared, &self.shared.line);
         let own = current::index_in(shared);
         let who = own.filter(|index| *index < self.seats).unwrap_or(0);
         let outside = own.is_none().then_some(who);
         if !std::mem::replace(&mut crew.seated, true) {
             shared.seat_for_loops();
         }
-        shared
-            .line
-            .ensure_threads(shared, self.seats, outside.unwrap_or(usize::MAX));
+        line.ensure_threads(shared, self.seats, outside.unwrap_or(usize::MAX));
         let epoch = self.next_epoch(crew);
-        if let Layout::Queue(blocks) = layout {
-            shared.seats.seat(who).share.lay_out(epoch, blocks);
+        if grain == Grain::QUEUE {
+            let share = &shared.seats.seat(who).share;
+            share.lay_out(epoch, self.queue_blocks() as u64);
         }
-        let job = Job {
-            body: self.body,
-            units: self.units,
-            bounds,
-            layout,
-            timed,
-            panic: FirstPanic::default(),
-        };
         let cold = self.is_cold(crew);
         if cold {
             crew.awake = self.seats;
         }
         let call = Call::new(epoch, self.seats, who, grain);
-        let call = shared.line.publish(shared, &job, call, cold);
+        let call = line.publish(shared, &job, call, cold);
         let part = Part { shared, call, who };
-        let seat: Option<&Seat> = own.map(|index| shared.seats.seat(index));
+        let seat = own.map(|index| shared.seats.seat(index));
         let laggard = part.work_and_join(self.units, shared.join_spin_ns(), seat);
-        (job.panic.take(), laggard)
+        (line.panic.take(), laggard)
+    }
+
+    fn queue_blocks(&self) -> usize {
+        let blocks = self.units.min(self.seats * QUEUE_BLOCKS_PER_SEAT);
+        blocks.min(Left::BLOCKS_MAX as usize)
     }
 
     fn is_cold(&self, crew: &Crew) -> bool {

@@ -7,46 +7,63 @@
 
 use super::words::{Call, Grain, Left};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, WaitWord};
+use crossbeam_utils::CachePadded;
 use std::ops::Range;
 
-/// `progress` holds a phase, and above it the low bits of the epoch. Only equality is asked of
-/// it, and a mix-up after 2^30 loops makes a caller wait for a worker that is about to leave.
-const OUT: u32 = 0;
-const IN: u32 = 1;
-/// Set by a caller that sleeps until the worker leaves.
-const AWAITED: u32 = 2;
-
-/// One seat's part of the protocol.
+/// One seat's part of the protocol: a line for its own thread, and one that goes up to the
+/// caller. A caller that finds the second done does not touch the first, which so stays in its
+/// worker's cache.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// A [`Left`]. Changed by compare-and-swap, `AcqRel`: a claim releases the claimer's *in*,
-    /// and later claims carry it on to who finds the share empty.
+    claims: CachePadded<Claims>,
+    up: CachePadded<Up>,
+}
+
+#[derive(Debug)]
+struct Claims {
+    /// A [`Left`]. Changed by compare-and-swap, `AcqRel`: a claim releases the claimer's
+    /// `entered`, and later claims carry it on to who finds the share empty.
     left: AtomicU64,
-    /// Written by the seat's thread, and by a caller that adds `AWAITED`. Leaving releases what
-    /// the worker wrote for the loop.
-    progress: WaitWord,
-    /// The seat of the awaiting caller plus one, 0 for a thread from outside. Ordered by
-    /// `progress`.
-    awaiter: AtomicUsize,
+    /// The epoch of the last loop that the seat's thread took part in.
+    entered: AtomicU64,
     /// The epoch of the last loop that the seat's thread has looked at; its own.
     seen: AtomicU64,
     /// Whether the seat's thread is to stay out of loops for a while: it lost its CPU in the
     /// middle of one. Written by who holds the loop slot; late news are harmless.
     benched: AtomicBool,
     /// What the share's blocks took in a loop that is being timed, whoever ran them. Ordered by
-    /// `progress`.
+    /// `done`.
     cost_ns: AtomicU64,
 }
+
+#[derive(Debug)]
+struct Up {
+    /// Twice the epoch of the last loop that the seat's thread is out of, plus [`AWAITED`] if a
+    /// caller sleeps until the next. Leaving releases what the worker wrote for the loop.
+    done: AtomicU64,
+    /// Counts up when an awaited thread leaves; the caller sleeps on it.
+    bell: WaitWord,
+    /// The seat of the awaiting caller plus one, 0 for a thread from outside. Ordered by `done`.
+    awaiter: AtomicUsize,
+}
+
+const AWAITED: u64 = 1;
 
 impl Share {
     pub(crate) fn new() -> Self {
         Self {
-            left: AtomicU64::new(0),
-            progress: WaitWord::new(OUT),
-            awaiter: AtomicUsize::new(0),
-            seen: AtomicU64::new(0),
-            benched: AtomicBool::new(false),
-            cost_ns: AtomicU64::new(0),
+            claims: CachePadded::new(Claims {
+                left: AtomicU64::new(0),
+                entered: AtomicU64::new(0),
+                seen: AtomicU64::new(0),
+                benched: AtomicBool::new(false),
+                cost_ns: AtomicU64::new(0),
+            }),
+            up: CachePadded::new(Up {
+                done: AtomicU64::new(0),
+                bell: WaitWord::new(0),
+                awaiter: AtomicUsize::new(0),
+            }),
         }
     }
 
@@ -54,24 +71,27 @@ impl Share {
     pub(crate) fn is_news(&self, call: Call) -> bool {
         let news = self.is_unseen(call);
         if news {
-            self.seen.store(call.epoch(), Ordering::Relaxed);
+            self.claims.seen.store(call.epoch(), Ordering::Relaxed);
         }
         news
     }
 
     /// Whether the seat's thread has not looked at this call yet.
     pub(crate) fn is_unseen(&self, call: Call) -> bool {
-        self.seen.load(Ordering::Relaxed) != call.epoch()
+        self.claims.seen.load(Ordering::Relaxed) != call.epoch()
     }
 
     /// Says that nothing is left of any loop up to `epoch`. Called by who holds the loop slot.
     pub(crate) fn close(&self, epoch: u64) {
-        self.left.store(Left::new(epoch, 0..0).0, Ordering::Release);
+        self.claims
+            .left
+            .store(Left::new(epoch, 0..0).0, Ordering::Release);
     }
 
     /// Lays out `blocks` blocks for all to claim, before loop `epoch` is published.
     pub(crate) fn lay_out(&self, epoch: u64, blocks: u64) {
-        self.left
+        self.claims
+            .left
             .store(Left::new(epoch, 0..blocks).0, Ordering::Release);
     }
 
@@ -109,31 +129,34 @@ impl Share {
 
     /// Whether the seat's thread is to stay out.
     pub(crate) fn is_benched(&self) -> bool {
-        self.benched.load(Ordering::Relaxed)
+        self.claims.benched.load(Ordering::Relaxed)
     }
 
     /// Tells the seat's thread to stay out, or to come back.
     pub(crate) fn bench(&self, out: bool) {
-        self.benched.store(out, Ordering::Relaxed);
+        self.claims.benched.store(out, Ordering::Relaxed);
     }
 
     /// Whether all of loop `epoch` has been claimed.
     pub(crate) fn is_claimed(&self, epoch: u64) -> bool {
-        let left = Left(self.left.load(Ordering::Acquire));
+        let left = Left(self.claims.left.load(Ordering::Acquire));
         left.of_or_whole(epoch).is_empty()
     }
 
     /// `choose` gives what to claim and what is left then; claims nothing if that is empty.
     fn claim(&self, choose: impl Fn(Left) -> (Range<u64>, Left)) -> Option<Range<u64>> {
-        let mut now = self.left.load(Ordering::Acquire);
+        let mut now = self.claims.left.load(Ordering::Acquire);
         loop {
             let (claimed, rest) = choose(Left(now));
             if claimed.is_empty() {
                 return None;
             }
-            let swap =
-                self.left
-                    .compare_exchange_weak(now, rest.0, Ordering::AcqRel, Ordering::Acquire);
+            let swap = self.claims.left.compare_exchange_weak(
+                now,
+                rest.0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
             match swap {
                 Ok(_) => return Some(claimed),
                 Err(other) => now = other,
@@ -143,52 +166,62 @@ impl Share {
 
     /// The seat's thread takes part from here on: before its first claim.
     pub(crate) fn enter(&self, epoch: u64) {
-        self.progress.store(phase(epoch, IN), Ordering::Relaxed);
+        self.claims.entered.store(epoch, Ordering::Relaxed);
     }
 
     /// The seat's thread is done with loop `epoch`. `notify` is told the seat of a caller that
     /// sleeps there.
     pub(crate) fn leave(&self, epoch: u64, notify: impl FnOnce(usize)) {
-        let before = self.progress.swap(phase(epoch, OUT), Ordering::AcqRel);
+        let before = self.up.done.swap(epoch << 1, Ordering::AcqRel);
         if before & AWAITED == 0 {
             return;
         }
-        match self.awaiter.load(Ordering::Relaxed).checked_sub(1) {
+        match self.up.awaiter.load(Ordering::Relaxed).checked_sub(1) {
             Some(seat) => notify(seat),
-            None => self.progress.wake_one(),
+            None => {
+                self.up.bell.fetch_add(1, Ordering::Release);
+                self.up.bell.wake_one();
+            }
         }
     }
 
-    /// Whether the seat's thread is in loop `epoch`.
+    /// Whether the seat's thread took part in loop `epoch` and is out: then its share is
+    /// claimed, too.
+    pub(crate) fn is_done(&self, epoch: u64) -> bool {
+        self.up.done.load(Ordering::Acquire) >> 1 == epoch
+    }
+
+    /// Whether the seat's thread is in loop `epoch`. Certain for one whose claim was seen.
     pub(crate) fn is_in(&self, epoch: u64) -> bool {
-        self.progress.load(Ordering::Acquire) & !AWAITED == phase(epoch, IN)
+        !self.is_done(epoch) && self.claims.entered.load(Ordering::Acquire) == epoch
     }
 
-    /// Asks to be told when the seat's thread leaves loop `epoch`. False: it has left.
-    pub(crate) fn await_leave(&self, epoch: u64, seat: Option<usize>) -> bool {
-        let (now, awaited) = (phase(epoch, IN), phase(epoch, IN | AWAITED));
-        self.awaiter
-            .store(seat.map_or(0, |seat| seat + 1), Ordering::Relaxed);
-        let swap =
-            self.progress
-                .compare_exchange(now, awaited, Ordering::AcqRel, Ordering::Acquire);
-        swap.is_ok() || swap == Err(awaited)
-    }
-
-    /// Sleeps until the seat's thread leaves, after [`await_leave`](Self::await_leave). May
-    /// return early.
-    pub(crate) fn sleep_until_left(&self, epoch: u64) {
-        self.progress.wait(phase(epoch, IN | AWAITED), None);
+    /// Sleeps until the seat's thread, which is in loop `epoch`, is out, by `sleep`; or, if none
+    /// is given, on the bell. May return early.
+    pub(crate) fn await_leave(&self, epoch: u64, seat: Option<usize>, sleep: impl FnOnce()) {
+        let up = &self.up;
+        let bell = up.bell.load(Ordering::Acquire);
+        let awaiter = seat.map_or(0, |seat| seat + 1);
+        up.awaiter.store(awaiter, Ordering::Relaxed);
+        let before = up.done.fetch_or(AWAITED, Ordering::AcqRel);
+        if before >> 1 == epoch {
+            // It has left meanwhile: take the bit back, which nobody would.
+            up.done.store(epoch << 1, Ordering::Relaxed);
+        } else if seat.is_some() {
+            sleep();
+        } else {
+            up.bell.wait(bell, None);
+        }
     }
 
     /// Adds to what this share's blocks took.
     pub(crate) fn add_cost(&self, ns: u64) {
-        self.cost_ns.fetch_add(ns, Ordering::Relaxed);
+        self.claims.cost_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
     /// What this share's blocks took since it was last asked.
     pub(crate) fn take_cost(&self) -> u64 {
-        self.cost_ns.swap(0, Ordering::Relaxed)
+        self.claims.cost_ns.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -201,8 +234,4 @@ fn bite(blocks: &Range<u64>, grain: Grain) -> u64 {
     let (len, grain) = (left_len(blocks), grain.blocks());
     let half = len.div_ceil(2).max(grain);
     if len < half + grain { len } else { half }
-}
-
-fn phase(epoch: u64, phase: u32) -> u32 {
-    (epoch as u32) << 2 | phase
 }

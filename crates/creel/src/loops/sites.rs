@@ -4,7 +4,7 @@
 //! even split; a new site takes an old one's place. Nothing here changes an outcome: only which
 //! worker visits which items.
 
-use super::words::Grain;
+use super::words::{Even, Grain};
 use std::panic::Location;
 
 const SITES: usize = 64;
@@ -44,6 +44,8 @@ pub(super) struct Site {
     costs: Vec<u64>,
     samples: u32,
     bounds: Vec<usize>,
+    /// What `bounds` were when the shares were moved last; kept for its memory.
+    bounds_before: Vec<usize>,
     moves: u32,
     uneven: bool,
     /// When the last cold call came, and how many have followed each other.
@@ -95,18 +97,21 @@ impl Sites {
 impl Site {
     fn reset(&mut self, key: (usize, usize, usize)) {
         let (_, units, seats) = key;
-        let (mut costs, mut bounds) = (
-            std::mem::take(&mut self.costs),
-            std::mem::take(&mut self.bounds),
-        );
+        let take = std::mem::take::<Vec<usize>>;
+        let (mut bounds, mut bounds_before) =
+            (take(&mut self.bounds), take(&mut self.bounds_before));
+        let mut costs = std::mem::take(&mut self.costs);
         costs.clear();
         costs.resize(seats, 0);
         bounds.clear();
-        bounds.extend((0..=seats).map(|s| (units as u128 * s as u128 / seats as u128) as usize));
+        let even = Even::new(units, seats);
+        bounds.extend((0..=seats).map(|share| even.at(share)));
+        bounds_before.clone_from(&bounds);
         *self = Self {
             key,
             costs,
             bounds,
+            bounds_before,
             ..Self::default()
         };
     }
@@ -205,7 +210,8 @@ impl Site {
     /// spread evenly inside each.
     fn move_shares(&mut self, total: u64) {
         let seats = self.costs.len();
-        let old = self.bounds.clone();
+        self.bounds_before.clone_from(&self.bounds);
+        let old = &self.bounds_before;
         let (mut share, mut before) = (0, 0);
         for bound in 1..seats {
             let goal = (u128::from(total) * bound as u128 / seats as u128) as u64;

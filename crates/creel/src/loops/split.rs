@@ -30,11 +30,7 @@ impl<'a, T> Split<'a, T> {
     ///
     /// # Safety
     /// While the piece is in use, no other piece that overlaps it is asked for.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "pieces do not overlap, says the caller"
-    )]
-    pub(super) unsafe fn piece(&self, range: Range<usize>) -> &mut [T] {
+    pub(super) unsafe fn piece(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len);
         // SAFETY: the start is at most the length, so inside the slice or at its end.
         let first = unsafe { self.first.add(range.start) };

@@ -19,7 +19,7 @@ impl Loops {
     #[track_caller]
     pub fn for_each_mut<T: Send>(&self, items: &mut [T], f: impl Fn(usize, &mut T) + Sync) {
         let split = Split::new(items);
-        self.run(split.len(), &|range, _| {
+        self.run(split.len(), &move |range: Range<usize>, _| {
             // SAFETY: `run` gives each unit out once.
             let piece = unsafe { split.piece(range.clone()) };
             for (index, item) in range.zip(piece) {
@@ -53,7 +53,7 @@ impl Loops {
             .get();
         let total = items.len();
         let split = Split::new(items);
-        self.run(total.div_ceil(len), &|chunks, _| {
+        self.run(total.div_ceil(len), &move |chunks: Range<usize>, _| {
             for chunk in chunks {
                 let begin = chunk * len;
                 // SAFETY: `run` gives each chunk out once, and chunks do not overlap.
@@ -124,7 +124,7 @@ impl Loops {
     ) {
         assert_eq!(a.len(), b.len(), "zipped slices have the same length");
         let (a, b) = (Split::new(a), Split::new(b));
-        self.run(a.len(), &|range, _| {
+        self.run(a.len(), &move |range: Range<usize>, _| {
             // SAFETY: `run` gives each unit out once.
             let a = unsafe { a.piece(range.clone()) };
             // SAFETY: as above; the two slices are different borrows.

@@ -122,13 +122,36 @@ impl Left {
     }
 }
 
-/// The units of block range `blocks` of `total` blocks that cover `units`.
-pub(crate) fn units_of(blocks: Range<u64>, total: u64, units: Range<usize>) -> Range<usize> {
+/// The units of a share that its blocks `blocks` are.
+pub(crate) fn units_of(blocks: Range<u64>, share: Range<usize>) -> Range<usize> {
     let at = |block: u64| {
-        let part = units.len() as u128 * u128::from(block) / u128::from(total);
-        units.start + part as usize
+        let part = (share.len() as u128 * u128::from(block)) >> BLOCKS_LOG2;
+        share.start + part as usize
     };
     at(blocks.start)..at(blocks.end)
+}
+
+/// Units cut into parts that differ by one at most; the longer ones come first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Even {
+    /// The length of a part, but for the extra unit of the first ones.
+    pub(crate) base: usize,
+    /// How many parts have one more.
+    pub(crate) extra: usize,
+}
+
+impl Even {
+    pub(crate) fn new(units: usize, parts: usize) -> Self {
+        Self {
+            base: units / parts,
+            extra: units % parts,
+        }
+    }
+
+    /// Where a part begins.
+    pub(crate) fn at(self, part: usize) -> usize {
+        self.base * part + part.min(self.extra)
+    }
 }
 
 #[cfg(test)]
@@ -168,11 +191,13 @@ mod tests {
         for units in [0, 1, 2, 63, 64, 65, 1000, usize::MAX / 2] {
             let mut end = 10;
             for block in 0..BLOCKS {
-                let part = units_of(block..block + 1, BLOCKS, 10..10 + units);
+                let part = units_of(block..block + 1, 10..10 + units);
                 assert_eq!(part.start, end);
                 end = part.end;
             }
             assert_eq!(end, 10 + units);
+            assert_eq!(Even::new(units, 7).at(0), 0);
+            assert_eq!(Even::new(units, 7).at(7), units);
         }
     }
 }

@@ -44,9 +44,14 @@ impl FirstPanic {
         self.thrown.load(Ordering::Relaxed)
     }
 
-    /// The payload to re-throw, once all have ended.
+    /// The payload to re-throw, once all have ended. There may be a new first one then.
     pub(crate) fn take(&self) -> Option<Payload> {
-        lock(&self.payload).take()
+        if !self.thrown() {
+            return None;
+        }
+        let payload = lock(&self.payload).take();
+        self.thrown.store(false, Ordering::Relaxed);
+        payload
     }
 }
 

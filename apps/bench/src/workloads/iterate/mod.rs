@@ -191,5 +191,10 @@ fn oversubscribed(setting: &Setting) -> Case {
 /// A message from each of 100,000 items to another one.
 fn outbox(setting: &Setting) -> Case {
     let plan = setting.plan(20, 60);
-    case("outbox", plan, setting.rounds(5), outbox::subjects())
+    case(
+        "outbox",
+        plan,
+        setting.rounds(5),
+        outbox::subjects(setting.workers),
+    )
 }

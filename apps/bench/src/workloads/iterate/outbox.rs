@@ -6,6 +6,8 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
+use creel::{Outbox, Pool, Wait};
+
 use super::ITEMS;
 use super::floor::{Epoch, in_lockstep};
 use crate::harness::{ONE_THREAD, Plan, Subject};
@@ -16,9 +18,17 @@ struct Bucket {
     used: usize,
 }
 
-/// All subjects.
-pub fn subjects() -> Vec<Subject> {
+/// Creel under two settings, then the same by hand.
+pub fn subjects(workers: usize) -> Vec<Subject> {
+    let creel = |name: &str, wait| {
+        let builder = Pool::builder().workers(workers).wait(wait);
+        Subject::new(name, move |plan| {
+            Ok(outbox(plan, &builder.clone().build()?))
+        })
+    };
     vec![
+        creel("creel [sticky, adaptive]", Wait::Adaptive),
+        creel("creel [sticky, park]", Wait::Park),
         Subject::new(ONE_THREAD, |plan| Ok(one_thread(plan))),
         Subject::new("two buckets by hand", |plan| Ok(two_buckets(plan))),
         Subject::new("mutex an item", |plan| Ok(mutex_an_item(plan))),
@@ -40,6 +50,19 @@ fn receiver_of(message: u64) -> usize {
 /// What a message does; not commutative, so that its order shows.
 fn receive(receiver: &mut u64, message: u64) {
     *receiver = receiver.wrapping_mul(31).wrapping_add(message);
+}
+
+fn outbox(plan: &Plan, pool: &Pool) -> f64 {
+    let (mut messages, mut receivers) = (messages(), vec![0; ITEMS]);
+    let mut outbox = Outbox::new();
+    plan.time(|| {
+        pool.for_each_sending(&mut messages, outbox.to(ITEMS), |_, message, post| {
+            post.send(receiver_of(*message), *message);
+        });
+        pool.deliver(&mut outbox, &mut receivers, |_, receiver, message| {
+            receive(receiver, message)
+        });
+    })
 }
 
 fn one_thread(plan: &Plan) -> f64 {

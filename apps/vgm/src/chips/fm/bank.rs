@@ -372,19 +372,23 @@ impl Channel {
         let settings = &self.operators[k].settings;
         let step = |pm| F::phase_step(&settings.pitch, pm_sensitivity, pm);
         out.clear();
-        if pm_sensitivity == 0 && (am_sensitivity == 0 || !settings.am) {
-            let frames = lfo.iter().map(|stretch| stretch.frames).sum();
-            out.push(Stretch {
-                frames,
-                step: step(0),
-                am: 0,
-            });
-        } else {
-            out.extend(lfo.iter().map(|stretch| Stretch {
-                frames: stretch.frames,
-                step: step(stretch.pm),
-                am: F::am_attenuation(stretch.am, am_sensitivity),
-            }));
+        let (mut pm, mut now) = (0, step(0));
+        for stretch in lfo {
+            if pm_sensitivity != 0 && stretch.pm != pm {
+                (pm, now) = (stretch.pm, step(stretch.pm));
+            }
+            let am = match settings.am {
+                true => F::am_attenuation(stretch.am, am_sensitivity),
+                false => 0,
+            };
+            match out.last_mut() {
+                Some(last) if (last.step, last.am) == (now, am) => last.frames += stretch.frames,
+                _ => out.push(Stretch {
+                    frames: stretch.frames,
+                    step: now,
+                    am,
+                }),
+            }
         }
     }
 }

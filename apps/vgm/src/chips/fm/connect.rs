@@ -61,12 +61,33 @@ impl Width for NineBits {
     const LIMIT: Option<i32> = Some(256);
 }
 
-/// Adds a channel to the frames of a block, left and right as `outputs` tell.
-pub fn add_to(block: &mut [[i32; 2]], outputs: [bool; 2], values: &Values) {
-    let masks = outputs.map(|on| -i32::from(on));
-    for (frame, &value) in block.iter_mut().zip(values) {
-        frame[0] += i32::from(value) & masks[0];
-        frame[1] += i32::from(value) & masks[1];
+/// The sum of channels over a block, left and right apart, so that whole
+/// vectors are added.
+pub struct Sums([[i32; BLOCK]; 2]);
+
+impl Sums {
+    /// Sums that start from `base`.
+    pub fn new(base: i32) -> Self {
+        Self([[base; BLOCK]; 2])
+    }
+
+    /// Adds a channel to the sides that `outputs` tell, each value shaped.
+    #[inline(always)]
+    pub fn add(&mut self, outputs: [bool; 2], values: &Values, shape: impl Fn(i32) -> i32) {
+        for (side, _) in self.0.iter_mut().zip(outputs).filter(|(_, on)| *on) {
+            for (sum, &value) in side.iter_mut().zip(values) {
+                *sum += shape(i32::from(value));
+            }
+        }
+    }
+
+    /// Overwrites the frames of a block, each sum shaped.
+    #[inline(always)]
+    pub fn write(&self, block: &mut [[i32; 2]], shape: impl Fn(i32) -> i32) {
+        let [left, right] = &self.0;
+        for ((frame, &left), &right) in block.iter_mut().zip(left).zip(right) {
+            *frame = [shape(left), shape(right)];
+        }
     }
 }
 

@@ -5,12 +5,14 @@
 //! written for a whole block first; what remains for the channel is table
 //! lookups. An operator that cannot be heard in a block is only moved on.
 
+use std::ops::Range;
+
 use super::envelope::{Envelope, EnvelopeClock, QUIET, Rates, Stage};
 use super::ssg_eg::{self, SsgEg};
 use super::tables::{MAX_ATTENUATION, SILENT};
 
 /// The most frames that are rendered in one go; the arrays of a chip stay in L1.
-pub const BLOCK: usize = 128;
+pub const BLOCK: usize = 256;
 
 /// Key sources, which are or-ed together.
 pub mod key {
@@ -134,7 +136,9 @@ impl Operator {
     /// Whether every tone up to the next write is 0.
     pub fn is_silent(&self) -> bool {
         let level = self.settings.total_level;
-        if self.settings.ssg_eg.is_on() || !self.envelope.only_falls() {
+        if self.settings.ssg_eg.is_on() {
+            level >= SILENT || ssg_eg::is_over(&self.envelope)
+        } else if !self.envelope.only_falls() {
             level >= SILENT
         } else {
             self.envelope.attenuation + level >= SILENT
@@ -144,7 +148,7 @@ impl Operator {
     /// Moves on by the frames of `stretches` without a tone.
     pub fn skip(&mut self, clock: &EnvelopeClock, stretches: &[Stretch]) {
         if self.settings.ssg_eg.is_on() {
-            return self.run_ssg_eg(clock, stretches, |_, _, _| {});
+            return self.run_ssg_eg(clock, stretches, |_, _, _, _| {});
         }
         self.inverted = false;
         let frames = stretches.iter().map(|s| s.frames).sum();
@@ -170,95 +174,126 @@ impl Operator {
 
     /// Renders the frames of `stretches`, at most [`BLOCK`], into `tone`.
     pub fn render(&mut self, clock: &EnvelopeClock, stretches: &[Stretch], tone: &mut Tone) {
-        self.render_level(clock, stretches, tone, |attenuation| attenuation > QUIET);
-        for level in &mut tone.attenuation {
-            *level <<= 2;
-        }
+        self.render_scaled::<2>(clock, stretches, tone, |attenuation| attenuation > QUIET);
     }
 
     /// Like [`render`](Self::render), but the attenuation is the 10-bit one of
     /// the envelope, even when it is quiet: what feeds OPM's noise.
     pub fn render_raw(&mut self, clock: &EnvelopeClock, stretches: &[Stretch], tone: &mut Tone) {
-        self.render_level(clock, stretches, tone, |_| false);
+        self.render_scaled::<0>(clock, stretches, tone, |_| false);
     }
 
-    fn render_level(
+    fn render_scaled<const SHIFT: u32>(
         &mut self,
         clock: &EnvelopeClock,
         stretches: &[Stretch],
         tone: &mut Tone,
         is_off: impl Fn(u16) -> bool,
     ) {
+        const MAX: u16 = MAX_ATTENUATION;
         let total = self.settings.total_level;
-        let shown = |attenuation: u16, inverted: bool| match attenuation {
-            off if is_off(off) => MAX_ATTENUATION,
-            level if inverted => ssg_eg::inverted(level),
-            level => level,
-        };
+        let Tone { phase, attenuation } = tone;
         if self.settings.ssg_eg.is_on() {
-            let Tone { phase, attenuation } = tone;
-            return self.run_ssg_eg(clock, stretches, |frame, operator, am| {
-                phase[frame] = (operator.phase >> 10) as u16;
-                let level = shown(operator.envelope.attenuation, operator.inverted);
-                attenuation[frame] = (level + total + am).min(MAX_ATTENUATION);
+            return self.run_ssg_eg(clock, stretches, |range, operator, stretch, am| {
+                ramp(operator.phase, stretch.step, &mut phase[range.clone()]);
+                let level = match operator.envelope.attenuation {
+                    off if is_off(off) => MAX,
+                    level if operator.inverted => ssg_eg::inverted(level),
+                    level => level,
+                };
+                attenuation[range].fill((level + total + am).min(MAX) << SHIFT);
             });
         }
         self.inverted = false;
         let frames = stretches.iter().map(|s| s.frames).sum();
-        let attenuation = &mut tone.attenuation;
-        let attacked = self
-            .envelope
-            .run(&self.settings.rates, clock, frames, |range, level| {
-                attenuation[range].fill((shown(level, false) + total).min(MAX_ATTENUATION));
-            });
+        let hold = |range: Range<usize>, level: u16| {
+            let level = if is_off(level) { MAX } else { level };
+            fill_forward(attenuation, range, (level + total).min(MAX) << SHIFT);
+        };
+        let attacked = self.envelope.run(&self.settings.rates, clock, frames, hold);
         let mut start = 0;
         for s in stretches {
             let end = start + s.frames;
             let mut from = start;
             if let Some(frame) = attacked.filter(|frame| (start..end).contains(frame)) {
-                ramp(self.phase, s.step, &mut tone.phase[start..frame]);
+                ramp(self.phase, s.step, &mut phase[start..frame]);
                 (self.phase, from) = (0, frame);
             }
-            self.phase = ramp(self.phase, s.step, &mut tone.phase[from..end]);
+            self.phase = ramp(self.phase, s.step, &mut phase[from..end]);
             if s.am != 0 && self.settings.am {
                 for level in &mut attenuation[start..end] {
-                    *level = (*level + s.am).min(MAX_ATTENUATION);
+                    *level = (*level + (s.am << SHIFT)).min(MAX << SHIFT);
                 }
             }
             start = end;
         }
     }
 
-    /// Frame by frame; calls `show` with the frame, the operator as it is then
-    /// and the LFO's attenuation.
+    /// Calls `show` with each range of frames over which the envelope stands
+    /// still: the operator as it is there with the phase before the range, the
+    /// stretch, and the LFO's attenuation.
     fn run_ssg_eg(
         &mut self,
         clock: &EnvelopeClock,
         stretches: &[Stretch],
-        mut show: impl FnMut(usize, &Self, u16),
+        mut show: impl FnMut(Range<usize>, &Self, &Stretch, u16),
     ) {
-        let settings = self.settings;
+        let OperatorSettings {
+            rates, ssg_eg, am, ..
+        } = self.settings;
         let (mut tick, mut count) = clock.next();
         let mut frame = 0;
         for s in stretches {
-            let am = if settings.am { s.am } else { 0 };
-            for _ in 0..s.frames {
-                let Self {
-                    envelope, inverted, ..
-                } = self;
-                if ssg_eg::clock(settings.ssg_eg, &settings.rates, envelope, inverted) {
-                    self.phase = 0;
+            let am = if am { s.am } else { 0 };
+            let end = frame + s.frames;
+            while frame < end {
+                let start = frame;
+                if ssg_eg::is_idle(&self.envelope) {
+                    // Nothing happens until the next tick that moves the envelope.
+                    frame = end;
+                    if tick < end {
+                        self.envelope.turn(&rates);
+                        let wait = self.envelope.ticks_to_step(&rates, count);
+                        let wait = wait.unwrap_or(u32::MAX / 4);
+                        tick += wait as usize * clock.divider();
+                        count = count.wrapping_add(wait);
+                        frame = tick.min(end);
+                    }
+                } else {
+                    frame += 1;
+                    let Self {
+                        envelope, inverted, ..
+                    } = self;
+                    if ssg_eg::clock(ssg_eg, &rates, envelope, inverted) {
+                        self.phase = 0;
+                    }
                 }
-                if frame == tick {
-                    ssg_eg::tick(&settings.rates, &mut self.envelope, count);
+                if frame == start || (frame == start + 1 && tick == start) {
+                    // The frame in which the tick moves the envelope.
+                    frame = start + 1;
+                    ssg_eg::tick(&rates, &mut self.envelope, count);
                     tick += clock.divider();
                     count = count.wrapping_add(1);
                 }
-                self.phase = self.phase.wrapping_add(s.step);
-                show(frame, self, am);
-                frame += 1;
+                show(start..frame, self, s, am);
+                let frames = (frame - start) as u32;
+                self.phase = self.phase.wrapping_add(s.step.wrapping_mul(frames));
             }
         }
+    }
+}
+
+/// Fills a range, and what lies behind it up to a whole vector: the frames
+/// behind are filled later.
+fn fill_forward(out: &mut [u16; BLOCK], range: Range<usize>, value: u16) {
+    const LANES: usize = 16;
+    let mut at = range.start;
+    while at < range.end {
+        match out[at..].first_chunk_mut::<LANES>() {
+            Some(lanes) => *lanes = [value; LANES],
+            None => out[at..].fill(value),
+        }
+        at += LANES;
     }
 }
 

@@ -2,8 +2,8 @@
 //! SSG's hardware envelope does.
 //!
 //! It acts in every frame in which the attenuation has passed half way, not
-//! only at the envelope's ticks, and may restart the phase; so it is run frame
-//! by frame. Music uses it seldom.
+//! only at the envelope's ticks, and may restart the phase; there it is run
+//! frame by frame.
 //!
 //! | mode | |
 //! |---|---|
@@ -54,6 +54,16 @@ impl SsgEg {
 /// The attenuation that an inverted envelope shows.
 pub fn inverted(attenuation: u16) -> u16 {
     MIDDLE.wrapping_sub(attenuation) & MAX_ATTENUATION
+}
+
+/// Whether [`clock`] would do nothing.
+pub fn is_idle(envelope: &Envelope) -> bool {
+    envelope.attenuation & MIDDLE == 0
+}
+
+/// Whether the key was let go and the next frame is silent, as are all after it.
+pub fn is_over(envelope: &Envelope) -> bool {
+    envelope.stage == Stage::Release && !is_idle(envelope)
 }
 
 /// What the SSG-EG does in every frame: returns whether the phase restarts.

@@ -4,74 +4,20 @@
 //! feedback memory is what clocking each operator frame by frame would have
 //! left, however the blocks were cut and whatever was skipped for silence.
 
+use super::channel::{Block, Channel, Role};
 use super::connect::{Family, First, Lane, Values, feedback, four, pair, plain};
 use super::lfo::{Lfo, Noise};
 use super::rhythm;
 use super::waves::WAVES;
 use crate::chips::fm::connect::Feedback;
 use crate::chips::fm::envelope::EnvelopeClock;
-use crate::chips::fm::operator::{BLOCK, Operator, Pitch, Stretch, Tone, key};
-use crate::chips::fm::tables::Waveform;
+use crate::chips::fm::operator::{BLOCK, Tone, key};
 use crate::chips::fm::timer::TimerA;
 
 /// Frames after which the chip looks at its keys though nothing was written.
 ///
 /// It decides when the keys of a CSM trigger are let go. Source: ymfm.
 const PREPARE_PERIOD: usize = 4097;
-
-/// What a channel is at present.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
-    /// Two operators of its own.
-    #[default]
-    Pair,
-    /// Four operators: its own and those of the channel three further.
-    Four,
-    /// Without operators: they belong to the channel three before.
-    Lent,
-    /// Rhythm mode, channel 6.
-    BassDrum,
-    /// Rhythm mode, channel 7.
-    HatAndSnare,
-    /// Rhythm mode, channel 8.
-    TomAndCymbal,
-}
-
-/// A channel of two operators.
-#[derive(Clone, Debug)]
-pub struct Channel {
-    /// The operators with their registers.
-    pub operators: [Operator; 2],
-    /// Their waveforms.
-    pub waves: [&'static Waveform; 2],
-    /// Whether the LFO moves their pitch.
-    pub vibrato: [bool; 2],
-    /// The memory of operator 1.
-    pub feedback: Feedback,
-    /// The connection bit: operator 1 is added, not modulating.
-    pub additive: bool,
-    /// Which outputs it goes to, a bit each.
-    pub outputs: u8,
-    /// What it is at present.
-    pub role: Role,
-    /// Whether it may be heard; as of the last look at the keys.
-    active: bool,
-}
-
-impl Default for Channel {
-    fn default() -> Self {
-        Self {
-            operators: Default::default(),
-            waves: [&WAVES[0]; 2],
-            vibrato: [false; 2],
-            feedback: Feedback::default(),
-            additive: false,
-            outputs: 0,
-            role: Role::Pair,
-            active: false,
-        }
-    }
-}
 
 /// The channels with their shared clocks and the buffers of a block.
 pub struct Bank<const CHANNELS: usize> {
@@ -118,7 +64,6 @@ enum Plan {
 /// Channel and operator of each tone in the buffer of drums.
 const DRUMS: [(usize, usize); 5] = [(6, 1), (7, 0), (7, 1), (8, 0), (8, 1)];
 
-static OFF: Tone = Tone::OFF;
 static ZERO: First = First::ZERO;
 
 impl<const CHANNELS: usize> Default for Bank<CHANNELS> {
@@ -231,7 +176,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             pm: self.lfo.pm(),
             clock: self.clock,
         };
-        let plans = self.render_first::<F>(&block);
+        let plans = self.render_first(&block);
         if self.channels[6].role == Role::BassDrum {
             self.render_drums::<F>(&block);
         } else {
@@ -247,12 +192,12 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
 
     /// Renders the first operators of all channels, which is where frames
     /// depend on each other, and keeps their memories.
-    fn render_first<F: Family>(&mut self, block: &Block) -> [Plan; CHANNELS] {
+    fn render_first(&mut self, block: &Block) -> [Plan; CHANNELS] {
         let frames = block.frames;
         let (mut front, mut back) = (0, CHANNELS);
         let mut plans = [Plan::Still; CHANNELS];
         for (i, plan) in plans.iter_mut().enumerate() {
-            *plan = self.plan::<F>(i);
+            *plan = self.plan(i);
             let channel = &mut self.channels[i];
             match channel.role {
                 Role::Lent | Role::HatAndSnare | Role::TomAndCymbal => continue,
@@ -311,7 +256,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     }
 
     /// What is to be computed of channel `i`; slots are yet to be given.
-    fn plan<F: Family>(&self, i: usize) -> Plan {
+    fn plan(&self, i: usize) -> Plan {
         let channel = &self.channels[i];
         if !channel.active {
             return Plan::Still;
@@ -462,55 +407,4 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             self.touched = true;
         }
     }
-}
-
-/// The frames of a block and what stands still in it.
-struct Block {
-    frames: usize,
-    am: u16,
-    pm: i32,
-    clock: EnvelopeClock,
-}
-
-impl Block {
-    fn stretch(&self, channel: &Channel, k: usize) -> Stretch {
-        let pitch = &channel.operators[k].settings.pitch;
-        let pm = if channel.vibrato[k] { self.pm } else { 0 };
-        Stretch {
-            frames: self.frames,
-            step: phase_step(pitch, pm),
-            am: self.am,
-        }
-    }
-
-    fn render(&self, channel: &mut Channel, k: usize, tone: &mut Tone) {
-        let stretch = self.stretch(channel, k);
-        channel.operators[k].render(&self.clock, &[stretch], tone);
-    }
-
-    /// Renders into `tone` what may be heard of an operator.
-    fn tone<'a>(&self, channel: &mut Channel, k: usize, tone: &'a mut Tone) -> &'a Tone {
-        if channel.operators[k].is_silent() {
-            self.skip(channel, k);
-            &OFF
-        } else {
-            self.render(channel, k, tone);
-            tone
-        }
-    }
-
-    fn skip(&self, channel: &mut Channel, k: usize) {
-        let stretch = self.stretch(channel, k);
-        channel.operators[k].skip(&self.clock, &[stretch]);
-    }
-}
-
-/// The phase step of a pitch, of a block of 3 bits and a number of 10, under the vibrato.
-fn phase_step(pitch: &Pitch, pm: i32) -> u32 {
-    let block_freq = u32::from(pitch.block_freq);
-    let number = (block_freq & 0x3ff) << 2;
-    let bend = pm * (block_freq >> 7 & 7) as i32 >> 1;
-    let number = number.wrapping_add_signed(bend) & 0xfff;
-    let step = number << (block_freq >> 10 & 7) >> 2;
-    step * u32::from(pitch.multiple) >> 1
 }

@@ -9,6 +9,7 @@
 //! native rate, bit by bit, whatever the blocks.
 
 pub mod bank;
+pub mod channel;
 pub mod connect;
 pub mod lfo;
 pub mod registers;

@@ -27,7 +27,8 @@
 //! Source: Yamaha YM3526, YM3812, Y8950 and YMF262 application manuals and data
 //! sheets; the handling of odd cases as in ymfm.
 
-use super::bank::{Bank, Role};
+use super::bank::Bank;
+use super::channel::Role;
 use super::connect::Family;
 use super::waves::WAVES;
 use crate::chips::fm::envelope::{Rates, Stage, scaled_rate, sustain_level};

@@ -23,9 +23,9 @@ pub type Source<'a> = (&'a Waveform, &'a Tone);
 /// Which half of the period hi-hat and cymbal are in, frame by frame, from the
 /// phases of two operators; overwrites `out` with 0 or 1.
 pub fn halves(hat: &Tone, cymbal: &Tone, frames: usize, out: &mut [u16; BLOCK]) {
-    for i in 0..frames.min(BLOCK) {
-        let (a, b) = (hat.phase[i], cymbal.phase[i]);
-        out[i] = ((a >> 2 ^ a >> 7) | a >> 3 | (b >> 5 ^ b >> 3)) & 1;
+    let phases = hat.phase.iter().zip(&cymbal.phase);
+    for (half, (a, b)) in out[..frames].iter_mut().zip(phases) {
+        *half = ((a >> 2 ^ a >> 7) | a >> 3 | (b >> 5 ^ b >> 3)) & 1;
     }
 }
 

@@ -1,0 +1,54 @@
+//! A loop's dispatch allocates nothing, once its place has been seen.
+
+use creel::{Balance, Outbox, Pool, Wait};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+/// The system's allocator, which counts.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: passes everything on to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the same demand.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: the same demand.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn a_loop_that_has_run_before_allocates_nothing() {
+    for wait in [Wait::Adaptive, Wait::Park] {
+        let pool = Pool::builder().workers(3).wait(wait).build().unwrap();
+        let mut items = vec![0_u64; 50_000];
+        let mut receivers = vec![0_u64; 5000];
+        let mut outbox = Outbox::new();
+        let mut frame = || {
+            for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
+                let loops = pool.with(balance);
+                loops.for_each_mut(&mut items, |i, x| *x += i as u64);
+                loops.for_each_chunk_mut(&mut items, 100, |_, part| part.reverse());
+                loops.for_each_sending(&mut items, outbox.to(5000), |i, _, post| {
+                    post.send(i % 5000, 1_u64);
+                });
+                loops.deliver(&mut outbox, &mut receivers, |_, x, m| *x += m);
+            }
+        };
+        (0..40).for_each(|_| frame());
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        (0..40).for_each(|_| frame());
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    }
+}

@@ -1,0 +1,122 @@
+//! Outboxes and scratch: the same bits at any number of workers, in order, and safe to misuse.
+
+use creel::{Balance, Outbox, Pool, Scratch, Wait};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+fn pool(workers: usize) -> Pool {
+    let builder = Pool::builder().workers(workers).wait(Wait::Park);
+    builder.build().unwrap()
+}
+
+/// A receiver that notices every change of order.
+fn mix(state: u64, message: u64) -> u64 {
+    state.rotate_left(5) ^ message.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn places(sender: u64, receivers: usize) -> [usize; 2] {
+    let near = (sender as usize).wrapping_mul(7919) % receivers;
+    [near, (near * near + 13) % receivers]
+}
+
+#[test]
+fn messages_come_in_the_order_of_their_senders_at_any_number_of_workers() {
+    for (senders, receivers) in [(1, 1), (10, 3000), (5000, 100), (40_000, 3001)] {
+        let first: Vec<u64> = (0..senders).collect();
+        let mut expected = vec![1_u64; receivers];
+        for sender in &first {
+            for to in places(*sender, receivers) {
+                expected[to] = mix(expected[to], *sender);
+            }
+        }
+        for workers in [1, 2, 7, 64] {
+            let pool = pool(workers);
+            for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
+                let loops = pool.with(balance);
+                let (mut from, mut to) = (first.clone(), vec![1; receivers]);
+                let mut outbox = Outbox::new();
+                loops.for_each_sending(&mut from, outbox.to(to.len()), |index, sender, post| {
+                    for place in places(*sender, receivers) {
+                        post.send(place, index as u64);
+                    }
+                });
+                assert_eq!(outbox.len(), 2 * first.len());
+                loops.deliver(&mut outbox, &mut to, |_, state, m| *state = mix(*state, m));
+                assert!(outbox.is_empty());
+                assert!(
+                    to == expected,
+                    "{workers} workers, {balance}, {senders} senders"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn one_loop_may_send_to_several_slices() {
+    let pool = pool(3);
+    let (mut even, mut odd) = (vec![0_u32; 2000], vec![String::new(); 3]);
+    let (mut numbers, mut texts) = (Outbox::new(), Outbox::new());
+    let mut senders: Vec<usize> = (0..2000).collect();
+    let both = (numbers.to(even.len()), texts.to(odd.len()));
+    pool.for_each_sending(&mut senders, both, |index, _, (numbers, texts)| {
+        match index % 2 {
+            0 => numbers.send(index, 7_u32),
+            _ => texts.send(index % 3, 'x'),
+        }
+    });
+    pool.deliver(&mut numbers, &mut even, |index, item, m| {
+        assert_eq!(index % 2, 0);
+        *item += m;
+    });
+    pool.deliver(&mut texts, &mut odd, |_, item, m| item.push(m));
+    assert_eq!(even.iter().sum::<u32>(), 7000);
+    assert_eq!(odd.iter().map(String::len).sum::<usize>(), 1000);
+}
+
+#[test]
+fn a_receiver_that_is_not_there_is_named_and_nothing_is_broken() {
+    let pool = pool(2);
+    let (mut senders, mut receivers) = (vec![0_u8; 1000], vec![0_u32; 10]);
+    let mut outbox = Outbox::new();
+    let thrown = catch_unwind(AssertUnwindSafe(|| {
+        pool.for_each_sending(&mut senders, outbox.to(10), |index, _, post| {
+            post.send(index % 11, Box::new(index));
+        });
+    }));
+    let text = *thrown.unwrap_err().downcast::<String>().unwrap();
+    assert_eq!(text, "a message to receiver 10, but there are 10");
+    let address = outbox.to(10);
+    pool.for_each_sending(&mut senders, address, |i, _, post| {
+        post.send(i % 10, Box::new(i))
+    });
+    let half = catch_unwind(AssertUnwindSafe(|| {
+        pool.deliver(&mut outbox, &mut receivers, |_, _, m| assert!(*m != 500));
+    }));
+    assert!(half.is_err());
+    pool.for_each_sending(&mut senders, outbox.to(10), |_, _, post| {
+        post.send(3, Box::new(1))
+    });
+    pool.deliver(&mut outbox, &mut receivers, |_, item, _| *item += 1);
+    assert_eq!(receivers[3], 1000);
+}
+
+#[test]
+#[should_panic(expected = "delivered to as many receivers as it is addressed to")]
+fn an_outbox_is_not_delivered_to_another_slice() {
+    let mut outbox = Outbox::new();
+    pool(2).for_each_sending(&mut [1], outbox.to(3), |_, _, post| post.send(2, ()));
+    pool(2).deliver(&mut outbox, &mut [0, 0], |_, _, ()| ());
+}
+
+#[test]
+fn scratch_is_one_threads_at_a_time_and_no_more_workers_run_than_have_some() {
+    for (workers, have) in [(1, 1), (4, 4), (8, 3), (2, 1)] {
+        let pool = pool(workers);
+        let mut sums = Scratch::new(have, |_| 0_u64);
+        let mut items: Vec<u64> = (0..10_000).collect();
+        for _ in 0..5 {
+            pool.for_each_mut_with(&mut items, &mut sums, |_, item, sum| *sum += *item);
+        }
+        assert_eq!(sums.iter().sum::<u64>(), 5 * 10_000 * 9_999 / 2);
+    }
+}

@@ -1,0 +1,132 @@
+//! Sessions and seats: who is pinned where, and that the caller's mask comes back.
+
+use creel::{Placement, Pool, Wait};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+/// The ledger of seats is the process's: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static SEATS: Mutex<()> = Mutex::new(());
+    SEATS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(target_os = "linux")]
+fn mask() -> creel::CpuSet {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn phases_of_a_session_see_what_the_ones_before_wrote() {
+    let _alone = alone();
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let (mut speed, mut place) = (vec![1_u64; 5000], vec![0_u64; 5000]);
+    for frame in 1..=20 {
+        let total = pool.session(|s| {
+            s.for_each_mut(&mut speed, |i, v| *v += i as u64);
+            s.for_each_mut(&mut place, |i, x| *x += speed[i]);
+            s.fold(&place, || 0, |_, x, sum| *sum += x, |a: u64, b| a + b)
+        });
+        let expected = (0..5000_u64).map(|i| frame + i * frame * (frame + 1) / 2);
+        assert_eq!(total, expected.sum::<u64>());
+    }
+    let nested = pool.session(|_| pool.session(|s| s.map(&[1, 2], |_, x| x * 2)));
+    assert_eq!(nested, [2, 4]);
+    assert_eq!(
+        pool.run_on(1, || pool.session(|s| s.join(|| 1, || 2))),
+        (1, 2)
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_session_pins_its_caller_and_gives_the_mask_back_also_on_a_panic() {
+    let _alone = alone();
+    let before = mask();
+    let pool = Pool::builder()
+        .workers(2)
+        .placement(Placement::Pus)
+        .build()
+        .unwrap();
+    let inside = pool.session(|_| mask());
+    assert_eq!(inside, pool.stats().workers[0].cpus);
+    assert_eq!(mask(), before);
+    let thrown = catch_unwind(AssertUnwindSafe(|| pool.session(|_| panic!("in a frame"))));
+    assert!(thrown.is_err());
+    assert_eq!(mask(), before);
+    let open = Pool::builder()
+        .workers(2)
+        .placement(Placement::Unpinned)
+        .build()
+        .unwrap();
+    assert_eq!(open.session(|_| mask()), before);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn workers_sit_where_the_stats_say_and_a_pool_made_on_one_has_the_whole_world() {
+    let _alone = alone();
+    let world = mask();
+    let pool = Pool::builder()
+        .workers(2)
+        .placement(Placement::Pus)
+        .build()
+        .unwrap();
+    let seats: Vec<_> = pool.stats().workers.into_iter().map(|w| w.cpus).collect();
+    assert_eq!(pool.broadcast(|_| mask()), seats);
+    let inner = pool.run_on(1, || {
+        let inner = Pool::builder()
+            .workers(1)
+            .placement(Placement::Unpinned)
+            .build()
+            .unwrap();
+        inner.run_on(0, mask)
+    });
+    assert_eq!(inner, world, "a worker does not inherit its starter's seat");
+    let inner = pool.session(|_| {
+        let inner = Pool::builder().workers(1).wait(Wait::Park).build().unwrap();
+        inner.run_on(0, mask)
+    });
+    assert_eq!(inner, world);
+    drop(pool);
+    assert_eq!(mask(), world);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn two_pools_begin_at_different_cores_as_long_as_there_are_any() {
+    let _alone = alone();
+    if mask().len() < 2 {
+        return eprintln!("skipped: there is one CPU only");
+    }
+    thread::spawn(|| {
+        let one = || {
+            Pool::builder()
+                .workers(1)
+                .placement(Placement::Pus)
+                .build()
+                .unwrap()
+        };
+        let (first, second) = (one(), one());
+        let seat = |pool: &Pool| pool.stats().workers[0].cpus.clone();
+        assert_ne!(seat(&first), seat(&second));
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_placement_that_cannot_be_had_is_refused_by_name() {
+    let _alone = alone();
+    let nowhere: Placement = "40000".parse().unwrap();
+    let Err(refused) = Pool::builder().workers(1).placement(nowhere).build() else {
+        return eprintln!("skipped: the system does not tell its CPUs");
+    };
+    assert!(refused.to_string().contains("40000"), "{refused}");
+}

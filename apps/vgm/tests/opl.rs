@@ -14,6 +14,11 @@ use creel_vgm::chips::ymf262::Ymf262;
 use groups::{OPL, OPL3, OPLL};
 use streams::{Group, Step, stream};
 
+/// A chip's way to be written: port, register, value.
+type Write<C> = fn(&mut C, u8, u8, u8);
+/// A chip's way to render.
+type Render<C> = fn(&mut C, &mut [[i32; 2]]);
+
 /// Frames of a stream; every chip renders several.
 const FRAMES: usize = 50_000;
 
@@ -25,7 +30,7 @@ fn hash<C>(
     groups: &[Group],
     block: usize,
     new: impl Fn() -> C,
-    (write, render): (fn(&mut C, u8, u8, u8), fn(&mut C, &mut [[i32; 2]])),
+    (write, render): (Write<C>, Render<C>),
 ) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut frames = Vec::new();

@@ -5,6 +5,7 @@ use super::{
     seat::{Job, Seat},
     seating::{Offer, Seating},
     table::SeatTable,
+    trace::Tracing,
     worker,
 };
 use crate::{
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) seating: Seating,
     /// How many sessions are under way.
     pub(crate) sessions: AtomicUsize,
+    pub(crate) tracing: Tracing,
     /// How many threads can run at the same time.
     pub(crate) pus: usize,
 }
@@ -63,6 +65,7 @@ impl Shared {
             line: Line::new(),
             seating: offer.seating,
             sessions: AtomicUsize::new(0),
+            tracing: Tracing::default(),
             pus: offer.pus,
         }
     }

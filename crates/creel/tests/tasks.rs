@@ -451,7 +451,8 @@ fn timers_fire_for_block_on_and_for_tasks_anywhere() {
             let task = task::spawn(async { sleep(Duration::from_millis(2)).await });
             task.await.unwrap();
         });
-        pool.block_on(pool.spawn_on(workers - 1, sleep(Duration::from_millis(2)))).unwrap();
+        pool.block_on(pool.spawn_on(workers - 1, sleep(Duration::from_millis(2))))
+            .unwrap();
     }
 }
 
@@ -474,7 +475,11 @@ fn the_same_seed_gives_the_same_run() {
                         }
                     }
                 };
-                if i % 2 == 0 { pool.spawn(work) } else { pool.spawn_on(0, work) }
+                if i % 2 == 0 {
+                    pool.spawn(work)
+                } else {
+                    pool.spawn_on(0, work)
+                }
             })
             .collect();
         pool.block_on(async {

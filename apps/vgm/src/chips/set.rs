@@ -172,10 +172,10 @@ pub fn balance(header: &Header, parts: &[(Instance, Part)]) -> f32 {
     (3.0 / sum).log2().floor().clamp(-6.0, 6.0).exp2()
 }
 
-/// What the header says of the SN76489; where it says nothing, Sega's.
+/// What the header says of the SN76489; where it says nothing that could be, Sega's.
 fn sn76489_variant(header: &Header) -> Variant {
     let (taps, width) = (header.word(0x28), header.byte(0x2A));
-    if taps == 0 || width == 0 {
+    if taps == 0 || !(2..=16).contains(&width) {
         return Variant::SEGA;
     }
     Variant {

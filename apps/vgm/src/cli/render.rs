@@ -159,7 +159,8 @@ impl Render {
         thread::scope(|scope| {
             let tally = &tally;
             scope.spawn(move || publish(to_publish, tally));
-            pool.for_each(&plan.units, |_, unit| bench.song(unit));
+            let units = &plan.units;
+            pool.for_each_index(0..units.len(), |place| bench.song(&units[place]));
             drop(bench);
         });
         let exit = tally.exit(interrupt.requested());

@@ -1,4 +1,5 @@
 //! Random register streams: the same for the hashes and for the oracle.
+#![allow(dead_code, reason = "each test uses the chips it compares")]
 
 /// One step of a stream.
 #[derive(Clone, Copy, Debug)]

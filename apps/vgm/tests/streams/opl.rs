@@ -1,4 +1,5 @@
 //! The registers of the OPL family, for random streams.
+#![allow(dead_code, reason = "each test uses the chips it compares")]
 
 use super::streams::Group;
 

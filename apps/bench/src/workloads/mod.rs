@@ -2,6 +2,7 @@
 
 mod iterate;
 pub mod render;
+mod whispers;
 
 use crate::harness::Case;
 use crate::setting::Setting;
@@ -17,7 +18,7 @@ pub struct Workload {
 }
 
 /// All workloads, in the order they are run.
-pub const ALL: &[Workload] = &[iterate::WORKLOAD, render::WORKLOAD];
+pub const ALL: &[Workload] = &[iterate::WORKLOAD, whispers::WORKLOAD, render::WORKLOAD];
 
 /// The names, for the command line.
 pub fn names() -> Vec<&'static str> {

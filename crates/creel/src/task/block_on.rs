@@ -1,6 +1,6 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
-use super::crew;
+use super::{crew, seeded};
 use super::desk::{self, Held};
 use crate::net::driver;
 use crate::pool::shared::{Rouse, Shared};
@@ -81,6 +81,9 @@ impl Pool {
             if stand_in.help(|| bell.0.load(Ordering::Relaxed) == WOKEN) {
                 continue;
             }
+            if seeded::jump(pool) {
+                continue;
+            }
             let asleep =
                 bell.0
                     .compare_exchange(QUIET, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
@@ -119,10 +122,14 @@ impl StandIn<'_> {
     fn help(&mut self, enough: impl Fn() -> bool) -> bool {
         if let Some(held) = self.held() {
             loop {
-                if enough() {
+                if enough() && seeded::own_turn(self.pool) {
                     return true;
                 }
-                if !held.step(false) {
+                let stepped = match &self.pool.tasks.seeded {
+                    None => held.step(false),
+                    Some(seeded) => seeded::step(seeded, held),
+                };
+                if !stepped {
                     break;
                 }
             }

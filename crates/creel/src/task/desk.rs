@@ -439,6 +439,33 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// How many hints there are, the slot's not counted.
+    pub(super) fn hints(self) -> usize {
+        self.desk.hints.len()
+    }
+
+    /// Moves every stealable task that is scheduled to this desk's queue.
+    pub(super) fn gather(self) {
+        if let Some(task) = Task::from_ptr(self.desk.lifo.load(Ordering::Relaxed)) {
+            self.desk.lifo.store(ptr::null_mut(), Ordering::Release);
+            self.push_back(task);
+        }
+        while let Some(task) = self.pool.tasks.outside.pop() {
+            task.state().to_hinted();
+            self.push_back(task);
+        }
+    }
+
+    /// Moves the first `count` hints to the end.
+    pub(super) fn rotate(self, count: usize) {
+        for _ in 0..count {
+            // SAFETY: this thread holds the desk.
+            if let Some(task) = unsafe { self.desk.hints.pop() } {
+                self.push_back(task);
+            }
+        }
+    }
+
     /// Moves what lies here to the queue outside, for the others.
     pub(super) fn clear(self) {
         let slot = Task::from_ptr(self.desk.lifo.load(Ordering::Relaxed));

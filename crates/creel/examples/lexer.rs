@@ -110,6 +110,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{count} tokens, {workers} workers, value {value}");
     println!("called directly:     {:6.1} ns a token", each(called));
     println!("as a task, by ring:  {:6.1} ns a token", each(handed));
-    println!("the hand-over costs: {:6.1} ns a token", each(handed) - each(called));
+    println!(
+        "the hand-over costs: {:6.1} ns a token",
+        each(handed) - each(called)
+    );
     Ok(())
 }

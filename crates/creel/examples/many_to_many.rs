@@ -11,7 +11,11 @@ async fn work(task: u64) -> u64 {
     let mut value = task;
     for _ in 0..50 {
         for _ in 0..10_000 {
-            value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+            value = black_box(
+                value
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1),
+            );
         }
         yield_now().await;
     }
@@ -19,7 +23,9 @@ async fn work(task: u64) -> u64 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let tasks = std::env::args().nth(1).map_or(Ok(200), |text| text.parse())?;
+    let tasks = std::env::args()
+        .nth(1)
+        .map_or(Ok(200), |text| text.parse())?;
     let pool = Pool::builder().workers(1).build()?;
     let running: Vec<_> = (0..tasks).map(|task| pool.spawn(work(task))).collect();
     for workers in [2, 4, 1, 2] {

@@ -9,7 +9,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let tasks = std::env::args().nth(1).map_or(Ok(1000), |text| text.parse())?;
+    let tasks = std::env::args()
+        .nth(1)
+        .map_or(Ok(1000), |text| text.parse())?;
     let pool = Pool::builder().workers(1).build()?;
     // `Rc` and `Cell`: the tasks never leave their thread.
     let counted = pool.run_on(0, || {
@@ -30,6 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             counter.get()
         })
     });
-    println!("{tasks} tasks on one thread counted to {}", pool.block_on(counted)?);
+    println!(
+        "{tasks} tasks on one thread counted to {}",
+        pool.block_on(counted)?
+    );
     Ok(())
 }

@@ -18,7 +18,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let songs = std::env::args().nth(1).map_or(Ok(4), |text| text.parse())?;
     let stage = |song| {
         let name = format!("song {song}");
-        Pool::builder().workers(1).wait(Wait::Park).name(name).build()
+        Pool::builder()
+            .workers(1)
+            .wait(Wait::Park)
+            .name(name)
+            .build()
     };
     let pools: Vec<Pool> = (0..songs).map(stage).collect::<Result<_, _>>()?;
     let playing: Vec<_> = pools

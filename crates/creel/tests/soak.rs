@@ -103,7 +103,10 @@ fn round(draw: &mut Draw) {
     let length = draw.below(500);
     let chained = pool.spawn(chain(length));
     let crowded = pool.spawn(crowd(length));
-    let pinged = pool.spawn_on(draw.below(workers as u64) as usize, ping_pong(draw.below(200)));
+    let pinged = pool.spawn_on(
+        draw.below(workers as u64) as usize,
+        ping_pong(draw.below(200)),
+    );
     let doomed = pool.spawn(async {
         loop {
             yield_now().await;

@@ -475,7 +475,11 @@ fn the_same_seed_gives_the_same_run() {
                         }
                     }
                 };
-                if i % 2 == 0 { pool.spawn(work) } else { pool.spawn_on(0, work) }
+                if i % 2 == 0 {
+                    pool.spawn(work)
+                } else {
+                    pool.spawn_on(0, work)
+                }
             })
             .collect();
         pool.block_on(async {

@@ -1,7 +1,7 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
-use super::{crew, seeded};
 use super::desk::{self, Held};
+use super::{crew, seeded};
 use crate::net::driver;
 use crate::pool::shared::{Rouse, Shared};
 use crate::pool::{Pool, current};

@@ -29,7 +29,9 @@ impl Schedule for Stub {
 impl Stub {
     fn run_all(&self, counters: &Counters) {
         loop {
-            let Some(task) = lock(&self.0).pop() else { return };
+            let Some(task) = lock(&self.0).pop() else {
+                return;
+            };
             let cancelled = task.state().claim_queued();
             // SAFETY: just claimed.
             let ran = unsafe { task.run(cancelled, counters) };
@@ -108,7 +110,13 @@ fn bounded(f: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn a_wake_during_the_poll_or_after_it_is_not_lost() {
     bounded(|| {
-        let Scene { stub, heap, give, dropped, handle } = scene();
+        let Scene {
+            stub,
+            heap,
+            give,
+            dropped,
+            handle,
+        } = scene();
         let (worker, waker) = (stub.clone(), give.clone());
         let runs = thread::spawn(move || worker.run_all(&Counters::default()));
         let wakes = thread::spawn(move || {
@@ -136,7 +144,13 @@ fn a_wake_during_the_poll_or_after_it_is_not_lost() {
 #[test]
 fn the_joiner_is_woken_or_sees_the_output() {
     bounded(|| {
-        let Scene { stub, heap, give, dropped, handle } = scene();
+        let Scene {
+            stub,
+            heap,
+            give,
+            dropped,
+            handle,
+        } = scene();
         let worker = stub.clone();
         let runs = thread::spawn(move || {
             worker.run_all(&Counters::default());
@@ -155,7 +169,13 @@ fn the_joiner_is_woken_or_sees_the_output() {
 #[test]
 fn cancel_poll_and_wake_drop_the_future_once() {
     bounded(|| {
-        let Scene { stub, heap, give, dropped, mut handle } = scene();
+        let Scene {
+            stub,
+            heap,
+            give,
+            dropped,
+            mut handle,
+        } = scene();
         let worker = stub.clone();
         let runs = thread::spawn(move || {
             worker.run_all(&Counters::default());
@@ -178,7 +198,13 @@ fn cancel_poll_and_wake_drop_the_future_once() {
 #[test]
 fn a_task_whose_last_waker_goes_is_dropped() {
     bounded(|| {
-        let Scene { stub, heap, give, dropped, handle } = scene();
+        let Scene {
+            stub,
+            heap,
+            give,
+            dropped,
+            handle,
+        } = scene();
         stub.run_all(&Counters::default());
         let taken = lock(&give).take();
         let forgets = thread::spawn(move || drop(taken));
@@ -194,7 +220,13 @@ fn a_task_whose_last_waker_goes_is_dropped() {
 #[test]
 fn cancelled_handle_tells_it() {
     bounded(|| {
-        let Scene { stub, heap, give, handle, .. } = scene();
+        let Scene {
+            stub,
+            heap,
+            give,
+            handle,
+            ..
+        } = scene();
         let worker = stub.clone();
         let runs = thread::spawn(move || worker.run_all(&Counters::default()));
         handle.cancel();

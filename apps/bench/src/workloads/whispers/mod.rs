@@ -40,26 +40,49 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         ("spawn-join", Job::SpawnJoin, NS),
         ("ping-pong", Job::PingPong, NS),
     ];
+    let (few, many) = (setting.workers, setting.workers * 4);
     for (name, job, unit) in chained {
-        let idle = Setting { quick: setting.quick, ..setting.clone() };
-        cases.push(case(name.into(), job, unit, setting, &[1, idle.workers]));
-        let crowd = [1, setting.workers * 4];
-        let name_crowded = format!("{name} oversubscribed");
-        cases.push(case(name_crowded, job, unit, setting, &crowd));
-        let mut busy = case(format!("{name} busy"), job, unit, setting, &[1, setting.workers, setting.workers * 4]);
+        cases.push(case(name.into(), job, unit, setting, &[1, few]));
+        let crowded = format!("{name} oversubscribed");
+        cases.push(case(crowded, job, unit, setting, &[1, many]));
+        let mut busy = case(format!("{name} busy"), job, unit, setting, &[1, few, many]);
         busy.subjects = busy.subjects.drain(..).map(hog::beside).collect();
         cases.push(busy);
     }
-    cases.push(case("million".into(), Job::Chain(million), MS, setting, &[1]));
-    cases.push(case("yield".into(), Job::Yield, NS, setting, &[1, setting.workers]));
+    cases.push(case(
+        "million".into(),
+        Job::Chain(million),
+        MS,
+        setting,
+        &[1],
+    ));
+    cases.push(case(
+        "yield".into(),
+        Job::Yield,
+        NS,
+        setting,
+        &[1, setting.workers],
+    ));
     for (name, senders) in [("channel", 1), ("channel 8 to 1", 8)] {
         let mut subjects = channels::subjects(1, senders);
         subjects.extend(channels::subjects(setting.workers, senders));
         cases.push(with(name.into(), NS, setting, subjects));
     }
     let fan_out = Job::FanOut(1000, Duration::from_micros(5));
-    cases.push(case("fan-out".into(), fan_out, NS, setting, &[1, setting.workers]));
-    cases.push(case("blocked".into(), Job::Blocked, "ms", setting, &[setting.workers.max(2)]));
+    cases.push(case(
+        "fan-out".into(),
+        fan_out,
+        NS,
+        setting,
+        &[1, setting.workers],
+    ));
+    cases.push(case(
+        "blocked".into(),
+        Job::Blocked,
+        "ms",
+        setting,
+        &[setting.workers.max(2)],
+    ));
     cases.extend([100, 300, 1000, 3000, 10_000].map(|nanoseconds| grain(setting, nanoseconds)));
     Ok(cases)
 }
@@ -84,7 +107,9 @@ fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: 
     let mut subjects = Vec::new();
     for &workers in &workers {
         let name = format!("creel {workers} workers");
-        subjects.push(Subject::new(name, move |plan| job.sample::<Creel>(plan, workers)));
+        subjects.push(Subject::new(name, move |plan| {
+            job.sample::<Creel>(plan, workers)
+        }));
     }
     if workers.contains(&1) {
         let sample = move |plan: &_| job.sample::<Tokio<true>>(plan, 1);
@@ -95,7 +120,11 @@ fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: 
         let sample = move |plan: &_| job.sample::<Tokio<false>>(plan, workers);
         subjects.push(Subject::new(name, sample));
     }
-    subjects.extend(workers.iter().filter_map(|&workers| go::subject(job, workers)));
+    subjects.extend(
+        workers
+            .iter()
+            .filter_map(|&workers| go::subject(job, workers)),
+    );
     with(name, unit, setting, subjects)
 }
 
@@ -104,7 +133,13 @@ fn grain(setting: &Setting, nanoseconds: u64) -> Case {
     let work = Duration::from_nanos(nanoseconds);
     let tasks = 2_000_000 / nanoseconds.max(100);
     let name = format!("grain {nanoseconds} ns");
-    let mut case = case(name, Job::FanOut(tasks, work), NS, setting, &[setting.workers]);
+    let mut case = case(
+        name,
+        Job::FanOut(tasks, work),
+        NS,
+        setting,
+        &[setting.workers],
+    );
     case.subjects.push(Subject::new(ONE_THREAD, move |plan| {
         let call = || (0..tasks).for_each(|_| jobs::toil(work));
         Ok(plan.time(call) / tasks as f64)

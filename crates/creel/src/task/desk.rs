@@ -215,6 +215,20 @@ impl Desk {
         NonNull::new(self.heap.load(Ordering::Acquire))
     }
 
+    /// Claims a task that a stand-in left here, at the pool's end.
+    ///
+    /// # Safety
+    ///
+    /// Nobody holds the desk, nor will.
+    pub(super) unsafe fn pop_left(&self) -> Option<Task> {
+        let slot = self.lifo.swap(ptr::null_mut(), Ordering::Relaxed);
+        let claim = |task: &Task| task.state().claim_hinted().is_some();
+        Task::from_ptr(slot).filter(claim).or_else(|| {
+            // SAFETY: the caller is as good as the holder.
+            std::iter::from_fn(|| unsafe { self.hints.pop() }).find(claim)
+        })
+    }
+
     /// Forgets the heap, at the pool's end.
     pub(super) fn take_heap(&self) -> Option<NonNull<Heap>> {
         NonNull::new(self.heap.swap(ptr::null_mut(), Ordering::AcqRel))

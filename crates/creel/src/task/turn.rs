@@ -299,6 +299,13 @@ fn end(pool: &Arc<Shared>) {
             // any thread may drop: a seat's thread outlives its `spawn_local` tasks.
             unsafe { task.run(true, &pool.tasks.dropped) };
         }
+        for seat in pool.seats.made() {
+            // SAFETY: nobody serves the pool any more.
+            while let Some(task) = unsafe { seat.desk.pop_left() } {
+                // SAFETY: just claimed.
+                unsafe { task.run(true, &pool.tasks.dropped) };
+            }
+        }
         // A task that another thread has just woken is on its way to a queue.
         let mut unfinished = false;
         for_each_cell(pool, |task| unfinished |= task.state().is_unfinished());

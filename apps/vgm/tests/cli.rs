@@ -302,6 +302,7 @@ fn interrupted_it_leaves_whole_files_only() {
     let mut child = program()
         .args(["render", "--jobs", "2", "-o"])
         .args([&out, &short, &long])
+        .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();

@@ -487,7 +487,7 @@ impl<'a> Held<'a> {
         // SAFETY: this thread holds the desk.
         let queued = std::iter::from_fn(|| unsafe { self.desk.hints.pop() });
         for task in slot.into_iter().chain(queued) {
-            if task.state().from_hinted() {
+            if task.state().unhint() {
                 self.pool.tasks.outside.push(task);
             }
         }

@@ -37,7 +37,7 @@ impl Stub {
             let ran = unsafe { task.run(cancelled, counters) };
             if ran == Ran::Again {
                 // Scheduled by a hint; here, by this queue.
-                assert!(task.state().from_hinted());
+                assert!(task.state().unhint());
                 lock(&self.0).push(task);
             }
         }

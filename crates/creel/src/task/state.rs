@@ -175,7 +175,7 @@ impl State {
     }
 
     /// Takes a task out of the hints, into a queue that holds it alone. False: stale.
-    pub(super) fn from_hinted(&self) -> bool {
+    pub(super) fn unhint(&self) -> bool {
         self.step(|word| (word & HINTED != 0).then_some((word & !HINTED, ())))
             .is_some()
     }

@@ -210,9 +210,11 @@ pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
 
 /// What became of the pool's tasks.
 pub(crate) fn stats(pool: &Shared) -> TaskStats {
-    let mut stats = TaskStats::default();
-    stats.spawned = pool.tasks.spawned.load(Ordering::Relaxed);
-    stats.cancelled = pool.tasks.dropped.cancelled.get();
+    let mut stats = TaskStats {
+        spawned: pool.tasks.spawned.load(Ordering::Relaxed),
+        cancelled: pool.tasks.dropped.cancelled.get(),
+        ..TaskStats::default()
+    };
     for seat in pool.seats.made() {
         for counters in [&seat.desk.counters, &seat.desk.bound_counters] {
             stats.spawned += counters.spawned.get();

@@ -37,7 +37,7 @@ fn every_way_to_a_sink_measures_every_stream() {
         // The last buffers may come when the run is over already.
         let counts = measured.streams.iter().map(|s| s.latency.count());
         assert!(counts.max() == Some(20), "{name}");
-        assert!(measured.buffers > 900, "{name}: {}", measured.buffers);
+        assert!(measured.buffers >= 500, "{name}: {}", measured.buffers);
         let recorded = measured.histograms.latency.len();
         assert_eq!(recorded, measured.buffers, "{name}");
     }

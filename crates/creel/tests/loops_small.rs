@@ -16,7 +16,7 @@ fn every_verb_once_and_a_panic_in_each() {
             let mut others = items.clone();
             let mut outbox = Outbox::new();
             let mut own = Scratch::new(3, |_| Box::new(0));
-            let mut thrown = |verb: &str, call: &mut dyn FnMut()| {
+            let thrown = |verb: &str, call: &mut dyn FnMut()| {
                 let thrown = catch_unwind(AssertUnwindSafe(call)).is_err();
                 assert_eq!(thrown, bad != usize::MAX, "{verb}, bad {bad}");
             };
@@ -36,6 +36,8 @@ fn every_verb_once_and_a_panic_in_each() {
                     *b = a.clone();
                 });
             });
+            // Boxes, because the test is about what becomes of heap memory.
+            #[allow(clippy::borrowed_box)]
             let copy = |i: usize, x: &Box<usize>| {
                 check(i);
                 x.clone()

@@ -16,7 +16,6 @@ use super::frame_chip::FrameChip;
 use super::okim6258::Okim6258;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
-use super::ssg::Ssg;
 use super::y8950::Y8950;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
@@ -156,7 +155,7 @@ fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
         prescaler: Prescaler::default(),
     };
     let level = level(header, instance, true) * beside / SSG_FULL_SCALE;
-    let chip = SquareChip::Ssg(Box::new(Ssg::new()), clock);
+    let chip = SquareChip::Ssg(Box::default(), clock);
     Some(Part::Squares(chip, 1, level))
 }
 

@@ -2,7 +2,6 @@
 //!
 //! The oracle test compares the same streams with ymfm; this one needs no C++.
 
-#[allow(dead_code, reason = "the other families' registers are there too")]
 mod streams;
 
 #[path = "streams/opl.rs"]

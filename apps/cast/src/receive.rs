@@ -136,85 +136,129 @@ impl Sink for ReceiveSink {
 ///
 /// # Errors
 ///
-/// If a context or file cannot be made, or no port can be opened. Some ports that cannot are a
-/// warning.
+/// As [`Receiver::open`].
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait)?;
-    let mut files = plan.wav.clone().map(Files::new).transpose()?;
-    let mut warnings = Vec::new();
-    let sockets = open(plan, &mut warnings)?;
-    let counted = Arc::new(AtomicU64::new(0));
-    let changes = Changes::default();
-    let (done, results) = mpsc::channel();
-    let mut controls = Vec::new();
-    for (index, socket) in sockets {
-        let numbers = if plan.shared_port {
-            0..plan.streams
-        } else {
-            index..index + 1
+    Ok(Receiver::open(plan)?.run(interrupted))
+}
+
+/// Streams whose ports are open: nothing that is sent from now on is lost for want of one.
+#[derive(Debug)]
+pub struct Receiver<'a> {
+    plan: &'a Plan,
+    contexts: Contexts,
+    sockets: Vec<(usize, ReceiveSink, UdpSocket)>,
+    files: Option<Files>,
+    warnings: Vec<String>,
+    counted: Arc<AtomicU64>,
+}
+
+impl<'a> Receiver<'a> {
+    /// Opens the ports and files.
+    ///
+    /// # Errors
+    ///
+    /// If a context or file cannot be made, or no port can be opened. Some ports that cannot are
+    /// a warning.
+    pub fn open(plan: &'a Plan) -> Result<Self, Error> {
+        let mut receiver = Receiver {
+            plan,
+            contexts: Contexts::new(plan.groups, plan.wait)?,
+            sockets: Vec::new(),
+            files: plan.wav.clone().map(Files::new).transpose()?,
+            warnings: Vec::new(),
+            counted: Arc::default(),
+        };
+        for (index, socket) in open(plan, &mut receiver.warnings)? {
+            let sink = receiver.sink(index)?;
+            receiver.sockets.push((index, sink, socket));
+        }
+        Ok(receiver)
+    }
+
+    /// The sink of a port: for its stream, or for all on a shared port.
+    fn sink(&mut self, index: usize) -> Result<ReceiveSink, Error> {
+        let plan = self.plan;
+        let numbers = match plan.shared_port {
+            true => 0..plan.streams,
+            false => index..index + 1,
         };
         let mut streams = HashMap::new();
         for number in numbers {
             let mut stream = Incoming::default();
-            if let Some(files) = &mut files {
+            if let Some(files) = &mut self.files {
                 stream.file = Some(files.begin(number)?);
             }
             let key = if plan.shared_port { number as u32 } else { 0 };
             streams.insert(key, stream);
         }
-        let sink = ReceiveSink {
+        Ok(ReceiveSink {
             streams,
             shared: plan.shared_port,
             late_after: (plan.wait + BUFFER_TIME).as_nanos() as i64,
-            counted: Arc::clone(&counted),
+            counted: Arc::clone(&self.counted),
             strangers: 0,
-        };
-        let slots = if plan.shared_port {
-            SLOTS_SHARED
-        } else {
-            SLOTS
-        };
-        let source = UdpSource::new(socket, plan.framing, slots);
-        let control = Arc::new(Control::started(changes.clone()));
-        controls.push(Arc::clone(&control));
-        let done = done.clone();
-        let sink = Arc::new(Mutex::new(sink));
-        let mut stream = Stream::new(source, InPlace(Arc::clone(&sink)), 0);
-        let task = async move {
-            control.run(&mut stream).await;
-            drop(stream);
-            let sink = Arc::into_inner(sink);
-            let sink = sink.map(|sink| sink.into_inner().unwrap_or_else(PoisonError::into_inner));
-            // The receiver waits for all.
-            let _ = done.send(sink);
-        };
-        contexts.of(index).spawn(task).detach();
+        })
     }
-    drop(done);
-    let watched = watch(plan, &contexts, &counted, interrupted);
-    for control in &controls {
-        // A stream that has failed already is told in vain.
-        let _ = control.trigger(Trigger::Stop);
+
+    /// Receives until it is over. Blocks; `interrupted` is asked some times a second and ends
+    /// it, too.
+    pub fn run(self, interrupted: &dyn Fn() -> bool) -> Measured {
+        let (plan, changes) = (self.plan, Changes::default());
+        let (done, results) = mpsc::channel();
+        let mut controls = Vec::new();
+        for (index, sink, socket) in self.sockets {
+            let slots = if plan.shared_port {
+                SLOTS_SHARED
+            } else {
+                SLOTS
+            };
+            let source = UdpSource::new(socket, plan.framing, slots);
+            let control = Arc::new(Control::started(changes.clone()));
+            controls.push(Arc::clone(&control));
+            let (done, sink) = (done.clone(), Arc::new(Mutex::new(sink)));
+            let mut stream = Stream::new(source, InPlace(Arc::clone(&sink)), 0);
+            let task = async move {
+                control.run(&mut stream).await;
+                drop(stream);
+                let sink = Arc::into_inner(sink);
+                let sink = sink.map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner));
+                // The receiver waits for all.
+                let _ = done.send(sink);
+            };
+            self.contexts.of(index).spawn(task).detach();
+        }
+        drop(done);
+        let mut measured = watch(plan, &self.contexts, &self.counted, interrupted);
+        for control in &controls {
+            // A stream that has failed already is told in vain.
+            let _ = control.trigger(Trigger::Stop);
+        }
+        measured.warnings = self.warnings;
+        for sink in results.iter().flatten() {
+            sink.tell(&mut measured);
+        }
+        measured.histograms = self.contexts.take_histograms();
+        measured
+            .warnings
+            .extend(self.files.into_iter().flat_map(Files::finish));
+        measured
     }
-    let mut measured = watched;
-    measured.warnings.extend(warnings);
-    for sink in results.iter().flatten() {
-        if sink.strangers > 0 {
-            let text = format!("{} packets of streams not planned for", sink.strangers);
+}
+
+impl ReceiveSink {
+    /// Adds what came.
+    fn tell(self, measured: &mut Measured) {
+        if self.strangers > 0 {
+            let text = format!("{} packets of streams not planned for", self.strangers);
             measured.warnings.push(text);
         }
-        for stream in sink.streams.into_values() {
+        for stream in self.streams.into_values() {
             measured.lost += stream.sequence.lost;
             measured.reordered += stream.sequence.reordered;
             measured.late += stream.late;
             measured.streams.push(stream.stats);
         }
     }
-    measured.histograms = contexts.take_histograms();
-    if let Some(files) = files {
-        measured.warnings.extend(files.finish());
-    }
-    Ok(measured)
 }
 
 /// Opens the ports. Those that cannot be opened are told in one warning; none at all is an
@@ -295,6 +339,7 @@ fn watch(
 }
 
 /// Writes streams to files, on a pool of its own because that blocks.
+#[derive(Debug)]
 struct Files {
     pool: Pool,
     folder: PathBuf,

@@ -149,7 +149,7 @@ impl Tone {
         match self.shape {
             Shape::Sine => self.fill_sine(samples),
             Shape::Square => self.each(samples, |phase| if phase >> 63 == 0 { 1.0 } else { -1.0 }),
-            Shape::Saw => self.each(samples, |phase| signed(phase)),
+            Shape::Saw => self.each(samples, signed),
             Shape::Triangle => self.each(samples, |phase| {
                 1.0 - 2.0 * signed(phase.wrapping_sub(1 << 62)).abs()
             }),

@@ -7,31 +7,25 @@ mod streams;
 #[path = "streams/opl.rs"]
 mod groups;
 
+use creel_vgm::chips::y8950::Y8950;
 use creel_vgm::chips::ym2413::Ym2413;
 use creel_vgm::chips::ym3526::Ym3526;
 use creel_vgm::chips::ym3812::Ym3812;
 use creel_vgm::chips::ymf262::Ymf262;
 use groups::{OPL, OPL3, OPLL};
-use streams::{Group, Step, stream};
-
-/// A chip's way to be written: port, register, value.
-type Write<C> = fn(&mut C, u8, u8, u8);
-/// A chip's way to render.
-type Render<C> = fn(&mut C, &mut [[i32; 2]]);
+use streams::{Group, Step, memory, stream};
 
 /// Frames of a stream; every chip renders several.
 const FRAMES: usize = 50_000;
 
 const SEEDS: u64 = 8;
 
+/// How a chip is written to and rendered.
+type Paths<C> = (fn(&mut C, u8, u8, u8), fn(&mut C, &mut [[i32; 2]]));
+
 /// FNV-1a over what a chip renders for the streams of all seeds, each stretch
 /// cut into blocks of at most `block` frames.
-fn hash<C>(
-    groups: &[Group],
-    block: usize,
-    new: impl Fn() -> C,
-    (write, render): (Write<C>, Render<C>),
-) -> u64 {
+fn hash<C>(groups: &[Group], block: usize, new: impl Fn() -> C, (write, render): Paths<C>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut frames = Vec::new();
     for seed in 0..SEEDS {
@@ -68,6 +62,17 @@ macro_rules! assert_hash {
 fn ym3526() {
     let paths = (Ym3526::write as _, Ym3526::render as _);
     assert_hash!(OPL, Ym3526::new(3_579_545), paths, 0xc181_f2dd_c3ec_9ced);
+}
+
+#[test]
+fn y8950() {
+    let new = || {
+        let mut chip = Y8950::new(3_579_545);
+        *chip.adpcm_b_mut() = memory(1 << 18, 2);
+        chip
+    };
+    let paths = (Y8950::write as _, Y8950::render as _);
+    assert_hash!(groups::Y8950, new(), paths, 0x4e66_2f0d_bdb2_eaf7);
 }
 
 #[test]

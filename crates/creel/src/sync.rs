@@ -60,6 +60,9 @@ pub(crate) fn spin_loop() {
     std::hint::spin_loop();
 }
 
+/// How often a spin looks before it reads the clock. A model checker gains nothing from more.
+pub(crate) const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+
 /// Takes a lock whose holder may have panicked: the data of every mutex in this crate is valid
 /// between any two statements, so a poisoned lock is an ordinary one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
@@ -90,7 +93,7 @@ pub(crate) fn now_ns() -> u64 {
     }
 }
 
-#[cfg(all(target_os = "linux", not(loom), not(shuttle)))]
+#[cfg(all(target_os = "linux", not(loom), not(shuttle), not(miri)))]
 mod wait_word {
     use super::AtomicU32;
     use rustix::thread::futex::{self, Flags, Timespec};
@@ -130,7 +133,7 @@ mod wait_word {
     }
 }
 
-#[cfg(any(not(target_os = "linux"), loom, shuttle))]
+#[cfg(any(not(target_os = "linux"), loom, shuttle, miri))]
 mod wait_word {
     use super::{AtomicU32, Mutex, Ordering, lock};
     use std::{ops::Deref, time::Duration};

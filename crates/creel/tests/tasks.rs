@@ -455,3 +455,76 @@ fn timers_fire_for_block_on_and_for_tasks_anywhere() {
             .unwrap();
     }
 }
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    use creel::time::sleep;
+    let run = |seed| {
+        let pool = Pool::seeded(seed);
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let tasks: Vec<_> = (0..6_u64)
+            .map(|i| {
+                let log = log.clone();
+                let work = async move {
+                    for step in 0..4 {
+                        log.lock().unwrap().push((i, step));
+                        if step % 2 == 0 {
+                            yield_now().await;
+                        } else {
+                            sleep(Duration::from_secs(i % 3)).await;
+                        }
+                    }
+                };
+                if i % 2 == 0 {
+                    pool.spawn(work)
+                } else {
+                    pool.spawn_on(0, work)
+                }
+            })
+            .collect();
+        pool.block_on(async {
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        assert!(!pool.stats().workers[0].started);
+        let log = log.lock().unwrap().clone();
+        assert_eq!(log.len(), 24);
+        log
+    };
+    assert_eq!(run(1), run(1));
+    assert!((2..20).any(|seed| run(seed) != run(1)));
+}
+
+#[test]
+fn futures_are_cancelled_at_every_await() {
+    // Drops a mixed future after k polls, for every k, with everything it was connected to.
+    for k in 0..60 {
+        let pool = Pool::seeded(k);
+        let (tx, rx) = ring::channel(1);
+        let (mut one, mut other) = creel::channel::slot::channel();
+        let sends = pool.spawn(async move {
+            for i in 0..5 {
+                if tx.send(i).await.is_err() || one.send(i).await.is_err() {
+                    break;
+                }
+                yield_now().await;
+            }
+        });
+        let receives = pool.spawn(async move {
+            while rx.recv().await.is_ok() && other.recv().await.is_ok() {
+                yield_now().await;
+            }
+        });
+        pool.block_on(async {
+            for _ in 0..k {
+                yield_now().await;
+            }
+            drop(receives);
+            let _ = sends.await;
+        });
+        let stats = pool.stats().tasks;
+        drop(pool);
+        assert_eq!(stats.spawned, 2);
+    }
+}

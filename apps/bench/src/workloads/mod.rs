@@ -2,6 +2,8 @@
 
 mod iterate;
 pub mod render;
+mod streams;
+mod whispers;
 
 use crate::harness::Case;
 use crate::setting::Setting;
@@ -17,7 +19,12 @@ pub struct Workload {
 }
 
 /// All workloads, in the order they are run.
-pub const ALL: &[Workload] = &[iterate::WORKLOAD, render::WORKLOAD];
+pub const ALL: &[Workload] = &[
+    iterate::WORKLOAD,
+    render::WORKLOAD,
+    whispers::WORKLOAD,
+    streams::WORKLOAD,
+];
 
 /// The names, for the command line.
 pub fn names() -> Vec<&'static str> {

@@ -109,7 +109,7 @@ impl Body {
 
     fn table(&self) -> Table {
         let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
-        let mut line = |name: &str, value: String| _ = table.row([name.to_owned(), value]);
+        let mut line = |name: &str, value: String| table.row([name.to_owned(), value]);
         line("streams", self.streams.to_string());
         line("buffers", self.buffers.to_string());
         line("CPU a buffer", format!("{:.0} ns", self.cpu_ns_per_buffer));

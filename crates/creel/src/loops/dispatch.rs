@@ -27,7 +27,7 @@ use super::{
     words::{Call, Even, Grain, units_of},
 };
 use crate::{
-    pool::{panics::FirstPanic, seat::Seat, shared::Shared},
+    pool::{panics::FirstPanic, seat::Seat, shared::Shared, trace::Doing},
     sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, now_ns},
 };
 use crossbeam_utils::CachePadded;
@@ -324,7 +324,9 @@ pub(crate) fn take_part(shared: &Shared, seat: &Seat) -> bool {
         shared.line.note_wake();
         wake_children(shared, call, who);
     }
+    let traced = shared.tracing.begin();
     Part { shared, call, who }.work();
+    seat.spans.note(Doing::Loop, traced);
     share.leave(call.epoch(), |caller| shared.seats.seat(caller).notify());
     true
 }

@@ -3,7 +3,7 @@
 use super::{dispatch::Part, words::Grain};
 use crate::{
     pool::seat::Seat,
-    sync::{now_ns, spin_loop},
+    sync::{LOOKS, now_ns, spin_loop},
 };
 
 /// A worker for whom the caller slept long.
@@ -105,7 +105,7 @@ impl Join<'_> {
 fn spin_while(busy: impl Fn() -> bool, ns: u64) -> bool {
     let mut begin = None;
     loop {
-        for look in 0..64 {
+        for look in 0..LOOKS {
             if !busy() {
                 return false;
             }

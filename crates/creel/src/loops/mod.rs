@@ -14,7 +14,10 @@ mod collect;
 pub(crate) mod dispatch;
 mod fold;
 mod join;
+#[cfg(all(test, loom))]
+mod model;
 mod outbox;
+mod proof;
 mod run;
 mod scope;
 mod scratch;

@@ -9,7 +9,7 @@ use super::{
     words::{Call, Even, Grain, Left, SEATS_MAX},
 };
 use crate::{
-    pool::{Balance, Wait, current, panics::FirstPanic, shared::Shared},
+    pool::{Balance, Wait, current, panics::FirstPanic, shared::Shared, trace::Doing},
     sync::{now_ns, try_lock},
 };
 use std::{
@@ -198,7 +198,9 @@ impl Loop<'_> {
         let call = line.publish(shared, &job, call, cold);
         let part = Part { shared, call, who };
         let seat = own.map(|index| shared.seats.seat(index));
+        let traced = shared.tracing.begin();
         let laggard = part.work_and_join(self.units, shared.join_spin_ns(), seat);
+        shared.seats.seat(who).spans.note(Doing::Loop, traced);
         (line.panic.take(), laggard)
     }
 

@@ -18,7 +18,8 @@ const SPREAD_NS: u64 = 300;
 const WAKER_NS: u64 = 3_000;
 /// Cold calls that follow each other within this time are as good as one long one.
 const FOLLOWING_NS: u64 = 20_000;
-const FOLLOWING_CALLS: u32 = 4;
+const FOLLOWING_MIN: u32 = 4;
+const FOLLOWING_MAX: u32 = 4096;
 /// How many timed calls tell whether the shares are even.
 const SAMPLES: u32 = 4;
 /// A claim should be worth at least this much work.
@@ -51,6 +52,8 @@ pub(super) struct Site {
     /// When the last cold call came, and how many have followed each other.
     last_cold_ns: u64,
     following: u32,
+    /// How many must before the workers are woken for them.
+    following_needed: u32,
 }
 
 /// How a call is to be run.
@@ -112,6 +115,7 @@ impl Site {
             costs,
             bounds,
             bounds_before,
+            following_needed: FOLLOWING_MIN,
             ..Self::default()
         };
     }
@@ -140,24 +144,34 @@ impl Site {
                 return Plan::Inline { timed };
             }
         }
-        let grain = self.grain();
+        if !cold {
+            self.following_needed = FOLLOWING_MIN;
+        }
+        let grain = self.grain(cold);
         Plan::Spread { grain, timed }
     }
 
     /// Whether this cold call comes so soon after others that the workers had better be awake.
+    /// If they went back to sleep the last time, more calls must follow each other first.
     fn follows(&mut self, now: u64) -> bool {
         let soon = now.saturating_sub(self.last_cold_ns) < FOLLOWING_NS + self.total_ns;
         self.following = if soon { self.following + 1 } else { 0 };
         self.last_cold_ns = now;
-        self.following > FOLLOWING_CALLS
+        let wake = self.following >= self.following_needed;
+        if wake {
+            self.following = 0;
+            self.following_needed = (self.following_needed * 4).min(FOLLOWING_MAX);
+        }
+        wake
     }
 
-    fn grain(&self) -> Grain {
+    /// Who was woken comes late, so the others must be able to help: cut finely then.
+    fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
         let known = self.calls > 1;
         if known && share_ns < 2 * CLAIM_NS {
             Grain::WHOLE
-        } else if known && !self.uneven {
+        } else if known && !self.uneven && !cold {
             Grain(4)
         } else {
             let claim = (CLAIM_NS << 6) / share_ns.max(CLAIM_NS);

@@ -140,10 +140,10 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
         )
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    for i in 0..count {
+    for (slot, header) in received.slots.iter_mut().zip(&headers[..count]) {
         // SAFETY: initialised above, and updated by the call.
-        let header = unsafe { headers[i].assume_init_ref() };
-        received.slots[i] = Slot {
+        let header = unsafe { header.assume_init_ref() };
+        *slot = Slot {
             len: (header.msg_len as usize).min(received.room),
             segment: merged_segment(&header.msg_hdr),
             from: address(&header.msg_hdr).unwrap_or(Slot::EMPTY.from),

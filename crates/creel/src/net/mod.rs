@@ -1,7 +1,7 @@
 //! Sockets that wait without a thread: UDP in batches, TCP.
 //!
 //! An operation is tried first; only if it would have to wait, the socket joins the
-//! [driver](self::driver) of the pool on which it is awaited. Every future here is cancel-safe:
+//! driver of the pool on which it is awaited. Every future here is cancel-safe:
 //! dropped before it is ready, it has neither taken nor sent anything (of a batch: nothing
 //! that it has not counted).
 //!

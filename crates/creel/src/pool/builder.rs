@@ -53,6 +53,8 @@ pub struct Builder {
     pub(super) wait: Wait,
     pub(super) balance: Balance,
     pub(super) clock: Clock,
+    /// Of the deterministic mode.
+    pub(super) seed: Option<u64>,
 }
 
 impl Builder {
@@ -64,6 +66,16 @@ impl Builder {
             wait: Wait::default(),
             balance: Balance::default(),
             clock: Clock::default(),
+            seed: None,
+        }
+    }
+
+    /// One worker without a thread.
+    pub(crate) fn seeded(seed: u64, clock: Clock) -> Self {
+        let seed = Some(seed);
+        Self {
+            seed,
+            ..Self::new().workers(1).clock(clock)
         }
     }
 

@@ -15,6 +15,7 @@ mod seating;
 pub(crate) mod shared;
 pub(crate) mod stats;
 mod table;
+pub(crate) mod trace;
 mod wait;
 mod worker;
 

@@ -7,7 +7,7 @@
 //! somebody else has a use for it.
 
 use super::{Wait, seat::Seat, shared::Shared};
-use crate::sync::{Ordering, now_ns, spin_loop};
+use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};
 
 /// The longest spin of `Adaptive` is twice what a wake was measured to take, within these bounds.
 const SPIN_MIN_NS: u64 = 10_000;
@@ -96,7 +96,7 @@ fn spin(shared: &Shared, seat: &Seat, limit: u64) -> (Spun, u64) {
     let (mut begin, mut last) = (0, 0);
     loop {
         // Reading the clock costs some 20 ns, and so does a pause: look many times between.
-        for look in 0..64 {
+        for look in 0..LOOKS {
             if seat.share.is_unseen(shared.line.call()) || seat.notified() {
                 return (Spun::Paid, last - begin);
             }

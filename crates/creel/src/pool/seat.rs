@@ -18,7 +18,10 @@
 //! for the quantum (`notify_later`) leaves `RESTING` as it is, by a read-modify-write, too: the
 //! worker's swap at the quantum's end comes after it and sees the work.
 
-use super::stats::{Counters, WorkerStats};
+use super::{
+    stats::{Counters, WorkerStats},
+    trace::Spans,
+};
 use crate::{
     loops::share::Share,
     net::driver::Driver,
@@ -56,6 +59,7 @@ pub(crate) struct Seat {
     pub(crate) counters: CachePadded<Counters>,
     /// The seat's lines of the loop protocol.
     pub(crate) share: CachePadded<Share>,
+    pub(crate) spans: Spans,
     /// The seat's share of the tasks.
     pub(crate) desk: Desk,
 }
@@ -73,6 +77,7 @@ impl Seat {
             driver: Arc::clone(driver),
             counters: CachePadded::new(Counters::default()),
             share: CachePadded::new(Share::new()),
+            spans: Spans::default(),
             desk: Desk::new(),
         }
     }

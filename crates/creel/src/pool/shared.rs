@@ -5,6 +5,7 @@ use super::{
     seat::{Job, Seat},
     seating::{Offer, Seating},
     table::SeatTable,
+    trace::Tracing,
     worker,
 };
 use crate::{
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) seating: Seating,
     /// How many sessions are under way.
     pub(crate) sessions: AtomicUsize,
+    pub(crate) tracing: Tracing,
     /// How many threads can run at the same time.
     pub(crate) pus: usize,
 }
@@ -48,6 +50,7 @@ impl Shared {
             wait,
             balance,
             clock,
+            seed,
             ..
         } = settings;
         let driver = Arc::<Driver>::default();
@@ -58,11 +61,12 @@ impl Shared {
             seats: SeatTable::new(clock, Arc::clone(&driver)),
             driver,
             workers: AtomicUsize::new(workers),
-            tasks: Tasks::new(workers),
+            tasks: Tasks::new(workers, seed),
             closing: AtomicBool::new(false),
             line: Line::new(),
             seating: offer.seating,
             sessions: AtomicUsize::new(0),
+            tracing: Tracing::default(),
             pus: offer.pus,
         }
     }
@@ -119,6 +123,9 @@ impl Shared {
 
     /// Starts the seat's thread unless it has one.
     pub(crate) fn ensure_started(self: &Arc<Self>, seat: &Seat) {
+        if self.tasks.is_seeded() {
+            return;
+        }
         seat.ensure_alive(|| {
             let (shared, index) = (Arc::clone(self), seat.index);
             task::enter(self);
@@ -131,6 +138,10 @@ impl Shared {
 
     /// Gives a seat an urgent job and sees to it that a thread runs it.
     pub(crate) fn send(self: &Arc<Self>, seat: &Seat, job: Job) {
+        if self.tasks.is_seeded() {
+            // No thread but the caller's.
+            return job();
+        }
         seat.push_urgent(job);
         self.ensure_started(seat);
         seat.notify();

@@ -1,6 +1,6 @@
 //! How a worker waits when a turn found nothing: the fourth knob's mechanism.
 
-use super::{Wait, patience::Patience, seat::Seat, shared::Shared};
+use super::{Wait, patience::Patience, seat::Seat, shared::Shared, trace::Doing};
 use crate::sync::now_ns;
 use std::time::Duration;
 
@@ -61,7 +61,11 @@ impl<'a> Pace<'a> {
     ///
     /// A worker that watches only looks after others, so it does not spin.
     pub(crate) fn wait(&mut self, watch: Option<Duration>) {
-        if watch.is_none() && self.patience.spin(self.shared, self.seat) {
+        let (shared, spans) = (self.shared, &self.seat.spans);
+        let traced = shared.tracing.begin();
+        let came = watch.is_none() && self.patience.spin(shared, self.seat);
+        spans.note(Doing::Spinning, traced);
+        if came {
             return;
         }
         let call = self.shared.line.mark_sleeper();
@@ -74,6 +78,7 @@ impl<'a> Pace<'a> {
         } else {
             self.sleep(watch);
         }
+        spans.note(Doing::Parked, shared.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
         self.patience.slept(self.shared, parked);
         self.seat.counters.parks.add(1);

@@ -15,6 +15,7 @@ use super::{
     current,
     seat::Seat,
     shared::{Rouse, Shared},
+    trace::Doing,
     wait::Pace,
 };
 use crate::{
@@ -63,7 +64,9 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
 /// at once.
 fn turn(seat: &Seat, shared: &Arc<Shared>, reacts: bool) -> bool {
     let looped = dispatch::take_part(shared, seat);
+    let traced = shared.tracing.begin();
     let urgent = seat.run_urgent();
+    seat.spans.note(Doing::Urgent, traced.filter(|_| urgent));
     let tasks = task::turn(shared, seat);
     let fired = if reacts { react(seat, shared) } else { 0 };
     looped || urgent || tasks || fired > 0

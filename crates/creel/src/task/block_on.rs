@@ -1,12 +1,13 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
-use super::crew;
 use super::desk::{self, Held};
+use super::{crew, seeded};
 use crate::net::driver;
 use crate::pool::shared::{Rouse, Shared};
 use crate::pool::{Pool, current};
 use crate::sync::{Ordering, WaitWord};
 use crate::time::timers;
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -70,24 +71,56 @@ impl Pool {
         pool.driver.set_rouse(rouse);
         let _timers = timers::enter(Arc::clone(&seat.timers));
         let _driver = driver::enter(Arc::clone(&pool.driver));
+        let _inside = Inside::enter(pool);
         let mut stand_in = StandIn { pool, seat: None };
+        // In the deterministic mode nobody else comes for what other threads have woken.
+        let look = pool.tasks.is_seeded().then_some(crew::WATCH_EVERY);
         loop {
-            if bell.0.swap(QUIET, Ordering::AcqRel) == WOKEN {
+            let woken = bell.0.swap(QUIET, Ordering::AcqRel) == WOKEN;
+            if woken || look.is_some() {
                 stand_in.sit_down();
-                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                    return output;
-                }
             }
-            if stand_in.help(|| bell.0.load(Ordering::Relaxed) == WOKEN) {
+            if woken && let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            if stand_in.help(|| bell.0.load(Ordering::Relaxed) == WOKEN) || seeded::jump(pool) {
                 continue;
             }
             let asleep =
                 bell.0
                     .compare_exchange(QUIET, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
             while asleep.is_ok() && bell.0.load(Ordering::Acquire) == ASLEEP {
-                bell.0.wait(ASLEEP, None);
+                bell.0.wait(ASLEEP, look);
+                if look.is_some() {
+                    break;
+                }
             }
         }
+    }
+}
+
+thread_local! {
+    /// The pool whose `block_on` this thread is in.
+    static INSIDE: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+}
+
+/// The pool whose `block_on` the calling thread is in; children inherit it.
+pub(super) fn inside() -> Option<Arc<Shared>> {
+    INSIDE.with_borrow(Clone::clone)
+}
+
+/// Marks the thread until it is dropped, and then puts back what was there.
+struct Inside(Option<Arc<Shared>>);
+
+impl Inside {
+    fn enter(pool: &Arc<Shared>) -> Self {
+        Self(INSIDE.replace(Some(pool.clone())))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(self.0.take());
     }
 }
 
@@ -119,10 +152,14 @@ impl StandIn<'_> {
     fn help(&mut self, enough: impl Fn() -> bool) -> bool {
         if let Some(held) = self.held() {
             loop {
-                if enough() {
+                if enough() && seeded::own_turn(self.pool) {
                     return true;
                 }
-                if !held.step(false) {
+                let stepped = match &self.pool.tasks.seeded {
+                    None => held.step(false),
+                    Some(seeded) => seeded::step(seeded, held),
+                };
+                if !stepped {
                     break;
                 }
             }

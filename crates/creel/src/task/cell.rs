@@ -110,22 +110,24 @@ impl<F: Future> Cell<F> {
     ///
     /// The caller has claimed the task, and its future is there.
     unsafe fn poll(task: Task, context: &mut Context<'_>) -> bool {
+        let poll = |stage: &mut Stage<F>| {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                // SAFETY: the future is there.
+                let future: &mut F = unsafe { &mut stage.future };
+                // SAFETY: the cell does not move, and the future is dropped in it.
+                unsafe { Pin::new_unchecked(future) }.poll(context)
+            }));
+            let output = match result {
+                Ok(Poll::Pending) => return false,
+                Ok(Poll::Ready(output)) => Ok(output),
+                Err(payload) => Err(JoinError::panicked(payload)),
+            };
+            // SAFETY: the future is there.
+            unsafe { Self::finish(stage, output) };
+            true
+        };
         // SAFETY: the caller has claimed the task.
-        unsafe {
-            Self::with_stage(task, |stage| {
-                let result = catch_unwind(AssertUnwindSafe(|| {
-                    let future: &mut F = &mut stage.future;
-                    Pin::new_unchecked(future).poll(context)
-                }));
-                let output = match result {
-                    Ok(Poll::Pending) => return false,
-                    Ok(Poll::Ready(output)) => Ok(output),
-                    Err(payload) => Err(JoinError::panicked(payload)),
-                };
-                Self::finish(stage, output);
-                true
-            })
-        }
+        unsafe { Self::with_stage(task, poll) }
     }
 
     /// Puts the output in the future's place.
@@ -157,31 +159,40 @@ impl<F: Future> Cell<F> {
     ///
     /// As for `poll`.
     unsafe fn cancel(task: Task) {
-        // SAFETY: the caller has claimed the task, and its future is there.
-        unsafe { Self::with_stage(task, |stage| Self::finish(stage, Err(JoinError::Cancelled))) }
-    }
-
-    /// # Safety
-    ///
-    /// The output is there and the caller's; `to` is a place for a `Result<F::Output, JoinError>`.
-    unsafe fn take(task: Task, to: *mut ()) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            Self::with_stage(task, |stage| {
-                let output = ManuallyDrop::take(&mut stage.output);
-                to.cast::<Result<F::Output, JoinError>>().write(output);
-            });
-        }
+        let drop_it = |stage: &mut Stage<F>| {
+            // SAFETY: the future is there.
+            unsafe { Self::finish(stage, Err(JoinError::Cancelled)) };
+        };
+        // SAFETY: the caller has claimed the task.
+        unsafe { Self::with_stage(task, drop_it) };
     }
 
     /// # Safety
     ///
     /// The output is there and the caller's.
+    unsafe fn output(task: Task) -> Result<F::Output, JoinError> {
+        // SAFETY: the output is there, and the caller reads it once.
+        let take = |stage: &mut Stage<F>| unsafe { ManuallyDrop::take(&mut stage.output) };
+        // SAFETY: the output is the caller's.
+        unsafe { Self::with_stage(task, take) }
+    }
+
+    /// # Safety
+    ///
+    /// As for `output`; `to` is a place for a `Result<F::Output, JoinError>`.
+    unsafe fn take(task: Task, to: *mut ()) {
+        // SAFETY: as the caller promises.
+        let output = unsafe { Self::output(task) };
+        // SAFETY: as the caller promises.
+        unsafe { to.cast::<Result<F::Output, JoinError>>().write(output) };
+    }
+
+    /// # Safety
+    ///
+    /// As for `output`.
     unsafe fn drop_output(task: Task) {
         // SAFETY: as the caller promises.
-        let output =
-            unsafe { Self::with_stage(task, |stage| ManuallyDrop::take(&mut stage.output)) };
-        drop_quietly(output);
+        drop_quietly(unsafe { Self::output(task) });
     }
 }
 
@@ -342,7 +353,8 @@ impl Task {
                     }
                     let then = self.state().release_run();
                     // SAFETY: the step told it.
-                    return unsafe { self.follow(then) };
+                    unsafe { self.follow(then) };
+                    return;
                 }
             }
         }
@@ -431,7 +443,7 @@ unsafe fn wake(data: *const ()) {
         match task.state().wake_and_drop(true) {
             Then::Enqueue => desk.push_woken(task),
             // SAFETY: the step told it.
-            then => return unsafe { task.follow(then) },
+            then => unsafe { task.follow(then) },
         }
     } else {
         // The reference is held until the task is queued: the scheduler is reached through it.

@@ -316,7 +316,7 @@ pub(super) fn call_for_woken(pool: &Arc<Shared>) {
 fn call(pool: &Arc<Shared>, tell: fn(&Seat) -> bool) {
     let crew = &pool.tasks.crew;
     // While the pool ends, its threads come by themselves and none is started.
-    if pool.is_closing() || !crew.has_free() || !crew.begin_search() {
+    if pool.is_closing() || pool.tasks.is_seeded() || !crew.has_free() || !crew.begin_search() {
         return;
     }
     match crew.assign() {

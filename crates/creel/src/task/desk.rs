@@ -215,6 +215,20 @@ impl Desk {
         NonNull::new(self.heap.load(Ordering::Acquire))
     }
 
+    /// Claims a task that a stand-in left here, at the pool's end.
+    ///
+    /// # Safety
+    ///
+    /// Nobody holds the desk, nor will.
+    pub(super) unsafe fn pop_left(&self) -> Option<Task> {
+        let slot = self.lifo.swap(ptr::null_mut(), Ordering::Relaxed);
+        let claim = |task: &Task| task.state().claim_hinted().is_some();
+        Task::from_ptr(slot).filter(claim).or_else(|| {
+            // SAFETY: the caller is as good as the holder.
+            std::iter::from_fn(|| unsafe { self.hints.pop() }).find(claim)
+        })
+    }
+
     /// Forgets the heap, at the pool's end.
     pub(super) fn take_heap(&self) -> Option<NonNull<Heap>> {
         NonNull::new(self.heap.swap(ptr::null_mut(), Ordering::AcqRel))
@@ -439,6 +453,33 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// How many hints there are, the slot's not counted.
+    pub(super) fn hints(self) -> usize {
+        self.desk.hints.len()
+    }
+
+    /// Moves every stealable task that is scheduled to this desk's queue.
+    pub(super) fn gather(self) {
+        if let Some(task) = Task::from_ptr(self.desk.lifo.load(Ordering::Relaxed)) {
+            self.desk.lifo.store(ptr::null_mut(), Ordering::Release);
+            self.push_back(task);
+        }
+        while let Some(task) = self.pool.tasks.outside.pop() {
+            task.state().to_hinted();
+            self.push_back(task);
+        }
+    }
+
+    /// Moves the first `count` hints to the end.
+    pub(super) fn rotate(self, count: usize) {
+        for _ in 0..count {
+            // SAFETY: this thread holds the desk.
+            if let Some(task) = unsafe { self.desk.hints.pop() } {
+                self.push_back(task);
+            }
+        }
+    }
+
     /// Moves what lies here to the queue outside, for the others.
     pub(super) fn clear(self) {
         let slot = Task::from_ptr(self.desk.lifo.load(Ordering::Relaxed));
@@ -446,7 +487,7 @@ impl<'a> Held<'a> {
         // SAFETY: this thread holds the desk.
         let queued = std::iter::from_fn(|| unsafe { self.desk.hints.pop() });
         for task in slot.into_iter().chain(queued) {
-            if task.state().from_hinted() {
+            if task.state().unhint() {
                 self.pool.tasks.outside.push(task);
             }
         }

@@ -13,7 +13,7 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 
 /// The first buffer's length.
-const LEN_MIN: usize = 256;
+const LEN_MIN: usize = if cfg!(loom) { 4 } else { 256 };
 
 struct Buffer {
     /// Stored with release, loaded with acquire: a thief may find a cell newer than `tail` told it.

@@ -16,6 +16,7 @@ mod desk;
 mod hints;
 mod inject;
 mod join;
+mod seeded;
 mod slab;
 mod spawn;
 mod state;
@@ -30,3 +31,6 @@ pub(crate) use desk::Desk;
 pub(crate) use turn::{
     Rest, Tasks, cancel_all, enter, leave, may_retire, resize, rest, stats, turn,
 };
+
+#[cfg(all(test, loom))]
+mod model;

@@ -1,5 +1,6 @@
 //! How tasks are made: on a pool, from any thread; bound to a seat or not.
 
+use super::block_on::inside;
 use super::cell::{Task, fits, output_fits};
 use super::desk::{self, Held};
 use super::join::JoinHandle;
@@ -123,8 +124,8 @@ where
     if let Some(held) = desk::here() {
         return stealable_here(held, future);
     }
-    match current::worker() {
-        Some((pool, _)) => stealable(&pool, future),
+    match inside().or_else(|| current::worker().map(|(pool, _)| pool)) {
+        Some(pool) => stealable(&pool, future),
         None => panic!("task::spawn outside of a pool: use Pool::spawn or Handle::spawn"),
     }
 }

@@ -133,12 +133,13 @@ impl State {
     /// Makes one step: `f` gives the next word and the result, `None` to leave it.
     #[inline(always)]
     fn step<R>(&self, mut f: impl FnMut(u64) -> Option<(u64, R)>) -> Option<R> {
-        let mut seen = self.0.load(Ordering::Relaxed);
+        // Acquire also where nothing is exchanged: "it is complete" gives the output away.
+        let mut seen = self.0.load(Ordering::Acquire);
         loop {
             let (next, result) = f(seen)?;
             let exchanged =
                 self.0
-                    .compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed);
+                    .compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire);
             match exchanged {
                 Ok(_) => return Some(result),
                 Err(now) => seen = now,
@@ -174,7 +175,7 @@ impl State {
     }
 
     /// Takes a task out of the hints, into a queue that holds it alone. False: stale.
-    pub(super) fn from_hinted(&self) -> bool {
+    pub(super) fn unhint(&self) -> bool {
         self.step(|word| (word & HINTED != 0).then_some((word & !HINTED, ())))
             .is_some()
     }

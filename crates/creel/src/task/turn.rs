@@ -4,6 +4,7 @@ use super::cell::{Ran, Schedule, Task};
 use super::crew::{self, Crew, WATCH_EVERY};
 use super::desk::{self, Counters, Held};
 use super::inject::Inject;
+use super::seeded::Seeded;
 use super::slab::Heap;
 use super::state::Then;
 use crate::pool::seat::Seat;
@@ -24,6 +25,8 @@ pub(crate) struct Tasks {
     /// Stealable tasks that became scheduled on a thread without a desk.
     pub(super) outside: Inject,
     pub(super) crew: Crew,
+    /// In the deterministic mode.
+    pub(super) seeded: Option<Seeded>,
     /// The heap for tasks spawned on such a thread, which owns it while it holds the lock.
     pub(super) guests: Mutex<Guests>,
     /// Threads that serve seats, and the pool's owner: the last one to leave ends the heaps.
@@ -50,10 +53,16 @@ pub(super) struct Guests {
 unsafe impl Send for Guests {}
 
 impl Tasks {
-    pub(crate) fn new(workers: usize) -> Self {
+    /// Whether no thread is to be started.
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.seeded.is_some()
+    }
+
+    pub(crate) fn new(workers: usize, seed: Option<u64>) -> Self {
         Self {
             outside: Inject::new(),
             crew: Crew::new(workers),
+            seeded: seed.map(Seeded::new),
             guests: Mutex::new(Guests::default()),
             users: AtomicUsize::new(1),
             spawned: AtomicU64::new(0),
@@ -201,9 +210,11 @@ pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
 
 /// What became of the pool's tasks.
 pub(crate) fn stats(pool: &Shared) -> TaskStats {
-    let mut stats = TaskStats::default();
-    stats.spawned = pool.tasks.spawned.load(Ordering::Relaxed);
-    stats.cancelled = pool.tasks.dropped.cancelled.get();
+    let mut stats = TaskStats {
+        spawned: pool.tasks.spawned.load(Ordering::Relaxed),
+        cancelled: pool.tasks.dropped.cancelled.get(),
+        ..TaskStats::default()
+    };
     for seat in pool.seats.made() {
         for counters in [&seat.desk.counters, &seat.desk.bound_counters] {
             stats.spawned += counters.spawned.get();
@@ -289,6 +300,13 @@ fn end(pool: &Arc<Shared>) {
             // SAFETY: just claimed. A bound task that is still here is one of `spawn_on`, which
             // any thread may drop: a seat's thread outlives its `spawn_local` tasks.
             unsafe { task.run(true, &pool.tasks.dropped) };
+        }
+        for seat in pool.seats.made() {
+            // SAFETY: nobody serves the pool any more.
+            while let Some(task) = unsafe { seat.desk.pop_left() } {
+                // SAFETY: just claimed.
+                unsafe { task.run(true, &pool.tasks.dropped) };
+            }
         }
         // A task that another thread has just woken is on its way to a queue.
         let mut unfinished = false;

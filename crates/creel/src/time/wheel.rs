@@ -410,7 +410,6 @@ mod tests {
             assert!(ticks.is_sorted(), "out of order: {ticks:?}");
             let later = self.armed.split_off(&(self.now + 1, 0));
             let due = std::mem::replace(&mut self.armed, later);
-            let mut fired = fired;
             fired.sort_unstable();
             let mut expected: Vec<u32> = due.keys().map(|&(_, timer)| timer).collect();
             expected.sort_unstable();

@@ -1,0 +1,254 @@
+//! Thousands of audio streams on one thread: a buffer of 160 bytes each 20 ms, made, pushed to
+//! a sink and measured, all streams, with full statistics.
+//!
+//! Every subject makes its buffers the same way and notes them in the same statistics, so what
+//! differs is what carries them. `udp` sends and receives 882 bytes each 10 ms on loopback.
+
+mod floor;
+mod threads;
+mod tokio;
+#[cfg(target_os = "linux")]
+mod udp;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use creel_cast::run::Measured;
+use creel_cast::sink::Way;
+use creel_cast::standalone::{self, Plan as Streams};
+use creel_cast::stats::{Histograms, Percentiles, Stations, StreamStats};
+
+use crate::harness::{Case, Metric, Subject};
+use crate::setting::Setting;
+use crate::workloads::Workload;
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "streams",
+    about: "thousands of audio streams on one thread, and over UDP",
+    cases,
+};
+
+const PERIOD: Duration = Duration::from_millis(20);
+const QUANTUM: Duration = Duration::from_millis(20);
+const SHORT_QUANTUM: Duration = Duration::from_millis(2);
+/// Samples of a buffer: 160 bytes.
+const SAMPLES: usize = 80;
+/// More threads than this are not what a program would start.
+const THREADS_MAX: usize = 4_000;
+
+const METRICS: [Metric; 6] = [
+    Metric {
+        name: "time",
+        unit: "ns CPU a buffer",
+    },
+    Metric {
+        name: "parked",
+        unit: "%",
+    },
+    Metric {
+        name: "latency p50",
+        unit: "µs",
+    },
+    Metric {
+        name: "latency p99",
+        unit: "µs",
+    },
+    Metric {
+        name: "lateness p99",
+        unit: "ms",
+    },
+    Metric {
+        name: "lateness max",
+        unit: "ms",
+    },
+];
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    let mut cases: Vec<Case> = [1_000, 4_000, 10_000]
+        .into_iter()
+        .map(|streams| case(setting, streams))
+        .collect();
+    #[cfg(target_os = "linux")]
+    cases.extend(udp::cases(setting));
+    Ok(cases)
+}
+
+fn case(setting: &Setting, streams: usize) -> Case {
+    let mut subjects = vec![
+        creel("creel [in place, 20 ms]", streams, QUANTUM, Way::SyncMutex),
+        creel("creel [slot, 20 ms]", streams, QUANTUM, Way::Slot),
+        creel("creel [task, 20 ms]", streams, QUANTUM, Way::Task),
+        creel(
+            "creel [async mutex, 20 ms]",
+            streams,
+            QUANTUM,
+            Way::AsyncMutex,
+        ),
+        creel(
+            "creel [in place, 2 ms]",
+            streams,
+            SHORT_QUANTUM,
+            Way::SyncMutex,
+        ),
+        creel("creel [slot, 2 ms]", streams, SHORT_QUANTUM, Way::Slot),
+        tokio::mutex(streams),
+        tokio::channel(streams),
+        floor::wheel("bare wheel, 20 ms", streams, QUANTUM),
+        floor::wheel("bare wheel, 2 ms", streams, SHORT_QUANTUM),
+    ];
+    if streams <= THREADS_MAX {
+        subjects.push(threads::threads(streams));
+    }
+    Case {
+        name: streams.to_string(),
+        metrics: METRICS.to_vec(),
+        compared: true,
+        plan: setting.plan(500, 2_000),
+        rounds: setting.rounds(3),
+        subjects,
+    }
+}
+
+fn creel(name: &str, streams: usize, wait: Duration, way: Way) -> Subject {
+    Subject::with_metrics(name, move |plan| {
+        let streams = Streams {
+            streams,
+            groups: 1,
+            wait,
+            period: PERIOD,
+            buffers: (plan.sample.as_nanos() / PERIOD.as_nanos()).max(1) as u64,
+            way,
+            samples: SAMPLES,
+            ramp_up: plan.warm_up,
+        };
+        let measured = standalone::run(&streams, &|| false);
+        Ok(values(&measured.context("creel-cast")?))
+    })
+}
+
+/// A run's values, in the order of the metrics.
+fn values(measured: &Measured) -> Vec<f64> {
+    let mut values = vec![
+        measured.cpu_nanos_per_buffer(),
+        100.0 * measured.parked_share(),
+    ];
+    values.extend(distributions(&measured.histograms));
+    values
+}
+
+fn distributions(histograms: &Histograms) -> [f64; 4] {
+    let latency = Percentiles::of(&histograms.latency, Duration::from_micros(1));
+    let lateness = Percentiles::of(&histograms.lateness, Duration::from_millis(1));
+    [latency.p50, latency.p99, lateness.p99, lateness.max]
+}
+
+/// When a peer's run begins and ends, and what is counted between.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    origin: Instant,
+    begin: u64,
+    end: u64,
+}
+
+impl Window {
+    /// Leaves out `warm_up`, counts for `sample`.
+    fn new(warm_up: Duration, sample: Duration) -> Self {
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        Window {
+            origin: Instant::now(),
+            begin: nanos(warm_up),
+            end: nanos(warm_up + sample),
+        }
+    }
+
+    /// Nanoseconds since the run began.
+    fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// When buffer 0 of a stream is due: the streams are spread over one period.
+    fn phase(stream: usize, streams: usize) -> u64 {
+        (PERIOD.as_nanos() as u64) * stream as u64 / streams as u64
+    }
+
+    fn counts(&self, due: u64) -> bool {
+        (self.begin..self.end).contains(&due)
+    }
+
+    /// Runs `work` to the end of the window; the CPU time of the process within the window.
+    fn cpu<T: Send>(&self, work: impl FnOnce() -> T + Send) -> (Duration, T) {
+        std::thread::scope(|scope| {
+            let window = *self;
+            let cpu = scope.spawn(move || {
+                let until = |nanos: u64| {
+                    let left = nanos.saturating_sub(window.now());
+                    std::thread::sleep(Duration::from_nanos(left));
+                    process_cpu()
+                };
+                let begin = until(window.begin);
+                until(window.end).saturating_sub(begin)
+            });
+            let done = work();
+            (cpu.join().unwrap_or_default(), done)
+        })
+    }
+}
+
+fn process_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// A buffer and its times, as Creel's.
+#[derive(Debug, Clone)]
+struct Buffer {
+    due: u64,
+    made: u64,
+    samples: Vec<i16>,
+}
+
+impl Buffer {
+    fn new() -> Self {
+        Buffer {
+            due: 0,
+            made: 0,
+            samples: vec![0; SAMPLES],
+        }
+    }
+}
+
+/// A sink of a peer: the statistics of one stream.
+#[derive(Debug, Default)]
+struct Sink {
+    stats: StreamStats,
+}
+
+impl Sink {
+    /// Notes a buffer that has just arrived.
+    fn take(&mut self, window: &Window, histograms: &mut Histograms, buffer: &Buffer) {
+        std::hint::black_box(&buffer.samples);
+        if window.counts(buffer.due) {
+            let at = Stations {
+                due: buffer.due,
+                made: buffer.made,
+                arrived: window.now(),
+            };
+            self.stats.note(histograms, at);
+        }
+    }
+}
+
+/// A peer's values, in the order of the metrics; it is not known how long it slept, but it has
+/// one thread.
+fn peer_values(window: &Window, cpu: Duration, histograms: &Histograms) -> Vec<f64> {
+    let time = Duration::from_nanos(window.end - window.begin);
+    let buffers = histograms.latency.len().max(1);
+    let awake = cpu.as_secs_f64() / time.as_secs_f64();
+    let mut values = vec![
+        cpu.as_nanos() as f64 / buffers as f64,
+        100.0 * (1.0 - awake).max(0.0),
+    ];
+    values.extend(distributions(histograms));
+    values
+}

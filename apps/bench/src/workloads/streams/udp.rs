@@ -1,0 +1,171 @@
+//! UDP on loopback: 500 streams of 882 bytes a hundred times a second, beside bare loops.
+//!
+//! The other side of what is measured is always the same bare loop, on a thread of its own,
+//! whose CPU time is taken off. Bare loops pace as Creel does, once in 2 ms, make no sound and
+//! keep no statistics.
+
+mod bare;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use creel_cast::audio::BUFFER_SAMPLES;
+use creel_cast::framing::Framing;
+use creel_cast::receive;
+use creel_cast::run::Measured;
+use creel_cast::send::{self, Program};
+use creel_cast::tone::Shape;
+
+use super::process_cpu;
+use crate::harness::{Case, Metric, Plan, Subject};
+use crate::setting::Setting;
+use bare::{Ports, Side};
+
+const STREAMS: usize = 500;
+const BYTES: usize = BUFFER_SAMPLES * 2;
+const PERIOD: Duration = Duration::from_millis(10);
+const QUANTUM: Duration = Duration::from_millis(2);
+/// What the receiver leaves out at its begin, too.
+const RAMP_UP: Duration = Duration::from_secs(1);
+
+const METRICS: [Metric; 2] = [
+    Metric {
+        name: "time",
+        unit: "ns CPU a packet",
+    },
+    Metric {
+        name: "lost",
+        unit: "packets",
+    },
+];
+
+pub fn cases(setting: &Setting) -> Vec<Case> {
+    [("port a stream", false), ("shared port", true)]
+        .into_iter()
+        .flat_map(|(name, shared)| {
+            let send = vec![creel_send(shared), bare_send(shared)];
+            let receive = vec![creel_receive(shared), bare_receive(shared)];
+            [("send", send), ("receive", receive)]
+                .map(|(side, subjects)| case(setting, format!("UDP {side}, {name}"), subjects))
+        })
+        .collect()
+}
+
+fn case(setting: &Setting, name: String, subjects: Vec<Subject>) -> Case {
+    Case {
+        name,
+        metrics: METRICS.to_vec(),
+        compared: true,
+        plan: setting.plan(1_000, 3_000),
+        rounds: setting.rounds(3),
+        subjects,
+    }
+}
+
+/// Runs `measured` while `other` runs bare; the CPU time a packet without the other's.
+fn beside(
+    other: Side,
+    shared: bool,
+    measured: impl FnOnce(&Ports) -> anyhow::Result<(f64, u64)>,
+) -> anyhow::Result<Vec<f64>> {
+    let ports = Arc::new(Ports::open(other, STREAMS, shared)?);
+    let helper = bare::start(other, Arc::clone(&ports), BYTES)?;
+    let (nanos, lost) = measured(&ports)?;
+    let of_helper = helper.stop()?;
+    Ok(vec![nanos - of_helper.cpu_nanos_per_packet(), lost as f64])
+}
+
+fn creel_send(shared: bool) -> Subject {
+    Subject::with_metrics("creel", move |plan| {
+        beside(Side::Receive, shared, |ports| {
+            let plan = send::Plan {
+                streams: STREAMS,
+                to: vec![ports.base()],
+                shared_port: shared,
+                groups: 1,
+                wait: QUANTUM,
+                buffers: buffers(plan),
+                ramp_up: plan.warm_up,
+                framing: Framing::Raw,
+                program: Program::Tone(Shape::Sine, 440.0),
+            };
+            let measured = send::run(&plan, &|| false).context("creel-cast send")?;
+            Ok((measured.cpu_nanos_per_buffer(), measured.lost))
+        })
+    })
+}
+
+fn bare_send(shared: bool) -> Subject {
+    let name = if shared { "bare sendmmsg" } else { "bare send" };
+    Subject::with_metrics(name, move |plan| {
+        let time = plan.sample;
+        beside(Side::Receive, shared, |ports| {
+            let sender = bare::start(Side::Send, Arc::new(ports.for_sender()?), BYTES)?;
+            std::thread::sleep(plan.warm_up);
+            let (cpu, packets) = (process_cpu(), sender.packets());
+            std::thread::sleep(time);
+            let nanos = (process_cpu() - cpu).as_nanos() as f64;
+            let packets = sender.packets() - packets;
+            sender.stop()?;
+            Ok((nanos / packets.max(1) as f64, 0))
+        })
+    })
+}
+
+fn creel_receive(shared: bool) -> Subject {
+    Subject::with_metrics("creel", move |plan| {
+        let ports = Ports::reserve(STREAMS, shared)?;
+        let (wait, on) = (plan.sample, ports.base());
+        let receiver = std::thread::spawn(move || -> Result<Measured, _> {
+            let plan = receive::Plan {
+                streams: STREAMS,
+                on,
+                shared_port: shared,
+                groups: 1,
+                wait: QUANTUM,
+                framing: Framing::default(),
+                buffers: None,
+                idle: Duration::from_millis(500),
+                at_most: None,
+                wav: None,
+            };
+            receive::run(&plan, &|| false)
+        });
+        // It opens its ports first.
+        std::thread::sleep(plan.warm_up / 2);
+        let sender = bare::start_rtp(Arc::new(ports.for_sender()?))?;
+        std::thread::sleep(RAMP_UP + wait);
+        let of_sender = sender.stop()?;
+        let measured = receiver
+            .join()
+            .map_err(|_| anyhow::anyhow!("the receiver panicked"))?
+            .context("creel-cast receive")?;
+        let nanos = measured.cpu_nanos_per_buffer() - of_sender.cpu_nanos_per_packet();
+        Ok(vec![nanos, measured.lost as f64])
+    })
+}
+
+fn bare_receive(shared: bool) -> Subject {
+    let name = if shared {
+        "bare recvmmsg"
+    } else {
+        "bare epoll and receive"
+    };
+    Subject::with_metrics(name, move |plan| {
+        let ports = Arc::new(Ports::open(Side::Receive, STREAMS, shared)?);
+        let receiver = bare::start(Side::Receive, Arc::clone(&ports), BYTES)?;
+        let sender = bare::start_rtp(Arc::new(ports.for_sender()?))?;
+        std::thread::sleep(RAMP_UP + plan.sample);
+        let of_sender = sender.stop()?;
+        std::thread::sleep(PERIOD);
+        let of_receiver = receiver.stop()?;
+        let lost = of_sender.packets.saturating_sub(of_receiver.packets);
+        Ok(vec![of_receiver.cpu_nanos_per_packet(), lost as f64])
+    })
+}
+
+/// The buffers of each stream in a sample.
+fn buffers(plan: &Plan) -> u64 {
+    (plan.sample.as_nanos() / PERIOD.as_nanos()).max(1) as u64
+}

@@ -1,0 +1,309 @@
+//! Bare loops: what sending and receiving cost without a runtime.
+
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use creel_cast::audio::BUFFER_SAMPLES;
+use creel_cast::rtp::{HEADER_BYTES, Header, L16_MONO};
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
+use rustix::event::epoll;
+use socket2::SockRef;
+
+use super::{PERIOD, QUANTUM};
+
+/// A port a stream from here on; the shared one is the first.
+const PORT: u16 = 42_000;
+/// What a socket may hold, so that neither side loses packets by the other's fault.
+const SOCKET_BYTES: usize = 4 << 20;
+/// Datagrams a call of `sendmmsg` or `recvmmsg`.
+const BATCH: usize = 64;
+/// Room for a datagram.
+const ROOM: usize = 2_048;
+
+/// Which side a loop is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Send,
+    Receive,
+}
+
+/// Where the streams go.
+#[derive(Debug)]
+pub struct Ports {
+    streams: usize,
+    shared: bool,
+    /// The receiver's, one a port; or the sender's single one.
+    sockets: Vec<UdpSocket>,
+}
+
+impl Ports {
+    /// Ports that another opens.
+    pub fn reserve(streams: usize, shared: bool) -> anyhow::Result<Self> {
+        let sockets = Vec::new();
+        Ok(Ports {
+            streams,
+            shared,
+            sockets,
+        })
+    }
+
+    /// The sockets of one side.
+    pub fn open(side: Side, streams: usize, shared: bool) -> anyhow::Result<Self> {
+        let mut ports = Ports::reserve(streams, shared)?;
+        let addresses = match side {
+            Side::Send => vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+            Side::Receive if shared => vec![ports.base()],
+            Side::Receive => (0..streams).map(|stream| ports.of(stream)).collect(),
+        };
+        for address in addresses {
+            let socket = UdpSocket::bind(address).with_context(|| address.to_string())?;
+            socket.set_nonblocking(true)?;
+            SockRef::from(&socket).set_recv_buffer_size(SOCKET_BYTES)?;
+            SockRef::from(&socket).set_send_buffer_size(SOCKET_BYTES)?;
+            ports.sockets.push(socket);
+        }
+        Ok(ports)
+    }
+
+    /// A sender's socket to these ports.
+    pub fn for_sender(&self) -> anyhow::Result<Self> {
+        Ports::open(Side::Send, self.streams, self.shared)
+    }
+
+    /// The first port.
+    pub fn base(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, PORT).into()
+    }
+
+    fn of(&self, stream: usize) -> SocketAddr {
+        let offset = if self.shared { 0 } else { stream as u16 };
+        (Ipv4Addr::LOCALHOST, PORT + offset).into()
+    }
+}
+
+/// A bare loop on its own thread.
+pub struct Running {
+    thread: JoinHandle<anyhow::Result<Duration>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    ends: AtomicBool,
+    packets: AtomicU64,
+}
+
+/// What a bare loop has used.
+#[derive(Debug, Clone, Copy)]
+pub struct Used {
+    pub cpu: Duration,
+    pub packets: u64,
+}
+
+impl Used {
+    pub fn cpu_nanos_per_packet(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.packets.max(1) as f64
+    }
+}
+
+impl Running {
+    /// Packets so far.
+    pub fn packets(&self) -> u64 {
+        self.shared.packets.load(Ordering::Relaxed)
+    }
+
+    /// Ends the loop.
+    pub fn stop(self) -> anyhow::Result<Used> {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        let cpu = self.thread.join();
+        let cpu = cpu.map_err(|_| anyhow::anyhow!("a bare loop panicked"))??;
+        Ok(Used {
+            cpu,
+            packets: self.shared.packets.load(Ordering::Relaxed),
+        })
+    }
+}
+
+impl Shared {
+    fn goes_on(&self) -> bool {
+        !self.ends.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, packets: usize) {
+        self.packets.fetch_add(packets as u64, Ordering::Relaxed);
+    }
+}
+
+/// Starts one side; a sender sends `bytes` bytes a packet.
+pub fn start(side: Side, ports: Arc<Ports>, bytes: usize) -> anyhow::Result<Running> {
+    let mut packet = vec![0; bytes];
+    match (side, ports.shared) {
+        (Side::Send, shared) => spawn(move |running| {
+            paced(running, &ports, |streams| match shared {
+                true => send_many(&ports, streams, &packet),
+                false => send_each(&ports, streams, &mut packet, |_, _| ()),
+            })
+        }),
+        (Side::Receive, true) => spawn(move |running| receive_many(running, &ports.sockets[0])),
+        (Side::Receive, false) => spawn(move |running| receive_each(running, &ports.sockets)),
+    }
+}
+
+/// Starts a sender of RTP, whose sequence numbers tell a receiver what it has lost.
+pub fn start_rtp(ports: Arc<Ports>) -> anyhow::Result<Running> {
+    let mut packet = vec![0; HEADER_BYTES + BUFFER_SAMPLES * 2];
+    let mut sequences = vec![0_u16; ports.streams];
+    spawn(move |running| {
+        paced(running, &ports, |streams| {
+            send_each(&ports, streams, &mut packet, |stream, packet| {
+                let sequence = sequences[stream];
+                sequences[stream] = sequence.wrapping_add(1);
+                let header = Header {
+                    payload_type: L16_MONO,
+                    marker: false,
+                    sequence,
+                    timestamp: u32::from(sequence) * BUFFER_SAMPLES as u32,
+                    ssrc: stream as u32,
+                };
+                packet[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+            })
+        })
+    })
+}
+
+fn spawn(
+    work: impl FnOnce(&Shared) -> anyhow::Result<()> + Send + 'static,
+) -> anyhow::Result<Running> {
+    let shared = Arc::new(Shared::default());
+    let running = Arc::clone(&shared);
+    let thread = std::thread::Builder::new()
+        .name("bare".into())
+        .spawn(move || {
+            work(&running)?;
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+        })?;
+    Ok(Running { thread, shared })
+}
+
+/// Once a quantum, gives `send` the streams that are due, in the order of their phases.
+fn paced(
+    running: &Shared,
+    ports: &Ports,
+    mut send: impl FnMut(&[usize]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let (begin, period) = (Instant::now(), PERIOD.as_nanos() as u64);
+    let quantum = QUANTUM.as_nanos() as u64;
+    let streams = ports.streams as u64;
+    let mut due = Vec::with_capacity(ports.streams);
+    let mut sent = 0_u64;
+    while running.goes_on() {
+        let now = begin.elapsed().as_nanos() as u64;
+        let wanted = now * streams / period;
+        due.clear();
+        due.extend((sent..wanted).map(|packet| (packet % streams) as usize));
+        send(&due)?;
+        running.count(due.len());
+        sent = wanted;
+        sleep_to_line(begin, quantum);
+    }
+    Ok(())
+}
+
+fn sleep_to_line(begin: Instant, quantum: u64) {
+    let now = begin.elapsed().as_nanos() as u64;
+    std::thread::sleep(Duration::from_nanos(quantum - now % quantum));
+}
+
+fn send_each(
+    ports: &Ports,
+    streams: &[usize],
+    packet: &mut [u8],
+    mut prepare: impl FnMut(usize, &mut [u8]),
+) -> anyhow::Result<()> {
+    for &stream in streams {
+        prepare(stream, packet);
+        ports.sockets[0].send_to(packet, ports.of(stream))?;
+    }
+    Ok(())
+}
+
+fn send_many(ports: &Ports, streams: &[usize], packet: &[u8]) -> anyhow::Result<()> {
+    let parts = [[IoSlice::new(packet)]; BATCH];
+    let to: [Option<SockaddrIn>; BATCH] = match ports.base() {
+        SocketAddr::V4(to) => [Some(to.into()); BATCH],
+        SocketAddr::V6(_) => [None; BATCH],
+    };
+    let mut headers = MultiHeaders::preallocate(BATCH, None);
+    for batch in streams.chunks(BATCH) {
+        let (parts, to) = (&parts[..batch.len()], &to[..batch.len()]);
+        let fd = ports.sockets[0].as_raw_fd();
+        sendmmsg(fd, &mut headers, parts, to, [], MsgFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Asks once a quantum which sockets are ready, and takes one datagram of each until none is.
+fn receive_each(running: &Shared, sockets: &[UdpSocket]) -> anyhow::Result<()> {
+    let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (index, socket) in sockets.iter().enumerate() {
+        let data = epoll::EventData::new_u64(index as u64);
+        epoll::add(&poller, socket, data, epoll::EventFlags::IN)?;
+    }
+    let mut events = Vec::with_capacity(1_024);
+    let (mut bytes, begin) = ([0; ROOM], Instant::now());
+    while running.goes_on() {
+        loop {
+            events.clear();
+            let at_once = rustix::event::Timespec::default();
+            epoll::wait(
+                &poller,
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&at_once),
+            )?;
+            if events.is_empty() {
+                break;
+            }
+            for event in &events {
+                match sockets[event.data.u64() as usize].recv_from(&mut bytes) {
+                    Ok(_) => running.count(1),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        sleep_to_line(begin, QUANTUM.as_nanos() as u64);
+    }
+    Ok(())
+}
+
+/// Once a quantum, takes all there is from one socket.
+fn receive_many(running: &Shared, socket: &UdpSocket) -> anyhow::Result<()> {
+    let mut bytes = vec![[0_u8; ROOM]; BATCH];
+    let begin = Instant::now();
+    let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
+    while running.goes_on() {
+        loop {
+            let mut parts: Vec<_> = bytes.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
+            let flags = MsgFlags::MSG_DONTWAIT;
+            let fd = socket.as_raw_fd();
+            let received = match recvmmsg(fd, &mut headers, parts.iter_mut(), flags, None) {
+                Ok(received) => received.count(),
+                Err(nix::errno::Errno::EAGAIN) => 0,
+                Err(error) => return Err(error.into()),
+            };
+            running.count(received);
+            if received < BATCH {
+                break;
+            }
+        }
+        sleep_to_line(begin, QUANTUM.as_nanos() as u64);
+    }
+    Ok(())
+}

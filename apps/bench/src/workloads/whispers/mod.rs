@@ -1,0 +1,148 @@
+//! Many small tasks that hand numbers to each other: what a task, a hop, a channel cost, and
+//! whether more workers make it slower.
+
+mod channels;
+mod go;
+mod jobs;
+mod runtime;
+
+use std::time::Duration;
+
+use crate::harness::{Case, Metric, ONE_THREAD, Subject};
+use crate::hog;
+use crate::setting::Setting;
+use crate::workloads::Workload;
+use jobs::Job;
+use runtime::{Creel, Tokio};
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "whispers",
+    about: "a chain of 100,001 tasks that whisper a number, and what its parts cost",
+    cases,
+};
+
+const MS: &str = "ms a pass";
+const NS: &str = "ns";
+/// Tasks in the standing chain of `hop`.
+const RELAY: u64 = 100;
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    let (chain, million) = if setting.quick {
+        (10_001, 100_001)
+    } else {
+        (100_001, 1_000_001)
+    };
+    let mut cases = Vec::new();
+    let chained = [
+        ("chain", Job::Chain(chain), MS),
+        ("hop", Job::Hop(RELAY), NS),
+        ("spawn-join", Job::SpawnJoin, NS),
+        ("ping-pong", Job::PingPong, NS),
+    ];
+    let (few, many) = (setting.workers, setting.workers * 4);
+    for (name, job, unit) in chained {
+        cases.push(case(name.into(), job, unit, setting, &[1, few]));
+        let crowded = format!("{name} oversubscribed");
+        cases.push(case(crowded, job, unit, setting, &[1, many]));
+        let mut busy = case(format!("{name} busy"), job, unit, setting, &[1, few, many]);
+        busy.subjects = busy.subjects.drain(..).map(hog::beside).collect();
+        cases.push(busy);
+    }
+    cases.push(case(
+        "million".into(),
+        Job::Chain(million),
+        MS,
+        setting,
+        &[1],
+    ));
+    cases.push(case(
+        "yield".into(),
+        Job::Yield,
+        NS,
+        setting,
+        &[1, setting.workers],
+    ));
+    for (name, senders) in [("channel", 1), ("channel 8 to 1", 8)] {
+        let mut subjects = channels::subjects(1, senders);
+        subjects.extend(channels::subjects(setting.workers, senders));
+        cases.push(with(name.into(), NS, setting, subjects));
+    }
+    let fan_out = Job::FanOut(1000, Duration::from_micros(5));
+    cases.push(case(
+        "fan-out".into(),
+        fan_out,
+        NS,
+        setting,
+        &[1, setting.workers],
+    ));
+    cases.push(case(
+        "blocked".into(),
+        Job::Blocked,
+        "ms",
+        setting,
+        &[setting.workers.max(2)],
+    ));
+    cases.extend([100, 300, 1000, 3000, 10_000].map(|nanoseconds| grain(setting, nanoseconds)));
+    Ok(cases)
+}
+
+/// A case with these subjects.
+fn with(name: String, unit: &'static str, setting: &Setting, subjects: Vec<Subject>) -> Case {
+    let metric = Metric { name: "time", unit };
+    Case {
+        name,
+        metrics: vec![metric],
+        compared: true,
+        plan: setting.plan(60, 150),
+        rounds: setting.rounds(7),
+        subjects,
+    }
+}
+
+/// A job on every runtime with each number of workers.
+fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: &[usize]) -> Case {
+    let mut workers = workers.to_vec();
+    workers.dedup();
+    let mut subjects = Vec::new();
+    for &workers in &workers {
+        let name = format!("creel {workers} workers");
+        subjects.push(Subject::new(name, move |plan| {
+            job.sample::<Creel>(plan, workers)
+        }));
+    }
+    if workers.contains(&1) {
+        let sample = move |plan: &_| job.sample::<Tokio<true>>(plan, 1);
+        subjects.push(Subject::new("tokio current-thread", sample));
+    }
+    for &workers in &workers {
+        let name = format!("tokio {workers} workers");
+        let sample = move |plan: &_| job.sample::<Tokio<false>>(plan, workers);
+        subjects.push(Subject::new(name, sample));
+    }
+    subjects.extend(
+        workers
+            .iter()
+            .filter_map(|&workers| go::subject(job, workers)),
+    );
+    with(name, unit, setting, subjects)
+}
+
+/// Tasks of so much work each, beside the same work in a plain loop: from where on they pay.
+fn grain(setting: &Setting, nanoseconds: u64) -> Case {
+    let work = Duration::from_nanos(nanoseconds);
+    let tasks = 2_000_000 / nanoseconds.max(100);
+    let name = format!("grain {nanoseconds} ns");
+    let mut case = case(
+        name,
+        Job::FanOut(tasks, work),
+        NS,
+        setting,
+        &[setting.workers],
+    );
+    case.subjects.push(Subject::new(ONE_THREAD, move |plan| {
+        let call = || (0..tasks).for_each(|_| jobs::toil(work));
+        Ok(plan.time(call) / tasks as f64)
+    }));
+    case
+}

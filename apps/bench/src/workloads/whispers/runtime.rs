@@ -1,0 +1,160 @@
+//! The runtimes under one interface, so that each case is written once.
+
+use std::future::Future;
+
+use creel::Pool;
+use creel::channel::{oneshot, slot};
+
+/// A task runtime with the channels its users would take for these cases.
+pub trait Runtime: Sized + 'static {
+    /// Made with so many workers.
+    fn start(workers: usize) -> anyhow::Result<Self>;
+    /// Runs a future to its end, where the runtime does that fastest.
+    fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T;
+    /// Makes a task from within one.
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send;
+    /// Makes a task that nobody waits for.
+    fn launch(future: impl Future<Output = ()> + Send + 'static);
+    /// Lets the other tasks go first.
+    fn give_way() -> impl Future<Output = ()> + Send;
+    /// A channel for one message.
+    fn once() -> (
+        impl FnOnce(u64) + Send + 'static,
+        impl Future<Output = u64> + Send + 'static,
+    );
+    /// A channel with one place, used again and again.
+    fn link() -> (impl Tell + 'static, impl Hear + 'static);
+}
+
+/// The sending side of a link.
+pub trait Tell: Send {
+    /// Sends; waits while the place is full.
+    fn tell(&mut self, message: u64) -> impl Future<Output = ()> + Send;
+}
+
+/// The receiving side of a link; nothing when the other side is gone.
+pub trait Hear: Send {
+    /// Receives.
+    fn hear(&mut self) -> impl Future<Output = Option<u64>> + Send;
+}
+
+/// Creel.
+pub struct Creel(Pool);
+
+impl Runtime for Creel {
+    fn start(workers: usize) -> anyhow::Result<Self> {
+        Ok(Creel(Pool::builder().workers(workers).build()?))
+    }
+
+    fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        self.0.block_on(future)
+    }
+
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send {
+        let task = creel::task::spawn(future);
+        async { task.await.expect("the task ends") }
+    }
+
+    fn launch(future: impl Future<Output = ()> + Send + 'static) {
+        creel::task::spawn(future).detach();
+    }
+
+    fn give_way() -> impl Future<Output = ()> + Send {
+        creel::task::yield_now()
+    }
+
+    fn once() -> (
+        impl FnOnce(u64) + Send + 'static,
+        impl Future<Output = u64> + Send + 'static,
+    ) {
+        let (tx, rx) = oneshot::channel();
+        let send = |message| tx.send(message).expect("somebody listens");
+        (send, async { rx.await.expect("somebody speaks") })
+    }
+
+    fn link() -> (impl Tell + 'static, impl Hear + 'static) {
+        slot::channel()
+    }
+}
+
+impl Tell for slot::Sender<u64> {
+    async fn tell(&mut self, message: u64) {
+        self.send(message).await.expect("somebody listens");
+    }
+}
+
+impl Hear for slot::Receiver<u64> {
+    async fn hear(&mut self) -> Option<u64> {
+        self.recv().await.ok()
+    }
+}
+
+/// tokio: on the calling thread with one worker, else on its own.
+pub struct Tokio<const ON_CALLER: bool>(tokio::runtime::Runtime);
+
+impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
+    fn start(workers: usize) -> anyhow::Result<Self> {
+        let runtime = if ON_CALLER {
+            tokio::runtime::Builder::new_current_thread().build()
+        } else {
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(workers)
+                .build()
+        };
+        Ok(Tokio(runtime?))
+    }
+
+    fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        if ON_CALLER {
+            self.0.block_on(future)
+        } else {
+            // Its block_on polls on a thread that is no worker, which is much slower.
+            let task = self.0.spawn(future);
+            self.0.block_on(task).expect("the task ends")
+        }
+    }
+
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send {
+        let task = tokio::spawn(future);
+        async { task.await.expect("the task ends") }
+    }
+
+    fn launch(future: impl Future<Output = ()> + Send + 'static) {
+        drop(tokio::spawn(future));
+    }
+
+    fn give_way() -> impl Future<Output = ()> + Send {
+        tokio::task::yield_now()
+    }
+
+    fn once() -> (
+        impl FnOnce(u64) + Send + 'static,
+        impl Future<Output = u64> + Send + 'static,
+    ) {
+        let (tx, rx) = tokio::sync::oneshot::channel();
+        let send = |message| tx.send(message).expect("somebody listens");
+        (send, async { rx.await.expect("somebody speaks") })
+    }
+
+    fn link() -> (impl Tell + 'static, impl Hear + 'static) {
+        tokio::sync::mpsc::channel(1)
+    }
+}
+
+impl Tell for tokio::sync::mpsc::Sender<u64> {
+    async fn tell(&mut self, message: u64) {
+        self.send(message).await.expect("somebody listens");
+    }
+}
+
+impl Hear for tokio::sync::mpsc::Receiver<u64> {
+    async fn hear(&mut self) -> Option<u64> {
+        self.recv().await
+    }
+}

@@ -1,0 +1,198 @@
+//! Whole runs: without a network, and over loopback.
+
+use creel_cast::audio::{BUFFER_SAMPLES, RATE};
+use creel_cast::framing::Framing;
+use creel_cast::receive::{self, Receiver};
+use creel_cast::run::{Error, Measured};
+use creel_cast::send::{self, Program};
+use creel_cast::sink::Way;
+use creel_cast::standalone;
+use creel_cast::tone::{Shape, Tone};
+use creel_cast::wav::Sound;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn standalone_plan(way: Way) -> standalone::Plan {
+    standalone::Plan {
+        streams: 50,
+        groups: 2,
+        wait: MS,
+        period: 5 * MS,
+        buffers: 20,
+        way,
+        samples: 80,
+        ramp_up: 50 * MS,
+    }
+}
+
+#[test]
+fn every_way_to_a_sink_measures_every_stream() {
+    for (name, way) in Way::ALL {
+        let plan = standalone_plan(way);
+        let measured = standalone::run(&plan, &|| false).unwrap();
+        assert_eq!(measured.streams.len(), 50, "{name}");
+        // The last buffers may come when the run is over already.
+        let counts = measured.streams.iter().map(|s| s.latency.count());
+        assert!(counts.max() == Some(20), "{name}");
+        assert!(measured.buffers >= 500, "{name}: {}", measured.buffers);
+        let recorded = measured.histograms.latency.len();
+        assert_eq!(recorded, measured.buffers, "{name}");
+    }
+}
+
+#[test]
+fn a_run_can_be_given_up() {
+    let plan = standalone::Plan {
+        buffers: 100_000,
+        ..standalone_plan(Way::Slot)
+    };
+    let given_up = standalone::run(&plan, &|| true);
+    assert!(matches!(given_up, Err(Error::Interrupted)));
+}
+
+/// So many ports in a row that nobody has at the moment.
+fn free_ports(count: u16) -> SocketAddr {
+    for _ in 0..100 {
+        let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let base = first.local_addr().unwrap();
+        let rest = (1..count).map(|n| {
+            let port = base.port().checked_add(n)?;
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok()
+        });
+        if rest.collect::<Option<Vec<_>>>().is_some() {
+            return base;
+        }
+    }
+    panic!("no {count} free ports in a row");
+}
+
+fn send_plan(to: SocketAddr, streams: usize, shared_port: bool) -> send::Plan {
+    send::Plan {
+        streams,
+        to: vec![to],
+        shared_port,
+        groups: 1,
+        wait: MS,
+        buffers: 30,
+        ramp_up: 100 * MS,
+        framing: Framing::default(),
+        program: Program::Tone(Shape::Sine, 440.0),
+    }
+}
+
+fn receive_plan(on: SocketAddr, streams: usize, shared_port: bool) -> receive::Plan {
+    receive::Plan {
+        streams,
+        on,
+        shared_port,
+        groups: 1,
+        wait: MS,
+        framing: Framing::default(),
+        buffers: None,
+        idle: 300 * MS,
+        at_most: Some(20_000 * MS),
+        wav: None,
+    }
+}
+
+/// Opens the ports, then receives while it sends.
+fn sent_and_received(send: &send::Plan, receive: &receive::Plan) -> (Measured, Measured) {
+    let receiver = Receiver::open(receive).unwrap();
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receiver.run(&|| false));
+        let sent = send::run(send, &|| false).unwrap();
+        (sent, receiving.join().unwrap())
+    })
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn what_is_sent_is_what_is_heard() {
+    let base = free_ports(3);
+    let folder = Folder(std::env::temp_dir().join(format!("creel-cast-heard-{}", base.port())));
+    let receive = receive::Plan {
+        wav: Some(folder.0.clone()),
+        ..receive_plan(base, 3, false)
+    };
+    let (sent, received) = sent_and_received(&send_plan(base, 3, false), &receive);
+    assert_eq!(sent.lost, 0);
+    assert_eq!((received.lost, received.reordered), (0, 0));
+    assert_eq!(received.warnings, Vec::<String>::new());
+    for stream in 0..3 {
+        let path = folder.0.join(format!("stream-{stream}.wav"));
+        let heard = Sound::read(&path).unwrap();
+        assert_eq!(heard.rate, RATE);
+        assert!(heard.samples.len() >= 30 * BUFFER_SAMPLES);
+        let mut expected = vec![0; heard.samples.len()];
+        Tone::new(Shape::Sine, 440.0 + f64::from(stream), RATE).fill(&mut expected);
+        // The same samples, made in pieces of another length: roundings may differ.
+        let close = |(a, b): (&i16, &i16)| (i32::from(*a) - i32::from(*b)).abs() <= 1;
+        let all_close = heard.samples.iter().zip(&expected).all(close);
+        assert!(all_close, "stream {stream} is another tone");
+    }
+}
+
+#[test]
+fn streams_on_one_port_are_told_apart() {
+    let base = free_ports(1);
+    let plans = (send_plan(base, 20, true), receive_plan(base, 20, true));
+    let (_, received) = sent_and_received(&plans.0, &plans.1);
+    assert_eq!(received.lost, 0);
+    assert_eq!(received.streams.len(), 20);
+    assert!(received.streams.iter().all(|s| s.latency.count() >= 30));
+}
+
+#[test]
+fn a_port_in_use_is_told_and_the_others_go_on() {
+    let base = free_ports(3);
+    let taken = SocketAddr::new(base.ip(), base.port() + 1);
+    let _taken = UdpSocket::bind(taken).unwrap();
+    let plans = (send_plan(base, 3, false), receive_plan(base, 3, false));
+    let (_, received) = sent_and_received(&plans.0, &plans.1);
+    assert_eq!(received.streams.len(), 2);
+    assert!(received.streams.iter().all(|s| s.latency.count() >= 30));
+    let warning = &received.warnings[0];
+    assert!(
+        warning.starts_with("1 of 3 ports could not be opened"),
+        "{warning}"
+    );
+    assert!(warning.contains(&taken.to_string()), "{warning}");
+}
+
+#[test]
+fn no_port_at_all_is_an_error_that_names_it() {
+    let base = free_ports(1);
+    let _taken = UdpSocket::bind(base).unwrap();
+    let error = receive::run(&receive_plan(base, 1, false), &|| false).unwrap_err();
+    assert!(error.to_string().starts_with(&base.to_string()), "{error}");
+}
+
+#[test]
+fn a_client_that_is_not_there_does_not_disturb_the_others() {
+    let base = free_ports(4);
+    let nobody = SocketAddr::new(base.ip(), base.port() + 2);
+    let send = send::Plan {
+        to: vec![nobody, base],
+        ..send_plan(base, 2, false)
+    };
+    let (_, received) = sent_and_received(&send, &receive_plan(base, 2, false));
+    assert_eq!(received.lost, 0);
+    assert!(received.streams.iter().all(|s| s.latency.count() >= 30));
+}
+
+#[test]
+fn ports_that_do_not_suffice_are_refused() {
+    let base = SocketAddr::from((Ipv4Addr::LOCALHOST, 65_000));
+    let error = send::run(&send_plan(base, 1_000, false), &|| false).unwrap_err();
+    assert!(error.to_string().contains("--shared-port"), "{error}");
+}

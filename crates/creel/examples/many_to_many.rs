@@ -1,0 +1,41 @@
+//! M:N: many tasks on as many workers as the program says, and says again while they run.
+//!
+//!     cargo run --release --example many_to_many -- [TASKS]
+
+use creel::Pool;
+use creel::task::yield_now;
+use std::hint::black_box;
+
+/// Some work in pieces, so that other tasks get their turn.
+async fn work(task: u64) -> u64 {
+    let mut value = task;
+    for _ in 0..50 {
+        for _ in 0..10_000 {
+            value = black_box(
+                value
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1),
+            );
+        }
+        yield_now().await;
+    }
+    value
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let tasks = std::env::args()
+        .nth(1)
+        .map_or(Ok(200), |text| text.parse())?;
+    let pool = Pool::builder().workers(1).build()?;
+    let running: Vec<_> = (0..tasks).map(|task| pool.spawn(work(task))).collect();
+    for workers in [2, 4, 1, 2] {
+        pool.resize(workers)?;
+        println!("{workers} workers: {:?}", pool.stats().tasks);
+    }
+    let mut sum = 0_u64;
+    for task in running {
+        sum = sum.wrapping_add(pool.block_on(task)?);
+    }
+    println!("all done: {:?}, sum {sum:x}", pool.stats().tasks);
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! M:1: many tasks on one thread. They take turns where they await, and need no locks that
+//! threads would fight for.
+//!
+//!     cargo run --release --example many_to_one -- [TASKS]
+
+use creel::Pool;
+use creel::task::{spawn_local, yield_now};
+use std::cell::Cell;
+use std::rc::Rc;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let tasks = std::env::args()
+        .nth(1)
+        .map_or(Ok(1000), |text| text.parse())?;
+    let pool = Pool::builder().workers(1).build()?;
+    // `Rc` and `Cell`: the tasks never leave their thread.
+    let counted = pool.run_on(0, || {
+        let counter = Rc::new(Cell::new(0_u64));
+        let count = |counter: Rc<Cell<u64>>| async move {
+            for _ in 0..10 {
+                counter.set(counter.get() + 1);
+                yield_now().await;
+            }
+        };
+        spawn_local(async move {
+            let all: Vec<_> = (0..tasks)
+                .map(|_| spawn_local(count(Rc::clone(&counter))))
+                .collect();
+            for task in all {
+                task.await.expect("no task panics");
+            }
+            counter.get()
+        })
+    });
+    println!(
+        "{tasks} tasks on one thread counted to {}",
+        pool.block_on(counted)?
+    );
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Models of the loop protocol for loom: every interleaving of a caller and a worker, up to a
+//! bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
+
+use super::{
+    dispatch::{Job, Part, take_part},
+    words::{Call, Even, Grain},
+};
+use crate::pool::{Pool, Wait, shared::Shared};
+use loom::{cell::UnsafeCell, model::Builder, thread};
+use std::{ops::Range, sync::Arc};
+
+const UNITS: usize = 2;
+
+/// An item that loom watches.
+struct Item(UnsafeCell<u64>);
+
+// SAFETY: whether it is used by one thread at a time is what loom checks here.
+unsafe impl Sync for Item {}
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn shared() -> Arc<Shared> {
+    let pool = Pool::builder().workers(2).wait(Wait::Park).build();
+    let shared = Arc::clone(&pool.expect("two workers").shared);
+    // Loom does not see that who finds a seat made comes after who made it.
+    (0..2).for_each(|seat| shared.seats.seat(seat).share.close(0));
+    shared
+}
+
+/// Calls one loop of two units, on which two seats work, and waits for it. Loom watches the
+/// items, and the frame that the body borrows: nobody may touch them after the return.
+fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
+    let items = Arc::new([0; UNITS].map(|zero| Item(UnsafeCell::new(zero))));
+    let watched = Arc::clone(&items);
+    let body = move |units: Range<usize>, _: usize| {
+        for unit in units {
+            // SAFETY: each unit is given out once; that is what is checked here.
+            watched[unit].0.with_mut(|item| unsafe { *item += 1 });
+        }
+    };
+    let parts = if grain == Grain::QUEUE { UNITS } else { 2 };
+    let job = Job {
+        body: &body,
+        bounds: None,
+        even: Even::new(UNITS, parts),
+        timed: false,
+    };
+    if grain == Grain::QUEUE {
+        shared.seats.seat(0).share.lay_out(epoch, UNITS as u64);
+    }
+    let call = Call::new(epoch, 2, 0, grain);
+    let call = shared.line.publish(shared, &job, call, false);
+    let part = Part {
+        shared,
+        call,
+        who: 0,
+    };
+    part.work_and_join(UNITS, 0, None);
+    for item in items.iter() {
+        // SAFETY: all have left the loop; that is what is checked here.
+        item.0.with_mut(|item| assert_eq!(unsafe { *item }, 1));
+    }
+}
+
+/// Two loops one after the other, while a worker looks for work twice.
+fn claim_and_join(grain: Grain) {
+    check(move || {
+        let shared = shared();
+        let other = Arc::clone(&shared);
+        let worker = thread::spawn(move || {
+            let seat = other.seats.seat(1);
+            take_part(&other, seat);
+            take_part(&other, seat);
+        });
+        call_loop(&shared, 1, grain);
+        call_loop(&shared, 2, grain);
+        worker.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_whole_share_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+    claim_and_join(Grain::WHOLE);
+}
+
+#[test]
+fn a_cut_share_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+    claim_and_join(Grain(5));
+}
+
+#[test]
+fn a_queue_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+    claim_and_join(Grain::QUEUE);
+}
+
+/// A worker that goes to sleep for good would hang this model: loom reports it.
+#[test]
+fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
+    check(|| {
+        let shared = shared();
+        let other = Arc::clone(&shared);
+        let worker = thread::spawn(move || {
+            let seat = other.seats.seat(1);
+            loop {
+                seat.begin_turn();
+                take_part(&other, seat);
+                let call = other.line.mark_sleeper();
+                if !seat.share.is_unseen(call) {
+                    if call.epoch() == 1 {
+                        return; // there is no further loop to be woken for
+                    }
+                    seat.park(None, || false);
+                }
+            }
+        });
+        call_loop(&shared, 1, Grain::WHOLE);
+        worker.join().expect("no panic");
+    });
+}

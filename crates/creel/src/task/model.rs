@@ -1,0 +1,299 @@
+//! Loom explores the state machine with its cells, and the queues, in every interleaving of two or
+//! three threads. A stub stands for the pool: a queue under a lock.
+
+use super::cell::{Ran, Schedule, Task};
+use super::desk::Counters;
+use super::hints::Hints;
+use super::join::{JoinError, JoinHandle};
+use super::slab::{Block, Heap};
+use super::state::State;
+use crate::sync::{AtomicPtr, lock};
+use loom::sync::Mutex;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use std::future::Future;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// A scheduler that only keeps what it is given.
+struct Stub(Mutex<Vec<Task>>);
+
+impl Schedule for Stub {
+    fn schedule(self: Arc<Self>, task: Task) {
+        lock(&self.0).push(task);
+    }
+}
+
+impl Stub {
+    fn run_all(&self, counters: &Counters) {
+        loop {
+            let Some(task) = lock(&self.0).pop() else {
+                return;
+            };
+            let cancelled = task.state().claim_queued();
+            // SAFETY: just claimed.
+            let ran = unsafe { task.run(cancelled, counters) };
+            if ran == Ran::Again {
+                // Scheduled by a hint; here, by this queue.
+                assert!(task.state().unhint());
+                lock(&self.0).push(task);
+            }
+        }
+    }
+}
+
+/// Ready at its second poll; hands its waker out at the first. Counts its drop.
+struct Twice {
+    give: Arc<Mutex<Option<Waker>>>,
+    dropped: Arc<AtomicUsize>,
+    polled: bool,
+}
+
+impl Future for Twice {
+    type Output = Box<u8>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Box<u8>> {
+        if std::mem::replace(&mut self.polled, true) {
+            return Poll::Ready(Box::new(7));
+        }
+        *lock(&self.give) = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Twice {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Scene {
+    stub: Arc<Stub>,
+    heap: NonNull<Heap>,
+    give: Arc<Mutex<Option<Waker>>>,
+    dropped: Arc<AtomicUsize>,
+    handle: JoinHandle<Box<u8>>,
+}
+
+// SAFETY: the heap pointer is used by one thread at a time.
+unsafe impl Send for Scene {}
+
+fn scene() -> Scene {
+    let stub = Arc::new(Stub(Mutex::new(Vec::new())));
+    let heap = Heap::new(stub.clone());
+    let give = Arc::new(Mutex::new(None));
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let future = Twice {
+        give: give.clone(),
+        dropped: dropped.clone(),
+        polled: false,
+    };
+    // SAFETY: this thread owns the heap.
+    let task = unsafe { Task::new(heap.as_ref(), State::new_word(None, false), future) };
+    stub.clone().schedule(task);
+    Scene {
+        stub,
+        heap,
+        give,
+        dropped,
+        handle: JoinHandle::new(task),
+    }
+}
+
+fn bounded(f: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(f);
+}
+
+#[test]
+fn a_wake_during_the_poll_or_after_it_is_not_lost() {
+    bounded(|| {
+        let Scene {
+            stub,
+            heap,
+            give,
+            dropped,
+            handle,
+        } = scene();
+        let (worker, waker) = (stub.clone(), give.clone());
+        let runs = thread::spawn(move || worker.run_all(&Counters::default()));
+        let wakes = thread::spawn(move || {
+            // Bound first: the lock must be free when the waker is used.
+            let taken = lock(&waker).take();
+            taken.map(Waker::wake).is_some()
+        });
+        runs.join().unwrap();
+        let woken = wakes.join().unwrap();
+        stub.run_all(&Counters::default());
+        if woken {
+            assert!(handle.is_finished(), "the wake was lost");
+        } else {
+            let taken = lock(&give).take();
+            taken.unwrap().wake_by_ref();
+            stub.run_all(&Counters::default());
+        }
+        assert_eq!(*loom::future::block_on(handle).unwrap(), 7);
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        // SAFETY: no thread uses the heap any more.
+        unsafe { Heap::orphan(heap) };
+    });
+}
+
+#[test]
+fn the_joiner_is_woken_or_sees_the_output() {
+    bounded(|| {
+        let Scene {
+            stub,
+            heap,
+            give,
+            dropped,
+            handle,
+        } = scene();
+        let worker = stub.clone();
+        let runs = thread::spawn(move || {
+            worker.run_all(&Counters::default());
+            let taken = lock(&give).take();
+            taken.unwrap().wake();
+            worker.run_all(&Counters::default());
+        });
+        assert_eq!(*loom::future::block_on(handle).unwrap(), 7);
+        runs.join().unwrap();
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        // SAFETY: no thread uses the heap any more.
+        unsafe { Heap::orphan(heap) };
+    });
+}
+
+#[test]
+fn cancel_poll_and_wake_drop_the_future_once() {
+    bounded(|| {
+        let Scene {
+            stub,
+            heap,
+            give,
+            dropped,
+            mut handle,
+        } = scene();
+        let worker = stub.clone();
+        let runs = thread::spawn(move || {
+            worker.run_all(&Counters::default());
+            let taken = lock(&give).take();
+            taken.map(Waker::wake);
+            worker.run_all(&Counters::default());
+        });
+        let polled = Pin::new(&mut handle).poll(&mut Context::from_waker(Waker::noop()));
+        if polled.is_pending() {
+            drop(handle);
+        }
+        runs.join().unwrap();
+        stub.run_all(&Counters::default());
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        // SAFETY: no thread uses the heap any more.
+        unsafe { Heap::orphan(heap) };
+    });
+}
+
+#[test]
+fn a_task_whose_last_waker_goes_is_dropped() {
+    bounded(|| {
+        let Scene {
+            stub,
+            heap,
+            give,
+            dropped,
+            handle,
+        } = scene();
+        stub.run_all(&Counters::default());
+        let taken = lock(&give).take();
+        let forgets = thread::spawn(move || drop(taken));
+        handle.detach();
+        forgets.join().unwrap();
+        stub.run_all(&Counters::default());
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        // SAFETY: no thread uses the heap any more.
+        unsafe { Heap::orphan(heap) };
+    });
+}
+
+#[test]
+fn cancelled_handle_tells_it() {
+    bounded(|| {
+        let Scene {
+            stub,
+            heap,
+            give,
+            handle,
+            ..
+        } = scene();
+        let worker = stub.clone();
+        let runs = thread::spawn(move || worker.run_all(&Counters::default()));
+        handle.cancel();
+        runs.join().unwrap();
+        stub.run_all(&Counters::default());
+        drop(lock(&give).take());
+        let joined = loom::future::block_on(handle);
+        assert!(matches!(joined, Err(JoinError::Cancelled)));
+        // SAFETY: no thread uses the heap any more.
+        unsafe { Heap::orphan(heap) };
+    });
+}
+
+/// A cell's memory without a task in it: enough for the queues.
+fn blocks(count: usize) -> Vec<Box<Block>> {
+    let block = || Block {
+        state: State::new(State::new_word(None, true)),
+        next: AtomicPtr::new(std::ptr::null_mut()),
+    };
+    (0..count).map(|_| Box::new(block())).collect()
+}
+
+#[test]
+fn owner_and_thief_claim_each_task_once() {
+    bounded(|| {
+        let blocks = Arc::new(blocks(3));
+        let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
+        let hints = Arc::new(Hints::new());
+        // SAFETY: this thread is the owner.
+        unsafe { hints.push(task(0)) };
+        // SAFETY: as above.
+        unsafe { hints.push(task(1)) };
+        let theirs = hints.clone();
+        let thief = thread::spawn(move || usize::from(theirs.steal(2).is_some()));
+        // SAFETY: as above.
+        unsafe { hints.push(task(2)) };
+        let mut mine = 0;
+        // SAFETY: as above.
+        while let Some(task) = unsafe { hints.pop() } {
+            mine += usize::from(task.state().claim_hinted().is_some());
+        }
+        assert_eq!(mine + thief.join().unwrap(), 3);
+        drop(blocks);
+    });
+}
+
+#[test]
+fn blocks_given_back_while_the_heap_is_left_free_it_once() {
+    bounded(|| {
+        let stub = Arc::new(Stub(Mutex::new(Vec::new())));
+        let heap = Heap::new(stub.clone());
+        // SAFETY: this thread owns the heap.
+        let (one, two) = unsafe { (heap.as_ref().alloc(64), heap.as_ref().alloc(64)) };
+        let give = |block: NonNull<Block>| {
+            let block = AtomicPtr::new(block.as_ptr());
+            thread::spawn(move || {
+                let block = NonNull::new(block.load(Ordering::Relaxed)).unwrap();
+                // SAFETY: allocated above, given back once, not by the owner.
+                unsafe { Heap::free(block, None) };
+            })
+        };
+        let threads = [give(one), give(two)];
+        // SAFETY: not used again by the owner.
+        unsafe { Heap::orphan(heap) };
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(Arc::strong_count(&stub), 1, "the heap was freed");
+    });
+}

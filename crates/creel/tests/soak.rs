@@ -1,0 +1,176 @@
+//! Many short lives of pools under everything at once, with a watchdog. Minutes, not seconds: run
+//! it with `--ignored`. A seed is printed; `CREEL_SOAK_SEED` and `CREEL_SOAK_ROUNDS` set it and
+//! the length.
+
+use creel::channel::{oneshot, ring, slot};
+use creel::task::{self, yield_now};
+use creel::{Pool, Wait};
+use creel_topology::{CpuSet, affinity};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A small generator: SplitMix64.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    text.map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// Ends the process if the rounds stop coming.
+fn watchdog(rounds: &Arc<AtomicU64>) {
+    let rounds = rounds.clone();
+    std::thread::spawn(move || {
+        let mut before = u64::MAX;
+        loop {
+            let now = rounds.load(Ordering::Relaxed);
+            if now == before {
+                eprintln!("no progress in 30 s after round {now}");
+                std::process::abort();
+            }
+            before = now;
+            std::thread::sleep(Duration::from_secs(30));
+        }
+    });
+}
+
+async fn chain(length: u64) -> u64 {
+    let (mut left, last) = oneshot::channel();
+    for _ in 0..length {
+        let (next, right) = oneshot::channel();
+        task::spawn(async move {
+            let heard: u64 = right.await.unwrap();
+            left.send(heard + 1).unwrap();
+        })
+        .detach();
+        left = next;
+    }
+    left.send(0).unwrap();
+    last.await.unwrap()
+}
+
+async fn crowd(tasks: u64) -> u64 {
+    let (tx, rx) = ring::channel(3);
+    for i in 0..tasks {
+        let tx = tx.clone();
+        task::spawn(async move {
+            if i % 3 == 0 {
+                yield_now().await;
+            }
+            tx.send(i).await.unwrap();
+        })
+        .detach();
+    }
+    drop(tx);
+    let mut got = 0;
+    while rx.recv().await.is_ok() {
+        got += 1;
+    }
+    got
+}
+
+async fn ping_pong(times: u64) {
+    let (mut tx, mut there) = slot::channel();
+    let (mut back, mut rx) = slot::channel();
+    let other = task::spawn(async move {
+        while let Ok(n) = there.recv().await {
+            back.send(n).await.unwrap();
+        }
+    });
+    for n in 0..times {
+        tx.send(n).await.unwrap();
+        assert_eq!(rx.recv().await, Ok(n));
+    }
+    drop(tx);
+    other.await.unwrap();
+}
+
+fn round(draw: &mut Draw) {
+    let workers = [1, 2, 3, 16][draw.below(4) as usize];
+    let wait = [Wait::Park, Wait::Adaptive][draw.below(2) as usize];
+    let pool = Pool::builder().workers(workers).wait(wait).build().unwrap();
+    let length = draw.below(500);
+    let chained = pool.spawn(chain(length));
+    let crowded = pool.spawn(crowd(length));
+    let pinged = pool.spawn_on(
+        draw.below(workers as u64) as usize,
+        ping_pong(draw.below(200)),
+    );
+    let doomed = pool.spawn(async {
+        loop {
+            yield_now().await;
+        }
+    });
+    if draw.below(2) == 0 {
+        pool.resize(1 + draw.below(4) as usize).unwrap();
+    }
+    // One from outside, from a plain thread.
+    let (tx, rx) = ring::channel(1);
+    let outside = std::thread::spawn(move || (0..50).for_each(|i| tx.send_blocking(i).unwrap()));
+    let heard = pool.spawn(async move {
+        let mut heard = 0;
+        while rx.recv().await.is_ok() {
+            heard += 1;
+        }
+        heard
+    });
+    if draw.below(4) == 0 {
+        // Shut down in the middle of it all.
+        drop((chained, crowded, pinged, heard));
+        drop(pool);
+        let _ = outside.join();
+        return;
+    }
+    pool.block_on(async {
+        assert_eq!(chained.await.unwrap(), length);
+        assert_eq!(crowded.await.unwrap(), length);
+        pinged.await.unwrap();
+        assert_eq!(heard.await.unwrap(), 50);
+    });
+    outside.join().unwrap();
+    doomed.cancel();
+    assert!(pool.block_on(doomed).is_err());
+    let stats = pool.stats().tasks;
+    assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
+}
+
+fn soak(name: &str) {
+    let seed = number("CREEL_SOAK_SEED", u64::from(std::process::id()));
+    eprintln!("{name}: seed {seed}");
+    let rounds = Arc::new(AtomicU64::new(0));
+    watchdog(&rounds);
+    let mut draw = Draw(seed);
+    for _ in 0..number("CREEL_SOAK_ROUNDS", 2000) {
+        round(&mut draw);
+        rounds.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+#[ignore = "minutes"]
+fn soak_on_every_cpu() {
+    soak("every CPU");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn soak_on_one_cpu() {
+    std::thread::spawn(|| {
+        let first = affinity::current().unwrap().first().unwrap();
+        affinity::set(&CpuSet::range(first, first)).unwrap();
+        soak("one CPU");
+    })
+    .join()
+    .unwrap();
+}

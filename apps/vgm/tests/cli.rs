@@ -329,6 +329,45 @@ fn interrupted_it_leaves_whole_files_only() {
     assert_eq!(written[0].1.len(), 44 + 4 * 44_100);
 }
 
+/// What a scheduler relies on: killed without a chance to clean up, a run is finished by the
+/// same command again.
+#[cfg(unix)]
+#[test]
+fn a_killed_run_is_finished_by_the_next() {
+    let folder = Folder::new("killed");
+    let songs: Vec<PathBuf> = (0..40)
+        .map(|i| folder.put(&format!("{i}.vgm"), &small_song()))
+        .collect();
+    let songs: Vec<&Path> = songs.iter().map(PathBuf::as_path).collect();
+    let whole = folder.path("whole");
+    assert!(render(&songs, &whole, &[]).status.success());
+    let out = folder.path("out");
+    let mut child = program()
+        .args(["render", "--jobs", "2", "-o"])
+        .arg(&out)
+        .args(&songs)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let written = || std::fs::read_dir(&out).is_ok_and(|folder| folder.count() > 2);
+    while child.try_wait().unwrap().is_none() && !written() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(render(&songs, &out, &["--skip-done"]).status.success());
+    let wavs = |folder: &Path| {
+        let mut files = files(folder);
+        files.retain(|(path, _)| path.extension().is_some_and(|e| e == "wav"));
+        files
+            .into_iter()
+            .map(|(_, bytes)| bytes)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(wavs(&out), wavs(&whole));
+}
+
 #[test]
 fn info_tells_title_length_and_chips() {
     let folder = Folder::new("info");

@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p creel-vgm --features oracle --test oracle`
 
+#[allow(dead_code, reason = "the bench alone plays the SSG")]
 #[path = "../streams/song.rs"]
 mod song;
 #[path = "../streams/mod.rs"]

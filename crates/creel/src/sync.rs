@@ -1,51 +1,81 @@
 //! The primitives that the runtime is built on, and the word that threads wait on.
 //!
 //! Everything lock-free in this crate takes its atomics from here, so that the same code runs
-//! under the model checkers: `--cfg loom` swaps in loom's types, `--cfg shuttle` shuttle's.
+//! under the model checkers: `--cfg loom` swaps in loom's types for parts of a pool, `--cfg
+//! shuttle` shuttle's for the whole of it, with its threads, thread-locals and clock.
 //! Otherwise an atomic is `std`'s, and a [`WaitWord`] is one futex on Linux and a mutex with a
 //! condition variable elsewhere.
+//!
+//! Under shuttle all threads are one of the system's, so nothing may hold a lock of `std` or be
+//! inside a `OnceLock` while it does one of the steps below. Its clock (`model_clock.rs`) is drawn
+//! from the schedule, so a replay is the same to the last step. Left out there: the poller and
+//! the placement, which are the system's own.
 
 #[cfg(all(not(loom), not(shuttle)))]
 pub(crate) use std::sync::{
-    Mutex,
+    Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
-    Mutex,
+    Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(all(shuttle, not(loom)))]
 pub(crate) use shuttle::sync::{
-    Mutex,
+    Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
+#[cfg(all(shuttle, not(loom)))]
+mod model_clock;
+
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
+#[cfg(all(shuttle, not(loom)))]
+pub(crate) use model_clock::{Instant, now_ns};
+#[cfg(all(shuttle, not(loom)))]
+pub(crate) use shuttle::{thread, thread_local};
 use std::sync::TryLockError;
-#[cfg(not(any(loom, shuttle)))]
-use std::{sync::OnceLock, time::Instant};
+#[cfg(not(all(shuttle, not(loom))))]
+pub(crate) use std::{thread, thread_local, time::Instant};
 pub(crate) use wait_word::WaitWord;
 
-/// Interior mutability whose accesses loom can watch.
+/// Interior mutability whose accesses the model checkers can watch.
 ///
 /// The pointer is only good inside the closure; who may take it when is told at each field.
+/// Under shuttle, a second access while one is under way is a panic.
 #[cfg(not(loom))]
 #[derive(Debug)]
-pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+pub(crate) struct UnsafeCell<T> {
+    #[cfg(shuttle)]
+    busy: std::sync::atomic::AtomicBool,
+    value: std::cell::UnsafeCell<T>,
+}
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
+        Self {
+            #[cfg(shuttle)]
+            busy: std::sync::atomic::AtomicBool::new(false),
+            value: std::cell::UnsafeCell::new(value),
+        }
     }
 
     #[inline(always)]
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        f(self.0.get())
+        #[cfg(shuttle)]
+        assert!(
+            !self.busy.swap(true, Ordering::Relaxed),
+            "two accesses to a cell at the same time"
+        );
+        let result = f(self.value.get());
+        #[cfg(shuttle)]
+        self.busy.store(false, Ordering::Relaxed);
+        result
     }
 }
 
@@ -80,17 +110,16 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<impl std::ops::DerefMut<Ta
     }
 }
 
-/// Nanoseconds since some moment in the past. Stands still under the model checkers, which need
-/// every run to be repeatable.
+/// Nanoseconds since some moment in the past. Stands still under loom, which needs every run to
+/// be repeatable.
+#[cfg(not(all(shuttle, not(loom))))]
 pub(crate) fn now_ns() -> u64 {
-    #[cfg(any(loom, shuttle))]
-    return 0;
-    #[cfg(not(any(loom, shuttle)))]
-    {
-        static BEGIN: OnceLock<Instant> = OnceLock::new();
-        let since = BEGIN.get_or_init(Instant::now).elapsed();
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    if cfg!(loom) {
+        return 0;
     }
+    let since = BEGIN.get_or_init(Instant::now).elapsed();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(all(target_os = "linux", not(loom), not(shuttle), not(miri)))]
@@ -170,6 +199,11 @@ mod wait_word {
                 return;
             }
             match timeout {
+                #[cfg(all(shuttle, not(loom)))]
+                Some(d) if super::model_clock::passes() => {
+                    drop(gate);
+                    super::model_clock::run_out(d);
+                }
                 Some(d) => drop(self.changed.wait_timeout(gate, d)),
                 None => drop(self.changed.wait(gate)),
             }

@@ -3,13 +3,16 @@
 //! It parks the thread and runs nothing else meanwhile; a program that wants its thread to help
 //! uses `Pool::block_on`.
 
+use crate::sync::{
+    AtomicBool, Ordering,
+    thread::{self, Thread},
+    thread_local,
+};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
 /// Unparks one thread.
 struct Unparker {
@@ -40,7 +43,7 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let cached = UNPARKER.with(|cell| cell.borrow_mut().take());
     let unparker = cached.unwrap_or_else(|| {
         Arc::new(Unparker {
-            thread: std::thread::current(),
+            thread: thread::current(),
             woken: AtomicBool::new(false),
         })
     });
@@ -53,7 +56,7 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
             return output;
         }
         while !unparker.woken.swap(false, Ordering::AcqRel) {
-            std::thread::park();
+            thread::park();
         }
     }
 }

@@ -10,6 +10,7 @@
 //! tries, and an event sets the flag before it takes the waiting wakers. So an event between the
 //! try and the wait is seen by the second look at the flag in [`Source::poll_ready`].
 
+use crate::sync::thread_local;
 use polling::{AsRawSource, AsSource, Event, Events, PollMode, Poller};
 use std::cell::RefCell;
 use std::io;
@@ -243,7 +244,7 @@ thread_local! {
 
 /// Makes `driver` that of this thread until the guard is dropped.
 pub(crate) fn enter(driver: Arc<Driver>) -> Entered {
-    Entered(CURRENT.replace(Some(driver)))
+    Entered(CURRENT.with(|current| current.replace(Some(driver))))
 }
 
 /// Puts back what [`enter`] replaced.
@@ -251,7 +252,7 @@ pub(crate) struct Entered(Option<Arc<Driver>>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        CURRENT.with(|current| current.replace(self.0.take()));
     }
 }
 
@@ -340,7 +341,7 @@ where
     /// Adds the direction to those that the poller looks at.
     fn arm(&self, direction: Direction) -> io::Result<()> {
         let place = self.place.get_or_init(|| {
-            let driver = CURRENT.with_borrow(Clone::clone);
+            let driver = CURRENT.with(|current| current.borrow().clone());
             let driver = driver.expect("a socket is awaited on a pool's worker or in its block_on");
             let source = driver.insert();
             Place { driver, source }

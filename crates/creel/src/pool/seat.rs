@@ -25,12 +25,12 @@ use super::{
 use crate::{
     loops::share::Share,
     net::driver::Driver,
-    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock},
+    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock, thread::JoinHandle},
     task::Desk,
     time::{Clock, timers::Timers},
 };
 use crossbeam_utils::CachePadded;
-use std::{collections::VecDeque, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 const RUNNING: u32 = 0;
 const NOTIFIED: u32 = 1;

@@ -58,7 +58,11 @@ impl Offer {
     /// What the calling thread may use.
     pub(crate) fn find(asked: Option<Placement>) -> Self {
         let world = WORLD.with_borrow(Clone::clone).or_else(World::find);
-        let threads = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        // A model has the same number on every machine.
+        let threads = || match cfg!(shuttle) {
+            true => 4,
+            false => thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        };
         let (workers, pus) = match &world {
             Some(world) => {
                 let budget = Budget::of(&world.machine);

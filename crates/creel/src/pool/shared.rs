@@ -11,13 +11,12 @@ use super::{
 use crate::{
     loops::dispatch::Line,
     net::driver::Driver,
-    sync::{AtomicBool, AtomicUsize, Ordering},
+    sync::{AtomicBool, AtomicUsize, Ordering, thread},
     task::{self, Tasks},
 };
 use std::{
     sync::{Arc, Weak},
     task::{Wake, Waker},
-    thread,
 };
 
 /// The pool itself. Threads and handles keep it alive; only its owner ends it.

@@ -5,7 +5,7 @@ use super::{crew, seeded};
 use crate::net::driver;
 use crate::pool::shared::{Rouse, Shared};
 use crate::pool::{Pool, current};
-use crate::sync::{Ordering, WaitWord};
+use crate::sync::{Ordering, WaitWord, thread_local};
 use crate::time::timers;
 use std::cell::RefCell;
 use std::future::Future;
@@ -106,7 +106,7 @@ thread_local! {
 
 /// The pool whose `block_on` the calling thread is in; children inherit it.
 pub(super) fn inside() -> Option<Arc<Shared>> {
-    INSIDE.with_borrow(Clone::clone)
+    INSIDE.with(|inside| inside.borrow().clone())
 }
 
 /// Marks the thread until it is dropped, and then puts back what was there.
@@ -114,13 +114,13 @@ struct Inside(Option<Arc<Shared>>);
 
 impl Inside {
     fn enter(pool: &Arc<Shared>) -> Self {
-        Self(INSIDE.replace(Some(pool.clone())))
+        Self(INSIDE.with(|inside| inside.replace(Some(pool.clone()))))
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.set(self.0.take());
+        INSIDE.with(|inside| inside.replace(self.0.take()));
     }
 }
 

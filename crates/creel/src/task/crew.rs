@@ -31,9 +31,9 @@ use super::cell::Task;
 use super::desk::Desk;
 use crate::pool::seat::Seat;
 use crate::pool::shared::Shared;
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Instant, Mutex, Ordering, lock};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Tasks whose polls are shorter are not stolen: the move would cost more.
 pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;

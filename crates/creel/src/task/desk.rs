@@ -15,13 +15,15 @@ use super::hints::Hints;
 use super::slab::Heap;
 use crate::pool::shared::Shared;
 use crate::pool::stats::Counter;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell};
+use crate::sync::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Instant, Ordering, UnsafeCell,
+    thread_local,
+};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::future::Future;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// How many times in a row the LIFO slot may go before the queue.
 const LIFO_RUN: u32 = 16;
@@ -126,7 +128,7 @@ pub(super) fn here_in(pool: &Shared) -> Option<Held<'_>> {
 /// The caller does not keep it longer than the thread holds the desk.
 #[inline]
 pub(super) fn here<'a>() -> Option<Held<'a>> {
-    let here = HERE.get();
+    let here = HERE.with(Cell::get);
     if here.desk.is_null() {
         return None;
     }
@@ -152,7 +154,7 @@ pub(super) fn heap() -> Option<NonNull<Heap>> {
     if cfg!(loom) {
         return None;
     }
-    let here = HERE.get();
+    let here = HERE.with(Cell::get);
     if here.desk.is_null() {
         return None;
     }
@@ -204,10 +206,11 @@ impl Desk {
             own.sample_in = 1;
             own.searcher = searcher;
         });
-        HERE.set(Here {
+        let here = Here {
             desk: self,
             pool: Arc::as_ptr(pool),
-        });
+        };
+        HERE.with(|place| place.set(here));
     }
 
     /// The heap, if the desk was ever held.
@@ -422,10 +425,11 @@ impl<'a> Held<'a> {
     /// The reverse of [`Desk::sit_down`].
     pub(super) fn stand_up(self) {
         self.end_search();
-        HERE.set(Here {
+        let nowhere = Here {
             desk: ptr::null(),
             pool: ptr::null(),
-        });
+        };
+        HERE.with(|place| place.set(nowhere));
     }
 
     /// Reads the clock, guesses what a poll takes, and has another worker woken if that pays.

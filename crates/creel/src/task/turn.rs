@@ -10,7 +10,7 @@ use super::state::Then;
 use crate::pool::seat::Seat;
 use crate::pool::shared::Shared;
 use crate::pool::{TaskStats, current};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock, thread};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -314,7 +314,7 @@ fn end(pool: &Arc<Shared>) {
         if !unfinished {
             break;
         }
-        std::thread::yield_now();
+        thread::yield_now();
     }
     let guests = lock(&pool.tasks.guests).heap.take();
     let desks = pool.seats.made().filter_map(|seat| seat.desk.take_heap());

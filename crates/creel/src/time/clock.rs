@@ -6,9 +6,10 @@
 //! they are [`Instant`]s also under a driven clock, so that code which is given
 //! times needs not know which clock it runs by.
 
+use crate::sync::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 

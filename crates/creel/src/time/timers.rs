@@ -12,9 +12,9 @@
 
 use super::clock::Clock;
 use super::wheel::{self, Key, Wheel};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_local};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -102,7 +102,7 @@ impl Timers {
         let now = self.clock.nanos();
         self.turn.store(now, Ordering::Relaxed);
         let tick = wheel::tick_at_or_before(now);
-        let mut due = DUE.take();
+        let mut due = DUE.with(RefCell::take);
         let mut fired = 0;
         loop {
             let mut state = self.lock();
@@ -115,7 +115,7 @@ impl Timers {
                 break;
             }
         }
-        DUE.set(due);
+        DUE.with(|kept| kept.replace(due));
         fired
     }
 
@@ -155,7 +155,7 @@ thread_local! {
 
 /// Makes `timers` those of this thread until the guard is dropped.
 pub(crate) fn enter(timers: Arc<Timers>) -> Entered {
-    Entered(CURRENT.replace(Some(timers)))
+    Entered(CURRENT.with(|current| current.replace(Some(timers))))
 }
 
 /// Puts back what [`enter`] replaced.
@@ -163,13 +163,16 @@ pub(crate) struct Entered(Option<Arc<Timers>>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        CURRENT.with(|current| current.replace(self.0.take()));
     }
 }
 
 /// The clock of this thread's timers, if it has any.
 pub(super) fn current_clock() -> Option<Clock> {
-    CURRENT.with_borrow(|current| current.as_ref().map(|timers| timers.clock.clone()))
+    CURRENT.with(|current| {
+        let current = current.borrow();
+        current.as_ref().map(|timers| timers.clock.clone())
+    })
 }
 
 /// The clock of this thread's timers.
@@ -229,7 +232,8 @@ impl Entry {
     ///
     /// On a thread that neither is a pool's worker nor blocks on one.
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
-        CURRENT.with_borrow(|current| {
+        CURRENT.with(|current| {
+            let current = current.borrow();
             let here = current.as_ref().expect(NO_TIMERS);
             // At the first poll the turn may lie back: a worker without timers has none.
             let turn = match self.0 {

@@ -1,0 +1,62 @@
+//! The clock under shuttle: how much time passes between two looks is drawn from the schedule.
+//!
+//! So decisions by time go both ways, and a replay takes the same ones. A wait with a time-out
+//! runs out at once, after others had their turn; a model may also forbid that
+//! ([`stand_by_wakes_alone`]), to show that no wake-up is made good by a time-out.
+
+use shuttle::rand::{RngCore, thread_rng};
+use std::{cell::Cell, time::Duration};
+
+// The system's thread-locals: one test, all of whose model threads share them.
+std::thread_local! {
+    static NOW: Cell<u64> = const { Cell::new(1) };
+    static TIME_OUTS: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Nanoseconds since some moment in the past.
+pub(crate) fn now_ns() -> u64 {
+    let step = match thread_rng().next_u64() % 8 {
+        0..=3 => 80,
+        4 | 5 => 6_000,
+        6 => 150_000,
+        _ => 1_200_000,
+    };
+    NOW.set(NOW.get() + step);
+    NOW.get()
+}
+
+/// A moment of this clock; what the crate uses of `std`'s.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instant(u64);
+
+impl Instant {
+    pub(crate) fn now() -> Self {
+        Self(now_ns())
+    }
+
+    pub(crate) fn duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        Self::now().duration_since(self)
+    }
+}
+
+/// Whether time-outs run out.
+pub(super) fn passes() -> bool {
+    TIME_OUTS.get()
+}
+
+/// Lets the others go on until `time` has passed.
+pub(super) fn run_out(time: Duration) {
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4);
+    NOW.set(NOW.get() + ns);
+    shuttle::thread::yield_now();
+}
+
+/// From now on time-outs never run out on the calling test's threads.
+#[cfg(test)]
+pub(crate) fn stand_by_wakes_alone() {
+    TIME_OUTS.set(false);
+}

@@ -17,6 +17,8 @@
 
 pub mod channel;
 mod loops;
+#[cfg(all(test, shuttle, not(loom)))]
+mod models;
 pub mod net;
 mod pool;
 mod sync;

@@ -30,7 +30,7 @@ pub(crate) use shuttle::sync::{
 };
 
 #[cfg(all(shuttle, not(loom)))]
-mod model_clock;
+pub(crate) mod model_clock;
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;

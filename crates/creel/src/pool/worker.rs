@@ -47,12 +47,17 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
             pace.worked();
             continue;
         }
-        let unbound =
-            || (shared.is_closing() || seat.timers.may_end()) && task::may_retire(&shared, seat);
-        if shared.wants_gone(index) && seat.retire(unbound) {
-            shared.line.forget_threads();
-            task::leave(&shared);
-            return;
+        if shared.wants_gone(index) {
+            task::clear_desk(&shared, seat);
+            let unbound = || {
+                let timers = shared.is_closing() || seat.timers.may_end();
+                shared.wants_gone(index) && timers && task::may_retire(&shared, seat)
+            };
+            if seat.retire(unbound) {
+                shared.line.forget_threads();
+                task::leave(&shared);
+                return;
+            }
         }
         if let Rest::For(watch) = task::rest(&shared, seat) {
             pace.wait(watch);

@@ -1,8 +1,8 @@
 //! The clock under shuttle: how much time passes between two looks is drawn from the schedule.
 //!
 //! So decisions by time go both ways, and a replay takes the same ones. A wait with a time-out
-//! runs out at once, after others had their turn; a model may also forbid that
-//! ([`stand_by_wakes_alone`]), to show that no wake-up is made good by a time-out.
+//! runs out at once, after others had their turn; or never, to show that no lost wake-up is made
+//! good by a time-out.
 
 use shuttle::rand::{RngCore, thread_rng};
 use std::{cell::Cell, time::Duration};
@@ -55,8 +55,9 @@ pub(super) fn run_out(time: Duration) {
     shuttle::thread::yield_now();
 }
 
-/// From now on time-outs never run out on the calling test's threads.
+/// Begins a run of a model, in which time-outs run out or never do.
 #[cfg(test)]
-pub(crate) fn stand_by_wakes_alone() {
-    TIME_OUTS.set(false);
+pub(crate) fn begin(time_outs: bool) {
+    NOW.set(1);
+    TIME_OUTS.set(time_outs);
 }

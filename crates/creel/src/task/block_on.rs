@@ -165,10 +165,6 @@ impl StandIn<'_> {
             }
         }
         self.stand_up();
-        // A push outside that saw no free desk before is seen here.
-        if self.pool.tasks.outside.len() > 0 {
-            crew::call_for_outside(self.pool);
-        }
         enough()
     }
 
@@ -183,7 +179,11 @@ impl StandIn<'_> {
             self.pool.tasks.crew.hand_over(seat);
             crew::notify(self.pool, seat);
         } else {
-            self.pool.tasks.crew.release(seat, self.pool.workers());
+            self.pool.tasks.crew.release(self.pool, seat);
+            // A push outside that saw no free desk before is seen here.
+            if self.pool.tasks.outside.len() > 0 {
+                crew::call_for_outside(self.pool);
+            }
             // This thread will not watch the others, as a worker that rests does.
             if self.pool.tasks.crew.is_unwatched() {
                 crew::call_watch(self.pool);

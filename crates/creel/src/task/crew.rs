@@ -189,11 +189,12 @@ impl Crew {
     }
 
     /// Frees a desk that is empty.
-    pub(super) fn release(&self, seat: usize, workers: usize) {
+    pub(super) fn release(&self, pool: &Shared, seat: usize) {
         let mut desks = lock(&self.desks);
         let desks = &mut *desks;
         desks.holders[seat] = Holder::Free;
-        if seat < workers {
+        // Under the lock: a resize that is not seen here comes to `resize` after.
+        if seat < pool.workers() {
             desks.free.push(seat);
         }
         self.mirror(desks);

@@ -45,7 +45,8 @@ pub(crate) struct Desk {
     poll_ns: AtomicU32,
     /// The poll count at which the watch found the holder stuck. Advice only.
     stuck_at: AtomicU64,
-    /// Set with the crew's word that the desk is its seat's thread's to take.
+    /// Set with the crew's word that the desk is its seat's thread's to take. `SeqCst`, against a
+    /// seat's retirement.
     assigned: AtomicBool,
     pub(super) counters: Counters,
     /// Of bound tasks; written by the seat's thread only.
@@ -258,9 +259,15 @@ impl Desk {
         polls != 0 && self.stuck_at.load(Ordering::Relaxed) == polls
     }
 
-    /// The crew has assigned the desk. The caller notifies after.
+    /// The crew has assigned the desk. The caller sees to it that the seat has a thread, and
+    /// notifies, after.
     pub(super) fn assign(&self) {
-        self.assigned.store(true, Ordering::Release);
+        self.assigned.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the crew has assigned the desk: then its seat's thread may not end.
+    pub(super) fn is_assigned(&self) -> bool {
+        self.assigned.load(Ordering::SeqCst)
     }
 
     /// Whether the crew has assigned the desk since the last call.

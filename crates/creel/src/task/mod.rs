@@ -29,7 +29,7 @@ pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use desk::Desk;
 pub(crate) use turn::{
-    Rest, Tasks, cancel_all, enter, leave, may_retire, resize, rest, stats, turn,
+    Rest, Tasks, cancel_all, clear_desk, enter, leave, may_retire, resize, rest, stats, turn,
 };
 
 #[cfg(all(test, loom))]

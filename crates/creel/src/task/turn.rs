@@ -115,8 +115,7 @@ pub(crate) fn turn(pool: &Arc<Shared>, seat: &Seat) -> bool {
         return bound;
     };
     if seat.index >= pool.workers() && !closing {
-        held.clear();
-        crew::call_for_outside(pool);
+        clear_desk(pool, seat);
         return bound;
     }
     for _ in 0..TURN {
@@ -181,7 +180,7 @@ pub(crate) fn rest(pool: &Arc<Shared>, seat: &Seat) -> Rest {
             return Rest::Busy;
         }
         held.stand_up();
-        crew.release(seat.index, pool.workers());
+        crew.release(pool, seat.index);
     }
     let takes = pool.tasks.outside.len() > 0 && crew.is_free(seat.index);
     if takes || seat.desk.bound.len() > 0 {
@@ -190,13 +189,24 @@ pub(crate) fn rest(pool: &Arc<Shared>, seat: &Seat) -> Rest {
     Rest::For(crew.watches(pool, seat.index).then_some(WATCH_EVERY))
 }
 
-/// Whether the thread of a seat that is no longer wanted may end: nothing bound to it is left.
-pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
+/// Frees the desk of a seat that is no longer wanted; the others get what lies there.
+///
+/// Not while the seat's thread is retiring: the one that is called may be of this very seat, if
+/// it is wanted again.
+pub(crate) fn clear_desk(pool: &Arc<Shared>, seat: &Seat) {
     if let Some(held) = desk::here_in(pool) {
         held.clear();
         held.stand_up();
-        pool.tasks.crew.release(seat.index, pool.workers());
+        pool.tasks.crew.release(pool, seat.index);
         crew::call_for_outside(pool);
+    }
+}
+
+/// Whether the thread of a seat that is no longer wanted may end: nothing bound to it is left,
+/// and nobody has called it.
+pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
+    if seat.desk.is_assigned() {
+        return false;
     }
     if seat.desk.bound_alive.load(Ordering::SeqCst) == 0 {
         return true;

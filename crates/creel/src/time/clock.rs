@@ -43,20 +43,26 @@ impl Epoch {
     fn now() -> Self {
         Epoch {
             instant: Instant::now(),
-            nanos: system_nanos(),
+            // A model's clock begins anew with each of its runs.
+            nanos: if cfg!(shuttle) { 0 } else { system_nanos() },
         }
     }
 }
 
 /// The clock of `Instant` as one number, of no particular origin: `Instant::elapsed` takes
 /// three times as long, and a stream asks twice a buffer.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(shuttle)))]
 fn system_nanos() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(shuttle, not(loom)))]
+fn system_nanos() -> u64 {
+    crate::sync::now_ns()
+}
+
+#[cfg(all(not(target_os = "linux"), not(shuttle)))]
 fn system_nanos() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     nanos(ORIGIN.get_or_init(Instant::now).elapsed())

@@ -1,0 +1,208 @@
+//! Loops, scopes, sessions and the outbox.
+
+use super::{check, draw, pool, throw};
+use crate::{
+    Outbox, Pool,
+    sync::{AtomicBool, AtomicUsize, Ordering, thread},
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+/// Calls one loop; checks that each unit is visited once, and none after the return.
+fn visit_each_once(pool: &Pool, units: usize) {
+    let visits: Vec<_> = (0..units).map(|_| AtomicUsize::new(0)).collect();
+    let under_way = Arc::new(AtomicBool::new(true));
+    let body = |index: usize| {
+        assert!(under_way.load(Ordering::Relaxed), "visited after the loop");
+        // Not one step, so that two visits at once are seen, too.
+        let before = visits[index].load(Ordering::Relaxed);
+        visits[index].store(before + 1, Ordering::Relaxed);
+    };
+    pool.for_each_index(0..units, body);
+    under_way.store(false, Ordering::Relaxed);
+    assert!(
+        visits
+            .iter()
+            .all(|visits| visits.load(Ordering::Relaxed) == 1)
+    );
+}
+
+/// Runs `other` on a thread of its own beside `own`, both on the same pool, and ends the pool.
+fn beside(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
+    let pool = Arc::new(pool);
+    let theirs = Arc::clone(&pool);
+    let other = thread::spawn(move || other(&theirs));
+    own(&pool);
+    drop(pool);
+    other.join().expect("no panic");
+}
+
+#[test]
+fn two_callers_on_one_pool() {
+    check(|| {
+        let loops = |pool: &Pool| (0..3).for_each(|_| visit_each_once(pool, 5));
+        beside(pool(1 + draw(3)), loops, loops);
+    });
+}
+
+#[test]
+fn a_site_that_learns() {
+    check(|| {
+        let pool = pool(2 + draw(2));
+        for _ in 0..8 {
+            visit_each_once(&pool, 9);
+        }
+    });
+}
+
+#[test]
+fn nested_loops() {
+    check(|| {
+        let pool = pool(2 + draw(2));
+        let visits = AtomicUsize::new(0);
+        pool.for_each_index(0..3, |_| {
+            pool.for_each_index(0..3, |_| {
+                visits.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(visits.load(Ordering::Relaxed), 9);
+    });
+}
+
+#[test]
+fn a_panic_in_a_body_reaches_its_caller() {
+    check(|| {
+        beside(
+            pool(2 + draw(2)),
+            |pool| visit_each_once(pool, 4),
+            |pool| {
+                let bad = draw(6);
+                let thrown = catch_unwind(AssertUnwindSafe(|| {
+                    pool.for_each_index(0..6, |index| (index == bad).then(throw).unwrap_or(()));
+                }));
+                assert!(thrown.is_err());
+                visit_each_once(pool, 4);
+            },
+        );
+    });
+}
+
+#[test]
+fn results_before_a_panic_are_dropped_once() {
+    check(|| {
+        let pool = pool(2);
+        let alive = Arc::new(());
+        let bad = draw(6);
+        let thrown = catch_unwind(AssertUnwindSafe(|| {
+            pool.map(&[(); 6], |index, ()| {
+                (index == bad).then(throw);
+                Arc::clone(&alive)
+            })
+        }));
+        assert!(thrown.is_err());
+        assert_eq!(Arc::strong_count(&alive), 1);
+    });
+}
+
+#[test]
+fn resizing_under_a_loop() {
+    check(|| {
+        beside(
+            pool(1 + draw(3)),
+            |pool| {
+                for _ in 0..2 {
+                    pool.resize(1 + draw(4)).expect("in range");
+                }
+            },
+            |pool| (0..3).for_each(|_| visit_each_once(pool, 5)),
+        );
+    });
+}
+
+#[test]
+fn sessions_beside_loops() {
+    check(|| {
+        beside(
+            pool(2),
+            |pool| visit_each_once(pool, 4),
+            |pool| {
+                let mut items = [0; 6];
+                pool.session(|s| {
+                    s.for_each_mut(&mut items, |index, item| *item = index);
+                    let read = s.map(&items, |_, item| *item);
+                    s.for_each_mut(&mut items, |index, item| *item += read[5 - index]);
+                });
+                assert_eq!(items, [5; 6]);
+            },
+        );
+    });
+}
+
+#[test]
+fn outbox_in_the_order_of_the_senders() {
+    check(|| {
+        const SENDERS: usize = 600;
+        const RECEIVERS: usize = 2100;
+        let pool = pool(2 + draw(2));
+        let mut senders = vec![(); SENDERS];
+        let mut receivers = vec![Vec::new(); RECEIVERS];
+        let mut outbox = Outbox::new();
+        pool.for_each_sending(&mut senders, outbox.to(RECEIVERS), |index, (), post| {
+            post.send(index % 3 * 1000, index);
+        });
+        pool.deliver(&mut outbox, &mut receivers, |_, got, index| got.push(index));
+        for (place, got) in receivers.iter().enumerate() {
+            match place % 1000 {
+                0 if place < 3000 => {
+                    assert!(got.iter().copied().eq((place / 1000..SENDERS).step_by(3)));
+                }
+                _ => assert!(got.is_empty()),
+            }
+        }
+    });
+}
+
+#[test]
+fn scopes_and_joins() {
+    check(|| {
+        beside(
+            pool(1 + draw(3)),
+            |pool| {
+                let (a, b) = pool.join(|| pool.join(|| 1, || 2), || 3);
+                assert_eq!((a, b), ((1, 2), 3));
+            },
+            |pool| {
+                let done = AtomicUsize::new(0);
+                let add = |_| {
+                    done.fetch_add(1, Ordering::Relaxed);
+                };
+                pool.scope(|s| {
+                    s.spawn(|| add(()));
+                    s.spawn_on(draw(pool.workers()), || add(()));
+                    s.spawn(|| pool.for_each_index(0..2, |_| add(())));
+                });
+                assert_eq!(done.load(Ordering::Relaxed), 4);
+            },
+        );
+    });
+}
+
+#[test]
+fn workers_that_wait_for_each_other() {
+    check(|| {
+        beside(
+            pool(2),
+            |pool| assert_eq!(pool.run_on(0, || pool.run_on(1, || 5)), 5),
+            |pool| {
+                assert_eq!(pool.run_on(1, || pool.run_on(0, || 7)), 7);
+                let sums = pool.broadcast(|index| {
+                    visit_each_once(pool, 3);
+                    index
+                });
+                assert_eq!(sums, [0, 1]);
+            },
+        );
+    });
+}

@@ -1,0 +1,104 @@
+//! Models of the whole pool for shuttle: real workers, loops, tasks, timers and channels, whose
+//! every step on shared memory is ordered by a seeded scheduler.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p creel --lib models` runs each model on
+//! [`SEEDS`] seeds (`CREEL_MODEL_SEEDS` for more or fewer). One seed is [`RUNS`] runs: the even
+//! ones by a scheduler that chooses at random, the odd ones by PCT (Burckhardt et al., "A
+//! randomized scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010). In every
+//! second pair of seeds time-outs never run out, so that a wake-up lost is a deadlock, which
+//! shuttle reports, and not made good a millisecond later.
+//!
+//! A failure prints its seed; `CREEL_MODEL_SEED=it`, with the model's name behind `models`, runs
+//! that seed alone and does the same steps again.
+//!
+//! Left out: weak memory (shuttle's is sequentially consistent; loom's models have that part),
+//! sockets, and placement.
+
+mod loops;
+mod tasks;
+
+use crate::{Balance, Pool, Wait, sync::model_clock, task};
+use shuttle::{
+    Config, FailurePersistence, MaxSteps, Runner,
+    rand::{RngCore, thread_rng},
+    scheduler::{PctScheduler, RandomScheduler},
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How many seeds a model is run on.
+const SEEDS: u64 = 250;
+/// The runs of one seed.
+const RUNS: usize = 4;
+/// How often PCT takes the priority from the thread that has it, and one.
+const DEPTH: usize = 4;
+
+/// Runs the model on all seeds.
+fn check(model: fn()) {
+    let number = |name| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().expect("a number"))
+    };
+    let seeds = match number("CREEL_MODEL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("CREEL_MODEL_SEEDS").unwrap_or(SEEDS),
+    };
+    for seed in seeds {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| run(model, seed))) {
+            eprintln!("the model fails; CREEL_MODEL_SEED={seed} runs this case alone");
+            resume_unwind(payload);
+        }
+    }
+}
+
+fn run(model: fn(), seed: u64) {
+    let mut config = Config::new();
+    config.stack_size = 256 << 10;
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(200_000);
+    config.silence_warnings = true;
+    let time_outs = seed % 4 < 2;
+    let body = move || {
+        model_clock::begin(time_outs);
+        model();
+    };
+    if seed.is_multiple_of(2) {
+        Runner::new(RandomScheduler::new_from_seed(seed, RUNS), config).run(body);
+    } else {
+        Runner::new(PctScheduler::new_from_seed(seed, DEPTH, RUNS), config).run(body);
+    }
+}
+
+/// A number below `bound`, drawn from the schedule.
+fn draw(bound: usize) -> usize {
+    (thread_rng().next_u64() % bound as u64) as usize
+}
+
+/// A pool of `workers`, which waits and balances in one of the ways there are.
+fn pool(workers: usize) -> Pool {
+    let waits = [
+        Wait::Park,
+        Wait::Adaptive,
+        Wait::Spin(Duration::from_micros(5)),
+    ];
+    let balances = [Balance::Fixed, Balance::Sticky, Balance::Shared];
+    let builder = Pool::builder().workers(workers).wait(waits[draw(3)]);
+    let built = builder.balance(balances[draw(3)]).build();
+    built.expect("the numbers are in range")
+}
+
+/// Panics without a message.
+fn throw() {
+    resume_unwind(Box::new("thrown"));
+}
+
+/// Drops the pool, and sees to it that every task that was spawned has come to an end.
+fn end_and_count(pool: Pool) {
+    let shared = Arc::clone(&pool.shared);
+    drop(pool);
+    let stats = task::stats(&shared);
+    assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
+}

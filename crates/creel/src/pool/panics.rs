@@ -65,7 +65,8 @@ fn discard(payload: Payload) {
 /// panic hook has told it then, and the caller goes on.
 pub(crate) fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        // Its own drop could panic again.
-        std::mem::forget(payload);
+        // Its own drop may panic, too; what that throws is left alone.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+        dropped.unwrap_or_else(std::mem::forget);
     }
 }

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+/// Miri takes minutes for what takes milliseconds else.
+const MANY: u64 = if cfg!(miri) { 20 } else { 10_000 };
+
 /// Counts its wakes.
 #[derive(Default)]
 struct Bell(AtomicUsize);
@@ -96,11 +99,11 @@ fn a_message_nobody_takes_is_dropped_once() {
 fn slot_hands_over_between_threads_in_order() {
     let (mut tx, mut rx) = slot::channel();
     let sender = std::thread::spawn(move || {
-        for i in 0..10_000u32 {
+        for i in 0..MANY {
             tx.send_blocking(i).unwrap();
         }
     });
-    for i in 0..10_000 {
+    for i in 0..MANY {
         assert_eq!(rx.recv_blocking(), Ok(i));
     }
     sender.join().unwrap();
@@ -199,7 +202,7 @@ fn a_full_ring_wakes_its_senders_and_closing_wakes_all() {
 
 #[test]
 fn ring_many_to_many_loses_and_doubles_nothing() {
-    const EACH: u64 = 20_000;
+    const EACH: u64 = 2 * MANY;
     for capacity in [1, 7, 64] {
         let (tx, rx) = ring::channel(capacity);
         let senders: Vec<_> = (0..3)

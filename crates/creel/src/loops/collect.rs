@@ -25,7 +25,9 @@ pub(super) fn collect<R: Send>(len: usize, fill: impl FnOnce(&Results<'_, R>)) -
         filled: Mutex::new(Vec::new()),
     };
     fill(&results);
-    std::mem::forget(results);
+    // The results are the vector's from here on.
+    lock(&results.filled).clear();
+    drop(results);
     // SAFETY: the capacity is at least `len`, and `fill` has returned without a panic, so each
     // place was filled.
     unsafe { vector.set_len(len) };

@@ -6,11 +6,10 @@
 
 use super::Loops;
 use crate::{
-    pool::{current, seat::Job, shared::Shared},
+    pool::{current, panics::FirstPanic, seat::Job, shared::Shared},
     sync::{AtomicUsize, Mutex, Ordering, WaitWord, lock},
 };
 use std::{
-    any::Any,
     collections::VecDeque,
     fmt,
     marker::PhantomData,
@@ -35,7 +34,7 @@ struct Core {
     queue: Mutex<VecDeque<Job>>,
     /// Jobs spawned and not yet done, and 1 for the scope's closure while it runs.
     pending: AtomicUsize,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    panic: FirstPanic,
     /// Told that something changed: a job was spawned or the last one is done.
     waiter: Waiter,
 }
@@ -66,13 +65,6 @@ impl Core {
             job();
         }
         found
-    }
-
-    fn keep_panic(&self, payload: Box<dyn Any + Send>) {
-        let mut first = lock(&self.panic);
-        if first.is_none() {
-            *first = Some(payload);
-        }
     }
 
     fn done(&self) {
@@ -121,9 +113,7 @@ struct Packet<F> {
 impl<F: FnOnce()> Packet<F> {
     fn run(self) {
         let Packet { work, done } = self;
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
-            done.0.keep_panic(payload);
-        }
+        done.0.panic.catch(work);
     }
 }
 
@@ -165,7 +155,7 @@ impl Loops {
         let core = Arc::new(Core {
             queue: Mutex::new(VecDeque::new()),
             pending: AtomicUsize::new(1),
-            panic: Mutex::new(None),
+            panic: FirstPanic::default(),
             waiter,
         });
         let scope = Scope {
@@ -178,7 +168,7 @@ impl Loops {
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
         core.done();
         core.wait();
-        let first = lock(&core.panic).take();
+        let first = core.panic.take();
         match (result, first) {
             (Err(payload), _) | (_, Some(payload)) => resume_unwind(payload),
             (Ok(result), None) => result,

@@ -10,6 +10,7 @@
 //! tries, and an event sets the flag before it takes the waiting wakers. So an event between the
 //! try and the wait is seen by the second look at the flag in [`Source::poll_ready`].
 
+use crate::pool::panics::quietly;
 use crate::sync::thread_local;
 use polling::{AsRawSource, AsSource, Event, Events, PollMode, Poller};
 use std::cell::RefCell;
@@ -214,7 +215,7 @@ impl Readiness {
             // One at a time: a waker may come back to this lock.
             let waker = lock(&self.waiters).pop();
             match waker {
-                Some(waker) => waker.wake(),
+                Some(waker) => quietly(|| waker.wake()),
                 None => return,
             }
         }

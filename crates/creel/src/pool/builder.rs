@@ -128,7 +128,7 @@ impl Builder {
         let workers = self.workers.unwrap_or(offer.workers);
         check_workers(workers)?;
         offer.seating.seat_as_asked(workers)?;
-        let shared = Arc::new(Shared::new(self, workers, offer));
+        let shared = Arc::new_cyclic(|own| Shared::new(self, workers, offer, own.clone()));
         let loops = LoopsByBalance::new(&shared);
         Ok(Pool { shared, loops })
     }

@@ -28,7 +28,8 @@ impl FirstPanic {
         }
     }
 
-    fn keep(&self, payload: Payload) {
+    /// Keeps what was thrown if it is the first.
+    pub(crate) fn keep(&self, payload: Payload) {
         self.thrown.store(true, Ordering::Relaxed);
         let mut first = lock(&self.payload);
         if first.is_none() {
@@ -57,7 +58,15 @@ impl FirstPanic {
 
 /// Drops a payload that nobody will see. One whose own drop panics must not end a worker.
 fn discard(payload: Payload) {
-    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(next);
+    quietly(|| drop(payload));
+}
+
+/// Calls something of the user's that may panic where nobody waits for it, a waker or a drop; the
+/// panic hook has told it then, and the caller goes on.
+pub(crate) fn quietly(f: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        // Its own drop may panic, too; what that throws is left alone.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+        dropped.unwrap_or_else(std::mem::forget);
     }
 }

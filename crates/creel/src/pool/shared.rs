@@ -21,6 +21,8 @@ use std::{
 
 /// The pool itself. Threads and handles keep it alive; only its owner ends it.
 pub(crate) struct Shared {
+    /// Itself, for those who have only a reference.
+    own: Weak<Shared>,
     pub(crate) name: String,
     pub(crate) wait: Wait,
     pub(crate) balance: Balance,
@@ -43,7 +45,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Builder, workers: usize, offer: Offer) -> Self {
+    pub(crate) fn new(settings: Builder, workers: usize, offer: Offer, own: Weak<Self>) -> Self {
         let Builder {
             name,
             wait,
@@ -54,6 +56,7 @@ impl Shared {
         } = settings;
         let driver = Arc::<Driver>::default();
         Self {
+            own,
             name,
             wait,
             balance,
@@ -68,6 +71,13 @@ impl Shared {
             tracing: Tracing::default(),
             pus: offer.pus,
         }
+    }
+
+    /// The pool, counted.
+    #[cold]
+    pub(crate) fn counted(&self) -> Arc<Self> {
+        let own = self.own.upgrade();
+        own.unwrap_or_else(|| unreachable!("who has a reference keeps the pool"))
     }
 
     pub(crate) fn workers(&self) -> usize {

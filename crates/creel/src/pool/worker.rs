@@ -26,8 +26,22 @@ use crate::{
 };
 use std::sync::Arc;
 
+/// Ends the process when it is dropped by a panic: what a worker runs for others is run under
+/// `catch_unwind`, so this is a defect, and those who wait for the worker would wait for ever.
+struct NoWayOut;
+
+impl Drop for NoWayOut {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !cfg!(shuttle) {
+            eprintln!("creel: a worker's thread has panicked; ending the process");
+            std::process::abort();
+        }
+    }
+}
+
 /// The body of a seat's thread.
 pub(crate) fn run(shared: Arc<Shared>, index: usize) {
+    let _no_way_out = NoWayOut;
     let mut seated = shared.seating.sit_down(index);
     let _entered = current::enter(Arc::clone(&shared), index);
     let seat = shared.seats.seat(index);

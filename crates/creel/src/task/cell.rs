@@ -11,6 +11,7 @@ use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Completed, State, Then};
+use crate::pool::panics::quietly;
 use crate::sync::UnsafeCell;
 use std::any::Any;
 use std::future::Future;
@@ -82,10 +83,7 @@ pub(super) const fn output_fits<T>() -> bool {
 
 /// Drops something of the user's that may panic, and lets the pool go on.
 pub(super) fn drop_quietly<T>(value: T) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // The panic hook has told it. The payload's own drop could panic again.
-        std::mem::forget(payload);
-    }
+    quietly(|| drop(value));
 }
 
 impl<F: Future> Cell<F> {
@@ -347,10 +345,7 @@ impl Task {
                 Completed::WakeJoiner => {
                     // SAFETY: the step made the waker the worker's.
                     let waker = unsafe { self.take_joiner() };
-                    let woken = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-                    if let Err(payload) = woken {
-                        std::mem::forget(payload);
-                    }
+                    quietly(|| waker.wake());
                     let then = self.state().release_run();
                     // SAFETY: the step told it.
                     unsafe { self.follow(then) };

@@ -140,15 +140,6 @@ pub(super) fn here<'a>() -> Option<Held<'a>> {
     Some(Held { desk, pool })
 }
 
-/// A pool, counted; every one is made in an `Arc`.
-#[cold]
-pub(super) fn counted(pool: &Shared) -> Arc<Shared> {
-    // SAFETY: `Builder::build` puts every pool's shared part in an `Arc`, and it lives.
-    unsafe { Arc::increment_strong_count(pool) };
-    // SAFETY: the count just added.
-    unsafe { Arc::from_raw(pool) }
-}
-
 /// The heap of the desk that this thread holds.
 #[inline]
 pub(super) fn heap() -> Option<NonNull<Heap>> {
@@ -319,7 +310,7 @@ impl<'a> Held<'a> {
     #[inline]
     fn see_to_a_watch(self) {
         if self.pool.tasks.crew.is_unwatched() {
-            crew::call_watch(&counted(self.pool));
+            crew::call_watch(&self.pool.counted());
         }
     }
 
@@ -418,7 +409,7 @@ impl<'a> Held<'a> {
     fn found(self, something: bool) {
         self.pool.tasks.crew.end_search();
         if something && self.pool.tasks.outside.len() > 0 {
-            crew::call_help(self.pool, Instant::now(), || counted(self.pool));
+            crew::call_help(self.pool, Instant::now(), || self.pool.counted());
         }
     }
 
@@ -460,7 +451,7 @@ impl<'a> Held<'a> {
             .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
         let queued = self.desk.hints.len() > 0 || self.pool.tasks.outside.len() > 0;
         if queued && guess >= crew::POLL_NS_WORTH_A_STEAL.into() {
-            crew::call_help(self.pool, now, || counted(self.pool));
+            crew::call_help(self.pool, now, || self.pool.counted());
         }
     }
 

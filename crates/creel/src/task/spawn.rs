@@ -253,9 +253,7 @@ fn make_guest<F: Future>(pool: &Shared, word: u64, future: F) -> Option<Task> {
     if guests.ended {
         return None;
     }
-    let heap = *guests
-        .heap
-        .get_or_insert_with(|| Heap::new(desk::counted(pool)));
+    let heap = *guests.heap.get_or_insert_with(|| Heap::new(pool.counted()));
     pool.tasks.spawned.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the heap lives until `ended` is set under this lock.
     let heap = unsafe { heap.as_ref() };

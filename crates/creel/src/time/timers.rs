@@ -12,6 +12,7 @@
 
 use super::clock::Clock;
 use super::wheel::{self, Key, Wheel};
+use crate::pool::panics::quietly;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_local};
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -110,7 +111,7 @@ impl Timers {
             let more = state.wheel.fire(tick, &mut due, BATCH);
             drop(state);
             fired += due.len();
-            due.drain(..).for_each(Waker::wake);
+            due.drain(..).for_each(|waker| quietly(|| waker.wake()));
             if !more {
                 break;
             }

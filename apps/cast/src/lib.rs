@@ -10,6 +10,7 @@ pub mod context;
 pub mod contexts;
 pub mod control;
 pub mod framing;
+pub mod histogram;
 pub mod machine;
 pub mod queue;
 pub mod receive;

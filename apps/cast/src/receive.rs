@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Datagrams a system call: of a port a stream, and of a port for all.
@@ -215,15 +215,12 @@ impl<'a> Receiver<'a> {
             let source = UdpSource::new(socket, plan.framing, slots);
             let control = Arc::new(Control::started(changes.clone()));
             controls.push(Arc::clone(&control));
-            let (done, sink) = (done.clone(), Arc::new(Mutex::new(sink)));
-            let mut stream = Stream::new(source, InPlace(Arc::clone(&sink)), 0);
+            let done = done.clone();
+            let mut stream = Stream::new(source, InPlace::new(sink), 0);
             let task = async move {
                 control.run(&mut stream).await;
-                drop(stream);
-                let sink = Arc::into_inner(sink);
-                let sink = sink.map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner));
                 // The receiver waits for all.
-                let _ = done.send(sink);
+                let _ = done.send(stream.into_push().into_sink());
             };
             self.contexts.of(index).spawn(task).detach();
         }
@@ -234,7 +231,7 @@ impl<'a> Receiver<'a> {
             let _ = control.trigger(Trigger::Stop);
         }
         measured.warnings = self.warnings;
-        for sink in results.iter().flatten() {
+        for sink in results.iter() {
             sink.tell(&mut measured);
         }
         measured.histograms = self.contexts.take_histograms();

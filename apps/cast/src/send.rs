@@ -19,7 +19,7 @@ use creel::Pool;
 use creel::net::UdpSocket;
 use creel::time::{Clock, interval};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// What a socket's buffer is asked to hold: the packets of so much time.
@@ -272,20 +272,14 @@ impl Launch<'_> {
     ) -> Arc<Control> {
         let phase = BUFFER_TIME.mul_f64(stream as f64 / self.plan.streams as f64);
         let pace = interval(BUFFER_TIME).starting(self.first + phase);
-        let sink = Arc::new(Mutex::new(sink));
         let source = Paced::new(pace, signal, u64::MAX);
-        let mut stream = Stream::new(source, InPlace(Arc::clone(&sink)), BUFFER_SAMPLES);
+        let mut stream = Stream::new(source, InPlace::new(sink), BUFFER_SAMPLES);
         let control = Arc::new(Control::started(self.changes.clone()));
         let (obeyed, done) = (Arc::clone(&control), self.done.clone());
         let task = context.spawn(async move {
             obeyed.run(&mut stream).await;
-            let stats = sink
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .gauge
-                .stats;
             // The receiver waits for all.
-            let _ = done.send(stats);
+            let _ = done.send(stream.into_push().into_sink().gauge.stats);
         });
         task.detach();
         control

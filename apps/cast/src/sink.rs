@@ -82,9 +82,21 @@ pub trait Push: Send {
     fn flush(&mut self) {}
 }
 
-/// Calls the sink in place, under a mutex.
+/// Calls the sink in place, under a mutex; both lie in the stream's task.
 #[derive(Debug)]
-pub struct InPlace<S>(pub Arc<Mutex<S>>);
+pub struct InPlace<S>(pub Mutex<S>);
+
+impl<S> InPlace<S> {
+    /// For this sink.
+    pub fn new(sink: S) -> Self {
+        InPlace(Mutex::new(sink))
+    }
+
+    /// Gives the sink back.
+    pub fn into_sink(self) -> S {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl<S: Sink> Push for InPlace<S> {
     async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {

@@ -12,7 +12,7 @@ use crate::stream::Stream;
 use creel::Pool;
 use creel::channel::{ring, slot};
 use creel::time::{Clock, interval};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Places of the channel to a sink's own task.
@@ -98,26 +98,23 @@ impl Launch<'_> {
         let sink = StatsSink::new(Arc::clone(&self.window));
         match self.plan.way {
             Way::SyncMutex => {
-                let sink = Arc::new(Mutex::new(sink));
-                let kept = Arc::clone(&sink);
-                let stats = move || kept.lock().unwrap_or_else(PoisonError::into_inner).stats;
-                self.spawn(index, context, InPlace(sink), Some(stats))
+                let stats = |push: InPlace<StatsSink>| Some(push.into_sink().stats);
+                self.spawn(index, context, InPlace::new(sink), stats)
             }
             Way::AsyncMutex => {
                 let sink = Arc::new(AsyncMutex::new(sink));
-                let kept = Arc::clone(&sink);
-                let stats = move || kept.peek(|sink| sink.stats).unwrap_or_default();
-                self.spawn(index, context, AsyncInPlace(sink), Some(stats))
+                let stats = |push: AsyncInPlace<StatsSink>| push.0.peek(|sink| sink.stats);
+                self.spawn(index, context, AsyncInPlace(sink), stats)
             }
             Way::Task => {
                 let (push, pull) = ring::channel(CHANNEL);
                 self.spawn_sink(context, pull, sink);
-                self.spawn(index, context, push, None::<fn() -> StreamStats>)
+                self.spawn(index, context, push, |_| None)
             }
             Way::Slot => {
                 let (push, pull) = slot::channel();
                 self.spawn_sink(context, pull, sink);
-                self.spawn(index, context, push, None::<fn() -> StreamStats>)
+                self.spawn(index, context, push, |_| None)
             }
         }
     }
@@ -134,12 +131,12 @@ impl Launch<'_> {
 
     /// Starts the stream's task. `stats` tells what its sink has measured, unless that has a
     /// task of its own.
-    fn spawn(
+    fn spawn<P: Push + 'static>(
         &self,
         index: usize,
         context: &Pool,
-        push: impl Push + 'static,
-        stats: Option<impl FnOnce() -> StreamStats + Send + 'static>,
+        push: P,
+        stats: impl FnOnce(P) -> Option<StreamStats> + Send + 'static,
     ) -> Arc<Control> {
         let plan = self.plan;
         let phase = plan.period.mul_f64(index as f64 / plan.streams as f64);
@@ -152,9 +149,9 @@ impl Launch<'_> {
         let (obeyed, done) = (Arc::clone(&control), self.done.clone());
         let task = async move {
             obeyed.run(&mut stream).await;
-            if let Some(stats) = stats {
+            if let Some(stats) = stats(stream.into_push()) {
                 // Nobody waits for it any more after an interrupt.
-                let _ = done.send(stats());
+                let _ = done.send(stats);
             }
         };
         context.spawn(task).detach();

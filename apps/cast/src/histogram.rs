@@ -118,12 +118,16 @@ mod tests {
 
     #[test]
     fn every_value_lies_in_its_counter() {
-        let edges = (0..64).flat_map(|bit| [-1, 0, 1].map(|d| (1_u64 << bit).saturating_add_signed(d)));
+        let edges =
+            (0..64).flat_map(|bit| [-1, 0, 1].map(|d| (1_u64 << bit).saturating_add_signed(d)));
         for value in (0..5_000).chain(edges).filter(|v| v >> VALUE_BITS == 0) {
             let index = index_of(value);
             let top = value_of(index);
             assert!(value <= top, "{value} above {top}");
-            assert!(top - value <= value / PARTS as u64, "{value} far below {top}");
+            assert!(
+                top - value <= value / PARTS as u64,
+                "{value} far below {top}"
+            );
             assert!(index == 0 || value_of(index - 1) < value, "{value}");
         }
         assert_eq!(index_of(u64::MAX), COUNTERS - 1);
@@ -141,7 +145,10 @@ mod tests {
         for share in [0.0, 0.01, 0.5, 0.99, 1.0] {
             let rank = ((share * 10_000.0) as usize).max(1) - 1;
             let (told, exact) = (a.quantile(share) as f64, values[rank] as f64);
-            assert!(told >= exact && told <= exact * 1.008, "{share}: {told}, {exact}");
+            assert!(
+                told >= exact && told <= exact * 1.008,
+                "{share}: {told}, {exact}"
+            );
         }
         assert_eq!(a.quantile(1.0), a.max());
     }

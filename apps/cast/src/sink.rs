@@ -164,13 +164,6 @@ impl<S: Sink> Push for AsyncInPlace<S> {
     }
 }
 
-impl Push for ring::Sender<Buffer> {
-    async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
-        let sent = self.send(buffer.replace()).await;
-        sent.map_err(|_| Flow::EndOfStream)
-    }
-}
-
 impl Push for slot::Sender<Buffer> {
     async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
         let sent = self.send(buffer.replace()).await;
@@ -189,12 +182,6 @@ impl Push for queue::Producer<Buffer> {
 pub trait Pull: Send {
     /// Waits for the next buffer; none when the stream has ended.
     fn pull(&mut self) -> impl Future<Output = Option<Buffer>> + Send;
-}
-
-impl Pull for ring::Receiver<Buffer> {
-    async fn pull(&mut self) -> Option<Buffer> {
-        self.recv().await.ok()
-    }
 }
 
 impl Pull for slot::Receiver<Buffer> {

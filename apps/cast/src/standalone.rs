@@ -1,16 +1,17 @@
 //! The evaluation without a network: many sources and sinks, a few contexts, everything measured.
 
 use crate::context::{StatsSink, Window};
-use crate::contexts::Contexts;
+use crate::contexts::{Contexts, resident_bytes};
 use crate::control::{Changes, Control};
 use crate::machine::Trigger;
+use crate::queue::{self, Leak};
 use crate::run::{Error, Measured};
 use crate::sink::{self, AsyncInPlace, AsyncMutex, InPlace, Pull, Push, Way};
 use crate::source::{Blank, Paced};
 use crate::stats::StreamStats;
 use crate::stream::Stream;
 use creel::Pool;
-use creel::channel::{ring, slot};
+use creel::channel::slot;
 use creel::time::{Clock, interval};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -47,6 +48,7 @@ pub struct Plan {
 /// If a context cannot be made, or it was interrupted.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     let contexts = Contexts::new(plan.groups, plan.wait)?;
+    let memory = resident_bytes();
     let begin = Instant::now() + plan.ramp_up;
     let end = begin + plan.period * u32::try_from(plan.buffers).unwrap_or(u32::MAX);
     let clock = Clock::monotonic();
@@ -67,6 +69,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
         .collect();
     drop(launch);
     let first = contexts.usage_at(begin, interrupted);
+    let grown = resident_bytes().zip(memory);
     let last = contexts.usage_at(end, interrupted);
     let (first, last) = first.zip(last).ok_or(Error::Interrupted)?;
     for control in &controls {
@@ -77,6 +80,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     Ok(Measured {
         contexts: contexts.count(),
         buffers: streams.iter().map(|stream| stream.latency.count()).sum(),
+        stream_bytes: grown.map(|(now, before)| now.saturating_sub(before) / plan.streams as u64),
         used: last.since(&first),
         histograms: contexts.take_histograms(),
         streams,
@@ -107,7 +111,7 @@ impl Launch<'_> {
                 self.spawn(index, context, AsyncInPlace(sink), stats)
             }
             Way::Task => {
-                let (push, pull) = ring::channel(CHANNEL);
+                let (push, pull) = queue::queue(CHANNEL, Leak::No);
                 self.spawn_sink(context, pull, sink);
                 self.spawn(index, context, push, |_| None)
             }

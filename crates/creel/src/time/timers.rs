@@ -27,8 +27,6 @@ const NO_TIMERS: &str = "a timer is awaited on a pool's worker or in its block_o
 /// Timers a turn, at most: what they wake runs before the next ones are looked at, while it is
 /// still in the cache.
 const BATCH: usize = 32;
-/// How far a woken task is fetched into the cache ahead of its wake, in bytes.
-const FETCHED_BYTES: usize = 512;
 
 /// The timers of one worker.
 pub(crate) struct Timers {
@@ -121,10 +119,10 @@ impl Timers {
         drop(state);
         self.backlog.store(more, Ordering::Relaxed);
         let count = due.len();
-        // A task of thousands is in no near cache: the loads overlap instead of following each
-        // other through wakes and polls, whose atomic operations let none overtake them.
+        // A task of thousands is in no near cache: the loads of their state words overlap
+        // instead of waiting for each other's wakes.
         for waker in &due {
-            prefetch(waker.data(), FETCHED_BYTES);
+            prefetch(waker.data(), 1);
         }
         due.drain(..).for_each(|waker| quietly(|| waker.wake()));
         DUE.with(|kept| kept.replace(due));

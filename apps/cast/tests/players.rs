@@ -34,7 +34,7 @@ fn free_port() -> SocketAddr {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = socket.local_addr().unwrap().port();
         let next = UdpSocket::bind((Ipv4Addr::LOCALHOST, port.saturating_add(1)));
-        if port % 2 == 0 && next.is_ok() {
+        if port.is_multiple_of(2) && next.is_ok() {
             return (Ipv4Addr::LOCALHOST, port).into();
         }
     }

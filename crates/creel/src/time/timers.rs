@@ -13,9 +13,7 @@
 use super::clock::Clock;
 use super::wheel::{self, Key, Wheel};
 use crate::pool::panics::quietly;
-use crate::sync::{
-    AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, prefetch, thread_local,
-};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, prefetch, thread_local};
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::{Arc, OnceLock, PoisonError};

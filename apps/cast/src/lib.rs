@@ -4,13 +4,16 @@
 //! quantum it makes the buffers that are due and pushes each to its sink.
 #![forbid(unsafe_code)]
 
+pub mod audience;
 pub mod audio;
 pub mod buffer;
 pub mod context;
 pub mod contexts;
 pub mod control;
 pub mod framing;
+pub mod histogram;
 pub mod machine;
+pub mod ports;
 pub mod queue;
 pub mod receive;
 pub mod rtp;

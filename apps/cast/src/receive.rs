@@ -7,10 +7,10 @@ use crate::contexts::{Contexts, Usage};
 use crate::control::{Changes, Control};
 use crate::framing::Framing;
 use crate::machine::{Flow, Trigger};
+use crate::ports::{Ports, buffer_bytes};
 use crate::queue::{self, Leak};
 use crate::rtp::Sequence;
 use crate::run::{Error, Measured};
-use crate::send::{buffer_bytes, capped, port_of_stream};
 use crate::sink::{InPlace, Sink};
 use crate::stats::{Stations, StreamStats};
 use crate::stream::Stream;
@@ -19,15 +19,14 @@ use crate::wav::{WavError, Writer};
 use creel::net::UdpSocket;
 use creel::time::Clock;
 use creel::{Pool, Wait};
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Datagrams a system call: of a port a stream, and of a port for all.
-const SLOTS: usize = 4;
+const SLOTS: usize = 2;
 const SLOTS_SHARED: usize = 64;
 /// Buffers on their way to a file; what does not fit is lost to the file only.
 const FILE_QUEUE: usize = 64;
@@ -103,7 +102,8 @@ impl Incoming {
 /// The streams of one socket.
 #[derive(Debug)]
 struct ReceiveSink {
-    streams: HashMap<u32, Incoming>,
+    /// By SSRC on a shared port.
+    streams: Vec<Incoming>,
     /// All come to one port; else whatever comes is the one stream.
     shared: bool,
     late_after: i64,
@@ -114,8 +114,8 @@ struct ReceiveSink {
 
 impl Sink for ReceiveSink {
     fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
-        let key = if self.shared { buffer.ssrc } else { 0 };
-        let Some(stream) = self.streams.get_mut(&key) else {
+        let index = if self.shared { buffer.ssrc as usize } else { 0 };
+        let Some(stream) = self.streams.get_mut(index) else {
             self.strangers += 1;
             return Ok(());
         };
@@ -168,7 +168,13 @@ impl<'a> Receiver<'a> {
             warnings: Vec::new(),
             counted: Arc::default(),
         };
-        for (index, socket) in open(plan, &mut receiver.warnings)? {
+        let streams_a_port = if plan.shared_port { plan.streams } else { 1 };
+        let ports = Ports {
+            on: plan.on,
+            ports: plan.streams / streams_a_port,
+            bytes: buffer_bytes(streams_a_port, plan.wait),
+        };
+        for (index, socket) in ports.open(&mut receiver.warnings)? {
             let sink = receiver.sink(index)?;
             receiver.sockets.push((index, sink, socket));
         }
@@ -182,14 +188,13 @@ impl<'a> Receiver<'a> {
             true => 0..plan.streams,
             false => index..index + 1,
         };
-        let mut streams = HashMap::new();
+        let mut streams = Vec::with_capacity(numbers.len());
         for number in numbers {
             let mut stream = Incoming::default();
             if let Some(files) = &mut self.files {
                 stream.file = Some(files.begin(number)?);
             }
-            let key = if plan.shared_port { number as u32 } else { 0 };
-            streams.insert(key, stream);
+            streams.push(stream);
         }
         Ok(ReceiveSink {
             streams,
@@ -215,15 +220,12 @@ impl<'a> Receiver<'a> {
             let source = UdpSource::new(socket, plan.framing, slots);
             let control = Arc::new(Control::started(changes.clone()));
             controls.push(Arc::clone(&control));
-            let (done, sink) = (done.clone(), Arc::new(Mutex::new(sink)));
-            let mut stream = Stream::new(source, InPlace(Arc::clone(&sink)), 0);
+            let done = done.clone();
+            let mut stream = Stream::new(source, InPlace::new(sink), 0);
             let task = async move {
                 control.run(&mut stream).await;
-                drop(stream);
-                let sink = Arc::into_inner(sink);
-                let sink = sink.map(|s| s.into_inner().unwrap_or_else(PoisonError::into_inner));
                 // The receiver waits for all.
-                let _ = done.send(sink);
+                let _ = done.send(stream.into_push().into_sink());
             };
             self.contexts.of(index).spawn(task).detach();
         }
@@ -234,7 +236,7 @@ impl<'a> Receiver<'a> {
             let _ = control.trigger(Trigger::Stop);
         }
         measured.warnings = self.warnings;
-        for sink in results.iter().flatten() {
+        for sink in results.iter() {
             sink.tell(&mut measured);
         }
         measured.histograms = self.contexts.take_histograms();
@@ -252,51 +254,13 @@ impl ReceiveSink {
             let text = format!("{} packets of streams not planned for", self.strangers);
             measured.warnings.push(text);
         }
-        for stream in self.streams.into_values() {
+        for stream in self.streams {
             measured.lost += stream.sequence.lost;
             measured.reordered += stream.sequence.reordered;
             measured.late += stream.late;
             measured.streams.push(stream.stats);
         }
     }
-}
-
-/// Opens the ports. Those that cannot be opened are told in one warning; none at all is an
-/// error.
-fn open(plan: &Plan, warnings: &mut Vec<String>) -> Result<Vec<(usize, UdpSocket)>, Error> {
-    let ports = if plan.shared_port { 1 } else { plan.streams };
-    let streams = if plan.shared_port { plan.streams } else { 1 };
-    let wanted = buffer_bytes(streams, plan.wait);
-    let mut sockets = Vec::new();
-    let mut failed: Option<(usize, String)> = None;
-    let mut is_capped = None;
-    for index in 0..ports {
-        let address = port_of_stream(plan.on, index, plan.shared_port)?;
-        let opened = UdpSocket::bind(address).and_then(|socket| {
-            let got = socket.set_recv_buffer(wanted)?;
-            Ok((socket, got))
-        });
-        match opened {
-            Ok((socket, got)) => {
-                is_capped = is_capped.or_else(|| capped("receive", "rmem_max", wanted, got));
-                sockets.push((index, socket));
-            }
-            Err(error) if sockets.is_empty() && index + 1 == ports => {
-                return Err(Error::Socket(address.to_string(), error));
-            }
-            Err(error) => {
-                let first = || (0, format!("{address}: {error}"));
-                failed.get_or_insert_with(first).0 += 1;
-            }
-        }
-    }
-    warnings.extend(is_capped);
-    if let Some((count, first)) = failed {
-        warnings.push(format!(
-            "{count} of {ports} ports could not be opened; {first}"
-        ));
-    }
-    Ok(sockets)
 }
 
 /// Waits until the run is over; what was used between the ramp-up and the last packet.

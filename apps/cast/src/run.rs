@@ -68,6 +68,8 @@ pub struct Measured {
     pub streams: Vec<StreamStats>,
     /// Over all streams.
     pub histograms: Histograms,
+    /// What a stream takes in memory, its buffers included, in bytes; where it was measured.
+    pub stream_bytes: Option<u64>,
     /// Packets that did not come, or were not sent.
     pub lost: u64,
     /// Packets that came too late to be played.

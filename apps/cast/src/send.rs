@@ -1,31 +1,32 @@
 //! Many streams to clients over UDP.
 
+use crate::audience::Audience;
 use crate::audio::{BUFFER_SAMPLES, BUFFER_TIME, RATE};
 use crate::buffer::Buffer;
 use crate::context::{StatsSink, Window};
 use crate::contexts::Contexts;
-use crate::control::{Changes, Control};
+use crate::control::{Changes, Control, Ended};
 use crate::framing::Framing;
 use crate::machine::{Flow, Trigger};
+use crate::ports::{Ports, buffer_bytes, capped};
 use crate::run::{Error, Measured};
 use crate::sink::{InPlace, Sink};
-use crate::source::{Paced, Signal};
+use crate::source::{Paced, Signal, Source};
 use crate::stats::StreamStats;
 use crate::stream::Stream;
+use crate::tcp::TcpSource;
 use crate::tone::{Shape, Tone};
-use crate::udp::{Clients, Outbox, UdpSink};
+use crate::udp::{Clients, Outbox, UdpSink, UdpSource};
 use crate::wav::{Looped, Sound};
 use creel::Pool;
 use creel::net::UdpSocket;
 use creel::time::{Clock, interval};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// What a socket's buffer is asked to hold: the packets of so much time.
-const SOCKET_BUFFER_TIME: Duration = Duration::from_millis(100);
-/// What the kernel counts for a packet of 10 ms in a buffer, its own overhead included.
-const PACKET_IN_BUFFER_BYTES: usize = 2_304;
+/// Datagrams that a stream's inlet takes by one system call.
+const INLET_SLOTS: usize = 2;
 
 /// What the streams carry.
 #[derive(Debug, Clone)]
@@ -34,6 +35,10 @@ pub enum Program {
     Tone(Shape, f64),
     /// A sound, again and again, mono at 44,100 samples a second.
     Sound(Arc<Sound>),
+    /// What comes to this address over UDP, framed as what is sent; stream n from port + n.
+    Udp(SocketAddr),
+    /// What this address gives over TCP, bare samples; each stream has its own connection.
+    Tcp(SocketAddr),
 }
 
 /// What is sent.
@@ -59,36 +64,6 @@ pub struct Plan {
     pub program: Program,
 }
 
-impl Plan {
-    /// The clients of a stream.
-    ///
-    /// # Errors
-    ///
-    /// If its port would exceed 65,535.
-    pub fn clients(&self, stream: usize) -> Result<Vec<SocketAddr>, Error> {
-        let port_of = |client: &SocketAddr| port_of_stream(*client, stream, self.shared_port);
-        self.to.iter().map(port_of).collect()
-    }
-}
-
-/// The address of a stream where each has a port of its own, from `base` on.
-///
-/// # Errors
-///
-/// If its port would exceed 65,535.
-pub fn port_of_stream(base: SocketAddr, stream: usize, shared: bool) -> Result<SocketAddr, Error> {
-    if shared {
-        return Ok(base);
-    }
-    let port = usize::from(base.port()) + stream;
-    let port = u16::try_from(port).map_err(|_| {
-        Error::Plan(format!(
-            "{base}: stream {stream} has no port above it; use --shared-port"
-        ))
-    })?;
-    Ok(SocketAddr::new(base.ip(), port))
-}
-
 /// Sends as planned and measures. Blocks for its whole time; `interrupted` is asked some times a
 /// second and ends it early, with what was measured until then.
 ///
@@ -96,12 +71,23 @@ pub fn port_of_stream(base: SocketAddr, stream: usize, shared: bool) -> Result<S
 ///
 /// If a context or socket cannot be made, or the ports do not suffice.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    let clients = (0..plan.streams)
-        .map(|stream| plan.clients(stream).map(Clients::new))
-        .collect::<Result<Vec<_>, _>>()?;
+    run_with(plan, &Audience::of(plan)?, interrupted)
+}
+
+/// The same for an audience that others change meanwhile.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_with(
+    plan: &Plan,
+    audience: &Audience,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Measured, Error> {
     let contexts = Contexts::new(plan.groups, plan.wait)?;
     let (done, results) = mpsc::channel();
     let mut warnings = Vec::new();
+    let mut inlets = inlets(plan, &mut warnings)?;
     let outboxes = contexts
         .iter()
         .map(|context| open_outbox(plan, context, contexts.count(), &mut warnings))
@@ -120,13 +106,14 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
         done,
         first: Instant::now() + BUFFER_TIME,
     };
-    let controls: Vec<Arc<Control>> = (0..)
-        .zip(clients)
-        .map(|(stream, clients)| {
-            let outbox = &outboxes[stream % contexts.count()];
-            launch.start(stream, contexts.of(stream), Arc::clone(outbox), clients)
-        })
-        .collect();
+    let mut controls = Vec::with_capacity(plan.streams);
+    for stream in 0..plan.streams {
+        let outbox = &outboxes[stream % contexts.count()];
+        let clients = audience.of_stream(stream);
+        let sink = launch.sink(stream, Arc::clone(outbox), clients);
+        let inlet = inlets.get_mut(stream).and_then(Option::take);
+        controls.extend(launch.start(stream, contexts.of(stream), sink, inlet));
+    }
     drop(launch);
     let first = contexts
         .usage_at(begin, interrupted)
@@ -138,7 +125,14 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
         // A stream that has failed already is told in vain.
         let _ = control.trigger(Trigger::Stop);
     }
-    let streams: Vec<StreamStats> = results.iter().collect();
+    let (streams, ends): (Vec<StreamStats>, Vec<Ended>) = results.iter().unzip();
+    let failures = ends.iter().filter(|&&ended| ended == Ended::Failed).count();
+    if failures > 0 {
+        warnings.push(format!(
+            "{failures} of {} streams failed: their source gave no more",
+            plan.streams
+        ));
+    }
     outboxes.iter().for_each(|outbox| outbox.close());
     let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
     let (failed, dropped) = (
@@ -192,26 +186,6 @@ fn open_outbox(
     Ok(outbox)
 }
 
-/// What a socket's buffer must hold for `streams` streams between two reactions.
-pub fn buffer_bytes(streams: usize, wait: Duration) -> usize {
-    let time = wait + SOCKET_BUFFER_TIME;
-    let packets = time.as_secs_f64() / BUFFER_TIME.as_secs_f64() * streams as f64;
-    packets.ceil() as usize * PACKET_IN_BUFFER_BYTES
-}
-
-/// A warning if the system has made less of it. It tells twice of what it took, the half for
-/// its own overhead.
-pub fn capped(which: &str, limit: &str, wanted: usize, got: usize) -> Option<String> {
-    (got < wanted).then(|| {
-        format!(
-            "the {which} buffer holds {} KiB of the {} that the rate asks for; \
-             the limit is net.core.{limit}",
-            got / 1024,
-            wanted / 1024
-        )
-    })
-}
-
 /// Measures what another sink takes.
 struct Gauged<S> {
     sink: S,
@@ -235,59 +209,82 @@ struct Launch<'a> {
     window: Arc<Window>,
     changes: Changes,
     first: Instant,
-    done: mpsc::Sender<StreamStats>,
+    done: mpsc::Sender<(StreamStats, Ended)>,
 }
 
 impl Launch<'_> {
+    fn sink(&self, stream: usize, outbox: Arc<Outbox>, clients: Clients) -> Gauged<UdpSink> {
+        let ssrc = u32::try_from(stream).unwrap_or(u32::MAX);
+        Gauged {
+            sink: UdpSink::new(outbox, clients, self.plan.framing, ssrc),
+            gauge: StatsSink::new(Arc::clone(&self.window)),
+        }
+    }
+
+    /// Starts a stream; one without the inlet that it needs is left out.
     fn start(
         &self,
         stream: usize,
         context: &Pool,
-        outbox: Arc<Outbox>,
-        clients: Clients,
-    ) -> Arc<Control> {
-        let ssrc = u32::try_from(stream).unwrap_or(u32::MAX);
-        let sink = Gauged {
-            sink: UdpSink::new(outbox, clients, self.plan.framing, ssrc),
-            gauge: StatsSink::new(Arc::clone(&self.window)),
-        };
-        match &self.plan.program {
+        sink: Gauged<UdpSink>,
+        inlet: Option<UdpSocket>,
+    ) -> Option<Arc<Control>> {
+        Some(match &self.plan.program {
             Program::Tone(shape, hertz) => {
                 let tone = Tone::new(*shape, hertz + stream as f64, RATE);
-                self.spawn(stream, context, tone, sink)
+                self.spawn(context, self.paced(stream, tone), sink)
             }
             Program::Sound(sound) => {
                 let looped = Looped::new(Arc::clone(sound));
-                self.spawn(stream, context, looped, sink)
+                self.spawn(context, self.paced(stream, looped), sink)
             }
-        }
+            Program::Udp(_) => {
+                let source = UdpSource::new(inlet?, self.plan.framing, INLET_SLOTS);
+                self.spawn(context, source, sink)
+            }
+            Program::Tcp(from) => self.spawn(context, TcpSource::to(*from), sink),
+        })
+    }
+
+    fn paced<S: Signal>(&self, stream: usize, signal: S) -> Paced<S> {
+        let phase = BUFFER_TIME.mul_f64(stream as f64 / self.plan.streams as f64);
+        let pace = interval(BUFFER_TIME).starting(self.first + phase);
+        Paced::new(pace, signal, u64::MAX)
     }
 
     fn spawn(
         &self,
-        stream: usize,
         context: &Pool,
-        signal: impl Signal + 'static,
+        source: impl Source + 'static,
         sink: Gauged<UdpSink>,
     ) -> Arc<Control> {
-        let phase = BUFFER_TIME.mul_f64(stream as f64 / self.plan.streams as f64);
-        let pace = interval(BUFFER_TIME).starting(self.first + phase);
-        let sink = Arc::new(Mutex::new(sink));
-        let source = Paced::new(pace, signal, u64::MAX);
-        let mut stream = Stream::new(source, InPlace(Arc::clone(&sink)), BUFFER_SAMPLES);
+        let mut stream = Stream::new(source, InPlace::new(sink), BUFFER_SAMPLES);
         let control = Arc::new(Control::started(self.changes.clone()));
         let (obeyed, done) = (Arc::clone(&control), self.done.clone());
         let task = context.spawn(async move {
-            obeyed.run(&mut stream).await;
-            let stats = sink
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .gauge
-                .stats;
+            let ended = obeyed.run(&mut stream).await;
             // The receiver waits for all.
-            let _ = done.send(stats);
+            let _ = done.send((stream.into_push().into_sink().gauge.stats, ended));
         });
         task.detach();
         control
     }
+}
+
+/// The sockets that the streams' sources receive on, if they do.
+fn inlets(plan: &Plan, warnings: &mut Vec<String>) -> Result<Vec<Option<UdpSocket>>, Error> {
+    let Program::Udp(from) = plan.program else {
+        return Ok(Vec::new());
+    };
+    let opened = Ports {
+        on: from,
+        ports: plan.streams,
+        bytes: buffer_bytes(1, plan.wait),
+    }
+    .open(warnings)?;
+    let mut inlets: Vec<_> = (0..plan.streams).map(|_| None).collect();
+    for (index, socket) in opened {
+        inlets[index] = Some(socket);
+    }
+    Ok(inlets)
 }

@@ -82,9 +82,21 @@ pub trait Push: Send {
     fn flush(&mut self) {}
 }
 
-/// Calls the sink in place, under a mutex.
+/// Calls the sink in place, under a mutex; both lie in the stream's task.
 #[derive(Debug)]
-pub struct InPlace<S>(pub Arc<Mutex<S>>);
+pub struct InPlace<S>(pub Mutex<S>);
+
+impl<S> InPlace<S> {
+    /// For this sink.
+    pub fn new(sink: S) -> Self {
+        InPlace(Mutex::new(sink))
+    }
+
+    /// Gives the sink back.
+    pub fn into_sink(self) -> S {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl<S: Sink> Push for InPlace<S> {
     async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
@@ -152,13 +164,6 @@ impl<S: Sink> Push for AsyncInPlace<S> {
     }
 }
 
-impl Push for ring::Sender<Buffer> {
-    async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
-        let sent = self.send(buffer.replace()).await;
-        sent.map_err(|_| Flow::EndOfStream)
-    }
-}
-
 impl Push for slot::Sender<Buffer> {
     async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
         let sent = self.send(buffer.replace()).await;
@@ -177,12 +182,6 @@ impl Push for queue::Producer<Buffer> {
 pub trait Pull: Send {
     /// Waits for the next buffer; none when the stream has ended.
     fn pull(&mut self) -> impl Future<Output = Option<Buffer>> + Send;
-}
-
-impl Pull for ring::Receiver<Buffer> {
-    async fn pull(&mut self) -> Option<Buffer> {
-        self.recv().await.ok()
-    }
 }
 
 impl Pull for slot::Receiver<Buffer> {

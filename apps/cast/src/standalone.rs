@@ -1,18 +1,19 @@
 //! The evaluation without a network: many sources and sinks, a few contexts, everything measured.
 
 use crate::context::{StatsSink, Window};
-use crate::contexts::Contexts;
+use crate::contexts::{Contexts, resident_bytes};
 use crate::control::{Changes, Control};
 use crate::machine::Trigger;
+use crate::queue::{self, Leak};
 use crate::run::{Error, Measured};
 use crate::sink::{self, AsyncInPlace, AsyncMutex, InPlace, Pull, Push, Way};
 use crate::source::{Blank, Paced};
 use crate::stats::StreamStats;
 use crate::stream::Stream;
 use creel::Pool;
-use creel::channel::{ring, slot};
+use creel::channel::slot;
 use creel::time::{Clock, interval};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Places of the channel to a sink's own task.
@@ -47,6 +48,7 @@ pub struct Plan {
 /// If a context cannot be made, or it was interrupted.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     let contexts = Contexts::new(plan.groups, plan.wait)?;
+    let memory = resident_bytes();
     let begin = Instant::now() + plan.ramp_up;
     let end = begin + plan.period * u32::try_from(plan.buffers).unwrap_or(u32::MAX);
     let clock = Clock::monotonic();
@@ -67,6 +69,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
         .collect();
     drop(launch);
     let first = contexts.usage_at(begin, interrupted);
+    let grown = resident_bytes().zip(memory);
     let last = contexts.usage_at(end, interrupted);
     let (first, last) = first.zip(last).ok_or(Error::Interrupted)?;
     for control in &controls {
@@ -77,6 +80,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     Ok(Measured {
         contexts: contexts.count(),
         buffers: streams.iter().map(|stream| stream.latency.count()).sum(),
+        stream_bytes: grown.map(|(now, before)| now.saturating_sub(before) / plan.streams as u64),
         used: last.since(&first),
         histograms: contexts.take_histograms(),
         streams,
@@ -98,26 +102,23 @@ impl Launch<'_> {
         let sink = StatsSink::new(Arc::clone(&self.window));
         match self.plan.way {
             Way::SyncMutex => {
-                let sink = Arc::new(Mutex::new(sink));
-                let kept = Arc::clone(&sink);
-                let stats = move || kept.lock().unwrap_or_else(PoisonError::into_inner).stats;
-                self.spawn(index, context, InPlace(sink), Some(stats))
+                let stats = |push: InPlace<StatsSink>| Some(push.into_sink().stats);
+                self.spawn(index, context, InPlace::new(sink), stats)
             }
             Way::AsyncMutex => {
                 let sink = Arc::new(AsyncMutex::new(sink));
-                let kept = Arc::clone(&sink);
-                let stats = move || kept.peek(|sink| sink.stats).unwrap_or_default();
-                self.spawn(index, context, AsyncInPlace(sink), Some(stats))
+                let stats = |push: AsyncInPlace<StatsSink>| push.0.peek(|sink| sink.stats);
+                self.spawn(index, context, AsyncInPlace(sink), stats)
             }
             Way::Task => {
-                let (push, pull) = ring::channel(CHANNEL);
+                let (push, pull) = queue::queue(CHANNEL, Leak::No);
                 self.spawn_sink(context, pull, sink);
-                self.spawn(index, context, push, None::<fn() -> StreamStats>)
+                self.spawn(index, context, push, |_| None)
             }
             Way::Slot => {
                 let (push, pull) = slot::channel();
                 self.spawn_sink(context, pull, sink);
-                self.spawn(index, context, push, None::<fn() -> StreamStats>)
+                self.spawn(index, context, push, |_| None)
             }
         }
     }
@@ -134,12 +135,12 @@ impl Launch<'_> {
 
     /// Starts the stream's task. `stats` tells what its sink has measured, unless that has a
     /// task of its own.
-    fn spawn(
+    fn spawn<P: Push + 'static>(
         &self,
         index: usize,
         context: &Pool,
-        push: impl Push + 'static,
-        stats: Option<impl FnOnce() -> StreamStats + Send + 'static>,
+        push: P,
+        stats: impl FnOnce(P) -> Option<StreamStats> + Send + 'static,
     ) -> Arc<Control> {
         let plan = self.plan;
         let phase = plan.period.mul_f64(index as f64 / plan.streams as f64);
@@ -152,9 +153,9 @@ impl Launch<'_> {
         let (obeyed, done) = (Arc::clone(&control), self.done.clone());
         let task = async move {
             obeyed.run(&mut stream).await;
-            if let Some(stats) = stats {
+            if let Some(stats) = stats(stream.into_push()) {
                 // Nobody waits for it any more after an interrupt.
-                let _ = done.send(stats());
+                let _ = done.send(stats);
             }
         };
         context.spawn(task).detach();

@@ -3,13 +3,8 @@
 //! A stream notes each buffer in a few additions; the histograms are shared by the streams of a
 //! context, so that a stream costs little memory and none is left out of the percentiles.
 
-use hdrhistogram::Histogram;
+use crate::histogram::Histogram;
 use std::time::Duration;
-
-/// The longest time that a histogram tells apart: a minute, in nanoseconds.
-const NANOS_MAX: u64 = 60_000_000_000;
-/// Decimal digits that a histogram keeps: percentiles are right within 1 %.
-const DIGITS: u8 = 2;
 
 /// Count, least, greatest, mean and variance of a series, without its values.
 ///
@@ -25,7 +20,7 @@ const DIGITS: u8 = 2;
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
-    count: u64,
+    count: i64,
     first: f64,
     sum: f64,
     squares: f64,
@@ -41,16 +36,22 @@ impl Moments {
             self.first = value;
         }
         let distance = value - self.first;
+        let short = distance as f32;
         self.count += 1;
-        self.least = self.least.min(distance as f32);
-        self.greatest = self.greatest.max(distance as f32);
+        // Not `min` and `max`, which care for values that are no numbers.
+        if short < self.least {
+            self.least = short;
+        }
+        if short > self.greatest {
+            self.greatest = short;
+        }
         self.sum += distance;
         self.squares += distance * distance;
     }
 
     /// How many values there were.
     pub fn count(&self) -> u64 {
-        self.count
+        self.count as u64
     }
 
     /// The least value; zero of none.
@@ -128,76 +129,42 @@ impl StreamStats {
     /// Notes a buffer here and in the context's histograms.
     pub fn note(&mut self, histograms: &mut Histograms, at: Stations) {
         let latency = at.arrived.saturating_sub(at.made);
-        self.latency.note(latency as f64);
-        record(&mut histograms.latency, latency);
-        record(&mut histograms.lateness, at.made.saturating_sub(at.due));
+        // Signed: these convert in one instruction, and no time reaches 292 years.
+        self.latency.note(latency as i64 as f64);
+        histograms.latency.record(latency);
+        histograms.lateness.record(at.made.saturating_sub(at.due));
         if self.last > 0 {
             let interval = at.arrived.saturating_sub(self.last);
-            self.interval.note(interval as f64);
-            record(&mut histograms.interval, interval);
+            self.interval.note(interval as i64 as f64);
+            histograms.interval.record(interval);
         }
         self.last = at.arrived;
     }
-
-    /// Forgets what has been noted but the last arrival: the ramp-up is over.
-    pub fn restart(&mut self) {
-        *self = StreamStats {
-            last: self.last,
-            ..StreamStats::default()
-        };
-    }
 }
 
-/// Distributions over all streams of a context, in nanoseconds, up to a minute.
-#[derive(Debug, Clone)]
+/// Distributions over all streams of a context, in nanoseconds.
+#[derive(Debug, Clone, Default)]
 pub struct Histograms {
     /// From one buffer's arrival to the next one's of the same stream.
-    pub interval: Histogram<u64>,
+    pub interval: Histogram,
     /// From being made to being with the sink.
-    pub latency: Histogram<u64>,
+    pub latency: Histogram,
     /// From when it should have been made to when it was.
-    pub lateness: Histogram<u64>,
+    pub lateness: Histogram,
 }
 
 impl Histograms {
     /// Empty ones.
     pub fn new() -> Self {
-        let empty = || {
-            Histogram::new_with_bounds(1, NANOS_MAX, DIGITS)
-                .unwrap_or_else(|error| unreachable!("the bounds are constants: {error}"))
-        };
-        Histograms {
-            interval: empty(),
-            latency: empty(),
-            lateness: empty(),
-        }
-    }
-
-    /// Forgets what has been noted.
-    pub fn restart(&mut self) {
-        self.interval.reset();
-        self.latency.reset();
-        self.lateness.reset();
+        Self::default()
     }
 
     /// Adds those of another context.
     pub fn merge(&mut self, other: &Histograms) {
-        // Both have the same bounds, which is all that adding asks for.
-        let _ = self.interval.add(&other.interval);
-        let _ = self.latency.add(&other.latency);
-        let _ = self.lateness.add(&other.lateness);
+        self.interval.merge(&other.interval);
+        self.latency.merge(&other.latency);
+        self.lateness.merge(&other.lateness);
     }
-}
-
-impl Default for Histograms {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Counts what exceeds a minute as a minute.
-fn record(histogram: &mut Histogram<u64>, nanos: u64) {
-    histogram.saturating_record(nanos);
 }
 
 /// Three points of a distribution.
@@ -213,11 +180,11 @@ pub struct Percentiles {
 
 impl Percentiles {
     /// Of a histogram of nanoseconds, in units of `unit`; zeros of an empty one.
-    pub fn of(histogram: &Histogram<u64>, unit: Duration) -> Self {
+    pub fn of(histogram: &Histogram, unit: Duration) -> Self {
         let unit = unit.as_nanos() as f64;
         Percentiles {
-            p50: histogram.value_at_quantile(0.5) as f64 / unit,
-            p99: histogram.value_at_quantile(0.99) as f64 / unit,
+            p50: histogram.quantile(0.5) as f64 / unit,
+            p99: histogram.quantile(0.99) as f64 / unit,
             max: histogram.max() as f64 / unit,
         }
     }
@@ -296,7 +263,5 @@ mod tests {
         assert_eq!(stream.latency.mean(), 2_000.0);
         let late = Percentiles::of(&histograms.lateness, Duration::from_millis(1));
         assert!((late.p99 - 1.0).abs() < 0.01);
-        stream.restart();
-        assert_eq!(stream.interval.count(), 0);
     }
 }

@@ -26,6 +26,11 @@ impl<S: Source, P: Push> Stream<S, P> {
             filled: false,
         }
     }
+
+    /// Gives back what led to the sink.
+    pub fn into_push(self) -> P {
+        self.push
+    }
 }
 
 impl<S: Source, P: Push> Work for Stream<S, P> {

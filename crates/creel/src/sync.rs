@@ -90,6 +90,20 @@ pub(crate) fn spin_loop() {
     std::hint::spin_loop();
 }
 
+/// Asks for the cache lines of the first `bytes` from `at` on, which may be any address.
+#[inline]
+pub(crate) fn prefetch(at: *const (), bytes: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for offset in (0..bytes).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let line = at.cast::<i8>().wrapping_add(offset);
+        // SAFETY: a hint, which reads nothing and faults nowhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (at, bytes);
+}
+
 /// How often a spin looks before it reads the clock. A model checker gains nothing from more.
 pub(crate) const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 

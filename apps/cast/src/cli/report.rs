@@ -19,6 +19,8 @@ pub struct Body {
     pub interval_ms: Spread,
     pub latency_us: Points,
     pub lateness_ms: Points,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_bytes: Option<u64>,
     pub lost: u64,
     pub late: u64,
     pub reordered: u64,
@@ -60,6 +62,7 @@ struct Row {
     lateness_p50_ms: f64,
     lateness_p99_ms: f64,
     lateness_max_ms: f64,
+    stream_bytes: Option<u64>,
     lost: u64,
     late: u64,
     reordered: u64,
@@ -81,6 +84,7 @@ impl Body {
             },
             latency_us: Percentiles::of(&measured.histograms.latency, us).into(),
             lateness_ms: Percentiles::of(&measured.histograms.lateness, ms).into(),
+            stream_bytes: measured.stream_bytes,
             lost: measured.lost,
             late: measured.late,
             reordered: measured.reordered,
@@ -101,6 +105,7 @@ impl Body {
             lateness_p50_ms: self.lateness_ms.p50,
             lateness_p99_ms: self.lateness_ms.p99,
             lateness_max_ms: self.lateness_ms.max,
+            stream_bytes: self.stream_bytes,
             lost: self.lost,
             late: self.late,
             reordered: self.reordered,
@@ -121,6 +126,9 @@ impl Body {
         line("latency, p50 / p99 / max", format!("{latency} µs"));
         let lateness = points(&self.lateness_ms);
         line("lateness, p50 / p99 / max", format!("{lateness} ms"));
+        if let Some(bytes) = self.stream_bytes {
+            line("memory a stream, buffers included", format!("{bytes} B"));
+        }
         line("lost", self.lost.to_string());
         line("late", self.late.to_string());
         line("reordered", self.reordered.to_string());

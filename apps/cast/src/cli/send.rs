@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use creel_cast::audience::Audience;
 use creel_cast::audio::RATE;
 use creel_cast::framing::Framing;
 use creel_cast::rtp;
@@ -22,7 +23,7 @@ pub struct Send {
     #[command(flatten)]
     contexts: Contexts,
     /// Clients; stream n goes to port + n of each
-    #[arg(long, required = true, num_args = 1.., value_name = "HOST:PORT")]
+    #[arg(long, required_unless_present = "control", num_args = 1.., value_name = "HOST:PORT")]
     to: Vec<String>,
     /// All streams go to the same port
     #[arg(long)]
@@ -45,6 +46,15 @@ pub struct Send {
     /// Sound to loop instead, mono or mixed to mono, 44,100 Hz
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz"])]
     wav: Option<PathBuf>,
+    /// Forward what comes over UDP instead, framed as --framing says; stream n from port + n
+    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["tone", "hertz", "wav"])]
+    udp: Option<SocketAddr>,
+    /// Forward the samples that this address gives over TCP, a connection a stream, instead
+    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["tone", "hertz", "wav", "udp"])]
+    tcp: Option<SocketAddr>,
+    /// Take commands from stdin, one a line: list, add HOST:PORT, remove HOST:PORT, clear
+    #[arg(long)]
+    control: bool,
     /// Print the session description of stream 0 for a player, and send nothing
     #[arg(long)]
     sdp: bool,
@@ -67,7 +77,14 @@ impl Send {
             return self.print_sdp(&plan);
         }
         let interrupt = Interrupt::install()?;
-        let measured = send::run(&plan, &|| interrupt.requested()).map_err(failed)?;
+        let audience = Arc::new(Audience::of(&plan).map_err(failed)?);
+        if self.control {
+            let audience = Arc::clone(&audience);
+            // It ends with the process: a read of stdin cannot be given up.
+            std::thread::spawn(move || obey(&audience));
+        }
+        let stop = || interrupt.requested();
+        let measured = send::run_with(&plan, &audience, &stop).map_err(failed)?;
         report::print(&measured, common)
     }
 
@@ -82,6 +99,12 @@ impl Send {
     }
 
     fn program(&self) -> anyhow::Result<Program> {
+        if let Some(from) = self.udp {
+            return Ok(Program::Udp(from));
+        }
+        if let Some(from) = self.tcp {
+            return Ok(Program::Tcp(from));
+        }
         let Some(path) = &self.wav else {
             return Ok(Program::Tone(self.tone, self.hertz));
         };
@@ -99,9 +122,19 @@ impl Send {
             let text = "--sdp: raw framing has no session description";
             return Err(Failure::new(Exit::Usage, text).into());
         };
-        for client in plan.clients(0).map_err(failed)? {
+        for &client in &plan.to {
             output::text(&rtp::sdp(client, payload_type, RATE))?;
         }
         Ok(Exit::Done)
+    }
+}
+
+/// Does what the lines of stdin say, and answers on stderr: stdout is for the figures.
+fn obey(audience: &Audience) {
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        match line.parse() {
+            Ok(command) => eprintln!("{}", audience.obey(command)),
+            Err(why) => creel_console::report("creel-cast", &anyhow::anyhow!(why)),
+        }
     }
 }

@@ -213,10 +213,15 @@ impl Readiness {
         self.ready.store(true, Ordering::Release);
         loop {
             // One at a time: a waker may come back to this lock.
-            let waker = lock(&self.waiters).pop();
-            match waker {
-                Some(waker) => quietly(|| waker.wake()),
-                None => return,
+            let mut waiters = lock(&self.waiters);
+            let waker = waiters.pop();
+            let others = !waiters.is_empty();
+            drop(waiters);
+            if let Some(waker) = waker {
+                quietly(|| waker.wake());
+            }
+            if !others {
+                return;
             }
         }
     }

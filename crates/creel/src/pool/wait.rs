@@ -17,6 +17,8 @@ pub(crate) struct Pace<'a> {
     quantum: u64,
     /// When the worker may react again, in nanoseconds of the clock.
     line: u64,
+    /// Whether the last reaction has left due timers to the next turn.
+    leaves: bool,
     /// Whether there has been work since it last reacted.
     busy: bool,
     patience: Patience,
@@ -33,6 +35,7 @@ impl<'a> Pace<'a> {
             seat,
             quantum,
             line: 0,
+            leaves: false,
             busy: false,
             patience: Patience::new(),
         }
@@ -40,7 +43,7 @@ impl<'a> Pace<'a> {
 
     /// Whether the turn that begins now looks at timers and sockets.
     pub(crate) fn reacts(&mut self) -> bool {
-        if self.quantum == 0 {
+        if self.quantum == 0 || self.leaves {
             return true;
         }
         let now = self.seat.timers.clock().nanos();
@@ -50,6 +53,11 @@ impl<'a> Pace<'a> {
         self.line = self.line_after(now);
         self.busy = false;
         true
+    }
+
+    /// A reaction has, or has not, left some of it to the next turn.
+    pub(crate) fn leaves(&mut self, more: bool) {
+        self.leaves = more;
     }
 
     /// A turn found something to do.

@@ -56,8 +56,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
         if shared.seating.version() != seated {
             seated = shared.seating.sit_down(index);
         }
-        let reacts = pace.reacts();
-        if turn(seat, &shared, reacts) {
+        if turn(seat, &shared, &mut pace) {
             pace.worked();
             continue;
         }
@@ -81,21 +80,23 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
 
 /// One turn, with or without a look at timers and sockets. Says whether there may be more to do
 /// at once.
-fn turn(seat: &Seat, shared: &Arc<Shared>, reacts: bool) -> bool {
+fn turn(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
     let looped = dispatch::take_part(shared, seat);
     let traced = shared.tracing.begin();
     let urgent = seat.run_urgent();
     seat.spans.note(Doing::Urgent, traced.filter(|_| urgent));
     let tasks = task::turn(shared, seat);
-    let fired = if reacts { react(seat, shared) } else { 0 };
-    looped || urgent || tasks || fired > 0
+    let reacted = pace.reacts() && react(seat, shared, pace);
+    looped || urgent || tasks || reacted
 }
 
-/// Wakes what waits for due timers and ready sockets. Returns how many these were.
-fn react(seat: &Seat, shared: &Shared) -> usize {
+/// Wakes what waits for due timers, and after the last of these for ready sockets. Says whether
+/// there was any.
+fn react(seat: &Seat, shared: &Shared, pace: &mut Pace) -> bool {
     let fired = seat.timers.fire();
-    let events = shared.driver.turn();
-    seat.counters.timers.add(fired as u64);
+    pace.leaves(fired.more);
+    let events = if fired.more { 0 } else { shared.driver.turn() };
+    seat.counters.timers.add(fired.count as u64);
     seat.counters.events.add(events as u64);
-    fired + events
+    fired.count + events > 0
 }

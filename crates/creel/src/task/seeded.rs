@@ -117,6 +117,6 @@ pub(super) fn jump(pool: &Arc<Shared>) -> bool {
     };
     let clock = timers.clock();
     clock.advance(Duration::from_nanos(at.saturating_sub(clock.nanos())));
-    timers.fire();
+    while timers.fire().more {}
     true
 }

@@ -136,6 +136,7 @@ impl Clock {
 
     /// Nanoseconds from the clock's epoch until now: cheaper to keep and to compare than an
     /// [`Instant`]. All monotonic clocks of a process have the same epoch.
+    #[inline]
     pub fn nanos(&self) -> u64 {
         match &self.driven {
             None => system_nanos().saturating_sub(self.epoch.nanos),

@@ -88,6 +88,7 @@ impl Interval {
     }
 
     /// The same in nanoseconds of the pool's clock, which saves converting it.
+    #[inline]
     pub fn poll_tick_nanos(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
         let due = self.next.settle();
         let window = Window {

@@ -13,16 +13,18 @@
 use super::clock::Clock;
 use super::wheel::{self, Key, Wheel};
 use crate::pool::panics::quietly;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_local};
-use std::cell::RefCell;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, prefetch, thread_local};
+use std::cell::{Cell, RefCell};
+use std::ptr;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
 const NO_TIMERS: &str = "a timer is awaited on a pool's worker or in its block_on";
 
-/// Wakers taken out of the wheel under one lock.
-const BATCH: usize = 64;
+/// Timers a turn, at most: what they wake runs before the next ones are looked at, while it is
+/// still in the cache.
+const BATCH: usize = 32;
 
 /// The timers of one worker.
 pub(crate) struct Timers {
@@ -32,6 +34,8 @@ pub(crate) struct Timers {
     /// judged by it, which spares each a reading of the clock. Relaxed: a stale
     /// value is only an older time, by which nothing fires early.
     turn: AtomicU64,
+    /// Whether the last `fire` left due timers to the next one. Relaxed: the worker's alone.
+    backlog: AtomicBool,
     /// Whether any entry was ever made. Relaxed: until a worker sees it, it finds the entry
     /// before it sleeps, under the lock.
     used: AtomicBool,
@@ -71,6 +75,7 @@ impl Timers {
                 asleep_until: Some(u64::MAX),
             }),
             turn: AtomicU64::new(now),
+            backlog: AtomicBool::new(false),
             used: AtomicBool::new(false),
             rouse: OnceLock::new(),
         }
@@ -94,30 +99,32 @@ impl Timers {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// Begins a turn: reads the clock and wakes what is due. Returns how many.
-    pub(crate) fn fire(&self) -> usize {
+    /// Begins a turn: reads the clock and wakes what is due, up to a batch. What a batch leaves is
+    /// the next call's, which goes by the same reading of the clock, so that it has an end.
+    pub(crate) fn fire(&self) -> Fired {
         // A worker without timers pays neither for the clock nor for the lock.
         if !self.used.load(Ordering::Relaxed) {
-            return 0;
+            return Fired::default();
         }
-        let now = self.clock.nanos();
-        self.turn.store(now, Ordering::Relaxed);
-        let tick = wheel::tick_at_or_before(now);
+        if !self.backlog.load(Ordering::Relaxed) {
+            self.turn.store(self.clock.nanos(), Ordering::Relaxed);
+        }
+        let tick = wheel::tick_at_or_before(self.turn());
         let mut due = DUE.with(RefCell::take);
-        let mut fired = 0;
-        loop {
-            let mut state = self.lock();
-            state.asleep_until = None;
-            let more = state.wheel.fire(tick, &mut due, BATCH);
-            drop(state);
-            fired += due.len();
-            due.drain(..).for_each(|waker| quietly(|| waker.wake()));
-            if !more {
-                break;
-            }
+        let mut state = self.lock();
+        state.asleep_until = None;
+        let more = state.wheel.fire(tick, &mut due, BATCH);
+        drop(state);
+        self.backlog.store(more, Ordering::Relaxed);
+        let count = due.len();
+        // A task of thousands is in no near cache: the loads of their state words overlap
+        // instead of waiting for each other's wakes.
+        for waker in &due {
+            prefetch(waker.data(), 1);
         }
+        due.drain(..).for_each(|waker| quietly(|| waker.wake()));
         DUE.with(|kept| kept.replace(due));
-        fired
+        Fired { count, more }
     }
 
     /// When the worker must look again: nanoseconds of the clock, or never.
@@ -147,33 +154,69 @@ impl Timers {
     }
 }
 
+/// What [`Timers::fire`] did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Fired {
+    /// How many timers.
+    pub(crate) count: usize,
+    /// Others are due and left to the next call.
+    pub(crate) more: bool,
+}
+
 thread_local! {
-    /// Whose timers the futures polled on this thread go by.
-    static CURRENT: RefCell<Option<Arc<Timers>>> = const { RefCell::new(None) };
+    /// Whose timers the futures polled on this thread go by, or null: those of the innermost
+    /// [`Entered`].
+    static CURRENT: Cell<*const Timers> = const { Cell::new(ptr::null()) };
     /// The buffer of `fire`, kept so that a turn allocates nothing.
     static DUE: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Makes `timers` those of this thread until the guard is dropped.
 pub(crate) fn enter(timers: Arc<Timers>) -> Entered {
-    Entered(CURRENT.with(|current| current.replace(Some(timers))))
+    Entered {
+        before: CURRENT.with(|current| current.replace(Arc::as_ptr(&timers))),
+        _timers: timers,
+    }
 }
 
 /// Puts back what [`enter`] replaced.
-pub(crate) struct Entered(Option<Arc<Timers>>);
+pub(crate) struct Entered {
+    before: *const Timers,
+    /// Kept alive while `CURRENT` names them.
+    _timers: Arc<Timers>,
+}
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.replace(self.0.take()));
+        CURRENT.with(|current| current.set(self.before));
     }
+}
+
+/// This thread's timers, if it has any.
+#[inline]
+fn current<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
+    let timers = CURRENT.with(Cell::get);
+    // SAFETY: null, or those of an `Entered` of this thread that has not been dropped (it is not
+    // `Send`, and the crate forgets none), so that they live until `f`, which is this file's, returns.
+    unsafe { timers.as_ref() }.map(f)
+}
+
+/// The same, counted.
+#[cold]
+fn counted() -> Option<Arc<Timers>> {
+    let timers = CURRENT.with(Cell::get);
+    if timers.is_null() {
+        return None;
+    }
+    // SAFETY: as in `current`; the pointer is that of an `Arc`.
+    unsafe { Arc::increment_strong_count(timers) };
+    // SAFETY: the count just added.
+    Some(unsafe { Arc::from_raw(timers) })
 }
 
 /// The clock of this thread's timers, if it has any.
 pub(super) fn current_clock() -> Option<Clock> {
-    CURRENT.with(|current| {
-        let current = current.borrow();
-        current.as_ref().map(|timers| timers.clock.clone())
-    })
+    current(|timers| timers.clock.clone())
 }
 
 /// The clock of this thread's timers.
@@ -210,11 +253,12 @@ impl Due {
     /// # Panics
     ///
     /// If that is the first call and this thread has no timers.
+    #[inline]
     pub(super) fn settle(&mut self) -> u64 {
         let at = match *self {
+            Due::At(at) => return at,
             Due::After(nanos) => expect_clock().nanos().saturating_add(nanos),
             Due::Instant(instant) => expect_clock().nanos_at(instant),
-            Due::At(at) => at,
         };
         *self = Due::At(at);
         at
@@ -232,10 +276,9 @@ impl Entry {
     /// # Panics
     ///
     /// On a thread that neither is a pool's worker nor blocks on one.
+    #[inline]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
-        CURRENT.with(|current| {
-            let current = current.borrow();
-            let here = current.as_ref().expect(NO_TIMERS);
+        let polled = current(|here| {
             // At the first poll the turn may lie back: a worker without timers has none.
             let turn = match self.0 {
                 Some(_) => here.turn(),
@@ -246,7 +289,8 @@ impl Entry {
             }
             self.arm(here, window, waker.clone());
             None
-        })
+        });
+        polled.expect(NO_TIMERS)
     }
 
     /// Takes the entry off its wheel; it can be armed again.
@@ -257,9 +301,9 @@ impl Entry {
         }
     }
 
-    fn arm(&mut self, here: &Arc<Timers>, window: Window, waker: Waker) {
+    fn arm(&mut self, here: &Timers, window: Window, waker: Waker) {
         if let Some((timers, _)) = &self.0
-            && !Arc::ptr_eq(timers, here)
+            && !ptr::eq(Arc::as_ptr(timers), here)
         {
             self.remove();
         }
@@ -267,7 +311,8 @@ impl Entry {
         let mut state = here.lock();
         let (_, key) = self.0.get_or_insert_with(|| {
             here.used.store(true, Ordering::Relaxed);
-            (Arc::clone(here), state.wheel.insert())
+            let timers = counted().expect(NO_TIMERS);
+            (timers, state.wheel.insert())
         });
         let old = state.wheel.arm(*key, tick, waker);
         let rouse = state.asleep_until.is_some_and(|until| tick < until);

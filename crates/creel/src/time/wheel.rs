@@ -291,7 +291,9 @@ impl<T> Wheel<T> {
         let Some((hand, slot)) = self.hand(place, tick) else {
             return;
         };
-        hand.heads.resize(SLOTS, NONE);
+        if hand.heads.is_empty() {
+            hand.heads.resize(SLOTS, NONE);
+        }
         hand.len += 1;
         let head = hand.heads[slot];
         if head == NONE {

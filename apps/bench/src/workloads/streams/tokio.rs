@@ -2,7 +2,7 @@
 //! its own task behind a channel.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use creel_cast::stats::Histograms;
@@ -68,7 +68,7 @@ fn pace(window: &Window, index: usize, streams: usize) -> (Interval, u64) {
 fn in_place(window: Window, index: usize, streams: usize) {
     tokio::spawn(async move {
         let (mut interval, mut due) = pace(&window, index, streams);
-        let sink = Arc::new(Mutex::new(Sink::default()));
+        let sink = Mutex::new(Sink::default());
         let mut buffer = Buffer::new();
         loop {
             interval.tick().await;

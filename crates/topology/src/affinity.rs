@@ -77,9 +77,14 @@ mod system {
             // borrowed by nobody else; `cpu_set_t` is an array of such words.
             let rc = unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) };
             if rc == 0 {
-                return Ok((0..words.len() * WORD_BITS)
-                    .filter(|pu| words[pu / WORD_BITS] >> (pu % WORD_BITS) & 1 == 1)
-                    .collect());
+                let mut pus = CpuSet::new();
+                for (at, mut word) in words.into_iter().enumerate() {
+                    while word != 0 {
+                        pus.insert(at * WORD_BITS + word.trailing_zeros() as usize);
+                        word &= word - 1;
+                    }
+                }
+                return Ok(pus);
             }
             let error = io::Error::last_os_error();
             let longer = words.len() * 2;

@@ -1,6 +1,7 @@
 //! Sessions and seats: who is pinned where, and that the caller's mask comes back.
 
-use creel::{Placement, Pool, Wait};
+use creel::{Balance, CpuSet, Placement, Pool, Wait};
+use creel_topology::affinity;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,7 +15,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 #[cfg(target_os = "linux")]
-fn mask() -> creel::CpuSet {
+fn mask() -> CpuSet {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status
         .lines()
@@ -129,4 +130,33 @@ fn a_placement_that_cannot_be_had_is_refused_by_name() {
         return eprintln!("skipped: the system does not tell its CPUs");
     };
     assert!(refused.to_string().contains("4000"), "{refused}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_makes_way_for_a_caller_who_stays_on_its_seat() {
+    let _alone = alone();
+    // A caller is not pinned, and a worker that shared its CPU would hold it up.
+    let before = mask();
+    if before.len() < 2 {
+        eprintln!("skipped: one usable PU");
+        return;
+    }
+    let pool = Pool::builder().workers(2).placement(Placement::Cores);
+    let pool = pool.balance(Balance::Fixed).build().unwrap();
+    let mut items = vec![0u64; 64];
+    pool.for_each_mut(&mut items, |_, item| *item += 1);
+    let theirs = pool.run_on(1, mask);
+    thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            affinity::set(&CpuSet::from_iter([theirs.first().unwrap()])).unwrap();
+            // Workers change seats at most once in some milliseconds.
+            while pool.run_on(1, mask) == theirs {
+                pool.for_each_mut(&mut items, |_, item| *item += 1);
+            }
+        });
+        caller.join().unwrap();
+    });
+    assert!(!pool.stats().workers[1].cpus.intersects(&theirs));
+    assert_eq!(mask(), before, "the caller's own mask is its own");
 }

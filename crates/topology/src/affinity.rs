@@ -1,4 +1,4 @@
-//! The calling thread's affinity mask: the crate's only unsafe code.
+//! Threads' affinity masks, and where the calling thread runs: the crate's only unsafe code.
 //!
 //! Linux only. Elsewhere [`current`] and [`set`] answer [`Error::Unsupported`]: macOS has no
 //! masks at all, and Windows' processor groups are not a mask. The caller then runs unpinned.
@@ -21,12 +21,42 @@ pub fn current() -> Result<CpuSet, Error> {
 /// [`Error::NotAllowed`] for an empty set, [`Error::Unsupported`] where the system has no masks,
 /// [`Error::Affinity`] when it refuses (none of the PUs is online and in the cpuset).
 pub fn set(pus: &CpuSet) -> Result<(), Error> {
+    // To the kernel, 0 is whoever calls.
+    set_of(Thread(0), pus)
+}
+
+/// A thread of this process, to the kernel.
+///
+/// Good only while the thread lives: its number may become another thread's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thread(i32);
+
+impl Thread {
+    /// The calling thread; none where the system has no masks.
+    pub fn current() -> Option<Thread> {
+        system::thread().map(Thread)
+    }
+}
+
+/// Confines a thread to `pus`; one that runs elsewhere is moved at once, one that sleeps when
+/// it wakes.
+///
+/// # Errors
+///
+/// As [`set`]; [`Error::Affinity`] also when there is no such thread.
+pub fn set_of(thread: Thread, pus: &CpuSet) -> Result<(), Error> {
     if pus.is_empty() {
         return Err(Error::NotAllowed {
             reason: "an empty affinity mask".into(),
         });
     }
-    system::set(pus)
+    system::set(thread.0, pus)
+}
+
+/// The PU that the calling thread runs on now, by OS index; none where the system does not
+/// tell. Costs some nanoseconds. An unpinned thread may be elsewhere when this returns.
+pub fn pu() -> Option<usize> {
+    system::pu()
 }
 
 #[cfg(target_os = "linux")]
@@ -47,9 +77,14 @@ mod system {
             // borrowed by nobody else; `cpu_set_t` is an array of such words.
             let rc = unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) };
             if rc == 0 {
-                return Ok((0..words.len() * WORD_BITS)
-                    .filter(|pu| words[pu / WORD_BITS] >> (pu % WORD_BITS) & 1 == 1)
-                    .collect());
+                let mut pus = CpuSet::new();
+                for (at, mut word) in words.into_iter().enumerate() {
+                    while word != 0 {
+                        pus.insert(at * WORD_BITS + word.trailing_zeros() as usize);
+                        word &= word - 1;
+                    }
+                }
+                return Ok(pus);
             }
             let error = io::Error::last_os_error();
             let longer = words.len() * 2;
@@ -62,7 +97,17 @@ mod system {
         }
     }
 
-    pub(super) fn set(pus: &CpuSet) -> Result<(), Error> {
+    pub(super) fn thread() -> Option<i32> {
+        // SAFETY: takes no arguments and cannot fail.
+        Some(unsafe { libc::gettid() })
+    }
+
+    pub(super) fn pu() -> Option<usize> {
+        // SAFETY: takes no arguments.
+        usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+    }
+
+    pub(super) fn set(thread: i32, pus: &CpuSet) -> Result<(), Error> {
         let words_len = pus.last().unwrap_or(0) / WORD_BITS + 1;
         let mut words = vec![0 as Word; words_len.max(1024 / WORD_BITS)];
         for pu in pus.iter() {
@@ -70,7 +115,7 @@ mod system {
         }
         let bytes = size_of_val(words.as_slice());
         // SAFETY: the kernel reads at most `bytes` bytes from `words`, which is that long.
-        let rc = unsafe { libc::sched_setaffinity(0, bytes, words.as_ptr().cast()) };
+        let rc = unsafe { libc::sched_setaffinity(thread, bytes, words.as_ptr().cast()) };
         if rc == 0 {
             Ok(())
         } else {
@@ -87,7 +132,15 @@ mod system {
         Err(Error::Unsupported("affinity masks"))
     }
 
-    pub(super) fn set(_: &CpuSet) -> Result<(), Error> {
+    pub(super) fn thread() -> Option<i32> {
+        None
+    }
+
+    pub(super) fn pu() -> Option<usize> {
+        None
+    }
+
+    pub(super) fn set(_: i32, _: &CpuSet) -> Result<(), Error> {
         Err(Error::Unsupported("affinity masks"))
     }
 }
@@ -108,6 +161,23 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_thread_is_moved_by_another() {
+        let all = current().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            tell.send(Thread::current().unwrap()).unwrap();
+            ended.recv().unwrap();
+            (current().unwrap(), pu().unwrap())
+        });
+        let last = CpuSet::from_iter([all.last().unwrap()]);
+        set_of(told.recv().unwrap(), &last).unwrap();
+        end.send(()).unwrap();
+        assert_eq!(other.join().unwrap(), (last.clone(), last.last().unwrap()));
+        assert_eq!(current().unwrap(), all, "only the other is moved");
     }
 
     #[test]

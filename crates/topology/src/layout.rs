@@ -22,6 +22,15 @@ impl Layout {
         &self.seats
     }
 
+    /// Lets two workers change seats.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such worker.
+    pub fn swap(&mut self, a: usize, b: usize) {
+        self.seats.swap(a, b);
+    }
+
     /// Whether there were more workers than places, so that some share one.
     pub fn wrapped(&self) -> bool {
         self.wrapped

@@ -2,8 +2,8 @@
 //!
 //! A worker that is preempted inside a started share holds up the loop for a whole time slice,
 //! thousands of times longer than a short loop takes. It is likely to happen again: somebody
-//! else has a use for that CPU. So it is left out, for some ten milliseconds' worth of calls at
-//! first, for longer each time it happens soon again.
+//! else has a use for that CPU. So it is left out, for two milliseconds' worth of calls at first
+//! (once is chance), for longer each time it happens soon again.
 
 use super::join::Laggard;
 use crate::pool::shared::Shared;
@@ -12,8 +12,10 @@ use crate::pool::shared::Shared;
 const SLEPT_NS: u64 = 400_000;
 /// ... nor one that slept less than this many times what the loop takes on one thread.
 const SLEPT_TIMES: u64 = 8;
-const OUT_NS_MIN: u64 = 20_000_000;
+const OUT_NS_MIN: u64 = 2_000_000;
 const OUT_NS_MAX: u64 = 320_000_000;
+/// How many times longer it is left out when it happens soon again.
+const OUT_TIMES: u64 = 4;
 
 /// The seats that are out. Belongs to who holds the loop slot.
 #[derive(Default)]
@@ -50,7 +52,7 @@ impl Bench {
             return;
         }
         let longer = if self.calm_ns < OUT_NS_MAX {
-            self.last_ns * 2
+            self.last_ns * OUT_TIMES
         } else {
             0
         };

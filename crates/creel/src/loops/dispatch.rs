@@ -136,6 +136,7 @@ impl Down {
 
 /// What a wake is taken to cost before one was measured.
 const WAKE_NS_AT_FIRST: u64 = 8_000;
+const WAKE_NS_MIN: u64 = 1_000;
 const WAKE_NS_MAX: u64 = 50_000;
 
 impl Line {
@@ -165,6 +166,11 @@ impl Line {
         self.ensured.store(0, Ordering::SeqCst);
     }
 
+    /// When the last waking call was published.
+    pub(crate) fn woken_ns(&self) -> u64 {
+        self.woken_ns.load(Ordering::Relaxed)
+    }
+
     /// How long it takes from a wake until the worker runs.
     pub(crate) fn wake_ns(&self) -> u64 {
         self.wake_ns.load(Ordering::Relaxed)
@@ -172,11 +178,14 @@ impl Line {
 
     /// A woken worker runs. What a wake takes is followed slowly, and without its outliers.
     fn note_wake(&self) {
-        let took = now_ns().saturating_sub(self.woken_ns.load(Ordering::Relaxed));
+        let took = now_ns().saturating_sub(self.woken_ns());
+        if took < WAKE_NS_MIN {
+            return; // it was awake
+        }
         let average = self.wake_ns();
         let next = (average * 7 + took.min(2 * average)) / 8;
         self.wake_ns
-            .store(next.clamp(1_000, WAKE_NS_MAX), Ordering::Relaxed);
+            .store(next.clamp(WAKE_NS_MIN, WAKE_NS_MAX), Ordering::Relaxed);
     }
 
     /// A wake was not worth it: think it a little cheaper, so that it is tried again some day.

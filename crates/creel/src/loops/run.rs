@@ -39,7 +39,16 @@ struct Crew {
     touched: usize,
     /// Whether the workers were seated for loops.
     seated: bool,
+    /// Where the last caller from outside ran.
+    caller_pu: Option<usize>,
+    /// Whether the workers have made way for it there.
+    made_way: bool,
+    /// When they last did.
+    made_way_ns: u64,
 }
+
+/// Workers change seats for a caller at most this often: it costs some ten microseconds.
+const MAKE_WAY_EVERY_NS: u64 = 4_000_000;
 
 /// Shares untouched for this many loops are touched, long before their epoch looks new again.
 const TOUCH_EVERY: u64 = 1 << 30;
@@ -184,6 +193,9 @@ impl Loop<'_> {
         if !std::mem::replace(&mut crew.seated, true) {
             shared.seat_for_loops();
         }
+        if outside.is_some() {
+            self.make_way(crew);
+        }
         line.ensure_threads(shared, self.seats, outside.unwrap_or(usize::MAX));
         let epoch = self.next_epoch(crew);
         if grain == Grain::QUEUE {
@@ -202,6 +214,22 @@ impl Loop<'_> {
         let laggard = part.work_and_join(self.units, shared.join_spin_ns(), seat);
         shared.seats.seat(who).spans.note(Doing::Loop, traced);
         (line.panic.take(), laggard)
+    }
+
+    /// Sees to it that no worker sits where the caller runs, if it seems to stay there: two
+    /// callers in turns, or one that is being moved about, are not worth it.
+    fn make_way(&self, crew: &mut Crew) {
+        let seating = &self.shared.seating;
+        let pu = seating.caller_pu();
+        if pu != crew.caller_pu {
+            (crew.caller_pu, crew.made_way) = (pu, false);
+        } else if let (Some(pu), false) = (pu, crew.made_way) {
+            let now = now_ns();
+            if now - crew.made_way_ns >= MAKE_WAY_EVERY_NS {
+                seating.make_way(pu);
+                (crew.made_way, crew.made_way_ns) = (true, now);
+            }
+        }
     }
 
     fn queue_blocks(&self) -> usize {

@@ -7,18 +7,23 @@ use crate::{
 };
 
 /// Keeps the workers hot while it lives.
-struct Hot<'a>(&'a Shared);
+struct Hot<'a> {
+    shared: &'a Shared,
+    /// Whether there was no other.
+    first: bool,
+}
 
 impl<'a> Hot<'a> {
     fn new(shared: &'a Shared) -> Self {
-        shared.sessions.fetch_add(1, Ordering::Relaxed);
-        Self(shared)
+        let before = shared.sessions.fetch_add(1, Ordering::Relaxed);
+        let first = before == 0;
+        Self { shared, first }
     }
 }
 
 impl Drop for Hot<'_> {
     fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -46,11 +51,13 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn session<R>(&self, f: impl FnOnce(&Loops) -> R) -> R {
-        let _hot = Hot::new(&self.shared);
+        let hot = Hot::new(&self.shared);
         if current::worker().is_some() {
             return f(self);
         }
         self.shared.seat_for_loops();
-        self.shared.seating.with_caller_seated(|| f(self))
+        // Another session's caller is pinned where worker 0 sits now.
+        let seating = &self.shared.seating;
+        seating.with_caller_seated(hot.first, || f(self))
     }
 }

@@ -171,7 +171,7 @@ impl Site {
         let known = self.calls > 1;
         if known && share_ns < 2 * CLAIM_NS {
             Grain::WHOLE
-        } else if known && !self.uneven && !cold {
+        } else if known && !self.uneven && self.moves == 0 && !cold {
             Grain(4)
         } else {
             let claim = (CLAIM_NS << 6) / share_ns.max(CLAIM_NS);

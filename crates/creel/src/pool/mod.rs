@@ -10,6 +10,7 @@ mod knobs;
 mod named;
 pub(crate) mod panics;
 mod patience;
+mod rhythm;
 pub(crate) mod seat;
 mod seating;
 pub(crate) mod shared;

@@ -4,9 +4,10 @@
 //! that ran out in vain halves it, down to none; a spin that paid, or a sleep so short that a
 //! spin would have paid, restores it. A worker beyond the CPUs that the pool may use never
 //! spins, and after a spin in which the thread lost its CPU it does not for a while: then
-//! somebody else has a use for it.
+//! somebody else has a use for it. Where loops come in a rhythm, a worker that sleeps is awake
+//! before the next.
 
-use super::{Wait, seat::Seat, shared::Shared};
+use super::{Wait, rhythm::Rhythm, seat::Seat, shared::Shared};
 use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};
 
 /// The longest spin of `Adaptive` is twice what a wake was measured to take, within these bounds.
@@ -18,13 +19,14 @@ const SPIN_WORTH_NS: u64 = 1_000;
 const PREEMPTED_NS: u64 = 400_000;
 /// How long a worker does not spin after it was.
 const QUIET_NS: u64 = 100_000_000;
-/// What a worker spins for during a session.
+/// What a worker spins for at most during a session.
 const SESSION_NS: u64 = 500_000;
 
 /// What a worker has learned about spinning.
 pub(crate) struct Patience {
     limit_ns: u64,
     quiet_until_ns: u64,
+    rhythm: Rhythm,
 }
 
 /// How a spin ended.
@@ -40,48 +42,77 @@ impl Patience {
         Self {
             limit_ns: SPIN_MAX_NS,
             quiet_until_ns: 0,
+            rhythm: Rhythm::new(),
         }
     }
 
     /// Spins as the pool's [`Wait`] says; true: something came.
     pub(crate) fn spin(&mut self, shared: &Shared, seat: &Seat) -> bool {
-        let limit = match shared.wait {
-            Wait::Spin(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
-            Wait::Adaptive if seat.index < shared.pus => self.limit(shared),
-            Wait::Adaptive | Wait::Park | Wait::Throttle(_) => 0,
+        let (learned, due) = match shared.wait {
+            Wait::Spin(time) => (u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), None),
+            Wait::Adaptive if seat.index < shared.pus && !self.is_quiet() => {
+                (self.learned(shared), self.rhythm.due(now_ns))
+            }
+            Wait::Adaptive | Wait::Park | Wait::Throttle(_) => (0, None),
         };
+        let limit = learned.max(due.unwrap_or(0));
         if limit == 0 {
             return false;
         }
-        let (spun, ns) = spin(shared, seat, limit);
+        let hot = || match shared.wait {
+            Wait::Adaptive if shared.sessions.load(Ordering::Relaxed) > 0 => SESSION_NS,
+            _ => limit,
+        };
+        let (spun, ns) = spin(shared, seat, hot);
         seat.counters.spins.add(1);
         seat.counters.spun_ns.add(ns);
         match spun {
+            Spun::Paid if due.is_some() => {
+                self.rhythm.came_after(ns);
+                self.called(shared, seat);
+            }
             Spun::Paid => self.limit_ns = SPIN_MAX_NS,
-            Spun::InVain => self.limit_ns = limit / 2,
+            Spun::InVain if due.is_some() => self.rhythm.missed(),
+            Spun::InVain => self.limit_ns = learned / 2,
             Spun::Preempted => self.quiet_until_ns = now_ns() + QUIET_NS,
         }
         spun == Spun::Paid
     }
 
-    /// The worker has slept: if not for long, a spin would have paid.
-    pub(crate) fn slept(&mut self, shared: &Shared, ns: u64) {
+    /// When the worker should wake up although nobody wakes it, by [`now_ns`].
+    pub(crate) fn alarm(&self) -> Option<u64> {
+        self.rhythm.alarm()
+    }
+
+    /// The worker has slept for `ns`: if not for long, a spin would have paid.
+    pub(crate) fn slept(&mut self, shared: &Shared, seat: &Seat, ns: u64) {
         if ns < full_ns(shared) {
             self.limit_ns = SPIN_MAX_NS;
         }
+        self.called(shared, seat);
     }
 
-    /// What an adaptive worker spins for now.
-    fn limit(&mut self, shared: &Shared) -> u64 {
-        let limit = match shared.sessions.load(Ordering::Relaxed) {
-            0 => self.limit_ns.min(full_ns(shared)),
-            _ => SESSION_NS,
-        };
-        if limit < SPIN_WORTH_NS || self.quiet_until_ns > 0 && now_ns() < self.quiet_until_ns {
-            return 0;
+    /// What the worker slept for is over: was it a loop?
+    fn called(&mut self, shared: &Shared, seat: &Seat) {
+        if shared.wait == Wait::Adaptive && seat.share.is_unseen(shared.line.call()) {
+            self.rhythm.called(shared.line.woken_ns());
         }
-        self.quiet_until_ns = 0;
-        limit
+    }
+
+    /// Whether the thread lost its CPU in a spin not long ago.
+    fn is_quiet(&mut self) -> bool {
+        let quiet = self.quiet_until_ns > 0 && now_ns() < self.quiet_until_ns;
+        self.quiet_until_ns *= u64::from(quiet);
+        quiet
+    }
+
+    /// What an adaptive worker spins for now, unless a session makes it longer.
+    fn learned(&self, shared: &Shared) -> u64 {
+        match self.limit_ns.min(full_ns(shared)) {
+            short if short >= SPIN_WORTH_NS => short,
+            _ if shared.sessions.load(Ordering::Relaxed) > 0 => SPIN_WORTH_NS,
+            _ => 0,
+        }
     }
 }
 
@@ -90,9 +121,9 @@ fn full_ns(shared: &Shared) -> u64 {
     (2 * shared.line.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
 }
 
-/// Spins for at most `limit` ns; tells how that ended, and how long it took (short spins count
+/// Spins for at most `limit()` ns; tells how that ended, and how long it took (short spins count
 /// as none: they are over before the clock is read).
-fn spin(shared: &Shared, seat: &Seat, limit: u64) -> (Spun, u64) {
+fn spin(shared: &Shared, seat: &Seat, limit: impl Fn() -> u64) -> (Spun, u64) {
     let (mut begin, mut last) = (0, 0);
     loop {
         // Reading the clock costs some 20 ns, and so does a pause: look many times between.
@@ -111,7 +142,7 @@ fn spin(shared: &Shared, seat: &Seat, limit: u64) -> (Spun, u64) {
         if now - last > PREEMPTED_NS {
             return (Spun::Preempted, now - begin);
         }
-        if now - begin >= limit || cfg!(any(loom, shuttle)) {
+        if now - begin >= limit() || cfg!(any(loom, shuttle)) {
             return (Spun::InVain, now - begin);
         }
         last = now;

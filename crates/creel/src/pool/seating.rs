@@ -6,10 +6,14 @@
 //!
 //! One ledger a process counts the seated workers of each PU, so that two pools with `Cores`
 //! begin at different cores. Left out on purpose: the caller's mask, which only a session
-//! touches.
+//! touches. The caller of a loop takes seat 0's share wherever it runs; where it stays on the
+//! PU of another worker, that worker changes seats with worker 0.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
-use creel_topology::{Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement, affinity};
+use creel_topology::{
+    Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement,
+    affinity::{self, Thread},
+};
 use std::{
     cell::RefCell,
     num::NonZeroUsize,
@@ -39,10 +43,59 @@ pub(crate) struct Seating {
     world: Option<Arc<World>>,
     /// What the program asked for. None: `Unpinned` until the first loop, `Cores` from then on.
     asked: Option<Placement>,
-    layout: Mutex<Option<Layout>>,
+    floor: Mutex<Floor>,
     /// Counts the layouts; a worker that knows an older one sits down anew. Ordered by
-    /// `layout`'s lock.
+    /// `floor`'s lock.
     version: AtomicUsize,
+}
+
+/// Which seat is whose, and who sits there.
+#[derive(Debug, Default)]
+struct Floor {
+    layout: Option<Layout>,
+    /// The workers' threads that have sat down and not ended.
+    threads: Vec<Option<Thread>>,
+}
+
+impl Floor {
+    /// The PUs that worker `index` is pinned to, if it is.
+    fn pinned_pus(&self, index: usize) -> Option<&CpuSet> {
+        let layout = self.layout.as_ref().filter(|layout| layout.pinned())?;
+        layout.seats().get(index)
+    }
+
+    fn thread(&mut self, index: usize) -> &mut Option<Thread> {
+        if self.threads.len() <= index {
+            self.threads.resize(index + 1, None);
+        }
+        &mut self.threads[index]
+    }
+
+    /// Whose seat `pu` is changes seats with worker 0.
+    fn make_way(&mut self, pu: usize) {
+        let seats = self
+            .layout
+            .as_ref()
+            .map_or(0, |layout| layout.seats().len());
+        let is_there = |seat: &usize| self.pinned_pus(*seat).is_some_and(|pus| pus.contains(pu));
+        match (0..seats).find(is_there) {
+            None | Some(0) => (),
+            Some(seat) => self.swap(0, seat),
+        }
+    }
+
+    /// Lets two workers change seats, and moves their threads.
+    fn swap(&mut self, a: usize, b: usize) {
+        if let Some(layout) = &mut self.layout {
+            layout.swap(a, b);
+        }
+        for index in [a, b] {
+            if let (Some(thread), Some(pus)) = (*self.thread(index), self.pinned_pus(index)) {
+                // The seat may have gone offline: then the thread stays where it is.
+                let _ = affinity::set_of(thread, pus);
+            }
+        }
+    }
 }
 
 /// What the machine and the limits of this process leave for a pool.
@@ -79,7 +132,7 @@ impl Offer {
         let seating = Seating {
             world,
             asked,
-            layout: Mutex::new(None),
+            floor: Mutex::new(Floor::default()),
             version: AtomicUsize::new(0),
         };
         Self {
@@ -122,7 +175,8 @@ impl Seating {
         let Some(world) = &self.world else {
             return Ok(());
         };
-        let mut layout = lock(&self.layout);
+        let mut floor = lock(&self.floor);
+        let layout = &mut floor.layout;
         let mut ledger = ledger();
         if let Some(old) = &*layout {
             ledger.release(old);
@@ -153,24 +207,23 @@ impl Seating {
 
     /// The PUs of worker `index`: its seat, or all of the pool's world.
     pub(crate) fn pus_of(&self, index: usize) -> CpuSet {
-        self.pinned_pus(index)
-            .or_else(|| Some(self.world.as_ref()?.allowed.clone()))
-            .unwrap_or_default()
+        self.pus_in(&lock(&self.floor), index)
     }
 
-    /// The PUs that worker `index` is pinned to, if it is.
-    pub(crate) fn pinned_pus(&self, index: usize) -> Option<CpuSet> {
-        let layout = lock(&self.layout);
-        let layout = layout.as_ref().filter(|layout| layout.pinned())?;
-        layout.seats().get(index).cloned()
+    fn pus_in(&self, floor: &Floor, index: usize) -> CpuSet {
+        let all = || Some(self.world.as_ref()?.allowed.clone());
+        let pinned = floor.pinned_pus(index).cloned();
+        pinned.or_else(all).unwrap_or_default()
     }
 
     /// Pins the calling thread to the seat of worker `index`, or gives it the whole world.
     /// Returns the version of the layout that it goes by.
     pub(crate) fn sit_down(&self, index: usize) -> usize {
+        let mut floor = lock(&self.floor);
         let version = self.version();
-        let pus = self.pus_of(index);
+        let pus = self.pus_in(&floor, index);
         WORLD.set(self.world.clone());
+        *floor.thread(index) = self.world.as_ref().and_then(|_| Thread::current());
         if !pus.is_empty() && affinity::current().is_ok_and(|now| now != pus) {
             // A seat may have gone offline meanwhile: then the thread stays where it is.
             let _ = affinity::set(&pus);
@@ -178,10 +231,38 @@ impl Seating {
         version
     }
 
+    /// The calling thread, which was worker `index`, is about to end.
+    pub(crate) fn leave(&self, index: usize) {
+        if self.world.is_some() {
+            let mut floor = lock(&self.floor);
+            let thread = floor.thread(index);
+            // A new thread may have the seat already.
+            *thread = thread.filter(|other| Some(*other) != Thread::current());
+        }
+    }
+
+    /// Where the calling thread runs, if that can matter to anybody.
+    pub(crate) fn caller_pu(&self) -> Option<usize> {
+        self.world.as_ref().and_then(|_| affinity::pu())
+    }
+
+    /// A loop's caller, who takes seat 0's share, runs on `pu`. A worker whose seat that is
+    /// would wait for the caller's CPU, and the scheduler may leave it at that for long: it
+    /// changes seats with worker 0.
+    pub(crate) fn make_way(&self, pu: usize) {
+        lock(&self.floor).make_way(pu);
+    }
+
     /// Runs `f` with the calling thread pinned to the seat of worker 0; its own mask is back
-    /// when this returns or panics.
-    pub(crate) fn with_caller_seated<R>(&self, f: impl FnOnce() -> R) -> R {
-        let seat = self.pinned_pus(0);
+    /// when this returns or panics. If worker 0 may be given another seat (`movable`), that is
+    /// where the thread is already.
+    pub(crate) fn with_caller_seated<R>(&self, movable: bool, f: impl FnOnce() -> R) -> R {
+        let seat = {
+            let mut floor = lock(&self.floor);
+            let pu = self.caller_pu().filter(|_| movable);
+            pu.into_iter().for_each(|pu| floor.make_way(pu));
+            floor.pinned_pus(0).cloned()
+        };
         let (Some(seat), Ok(before)) = (seat, affinity::current()) else {
             return f();
         };
@@ -209,7 +290,7 @@ impl Drop for StandUp {
 
 impl Drop for Seating {
     fn drop(&mut self) {
-        if let Some(layout) = &*lock(&self.layout) {
+        if let Some(layout) = &lock(&self.floor).layout {
             ledger().release(layout);
         }
     }

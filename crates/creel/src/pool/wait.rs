@@ -88,7 +88,7 @@ impl<'a> Pace<'a> {
         }
         spans.note(Doing::Parked, shared.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
-        self.patience.slept(self.shared, parked);
+        self.patience.slept(self.shared, self.seat, parked);
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
     }
@@ -98,7 +98,13 @@ impl<'a> Pace<'a> {
     fn sleep(&self, watch: Option<Duration>) {
         let deadline = self.seat.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
-        let timeout = [timeout, watch].into_iter().flatten().min();
+        let alarm = self
+            .patience
+            .alarm()
+            .map(|alarm| Duration::from_nanos(alarm.saturating_sub(now_ns())));
+        // One that has passed was heard: it ended the last sleep.
+        let alarm = alarm.filter(|left| !left.is_zero());
+        let timeout = [timeout, watch, alarm].into_iter().flatten().min();
         if self.shared.driver.is_empty() || !self.seat.poll(timeout) {
             self.seat.park(timeout, || false);
         }

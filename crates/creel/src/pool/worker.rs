@@ -67,6 +67,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
                 shared.wants_gone(index) && timers && task::may_retire(&shared, seat)
             };
             if seat.retire(unbound) {
+                shared.seating.leave(index);
                 shared.line.forget_threads();
                 task::leave(&shared);
                 return;

@@ -5,7 +5,7 @@
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::{collections::VecDeque, thread};
 
 use super::work::Loop;
 use crate::harness::Subject;
@@ -82,11 +82,29 @@ where
     T: Clone + Send + 'static,
     F: Fn(&mut T) + Clone + Sync + Send + 'static,
 {
+    phases(work, 1)
+}
+
+/// The floor of so many loops, one after the other, each over its part of the items.
+pub fn phases<T, F>(work: &Loop<T, F>, phases: usize) -> Subject
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Sync + Send + 'static,
+{
     let work = work.clone();
     Subject::new("two-halves floor", move |plan| {
         let (left, right) = work.items.split_at(work.items.len() / 2);
-        let (sides, each) = ([left.to_vec(), right.to_vec()], &work.each);
-        let side = |half: &mut Vec<T>| half.iter_mut().for_each(each);
-        Ok(in_lockstep(sides, side, |call| work.measure(plan, call)))
+        let parts = |half: &[T]| -> VecDeque<Vec<T>> {
+            let part = half.len().div_ceil(phases);
+            half.chunks(part).map(<[T]>::to_vec).collect()
+        };
+        let (sides, each) = ([parts(left), parts(right)], &work.each);
+        let side = |half: &mut VecDeque<Vec<T>>| {
+            half[0].iter_mut().for_each(each);
+            half.rotate_left(1);
+        };
+        Ok(in_lockstep(sides, side, |phase| {
+            work.measure(plan, || (0..phases).for_each(|_| phase()))
+        }))
     })
 }

@@ -42,22 +42,6 @@ where
     subject(format!("{name} {workers} workers"), work.clone(), builder)
 }
 
-/// The recommended setting with each call inside a session, as a frame of several loops has it.
-pub fn in_a_session<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
-where
-    T: Clone + Send + 'static,
-    F: Fn(&mut T) + Clone + Send + Sync + 'static,
-{
-    let work = work.clone();
-    Subject::new("creel [session]", move |plan| {
-        let pool = Pool::builder().workers(workers).build()?;
-        let (mut items, each) = (work.items.clone(), &work.each);
-        let mut call =
-            || pool.session(|frame| frame.for_each_mut(&mut items, |_, item| each(item)));
-        Ok(work.measure(plan, &mut call))
-    })
-}
-
 fn subject<T, F>(name: String, work: Loop<T, F>, builder: Builder) -> Subject
 where
     T: Clone + Send + 'static,

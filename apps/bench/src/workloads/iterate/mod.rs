@@ -9,12 +9,13 @@ mod knobs;
 mod openmp;
 mod outbox;
 mod peers;
+mod phases;
 #[cfg(feature = "peers")]
 mod spinning;
 mod work;
 
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::{Case, Metric, Plan, Subject};
 use crate::hog;
@@ -44,6 +45,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         hot(setting),
         noop(setting),
         frame(setting),
+        frame_in_phases(setting),
         uneven_linear(setting),
         uneven_heavy(setting),
         beside_a_hog(setting),
@@ -118,19 +120,41 @@ fn noop(setting: &Setting) -> Case {
     case("noop", setting.plan(10, 20), setting.rounds(7), subjects)
 }
 
-/// 200 µs of work after each millisecond of sleep.
-fn frame(setting: &Setting) -> Case {
+/// 200 µs of work after each millisecond of sleep: so much as one thread does here and now.
+fn frames() -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
     let each = |item: &mut u64| *item = grind(*item, 2);
-    let rhythm = Rhythm::Frames(Duration::from_millis(1));
-    let work = Loop {
-        items: (0..ITEMS as u64).collect(),
+    Loop {
+        items: (0..items_in(Duration::from_micros(200), each)).collect(),
         each,
-        rhythm,
-    };
+        rhythm: Rhythm::Frames(Duration::from_millis(1)),
+    }
+}
+
+/// A frame's work in one loop.
+fn frame(setting: &Setting) -> Case {
+    let work = frames();
     let mut subjects = subjects(&work, setting.workers);
-    subjects.insert(1, knobs::in_a_session(&work, setting.workers));
     subjects.push(floor::two_halves(&work));
     case("frame", setting.plan(60, 120), setting.rounds(5), subjects)
+}
+
+/// The same work in several loops, one after the other.
+fn frame_in_phases(setting: &Setting) -> Case {
+    let subjects = phases::subjects(&frames(), setting.workers);
+    let plan = setting.plan(60, 120);
+    case("frame in phases", plan, setting.rounds(5), subjects)
+}
+
+/// How many items one thread has done after so long, to a hundred.
+fn items_in(time: Duration, each: impl Fn(&mut u64)) -> u64 {
+    let mut some: Vec<u64> = (0..ITEMS as u64).collect();
+    let once = (0..7).map(|_| {
+        let begin = Instant::now();
+        some.iter_mut().for_each(&each);
+        begin.elapsed()
+    });
+    let once = once.min().unwrap_or(time);
+    (ITEMS as f64 * time.as_secs_f64() / once.as_secs_f64() / 100.0) as u64 * 100
 }
 
 /// The last of 1,024 items costs most, the first nothing.

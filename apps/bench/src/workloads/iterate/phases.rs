@@ -1,0 +1,95 @@
+//! A frame of several loops, each of which needs what the one before it has done.
+//!
+//! A session pins its caller, which takes some 10 µs: dear for a frame of 200, nothing for a
+//! session around all frames.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use creel::{Balance, Loops, Pool, Wait};
+
+use super::floor;
+use super::work::Loop;
+use crate::harness::{ONE_THREAD, Plan, Subject};
+
+/// How many loops a frame has.
+const PHASES: usize = 4;
+
+/// Spins on from frame to frame.
+const SPIN: Wait = Wait::Spin(Duration::from_millis(5));
+
+/// Creel in one session, in a session a frame, without, and as a pool that spins; beside one thread and two that
+/// spin by hand.
+pub fn subjects<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Send + Sync + 'static,
+{
+    let default = Pool::builder().workers(workers);
+    let spinning = default.clone().balance(Balance::Fixed).wait(SPIN);
+    let (plain, each) = (default.clone(), work.each.clone());
+    let around = default.clone();
+    let in_one = subject("creel [session]", work, move |plan, work, items| {
+        let pool = around.clone().build()?;
+        Ok(pool.session(|all| work.measure(plan, || phases(all, items, &each))))
+    });
+    let each = work.each.clone();
+    let in_many = subject("creel [session a frame]", work, move |plan, work, items| {
+        let pool = default.clone().build()?;
+        Ok(work.measure(plan, || pool.session(|frame| phases(frame, items, &each))))
+    });
+    let each = work.each.clone();
+    let without = subject(
+        "creel [sticky, adaptive]",
+        work,
+        move |plan, work, items| {
+            let pool = plain.clone().build()?;
+            Ok(work.measure(plan, || phases(&pool, items, &each)))
+        },
+    );
+    let each = work.each.clone();
+    let spinning = subject(
+        "creel [fixed, spin 5 ms]",
+        work,
+        move |plan, work, items| {
+            let pool = spinning.clone().build()?;
+            Ok(work.measure(plan, || phases(&pool, items, &each)))
+        },
+    );
+    let one_thread = subject(ONE_THREAD, work, |plan, work, items| {
+        Ok(work.measure(plan, || {
+            black_box(&mut *items).iter_mut().for_each(&work.each)
+        }))
+    });
+    vec![
+        in_one,
+        in_many,
+        without,
+        spinning,
+        one_thread,
+        floor::phases(work, PHASES),
+    ]
+}
+
+fn phases<T: Send>(loops: &Loops, items: &mut [T], each: &(impl Fn(&mut T) + Sync)) {
+    let phase = items.len().div_ceil(PHASES);
+    for items in items.chunks_mut(phase) {
+        loops.for_each_mut(items, |_, item| each(item));
+    }
+}
+
+fn subject<T, F>(
+    name: &str,
+    work: &Loop<T, F>,
+    sample: impl Fn(&Plan, &Loop<T, F>, &mut [T]) -> anyhow::Result<f64> + 'static,
+) -> Subject
+where
+    T: Clone + 'static,
+    F: Clone + 'static,
+{
+    let work = work.clone();
+    Subject::new(name, move |plan| {
+        let mut items = work.items.clone();
+        sample(plan, &work, &mut items)
+    })
+}

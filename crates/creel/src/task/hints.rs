@@ -42,9 +42,8 @@ pub(super) struct Hints {
     ends: CachePadded<Ends>,
     /// The newest of `buffers`.
     current: AtomicPtr<Buffer>,
-    /// Every buffer made; the owner's.
-    #[expect(clippy::vec_box, reason = "thieves hold pointers to the buffers")]
-    buffers: UnsafeCell<Vec<Box<Buffer>>>,
+    /// Every buffer made, each a leaked box: thieves hold pointers to them. The owner's.
+    buffers: UnsafeCell<Vec<*mut Buffer>>,
 }
 
 struct Ends {
@@ -59,13 +58,13 @@ unsafe impl Sync for Hints {}
 
 impl Hints {
     pub(super) fn new() -> Self {
-        let first = Box::new(Buffer::new(LEN_MIN));
+        let first = Box::into_raw(Box::new(Buffer::new(LEN_MIN)));
         Self {
             ends: CachePadded::new(Ends {
                 head: AtomicUsize::new(0),
                 tail: AtomicUsize::new(0),
             }),
-            current: AtomicPtr::new(std::ptr::from_ref(&*first).cast_mut()),
+            current: AtomicPtr::new(first),
             buffers: UnsafeCell::new(vec![first]),
         }
     }
@@ -111,17 +110,17 @@ impl Hints {
     #[cold]
     unsafe fn grow(&self, head: usize, tail: usize) -> &Buffer {
         let old = self.buffer();
-        let new = Box::new(Buffer::new(old.hints.len() * 2));
+        let new = Buffer::new(old.hints.len() * 2);
         let mut position = head;
         while position != tail {
             let hint = old.at(position).load(Ordering::Relaxed);
             new.at(position).store(hint, Ordering::Relaxed);
             position = position.wrapping_add(1);
         }
-        let pointer = std::ptr::from_ref(&*new).cast_mut();
+        let new = Box::into_raw(Box::new(new));
         // SAFETY: the owner's.
         self.buffers.with_mut(|all| unsafe { &mut *all }.push(new));
-        self.current.store(pointer, Ordering::Release);
+        self.current.store(new, Ordering::Release);
         self.buffer()
     }
 
@@ -157,5 +156,18 @@ impl Hints {
                 .claim_hinted()
                 .map(|cancelled| (task, cancelled))
         })
+    }
+}
+
+impl Drop for Hints {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the queue any more.
+        let buffers = self
+            .buffers
+            .with_mut(|all| std::mem::take(unsafe { &mut *all }));
+        for buffer in buffers {
+            // SAFETY: made by `Box::into_raw`, listed once, and no thief is left.
+            drop(unsafe { Box::from_raw(buffer) });
+        }
     }
 }

@@ -77,6 +77,8 @@ const FIRST: usize = size_of::<Chunk>().next_multiple_of(GRAIN);
 
 /// What only the owner touches.
 struct Own {
+    /// The heap, as `new` gave it: good for freeing it, which a reference is not.
+    heap: *mut Heap,
     /// Free blocks, by size class.
     free: [*mut Block; CLASSES],
     /// The chunk that fresh blocks come from, by size class.
@@ -117,19 +119,25 @@ fn orphaned() -> *mut Block {
 impl Heap {
     pub(super) fn new(scheduler: std::sync::Arc<dyn super::cell::Schedule>) -> NonNull<Heap> {
         let own = Own {
+            heap: ptr::null_mut(),
             free: [ptr::null_mut(); CLASSES],
             fresh: [ptr::null_mut(); CLASSES],
             out: 0,
             spare: Vec::new(),
         };
-        NonNull::from(Box::leak(Box::new(Heap {
+        let heap = NonNull::from(Box::leak(Box::new(Heap {
             scheduler,
             own: UnsafeCell::new(own),
             returns: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
             out_as_orphan: AtomicIsize::new(0),
             chunks: Mutex::new(Vec::new()),
             regions: Mutex::new(Vec::new()),
-        })))
+        })));
+        // SAFETY: just made.
+        let own = unsafe { &(*heap.as_ptr()).own };
+        // SAFETY: nobody else knows it yet.
+        own.with_mut(|own| unsafe { (*own).heap = heap.as_ptr() });
+        heap
     }
 
     /// The heap that a block came from.
@@ -195,7 +203,8 @@ impl Heap {
         if chunk.is_null() || full(chunk) {
             chunk = self.spare_chunk(own);
             let header = Chunk {
-                heap: NonNull::from(self),
+                // SAFETY: not null since `new`.
+                heap: unsafe { NonNull::new_unchecked(own.heap) },
                 class,
                 cut: AtomicUsize::new(0),
             };
@@ -261,14 +270,13 @@ impl Heap {
     pub(super) unsafe fn free(block: NonNull<Block>, mine: Option<NonNull<Heap>>) {
         // SAFETY: the block is not freed yet.
         let heap = unsafe { Self::of(block) };
-        // SAFETY: a heap lives while one of its blocks is out.
-        let this = unsafe { heap.as_ref() };
         if mine != Some(heap) {
             // SAFETY: as the caller promises.
-            unsafe { this.give_back(block) };
+            unsafe { Self::give_back(heap, block) };
             return;
         }
-        this.own.with_mut(|own| {
+        // SAFETY: a heap lives while one of its blocks is out.
+        unsafe { heap.as_ref() }.own.with_mut(|own| {
             // SAFETY: the caller is the owner, and nothing in here calls foreign code.
             let own = unsafe { &mut *own };
             own.out -= 1;
@@ -281,15 +289,18 @@ impl Heap {
     ///
     /// # Safety
     ///
-    /// As for [`free`](Self::free); the heap is not used again by the caller.
-    unsafe fn give_back(&self, block: NonNull<Block>) {
-        let mut head = self.returns.load(Ordering::Relaxed);
+    /// As for [`free`](Self::free), with the block's heap; it is not used again by the caller.
+    unsafe fn give_back(heap: NonNull<Heap>, block: NonNull<Block>) {
+        // Not a reference to the heap: once the block is back, others may free it.
+        // SAFETY: a heap lives while one of its blocks is out.
+        let returns = unsafe { &(*heap.as_ptr()).returns };
+        let mut head = returns.load(Ordering::Relaxed);
         while head != orphaned() {
             // SAFETY: the block is the caller's.
             unsafe { block.as_ref() }
                 .next
                 .store(head, Ordering::Relaxed);
-            let pushed = self.returns.compare_exchange_weak(
+            let pushed = returns.compare_exchange_weak(
                 head,
                 block.as_ptr(),
                 Ordering::Release,
@@ -300,10 +311,12 @@ impl Heap {
                 Err(now) => head = now,
             }
         }
+        // SAFETY: the block is still out.
+        let out = unsafe { &(*heap.as_ptr()).out_as_orphan };
         // Acquire and release, so that the one that ends the heap has seen all others leave it.
-        if self.out_as_orphan.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if out.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: the last block is back, and the owner left before.
-            unsafe { Self::end(NonNull::from(self)) };
+            unsafe { Self::end(heap) };
         }
     }
 

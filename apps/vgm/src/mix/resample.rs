@@ -118,10 +118,16 @@ impl Resampler {
 
     /// Where the output frame `frames` from the next one lies: native frames held, and a part.
     fn place(&self, frames: usize) -> (usize, u64) {
-        let parts = u128::from(self.part) + frames as u128 * u128::from(self.step_part);
-        let whole = (parts / u128::from(self.parts)) as usize;
-        let part = (parts % u128::from(self.parts)) as u64;
-        (frames * self.step + whole, part)
+        let narrow = self.step_part.checked_mul(frames as u64);
+        let (whole, part) = match narrow.and_then(|parts| parts.checked_add(self.part)) {
+            Some(parts) => (parts / self.parts, parts % self.parts),
+            None => {
+                let parts = u128::from(self.part) + frames as u128 * u128::from(self.step_part);
+                let all = u128::from(self.parts);
+                ((parts / all) as u64, (parts % all) as u64)
+            }
+        };
+        (frames * self.step + whole as usize, part)
     }
 
     fn mix_taps<const TAPS: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {

@@ -20,7 +20,7 @@
 //! Source: the YM2151 and YM2608 application manuals; operators are numbered
 //! in the order of their computation.
 
-use super::operator::{BLOCK, Tone};
+use super::operator::{BLOCK, LANES, Tone};
 use super::tables::{PERIOD, SIGN, SINE, VOLUME, Waveform};
 
 /// One value, 14 bits signed, for each frame of a block.
@@ -63,18 +63,26 @@ impl Width for NineBits {
 
 /// The sum of channels over a block, left and right apart, so that whole
 /// vectors are added.
-pub struct Sums([[i32; BLOCK]; 2]);
+pub struct Sums {
+    sides: [[i32; BLOCK]; 2],
+    /// The frames that count, up to a whole vector.
+    frames: usize,
+}
 
 impl Sums {
-    /// Sums that start from `base`.
-    pub fn new(base: i32) -> Self {
-        Self([[base; BLOCK]; 2])
+    /// Sums of `frames` frames, at most [`BLOCK`], that start from `base`.
+    pub fn new(frames: usize, base: i32) -> Self {
+        Self {
+            sides: [[base; BLOCK]; 2],
+            frames: frames.next_multiple_of(LANES).min(BLOCK),
+        }
     }
 
     /// Adds a channel to the sides that `outputs` tell, each value shaped.
     #[inline(always)]
     pub fn add(&mut self, outputs: [bool; 2], values: &Values, shape: impl Fn(i32) -> i32) {
-        for (side, _) in self.0.iter_mut().zip(outputs).filter(|(_, on)| *on) {
+        let values = &values[..self.frames];
+        for (side, _) in self.sides.iter_mut().zip(outputs).filter(|(_, on)| *on) {
             for (sum, &value) in side.iter_mut().zip(values) {
                 *sum += shape(i32::from(value));
             }
@@ -84,7 +92,7 @@ impl Sums {
     /// Overwrites the frames of a block, each sum shaped.
     #[inline(always)]
     pub fn write(&self, block: &mut [[i32; 2]], shape: impl Fn(i32) -> i32) {
-        let [left, right] = &self.0;
+        let [left, right] = &self.sides;
         for ((frame, &left), &right) in block.iter_mut().zip(left).zip(right) {
             *frame = [shape(left), shape(right)];
         }
@@ -122,7 +130,11 @@ pub fn feedback(lanes: &mut [Feedback], sources: &[Tone], frames: usize, out: &m
         let lanes = &mut lanes[at..];
         let (sources, out) = (&sources[at..], &mut out[at..]);
         at += match lanes.len() {
-            4.. => feedback_lanes::<4>(lanes, sources, frames, out),
+            8.. => feedback_lanes::<8>(lanes, sources, frames, out),
+            7 => feedback_lanes::<7>(lanes, sources, frames, out),
+            6 => feedback_lanes::<6>(lanes, sources, frames, out),
+            5 => feedback_lanes::<5>(lanes, sources, frames, out),
+            4 => feedback_lanes::<4>(lanes, sources, frames, out),
             3 => feedback_lanes::<3>(lanes, sources, frames, out),
             2 => feedback_lanes::<2>(lanes, sources, frames, out),
             _ => feedback_lanes::<1>(lanes, sources, frames, out),
@@ -149,11 +161,12 @@ fn feedback_lanes<const LANES: usize>(
     };
     let out: &mut [Values; LANES] = out;
     let mut last = lanes.map(|lane| lane.last.map(i32::from));
-    let shift = lanes.map(|lane| 10 - u32::from(lane.level & 7));
+    // A shift by a variable amount costs more than a product.
+    let gain = lanes.map(|lane| 1 << (lane.level & 7));
     for i in 0..frames.min(BLOCK) {
         for k in 0..LANES {
             let [new, old] = last[k];
-            let modulation = (new + old) >> shift[k];
+            let modulation = ((new + old) * gain[k]) >> 10;
             let value = tone(
                 &SINE,
                 sources[k].phase[i],

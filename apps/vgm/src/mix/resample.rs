@@ -131,47 +131,53 @@ impl Resampler {
     }
 
     fn mix_taps<const TAPS: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        self.mix_with(mix, |row, left, right| {
-            let [row, left, right] = [row, left, right].map(chunk::<TAPS>);
-            dots(row, left, right).map(|sum| sum as f32 * gain)
-        })
+        let rows = self.kernel.rows::<TAPS>();
+        let (at, part) = self.mix_with(gain, mix, |phase, at| {
+            dots(&rows[phase], chunk(&self.left, at), chunk(&self.right, at))
+        });
+        self.part = part;
+        at
     }
 
     /// Both sides from the left one.
     fn mix_mono(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        self.mix_with(mix, |row, left, _| {
-            let [row, left] = [row, left].map(chunk::<CHUNK>);
-            [mono(row, left) as f32 * gain; 2]
-        })
+        let rows = self.kernel.rows::<CHUNK>();
+        let (at, part) = self.mix_with(gain, mix, |phase, at| {
+            [mono(&rows[phase], chunk(&self.left, at)); 2]
+        });
+        self.part = part;
+        at
     }
 
     fn mix_chunks(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        self.mix_with(mix, |row, left, right| {
-            let mut sum = [0; 2];
-            for place in (0..row.len()).step_by(CHUNK) {
-                let [row, left, right] = [row, left, right].map(|all| chunk(&all[place..]));
-                let [more_left, more_right] = dots::<CHUNK>(row, left, right);
-                sum = [sum[0] + more_left, sum[1] + more_right];
+        let (rows, chunks) = (self.kernel.rows::<CHUNK>(), self.kernel.taps() / CHUNK);
+        let (at, part) = self.mix_with(gain, mix, |phase, at| {
+            let row = &rows[phase * chunks..][..chunks];
+            let mut sums = [0; 2];
+            for (row, at) in row.iter().zip((at..).step_by(CHUNK)) {
+                let [left, right] = dots(row, chunk(&self.left, at), chunk(&self.right, at));
+                sums = [sums[0] + left, sums[1] + right];
             }
-            sum.map(|sum| sum as f32 * gain)
-        })
+            sums
+        });
+        self.part = part;
+        at
     }
 
-    /// Adds what `frame` computes from (coefficients, left, right) to each frame of the mix.
+    /// Adds the sums that `sums` computes for (phase, native frame) to each frame of the mix;
+    /// returns where the next output frame begins: a native frame, and a part.
+    #[inline(always)]
     fn mix_with(
-        &mut self,
+        &self,
+        gain: f32,
         mix: &mut [[f32; 2]],
-        frame: impl Fn(&[i16], &[i16], &[i16]) -> [f32; 2],
-    ) -> usize {
+        sums: impl Fn(usize, usize) -> [i32; 2],
+    ) -> (usize, u64) {
         let (mut at, mut part) = (0, self.part);
         for out in mix {
-            let [left, right] = frame(
-                self.kernel.row(self.phase(part)),
-                &self.left[at..],
-                &self.right[at..],
-            );
-            out[0] += left;
-            out[1] += right;
+            let [left, right] = sums(self.phase(part), at);
+            out[0] += left as f32 * gain;
+            out[1] += right as f32 * gain;
             at += self.step;
             part += self.step_part;
             if part >= self.parts {
@@ -179,8 +185,7 @@ impl Resampler {
                 at += 1;
             }
         }
-        self.part = part;
-        at
+        (at, part)
     }
 
     /// The phase nearest to a part.
@@ -193,8 +198,10 @@ impl Resampler {
     }
 }
 
-fn chunk<const TAPS: usize>(all: &[i16]) -> &[i16; TAPS] {
-    all.first_chunk().expect("as many frames as taps")
+#[inline(always)]
+fn chunk<const TAPS: usize>(all: &[i16], at: usize) -> &[i16; TAPS] {
+    let chunk = all[at..].first_chunk();
+    chunk.expect("as many frames as taps")
 }
 
 /// Both sides' sums of products. Not inlined: on its own it becomes a few multiply-and-add

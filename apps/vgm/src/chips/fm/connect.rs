@@ -62,9 +62,12 @@ impl Width for NineBits {
 }
 
 /// The sum of channels over a block, left and right apart, so that whole
-/// vectors are added.
+/// vectors are added; what goes to both sides, as most does, is added once.
 pub struct Sums {
     sides: [[i32; BLOCK]; 2],
+    both: [i32; BLOCK],
+    /// Whether anything goes to one side alone.
+    apart: bool,
     /// The frames that count, up to a whole vector.
     frames: usize,
 }
@@ -73,7 +76,9 @@ impl Sums {
     /// Sums of `frames` frames, at most [`BLOCK`], that start from `base`.
     pub fn new(frames: usize, base: i32) -> Self {
         Self {
-            sides: [[base; BLOCK]; 2],
+            sides: [[0; BLOCK]; 2],
+            both: [base; BLOCK],
+            apart: false,
             frames: frames.next_multiple_of(LANES).min(BLOCK),
         }
     }
@@ -81,20 +86,31 @@ impl Sums {
     /// Adds a channel to the sides that `outputs` tell, each value shaped.
     #[inline(always)]
     pub fn add(&mut self, outputs: [bool; 2], values: &Values, shape: impl Fn(i32) -> i32) {
+        let sums = match outputs {
+            [true, true] => &mut self.both,
+            [true, false] => &mut self.sides[0],
+            [false, true] => &mut self.sides[1],
+            [false, false] => return,
+        };
+        self.apart |= outputs != [true; 2];
         let values = &values[..self.frames];
-        for (side, _) in self.sides.iter_mut().zip(outputs).filter(|(_, on)| *on) {
-            for (sum, &value) in side.iter_mut().zip(values) {
-                *sum += shape(i32::from(value));
-            }
+        for (sum, &value) in sums.iter_mut().zip(values) {
+            *sum += shape(i32::from(value));
         }
     }
 
     /// Overwrites the frames of a block, each sum shaped.
     #[inline(always)]
     pub fn write(&self, block: &mut [[i32; 2]], shape: impl Fn(i32) -> i32) {
-        let [left, right] = &self.sides;
-        for ((frame, &left), &right) in block.iter_mut().zip(left).zip(right) {
-            *frame = [shape(left), shape(right)];
+        if !self.apart {
+            for (frame, both) in block.iter_mut().zip(&self.both) {
+                *frame = [shape(*both); 2];
+            }
+            return;
+        }
+        let sides = self.sides[0].iter().zip(&self.sides[1]);
+        for ((frame, both), (left, right)) in block.iter_mut().zip(&self.both).zip(sides) {
+            *frame = [shape(both + left), shape(both + right)];
         }
     }
 }

@@ -300,11 +300,14 @@ fn fill_forward(out: &mut [u16; BLOCK + LANES], range: Range<usize>, value: u16)
 /// Writes the phases of a constant frequency over a range, and behind it up to
 /// a whole vector; returns the last of the range.
 fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + LANES], range: Range<usize>) -> u32 {
+    // The 20 bits that matter lie at the top: what remains of them then fits
+    // a signed number of 16 bits, to which a vector is narrowed at once.
+    const UNUSED: u32 = 12;
     let frames = range.len();
-    let mut phase = start;
+    let mut phase = start << UNUSED;
     for slot in &mut out[range.start..][..frames.next_multiple_of(LANES)] {
-        phase = phase.wrapping_add(step);
-        *slot = (phase >> 10) as u16;
+        phase = phase.wrapping_add(step << UNUSED);
+        *slot = (phase >> (10 + UNUSED)) as u16;
     }
     start.wrapping_add(step.wrapping_mul(frames as u32))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::kernel::{CHUNK, Kernel};
+use crate::vector::{self, Loop};
 
 /// Keeps just the native frames that later output frames still need.
 ///
@@ -131,9 +132,11 @@ impl Resampler {
     }
 
     fn mix_taps<const TAPS: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        let rows = self.kernel.rows::<TAPS>();
-        let (at, part) = self.mix_with(gain, mix, |phase, at| {
-            dots(&rows[phase], chunk(&self.left, at), chunk(&self.right, at))
+        let resampler = &*self;
+        let (at, part) = vector::run(Taps::<TAPS> {
+            resampler,
+            gain,
+            mix,
         });
         self.part = part;
         at
@@ -141,9 +144,11 @@ impl Resampler {
 
     /// Both sides from the left one.
     fn mix_mono(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        let rows = self.kernel.rows::<CHUNK>();
-        let (at, part) = self.mix_with(gain, mix, |phase, at| {
-            [mono(&rows[phase], chunk(&self.left, at)); 2]
+        let resampler = &*self;
+        let (at, part) = vector::run(Mono {
+            resampler,
+            gain,
+            mix,
         });
         self.part = part;
         at
@@ -198,24 +203,62 @@ impl Resampler {
     }
 }
 
+/// Kernels of `TAPS` taps.
+struct Taps<'a, const TAPS: usize> {
+    resampler: &'a Resampler,
+    gain: f32,
+    mix: &'a mut [[f32; 2]],
+}
+
+impl<const TAPS: usize> Loop for Taps<'_, TAPS> {
+    type Output = (usize, u64);
+
+    #[inline(always)]
+    fn run(self) -> (usize, u64) {
+        let Resampler {
+            kernel,
+            left,
+            right,
+            ..
+        } = self.resampler;
+        let rows = kernel.rows::<TAPS>();
+        let sums = |phase: usize, at| dots(&rows[phase], chunk(left, at), chunk(right, at));
+        self.resampler.mix_with(self.gain, self.mix, sums)
+    }
+}
+
+/// Kernels of one chunk, both sides from the left one.
+struct Mono<'a> {
+    resampler: &'a Resampler,
+    gain: f32,
+    mix: &'a mut [[f32; 2]],
+}
+
+impl Loop for Mono<'_> {
+    type Output = (usize, u64);
+
+    #[inline(always)]
+    fn run(self) -> (usize, u64) {
+        let Resampler { kernel, left, .. } = self.resampler;
+        let rows = kernel.rows::<CHUNK>();
+        let sums = |phase: usize, at| [dot(&rows[phase], chunk(left, at)); 2];
+        self.resampler.mix_with(self.gain, self.mix, sums)
+    }
+}
+
 #[inline(always)]
 fn chunk<const TAPS: usize>(all: &[i16], at: usize) -> &[i16; TAPS] {
     let chunk = all[at..].first_chunk();
     chunk.expect("as many frames as taps")
 }
 
-/// Both sides' sums of products. Not inlined: on its own it becomes a few multiply-and-add
-/// instructions on vectors, inside the loop it does not.
-#[inline(never)]
+/// Both sides' sums of products.
+#[inline(always)]
 fn dots<const TAPS: usize>(row: &[i16; TAPS], left: &[i16; TAPS], right: &[i16; TAPS]) -> [i32; 2] {
     [dot(row, left), dot(row, right)]
 }
 
-#[inline(never)]
-fn mono(row: &[i16; CHUNK], frames: &[i16; CHUNK]) -> i32 {
-    dot(row, frames)
-}
-
+#[inline(always)]
 fn dot<const TAPS: usize>(row: &[i16; TAPS], frames: &[i16; TAPS]) -> i32 {
     let products = row.iter().zip(frames);
     products.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()

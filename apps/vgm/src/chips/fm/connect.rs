@@ -22,6 +22,7 @@
 
 use super::operator::{BLOCK, LANES, Tone};
 use super::tables::{PERIOD, SIGN, SINE, VOLUME, Waveform};
+use crate::vector::{self, Loop};
 
 /// One value, 14 bits signed, for each frame of a block.
 pub type Values = [i16; BLOCK];
@@ -93,10 +94,11 @@ impl Sums {
             [false, false] => return,
         };
         self.apart |= outputs != [true; 2];
-        let values = &values[..self.frames];
-        for (sum, &value) in sums.iter_mut().zip(values) {
-            *sum += shape(i32::from(value));
-        }
+        vector::run(Addition {
+            sums: &mut sums[..self.frames],
+            values,
+            shape,
+        });
     }
 
     /// Overwrites the frames of a block, each sum shaped.
@@ -111,6 +113,23 @@ impl Sums {
         let sides = self.sides[0].iter().zip(&self.sides[1]);
         for ((frame, both), (left, right)) in block.iter_mut().zip(&self.both).zip(sides) {
             *frame = [shape(both + left), shape(both + right)];
+        }
+    }
+}
+
+struct Addition<'a, S> {
+    sums: &'a mut [i32],
+    values: &'a Values,
+    shape: S,
+}
+
+impl<S: Fn(i32) -> i32> Loop for Addition<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (sum, &value) in self.sums.iter_mut().zip(self.values) {
+            *sum += (self.shape)(i32::from(value));
         }
     }
 }

@@ -104,16 +104,8 @@ impl Sums {
     /// Overwrites the frames of a block, each sum shaped.
     #[inline(always)]
     pub fn write(&self, block: &mut [[i32; 2]], shape: impl Fn(i32) -> i32) {
-        if !self.apart {
-            for (frame, both) in block.iter_mut().zip(&self.both) {
-                *frame = [shape(*both); 2];
-            }
-            return;
-        }
-        let sides = self.sides[0].iter().zip(&self.sides[1]);
-        for ((frame, both), (left, right)) in block.iter_mut().zip(&self.both).zip(sides) {
-            *frame = [shape(both + left), shape(both + right)];
-        }
+        let sums = self;
+        vector::run(Output { sums, block, shape });
     }
 }
 
@@ -130,6 +122,31 @@ impl<S: Fn(i32) -> i32> Loop for Addition<'_, S> {
     fn run(self) {
         for (sum, &value) in self.sums.iter_mut().zip(self.values) {
             *sum += (self.shape)(i32::from(value));
+        }
+    }
+}
+
+struct Output<'a, S> {
+    sums: &'a Sums,
+    block: &'a mut [[i32; 2]],
+    shape: S,
+}
+
+impl<S: Fn(i32) -> i32> Loop for Output<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Sums { sides, both, .. } = self.sums;
+        if !self.sums.apart {
+            for (frame, both) in self.block.iter_mut().zip(both) {
+                *frame = [(self.shape)(*both); 2];
+            }
+            return;
+        }
+        let sides = sides[0].iter().zip(&sides[1]);
+        for ((frame, both), (left, right)) in self.block.iter_mut().zip(both).zip(sides) {
+            *frame = [(self.shape)(both + left), (self.shape)(both + right)];
         }
     }
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::envelope::{Envelope, EnvelopeClock, QUIET, Rates, Stage};
 use super::ssg_eg::{self, SsgEg};
 use super::tables::{MAX_ATTENUATION, SILENT};
+use crate::vector::{self, Loop};
 
 /// The most frames that are rendered in one go; the arrays of a chip stay in L1.
 pub const BLOCK: usize = 256;
@@ -300,14 +301,30 @@ fn fill_forward(out: &mut [u16; BLOCK + LANES], range: Range<usize>, value: u16)
 /// Writes the phases of a constant frequency over a range, and behind it up to
 /// a whole vector; returns the last of the range.
 fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + LANES], range: Range<usize>) -> u32 {
-    // The 20 bits that matter lie at the top: what remains of them then fits
-    // a signed number of 16 bits, to which a vector is narrowed at once.
-    const UNUSED: u32 = 12;
     let frames = range.len();
-    let mut phase = start << UNUSED;
-    for slot in &mut out[range.start..][..frames.next_multiple_of(LANES)] {
-        phase = phase.wrapping_add(step << UNUSED);
-        *slot = (phase >> (10 + UNUSED)) as u16;
-    }
+    let out = &mut out[range.start..][..frames.next_multiple_of(LANES)];
+    vector::run(Ramp { start, step, out });
     start.wrapping_add(step.wrapping_mul(frames as u32))
+}
+
+struct Ramp<'a> {
+    start: u32,
+    step: u32,
+    out: &'a mut [u16],
+}
+
+impl Loop for Ramp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        // The 20 bits that matter lie at the top: what remains of them then fits
+        // a signed number of 16 bits, to which a vector is narrowed at once.
+        const UNUSED: u32 = 12;
+        let mut phase = self.start << UNUSED;
+        for slot in self.out {
+            phase = phase.wrapping_add(self.step << UNUSED);
+            *slot = (phase >> (10 + UNUSED)) as u16;
+        }
+    }
 }

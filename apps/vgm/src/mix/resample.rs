@@ -317,6 +317,27 @@ mod tests {
     }
 
     #[test]
+    fn vectors_and_the_portable_loop_give_the_same_bits() {
+        let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 16) as i32 - 0x8000;
+        let mut resampler = resampler(Quality::BandLimited, RATIO);
+        let wanted = resampler.wanted(500);
+        let frames: Vec<_> = (0..wanted).map(|n| [noise(n), noise(n + 9999)]).collect();
+        resampler.push(&frames);
+        let (mut vectors, mut portable) = (vec![[0.25; 2]; 500], vec![[0.25; 2]; 500]);
+        let taps = |mix| Taps::<CHUNK> {
+            resampler: &resampler,
+            gain: 0.7,
+            mix,
+        };
+        assert_eq!(
+            vector::run(taps(&mut vectors)),
+            taps(&mut portable).run(),
+            "where the next frame begins"
+        );
+        assert!(vectors == portable);
+    }
+
+    #[test]
     fn sides_alike_sound_as_if_they_were_not() {
         let sine = |n: usize| (9_000.0 * (n as f64 * 0.07).sin()) as i32;
         let mut both = resampler(Quality::BandLimited, RATIO);

@@ -15,6 +15,10 @@ use crate::wav::Layout;
 /// Output frames that are rendered, converted and written at a time.
 pub const BLOCK_FRAMES: usize = 1024;
 
+/// Bytes that are gathered before they are written: a call to the system for each block would cost
+/// as much as converting it.
+const WRITE_BYTES: usize = 64 << 10;
+
 /// What a job renders with, made once and reused from song to song.
 #[derive(Debug, Default)]
 pub struct Job {
@@ -51,14 +55,17 @@ impl Job {
         let mut player = Player::new(song, settings, &mut self.buffers)?;
         sink(&layout.header(settings.sample_rate, player.frames())?)?;
         self.mix.resize(BLOCK_FRAMES, [0.0; 2]);
+        self.bytes.clear();
         loop {
             let frames = player.fill(&mut self.buffers, &mut self.mix);
+            layout.encode(&self.mix[..frames], &mut self.bytes);
+            if frames == 0 || self.bytes.len() >= WRITE_BYTES {
+                sink(&self.bytes)?;
+                self.bytes.clear();
+            }
             if frames == 0 {
                 return Ok(Outcome::Done(player.frames()));
             }
-            self.bytes.clear();
-            layout.encode(&self.mix[..frames], &mut self.bytes);
-            sink(&self.bytes)?;
             if !progress(frames as u64) {
                 return Ok(Outcome::Stopped);
             }

@@ -193,7 +193,7 @@ impl Ym2151 {
             audible: 0xff,
             noise: noise.then_some(&self.noise),
         };
-        let mut sums = Sums::new(0);
+        let mut sums = Sums::new(out.len(), 0);
         self.bank
             .render::<Opm, FullWidth>(block, |channel, values| {
                 sums.add(channel.outputs, values, |value| value);

@@ -92,7 +92,7 @@ impl Ym2203 {
         while !rest.is_empty() {
             let frames = self.fm.begin(rest.len());
             let (block, after) = rest.split_at_mut(frames);
-            let mut sums = Sums::new(0);
+            let mut sums = Sums::new(frames, 0);
             self.fm
                 .render::<FullWidth>(frames, ALL_CHANNELS, |_, values| {
                     sums.add([true; 2], values, |value| value);

@@ -12,7 +12,8 @@
 //! | 1, 30–B6 | FM channels 4–6 |
 //!
 //! The rhythm's samples lie in a ROM of 8 KiB inside the chip, which is not
-//! part of this project; without it the rhythm is silent.
+//! part of this project; without it a voice reads zeros, whose decoded sum
+//! drifts slowly upwards until the voice ends.
 //!
 //! Left out on purpose: the SSG, which renders apart from the rest, flags and
 //! interrupts.
@@ -130,7 +131,7 @@ impl Ym2608 {
             let frames = self.fm.begin(rest.len());
             let (block, after) = rest.split_at_mut(frames);
             let clock = self.fm.bank().clock;
-            let mut sums = Sums::new(0);
+            let mut sums = Sums::new(frames, 0);
             self.fm
                 .render::<ThirteenBits>(frames, self.audible, |channel, values| {
                     sums.add(channel.outputs, values, |value| value);

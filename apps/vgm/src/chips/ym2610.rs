@@ -119,7 +119,7 @@ impl Ym2610 {
             let frames = self.fm.begin(rest.len());
             let (block, after) = rest.split_at_mut(frames);
             let clock = self.fm.bank().clock;
-            let mut sums = Sums::new(0);
+            let mut sums = Sums::new(frames, 0);
             self.fm
                 .render::<ThirteenBits>(frames, self.present, |channel, values| {
                     sums.add(channel.outputs, values, |value| value);

@@ -132,7 +132,7 @@ impl Ym2612 {
         while !rest.is_empty() {
             let frames = self.fm.begin(rest.len());
             let (block, after) = rest.split_at_mut(frames);
-            let mut sums = Sums::new(zero);
+            let mut sums = Sums::new(frames, zero);
             self.fm
                 .render::<NineBits>(frames, audible, |channel, values| {
                     sums.add(channel.outputs, values, |value| stepped(has_ladder, value));

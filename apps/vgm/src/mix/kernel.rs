@@ -84,7 +84,12 @@ impl Kernel {
         self.phases
     }
 
-    /// The coefficients of one phase, up to and including [`Kernel::phases`].
+    /// The coefficients of all phases, up to and including [`Kernel::phases`], in chunks of `TAPS`.
+    pub fn rows<const TAPS: usize>(&self) -> &[[i16; TAPS]] {
+        self.coefficients.as_chunks().0
+    }
+
+    /// The coefficients of one phase.
     pub fn row(&self, phase: usize) -> &[i16] {
         &self.coefficients[phase * self.taps..][..self.taps]
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::kernel::{CHUNK, Kernel};
+use crate::vector::{self, Loop};
 
 /// Keeps just the native frames that later output frames still need.
 ///
@@ -118,54 +119,70 @@ impl Resampler {
 
     /// Where the output frame `frames` from the next one lies: native frames held, and a part.
     fn place(&self, frames: usize) -> (usize, u64) {
-        let parts = u128::from(self.part) + frames as u128 * u128::from(self.step_part);
-        let whole = (parts / u128::from(self.parts)) as usize;
-        let part = (parts % u128::from(self.parts)) as u64;
-        (frames * self.step + whole, part)
+        let narrow = self.step_part.checked_mul(frames as u64);
+        let (whole, part) = match narrow.and_then(|parts| parts.checked_add(self.part)) {
+            Some(parts) => (parts / self.parts, parts % self.parts),
+            None => {
+                let parts = u128::from(self.part) + frames as u128 * u128::from(self.step_part);
+                let all = u128::from(self.parts);
+                ((parts / all) as u64, (parts % all) as u64)
+            }
+        };
+        (frames * self.step + whole as usize, part)
     }
 
     fn mix_taps<const TAPS: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        self.mix_with(mix, |row, left, right| {
-            let [row, left, right] = [row, left, right].map(chunk::<TAPS>);
-            dots(row, left, right).map(|sum| sum as f32 * gain)
-        })
+        let resampler = &*self;
+        let (at, part) = vector::run(Taps::<TAPS> {
+            resampler,
+            gain,
+            mix,
+        });
+        self.part = part;
+        at
     }
 
     /// Both sides from the left one.
     fn mix_mono(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        self.mix_with(mix, |row, left, _| {
-            let [row, left] = [row, left].map(chunk::<CHUNK>);
-            [mono(row, left) as f32 * gain; 2]
-        })
+        let resampler = &*self;
+        let (at, part) = vector::run(Mono {
+            resampler,
+            gain,
+            mix,
+        });
+        self.part = part;
+        at
     }
 
     fn mix_chunks(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        self.mix_with(mix, |row, left, right| {
-            let mut sum = [0; 2];
-            for place in (0..row.len()).step_by(CHUNK) {
-                let [row, left, right] = [row, left, right].map(|all| chunk(&all[place..]));
-                let [more_left, more_right] = dots::<CHUNK>(row, left, right);
-                sum = [sum[0] + more_left, sum[1] + more_right];
+        let (rows, chunks) = (self.kernel.rows::<CHUNK>(), self.kernel.taps() / CHUNK);
+        let (at, part) = self.mix_with(gain, mix, |phase, at| {
+            let row = &rows[phase * chunks..][..chunks];
+            let mut sums = [0; 2];
+            for (row, at) in row.iter().zip((at..).step_by(CHUNK)) {
+                let [left, right] = dots(row, chunk(&self.left, at), chunk(&self.right, at));
+                sums = [sums[0] + left, sums[1] + right];
             }
-            sum.map(|sum| sum as f32 * gain)
-        })
+            sums
+        });
+        self.part = part;
+        at
     }
 
-    /// Adds what `frame` computes from (coefficients, left, right) to each frame of the mix.
+    /// Adds the sums that `sums` computes for (phase, native frame) to each frame of the mix;
+    /// returns where the next output frame begins: a native frame, and a part.
+    #[inline(always)]
     fn mix_with(
-        &mut self,
+        &self,
+        gain: f32,
         mix: &mut [[f32; 2]],
-        frame: impl Fn(&[i16], &[i16], &[i16]) -> [f32; 2],
-    ) -> usize {
+        sums: impl Fn(usize, usize) -> [i32; 2],
+    ) -> (usize, u64) {
         let (mut at, mut part) = (0, self.part);
         for out in mix {
-            let [left, right] = frame(
-                self.kernel.row(self.phase(part)),
-                &self.left[at..],
-                &self.right[at..],
-            );
-            out[0] += left;
-            out[1] += right;
+            let [left, right] = sums(self.phase(part), at);
+            out[0] += left as f32 * gain;
+            out[1] += right as f32 * gain;
             at += self.step;
             part += self.step_part;
             if part >= self.parts {
@@ -173,8 +190,7 @@ impl Resampler {
                 at += 1;
             }
         }
-        self.part = part;
-        at
+        (at, part)
     }
 
     /// The phase nearest to a part.
@@ -187,22 +203,62 @@ impl Resampler {
     }
 }
 
-fn chunk<const TAPS: usize>(all: &[i16]) -> &[i16; TAPS] {
-    all.first_chunk().expect("as many frames as taps")
+/// Kernels of `TAPS` taps.
+struct Taps<'a, const TAPS: usize> {
+    resampler: &'a Resampler,
+    gain: f32,
+    mix: &'a mut [[f32; 2]],
 }
 
-/// Both sides' sums of products. Not inlined: on its own it becomes a few multiply-and-add
-/// instructions on vectors, inside the loop it does not.
-#[inline(never)]
+impl<const TAPS: usize> Loop for Taps<'_, TAPS> {
+    type Output = (usize, u64);
+
+    #[inline(always)]
+    fn run(self) -> (usize, u64) {
+        let Resampler {
+            kernel,
+            left,
+            right,
+            ..
+        } = self.resampler;
+        let rows = kernel.rows::<TAPS>();
+        let sums = |phase: usize, at| dots(&rows[phase], chunk(left, at), chunk(right, at));
+        self.resampler.mix_with(self.gain, self.mix, sums)
+    }
+}
+
+/// Kernels of one chunk, both sides from the left one.
+struct Mono<'a> {
+    resampler: &'a Resampler,
+    gain: f32,
+    mix: &'a mut [[f32; 2]],
+}
+
+impl Loop for Mono<'_> {
+    type Output = (usize, u64);
+
+    #[inline(always)]
+    fn run(self) -> (usize, u64) {
+        let Resampler { kernel, left, .. } = self.resampler;
+        let rows = kernel.rows::<CHUNK>();
+        let sums = |phase: usize, at| [dot(&rows[phase], chunk(left, at)); 2];
+        self.resampler.mix_with(self.gain, self.mix, sums)
+    }
+}
+
+#[inline(always)]
+fn chunk<const TAPS: usize>(all: &[i16], at: usize) -> &[i16; TAPS] {
+    let chunk = all[at..].first_chunk();
+    chunk.expect("as many frames as taps")
+}
+
+/// Both sides' sums of products.
+#[inline(always)]
 fn dots<const TAPS: usize>(row: &[i16; TAPS], left: &[i16; TAPS], right: &[i16; TAPS]) -> [i32; 2] {
     [dot(row, left), dot(row, right)]
 }
 
-#[inline(never)]
-fn mono(row: &[i16; CHUNK], frames: &[i16; CHUNK]) -> i32 {
-    dot(row, frames)
-}
-
+#[inline(always)]
 fn dot<const TAPS: usize>(row: &[i16; TAPS], frames: &[i16; TAPS]) -> i32 {
     let products = row.iter().zip(frames);
     products.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
@@ -258,6 +314,27 @@ mod tests {
                 assert_eq!(frame[1], -frame[0]);
             }
         }
+    }
+
+    #[test]
+    fn vectors_and_the_portable_loop_give_the_same_bits() {
+        let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 16) as i32 - 0x8000;
+        let mut resampler = resampler(Quality::BandLimited, RATIO);
+        let wanted = resampler.wanted(500);
+        let frames: Vec<_> = (0..wanted).map(|n| [noise(n), noise(n + 9999)]).collect();
+        resampler.push(&frames);
+        let (mut vectors, mut portable) = (vec![[0.25; 2]; 500], vec![[0.25; 2]; 500]);
+        let taps = |mix| Taps::<CHUNK> {
+            resampler: &resampler,
+            gain: 0.7,
+            mix,
+        };
+        assert_eq!(
+            vector::run(taps(&mut vectors)),
+            taps(&mut portable).run(),
+            "where the next frame begins"
+        );
+        assert!(vectors == portable);
     }
 
     #[test]

@@ -24,6 +24,10 @@ impl Timebase {
 
     /// The native frame before which something at `tick` takes effect.
     pub fn frame_of(self, tick: u64) -> u64 {
+        // Narrow arithmetic does for all but songs of years.
+        if let Some(frames) = tick.checked_mul(self.frames) {
+            return frames.div_ceil(self.ticks);
+        }
         let frames = u128::from(tick) * u128::from(self.frames);
         frames.div_ceil(u128::from(self.ticks)) as u64
     }

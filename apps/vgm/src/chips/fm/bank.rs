@@ -373,6 +373,12 @@ impl Channel {
         let step = |pm| F::phase_step(&settings.pitch, pm_sensitivity, pm);
         out.clear();
         let (mut pm, mut now) = (0, step(0));
+        if pm_sensitivity == 0 && (!settings.am || am_sensitivity == 0) {
+            // The LFO does not reach it.
+            let frames = lfo.iter().map(|stretch| stretch.frames).sum();
+            let (step, am) = (now, 0);
+            return out.push(Stretch { frames, step, am });
+        }
         for stretch in lfo {
             if pm_sensitivity != 0 && stretch.pm != pm {
                 (pm, now) = (stretch.pm, step(stretch.pm));

@@ -20,8 +20,9 @@
 //! Source: the YM2151 and YM2608 application manuals; operators are numbered
 //! in the order of their computation.
 
-use super::operator::{BLOCK, Tone};
+use super::operator::{BLOCK, LANES, Tone};
 use super::tables::{PERIOD, SIGN, SINE, VOLUME, Waveform};
+use crate::vector::{self, Loop};
 
 /// One value, 14 bits signed, for each frame of a block.
 pub type Values = [i16; BLOCK];
@@ -62,31 +63,90 @@ impl Width for NineBits {
 }
 
 /// The sum of channels over a block, left and right apart, so that whole
-/// vectors are added.
-pub struct Sums([[i32; BLOCK]; 2]);
+/// vectors are added; what goes to both sides, as most does, is added once.
+pub struct Sums {
+    sides: [[i32; BLOCK]; 2],
+    both: [i32; BLOCK],
+    /// Whether anything goes to one side alone.
+    apart: bool,
+    /// The frames that count, up to a whole vector.
+    frames: usize,
+}
 
 impl Sums {
-    /// Sums that start from `base`.
-    pub fn new(base: i32) -> Self {
-        Self([[base; BLOCK]; 2])
+    /// Sums of `frames` frames, at most [`BLOCK`], that start from `base`.
+    pub fn new(frames: usize, base: i32) -> Self {
+        Self {
+            sides: [[0; BLOCK]; 2],
+            both: [base; BLOCK],
+            apart: false,
+            frames: frames.next_multiple_of(LANES).min(BLOCK),
+        }
     }
 
     /// Adds a channel to the sides that `outputs` tell, each value shaped.
     #[inline(always)]
     pub fn add(&mut self, outputs: [bool; 2], values: &Values, shape: impl Fn(i32) -> i32) {
-        for (side, _) in self.0.iter_mut().zip(outputs).filter(|(_, on)| *on) {
-            for (sum, &value) in side.iter_mut().zip(values) {
-                *sum += shape(i32::from(value));
-            }
-        }
+        let sums = match outputs {
+            [true, true] => &mut self.both,
+            [true, false] => &mut self.sides[0],
+            [false, true] => &mut self.sides[1],
+            [false, false] => return,
+        };
+        self.apart |= outputs != [true; 2];
+        vector::run(Addition {
+            sums: &mut sums[..self.frames],
+            values,
+            shape,
+        });
     }
 
     /// Overwrites the frames of a block, each sum shaped.
     #[inline(always)]
     pub fn write(&self, block: &mut [[i32; 2]], shape: impl Fn(i32) -> i32) {
-        let [left, right] = &self.0;
-        for ((frame, &left), &right) in block.iter_mut().zip(left).zip(right) {
-            *frame = [shape(left), shape(right)];
+        let sums = self;
+        vector::run(Output { sums, block, shape });
+    }
+}
+
+struct Addition<'a, S> {
+    sums: &'a mut [i32],
+    values: &'a Values,
+    shape: S,
+}
+
+impl<S: Fn(i32) -> i32> Loop for Addition<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (sum, &value) in self.sums.iter_mut().zip(self.values) {
+            *sum += (self.shape)(i32::from(value));
+        }
+    }
+}
+
+struct Output<'a, S> {
+    sums: &'a Sums,
+    block: &'a mut [[i32; 2]],
+    shape: S,
+}
+
+impl<S: Fn(i32) -> i32> Loop for Output<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Sums { sides, both, .. } = self.sums;
+        if !self.sums.apart {
+            for (frame, both) in self.block.iter_mut().zip(both) {
+                *frame = [(self.shape)(*both); 2];
+            }
+            return;
+        }
+        let sides = sides[0].iter().zip(&sides[1]);
+        for ((frame, both), (left, right)) in self.block.iter_mut().zip(both).zip(sides) {
+            *frame = [(self.shape)(both + left), (self.shape)(both + right)];
         }
     }
 }
@@ -122,7 +182,11 @@ pub fn feedback(lanes: &mut [Feedback], sources: &[Tone], frames: usize, out: &m
         let lanes = &mut lanes[at..];
         let (sources, out) = (&sources[at..], &mut out[at..]);
         at += match lanes.len() {
-            4.. => feedback_lanes::<4>(lanes, sources, frames, out),
+            8.. => feedback_lanes::<8>(lanes, sources, frames, out),
+            7 => feedback_lanes::<7>(lanes, sources, frames, out),
+            6 => feedback_lanes::<6>(lanes, sources, frames, out),
+            5 => feedback_lanes::<5>(lanes, sources, frames, out),
+            4 => feedback_lanes::<4>(lanes, sources, frames, out),
             3 => feedback_lanes::<3>(lanes, sources, frames, out),
             2 => feedback_lanes::<2>(lanes, sources, frames, out),
             _ => feedback_lanes::<1>(lanes, sources, frames, out),
@@ -149,11 +213,12 @@ fn feedback_lanes<const LANES: usize>(
     };
     let out: &mut [Values; LANES] = out;
     let mut last = lanes.map(|lane| lane.last.map(i32::from));
-    let shift = lanes.map(|lane| 10 - u32::from(lane.level & 7));
+    // A shift by a variable amount costs more than a product.
+    let gain = lanes.map(|lane| 1 << (lane.level & 7));
     for i in 0..frames.min(BLOCK) {
         for k in 0..LANES {
             let [new, old] = last[k];
-            let modulation = (new + old) >> shift[k];
+            let modulation = ((new + old) * gain[k]) >> 10;
             let value = tone(
                 &SINE,
                 sources[k].phase[i],

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::tables::{MAX_ATTENUATION, envelope_step};
+use super::tables::{MAX_ATTENUATION, envelope_steps};
 
 /// From this attenuation on a released operator counts as off.
 pub const QUIET: u16 = 0x380;
@@ -187,23 +187,47 @@ impl Envelope {
             let Some(wait) = self.ticks_to_step(rates, count) else {
                 break;
             };
-            tick += wait as usize * clock.divider();
             count = count.wrapping_add(wait);
-            if tick >= frames {
+            let pace = Pace::of(rates.rate[self.stage as usize]);
+            let period = clock.divider() << pace.shift;
+            let mut index = count >> pace.shift;
+            let mut next = tick + wait as usize * clock.divider();
+            // All steps of one stage, which come at even distances.
+            while next < frames {
+                let amount = pace.amount(index);
+                if amount != 0 {
+                    hold(start..next, self.attenuation);
+                    (start, tick) = (next, next);
+                    if self.moves(amount, rates) {
+                        break;
+                    }
+                }
+                index = index.wrapping_add(1);
+                next += period;
+            }
+            if next >= frames {
                 break;
             }
-            hold(start..tick, self.attenuation);
-            start = tick;
-            self.step(rates, count, 1);
-            if self.stage == Stage::Depress && self.attenuation >= DEPRESSED {
+            if self.stage == Stage::Depress {
                 self.attack(rates);
                 attacked = Some(tick);
             }
             tick += clock.divider();
-            count = count.wrapping_add(1);
+            count = (index << pace.shift).wrapping_add(1);
         }
         hold(start..frames, self.attenuation);
         attacked
+    }
+
+    /// Moves the attenuation by one step of its stage; returns whether the stage ends.
+    fn moves(&mut self, amount: u16, rates: &Rates) -> bool {
+        self.shift(amount);
+        match self.stage {
+            Stage::Attack => self.attenuation == 0,
+            Stage::Depress => self.attenuation >= DEPRESSED,
+            Stage::Decay => self.attenuation >= rates.sustain_level,
+            Stage::Sustain | Stage::Release => self.attenuation == MAX_ATTENUATION,
+        }
     }
 
     /// The stage changes that a tick makes before it moves the attenuation.
@@ -226,19 +250,49 @@ impl Envelope {
         if stands || rate < 2 {
             return None;
         }
-        let mask = (1u32 << (11 - u32::from(rate >> 2).min(11))) - 1;
+        let mask = (1u32 << Pace::of(rate).shift) - 1;
         Some(count.wrapping_neg() & mask)
     }
 
     /// The step of a tick that moves the attenuation; `factor` scales all but the attack.
     pub fn step(&mut self, rates: &Rates, count: u32, factor: u16) {
-        let rate = rates.rate[self.stage as usize];
-        let amount = envelope_step(rate, count >> (11 - u32::from(rate >> 2).min(11)));
+        let pace = Pace::of(rates.rate[self.stage as usize]);
+        let amount = pace.amount(count >> pace.shift);
+        self.shift(match self.stage {
+            Stage::Attack => amount,
+            _ => factor * amount,
+        });
+    }
+
+    fn shift(&mut self, amount: u16) {
         if self.stage == Stage::Attack {
             let level = i32::from(self.attenuation);
             self.attenuation = (level + ((!level * i32::from(amount)) >> 4)) as u16;
         } else {
-            self.attenuation = (self.attenuation + factor * amount).min(MAX_ATTENUATION);
+            self.attenuation = (self.attenuation + amount).min(MAX_ATTENUATION);
         }
+    }
+}
+
+/// How often and how far a rate moves the attenuation.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Each 2^shift-th tick may move it,
+    shift: u32,
+    /// by one of eight amounts in turn, a nibble each, the first in the lowest.
+    amounts: u32,
+}
+
+impl Pace {
+    fn of(rate: u8) -> Self {
+        Self {
+            shift: 11 - u32::from(rate >> 2).min(11),
+            amounts: envelope_steps(rate),
+        }
+    }
+
+    /// The amount of the tick whose count, shifted, is `index`.
+    fn amount(self, index: u32) -> u16 {
+        (self.amounts >> (4 * (index & 7)) & 15) as u16
     }
 }

@@ -10,9 +10,13 @@ use std::ops::Range;
 use super::envelope::{Envelope, EnvelopeClock, QUIET, Rates, Stage};
 use super::ssg_eg::{self, SsgEg};
 use super::tables::{MAX_ATTENUATION, SILENT};
+use crate::vector::{self, Loop};
 
 /// The most frames that are rendered in one go; the arrays of a chip stay in L1.
 pub const BLOCK: usize = 256;
+
+/// Frames that are computed at once, even where fewer are needed.
+pub const LANES: usize = 16;
 
 /// Key sources, which are or-ed together.
 pub mod key {
@@ -52,21 +56,21 @@ pub struct OperatorSettings {
     pub ssg_eg: SsgEg,
 }
 
-/// The phase and attenuation of each frame of a block.
+/// The phase and attenuation of each frame of a block, and room to write beyond it.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Tone {
     /// The phase; its low 10 bits matter.
-    pub phase: [u16; BLOCK],
+    pub phase: [u16; BLOCK + LANES],
     /// The attenuation in the units of [`VOLUME`](super::tables::VOLUME), 0 to 0xffc.
-    pub attenuation: [u16; BLOCK],
+    pub attenuation: [u16; BLOCK + LANES],
 }
 
 impl Tone {
     /// A tone that makes no sound.
     pub const OFF: Self = Self {
-        phase: [0; BLOCK],
-        attenuation: [MAX_ATTENUATION << 2; BLOCK],
+        phase: [0; BLOCK + LANES],
+        attenuation: [MAX_ATTENUATION << 2; BLOCK + LANES],
     };
 }
 
@@ -195,7 +199,7 @@ impl Operator {
         let Tone { phase, attenuation } = tone;
         if self.settings.ssg_eg.is_on() {
             return self.run_ssg_eg(clock, stretches, |range, operator, stretch, am| {
-                ramp(operator.phase, stretch.step, &mut phase[range.clone()]);
+                ramp(operator.phase, stretch.step, phase, range.clone());
                 let level = match operator.envelope.attenuation {
                     off if is_off(off) => MAX,
                     level if operator.inverted => ssg_eg::inverted(level),
@@ -216,10 +220,10 @@ impl Operator {
             let end = start + s.frames;
             let mut from = start;
             if let Some(frame) = attacked.filter(|frame| (start..end).contains(frame)) {
-                ramp(self.phase, s.step, &mut phase[start..frame]);
+                ramp(self.phase, s.step, phase, start..frame);
                 (self.phase, from) = (0, frame);
             }
-            self.phase = ramp(self.phase, s.step, &mut phase[from..end]);
+            self.phase = ramp(self.phase, s.step, phase, from..end);
             if s.am != 0 && self.settings.am {
                 for level in &mut attenuation[start..end] {
                     *level = (*level + (s.am << SHIFT)).min(MAX << SHIFT);
@@ -283,26 +287,44 @@ impl Operator {
     }
 }
 
-/// Fills a range, and what lies behind it up to a whole vector: the frames
-/// behind are filled later.
-fn fill_forward(out: &mut [u16; BLOCK], range: Range<usize>, value: u16) {
-    const LANES: usize = 16;
+/// Fills a range, and what lies behind it up to a whole vector.
+fn fill_forward(out: &mut [u16; BLOCK + LANES], range: Range<usize>, value: u16) {
     let mut at = range.start;
     while at < range.end {
-        match out[at..].first_chunk_mut::<LANES>() {
-            Some(lanes) => *lanes = [value; LANES],
-            None => out[at..].fill(value),
+        if let Some(lanes) = out[at..].first_chunk_mut::<LANES>() {
+            *lanes = [value; LANES];
         }
         at += LANES;
     }
 }
 
-/// Writes the phases of a constant frequency and returns the last.
-fn ramp(start: u32, step: u32, out: &mut [u16]) -> u32 {
-    let mut phase = start;
-    for slot in out {
-        phase = phase.wrapping_add(step);
-        *slot = (phase >> 10) as u16;
+/// Writes the phases of a constant frequency over a range, and behind it up to
+/// a whole vector; returns the last of the range.
+fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + LANES], range: Range<usize>) -> u32 {
+    let frames = range.len();
+    let out = &mut out[range.start..][..frames.next_multiple_of(LANES)];
+    vector::run(Ramp { start, step, out });
+    start.wrapping_add(step.wrapping_mul(frames as u32))
+}
+
+struct Ramp<'a> {
+    start: u32,
+    step: u32,
+    out: &'a mut [u16],
+}
+
+impl Loop for Ramp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        // The 20 bits that matter lie at the top: what remains of them then fits
+        // a signed number of 16 bits, to which a vector is narrowed at once.
+        const UNUSED: u32 = 12;
+        let mut phase = self.start << UNUSED;
+        for slot in self.out {
+            phase = phase.wrapping_add(self.step << UNUSED);
+            *slot = (phase >> (10 + UNUSED)) as u16;
+        }
     }
-    phase
 }

@@ -1,12 +1,13 @@
 //! The LFO and the noise of the OPM, which share a shift register.
 //!
-//! The shift register takes two steps a frame, whoever listens. Fourteen of
-//! its steps depend on none of each other and are taken at once; the 64 bits
-//! kept tell what it put out up to 46 steps ago, from which the noise output
-//! that was latched last follows without clocking its counter.
+//! The shift register takes two steps a frame, whoever listens. What it puts
+//! out repeats, so it is written down once and the register is a place in it;
+//! the noise output that was latched last lies some steps before.
 //!
 //! Source: the YM2151 application manual, sections on LFO and noise; the
 //! step sizes, latching and the shift register follow ymfm.
+
+use std::sync::LazyLock;
 
 use super::bank::{LfoStretch, push_stretch};
 use super::operator::BLOCK;
@@ -14,8 +15,27 @@ use super::operator::BLOCK;
 /// The LFO's phase is in the bits from here on.
 const FRACTION_BITS: u32 = 22;
 
-/// Steps of the shift register that do not depend on each other.
-const PARALLEL_STEPS: u32 = 14;
+/// Bits that the shift register has put out at reset: those of its initial state.
+const INITIAL_BITS: usize = 64;
+
+/// Steps after which the shift register repeats.
+const PERIOD: usize = (1 << 17) - 1;
+
+/// The place in [`BITS`] from which the register goes back by a period: everything
+/// it is asked for then lies behind its initial state.
+const WRAP: usize = PERIOD + 2 * INITIAL_BITS;
+
+/// What the shift register puts out, the first in the lowest bit of each byte.
+static BITS: LazyLock<[u8; WRAP / 8 + 1]> = LazyLock::new(|| {
+    let mut bits = [0; WRAP / 8 + 1];
+    let get = |bits: &[u8], at: usize| bits[at / 8] >> (at % 8) & 1;
+    bits[(INITIAL_BITS - 1) / 8] = 0x80;
+    for at in INITIAL_BITS..WRAP {
+        let new = !(get(&bits, at - 17) ^ get(&bits, at - 14)) & 1;
+        bits[at / 8] |= new << (at % 8);
+    }
+    bits
+});
 
 /// Shift register steps a frame.
 const STEPS: u32 = 2;
@@ -36,7 +56,8 @@ pub struct OpmLfo {
     /// Register 0F, inverted: shift register steps from one noise value to the next, less 1.
     pub noise_period: u8,
     counter: u32,
-    shift: u64,
+    /// Bits that the shift register has put out.
+    place: usize,
     /// Steps since the noise was latched.
     noise_count: u32,
     /// The noise at each of the LFO's phases when it came by.
@@ -53,7 +74,7 @@ impl Default for OpmLfo {
             hold: false,
             noise_period: 31,
             counter: 0,
-            shift: 1,
+            place: INITIAL_BITS,
             noise_count: 0,
             noise_wave: [0; 256],
         }
@@ -131,18 +152,17 @@ impl OpmLfo {
         }
     }
 
-    /// The eight bits that the LFO's noise takes from the shift register.
+    /// The eight bits that the LFO's noise takes from the shift register, the newest lowest.
     fn random(&self) -> u8 {
-        (self.shift >> 17) as u8
+        let oldest = self.place - 25;
+        let pair = u16::from_le_bytes([BITS[oldest / 8], BITS[oldest / 8 + 1]]);
+        ((pair >> (oldest % 8)) as u8).reverse_bits()
     }
 
     fn shift_by(&mut self, steps: u32) {
-        let mut left = steps;
-        while left > 0 {
-            let now = left.min(PARALLEL_STEPS);
-            let ready = !(self.shift >> 3 ^ self.shift) & ((1 << PARALLEL_STEPS) - 1);
-            self.shift = self.shift << now | ready >> (PARALLEL_STEPS - now);
-            left -= now;
+        self.place += steps as usize;
+        if self.place >= WRAP {
+            self.place -= PERIOD;
         }
         let period = u32::from(self.noise_period) + 1;
         self.noise_count = match self.noise_count + steps {
@@ -154,9 +174,19 @@ impl OpmLfo {
     }
 
     fn shift_with_noise(&mut self, signs: &mut [bool]) {
-        for sign in signs {
+        let period = u32::from(self.noise_period) + 1;
+        let mut rest = signs;
+        while !rest.is_empty() {
             self.shift_by(STEPS);
-            *sign = self.shift >> (17 + self.noise_count) & 1 != 0;
+            let at = self.place - 18 - self.noise_count as usize;
+            let sign = BITS[at / 8] >> (at % 8) & 1 != 0;
+            // The same up to the frame in which it is latched again.
+            let more = (period - 1).saturating_sub(self.noise_count) / STEPS;
+            let more = more.min(rest.len() as u32 - 1);
+            self.shift_by(more * STEPS);
+            let (alike, after) = rest.split_at_mut(1 + more as usize);
+            alike.fill(sign);
+            rest = after;
         }
     }
 }

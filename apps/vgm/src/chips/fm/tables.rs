@@ -89,9 +89,10 @@ const fn steps() -> [u32; 64] {
     table
 }
 
-/// The envelope's movement at tick `index` (0 to 7) of a `rate` of 0 to 63.
-pub fn envelope_step(rate: u8, index: u32) -> u16 {
-    (STEPS[usize::from(rate & 63)] >> (4 * (index & 7)) & 15) as u16
+/// How much the envelope moves at each of eight ticks at a `rate` of 0 to 63:
+/// eight nibbles, the first tick in the lowest.
+pub fn envelope_steps(rate: u8) -> u32 {
+    STEPS[usize::from(rate & 63)]
 }
 
 /// The detune of a key code (0 to 31), in phase steps: `detune` 0 to 3 raises, 4 to 7 lowers.

@@ -28,6 +28,7 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds to the count. Only the worker that owns the counter may call this.
+    #[inline]
     pub(crate) fn add(&self, n: u64) {
         let now = self.0.load(Ordering::Relaxed);
         self.0.store(now.wrapping_add(n), Ordering::Relaxed);

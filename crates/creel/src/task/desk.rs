@@ -261,6 +261,12 @@ impl Desk {
         !self.lifo.load(Ordering::Acquire).is_null() || self.hints.len() > 0
     }
 
+    /// Whether one task lies here and polls were short of late.
+    pub(super) fn has_short_chain(&self) -> bool {
+        let short = (1..crew::POLL_NS_WORTH_A_STEAL).contains(&self.poll_ns());
+        short && self.has_hints() && self.hints.len() <= 1
+    }
+
     /// What a poll here takes, ns, by a recent guess.
     pub(super) fn poll_ns(&self) -> u32 {
         self.poll_ns.load(Ordering::Relaxed)

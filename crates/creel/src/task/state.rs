@@ -217,8 +217,8 @@ impl State {
     /// Takes a task out of the hints, into a queue that holds it alone. False: stale.
     pub(super) fn unhint(&self) -> bool {
         self.step(|word| {
-            let less = Claim::references(word & SPARE != 0);
-            (word & HINTED != 0).then_some((word & !(HINTED | SPARE) - less, ()))
+            let next = (word & !(HINTED | SPARE)) - Claim::references(word & SPARE != 0);
+            (word & HINTED != 0).then_some((next, ()))
         })
         .is_some()
     }

@@ -300,7 +300,7 @@ impl<T> Sender<T> {
     #[inline]
     pub fn send(&self, message: T) -> SendFuture<'_, T> {
         SendFuture {
-            end: End::new(&self.ring, Side::Senders),
+            end: End::new(&self.ring),
             message: Some(message),
         }
     }
@@ -345,7 +345,7 @@ impl<T> Receiver<T> {
     #[inline]
     pub fn recv(&self) -> RecvFuture<'_, T> {
         RecvFuture {
-            end: End::new(&self.ring, Side::Receivers),
+            end: End::new(&self.ring),
         }
     }
 
@@ -418,14 +418,14 @@ impl<T> std::fmt::Debug for Receiver<T> {
 /// The future of [`Sender::send`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct SendFuture<'a, T> {
-    end: End<'a, T>,
+    end: End<'a, T, true>,
     message: Option<T>,
 }
 
 /// The future of [`Receiver::recv`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct RecvFuture<'a, T> {
-    end: End<'a, T>,
+    end: End<'a, T, false>,
 }
 
 impl<T> Unpin for SendFuture<'_, T> {}
@@ -471,22 +471,23 @@ enum Side {
     Receivers,
 }
 
-/// A waiting future's end of the ring: what sending and receiving have in common.
-struct End<'a, T> {
+/// A future's end of the ring: what sending and receiving have in common.
+struct End<'a, T, const SENDS: bool> {
     ring: &'a Ring<T>,
-    side: Side,
     /// Once it waited.
     ticket: Option<Ticket>,
 }
 
-impl<'a, T> End<'a, T> {
+impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
+    const SIDE: Side = if SENDS {
+        Side::Senders
+    } else {
+        Side::Receivers
+    };
+
     #[inline]
-    fn new(ring: &'a Ring<T>, side: Side) -> Self {
-        Self {
-            ring,
-            side,
-            ticket: None,
-        }
+    fn new(ring: &'a Ring<T>) -> Self {
+        Self { ring, ticket: None }
     }
 
     /// Gives what `attempt` gives, or waits for the other side to make it worth another one.
@@ -513,7 +514,7 @@ impl<'a, T> End<'a, T> {
         cx: &mut Context<'_>,
         mut attempt: impl FnMut(&Ring<T>) -> Option<R>,
     ) -> Poll<R> {
-        let (list, word) = self.ring.waiting(self.side);
+        let (list, word) = self.ring.waiting(Self::SIDE);
         list.add(&mut self.ticket, cx.waker(), || raise(word));
         if self.may_sleep() {
             return Poll::Pending;
@@ -531,7 +532,7 @@ impl<'a, T> End<'a, T> {
     }
 
     fn may_sleep(&self) -> bool {
-        match self.side {
+        match Self::SIDE {
             Side::Senders => self.ring.is_full(),
             Side::Receivers => self.ring.is_empty(),
         }
@@ -541,17 +542,17 @@ impl<'a, T> End<'a, T> {
     #[cold]
     fn leave(&mut self) -> bool {
         self.ticket.take().is_some_and(|ticket| {
-            let (list, word) = self.ring.waiting(self.side);
+            let (list, word) = self.ring.waiting(Self::SIDE);
             !list.remove(ticket, || lower(word))
         })
     }
 }
 
-impl<T> Drop for End<'_, T> {
+impl<T, const SENDS: bool> Drop for End<'_, T, SENDS> {
     #[inline]
     fn drop(&mut self) {
         if self.ticket.is_some() && self.leave() && !self.may_sleep() {
-            self.ring.wake(self.side);
+            self.ring.wake(Self::SIDE);
         }
     }
 }

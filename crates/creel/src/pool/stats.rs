@@ -39,12 +39,15 @@ impl Counter {
     }
 }
 
-/// What a pool has done: one entry a seat.
+/// What a pool has done.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// The workers, by their index.
     pub workers: Vec<WorkerStats>,
+    /// Seats beyond the number of workers, by index, whose threads go on because something is
+    /// bound to them: a task of `spawn_on` or `spawn_local`, a timer.
+    pub retiring: Vec<usize>,
     /// What became of the pool's tasks.
     pub tasks: TaskStats,
 }

@@ -1,6 +1,8 @@
 //! Crates that bring no executor work on a pool as they are: each test passes numbers between
 //! tasks of several workers, a thread outside, and the caller of `block_on`.
 
+#![cfg(not(any(loom, shuttle)))]
+
 use creel::{Pool, task};
 use futures_util::future::{self, AbortHandle, Abortable, Either, FutureExt};
 use futures_util::stream::{self, FuturesUnordered, StreamExt};

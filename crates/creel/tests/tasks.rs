@@ -1,6 +1,6 @@
 //! Tasks on a pool, seen from outside.
 
-use creel::channel::{oneshot, ring};
+use creel::channel::{Closed, TrySendError, oneshot, ring, slot};
 use creel::task::{self, JoinError, yield_now};
 use creel::{Pool, TaskStats, Wait};
 use std::future::{Future, pending};
@@ -306,11 +306,37 @@ fn bad_use_gets_a_clear_answer() {
         .block_on(pool.spawn(async move { inner.block_on(async {}) }))
         .unwrap_err();
     assert!(panic_text(error).starts_with("block_on inside a worker"));
-    let out_of_range = std::panic::catch_unwind(|| pool.spawn_on(7, async {}).detach());
-    let text = *out_of_range.unwrap_err().downcast::<String>().unwrap();
-    assert_eq!(text, "worker index 7 out of range: the pool has 1 workers");
+    let nested = std::panic::catch_unwind(|| pool.block_on(async { pool.block_on(async {}) }));
+    assert!(panic_text(JoinError::Panicked(nested.unwrap_err())).starts_with("block_on inside"));
+    let spawned = std::panic::catch_unwind(|| pool.spawn_on(7, async {}).detach());
+    let run = std::panic::catch_unwind(|| pool.run_on(7, || ()));
+    for out_of_range in [spawned, run] {
+        let text = *out_of_range.unwrap_err().downcast::<String>().unwrap();
+        assert_eq!(text, "worker index 7 out of range: the pool has 1 workers");
+    }
     assert!(std::panic::catch_unwind(|| task::spawn(async {}).detach()).is_err());
     assert!(std::panic::catch_unwind(|| task::spawn_local(async {}).detach()).is_err());
+}
+
+#[test]
+fn a_closed_channel_gives_the_message_back() {
+    let pool = pool(1);
+    let (tx, rx) = oneshot::channel();
+    drop(rx);
+    assert_eq!(tx.send(1), Err(1));
+    let (mut tx, rx) = slot::channel();
+    drop(rx);
+    assert_eq!(tx.try_send(2), Err(TrySendError::Closed(2)));
+    assert_eq!(pool.block_on(tx.send(3)), Err(3));
+    assert_eq!(tx.send_blocking(4), Err(4));
+    let (tx, rx) = ring::channel(1);
+    tx.try_send(5).unwrap();
+    tx.close();
+    assert_eq!(tx.try_send(6), Err(TrySendError::Closed(6)));
+    assert_eq!(pool.block_on(tx.send(7)), Err(7));
+    assert_eq!(tx.send_blocking(8), Err(8));
+    assert_eq!(pool.block_on(rx.recv()), Ok(5));
+    assert_eq!(rx.recv_blocking(), Err(Closed));
 }
 
 #[test]
@@ -417,6 +443,22 @@ fn resizing_under_tasks_loses_none() {
         bound.await.unwrap();
     });
     assert_eq!(done.load(Ordering::Relaxed), 200 / FEWER);
+}
+
+#[test]
+fn a_seat_with_bound_tasks_is_listed_until_they_end() {
+    let pool = pool(3);
+    let (tx, rx) = oneshot::channel();
+    let bound = pool.spawn_on(2, async { rx.await.unwrap() });
+    pool.resize(1).unwrap();
+    assert_eq!(pool.stats().retiring, [2]);
+    // Others get on meanwhile, and what is bound to the seat still runs there.
+    assert_eq!(pool.block_on(pool.spawn(async { 5 })).unwrap(), 5);
+    tx.send(7).unwrap();
+    assert_eq!(pool.block_on(bound).unwrap(), 7);
+    while !pool.stats().retiring.is_empty() {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub mod ring;
 pub mod slot;
 
 mod blocking;
+mod memory;
 mod waiters;
 mod waker_cell;
 

@@ -7,7 +7,7 @@
 //! Left out: waiting for the receiver to go away. `Sender::is_closed` tells it.
 
 use super::waker_cell::{EPOCH, WakerCell, exchange};
-use super::{Closed, TryRecvError, blocking};
+use super::{Closed, TryRecvError, blocking, memory};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
 use std::mem::MaybeUninit;
@@ -39,11 +39,11 @@ struct Inner<T> {
 /// assert_eq!(rx.try_recv(), Ok(7));
 /// ```
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let inner = NonNull::from(Box::leak(Box::new(Inner {
-        state: AtomicU64::new(0),
+    let inner = memory::make(|state| Inner {
+        state: AtomicU64::new(state),
         waker: WakerCell::new(),
         value: UnsafeCell::new(MaybeUninit::uninit()),
-    })));
+    });
     (Sender { inner }, Receiver { inner: Some(inner) })
 }
 
@@ -80,8 +80,10 @@ impl<T> Unpin for Receiver<T> {}
 ///
 /// The caller is the last half, as the word has told it, and does not use `inner` again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
-    // SAFETY: made by `Box::leak` in `channel`, freed once by the last half.
-    drop(unsafe { Box::from_raw(inner.as_ptr()) });
+    // SAFETY: the caller's, alone.
+    let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);
+    // SAFETY: made in `channel`, freed once by the last half.
+    unsafe { memory::free(inner, state) };
 }
 
 /// Moves the message out.
@@ -129,6 +131,7 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The message back, when the receiver is gone.
+    #[inline]
     pub fn send(self, message: T) -> Result<(), T> {
         let inner = std::mem::ManuallyDrop::new(self).inner;
         // SAFETY: the channel lives until both halves are gone.
@@ -176,6 +179,7 @@ impl<T> Receiver<T> {
     ///
     /// [`TryRecvError::Empty`] while the sender may still send, [`TryRecvError::Closed`] when the
     /// sender was dropped or the message has been taken.
+    #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let Some(inner) = self.inner else {
             return Err(TryRecvError::Closed);
@@ -211,6 +215,7 @@ impl<T> Receiver<T> {
 impl<T> Future for Receiver<T> {
     type Output = Result<T, Closed>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match self.try_recv() {

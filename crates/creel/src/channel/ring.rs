@@ -99,21 +99,29 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Ring<T> {
-    fn place(&self, position: u64) -> &Place<T> {
-        let index = (position & (self.lap - 1)) / STEP;
-        &self.places[index as usize]
+    /// The index of the place that a word's position is at.
+    #[inline(always)]
+    fn index(&self, word: u64) -> usize {
+        ((word & (self.lap - 1)) / STEP) as usize
     }
 
-    /// The position after `position`: the next index, or the next lap's first.
-    fn after(&self, position: u64) -> u64 {
-        let index = (position & (self.lap - 1)) / STEP;
-        if index + 1 < self.places.len() as u64 {
-            position + STEP
+    /// The word one position on, its flags kept: the next index, or the next lap's first.
+    #[inline(always)]
+    fn after(&self, word: u64, index: usize) -> u64 {
+        if index + 1 < self.places.len() {
+            word + STEP
         } else {
-            (position & !(self.lap - 1)).wrapping_add(self.lap)
+            self.next_lap(word)
         }
     }
 
+    #[cold]
+    fn next_lap(&self, word: u64) -> u64 {
+        let flags = word & FLAGS;
+        (word & !(self.lap - 1)).wrapping_add(self.lap) | flags
+    }
+
+    #[inline]
     fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         let mut tail = self.tail.load(Ordering::Relaxed);
         loop {
@@ -121,11 +129,11 @@ impl<T> Ring<T> {
                 return Err(TrySendError::Closed(message));
             }
             let position = tail & !FLAGS;
-            let place = self.place(position);
+            let index = self.index(tail);
+            let place = &self.places[index];
             let stamp = place.stamp.load(Ordering::Acquire);
             if stamp == position {
-                let next = self.after(position) | (tail & FLAGS);
-                match claim(&self.tail, tail, next) {
+                match claim(&self.tail, tail, self.after(tail, index)) {
                     Ok(()) => {
                         place.message.with_mut(|place| {
                             // SAFETY: the claim matches the stamp, so the place is ours, empty.
@@ -135,7 +143,7 @@ impl<T> Ring<T> {
                         // One above a position, which is never a position: "to read".
                         place.stamp.store(position + 1, Ordering::Release);
                         if tail & WAITING != 0 {
-                            self.wake_receiver();
+                            self.wake(Side::Receivers);
                         }
                         return Ok(());
                     }
@@ -154,15 +162,16 @@ impl<T> Ring<T> {
         }
     }
 
+    #[inline]
     fn try_recv(&self) -> Result<T, TryRecvError> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             let position = head & !FLAGS;
-            let place = self.place(position);
+            let index = self.index(head);
+            let place = &self.places[index];
             let stamp = place.stamp.load(Ordering::Acquire);
             if stamp == position + 1 {
-                let next = self.after(position) | (head & FLAGS);
-                match claim(&self.head, head, next) {
+                match claim(&self.head, head, self.after(head, index)) {
                     Ok(()) => {
                         let message = place.message.with_mut(|place| {
                             // SAFETY: the claim matches the stamp, so the place is ours.
@@ -173,7 +182,7 @@ impl<T> Ring<T> {
                         let free = position.wrapping_add(self.lap);
                         place.stamp.store(free, Ordering::Release);
                         if head & WAITING != 0 {
-                            self.wake_sender();
+                            self.wake(Side::Senders);
                         }
                         return Ok(message);
                     }
@@ -200,21 +209,27 @@ impl<T> Ring<T> {
         }
     }
 
-    #[cold]
-    fn wake_receiver(&self) {
-        self.receivers_waiting.wake_one(|| lower(&self.tail));
+    /// Those of a side who wait, and the word with their flag.
+    fn waiting(&self, side: Side) -> (&Waiters, &AtomicU64) {
+        match side {
+            Side::Senders => (&self.senders_waiting, &self.head),
+            Side::Receivers => (&self.receivers_waiting, &self.tail),
+        }
     }
 
     #[cold]
-    fn wake_sender(&self) {
-        self.senders_waiting.wake_one(|| lower(&self.head));
+    fn wake(&self, side: Side) {
+        let (list, word) = self.waiting(side);
+        list.wake_one(|| lower(word));
     }
 
     /// Refuses further messages and wakes everybody to see it.
     fn close(&self) {
         if self.tail.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0 {
-            self.receivers_waiting.wake_all(|| lower(&self.tail));
-            self.senders_waiting.wake_all(|| lower(&self.head));
+            for side in [Side::Receivers, Side::Senders] {
+                let (list, word) = self.waiting(side);
+                list.wake_all(|| lower(word));
+            }
         }
     }
 
@@ -282,11 +297,11 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The future gives the message back when the ring is closed.
+    #[inline]
     pub fn send(&self, message: T) -> SendFuture<'_, T> {
         SendFuture {
-            ring: &self.ring,
+            end: End::new(&self.ring),
             message: Some(message),
-            ticket: None,
         }
     }
 
@@ -327,10 +342,10 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// The future gives [`Closed`] when the ring is closed and empty.
+    #[inline]
     pub fn recv(&self) -> RecvFuture<'_, T> {
         RecvFuture {
-            ring: &self.ring,
-            ticket: None,
+            end: End::new(&self.ring),
         }
     }
 
@@ -403,94 +418,35 @@ impl<T> std::fmt::Debug for Receiver<T> {
 /// The future of [`Sender::send`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct SendFuture<'a, T> {
-    ring: &'a Ring<T>,
+    end: End<'a, T, true>,
     message: Option<T>,
-    ticket: Option<Ticket>,
 }
 
 /// The future of [`Receiver::recv`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct RecvFuture<'a, T> {
-    ring: &'a Ring<T>,
-    ticket: Option<Ticket>,
+    end: End<'a, T, false>,
 }
 
 impl<T> Unpin for SendFuture<'_, T> {}
 
-impl<T> SendFuture<'_, T> {
-    /// One attempt; `None`: every place is taken.
-    fn attempt(&mut self) -> Option<Result<(), T>> {
-        let message = self.message.take().expect("polled after it was ready");
-        match self.ring.try_send(message) {
-            Ok(()) => Some(Ok(())),
-            Err(TrySendError::Closed(message)) => Some(Err(message)),
-            Err(TrySendError::Full(message)) => {
-                self.message = Some(message);
-                None
-            }
-        }
-    }
-
-    /// Leaves the list, if on it; true if a wake was meant for this sender.
-    fn leave(&mut self) -> bool {
-        self.ticket.take().is_some_and(|ticket| {
-            let word = &self.ring.head;
-            !self.ring.senders_waiting.remove(ticket, || lower(word))
-        })
-    }
-}
-
 impl<T> Future for SendFuture<'_, T> {
     type Output = Result<(), T>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some(result) = this.attempt() {
-            this.leave();
-            return Poll::Ready(result);
-        }
-        let ring = this.ring;
-        ring.senders_waiting
-            .add(&mut this.ticket, cx.waker(), || raise(&ring.head));
-        if ring.is_full() {
-            return Poll::Pending;
-        }
-        if let Some(result) = this.attempt() {
-            this.leave();
-            return Poll::Ready(result);
-        }
-        if !ring.is_full() {
-            // A receiver has claimed a place and not left it yet: it may not have seen the flag.
-            crate::sync::spin_loop();
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
-    }
-}
-
-impl<T> Drop for SendFuture<'_, T> {
-    fn drop(&mut self) {
-        if self.leave() && !self.ring.is_full() {
-            self.ring.wake_sender();
-        }
-    }
-}
-
-impl<T> RecvFuture<'_, T> {
-    /// One attempt; `None`: nothing is there.
-    fn attempt(&mut self) -> Option<Result<T, Closed>> {
-        match self.ring.try_recv() {
-            Ok(message) => Some(Ok(message)),
-            Err(TryRecvError::Closed) => Some(Err(Closed)),
-            Err(TryRecvError::Empty) => None,
-        }
-    }
-
-    /// Leaves the list, if on it; true if a wake was meant for this receiver.
-    fn leave(&mut self) -> bool {
-        self.ticket.take().is_some_and(|ticket| {
-            let word = &self.ring.tail;
-            !self.ring.receivers_waiting.remove(ticket, || lower(word))
+        let message = &mut this.message;
+        this.end.poll(cx, |ring| {
+            let sent = ring.try_send(message.take().expect("polled after it was ready"));
+            match sent {
+                Ok(()) => Some(Ok(())),
+                Err(TrySendError::Closed(message)) => Some(Err(message)),
+                Err(TrySendError::Full(back)) => {
+                    *message = Some(back);
+                    None
+                }
+            }
         })
     }
 }
@@ -498,35 +454,105 @@ impl<T> RecvFuture<'_, T> {
 impl<T> Future for RecvFuture<'_, T> {
     type Output = Result<T, Closed>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if let Some(result) = this.attempt() {
-            this.leave();
-            return Poll::Ready(result);
+        self.end.poll(cx, |ring| match ring.try_recv() {
+            Ok(message) => Some(Ok(message)),
+            Err(TryRecvError::Closed) => Some(Err(Closed)),
+            Err(TryRecvError::Empty) => None,
+        })
+    }
+}
+
+/// Which end of the ring waits.
+#[derive(Clone, Copy)]
+enum Side {
+    Senders,
+    Receivers,
+}
+
+/// A future's end of the ring: what sending and receiving have in common.
+struct End<'a, T, const SENDS: bool> {
+    ring: &'a Ring<T>,
+    /// Once it waited.
+    ticket: Option<Ticket>,
+}
+
+impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
+    const SIDE: Side = if SENDS {
+        Side::Senders
+    } else {
+        Side::Receivers
+    };
+
+    #[inline]
+    fn new(ring: &'a Ring<T>) -> Self {
+        Self { ring, ticket: None }
+    }
+
+    /// Gives what `attempt` gives, or waits for the other side to make it worth another one.
+    #[inline]
+    fn poll<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut attempt: impl FnMut(&Ring<T>) -> Option<R>,
+    ) -> Poll<R> {
+        match attempt(self.ring) {
+            Some(result) => {
+                if self.ticket.is_some() {
+                    self.leave();
+                }
+                Poll::Ready(result)
+            }
+            None => self.wait(cx, attempt),
         }
-        let ring = this.ring;
-        ring.receivers_waiting
-            .add(&mut this.ticket, cx.waker(), || raise(&ring.tail));
-        if ring.is_empty() {
+    }
+
+    #[cold]
+    fn wait<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut attempt: impl FnMut(&Ring<T>) -> Option<R>,
+    ) -> Poll<R> {
+        let (list, word) = self.ring.waiting(Self::SIDE);
+        list.add(&mut self.ticket, cx.waker(), || raise(word));
+        if self.may_sleep() {
             return Poll::Pending;
         }
-        if let Some(result) = this.attempt() {
-            this.leave();
+        if let Some(result) = attempt(self.ring) {
+            self.leave();
             return Poll::Ready(result);
         }
-        if !ring.is_empty() {
-            // A sender has claimed a place and not filled it yet: it may not have seen the flag.
+        if !self.may_sleep() {
+            // The other side has claimed a place and not left it: it may not have seen the flag.
             crate::sync::spin_loop();
             cx.waker().wake_by_ref();
         }
         Poll::Pending
     }
+
+    fn may_sleep(&self) -> bool {
+        match Self::SIDE {
+            Side::Senders => self.ring.is_full(),
+            Side::Receivers => self.ring.is_empty(),
+        }
+    }
+
+    /// Leaves the list, if on it; true if a wake was meant for this end.
+    #[cold]
+    fn leave(&mut self) -> bool {
+        self.ticket.take().is_some_and(|ticket| {
+            let (list, word) = self.ring.waiting(Self::SIDE);
+            !list.remove(ticket, || lower(word))
+        })
+    }
 }
 
-impl<T> Drop for RecvFuture<'_, T> {
+impl<T, const SENDS: bool> Drop for End<'_, T, SENDS> {
+    #[inline]
     fn drop(&mut self) {
-        if self.leave() && !self.ring.is_empty() {
-            self.ring.wake_receiver();
+        if self.ticket.is_some() && self.leave() && !self.may_sleep() {
+            self.ring.wake(Self::SIDE);
         }
     }
 }

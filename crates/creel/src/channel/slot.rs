@@ -7,7 +7,7 @@
 //! Left out: several senders or receivers; that is the ring.
 
 use super::waker_cell::{EPOCH, WakerCell, exchange};
-use super::{Closed, TryRecvError, TrySendError, blocking};
+use super::{Closed, TryRecvError, TrySendError, blocking, memory};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
 use std::mem::MaybeUninit;
@@ -44,12 +44,12 @@ struct Inner<T> {
 /// assert_eq!(rx.try_recv(), Ok(1));
 /// ```
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let inner = NonNull::from(Box::leak(Box::new(Inner {
-        state: AtomicU64::new(0),
+    let inner = memory::make(|state| Inner {
+        state: AtomicU64::new(state),
         rx_waker: WakerCell::new(),
         tx_waker: WakerCell::new(),
         value: UnsafeCell::new(MaybeUninit::uninit()),
-    })));
+    });
     (Sender { inner }, Receiver { inner })
 }
 
@@ -77,6 +77,7 @@ unsafe impl<T: Send> Sync for Receiver<T> {}
 impl<T> Inner<T> {
     /// Reads the place, which may turn out to be someone else's: nothing is moved until the
     /// caller has won the exchange.
+    #[inline]
     fn peek(&self) -> MaybeUninit<T> {
         // SAFETY: the caller has seen the bit that gives it the place; a copy of the bytes.
         self.value.with_mut(|value| unsafe { value.read() })
@@ -116,11 +117,14 @@ impl<T> Inner<T> {
 ///
 /// Both halves have set their bits, the caller the second, and `inner` is not used again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
-    // SAFETY: made by `Box::leak` in `channel`, freed once by the second half.
-    drop(unsafe { Box::from_raw(inner.as_ptr()) });
+    // SAFETY: the caller's, alone.
+    let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);
+    // SAFETY: made in `channel`, freed once by the second half.
+    unsafe { memory::free(inner, state) };
 }
 
 impl<T> Sender<T> {
+    #[inline]
     fn inner(&self) -> &Inner<T> {
         // SAFETY: the channel lives until both halves are gone.
         unsafe { self.inner.as_ref() }
@@ -132,6 +136,7 @@ impl<T> Sender<T> {
     ///
     /// The message back: [`TrySendError::Full`], or [`TrySendError::Closed`] when the receiver is
     /// gone.
+    #[inline]
     pub fn try_send(&mut self, message: T) -> Result<(), TrySendError<T>> {
         let inner = self.inner();
         let mut seen = inner.state.load(Ordering::Acquire);
@@ -171,6 +176,7 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The future gives the message back when the receiver is gone.
+    #[inline]
     pub fn send(&mut self, message: T) -> SendFuture<'_, T> {
         SendFuture {
             sender: self,
@@ -201,6 +207,7 @@ impl<T> Unpin for SendFuture<'_, T> {}
 impl<T> Future for SendFuture<'_, T> {
     type Output = Result<(), T>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
@@ -235,6 +242,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
+    #[inline]
     fn inner(&self) -> &Inner<T> {
         // SAFETY: the channel lives until both halves are gone.
         unsafe { self.inner.as_ref() }
@@ -245,6 +253,7 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// [`TryRecvError::Empty`] while the sender lives, else [`TryRecvError::Closed`].
+    #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let inner = self.inner();
         loop {
@@ -277,6 +286,7 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// The future gives [`Closed`] when the sender is gone and the place is empty.
+    #[inline]
     pub fn recv(&mut self) -> RecvFuture<'_, T> {
         RecvFuture { receiver: self }
     }
@@ -301,6 +311,7 @@ pub struct RecvFuture<'a, T> {
 impl<T> Future for RecvFuture<'_, T> {
     type Output = Result<T, Closed>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match self.receiver.try_recv() {

@@ -39,6 +39,7 @@ impl WakerWords {
     ///
     /// The caller has just won the exchange that cleared the waiting bit, on the value of the
     /// state word that it had read before the copy; nobody else has turned it into a waker.
+    #[inline]
     pub(super) unsafe fn into_waker(self) -> Waker {
         // SAFETY: the words were taken from a `Waker` in `register`, whose vtable is `'static`.
         let vtable = unsafe { &*self.vtable };
@@ -56,6 +57,7 @@ impl WakerCell {
     }
 
     /// Copies the words; they become a waker only by [`WakerWords::into_waker`].
+    #[inline]
     pub(super) fn copy(&self) -> WakerWords {
         WakerWords {
             data: self.data.load(Ordering::Relaxed),
@@ -63,9 +65,29 @@ impl WakerCell {
         }
     }
 
+    /// Whether the waker that is stored wakes the same.
+    fn holds(&self, waker: &Waker) -> bool {
+        let words = self.copy();
+        std::ptr::eq(words.data, waker.data()) && std::ptr::eq(words.vtable, waker.vtable())
+    }
+
+    /// Drops the waker that is stored, `seen` having the side's bit; the word as it is then.
+    #[cold]
+    fn clear(&self, state: &AtomicU64, seen: u64, waiting: u64) -> Option<u64> {
+        let words = self.copy();
+        let cleared = (seen & !waiting).wrapping_add(EPOCH);
+        if !exchange(state, seen, cleared) {
+            return None;
+        }
+        // SAFETY: the bit was ours and the exchange cleared it, so the stored waker is ours.
+        drop(unsafe { words.into_waker() });
+        Some(cleared)
+    }
+
     /// Registers `waker` for the side whose bit is `waiting`, the word having been read as `seen`.
     ///
     /// Only this side may call it. False: the word has changed, look again.
+    #[inline]
     pub(super) fn register(
         &self,
         state: &AtomicU64,
@@ -74,19 +96,13 @@ impl WakerCell {
         waker: &Waker,
     ) -> bool {
         if seen & waiting != 0 {
-            let words = self.copy();
-            let same = std::ptr::eq(words.data, waker.data())
-                && std::ptr::eq(words.vtable, waker.vtable());
-            if same {
+            if self.holds(waker) {
                 return true;
             }
-            let cleared = (seen & !waiting).wrapping_add(EPOCH);
-            if !exchange(state, seen, cleared) {
-                return false;
+            match self.clear(state, seen, waiting) {
+                Some(cleared) => seen = cleared,
+                None => return false,
             }
-            // SAFETY: the bit was ours and the exchange cleared it, so the stored waker is ours.
-            drop(unsafe { words.into_waker() });
-            seen = cleared;
         }
         let clone = std::mem::ManuallyDrop::new(waker.clone());
         self.data.store(clone.data().cast_mut(), Ordering::Relaxed);

@@ -134,9 +134,11 @@ impl Pool {
             cpus: self.shared.seating.pus_of(index),
             ..self.shared.seats.seat(index).stats()
         };
-        let workers = (0..self.workers()).map(stats);
+        let workers = self.workers();
+        let retired = self.shared.seats.made().filter(|s| s.index >= workers);
         Stats {
-            workers: workers.collect(),
+            workers: (0..workers).map(stats).collect(),
+            retiring: retired.filter(|s| s.started()).map(|s| s.index).collect(),
             tasks: crate::task::stats(&self.shared),
         }
     }

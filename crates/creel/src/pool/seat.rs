@@ -223,9 +223,14 @@ impl Seat {
         ends
     }
 
+    /// Whether the seat has a thread.
+    pub(crate) fn started(&self) -> bool {
+        self.alive.load(Ordering::Relaxed)
+    }
+
     /// What this seat has done so far.
     pub(crate) fn stats(&self) -> WorkerStats {
-        self.counters.read(self.alive.load(Ordering::Relaxed))
+        self.counters.read(self.started())
     }
 
     /// The handle of the seat's thread, to join it.

@@ -28,6 +28,7 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds to the count. Only the worker that owns the counter may call this.
+    #[inline]
     pub(crate) fn add(&self, n: u64) {
         let now = self.0.load(Ordering::Relaxed);
         self.0.store(now.wrapping_add(n), Ordering::Relaxed);
@@ -38,12 +39,15 @@ impl Counter {
     }
 }
 
-/// What a pool has done: one entry a seat.
+/// What a pool has done.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// The workers, by their index.
     pub workers: Vec<WorkerStats>,
+    /// Seats beyond the number of workers, by index, whose threads go on because something is
+    /// bound to them: a task of `spawn_on` or `spawn_local`, a timer.
+    pub retiring: Vec<usize>,
     /// What became of the pool's tasks.
     pub tasks: TaskStats,
 }

@@ -20,6 +20,9 @@ const WOKEN: u32 = 1;
 /// The thread sleeps, or is about to.
 const ASLEEP: u32 = 2;
 
+/// Tasks that are run after the future is ready, at most.
+const LAST_RUN: usize = 128;
+
 /// Wakes a caller of `block_on`.
 struct Bell(WaitWord);
 
@@ -81,6 +84,7 @@ impl Pool {
                 stand_in.sit_down();
             }
             if woken && let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                stand_in.finish();
                 return output;
             }
             if stand_in.help(|| bell.0.load(Ordering::Relaxed) == WOKEN) || seeded::jump(pool) {
@@ -166,6 +170,20 @@ impl StandIn<'_> {
         }
         self.stand_up();
         enough()
+    }
+
+    /// Goes on with a chain of short hand-overs that the future's end has begun: to wake a thread
+    /// for it would take longer.
+    fn finish(&self) {
+        let Some(held) = self.held().filter(|_| !self.pool.tasks.is_seeded()) else {
+            return;
+        };
+        for _ in 0..LAST_RUN {
+            if !held.desk.has_short_chain() {
+                return;
+            }
+            held.step(false);
+        }
     }
 
     /// Frees the desk; what lies there goes to the seat's own thread.

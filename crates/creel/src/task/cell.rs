@@ -10,9 +10,9 @@
 use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
-use super::state::{AfterPoll, Completed, State, Then};
+use super::state::{AfterPoll, Claim, Completed, State, Then};
 use crate::pool::panics::quietly;
-use crate::sync::{UnsafeCell, prefetch};
+use crate::sync::{UnsafeCell, prefetch, thread_local};
 use std::any::Any;
 use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -59,6 +59,11 @@ struct VTable {
     take: unsafe fn(Task, *mut ()),
     /// Drops the output.
     drop_output: unsafe fn(Task),
+}
+
+thread_local! {
+    /// The task that this thread polls, if its spare reference is still there to be taken.
+    static SPARE: std::cell::Cell<*mut Header> = const { std::cell::Cell::new(std::ptr::null_mut()) };
 }
 
 /// A pointer to a cell.
@@ -259,13 +264,13 @@ impl Task {
         unsafe { &(*self.0.as_ptr()).joiner }
     }
 
-    /// Who schedules this task, which the caller keeps alive.
+    /// The heap of this task, which the caller keeps alive.
     #[inline]
-    pub(super) fn scheduler(&self) -> &Arc<dyn Schedule> {
+    pub(super) fn heap(&self) -> &Heap {
         // SAFETY: the block is live.
         let heap = unsafe { Heap::of(self.0.cast()) };
         // SAFETY: a heap lives while one of its blocks is out.
-        unsafe { &(*heap.as_ptr()).scheduler }
+        unsafe { &*heap.as_ptr() }
     }
 
     /// Does what a step of the state word has left to do.
@@ -277,7 +282,7 @@ impl Task {
     pub(super) unsafe fn follow(self, then: Then) {
         match then {
             Then::Rest => {}
-            Then::Enqueue => Arc::clone(self.scheduler()).schedule(self),
+            Then::Enqueue => Arc::clone(&self.heap().scheduler).schedule(self),
             // SAFETY: the step made the caller the last to know the cell.
             Then::Free => unsafe { self.free() },
         }
@@ -291,7 +296,7 @@ impl Task {
         unsafe { Heap::free(self.0.cast(), desk::heap()) };
     }
 
-    /// Polls a task that the caller has claimed, or drops its future if it is cancelled.
+    /// Polls a task that the caller has claimed, or drops its future if the claim says so.
     ///
     /// Counts what became of it in `counters`, which are the calling thread's.
     ///
@@ -299,21 +304,31 @@ impl Task {
     ///
     /// The caller has claimed the task, and is the seat's thread if it is bound.
     #[inline]
-    pub(super) unsafe fn run(self, cancelled: bool, counters: &Counters) -> Ran {
-        if !cancelled {
+    pub(super) unsafe fn run(self, claim: Claim, counters: &Counters) -> Ran {
+        let mut spare = claim.spare;
+        if !claim.cancelled {
             let raw = RawWaker::new(self.0.as_ptr().cast(), &WAKER);
             // SAFETY: the waker is lent, not owned: `RUNNING` keeps the cell alive for it.
             let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw) });
             let mut context = Context::from_waker(&waker);
+            let lent = if spare {
+                self.0.as_ptr()
+            } else {
+                std::ptr::null_mut()
+            };
+            // A poll may run another task, of another pool, within.
+            let outer = SPARE.with(|place| place.replace(lent));
             // SAFETY: the caller has claimed the task.
-            if unsafe { (self.vtable().poll)(self, &mut context) } {
+            let ready = unsafe { (self.vtable().poll)(self, &mut context) };
+            spare = !SPARE.with(|place| place.replace(outer)).is_null();
+            if ready {
                 // Before the joiner can know.
                 counters.finished.add(1);
                 // SAFETY: the output is in the cell.
-                unsafe { self.complete() };
+                unsafe { self.complete(spare) };
                 return Ran::Complete;
             }
-            match self.state().pend() {
+            match self.state().pend(spare) {
                 AfterPoll::Idle => return Ran::Idle,
                 AfterPoll::Again => return Ran::Again,
                 AfterPoll::Cancel => {}
@@ -323,17 +338,17 @@ impl Task {
         unsafe { (self.vtable().cancel)(self) };
         counters.cancelled.add(1);
         // SAFETY: the output is in the cell.
-        unsafe { self.complete() };
+        unsafe { self.complete(spare) };
         Ran::Complete
     }
 
     /// # Safety
     ///
-    /// The caller runs the task and has put the output in the cell.
-    unsafe fn complete(self) {
+    /// The caller runs the task, has put the output in the cell, and knows of a spare reference.
+    unsafe fn complete(self, spare: bool) {
         let mut has_output = true;
         loop {
-            match self.state().complete(has_output) {
+            match self.state().complete(has_output, spare) {
                 Completed::Rest => return,
                 // SAFETY: the word has told us.
                 Completed::Free => return unsafe { self.free() },
@@ -428,7 +443,13 @@ fn task_of(data: *const ()) -> Task {
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    task_of(data).state().add_reference();
+    // Loom's threads share what is the thread's own.
+    let spare = !cfg!(loom) && SPARE.with(|place| std::ptr::addr_eq(place.get(), data));
+    if spare {
+        SPARE.with(|place| place.set(std::ptr::null_mut()));
+    } else {
+        task_of(data).state().add_reference();
+    }
     RawWaker::new(data, &WAKER)
 }
 

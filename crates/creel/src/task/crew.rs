@@ -29,6 +29,7 @@
 
 use super::cell::Task;
 use super::desk::Desk;
+use super::state::Claim;
 use crate::pool::seat::Seat;
 use crate::pool::shared::Shared;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Instant, Mutex, Ordering, lock};
@@ -378,7 +379,7 @@ fn hand_to(pool: &Arc<Shared>, seat: usize, tell: fn(&Seat) -> bool) {
 /// Claims a task from another desk whose polls are worth it, or who is stuck.
 ///
 /// Only for the searcher.
-pub(super) fn search(pool: &Shared, own: &Desk) -> Option<(Task, bool)> {
+pub(super) fn search(pool: &Shared, own: &Desk) -> Option<(Task, Claim)> {
     let seats = pool.workers();
     let start = own.counters.steals.get() as usize + own.counters.polls.get() as usize;
     (0..seats).find_map(|offset| {

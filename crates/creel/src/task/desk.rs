@@ -12,7 +12,8 @@
 use super::cell::{Ran, Schedule, Task};
 use super::crew;
 use super::hints::Hints;
-use super::slab::Heap;
+use super::slab::{CHANNEL_MAX, GRAIN, Heap};
+use super::state::Claim;
 use crate::pool::shared::Shared;
 use crate::pool::stats::Counter;
 use crate::sync::{
@@ -28,7 +29,7 @@ use std::sync::Arc;
 /// How many times in a row the LIFO slot may go before the queue.
 const LIFO_RUN: u32 = 16;
 /// One task in this many is taken from outside first.
-const OUTSIDE_FIRST: u32 = 61;
+const OUTSIDE_EVERY: u32 = 61;
 /// Polls between two looks at the clock, at most; and the time between them that is aimed at.
 const SAMPLE_POLLS_MAX: u32 = 64;
 const SAMPLE_NS: u64 = 20_000;
@@ -60,7 +61,8 @@ pub(crate) struct Desk {
 /// What only the holder touches.
 struct Own {
     lifo_run: u32,
-    tick: u32,
+    /// Tasks until one is taken from outside first.
+    outside_in: u32,
     /// Whether this thread is the pool's searcher: it was woken to be.
     searcher: bool,
     /// Polls until the clock is read, and those since it was.
@@ -114,7 +116,7 @@ pub(super) fn here_for<'a>(task: Task) -> Option<Held<'a>> {
         return None;
     }
     let held = here()?;
-    let own = ptr::addr_eq(Arc::as_ptr(task.scheduler()), held.pool);
+    let own = ptr::addr_eq(task.heap().scheduler_at, held.pool);
     (own && task.state().seat().is_none()).then_some(held)
 }
 
@@ -154,6 +156,31 @@ pub(super) fn heap() -> Option<NonNull<Heap>> {
     NonNull::new(unsafe { &*here.desk }.heap.load(Ordering::Relaxed))
 }
 
+/// Memory for a channel of type `C`, from the heap of the desk that this thread holds; `None` if
+/// it holds none or the channel is too large.
+#[inline]
+pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
+    // A block is reused as plain memory, which a model checker's atomics are not.
+    if cfg!(shuttle) || size_of::<C>() > CHANNEL_MAX || align_of::<C>() > GRAIN {
+        return None;
+    }
+    // SAFETY: this thread holds the desk and so owns its heap, which lives.
+    let heap = unsafe { heap()?.as_ref() };
+    // SAFETY: as above, and the size was looked at.
+    Some(unsafe { heap.alloc_for_channel(size_of::<C>()) }.cast())
+}
+
+/// Gives the memory of a channel back, on any thread.
+///
+/// # Safety
+///
+/// It came from [`block_for_channel`] and is not used again.
+#[inline]
+pub(crate) unsafe fn free_channel<C>(channel: NonNull<C>) {
+    // SAFETY: as the caller promises; `heap` is the calling thread's own.
+    unsafe { Heap::free(channel.cast(), heap()) };
+}
+
 impl Desk {
     pub(crate) fn new() -> Self {
         Self {
@@ -162,7 +189,7 @@ impl Desk {
             heap: AtomicPtr::new(ptr::null_mut()),
             own: CachePadded::new(UnsafeCell::new(Own {
                 lifo_run: 0,
-                tick: 0,
+                outside_in: OUTSIDE_EVERY - 1,
                 searcher: false,
                 sample_in: 1,
                 sampled_polls: 0,
@@ -215,12 +242,12 @@ impl Desk {
     /// # Safety
     ///
     /// Nobody holds the desk, nor will.
-    pub(super) unsafe fn pop_left(&self) -> Option<Task> {
+    pub(super) unsafe fn pop_left(&self) -> Option<(Task, Claim)> {
         let slot = self.lifo.swap(ptr::null_mut(), Ordering::Relaxed);
-        let claim = |task: &Task| task.state().claim_hinted().is_some();
-        Task::from_ptr(slot).filter(claim).or_else(|| {
+        let claim = |task: Task| Some((task, task.state().claim_hinted()?));
+        Task::from_ptr(slot).and_then(claim).or_else(|| {
             // SAFETY: the caller is as good as the holder.
-            std::iter::from_fn(|| unsafe { self.hints.pop() }).find(claim)
+            std::iter::from_fn(|| unsafe { self.hints.pop() }).find_map(claim)
         })
     }
 
@@ -232,6 +259,12 @@ impl Desk {
     /// Whether scheduled tasks lie here; a moment ago, and stale hints count.
     pub(super) fn has_hints(&self) -> bool {
         !self.lifo.load(Ordering::Acquire).is_null() || self.hints.len() > 0
+    }
+
+    /// Whether one task lies here and polls were short of late.
+    pub(super) fn has_short_chain(&self) -> bool {
+        let short = (1..crew::POLL_NS_WORTH_A_STEAL).contains(&self.poll_ns());
+        short && self.has_hints() && self.hints.len() <= 1
     }
 
     /// What a poll here takes, ns, by a recent guess.
@@ -268,13 +301,13 @@ impl Desk {
 
     /// Claims a task from this desk for another thread: from the queue, or, if `slot`, from the
     /// LIFO slot too.
-    pub(super) fn steal(&self, slot: bool) -> Option<(Task, bool)> {
+    pub(super) fn steal(&self, slot: bool) -> Option<(Task, Claim)> {
         const LOOK_MAX: usize = 32;
         self.hints.steal(LOOK_MAX).or_else(|| {
             let hint = slot.then(|| self.lifo.load(Ordering::Acquire))?;
             let task = Task::from_ptr(hint)?;
-            let cancelled = task.state().claim_hinted()?;
-            Some((task, cancelled))
+            let claim = task.state().claim_hinted()?;
+            Some((task, claim))
         })
     }
 }
@@ -333,13 +366,13 @@ impl<'a> Held<'a> {
         if self.own(|own| std::mem::take(&mut own.searcher)) {
             self.found(next.is_some());
         }
-        let Some((task, cancelled)) = next else {
+        let Some((task, claim)) = next else {
             return false;
         };
         // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
         self.desk.counters.polls.add(1);
         // SAFETY: `next` has claimed the task, which is not bound.
-        if unsafe { task.run(cancelled || cancel, &self.desk.counters) } == Ran::Again {
+        if unsafe { task.run(claim.or_cancel(cancel), &self.desk.counters) } == Ran::Again {
             self.push_back(task);
         }
         let due = self.own(|own| {
@@ -354,10 +387,15 @@ impl<'a> Held<'a> {
 
     /// Claims the next task to run.
     #[inline]
-    fn next(self) -> Option<(Task, bool)> {
+    fn next(self) -> Option<(Task, Claim)> {
         let (outside, lifo) = self.own(|own| {
-            own.tick = own.tick.wrapping_add(1);
-            (own.tick % OUTSIDE_FIRST == 0, own.lifo_run < LIFO_RUN)
+            let outside = own.outside_in == 0;
+            own.outside_in = if outside {
+                OUTSIDE_EVERY
+            } else {
+                own.outside_in
+            } - 1;
+            (outside, own.lifo_run < LIFO_RUN)
         });
         if outside && let Some(task) = self.pool.tasks.outside.pop() {
             return Some((task, task.state().claim_queued()));
@@ -367,8 +405,8 @@ impl<'a> Held<'a> {
             self.desk.lifo.store(ptr::null_mut(), Ordering::Release);
             if lifo {
                 self.own(|own| own.lifo_run += 1);
-                if let Some(cancelled) = task.state().claim_hinted() {
-                    return Some((task, cancelled));
+                if let Some(claim) = task.state().claim_hinted() {
+                    return Some((task, claim));
                 }
             } else {
                 // SAFETY: this thread holds the desk.
@@ -378,8 +416,8 @@ impl<'a> Held<'a> {
         self.own(|own| own.lifo_run = 0);
         // SAFETY: this thread holds the desk.
         while let Some(task) = unsafe { self.desk.hints.pop() } {
-            if let Some(cancelled) = task.state().claim_hinted() {
-                return Some((task, cancelled));
+            if let Some(claim) = task.state().claim_hinted() {
+                return Some((task, claim));
             }
         }
         self.elsewhere()
@@ -387,7 +425,7 @@ impl<'a> Held<'a> {
 
     /// Claims a task from outside or, as the searcher, from another desk.
     #[cold]
-    fn elsewhere(self) -> Option<(Task, bool)> {
+    fn elsewhere(self) -> Option<(Task, Claim)> {
         if let Some(task) = self.pool.tasks.outside.pop() {
             return Some((task, task.state().claim_queued()));
         }

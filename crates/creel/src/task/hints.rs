@@ -9,6 +9,7 @@
 //! old ones together are smaller than the new one.
 
 use super::cell::{Header, Task};
+use super::state::Claim;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 
@@ -69,6 +70,7 @@ impl Hints {
         }
     }
 
+    #[inline]
     fn buffer(&self) -> &Buffer {
         // SAFETY: a buffer lives as long as the queue.
         unsafe { &*self.current.load(Ordering::Acquire) }
@@ -143,18 +145,14 @@ impl Hints {
     }
 
     /// Claims one of the first `most` tasks hinted at. From any thread.
-    ///
-    /// Gives the task, claimed, and whether it is cancelled.
-    pub(super) fn steal(&self, most: usize) -> Option<(Task, bool)> {
+    pub(super) fn steal(&self, most: usize) -> Option<(Task, Claim)> {
         let head = self.ends.head.load(Ordering::Acquire);
         let len = self.len().min(most);
         let buffer = self.buffer();
         (0..len).find_map(|offset| {
             let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
             let task = Task::from_ptr(hint)?;
-            task.state()
-                .claim_hinted()
-                .map(|cancelled| (task, cancelled))
+            task.state().claim_hinted().map(|claim| (task, claim))
         })
     }
 }

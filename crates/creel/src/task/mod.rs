@@ -27,7 +27,7 @@ pub use join::{JoinError, JoinHandle};
 pub use spawn::{spawn, spawn_local};
 pub use yield_now::{YieldNow, yield_now};
 
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, block_for_channel, free_channel};
 pub(crate) use turn::{
     Rest, Tasks, cancel_all, clear_desk, enter, leave, may_retire, resize, rest, stats, turn,
 };

@@ -32,12 +32,11 @@ impl Stub {
             let Some(task) = lock(&self.0).pop() else {
                 return;
             };
-            let cancelled = task.state().claim_queued();
+            // A hint at the first time and after a wake during the poll; here, by this queue.
+            let hinted = task.state().claim_hinted();
+            let claim = hinted.unwrap_or_else(|| task.state().claim_queued());
             // SAFETY: just claimed.
-            let ran = unsafe { task.run(cancelled, counters) };
-            if ran == Ran::Again {
-                // Scheduled by a hint; here, by this queue.
-                assert!(task.state().unhint());
+            if unsafe { task.run(claim, counters) } == Ran::Again {
                 lock(&self.0).push(task);
             }
         }
@@ -90,7 +89,7 @@ fn scene() -> Scene {
         polled: false,
     };
     // SAFETY: this thread owns the heap.
-    let task = unsafe { Task::new(heap.as_ref(), State::new_word(None, false), future) };
+    let task = unsafe { Task::new(heap.as_ref(), State::new_word(None, true), future) };
     stub.clone().schedule(task);
     Scene {
         stub,

@@ -93,10 +93,10 @@ pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
         bound.push(task);
     }
     let Some(task) = bound.pop() else { return true };
-    let cancelled = task.state().claim_queued();
+    let claim = task.state().claim_queued();
     held.desk.bound_counters.polls.add(1);
     // SAFETY: just claimed; in this mode the caller of `block_on` is the seat's thread.
-    match unsafe { task.run(cancelled, &held.desk.bound_counters) } {
+    match unsafe { task.run(claim, &held.desk.bound_counters) } {
         Ran::Idle => {}
         Ran::Again => bound.push(task),
         Ran::Complete => {

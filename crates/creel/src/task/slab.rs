@@ -1,4 +1,4 @@
-//! Memory for task cells: pools that belong to one worker each.
+//! Memory for task cells and channels: pools that belong to one worker each.
 //!
 //! A [`Heap`] cuts chunks of 64 KiB, aligned to their size, into blocks of one size class.
 //! Its owner takes and gives blocks without an atomic operation; any other thread gives a block
@@ -8,6 +8,8 @@
 //! Blocks are *type-stable*: as long as the heap lives, a block that was once a cell stays a
 //! cell's memory, its first word an initialized state word. The run queues' hints rest on it.
 //! The price: memory is kept for the next tasks until the pool is dropped, never given back before.
+//!
+//! Blocks for channels come from chunks of their own, which no hint refers to and no walk visits.
 //!
 //! The heap outlives its pool while a waker outlives it: [`Heap::orphan`] leaves the heap to
 //! the blocks still out, and the last one returned frees everything.
@@ -28,13 +30,16 @@ const FINE_MAX: usize = 1024;
 const FINE: usize = FINE_MAX / GRAIN;
 /// The largest block.
 pub(super) const BLOCK_MAX: usize = 32 << 10;
-const CLASSES: usize = FINE + (BLOCK_MAX / FINE_MAX).ilog2() as usize;
+const CELL_CLASSES: usize = FINE + (BLOCK_MAX / FINE_MAX).ilog2() as usize;
+/// The largest block for a channel; above the cells' classes each multiple of the grain is one.
+pub(super) const CHANNEL_MAX: usize = 256;
+const CLASSES: usize = CELL_CLASSES + CHANNEL_MAX / GRAIN;
 /// How many fresh blocks are cut at a time.
 const CUT: usize = 32;
 /// The largest allocation, in chunks.
 const REGION_MAX: usize = 16;
 
-/// The size class of blocks of `size` bytes, 1 to [`BLOCK_MAX`].
+/// The size class of cells of `size` bytes, 1 to [`BLOCK_MAX`].
 #[inline]
 const fn class_of(size: usize) -> usize {
     if size <= FINE_MAX {
@@ -46,7 +51,9 @@ const fn class_of(size: usize) -> usize {
 
 /// The size of a class's blocks.
 const fn size_of_class(class: usize) -> usize {
-    if class < FINE {
+    if class >= CELL_CLASSES {
+        (class - CELL_CLASSES + 1) * GRAIN
+    } else if class < FINE {
         (class + 1) * GRAIN
     } else {
         FINE_MAX << (class - FINE + 1)
@@ -93,6 +100,8 @@ struct Own {
 pub(super) struct Heap {
     /// Who schedules the tasks in this heap's cells.
     pub(super) scheduler: std::sync::Arc<dyn super::cell::Schedule>,
+    /// Its address, for comparison.
+    pub(super) scheduler_at: *const (),
     own: UnsafeCell<Own>,
     /// Blocks that other threads gave back: a stack, or `ORPHANED`. Pushed with release, taken
     /// whole with acquire, so there is no ABA.
@@ -126,6 +135,7 @@ impl Heap {
             spare: Vec::new(),
         };
         let heap = NonNull::from(Box::leak(Box::new(Heap {
+            scheduler_at: std::sync::Arc::as_ptr(&scheduler).cast(),
             scheduler,
             own: UnsafeCell::new(own),
             returns: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
@@ -158,7 +168,26 @@ impl Heap {
     /// The caller is the heap's owner; `size` is 1 to [`BLOCK_MAX`].
     #[inline]
     pub(super) unsafe fn alloc(&self, size: usize) -> NonNull<Block> {
-        let class = class_of(size);
+        // SAFETY: as the caller promises.
+        unsafe { self.take(class_of(size)) }
+    }
+
+    /// Memory for a channel: at least `size` bytes, aligned to [`GRAIN`], freed as a cell is.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the heap's owner; `size` is 1 to [`CHANNEL_MAX`].
+    #[inline]
+    pub(super) unsafe fn alloc_for_channel(&self, size: usize) -> NonNull<u8> {
+        // SAFETY: as the caller promises.
+        unsafe { self.take(CELL_CLASSES + (size - 1) / GRAIN) }.cast()
+    }
+
+    /// # Safety
+    ///
+    /// The caller is the heap's owner.
+    #[inline]
+    unsafe fn take(&self, class: usize) -> NonNull<Block> {
         self.own.with_mut(|own| {
             // SAFETY: the caller is the owner, and nothing in here calls foreign code.
             let own = unsafe { &mut *own };
@@ -360,7 +389,7 @@ impl Heap {
         }
     }
 
-    /// Calls `f` with every block that has ever been cut, in use or not.
+    /// Calls `f` with every cell that has ever been cut, in use or not.
     ///
     /// # Safety
     ///
@@ -371,6 +400,9 @@ impl Heap {
         for chunk in chunks {
             // SAFETY: a published chunk has a header and lives with the heap.
             let header = unsafe { &*chunk };
+            if header.class >= CELL_CLASSES {
+                continue;
+            }
             let size = size_of_class(header.class);
             for index in 0..header.cut.load(Ordering::Acquire) {
                 // SAFETY: within the chunk.
@@ -421,7 +453,7 @@ mod tests {
             let class = class_of(size);
             assert!(size_of_class(class) >= size, "{size}");
             assert!(class == 0 || size_of_class(class - 1) < size, "{size}");
-            assert!(class < CLASSES);
+            assert!(class < CELL_CLASSES);
         }
     }
 }

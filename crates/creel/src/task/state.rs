@@ -5,7 +5,7 @@
 //! `SCHEDULED`: somebody has to look at the task: to poll it, or to drop its future if it is
 //! cancelled. Set by a wake. While the task does not run, a set bit means that it is in exactly
 //! one place (a queue, or by hints, below); while it runs, that the running worker queues it
-//! again after the poll..
+//! again after the poll.
 //!
 //! `RUNNING`: one worker has the task and alone may touch its future. Set when the task is
 //! claimed, cleared after the poll.
@@ -28,8 +28,13 @@
 //!
 //! `BOUND`: the task runs on one seat's thread only, whose index the word carries. Never changes.
 //!
-//! Above: the seat of a bound task (16 bits), and the number of references (32 bits): the handle
-//! and every waker.
+//! `SPARE`: one of the references counted is nobody's yet. A wake that queues a hint leaves its
+//! reference so, a new task starts with one; the claim takes it out of the word for the poll,
+//! where the first waker cloned has it without counting, and what is left is dropped with the
+//! step that ends the poll. Never without `HINTED`.
+//!
+//! Between: the seat of a bound task (16 bits). Above: the number of references (32 bits): the
+//! handle and every waker.
 //!
 //! # Who frees
 //!
@@ -56,6 +61,7 @@ const JOINER: u64 = 1 << 6;
 const BOUND: u64 = 1 << 7;
 const SEAT_SHIFT: u32 = 8;
 const SEAT_MASK: u64 = 0xffff << SEAT_SHIFT;
+const SPARE: u64 = 1 << 24;
 const REFERENCE: u64 = 1 << 32;
 
 /// What a step leaves its caller to do.
@@ -67,6 +73,36 @@ pub(super) enum Then {
     Enqueue,
     /// Free the cell.
     Free,
+}
+
+/// What a claim has found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim {
+    /// The future shall be dropped instead of polled.
+    pub(super) cancelled: bool,
+    /// A reference came with it; who claimed hands it on or gives it to the step that ends the
+    /// poll.
+    pub(super) spare: bool,
+}
+
+impl Claim {
+    fn of(word: u64) -> Self {
+        Self {
+            cancelled: word & CANCELLED != 0,
+            spare: word & SPARE != 0,
+        }
+    }
+
+    /// The same, cancelled if `cancel`.
+    pub(super) fn or_cancel(self, cancel: bool) -> Self {
+        let cancelled = self.cancelled || cancel;
+        Self { cancelled, ..self }
+    }
+
+    /// What a word loses with the spare reference.
+    fn references(spare: bool) -> u64 {
+        if spare { REFERENCE } else { 0 }
+    }
 }
 
 /// What follows a poll that was not ready.
@@ -116,8 +152,12 @@ impl State {
     /// A new task, scheduled, with its handle; bound to a seat or not.
     pub(super) fn new_word(seat: Option<u16>, hinted: bool) -> u64 {
         let bound = seat.map_or(0, |seat| BOUND | u64::from(seat) << SEAT_SHIFT);
-        let hinted = if hinted { HINTED } else { 0 };
-        SCHEDULED | HANDLE | REFERENCE | bound | hinted
+        let hinted = if hinted {
+            HINTED | SPARE | REFERENCE
+        } else {
+            0
+        };
+        (SCHEDULED | HANDLE | REFERENCE | bound) + hinted
     }
 
     pub(super) fn new(word: u64) -> Self {
@@ -153,20 +193,20 @@ impl State {
         (word & BOUND != 0).then_some(((word & SEAT_MASK) >> SEAT_SHIFT) as u16)
     }
 
-    /// Claims a task found by a hint. `None`: the hint was stale. Else whether it is cancelled.
+    /// Claims a task found by a hint. `None`: the hint was stale.
     #[inline]
-    pub(super) fn claim_hinted(&self) -> Option<bool> {
+    pub(super) fn claim_hinted(&self) -> Option<Claim> {
         self.step(|word| {
-            let next = word & !(SCHEDULED | HINTED) | RUNNING;
-            (word & HINTED != 0).then_some((next, word & CANCELLED != 0))
+            let next = word & !(SCHEDULED | HINTED | SPARE) | RUNNING;
+            (word & HINTED != 0).then_some((next, Claim::of(word)))
         })
     }
 
-    /// Claims a task taken out of a queue that held it alone. Whether it is cancelled.
-    pub(super) fn claim_queued(&self) -> bool {
+    /// Claims a task taken out of a queue that held it alone.
+    pub(super) fn claim_queued(&self) -> Claim {
         let word = self.0.fetch_xor(SCHEDULED | RUNNING, Ordering::AcqRel);
         debug_assert_eq!(word & (SCHEDULED | RUNNING | HINTED), SCHEDULED);
-        word & CANCELLED != 0
+        Claim::of(word)
     }
 
     /// Makes a task taken out of a queue that held it alone one that is scheduled by hints.
@@ -176,14 +216,19 @@ impl State {
 
     /// Takes a task out of the hints, into a queue that holds it alone. False: stale.
     pub(super) fn unhint(&self) -> bool {
-        self.step(|word| (word & HINTED != 0).then_some((word & !HINTED, ())))
-            .is_some()
+        self.step(|word| {
+            let next = (word & !(HINTED | SPARE)) - Claim::references(word & SPARE != 0);
+            (word & HINTED != 0).then_some((next, ()))
+        })
+        .is_some()
     }
 
-    /// After a poll that was not ready.
+    /// After a poll that was not ready. `spare`: the claim's reference is still there; it goes,
+    /// but for [`AfterPoll::Cancel`].
     #[inline]
-    pub(super) fn pend(&self) -> AfterPoll {
+    pub(super) fn pend(&self, spare: bool) -> AfterPoll {
         let after = self.step(|word| {
+            let word = word - Claim::references(spare);
             if word & CANCELLED != 0 {
                 None
             } else if word & SCHEDULED != 0 {
@@ -199,12 +244,19 @@ impl State {
     }
 
     /// The running worker has put the output in the cell, or (`has_output` false) already dropped
-    /// it.
-    pub(super) fn complete(&self, has_output: bool) -> Completed {
+    /// it. `spare` as for [`pend`](Self::pend); it goes, but for [`Completed::DropOutput`].
+    pub(super) fn complete(&self, has_output: bool, spare: bool) -> Completed {
+        let seen = self.0.load(Ordering::Acquire) - Claim::references(spare);
+        if !has_output && seen < REFERENCE {
+            // Nobody else has a way to the cell but a walk that cancels, and that is too late.
+            self.0.store(COMPLETE, Ordering::Release);
+            return Completed::Free;
+        }
         let done = self.step(|word| {
             if has_output && word & HANDLE == 0 {
                 return None;
             }
+            let word = word - Claim::references(spare);
             let next = word & !(SCHEDULED | JOINER) | COMPLETE;
             Some(if word & JOINER != 0 {
                 (next, Completed::WakeJoiner)
@@ -243,7 +295,7 @@ impl State {
         then.unwrap_or(Then::Rest)
     }
 
-    /// A wake that uses up its reference.
+    /// A wake that uses up its reference, or leaves it with the task for the next poll.
     #[inline]
     pub(super) fn wake_and_drop(&self, hinted: bool) -> Then {
         let then = self.step(|word| {
@@ -253,8 +305,8 @@ impl State {
             } else if word & (SCHEDULED | RUNNING) != 0 {
                 (less | SCHEDULED, Then::Rest)
             } else {
-                let hint = if hinted { HINTED } else { 0 };
-                (less | SCHEDULED | hint, Then::Enqueue)
+                let next = if hinted { word | HINTED | SPARE } else { less };
+                (next | SCHEDULED, Then::Enqueue)
             })
         });
         then.unwrap_or(Then::Rest)

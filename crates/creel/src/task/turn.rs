@@ -150,9 +150,9 @@ fn run_bound(seat: &Seat, cancel: bool) -> bool {
             return false;
         };
         desk.bound_counters.polls.add(1);
-        let cancelled = task.state().claim_queued();
+        let claim = task.state().claim_queued().or_cancel(cancel);
         // SAFETY: just claimed, and this is the seat's thread.
-        match unsafe { task.run(cancelled || cancel, &desk.bound_counters) } {
+        match unsafe { task.run(claim, &desk.bound_counters) } {
             Ran::Idle => {}
             Ran::Again => desk.bound.push(task),
             Ran::Complete => {
@@ -306,16 +306,16 @@ fn end(pool: &Arc<Shared>) {
                 .or_else(|| pool.seats.made().find_map(bound))
         };
         while let Some(task) = left() {
-            task.state().claim_queued();
+            let claim = task.state().claim_queued().or_cancel(true);
             // SAFETY: just claimed. A bound task that is still here is one of `spawn_on`, which
             // any thread may drop: a seat's thread outlives its `spawn_local` tasks.
-            unsafe { task.run(true, &pool.tasks.dropped) };
+            unsafe { task.run(claim, &pool.tasks.dropped) };
         }
         for seat in pool.seats.made() {
             // SAFETY: nobody serves the pool any more.
-            while let Some(task) = unsafe { seat.desk.pop_left() } {
+            while let Some((task, claim)) = unsafe { seat.desk.pop_left() } {
                 // SAFETY: just claimed.
-                unsafe { task.run(true, &pool.tasks.dropped) };
+                unsafe { task.run(claim.or_cancel(true), &pool.tasks.dropped) };
             }
         }
         // A task that another thread has just woken is on its way to a queue.

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::runtime::{Hear, Runtime, Tell};
+use super::ends::{Hear, Tell};
+use super::runtime::Runtime;
 use crate::harness::Plan;
 
 /// What a case measures.

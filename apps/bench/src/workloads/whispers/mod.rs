@@ -2,6 +2,7 @@
 //! whether more workers make it slower.
 
 mod channels;
+mod ends;
 mod go;
 mod jobs;
 mod runtime;

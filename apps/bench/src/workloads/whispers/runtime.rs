@@ -5,6 +5,8 @@ use std::future::Future;
 use creel::Pool;
 use creel::channel::{oneshot, slot};
 
+use super::ends::{Hear, Tell};
+
 /// A task runtime with the channels its users would take for these cases.
 pub trait Runtime: Sized + 'static {
     /// Made with so many workers.
@@ -26,18 +28,6 @@ pub trait Runtime: Sized + 'static {
     );
     /// A channel with one place, used again and again.
     fn link() -> (impl Tell + 'static, impl Hear + 'static);
-}
-
-/// The sending side of a link.
-pub trait Tell: Send {
-    /// Sends; waits while the place is full.
-    fn tell(&mut self, message: u64) -> impl Future<Output = ()> + Send;
-}
-
-/// The receiving side of a link; nothing when the other side is gone.
-pub trait Hear: Send {
-    /// Receives.
-    fn hear(&mut self) -> impl Future<Output = Option<u64>> + Send;
 }
 
 /// Creel.
@@ -78,18 +68,6 @@ impl Runtime for Creel {
 
     fn link() -> (impl Tell + 'static, impl Hear + 'static) {
         slot::channel()
-    }
-}
-
-impl Tell for slot::Sender<u64> {
-    async fn tell(&mut self, message: u64) {
-        self.send(message).await.expect("somebody listens");
-    }
-}
-
-impl Hear for slot::Receiver<u64> {
-    async fn hear(&mut self) -> Option<u64> {
-        self.recv().await.ok()
     }
 }
 
@@ -144,17 +122,5 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
 
     fn link() -> (impl Tell + 'static, impl Hear + 'static) {
         tokio::sync::mpsc::channel(1)
-    }
-}
-
-impl Tell for tokio::sync::mpsc::Sender<u64> {
-    async fn tell(&mut self, message: u64) {
-        self.send(message).await.expect("somebody listens");
-    }
-}
-
-impl Hear for tokio::sync::mpsc::Receiver<u64> {
-    async fn hear(&mut self) -> Option<u64> {
-        self.recv().await
     }
 }

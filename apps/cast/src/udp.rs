@@ -276,6 +276,7 @@ impl Source for UdpSource {
             match self.give(buffer) {
                 Some(true) => {
                     buffer.made = self.received_at;
+                    buffer.due = self.received_at;
                     return Ok(());
                 }
                 Some(false) => {}

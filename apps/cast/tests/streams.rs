@@ -153,6 +153,30 @@ fn streams_on_one_port_are_told_apart() {
 }
 
 #[test]
+fn what_is_received_is_sent_on() {
+    let (inlet, outlet) = (free_ports(2), free_ports(2));
+    let relay = send::Plan {
+        buffers: 80,
+        program: Program::Udp(inlet),
+        ..send_plan(outlet, 2, false)
+    };
+    std::thread::scope(|scope| {
+        let relaying = scope.spawn(|| send::run(&relay, &|| false).unwrap());
+        let (_, heard) = sent_and_received(
+            &send::Plan {
+                buffers: 60,
+                ..send_plan(inlet, 2, false)
+            },
+            &receive_plan(outlet, 2, false),
+        );
+        let relayed = relaying.join().unwrap();
+        assert_eq!((relayed.warnings, heard.lost), (Vec::<String>::new(), 0));
+        assert!(relayed.buffers > 0);
+        assert!(heard.streams.iter().all(|s| s.latency.count() >= 20));
+    });
+}
+
+#[test]
 fn a_port_in_use_is_told_and_the_others_go_on() {
     let base = free_ports(3);
     let taken = SocketAddr::new(base.ip(), base.port() + 1);

@@ -26,8 +26,6 @@ const TX_GONE: u64 = 1 << 3;
 /// The receiver is gone; the sender's next send fails.
 const RX_GONE: u64 = 1 << 4;
 
-/// One line of the cache, or as few as there can be: a hand-over is to wait for no more.
-#[repr(align(64))]
 struct Inner<T> {
     state: AtomicU64,
     rx_waker: WakerCell,

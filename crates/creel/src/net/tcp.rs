@@ -142,8 +142,9 @@ impl TcpStream {
         poll_fn(|cx| {
             self.io.poll(cx, Direction::Read, |mut stream| {
                 let value = stream.read(bytes)?;
-                // Less than asked for empties the buffer; the end is no such sign.
-                let drained = value > 0 && value < bytes.len();
+                // Less than asked for empties the buffer, but the end may lie behind it, told of
+                // by the same event.
+                let drained = false;
                 Ok(Done { value, drained })
             })
         })

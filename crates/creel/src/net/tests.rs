@@ -255,6 +255,26 @@ fn a_group_receives_what_is_sent_to_it() {
 }
 
 #[test]
+fn an_end_that_came_with_the_last_bytes_is_seen() {
+    let driver = Arc::<Driver>::default();
+    let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
+    let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let stream = TcpStream::from_std(listener.accept().unwrap().0).unwrap();
+    run(&driver, async {
+        let mut bytes = [0; 64];
+        {
+            let mut waits = pin!(stream.read(&mut bytes));
+            let once = std::future::poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx)));
+            assert!(once.await.is_pending());
+        }
+        std::io::Write::write_all(&mut peer, b"end").unwrap();
+        drop(peer);
+        assert_eq!(stream.read(&mut bytes).await.unwrap(), 3);
+        assert_eq!(stream.read(&mut bytes).await.unwrap(), 0);
+    });
+}
+
+#[test]
 fn a_megabyte_goes_through_tcp_and_its_end_is_seen() {
     let driver = Arc::new(Driver::default());
     let listener = TcpListener::bind(LOOPBACK).unwrap();

@@ -1,6 +1,6 @@
 //! Time: sleeping, intervals with a tolerance, time-outs, and the clock behind them.
 //!
-//! Each worker has a wheel of timers, which it fires once a turn of its
+//! Each worker has a wheel of timers, which it fires by the batch, a batch a turn of its
 //! loop. Arming, firing and cancelling are O(1), and re-arming allocates
 //! nothing, so that a worker can keep ten thousand streams ticking. Timers
 //! are never early; how late they may be is the worker's way to wait: a tick

@@ -25,7 +25,7 @@ mod sync;
 pub mod task;
 pub mod time;
 
-pub use creel_topology::{CpuSet, Placement};
+pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Addressed, Loops, Outbox, Outboxes, Post, Scope, Scratch};
 pub use pool::{
     AcquireError, Balance, BuildError, Builder, Handle, NamedPools, ParseKnobError, Pool, Settings,

@@ -48,8 +48,10 @@ pub(crate) struct Line {
     ensured: AtomicUsize,
     /// When the last waking call was published, for the woken to know how long a wake takes.
     woken_ns: AtomicU64,
-    /// What a wake takes until the worker runs, an average over the last few.
+    /// What a wake takes until the worker runs, and what it costs its waker; averages over the
+    /// last few.
     wake_ns: AtomicU64,
+    waker_ns: AtomicU64,
 }
 
 /// The one line that goes down. All but the call is read by claimers only.
@@ -134,8 +136,9 @@ impl Down {
     }
 }
 
-/// What a wake is taken to cost before one was measured.
+/// What a wake is taken to cost before some were measured.
 const WAKE_NS_AT_FIRST: u64 = 8_000;
+const WAKER_NS_AT_FIRST: u64 = 3_000;
 const WAKE_NS_MIN: u64 = 1_000;
 const WAKE_NS_MAX: u64 = 50_000;
 
@@ -148,6 +151,7 @@ impl Line {
             ensured: AtomicUsize::new(0),
             woken_ns: AtomicU64::new(0),
             wake_ns: AtomicU64::new(WAKE_NS_AT_FIRST),
+            waker_ns: AtomicU64::new(WAKER_NS_AT_FIRST),
         }
     }
 
@@ -176,23 +180,27 @@ impl Line {
         self.wake_ns.load(Ordering::Relaxed)
     }
 
-    /// A woken worker runs. What a wake takes is followed slowly, and without its outliers.
+    /// A loop that takes longer than this on one thread is worth a wake: with one other the sum
+    /// of both costs would be saved, and the caller's is felt even if the other is not.
+    pub(super) fn wake_pays_ns(&self) -> u64 {
+        self.wake_ns() + 2 * self.waker_ns.load(Ordering::Relaxed)
+    }
+
+    /// A woken worker runs.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns());
         if took < WAKE_NS_MIN {
             return; // it was awake
         }
-        let average = self.wake_ns();
-        let next = (average * 7 + took.min(2 * average)) / 8;
-        self.wake_ns
-            .store(next.clamp(WAKE_NS_MIN, WAKE_NS_MAX), Ordering::Relaxed);
+        follow(&self.wake_ns, took);
     }
 
     /// A wake was not worth it: think it a little cheaper, so that it is tried again some day.
     pub(super) fn forget_wake(&self) {
-        let average = self.wake_ns();
-        self.wake_ns
-            .store(average - average / 256, Ordering::Relaxed);
+        for cost in [&self.wake_ns, &self.waker_ns] {
+            let average = cost.load(Ordering::Relaxed);
+            cost.store(average - average / 256, Ordering::Relaxed);
+        }
     }
 
     /// Makes sure that the seats below `seats` have threads, but for the caller's.
@@ -217,12 +225,23 @@ impl Line {
         let before = Call(self.down.call.swap(call.0, Ordering::AcqRel));
         if cold {
             wake_children(shared, call, call.caller());
+            let took = now_ns() - self.woken_ns();
+            if took >= WAKE_NS_MIN {
+                follow(&self.waker_ns, took);
+            }
         } else if before.has_sleepers() {
             let others = (0..call.seats()).filter(|seat| *seat != call.caller());
             others.for_each(|seat| shared.seats.seat(seat).notify());
         }
         call
     }
+}
+
+/// Moves an average towards what was measured: slowly, and without its outliers.
+fn follow(average: &AtomicU64, measured: u64) {
+    let before = average.load(Ordering::Relaxed);
+    let next = (before * 7 + measured.min(2 * before)) / 8;
+    average.store(next.clamp(WAKE_NS_MIN, WAKE_NS_MAX), Ordering::Relaxed);
 }
 
 /// Wakes the two children of seat `me` in the tree whose root is the caller.

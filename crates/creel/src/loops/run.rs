@@ -126,8 +126,8 @@ impl Loop<'_> {
     fn sticky(&self, crew: &mut Crew, site: &mut Site, bench: &mut Bench) -> Thrown {
         let line = &self.shared.line;
         let out = bench.pass(site.total_ns(), self.shared);
-        let cold = self.is_cold(crew);
-        match site.plan(cold, line.wake_ns(), now_ns) {
+        let cold = self.is_cold(crew).then(|| line.wake_pays_ns());
+        match site.plan(cold, now_ns) {
             Plan::Spread { grain, timed } if out + 1 < self.seats => {
                 let bounds = Some(site.bounds());
                 let (thrown, laggard) = self.spread(crew, grain, bounds, timed);
@@ -141,7 +141,7 @@ impl Loop<'_> {
                 thrown
             }
             Plan::Inline { timed } | Plan::Spread { timed, .. } => {
-                if cold {
+                if cold.is_some() {
                     line.forget_wake();
                 }
                 let begin = if timed { now_ns() } else { 0 };

@@ -14,8 +14,6 @@ const TIMED_EVERY: u64 = 32;
 /// A loop is spread only if it takes longer than this: about twice what it costs to call
 /// workers that spin.
 const SPREAD_NS: u64 = 300;
-/// What it costs a caller to wake somebody.
-const WAKER_NS: u64 = 3_000;
 /// Cold calls that follow each other within this time are as good as one long one.
 const FOLLOWING_NS: u64 = 20_000;
 const FOLLOWING_MIN: u32 = 4;
@@ -130,24 +128,24 @@ impl Site {
         &self.bounds
     }
 
-    /// How the next call is to be run. `cold`: somebody sleeps, and it takes `wake_ns` from a
-    /// wake until work begins; `now_ns` tells the time.
-    pub(super) fn plan(&mut self, cold: bool, wake_ns: u64, now_ns: impl Fn() -> u64) -> Plan {
+    /// How the next call is to be run. `cold`: somebody sleeps, and to wake them pays for loops
+    /// that take longer than so many ns on one thread; `now_ns` tells the time.
+    pub(super) fn plan(&mut self, cold: Option<u64>, now_ns: impl Fn() -> u64) -> Plan {
         let call = self.calls;
         self.calls += 1;
         let learning = self.uneven && self.moves < MOVES_MAX;
         let timed = call < TIMED_AT_FIRST || learning || call.is_multiple_of(TIMED_EVERY);
         if call >= TIMED_AT_FIRST {
             let small = self.total_ns < SPREAD_NS;
-            let wake_pays = self.total_ns > wake_ns + 2 * WAKER_NS;
-            if small || cold && !wake_pays && !self.follows(now_ns()) {
+            let wake_pays = cold.is_none_or(|pays_ns| self.total_ns > pays_ns);
+            if small || !wake_pays && !self.follows(now_ns()) {
                 return Plan::Inline { timed };
             }
         }
-        if !cold {
+        if cold.is_none() {
             self.following_needed = FOLLOWING_MIN;
         }
-        let grain = self.grain(cold);
+        let grain = self.grain(cold.is_some());
         Plan::Spread { grain, timed }
     }
 

@@ -1,7 +1,8 @@
 //! The loops over slices and ranges.
 
 use super::{Loops, collect, split::Split};
-use std::{num::NonZeroUsize, ops::Range};
+use crate::pool::Balance;
+use std::{cmp::Reverse, num::NonZeroUsize, ops::Range, sync::Arc};
 
 impl Loops {
     /// Calls `f(index, item)` once for each item, on all workers. Blocks until all is done.
@@ -24,6 +25,44 @@ impl Loops {
             let piece = unsafe { split.piece(range.clone()) };
             for (index, item) in range.zip(piece) {
                 f(index, item);
+            }
+        });
+    }
+
+    /// Calls `f(index, item)` once for each item, those with the largest `length(item)` first,
+    /// whatever the pool's balance: for few jobs of known, unlike length. Who is free takes the
+    /// next, so that all end at about the same time. Blocks until all is done.
+    ///
+    /// # Panics
+    /// Re-throws the first panic of `length` or `f`.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut songs = ["intro".to_string(), "a very long song".into(), "outro".into()];
+    /// pool.for_each_longest_first(&mut songs, |song| song.len() as u64, |index, song| {
+    ///     song.insert_str(0, &format!("{index}: "));
+    /// });
+    /// assert_eq!(songs[1], "1: a very long song");
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn for_each_longest_first<T: Send>(
+        &self,
+        items: &mut [T],
+        length: impl Fn(&T) -> u64,
+        f: impl Fn(usize, &mut T) + Sync,
+    ) {
+        let mut order: Vec<(u64, usize)> = items.iter().map(length).zip(0..).collect();
+        order.sort_by_key(|&(length, index)| (Reverse(length), index));
+        let split = Split::new(items);
+        let queue = Loops {
+            shared: Arc::clone(self.shared()),
+            balance: Balance::Shared,
+        };
+        queue.run(order.len(), &|range: Range<usize>, _| {
+            for &(_, index) in &order[range] {
+                // SAFETY: `order` has each index once, and `run` gives each unit out once.
+                let piece = unsafe { split.piece(index..index + 1) };
+                piece.iter_mut().for_each(|item| f(index, item));
             }
         });
     }

@@ -33,7 +33,7 @@ pub enum Balance {
     #[default]
     Sticky,
     /// One queue for all, in the order given: the best for few, long jobs of unlike length
-    /// (put the longest first).
+    /// (the longest first: [`for_each_longest_first`](crate::Loops::for_each_longest_first)).
     Shared,
 }
 

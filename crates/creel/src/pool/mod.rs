@@ -142,6 +142,32 @@ impl Pool {
             tasks: crate::task::stats(&self.shared),
         }
     }
+
+    /// For each worker, the threads of other processes that are pinned where it sits: with them
+    /// it takes turns, while other PUs may be free. None for a worker that is not pinned.
+    ///
+    /// Looks at each thread on the system, which takes milliseconds: for a report, or to warn
+    /// once at the start.
+    ///
+    /// ```
+    /// use creel::{Placement, Pool};
+    ///
+    /// let pool = Pool::builder().workers(2).placement(Placement::Cores).build()?;
+    /// for (worker, others) in pool.neighbours().iter().enumerate() {
+    ///     for other in others {
+    ///         eprintln!("worker {worker} shares CPU {} with {}", other.pus, other.name);
+    ///     }
+    /// }
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn neighbours(&self) -> Vec<Vec<creel_topology::Neighbour>> {
+        let seating = &self.shared.seating;
+        let beside = |index| match seating.pinned_pus(index) {
+            Some(pus) => creel_topology::neighbours(&pus),
+            None => Vec::new(),
+        };
+        (0..self.workers()).map(beside).collect()
+    }
 }
 
 impl Default for Pool {

@@ -210,6 +210,11 @@ impl Seating {
         self.pus_in(&lock(&self.floor), index)
     }
 
+    /// The PUs that worker `index` is pinned to, if it is.
+    pub(crate) fn pinned_pus(&self, index: usize) -> Option<CpuSet> {
+        lock(&self.floor).pinned_pus(index).cloned()
+    }
+
     fn pus_in(&self, floor: &Floor, index: usize) -> CpuSet {
         let all = || Some(self.world.as_ref()?.allowed.clone());
         let pinned = floor.pinned_pus(index).cloned();

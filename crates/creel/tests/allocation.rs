@@ -47,6 +47,8 @@ fn a_loop_that_has_run_before_allocates_nothing() {
             }
         };
         (0..40).for_each(|_| frame());
+        // A thread that starts late allocates then.
+        pool.broadcast(|_| ());
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         (0..40).for_each(|_| frame());
         assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);

@@ -108,12 +108,20 @@ mod system {
     }
 
     pub(super) fn set(thread: i32, pus: &CpuSet) -> Result<(), Error> {
+        // Most masks fit on the stack: a pool changes seats in the midst of a program's loops,
+        // which may count on it that nothing is allocated.
+        let (mut few, mut many) = ([0 as Word; 1024 / WORD_BITS], Vec::new());
         let words_len = pus.last().unwrap_or(0) / WORD_BITS + 1;
-        let mut words = vec![0 as Word; words_len.max(1024 / WORD_BITS)];
+        let words = if words_len <= few.len() {
+            &mut few[..]
+        } else {
+            many.resize(words_len, 0);
+            &mut many[..]
+        };
         for pu in pus.iter() {
             words[pu / WORD_BITS] |= 1 << (pu % WORD_BITS);
         }
-        let bytes = size_of_val(words.as_slice());
+        let bytes = size_of_val(words);
         // SAFETY: the kernel reads at most `bytes` bytes from `words`, which is that long.
         let rc = unsafe { libc::sched_setaffinity(thread, bytes, words.as_ptr().cast()) };
         if rc == 0 {

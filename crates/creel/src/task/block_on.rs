@@ -58,7 +58,9 @@ impl Pool {
     /// ```
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let pool = &self.shared;
-        let inside = current::index_in(pool).is_some() || desk::here_in(pool).is_some();
+        // In another `block_on` of the pool, whether or not it has found a desk.
+        let nested = inside().is_some_and(|outer| Arc::ptr_eq(&outer, pool));
+        let inside = current::index_in(pool).is_some() || desk::here_in(pool).is_some() || nested;
         assert!(
             !inside,
             "block_on inside a worker of the same pool: await the future instead"

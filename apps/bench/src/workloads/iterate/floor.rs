@@ -1,7 +1,7 @@
-//! The floor: two threads that own a half each and do nothing but watch each other.
+//! The floor: threads that own a share each and do nothing but watch each other.
 //!
-//! They have no queue, no sleeping, no panics to carry and no third thread, and would burn two
-//! cores for ever. No pool that can do more than one loop gets below them.
+//! They have no queue, no sleeping, no panics to carry and no stranger's work, and would burn
+//! their cores for ever. No pool that can do more than one loop gets below them.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,36 +43,58 @@ impl Epoch {
 /// Ends the helper.
 const END: u64 = u64::MAX;
 
-/// Gives `measure` a call that runs `side` on both sides at once, on the caller's thread and on
-/// one helper's.
+/// Gives `measure` a call that runs `side` on all sides at once: on the first in the caller's
+/// thread, on each other one in a thread of its own, which spins until the next call.
 pub fn in_lockstep<S: Send>(
-    sides: [S; 2],
+    sides: impl IntoIterator<Item = S>,
     side: impl Fn(&mut S) + Sync,
     measure: impl FnOnce(&mut dyn FnMut()) -> f64,
 ) -> f64 {
-    let [mut own, mut other] = sides;
-    let (begun, done) = (Epoch::default(), Epoch::default());
+    let mut others: Vec<S> = sides.into_iter().collect();
+    let mut own = others.remove(0);
+    let begun = Epoch::default();
+    let done: Vec<Epoch> = others.iter().map(|_| Epoch::default()).collect();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut epoch = 0;
-            loop {
-                epoch = begun.wait_past(epoch);
-                if epoch == END {
-                    return;
+        for (mut other, done) in others.into_iter().zip(&done) {
+            let (begun, side) = (&begun, &side);
+            scope.spawn(move || {
+                let mut epoch = 0;
+                loop {
+                    epoch = begun.wait_past(epoch);
+                    if epoch == END {
+                        return;
+                    }
+                    side(&mut other);
+                    done.set(epoch);
                 }
-                side(&mut other);
-                done.set(epoch);
-            }
-        });
+            });
+        }
         let mut epoch = 0;
         let value = measure(&mut || {
             epoch += 1;
             begun.set(epoch);
             side(&mut own);
-            done.wait_for(epoch);
+            done.iter().for_each(|other| other.wait_for(epoch));
         });
         begun.set(END);
         value
+    })
+}
+
+/// A pool that does one loop and spins between calls, as a game's article has it, on so many
+/// threads: with two it is the floor.
+#[cfg(feature = "peers")]
+pub fn spin_pool<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Sync + Send + 'static,
+{
+    let work = work.clone();
+    Subject::new("article's spin pool", move |plan| {
+        let shares = work.items.chunks(work.items.len().div_ceil(workers));
+        let shares: Vec<Vec<T>> = shares.map(<[T]>::to_vec).collect();
+        let side = |share: &mut Vec<T>| share.iter_mut().for_each(&work.each);
+        Ok(in_lockstep(shares, side, |call| work.measure(plan, call)))
     })
 }
 

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use creel::{Balance, Loops, Pool, Wait};
+use creel::{Balance, Builder, Loops, Pool, Wait};
 
 use super::floor;
 use super::work::Loop;
@@ -27,48 +27,40 @@ where
 {
     let default = Pool::builder().workers(workers);
     let spinning = default.clone().balance(Balance::Fixed).wait(SPIN);
-    let (plain, each) = (default.clone(), work.each.clone());
-    let around = default.clone();
+    let (around, a_frame) = (default.clone(), default.clone());
     let in_one = subject("creel [session]", work, move |plan, work, items| {
         let pool = around.clone().build()?;
-        Ok(pool.session(|all| work.measure(plan, || phases(all, items, &each))))
+        Ok(pool.session(|all| work.measure(plan, || phases(all, items, &work.each))))
     });
-    let each = work.each.clone();
     let in_many = subject("creel [session a frame]", work, move |plan, work, items| {
-        let pool = default.clone().build()?;
-        Ok(work.measure(plan, || pool.session(|frame| phases(frame, items, &each))))
+        let pool = a_frame.clone().build()?;
+        let mut call = || pool.session(|frame| phases(frame, items, &work.each));
+        Ok(work.measure(plan, &mut call))
     });
-    let each = work.each.clone();
-    let without = subject(
-        "creel [sticky, adaptive]",
-        work,
-        move |plan, work, items| {
-            let pool = plain.clone().build()?;
-            Ok(work.measure(plan, || phases(&pool, items, &each)))
-        },
-    );
-    let each = work.each.clone();
-    let spinning = subject(
-        "creel [fixed, spin 5 ms]",
-        work,
-        move |plan, work, items| {
-            let pool = spinning.clone().build()?;
-            Ok(work.measure(plan, || phases(&pool, items, &each)))
-        },
-    );
     let one_thread = subject(ONE_THREAD, work, |plan, work, items| {
-        Ok(work.measure(plan, || {
-            black_box(&mut *items).iter_mut().for_each(&work.each)
-        }))
+        let mut call = || black_box(&mut *items).iter_mut().for_each(&work.each);
+        Ok(work.measure(plan, &mut call))
     });
     vec![
         in_one,
         in_many,
-        without,
-        spinning,
+        without("creel [sticky, adaptive]", work, default),
+        without("creel [fixed, spin 5 ms]", work, spinning),
         one_thread,
         floor::phases(work, PHASES),
     ]
+}
+
+/// A pool without a session.
+fn without<T, F>(name: &str, work: &Loop<T, F>, builder: Builder) -> Subject
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Send + Sync + 'static,
+{
+    subject(name, work, move |plan, work, items| {
+        let pool = builder.clone().build()?;
+        Ok(work.measure(plan, || phases(&pool, items, &work.each)))
+    })
 }
 
 fn phases<T: Send>(loops: &Loops, items: &mut [T], each: &(impl Fn(&mut T) + Sync)) {

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use chili::{Config, Scope, ThreadPool};
 use fork_union::{DynamicScheduler, IntoParallelIterator, ParallelIteratorExt};
 
+use super::floor;
 use super::openmp::openmp;
 use super::work::Loop;
 use crate::harness::Subject;
@@ -17,6 +18,7 @@ where
     F: Fn(&mut T) + Clone + Sync + Send + 'static,
 {
     vec![
+        floor::spin_pool(work, workers),
         fork_union_static(work.clone(), workers),
         fork_union_dynamic(work.clone(), workers),
         openmp(work.clone(), workers),

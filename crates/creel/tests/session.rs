@@ -6,7 +6,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
+    time::{Duration, Instant},
 };
+
+/// Long enough for anything that is to happen at all.
+const LONG: Duration = Duration::from_secs(30);
 
 /// The ledger of seats is the process's: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -151,7 +155,9 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_seat() {
         let caller = scope.spawn(|| {
             affinity::set(&CpuSet::from_iter([theirs.first().unwrap()])).unwrap();
             // Workers change seats at most once in some milliseconds.
+            let begun = Instant::now();
             while pool.run_on(1, mask) == theirs {
+                assert!(begun.elapsed() < LONG, "worker 1 stays with the caller");
                 pool.for_each_mut(&mut items, |_, item| *item += 1);
             }
         });

@@ -1,20 +1,27 @@
 //! Buffers whose memory is used again.
 
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 
 /// Blocks that a thread keeps for its next buffers.
 const SPARE_MAX: usize = 4_096;
+const TAKEN: &str = "a buffer has its block until it is dropped";
 
 thread_local! {
-    static SPARE: RefCell<Vec<Vec<i16>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Samples on their way from a source to a sink.
+/// Samples on their way from a source to a sink: a pointer to a [`Block`].
 ///
-/// Dropped, its memory stays with the thread for the next buffer made there: a context, which
-/// is one thread, makes as many blocks as are under way at once, and then no more.
+/// Dropped, its block stays with the thread for the next buffer made there, which finds it in
+/// the cache. A context, which is one thread, makes as many blocks as are under way at once, and
+/// then no more; a stream that waits has none.
+#[derive(Debug)]
+pub struct Buffer(Option<Box<Block>>);
+
+/// What a buffer carries.
 #[derive(Debug, Default)]
-pub struct Buffer {
+pub struct Block {
     /// One more with each buffer of a stream; from RTP modulo 2¹⁶.
     pub sequence: u64,
     /// Which stream it came from, where one source receives several.
@@ -23,40 +30,42 @@ pub struct Buffer {
     pub due: u64,
     /// When it was made, in nanoseconds of the clock.
     pub made: u64,
-    /// What it carries.
+    /// The sound, mono.
     pub samples: Vec<i16>,
 }
 
 impl Buffer {
-    /// A buffer of `samples` samples, of no particular value.
+    /// A buffer of `samples` samples, of no particular content.
     pub fn new(samples: usize) -> Self {
         let spare = SPARE.with_borrow_mut(Vec::pop);
-        let mut samples_of = spare.unwrap_or_default();
-        samples_of.resize(samples, 0);
-        Buffer {
-            samples: samples_of,
-            ..Buffer::default()
-        }
+        let mut buffer = spare.unwrap_or_else(|| Buffer(Some(Box::default())));
+        buffer.samples.resize(samples, 0);
+        buffer
     }
+}
 
-    /// This buffer, and in its place another one of the same length.
-    pub fn replace(&mut self) -> Buffer {
-        let next = Buffer::new(self.samples.len());
-        std::mem::replace(self, next)
+impl Deref for Buffer {
+    type Target = Block;
+
+    fn deref(&self) -> &Block {
+        self.0.as_ref().expect(TAKEN)
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut Block {
+        self.0.as_mut().expect(TAKEN)
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let samples = std::mem::take(&mut self.samples);
-        if samples.capacity() == 0 {
-            return;
-        }
+        let Some(block) = self.0.take() else { return };
         // While the thread ends there is no place any more, and the memory goes its usual way.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_MAX {
-                spare.push(samples);
+                spare.push(Buffer(Some(block)));
             }
         });
     }
@@ -68,11 +77,11 @@ mod tests {
 
     #[test]
     fn memory_is_used_again() {
-        let mut buffer = Buffer::new(80);
+        let buffer = Buffer::new(80);
         let first = buffer.samples.as_ptr();
-        drop(buffer.replace());
-        assert_ne!(buffer.samples.as_ptr(), first);
-        drop(buffer.replace());
-        assert_eq!(buffer.samples.as_ptr(), first);
+        let second = Buffer::new(80);
+        assert_ne!(second.samples.as_ptr(), first);
+        drop(buffer);
+        assert_eq!(Buffer::new(80).samples.as_ptr(), first);
     }
 }

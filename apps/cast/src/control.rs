@@ -1,11 +1,11 @@
 //! A stream's state, told from outside and obeyed by its task.
 
 use crate::machine::{Flow, Refused, State, Trigger};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// How often a state has changed in a group of streams.
 ///
@@ -98,74 +98,102 @@ impl Control {
         inner.state
     }
 
-    /// Waits until the state is no longer `waited`.
-    async fn left(&self, waited: State) {
-        poll_fn(|cx| match self.look(cx) == waited {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
-        })
-        .await;
-    }
-
-    /// Does `step` again and again while the stream is started, and what the state asks for
-    /// otherwise, until it stops or fails. A step under way is cancelled when the state changes;
-    /// `flush` is called when what is under way is to be dropped.
-    pub async fn run<W: Work>(&self, work: &mut W) -> Ended {
-        let changes = self.changes.clone();
-        let mut seen = None;
-        loop {
-            let flow = {
-                let mut step = pin!(work.step());
-                poll_fn(|cx| {
-                    let count = changes.count();
-                    if seen != Some(count) {
-                        seen = Some(count);
-                        match self.look(cx) {
-                            State::Started => {}
-                            state => return Poll::Ready(Err(state)),
-                        }
-                    }
-                    step.as_mut().poll(cx).map(Ok)
-                })
-                .await
-            };
-            let state = match flow {
-                Ok(Ok(())) => continue,
-                Ok(Err(flow)) => self.obey(flow),
-                Err(state) => state,
-            };
-            match state {
-                State::Stopped | State::Unprepared => return Ended::Stopped,
-                State::Failed => return Ended::Failed,
-                State::Flushing | State::PausedFlushing => work.flush(),
-                State::Started => continue,
-                State::Prepared | State::Paused => {}
-            }
-            self.left(state).await;
+    /// Does `work` step by step while the stream is started, and what the state asks for
+    /// otherwise, until it stops or fails.
+    pub fn run<W: Work>(self: &Arc<Self>, work: W) -> Running<W> {
+        Running {
+            control: Arc::clone(self),
+            changes: self.changes.clone(),
+            seen: UNSEEN,
+            state: State::Started,
+            work,
         }
     }
 
     /// Tells the stream how its work ended; if that makes no sense any more, somebody has told it
     /// something else meanwhile, which holds.
-    fn obey(&self, flow: Flow) -> State {
-        let told = self.trigger(flow.trigger());
-        told.unwrap_or_else(|refused| refused.state)
+    fn obey(&self, flow: Flow) {
+        // Refused: it has been told already.
+        let _ = self.trigger(flow.trigger());
     }
 }
 
 /// What a stream's task does.
-pub trait Work: Send {
-    /// Moves one buffer on. Must be cancel-safe.
-    fn step(&mut self) -> impl Future<Output = Result<(), Flow>> + Send;
+pub trait Work: Send + Unpin {
+    /// Moves one buffer on; while it cannot, `cx` is woken when it can. What is under way is kept
+    /// for the next call.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>>;
 
     /// Drops what is under way.
     fn flush(&mut self) {}
 }
 
+/// In `seen`: nothing.
+const UNSEEN: u64 = u64::MAX;
+/// Steps in one poll at most: a source that always has more leaves time to the others.
+const STEPS_MAX: u32 = 256;
+
+/// The task of a stream: see [`Control::run`].
+#[derive(Debug)]
+pub struct Running<W> {
+    control: Arc<Control>,
+    changes: Changes,
+    /// The count of changes at the last look at the state.
+    seen: u64,
+    /// The state then.
+    state: State,
+    work: W,
+}
+
+impl<W: Work> Running<W> {
+    /// Gives the work back.
+    pub fn into_work(self) -> W {
+        self.work
+    }
+
+    /// Looks at the state if any of the group has changed. How the stream ended, if it has.
+    fn look(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
+        let count = self.changes.count();
+        if count == self.seen {
+            return None;
+        }
+        self.seen = count;
+        let before = std::mem::replace(&mut self.state, self.control.look(cx));
+        match self.state {
+            State::Stopped | State::Unprepared => return Some(Ended::Stopped),
+            State::Failed => return Some(Ended::Failed),
+            State::Flushing | State::PausedFlushing if before != self.state => self.work.flush(),
+            _ => {}
+        }
+        None
+    }
+}
+
+impl<W: Work> Future for Running<W> {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        let this = &mut *self;
+        for _ in 0..STEPS_MAX {
+            if let Some(ended) = this.look(cx) {
+                return Poll::Ready(ended);
+            }
+            if this.state != State::Started {
+                return Poll::Pending;
+            }
+            if let Err(flow) = ready!(this.work.poll_step(cx)) {
+                this.control.obey(flow);
+                this.seen = UNSEEN;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::pin::Pin;
     use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::task::Wake;
 
@@ -187,17 +215,14 @@ mod tests {
     struct Counted(Arc<Steps>, Option<Flow>);
 
     impl Work for Counted {
-        async fn step(&mut self) -> Result<(), Flow> {
-            poll_fn(|_| match self.0.permits.load(Ordering::SeqCst) {
-                0 => Poll::Pending,
-                n => {
-                    self.0.permits.store(n - 1, Ordering::SeqCst);
-                    Poll::Ready(())
-                }
-            })
-            .await;
+        fn poll_step(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+            let permits = self.0.permits.load(Ordering::SeqCst);
+            if permits == 0 {
+                return Poll::Pending;
+            }
+            self.0.permits.store(permits - 1, Ordering::SeqCst);
             self.0.done.fetch_add(1, Ordering::SeqCst);
-            self.1.map_or(Ok(()), Err)
+            Poll::Ready(self.1.map_or(Ok(()), Err))
         }
 
         fn flush(&mut self) {
@@ -208,7 +233,7 @@ mod tests {
     struct Bench {
         control: Arc<Control>,
         steps: Arc<Steps>,
-        task: Pin<Box<dyn Future<Output = Ended>>>,
+        task: Running<Counted>,
     }
 
     impl Bench {
@@ -217,8 +242,7 @@ mod tests {
                 Arc::new(Control::new(Changes::default())),
                 Arc::new(Steps::default()),
             );
-            let (c, s) = (Arc::clone(&control), Arc::clone(&steps));
-            let task = Box::pin(async move { c.run(&mut Counted(s, flow)).await });
+            let task = control.run(Counted(Arc::clone(&steps), flow));
             control.trigger(Trigger::Prepare).unwrap();
             Bench {
                 control,
@@ -231,7 +255,7 @@ mod tests {
         fn poll(&mut self, permits: usize) -> (Poll<Ended>, usize) {
             self.steps.permits.store(permits, Ordering::SeqCst);
             let waker = Waker::from(Arc::clone(&self.steps));
-            let poll = self.task.as_mut().poll(&mut Context::from_waker(&waker));
+            let poll = Pin::new(&mut self.task).poll(&mut Context::from_waker(&waker));
             (poll, self.steps.done.load(Ordering::SeqCst))
         }
 

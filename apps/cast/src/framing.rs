@@ -82,7 +82,7 @@ impl Framing {
         rtp::pack(samples, &mut datagram[HEADER_BYTES..]);
     }
 
-    /// Reads a datagram into `buffer`, times excepted.
+    /// Reads a datagram into `buffer`, times excepted; bare samples have no sequence number, either.
     ///
     /// # Errors
     ///
@@ -95,7 +95,6 @@ impl Framing {
                 .samples
                 .extend(samples.map(|pair| i16::from_le_bytes([pair[0], pair[1]])));
             buffer.ssrc = 0;
-            buffer.sequence += 1;
             return Ok(());
         };
         let (header, payload) = rtp::parse(datagram)?;

@@ -108,6 +108,7 @@ impl<T> Inner<T> {
                 }
                 Leak::New => {
                     self.leaked += 1;
+                    *item = None;
                     return Poll::Ready(Ok(()));
                 }
                 Leak::Old => {
@@ -130,15 +131,26 @@ impl<T> Producer<T> {
     /// If the consumer is gone.
     pub async fn push(&mut self, item: T) -> Result<(), Closed> {
         let mut item = Some(item);
-        poll_fn(|cx| {
-            let mut inner = lock(&self.0);
-            let pushed = inner.push(&mut item, cx);
-            let consumer = inner.consumer.take_if(|_| pushed.is_ready());
-            drop(inner);
-            wake(consumer);
-            pushed
-        })
-        .await
+        poll_fn(|cx| self.poll_push(cx, &mut item)).await
+    }
+
+    /// Takes the item and appends it; leaves it there while the queue is full and does not leak,
+    /// and `cx` is woken when there is a place.
+    ///
+    /// # Errors
+    ///
+    /// If the consumer is gone.
+    pub fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        item: &mut Option<T>,
+    ) -> Poll<Result<(), Closed>> {
+        let mut inner = lock(&self.0);
+        let pushed = inner.push(item, cx);
+        let consumer = inner.consumer.take_if(|_| pushed.is_ready());
+        drop(inner);
+        wake(consumer);
+        pushed
     }
 
     /// Appends an item, or leaks one, without waiting; a full queue that does not leak drops the
@@ -169,19 +181,21 @@ impl<T> Producer<T> {
 impl<T> Consumer<T> {
     /// Takes the oldest item; none when the queue is empty and the producer gone. Cancel-safe.
     pub async fn pop(&mut self) -> Option<T> {
-        poll_fn(|cx| {
-            let mut inner = lock(&self.0);
-            let item = inner.items.pop_front();
-            if item.is_none() && !inner.closed {
-                inner.consumer = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            let producer = inner.producer.take();
-            drop(inner);
-            wake(producer);
-            Poll::Ready(item)
-        })
-        .await
+        poll_fn(|cx| self.poll_pop(cx)).await
+    }
+
+    /// The oldest item, once there is one; none when the queue is empty and the producer gone.
+    pub fn poll_pop(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut inner = lock(&self.0);
+        let item = inner.items.pop_front();
+        if item.is_none() && !inner.closed {
+            inner.consumer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let producer = inner.producer.take();
+        drop(inner);
+        wake(producer);
+        Poll::Ready(item)
     }
 
     /// Drops all items.

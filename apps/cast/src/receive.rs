@@ -219,13 +219,13 @@ impl<'a> Receiver<'a> {
             };
             let source = UdpSource::new(socket, plan.framing, slots);
             let control = Arc::new(Control::started(changes.clone()));
-            controls.push(Arc::clone(&control));
+            let mut running = control.run(Stream::new(source, InPlace::new(sink)));
+            controls.push(control);
             let done = done.clone();
-            let mut stream = Stream::new(source, InPlace::new(sink), 0);
             let task = async move {
-                control.run(&mut stream).await;
+                (&mut running).await;
                 // The receiver waits for all.
-                let _ = done.send(stream.into_push().into_sink());
+                let _ = done.send(running.into_work().into_push().into_sink());
             };
             self.contexts.of(index).spawn(task).detach();
         }

@@ -242,14 +242,14 @@ impl Launch<'_> {
                 let source = UdpSource::new(inlet?, self.plan.framing, INLET_SLOTS);
                 self.spawn(context, source, sink)
             }
-            Program::Tcp(from) => self.spawn(context, TcpSource::to(*from), sink),
+            Program::Tcp(from) => self.spawn(context, TcpSource::to(*from, BUFFER_SAMPLES), sink),
         })
     }
 
     fn paced<S: Signal>(&self, stream: usize, signal: S) -> Paced<S> {
         let phase = BUFFER_TIME.mul_f64(stream as f64 / self.plan.streams as f64);
         let pace = interval(BUFFER_TIME).starting(self.first + phase);
-        Paced::new(pace, signal, u64::MAX)
+        Paced::new(pace, signal, BUFFER_SAMPLES, u64::MAX)
     }
 
     fn spawn(
@@ -258,13 +258,14 @@ impl Launch<'_> {
         source: impl Source + 'static,
         sink: Gauged<UdpSink>,
     ) -> Arc<Control> {
-        let mut stream = Stream::new(source, InPlace::new(sink), BUFFER_SAMPLES);
         let control = Arc::new(Control::started(self.changes.clone()));
-        let (obeyed, done) = (Arc::clone(&control), self.done.clone());
+        let mut running = control.run(Stream::new(source, InPlace::new(sink)));
+        let done = self.done.clone();
         let task = context.spawn(async move {
-            let ended = obeyed.run(&mut stream).await;
+            let ended = (&mut running).await;
+            let sink = running.into_work().into_push().into_sink();
             // The receiver waits for all.
-            let _ = done.send((stream.into_push().into_sink().gauge.stats, ended));
+            let _ = done.send((sink.gauge.stats, ended));
         });
         task.detach();
         control

@@ -10,11 +10,13 @@ use crate::queue;
 use creel::channel::{ring, slot};
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
 /// Takes buffers. Never waits: what must wait has a queue or a batch of its own.
-pub trait Sink: Send {
+pub trait Sink: Send + Unpin {
     /// Takes a buffer.
     ///
     /// # Errors
@@ -70,13 +72,18 @@ impl fmt::Display for Way {
 }
 
 /// Passes buffers on to a sink.
-pub trait Push: Send {
-    /// Passes the buffer on, and leaves another or the same one to be filled next.
+pub trait Push: Send + Unpin {
+    /// Takes the buffer, if there is one, and passes it on; leaves it there while it cannot, and
+    /// `cx` is woken when it can.
     ///
     /// # Errors
     ///
     /// If the sink takes no more.
-    fn push(&mut self, buffer: &mut Buffer) -> impl Future<Output = Result<(), Flow>> + Send;
+    fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>>;
 
     /// Drops what is on its way.
     fn flush(&mut self) {}
@@ -99,11 +106,13 @@ impl<S> InPlace<S> {
 }
 
 impl<S: Sink> Push for InPlace<S> {
-    async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(buffer)
+    fn poll_push(
+        &mut self,
+        _: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>> {
+        let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Poll::Ready(buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer)))
     }
 
     fn flush(&mut self) {
@@ -134,75 +143,153 @@ impl<S> AsyncMutex<S> {
         }
     }
 
-    /// Waits for the value and gives it to `f`; none if it was lost in a panic of a former `f`.
-    pub async fn with<R>(&self, f: impl FnOnce(&mut S) -> R) -> Option<R> {
-        let mut value = self.value.recv().await.ok()?;
-        let result = f(&mut value);
-        // The place is empty while we have the value.
+    /// The value, if nobody has it now.
+    fn try_take(&self) -> Option<Box<S>> {
+        self.value.try_recv().ok()
+    }
+
+    /// Waits for the value; none if it was lost in a panic of who had it.
+    async fn take(&self) -> Option<Box<S>> {
+        self.value.recv().await.ok()
+    }
+
+    /// Ends a turn with the value.
+    fn give_back(&self, value: Box<S>) {
+        // The place is empty while somebody has the value.
         let _ = self.back.try_send(value);
-        Some(result)
     }
 
     /// The value, if nobody has it.
     pub fn peek<R>(&self, f: impl FnOnce(&S) -> R) -> Option<R> {
-        let value = self.value.try_recv().ok()?;
+        let value = self.try_take()?;
         let result = f(&value);
-        // The place is empty while we have the value.
-        let _ = self.back.try_send(value);
+        self.give_back(value);
         Some(result)
     }
 }
 
-/// Calls the sink in place, under an asynchronous mutex.
-#[derive(Debug)]
-pub struct AsyncInPlace<S>(pub Arc<AsyncMutex<S>>);
+/// The wait for a mutex.
+type Wait<S> = Pin<Box<dyn Future<Output = Option<Box<S>>> + Send>>;
 
-impl<S: Sink> Push for AsyncInPlace<S> {
-    async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
-        let taken = self.0.with(|sink| sink.take(buffer)).await;
-        taken.unwrap_or(Err(Flow::Failed))
+/// Calls the sink in place, under an asynchronous mutex.
+pub struct AsyncInPlace<S> {
+    mutex: Arc<AsyncMutex<S>>,
+    /// While somebody else has the sink.
+    waits: Option<Wait<S>>,
+}
+
+impl<S> AsyncInPlace<S> {
+    /// For the sink in `mutex`.
+    pub fn new(mutex: Arc<AsyncMutex<S>>) -> Self {
+        AsyncInPlace { mutex, waits: None }
+    }
+
+    /// The mutex around the sink.
+    pub fn mutex(&self) -> &AsyncMutex<S> {
+        &self.mutex
+    }
+}
+
+impl<S: Sink + 'static> AsyncInPlace<S> {
+    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Box<S>>> {
+        if self.waits.is_none()
+            && let Some(sink) = self.mutex.try_take()
+        {
+            return Poll::Ready(Some(sink));
+        }
+        let waits = self.waits.get_or_insert_with(|| {
+            let mutex = Arc::clone(&self.mutex);
+            Box::pin(async move { mutex.take().await })
+        });
+        let sink = ready!(waits.as_mut().poll(cx));
+        self.waits = None;
+        Poll::Ready(sink)
+    }
+}
+
+impl<S: Sink + 'static> Push for AsyncInPlace<S> {
+    fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>> {
+        let Some(mut sink) = ready!(self.poll_take(cx)) else {
+            return Poll::Ready(Err(Flow::Failed));
+        };
+        let taken = buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer));
+        self.mutex.give_back(sink);
+        Poll::Ready(taken)
     }
 }
 
 impl Push for slot::Sender<Buffer> {
-    async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
-        let sent = self.send(buffer.replace()).await;
-        sent.map_err(|_| Flow::EndOfStream)
+    fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>> {
+        self.poll_send(cx, buffer).map_err(|_| Flow::EndOfStream)
     }
 }
 
 impl Push for queue::Producer<Buffer> {
-    async fn push(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
-        let pushed = queue::Producer::push(self, buffer.replace()).await;
+    fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>> {
+        let pushed = queue::Producer::poll_push(self, cx, buffer);
         pushed.map_err(|_| Flow::EndOfStream)
     }
 }
 
 /// Gives buffers to a sink's task.
-pub trait Pull: Send {
-    /// Waits for the next buffer; none when the stream has ended.
-    fn pull(&mut self) -> impl Future<Output = Option<Buffer>> + Send;
+pub trait Pull: Send + Unpin {
+    /// The next buffer, once it is there; none when the stream has ended.
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<Buffer>>;
 }
 
 impl Pull for slot::Receiver<Buffer> {
-    async fn pull(&mut self) -> Option<Buffer> {
-        self.recv().await.ok()
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<Buffer>> {
+        self.poll_recv(cx).map(Result::ok)
     }
 }
 
 impl Pull for queue::Consumer<Buffer> {
-    async fn pull(&mut self) -> Option<Buffer> {
-        self.pop().await
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<Buffer>> {
+        self.poll_pop(cx)
     }
 }
 
-/// A sink's own task: takes buffers until there are no more or the sink takes none, and gives
-/// the sink back.
-pub async fn drain<S: Sink>(mut buffers: impl Pull, mut sink: S) -> S {
-    while let Some(buffer) = buffers.pull().await {
-        if sink.take(&buffer).is_err() {
-            break;
-        }
+/// A sink's own task: takes buffers until there are no more or the sink takes none.
+#[derive(Debug)]
+pub struct Drain<P, S> {
+    buffers: P,
+    sink: S,
+}
+
+impl<P: Pull, S: Sink> Drain<P, S> {
+    /// From `buffers` to `sink`.
+    pub fn new(buffers: P, sink: S) -> Self {
+        Drain { buffers, sink }
     }
-    sink
+
+    /// Gives the sink back.
+    pub fn into_sink(self) -> S {
+        self.sink
+    }
+}
+
+impl<P: Pull, S: Sink> Future for Drain<P, S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        while let Some(buffer) = ready!(this.buffers.poll_pull(cx)) {
+            if this.sink.take(&buffer).is_err() {
+                break;
+            }
+        }
+        Poll::Ready(())
+    }
 }

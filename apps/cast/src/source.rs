@@ -5,20 +5,21 @@ use crate::machine::Flow;
 use crate::tone::Tone;
 use crate::wav::Looped;
 use creel::time::{Clock, Interval};
-use std::future::{Future, poll_fn};
+use std::task::{Context, Poll, ready};
 
-/// Makes one buffer after another.
-pub trait Source: Send {
-    /// Waits for the next buffer and fills it. Cancel-safe.
+/// Makes one buffer after another. It is polled and no `async fn`, so that a stream that waits
+/// is as small as its parts.
+pub trait Source: Send + Unpin {
+    /// The next buffer, once it is there; until then `cx` is woken when it is.
     ///
     /// # Errors
     ///
     /// If there is no next one.
-    fn next(&mut self, buffer: &mut Buffer) -> impl Future<Output = Result<(), Flow>> + Send;
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buffer, Flow>>;
 }
 
 /// Makes samples on demand.
-pub trait Signal: Send {
+pub trait Signal: Send + Unpin {
     /// The next samples.
     fn fill(&mut self, samples: &mut [i16]);
 }
@@ -49,17 +50,20 @@ impl Signal for Blank {
 pub struct Paced<S> {
     interval: Interval,
     signal: S,
+    /// Samples of a buffer.
+    samples: usize,
     made: u64,
     /// How many buffers there will be.
     limit: u64,
 }
 
 impl<S: Signal> Paced<S> {
-    /// `limit` buffers of `signal`, one a tick.
-    pub fn new(interval: Interval, signal: S, limit: u64) -> Self {
+    /// `limit` buffers of `signal`, one a tick, with `samples` samples each.
+    pub fn new(interval: Interval, signal: S, samples: usize, limit: u64) -> Self {
         Paced {
             interval,
             signal,
+            samples,
             made: 0,
             limit,
         }
@@ -67,16 +71,17 @@ impl<S: Signal> Paced<S> {
 }
 
 impl<S: Signal> Source for Paced<S> {
-    async fn next(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buffer, Flow>> {
         if self.made == self.limit {
-            return Err(Flow::EndOfStream);
+            return Poll::Ready(Err(Flow::EndOfStream));
         }
-        let due = poll_fn(|cx| self.interval.poll_tick_nanos(cx)).await;
+        let due = ready!(self.interval.poll_tick_nanos(cx));
+        let mut buffer = Buffer::new(self.samples);
         self.signal.fill(&mut buffer.samples);
         buffer.sequence = self.made;
         buffer.due = due;
         buffer.made = Clock::monotonic().nanos();
         self.made += 1;
-        Ok(())
+        Poll::Ready(Ok(buffer))
     }
 }

@@ -6,7 +6,7 @@ use crate::control::{Changes, Control};
 use crate::machine::Trigger;
 use crate::queue::{self, Leak};
 use crate::run::{Error, Measured};
-use crate::sink::{self, AsyncInPlace, AsyncMutex, InPlace, Pull, Push, Way};
+use crate::sink::{AsyncInPlace, AsyncMutex, Drain, InPlace, Pull, Push, Way};
 use crate::source::{Blank, Paced};
 use crate::stats::StreamStats;
 use crate::stream::Stream;
@@ -107,8 +107,8 @@ impl Launch<'_> {
             }
             Way::AsyncMutex => {
                 let sink = Arc::new(AsyncMutex::new(sink));
-                let stats = |push: AsyncInPlace<StatsSink>| push.0.peek(|sink| sink.stats);
-                self.spawn(index, context, AsyncInPlace(sink), stats)
+                let stats = |push: AsyncInPlace<StatsSink>| push.mutex().peek(|sink| sink.stats);
+                self.spawn(index, context, AsyncInPlace::new(sink), stats)
             }
             Way::Task => {
                 let (push, pull) = queue::queue(CHANNEL, Leak::No);
@@ -125,10 +125,11 @@ impl Launch<'_> {
 
     fn spawn_sink(&self, context: &Pool, pull: impl Pull + 'static, sink: StatsSink) {
         let done = self.done.clone();
+        let mut drain = Drain::new(pull, sink);
         let task = context.spawn(async move {
-            let sink = sink::drain(pull, sink).await;
+            (&mut drain).await;
             // Nobody waits for it any more after an interrupt.
-            let _ = done.send(sink.stats);
+            let _ = done.send(drain.into_sink().stats);
         });
         task.detach();
     }
@@ -147,13 +148,14 @@ impl Launch<'_> {
         let ahead = self.begin.saturating_duration_since(Instant::now());
         let periods = ahead.as_nanos() / plan.period.as_nanos().max(1);
         let first = self.begin - plan.period * u32::try_from(periods).unwrap_or(0) + phase;
-        let source = Paced::new(interval(plan.period).starting(first), Blank, u64::MAX);
-        let mut stream = Stream::new(source, push, plan.samples);
+        let pace = interval(plan.period).starting(first);
+        let source = Paced::new(pace, Blank, plan.samples, u64::MAX);
         let control = Arc::new(Control::started(self.changes.clone()));
-        let (obeyed, done) = (Arc::clone(&control), self.done.clone());
+        let mut running = control.run(Stream::new(source, push));
+        let done = self.done.clone();
         let task = async move {
-            obeyed.run(&mut stream).await;
-            if let Some(stats) = stats(stream.into_push()) {
+            (&mut running).await;
+            if let Some(stats) = stats(running.into_work().into_push()) {
                 // Nobody waits for it any more after an interrupt.
                 let _ = done.send(stats);
             }

@@ -5,25 +5,24 @@ use crate::control::Work;
 use crate::machine::Flow;
 use crate::sink::Push;
 use crate::source::Source;
+use std::task::{Context, Poll, ready};
 
 /// Moves buffers from a source to a sink.
 #[derive(Debug)]
 pub struct Stream<S, P> {
     source: S,
     push: P,
-    buffer: Buffer,
-    /// The buffer is filled and not pushed yet: a pause came in between.
-    filled: bool,
+    /// Made and not passed on yet: the sink is full, or a pause came in between.
+    buffer: Option<Buffer>,
 }
 
 impl<S: Source, P: Push> Stream<S, P> {
-    /// A stream whose buffers hold `samples` samples.
-    pub fn new(source: S, push: P, samples: usize) -> Self {
+    /// A stream from `source` to where `push` leads.
+    pub fn new(source: S, push: P) -> Self {
         Stream {
             source,
             push,
-            buffer: Buffer::new(samples),
-            filled: false,
+            buffer: None,
         }
     }
 
@@ -34,18 +33,20 @@ impl<S: Source, P: Push> Stream<S, P> {
 }
 
 impl<S: Source, P: Push> Work for Stream<S, P> {
-    async fn step(&mut self) -> Result<(), Flow> {
-        if !self.filled {
-            self.source.next(&mut self.buffer).await?;
-            self.filled = true;
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+        let mut buffer = match self.buffer.take() {
+            None => Some(ready!(self.source.poll_next(cx))?),
+            buffer => buffer,
+        };
+        let pushed = self.push.poll_push(cx, &mut buffer);
+        if pushed.is_pending() {
+            self.buffer = buffer;
         }
-        self.push.push(&mut self.buffer).await?;
-        self.filled = false;
-        Ok(())
+        pushed
     }
 
     fn flush(&mut self) {
-        self.filled = false;
+        self.buffer = None;
         self.push.flush();
     }
 }

@@ -5,42 +5,60 @@ use crate::machine::Flow;
 use crate::source::Source;
 use creel::net::TcpStream;
 use creel::time::Clock;
+use std::fmt;
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 /// Reads samples from a connection.
 #[derive(Debug)]
 pub struct TcpSource {
     from: From,
     clock: Clock,
+    /// A buffer's bytes as they come.
     bytes: Vec<u8>,
     filled: usize,
     made: u64,
 }
 
-#[derive(Debug)]
 enum From {
-    /// To be connected to with the first buffer.
-    Address(SocketAddr),
+    /// Under way from the first buffer on.
+    Connecting(Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>),
     Connection(TcpStream),
 }
 
+impl fmt::Debug for From {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            From::Connecting(_) => f.write_str("Connecting"),
+            From::Connection(stream) => stream.fmt(f),
+        }
+    }
+}
+
 impl TcpSource {
-    /// Connects to `address`, then reads until the end; a last buffer that is not full is left
-    /// out.
-    pub fn to(address: SocketAddr) -> Self {
-        Self::begin(From::Address(address))
+    /// Connects to `address`, then reads buffers of `samples` samples until the end; a last one
+    /// that is not full is left out.
+    pub fn to(address: SocketAddr, samples: usize) -> Self {
+        TcpSource::begin(
+            From::Connecting(Box::pin(TcpStream::connect(address))),
+            samples,
+        )
     }
 
-    /// Reads from `stream` until its end; a last buffer that is not full is left out.
-    pub fn new(stream: TcpStream) -> Self {
-        Self::begin(From::Connection(stream))
+    /// Reads buffers of `samples` samples from `stream` until its end; a last one that is not
+    /// full is left out.
+    pub fn new(stream: TcpStream, samples: usize) -> Self {
+        TcpSource::begin(From::Connection(stream), samples)
     }
 
-    fn begin(from: From) -> Self {
+    fn begin(from: From, samples: usize) -> Self {
         TcpSource {
             from,
             clock: Clock::monotonic(),
-            bytes: Vec::new(),
+            bytes: vec![0; samples * 2],
             filled: 0,
             made: 0,
         }
@@ -48,24 +66,25 @@ impl TcpSource {
 }
 
 impl Source for TcpSource {
-    async fn next(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
-        if let From::Address(address) = self.from {
-            let connected = TcpStream::connect(address).await;
-            self.from = From::Connection(connected.map_err(|_| Flow::Failed)?);
-        }
-        let From::Connection(stream) = &self.from else {
-            return Err(Flow::Failed);
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buffer, Flow>> {
+        let stream = match &mut self.from {
+            From::Connection(stream) => stream,
+            From::Connecting(connecting) => {
+                let connected = ready!(connecting.as_mut().poll(cx));
+                self.from = From::Connection(connected.map_err(|_| Flow::Failed)?);
+                return self.poll_next(cx);
+            }
         };
-        self.bytes.resize(buffer.samples.len() * 2, 0);
         while self.filled < self.bytes.len() {
             let rest = &mut self.bytes[self.filled..];
-            match stream.read(rest).await {
-                Ok(0) => return Err(Flow::EndOfStream),
+            match ready!(stream.poll_read(cx, rest)) {
+                Ok(0) => return Poll::Ready(Err(Flow::EndOfStream)),
                 Ok(read) => self.filled += read,
-                Err(_) => return Err(Flow::Failed),
+                Err(_) => return Poll::Ready(Err(Flow::Failed)),
             }
         }
         self.filled = 0;
+        let mut buffer = Buffer::new(self.bytes.len() / 2);
         for (sample, pair) in buffer.samples.iter_mut().zip(self.bytes.chunks_exact(2)) {
             *sample = i16::from_le_bytes([pair[0], pair[1]]);
         }
@@ -73,6 +92,6 @@ impl Source for TcpSource {
         buffer.made = self.clock.nanos();
         buffer.due = buffer.made;
         self.made += 1;
-        Ok(())
+        Poll::Ready(Ok(buffer))
     }
 }

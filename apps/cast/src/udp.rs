@@ -17,7 +17,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// Datagrams that an outbox holds at most.
 const OUTBOX_MAX: usize = 8_192;
@@ -235,6 +235,8 @@ pub struct UdpSource {
     next: (usize, usize),
     clock: Clock,
     received_at: u64,
+    /// Datagrams given out: the number of one that has none itself.
+    given: u64,
     /// Datagrams that were not what the framing says.
     pub malformed: u64,
 }
@@ -249,45 +251,48 @@ impl UdpSource {
             next: (0, 0),
             clock: Clock::monotonic(),
             received_at: 0,
+            given: 0,
             malformed: 0,
         }
     }
 
-    /// The next datagram at hand, if it is well-formed.
-    fn give(&mut self, buffer: &mut Buffer) -> Option<bool> {
-        let (slot, n) = self.next;
-        let datagram = match self.received.get(slot, n) {
-            Some(datagram) => datagram,
-            None => {
+    /// The next well-formed datagram at hand.
+    fn give(&mut self) -> Option<Buffer> {
+        loop {
+            let (slot, n) = self.next;
+            let Some(datagram) = self.received.get(slot, n) else {
+                self.received.get(slot + 1, 0)?;
                 self.next = (slot + 1, 0);
-                self.received.get(slot + 1, 0)?
+                continue;
+            };
+            self.next.1 += 1;
+            let mut buffer = Buffer::new(0);
+            if self.framing.read(datagram.bytes, &mut buffer).is_err() {
+                self.malformed += 1;
+                continue;
             }
-        };
-        self.next.1 += 1;
-        let read = self.framing.read(datagram.bytes, buffer);
-        self.malformed += u64::from(read.is_err());
-        Some(read.is_ok())
+            if self.framing == Framing::Raw {
+                buffer.sequence = self.given;
+            }
+            self.given += 1;
+            buffer.made = self.received_at;
+            buffer.due = self.received_at;
+            return Some(buffer);
+        }
     }
 }
 
 impl Source for UdpSource {
-    async fn next(&mut self, buffer: &mut Buffer) -> Result<(), Flow> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buffer, Flow>> {
         loop {
-            match self.give(buffer) {
-                Some(true) => {
-                    buffer.made = self.received_at;
-                    buffer.due = self.received_at;
-                    return Ok(());
-                }
-                Some(false) => {}
-                None => {
-                    self.received.clear();
-                    let received = self.socket.recv_batch(&mut self.received).await;
-                    self.next = (0, 0);
-                    received.map_err(|_| Flow::Failed)?;
-                    self.received_at = self.clock.nanos();
-                }
+            if let Some(buffer) = self.give() {
+                return Poll::Ready(Ok(buffer));
             }
+            self.received.clear();
+            self.next = (0, 0);
+            let received = ready!(self.socket.poll_recv_batch(cx, &mut self.received));
+            received.map_err(|_| Flow::Failed)?;
+            self.received_at = self.clock.nanos();
         }
     }
 }

@@ -59,12 +59,10 @@ impl Sink for Counting {
 
 /// A stream that makes a buffer each millisecond.
 fn ticking(context: &Pool, sink: impl Sink + 'static) -> Arc<Control> {
-    let source = Paced::new(interval(MS), Blank, u64::MAX);
+    let source = Paced::new(interval(MS), Blank, BUFFER_SAMPLES, u64::MAX);
     let control = Arc::new(Control::started(Changes::default()));
-    let obeyed = Arc::clone(&control);
-    let mut stream = Stream::new(source, InPlace::new(sink), BUFFER_SAMPLES);
-    let task = async move { obeyed.run(&mut stream).await };
-    context.spawn(task).detach();
+    let running = control.run(Stream::new(source, InPlace::new(sink)));
+    context.spawn(running).detach();
     control
 }
 
@@ -100,9 +98,8 @@ fn a_context_whose_streams_wait_for_an_upstream_sleeps() {
     let socket = UdpSocket::bind(LOCAL).unwrap();
     let source = UdpSource::new(socket, Framing::default(), 1);
     let control = Arc::new(Control::started(Changes::default()));
-    let mut stream = Stream::new(source, InPlace::new(sink.clone()), 0);
-    let task = async move { control.run(&mut stream).await };
-    context.spawn(task).detach();
+    let running = control.run(Stream::new(source, InPlace::new(sink.clone())));
+    context.spawn(running).detach();
     let (_upstream, silent) = ring::channel::<()>(1);
     context.spawn(async move { silent.recv().await }).detach();
     // All that was spawned has been polled once before this is.
@@ -169,9 +166,8 @@ fn a_receiver_that_stalls_for_a_second_knows_what_it_has_missed_and_goes_on() {
     let sink = Counting::default();
     let control = Arc::new(Control::started(Changes::default()));
     let source = UdpSource::new(socket, Framing::default(), 2);
-    let mut stream = Stream::new(source, InPlace::new(sink.clone()), 0);
-    near.spawn(async move { control.run(&mut stream).await })
-        .detach();
+    let running = control.run(Stream::new(source, InPlace::new(sink.clone())));
+    near.spawn(running).detach();
     let outbox = Arc::new(Outbox::default());
     let sending = Arc::clone(&outbox);
     far.spawn(async move {
@@ -202,9 +198,10 @@ fn a_tcp_source_that_ends_or_is_not_there_ends_its_stream() {
     let start = |address| {
         let (tell, sink) = (tell.clone(), Counting::default());
         let control = Arc::new(Control::started(Changes::default()));
-        let mut stream = Stream::new(TcpSource::to(address), InPlace::new(sink.clone()), 2);
+        let source = TcpSource::to(address, 2);
+        let running = control.run(Stream::new(source, InPlace::new(sink.clone())));
         let task = async move {
-            let ended = control.run(&mut stream).await;
+            let ended = running.await;
             tell.send((ended, sink.taken())).unwrap();
         };
         context.spawn(task).detach();

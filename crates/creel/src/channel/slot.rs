@@ -182,6 +182,42 @@ impl<T> Sender<T> {
         }
     }
 
+    /// Takes the message and sends it once the place is empty; until then `cx` is woken when it
+    /// is. For futures written by hand.
+    ///
+    /// # Errors
+    ///
+    /// The message back when the receiver is gone.
+    ///
+    /// # Panics
+    ///
+    /// Without a message.
+    #[inline]
+    pub fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        message: &mut Option<T>,
+    ) -> Poll<Result<(), T>> {
+        loop {
+            let taken = message.take().expect("there is a message until it is sent");
+            match self.try_send(taken) {
+                Ok(()) => return Poll::Ready(Ok(())),
+                Err(TrySendError::Closed(back)) => return Poll::Ready(Err(back)),
+                Err(TrySendError::Full(back)) => *message = Some(back),
+            }
+            let inner = self.inner();
+            let seen = inner.state.load(Ordering::Acquire);
+            let waits = seen & FULL != 0 && seen & RX_GONE == 0;
+            if waits
+                && inner
+                    .tx_waker
+                    .register(&inner.state, seen, TX_WAITING, cx.waker())
+            {
+                return Poll::Pending;
+            }
+        }
+    }
+
     /// Sends one message, blocking the calling thread while the place is full.
     ///
     /// # Errors
@@ -208,24 +244,7 @@ impl<T> Future for SendFuture<'_, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        loop {
-            let message = this.message.take().expect("polled after it was ready");
-            match this.sender.try_send(message) {
-                Ok(()) => return Poll::Ready(Ok(())),
-                Err(TrySendError::Closed(message)) => return Poll::Ready(Err(message)),
-                Err(TrySendError::Full(message)) => this.message = Some(message),
-            }
-            let inner = this.sender.inner();
-            let seen = inner.state.load(Ordering::Acquire);
-            let waits = seen & FULL != 0 && seen & RX_GONE == 0;
-            if waits
-                && inner
-                    .tx_waker
-                    .register(&inner.state, seen, TX_WAITING, cx.waker())
-            {
-                return Poll::Pending;
-            }
-        }
+        this.sender.poll_send(cx, &mut this.message)
     }
 }
 
@@ -289,6 +308,33 @@ impl<T> Receiver<T> {
         RecvFuture { receiver: self }
     }
 
+    /// The message, once it is there; until then `cx` is woken when it is. For futures written by
+    /// hand.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when the sender is gone and the place is empty.
+    #[inline]
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
+        loop {
+            match self.try_recv() {
+                Ok(message) => return Poll::Ready(Ok(message)),
+                Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
+                Err(TryRecvError::Empty) => {}
+            }
+            let inner = self.inner();
+            let seen = inner.state.load(Ordering::Acquire);
+            let waits = seen & (FULL | TX_GONE) == 0;
+            if waits
+                && inner
+                    .rx_waker
+                    .register(&inner.state, seen, RX_WAITING, cx.waker())
+            {
+                return Poll::Pending;
+            }
+        }
+    }
+
     /// Receives one message, blocking the calling thread until it is there.
     ///
     /// # Errors
@@ -311,23 +357,7 @@ impl<T> Future for RecvFuture<'_, T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            match self.receiver.try_recv() {
-                Ok(message) => return Poll::Ready(Ok(message)),
-                Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
-                Err(TryRecvError::Empty) => {}
-            }
-            let inner = self.receiver.inner();
-            let seen = inner.state.load(Ordering::Acquire);
-            let waits = seen & (FULL | TX_GONE) == 0;
-            if waits
-                && inner
-                    .rx_waker
-                    .register(&inner.state, seen, RX_WAITING, cx.waker())
-            {
-                return Poll::Pending;
-            }
-        }
+        self.receiver.poll_recv(cx)
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{self, Shutdown, SocketAddr};
+use std::task::{Context, Poll};
 
 /// The queue of connections not yet accepted.
 const BACKLOG: i32 = 1024;
@@ -139,16 +140,23 @@ impl TcpStream {
     ///
     /// If the connection is broken.
     pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|cx| {
-            self.io.poll(cx, Direction::Read, |mut stream| {
-                let value = stream.read(bytes)?;
-                // Less than asked for empties the buffer, but the end may lie behind it, told of
-                // by the same event.
-                let drained = false;
-                Ok(Done { value, drained })
-            })
+        poll_fn(|cx| self.poll_read(cx, bytes)).await
+    }
+
+    /// As [`read`](Self::read), for futures written by hand: `cx` is woken when there is
+    /// something.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is broken.
+    pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.io.poll(cx, Direction::Read, |mut stream| {
+            let value = stream.read(bytes)?;
+            // Less than asked for empties the buffer, but the end may lie behind it, told of by
+            // the same event.
+            let drained = false;
+            Ok(Done { value, drained })
         })
-        .await
     }
 
     /// Reads until `bytes` is full. Cancelled, what had been read is lost.

@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket as Socket};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 /// A UDP socket that tasks await.
 ///
@@ -138,16 +139,27 @@ impl UdpSocket {
     ///
     /// The system's.
     pub async fn recv_batch(&self, received: &mut Received) -> io::Result<usize> {
-        poll_fn(|cx| {
-            self.io.poll(cx, Direction::Read, |socket| {
-                mmsg::receive(socket, received)?;
-                Ok(Done {
-                    value: received.filled,
-                    drained: received.filled < received.slots.len(),
-                })
+        poll_fn(|cx| self.poll_recv_batch(cx, received)).await
+    }
+
+    /// As [`recv_batch`](Self::recv_batch), for futures written by hand: `cx` is woken when there
+    /// is something.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn poll_recv_batch(
+        &self,
+        cx: &mut Context<'_>,
+        received: &mut Received,
+    ) -> Poll<io::Result<usize>> {
+        self.io.poll(cx, Direction::Read, |socket| {
+            mmsg::receive(socket, received)?;
+            Ok(Done {
+                value: received.filled,
+                drained: received.filled < received.slots.len(),
             })
         })
-        .await
     }
 
     /// Lets the kernel merge datagrams that come in a row from one sender, so that a slot of a

@@ -453,13 +453,15 @@ unsafe fn clone(data: *const ()) -> RawWaker {
     RawWaker::new(data, &WAKER)
 }
 
-/// How much of a cell a wake fetches into the cache: its poll, if it comes next, need not wait for
-/// one line after the other.
+/// How much of a cell a wake fetches into the cache at most: its poll, if it comes next, need not
+/// wait for one line after the other.
 const FETCHED_BYTES: usize = 512;
 
 unsafe fn wake(data: *const ()) {
-    prefetch(data, FETCHED_BYTES);
     let task = task_of(data);
+    // SAFETY: the caller's reference keeps the cell.
+    let size = unsafe { Heap::block_size(task.0.cast()) };
+    prefetch(data, size.min(FETCHED_BYTES));
     if let Some(desk) = desk::here_for(task) {
         match task.state().wake_and_drop(true) {
             Then::Enqueue => desk.push_woken(task),

@@ -50,6 +50,7 @@ const fn class_of(size: usize) -> usize {
 }
 
 /// The size of a class's blocks.
+#[inline]
 const fn size_of_class(class: usize) -> usize {
     if class >= CELL_CLASSES {
         (class - CELL_CLASSES + 1) * GRAIN
@@ -159,6 +160,17 @@ impl Heap {
     pub(super) unsafe fn of(block: NonNull<Block>) -> NonNull<Heap> {
         // SAFETY: chunks are aligned to their size, and a live block's chunk lives.
         unsafe { (*chunk_of(block)).heap }
+    }
+
+    /// How large a block is.
+    ///
+    /// # Safety
+    ///
+    /// As for [`of`](Self::of).
+    #[inline]
+    pub(super) unsafe fn block_size(block: NonNull<Block>) -> usize {
+        // SAFETY: chunks are aligned to their size, and a live block's chunk lives.
+        size_of_class(unsafe { (*chunk_of(block)).class })
     }
 
     /// A block of at least `size` bytes, beginning with an initialized [`Block`].

@@ -80,6 +80,7 @@ impl Clock {
     /// The system's monotonic clock: the default.
     ///
     /// All of them share one epoch, the first one's making.
+    #[inline]
     pub fn monotonic() -> Self {
         static EPOCH: OnceLock<Epoch> = OnceLock::new();
         Clock {

@@ -122,7 +122,11 @@ impl Timers {
         for waker in &due {
             prefetch(waker.data(), 1);
         }
-        due.drain(..).for_each(|waker| quietly(|| waker.wake()));
+        let mut rest = due.drain(..);
+        while rest.len() > 0 {
+            quietly(|| rest.by_ref().for_each(Waker::wake));
+        }
+        drop(rest);
         DUE.with(|kept| kept.replace(due));
         Fired { count, more }
     }

@@ -237,18 +237,33 @@ impl<T> Wheel<T> {
         Some((block + steps) << SLOT_BITS)
     }
 
-    /// Fires the slot of `self.now`: false if there was no room for all.
+    /// Fires the slot of `self.now`, from its head on: false if there was no room for all.
+    ///
+    /// What fires leaves the list as a whole, not link by link: its neighbours fire, too.
     fn fire_slot(&mut self, due: &mut Vec<T>, room: usize) -> bool {
         let slot = (self.now & SLOT_MASK) as usize;
-        while self.near.heads[slot] != NONE {
-            if due.len() >= room {
-                return false;
-            }
-            let index = self.near.heads[slot];
-            self.unlink(index);
-            due.extend(self.entries[index as usize].payload.take());
+        let head = self.near.heads[slot];
+        if head == NONE {
+            return true;
         }
-        true
+        let last = self.entries[head as usize].prev;
+        let mut index = head;
+        while due.len() < room {
+            let entry = &mut self.entries[index as usize];
+            entry.place = Place::Idle;
+            due.extend(entry.payload.take());
+            self.near.len -= 1;
+            if index == last {
+                self.near.heads[slot] = NONE;
+                self.near.used[slot / 64] &= !(1 << (slot % 64));
+                return true;
+            }
+            index = entry.next;
+        }
+        self.near.heads[slot] = index;
+        self.entries[index as usize].prev = last;
+        self.entries[last as usize].next = index;
+        false
     }
 
     /// Moves the entries of the block that `self.now` begins to the near hand.

@@ -262,6 +262,29 @@ impl Machine {
             .count()
     }
 
+    /// The units (core, caches, die, NUMA node, package) that hold all of `pus`, the smallest
+    /// first: who is in an earlier one is nearer to `pus`.
+    ///
+    /// ```
+    /// use creel_topology::{CpuSet, Machine};
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:2 core:2 pu:2")?;
+    /// let sizes = |pus: &str| -> Result<Vec<usize>, creel_topology::Error> {
+    ///     let pus: CpuSet = pus.parse()?;
+    ///     Ok(machine.units_around(&pus).iter().map(|unit| unit.len()).collect())
+    /// };
+    /// assert_eq!(sizes("5")?, [2, 4, 8, 16], "core, L3, package; the one node holds all");
+    /// assert_eq!(sizes("3,4")?, [8, 16], "two caches of one package");
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
+    pub fn units_around(&self, pus: &CpuSet) -> Vec<&CpuSet> {
+        let levels = self.levels().into_iter().flatten();
+        let mut units: Vec<&CpuSet> = levels.filter(|unit| pus.is_subset(unit)).collect();
+        units.sort_by_key(|unit| unit.len());
+        units.dedup();
+        units
+    }
+
     pub(crate) fn mask(&self) -> Option<&CpuSet> {
         self.mask.as_ref()
     }

@@ -27,8 +27,8 @@ use super::{
     words::{Call, Even, Grain, units_of},
 };
 use crate::{
-    pool::{panics::FirstPanic, seat::Seat, shared::Shared, trace::Doing},
-    sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, now_ns},
+    pool::{nearness::by_index, panics::FirstPanic, seat::Seat, shared::Shared, trace::Doing},
+    sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, now_ns, prefetch},
 };
 use crossbeam_utils::CachePadded;
 use std::{mem::transmute, ops::Range, ptr, sync::Arc};
@@ -280,16 +280,15 @@ impl<'a> Part<'a> {
         &self.shared.seats.seat(seat).share
     }
 
-    /// The others, the nearest in index first.
-    pub(super) fn others(&self) -> impl Iterator<Item = usize> {
+    /// Whom to take blocks from, the nearest first.
+    fn victims(&self) -> impl Iterator<Item = usize> {
         let (seats, who) = (self.call.seats(), self.who);
-        (1..seats).map(move |distance| {
-            let step = distance.div_ceil(2);
-            match distance % 2 {
-                1 => (who + step) % seats,
-                _ => (who + seats - step) % seats,
-            }
-        })
+        let near = self.shared.seats.seat(who).near();
+        let known = near.len();
+        let near = (0..known).map(move |at| near[at]);
+        // Who is not known there: all, or those of a pool that has just grown.
+        let rest = by_index(seats, who).filter(move |other| *other > known || known == 0);
+        near.filter(move |other| *other < seats).chain(rest)
     }
 
     /// Runs the own share, then what others have left that is worth taking.
@@ -306,7 +305,7 @@ impl<'a> Part<'a> {
             self.run(self.who, blocks);
         }
         if grain != Grain::WHOLE {
-            for victim in self.others() {
+            for victim in self.victims() {
                 while let Some(blocks) = self.share(victim).claim_back(epoch, grain) {
                     self.shared.seats.seat(self.who).counters.steals.add(1);
                     self.run(victim, blocks);
@@ -347,14 +346,18 @@ pub(crate) fn take_part(shared: &Shared, seat: &Seat) -> bool {
     if !share.is_news(call) || who >= call.seats() || who == call.caller() || share.is_benched() {
         return false;
     }
+    // What the job borrows is not touched before a block is claimed; to ask for it is no touch.
+    prefetch(shared.line.down.body[0].load(Ordering::Relaxed), 1);
     share.enter(call.epoch());
     if call.wakes() {
         shared.line.note_wake();
         wake_children(shared, call, who);
     }
     let traced = shared.tracing.begin();
-    Part { shared, call, who }.work();
+    let part = Part { shared, call, who };
+    part.work();
     seat.spans.note(Doing::Loop, traced);
     share.leave(call.epoch(), |caller| shared.seats.seat(caller).notify());
+    part.report();
     true
 }

@@ -15,6 +15,9 @@ pub(super) struct Laggard {
 
 /// A caller with fewer units than this may be done before a worker has seen the call.
 const QUICK_UNITS: usize = 256;
+/// How many pauses such a caller makes for them: about as long as a call takes to get to a worker
+/// and back.
+const QUICK_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 12 };
 
 impl Part<'_> {
     /// Works until every share is claimed, then waits until all who are in are out. Tells for
@@ -35,18 +38,28 @@ impl Part<'_> {
         };
         self.work();
         if units < QUICK_UNITS {
-            // Each look at a worker's line takes it away from the worker, which is about to
-            // write it: wait about as long as the call takes to get there and back.
-            (0..2).for_each(|_| spin_loop());
+            // A look at a share takes its line away from the worker who is about to claim it.
+            let is_out = || self.groups().all(|group| self.is_out(group));
+            let _ = (0..QUICK_LOOKS).any(|_| {
+                spin_loop();
+                is_out()
+            });
         }
+        // Two rounds: nobody is waited for while there is something left to do.
         if self.call.grain() != Grain::QUEUE {
-            self.others().for_each(|other| join.sweep(other));
+            self.late().for_each(|other| join.sweep(other));
         }
-        let slept = self.others().filter_map(|seat| {
+        let slept = self.late().filter_map(|seat| {
             let slept_ns = join.wait_until_left(seat);
             (slept_ns > 0).then_some(Laggard { seat, slept_ns })
         });
         slept.max_by_key(|laggard| laggard.slept_ns)
+    }
+
+    /// The workers of the groups that are not out yet.
+    fn late(&self) -> impl Iterator<Item = usize> {
+        let late = self.groups().filter(|group| !self.is_out(group.clone()));
+        late.flat_map(|group| self.workers_in(group))
     }
 }
 

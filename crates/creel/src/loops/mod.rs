@@ -13,6 +13,7 @@ mod bench;
 mod collect;
 pub(crate) mod dispatch;
 mod fold;
+mod gather;
 mod join;
 #[cfg(all(test, loom))]
 mod model;

@@ -9,32 +9,33 @@ use crate::pool::{Pool, Wait, shared::Shared};
 use loom::{cell::UnsafeCell, model::Builder, thread};
 use std::{ops::Range, sync::Arc};
 
-const UNITS: usize = 2;
-
 /// An item that loom watches.
 struct Item(UnsafeCell<u64>);
 
 // SAFETY: whether it is used by one thread at a time is what loom checks here.
 unsafe impl Sync for Item {}
 
-fn check(model: impl Fn() + Sync + Send + 'static) {
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
-fn shared() -> Arc<Shared> {
-    let pool = Pool::builder().workers(2).wait(Wait::Park).build();
-    let shared = Arc::clone(&pool.expect("two workers").shared);
+fn shared(seats: usize) -> Arc<Shared> {
+    let pool = Pool::builder().workers(seats).wait(Wait::Park).build();
+    let shared = Arc::clone(&pool.expect("in range").shared);
     // Loom does not see that who finds a seat made comes after who made it.
-    (0..2).for_each(|seat| shared.seats.seat(seat).share.close(0));
+    (0..seats).for_each(|seat| shared.seats.seat(seat).share.close(0));
     shared
 }
 
-/// Calls one loop of two units, on which two seats work, and waits for it. Loom watches the
-/// items, and the frame that the body borrows: nobody may touch them after the return.
+/// Calls one loop, from the last of so many seats, of a unit a seat, and waits for it. Loom
+/// watches the items, and the frame that the body borrows: nobody may touch them after the
+/// return.
 fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
-    let items = Arc::new([0; UNITS].map(|zero| Item(UnsafeCell::new(zero))));
+    let (seats, caller) = (shared.workers(), shared.workers() - 1);
+    let items = (0..seats).map(|_| Item(UnsafeCell::new(0)));
+    let items: Arc<[Item]> = items.collect();
     let watched = Arc::clone(&items);
     let body = move |units: Range<usize>, _: usize| {
         for unit in units {
@@ -42,24 +43,23 @@ fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
             watched[unit].0.with_mut(|item| unsafe { *item += 1 });
         }
     };
-    let parts = if grain == Grain::QUEUE { UNITS } else { 2 };
     let job = Job {
         body: &body,
         bounds: None,
-        even: Even::new(UNITS, parts),
+        even: Even::new(seats, seats),
         timed: false,
     };
     if grain == Grain::QUEUE {
-        shared.seats.seat(0).share.lay_out(epoch, UNITS as u64);
+        shared.seats.seat(caller).share.lay_out(epoch, seats as u64);
     }
-    let call = Call::new(epoch, 2, 0, grain);
+    let call = Call::new(epoch, seats, caller, grain);
     let call = shared.line.publish(shared, &job, call, false);
     let part = Part {
         shared,
         call,
-        who: 0,
+        who: caller,
     };
-    part.work_and_join(UNITS, 0, None);
+    part.work_and_join(seats, 0, None);
     for item in items.iter() {
         // SAFETY: all have left the loop; that is what is checked here.
         item.0.with_mut(|item| assert_eq!(unsafe { *item }, 1));
@@ -68,11 +68,11 @@ fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
 
 /// Two loops one after the other, while a worker looks for work twice.
 fn claim_and_join(grain: Grain) {
-    check(move || {
-        let shared = shared();
+    check(3, move || {
+        let shared = shared(2);
         let other = Arc::clone(&shared);
         let worker = thread::spawn(move || {
-            let seat = other.seats.seat(1);
+            let seat = other.seats.seat(0);
             take_part(&other, seat);
             take_part(&other, seat);
         });
@@ -97,14 +97,28 @@ fn a_queue_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
     claim_and_join(Grain::QUEUE);
 }
 
+/// Two workers of one group, whose last one tells the caller.
+#[test]
+fn a_group_is_out_when_the_last_of_it_says_so() {
+    check(2, || {
+        let shared = shared(3);
+        let workers = [0, 1].map(|seat| {
+            let other = Arc::clone(&shared);
+            thread::spawn(move || take_part(&other, other.seats.seat(seat)))
+        });
+        call_loop(&shared, 1, Grain::WHOLE);
+        workers.map(|worker| worker.join().expect("no panic"));
+    });
+}
+
 /// A worker that goes to sleep for good would hang this model: loom reports it.
 #[test]
 fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
-    check(|| {
-        let shared = shared();
+    check(3, || {
+        let shared = shared(2);
         let other = Arc::clone(&shared);
         let worker = thread::spawn(move || {
-            let seat = other.seats.seat(1);
+            let seat = other.seats.seat(0);
             loop {
                 seat.begin_turn();
                 take_part(&other, seat);

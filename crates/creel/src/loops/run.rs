@@ -37,8 +37,8 @@ struct Crew {
     awake: usize,
     /// Seats below this index have a share that knows of epochs.
     touched: usize,
-    /// Whether the workers were seated for loops.
-    seated: bool,
+    /// The version of the workers' layout, once they were seated for loops.
+    seated: Option<usize>,
     /// Where the last caller from outside ran.
     caller_pu: Option<usize>,
     /// Whether the workers have made way for it there.
@@ -190,9 +190,7 @@ impl Loop<'_> {
         let own = current::index_in(shared);
         let who = own.filter(|index| *index < self.seats).unwrap_or(0);
         let outside = own.is_none().then_some(who);
-        if !std::mem::replace(&mut crew.seated, true) {
-            shared.seat_for_loops();
-        }
+        self.seat(crew);
         if outside.is_some() {
             self.make_way(crew);
         }
@@ -214,6 +212,20 @@ impl Loop<'_> {
         let laggard = part.work_and_join(self.units, shared.join_spin_ns(), seat);
         shared.seats.seat(who).spans.note(Doing::Loop, traced);
         (line.panic.take(), laggard)
+    }
+
+    /// Sees to it that the workers are seated, and that seat 0, whose share a caller takes, knows
+    /// its neighbours.
+    fn seat(&self, crew: &mut Crew) {
+        let seating = &self.shared.seating;
+        if crew.seated.is_none() {
+            self.shared.seat_for_loops();
+        }
+        let version = seating.version();
+        if crew.seated != Some(version) {
+            crew.seated = Some(version);
+            self.shared.seats.seat(0).set_near(seating.nearest(0));
+        }
     }
 
     /// Sees to it that no worker sits where the caller runs, if it seems to stay there: two

@@ -17,6 +17,9 @@ use std::ops::Range;
 pub(crate) struct Share {
     claims: CachePadded<Claims>,
     up: CachePadded<Up>,
+    /// Of the first seat of a group: the last loop that all its workers are out of. Advice: an
+    /// older loop's may come late.
+    gathered: CachePadded<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -64,6 +67,7 @@ impl Share {
                 bell: WaitWord::new(0),
                 awaiter: AtomicUsize::new(0),
             }),
+            gathered: CachePadded::new(AtomicU64::new(0)),
         }
     }
 
@@ -189,6 +193,17 @@ impl Share {
     /// claimed, too.
     pub(crate) fn is_done(&self, epoch: u64) -> bool {
         self.up.done.load(Ordering::Acquire) >> 1 == epoch
+    }
+
+    /// All workers of the group that begins with this seat are out of loop `epoch`. Releases what
+    /// the caller of this has seen of them.
+    pub(crate) fn gather(&self, epoch: u64) {
+        self.gathered.store(epoch, Ordering::Release);
+    }
+
+    /// The loop last gathered.
+    pub(crate) fn gathered(&self) -> u64 {
+        self.gathered.load(Ordering::Acquire)
     }
 
     /// Whether the seat's thread is in loop `epoch`. Certain for one whose claim was seen.

@@ -8,6 +8,7 @@ pub(crate) mod current;
 pub(crate) mod job;
 mod knobs;
 mod named;
+pub(crate) mod nearness;
 pub(crate) mod panics;
 mod patience;
 mod rhythm;
@@ -34,6 +35,9 @@ use std::{fmt, sync::Arc};
 /// A seat's thread starts with its first work. All verbs take `&self` and may be called from
 /// any thread, from inside the pool's own workers too. Dropping a pool lets its threads finish
 /// what they were given and joins them; dropped on one of its own workers it detaches them.
+///
+/// If the system refuses a thread, the verb that needed it panics and says so; the workers that
+/// have theirs go on.
 ///
 /// ```
 /// use creel::Pool;

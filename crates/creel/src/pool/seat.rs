@@ -19,6 +19,7 @@
 //! worker's swap at the quantum's end comes after it and sees the work.
 
 use super::{
+    panics::quietly,
     stats::{Counters, WorkerStats},
     trace::Spans,
 };
@@ -30,7 +31,7 @@ use crate::{
     time::{Clock, timers::Timers},
 };
 use crossbeam_utils::CachePadded;
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, mem, sync::Arc, time::Duration};
 
 const RUNNING: u32 = 0;
 const NOTIFIED: u32 = 1;
@@ -59,6 +60,9 @@ pub(crate) struct Seat {
     pub(crate) counters: CachePadded<Counters>,
     /// The seat's lines of the loop protocol.
     pub(crate) share: CachePadded<Share>,
+    /// The other workers, the nearest first, as of when the thread sat down. Advice: for a loop of
+    /// more seats, the rest comes by index.
+    near: Mutex<Arc<[usize]>>,
     pub(crate) spans: Spans,
     /// The seat's share of the tasks.
     pub(crate) desk: Desk,
@@ -77,9 +81,20 @@ impl Seat {
             driver: Arc::clone(driver),
             counters: CachePadded::new(Counters::default()),
             share: CachePadded::new(Share::new()),
+            near: Mutex::default(),
             spans: Spans::default(),
             desk: Desk::new(),
         }
+    }
+
+    /// The other workers as they are near to this one now.
+    pub(crate) fn set_near(&self, others: Arc<[usize]>) {
+        *lock(&self.near) = others;
+    }
+
+    /// The other workers that are known, the nearest first.
+    pub(crate) fn near(&self) -> Arc<[usize]> {
+        Arc::clone(&lock(&self.near))
     }
 
     /// Tells the worker that there is something new; wakes it if it sleeps.
@@ -198,16 +213,31 @@ impl Seat {
         job
     }
 
-    /// Makes sure that a thread serves this seat; `start` is called, at most once, to make it.
-    pub(crate) fn ensure_alive(&self, start: impl FnOnce() -> JoinHandle<()>) {
+    /// Makes sure that a thread serves this seat; `start` is called, at most once, to make it. If
+    /// it cannot, the urgent jobs are dropped, which nobody would run: who waits for one learns
+    /// that.
+    pub(crate) fn ensure_alive(
+        &self,
+        start: impl FnOnce() -> io::Result<JoinHandle<()>>,
+    ) -> io::Result<()> {
         if self.alive.load(Ordering::SeqCst) {
-            return;
+            return Ok(());
         }
         let mut thread = lock(&self.thread);
-        if !self.alive.load(Ordering::SeqCst) {
-            *thread = Some(start());
-            self.alive.store(true, Ordering::SeqCst);
+        if self.alive.load(Ordering::SeqCst) {
+            return Ok(());
         }
+        let started = start().map(|handle| {
+            *thread = Some(handle);
+            self.alive.store(true, Ordering::SeqCst);
+        });
+        if started.is_err() {
+            let jobs = mem::take(&mut *lock(&self.urgent));
+            self.urgent_len.store(0, Ordering::SeqCst);
+            drop(thread);
+            jobs.into_iter().for_each(|job| quietly(|| drop(job)));
+        }
+        started
     }
 
     /// Called by the seat's own thread when it wants to end. True: nobody will count on it any

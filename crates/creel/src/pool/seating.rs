@@ -9,6 +9,7 @@
 //! touches. The caller of a loop takes seat 0's share wherever it runs; where it stays on the
 //! PU of another worker, that worker changes seats with worker 0.
 
+use super::nearness;
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use creel_topology::{
     Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement,
@@ -198,6 +199,19 @@ impl Seating {
             (Some(_), _) => self.seat_as_asked(workers),
             (None, 0) => Ok(()),
             (None, _) => self.seat(workers, &Placement::Cores),
+        }
+    }
+
+    /// The other workers that are seated, the nearest to worker `index` first; nobody where none
+    /// is pinned.
+    pub(crate) fn nearest(&self, index: usize) -> Arc<[usize]> {
+        let floor = lock(&self.floor);
+        let pinned = floor.layout.as_ref().filter(|layout| layout.pinned());
+        match (&self.world, pinned) {
+            (Some(world), Some(layout)) if index < layout.seats().len() => {
+                nearness::nearest(&world.machine, layout.seats(), index).into()
+            }
+            _ => Arc::default(),
         }
     }
 

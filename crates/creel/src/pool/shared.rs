@@ -14,6 +14,7 @@ use crate::{
     sync::{AtomicBool, AtomicUsize, Ordering, thread},
     task::{self, Tasks},
 };
+use crossbeam_utils::CachePadded;
 use std::{
     sync::{Arc, Weak},
     task::{Wake, Waker},
@@ -31,7 +32,8 @@ pub(crate) struct Shared {
     pub(crate) driver: Arc<Driver>,
     /// How many seats are in use: those below this index.
     workers: AtomicUsize,
-    pub(crate) tasks: Tasks,
+    /// Away from what every loop reads.
+    pub(crate) tasks: CachePadded<Tasks>,
     /// Set once, when the pool is dropped: no new work is taken.
     closing: AtomicBool,
     /// What loops are called by.
@@ -63,7 +65,7 @@ impl Shared {
             seats: SeatTable::new(clock, Arc::clone(&driver)),
             driver,
             workers: AtomicUsize::new(workers),
-            tasks: Tasks::new(workers, seed),
+            tasks: CachePadded::new(Tasks::new(workers, seed)),
             closing: AtomicBool::new(false),
             line: Line::new(),
             seating: offer.seating,
@@ -131,18 +133,25 @@ impl Shared {
     }
 
     /// Starts the seat's thread unless it has one.
+    ///
+    /// # Panics
+    /// If the system refuses a thread.
     pub(crate) fn ensure_started(self: &Arc<Self>, seat: &Seat) {
         if self.tasks.is_seeded() {
             return;
         }
-        seat.ensure_alive(|| {
-            let (shared, index) = (Arc::clone(self), seat.index);
+        let index = seat.index;
+        let started = seat.ensure_alive(|| {
+            let shared = Arc::clone(self);
             task::enter(self);
             thread::Builder::new()
                 .name(format!("{}-{index}", self.name))
                 .spawn(move || worker::run(shared, index))
-                .unwrap_or_else(|e| panic!("cannot start worker {index} of {}: {e}", self.name))
+                .inspect_err(|_| task::leave(self))
         });
+        if let Err(error) = started {
+            panic!("cannot start worker {index} of pool {}: {error}", self.name);
+        }
     }
 
     /// Gives a seat an urgent job and sees to it that a thread runs it.

@@ -42,7 +42,7 @@ impl Drop for NoWayOut {
 /// The body of a seat's thread.
 pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     let _no_way_out = NoWayOut;
-    let mut seated = shared.seating.sit_down(index);
+    let mut seated = sit_down(&shared, index);
     let _entered = current::enter(Arc::clone(&shared), index);
     let seat = shared.seats.seat(index);
     let rouse = Rouse::waker(&shared, index);
@@ -54,7 +54,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     loop {
         seat.begin_turn();
         if shared.seating.version() != seated {
-            seated = shared.seating.sit_down(index);
+            seated = sit_down(&shared, index);
         }
         if turn(seat, &shared, &mut pace) {
             pace.worked();
@@ -77,6 +77,16 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
             pace.wait(watch);
         }
     }
+}
+
+/// Goes where worker `index` sits now; returns the version of the layout that says so.
+fn sit_down(shared: &Shared, index: usize) -> usize {
+    let version = shared.seating.sit_down(index);
+    shared
+        .seats
+        .seat(index)
+        .set_near(shared.seating.nearest(index));
+    version
 }
 
 /// One turn, with or without a look at timers and sockets. Says whether there may be more to do

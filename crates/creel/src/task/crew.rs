@@ -96,7 +96,7 @@ impl Crew {
                 watch: None,
             }),
             free: AtomicUsize::new(workers),
-            unwatched: AtomicBool::new(workers > 1),
+            unwatched: AtomicBool::new(false),
             searching: AtomicBool::new(false),
             watching: AtomicUsize::new(NOBODY),
             called: AtomicU64::new(0),
@@ -113,7 +113,7 @@ impl Crew {
     /// Renews the mirrors of what the lock guards.
     fn mirror(&self, desks: &Desks) {
         self.free.store(desks.free.len(), Ordering::SeqCst);
-        let missing = desks.watch.is_none() && !desks.free.is_empty() && desks.holders.len() > 1;
+        let missing = desks.watch.is_none() && !desks.free.is_empty() && desks.work();
         self.unwatched.store(missing, Ordering::Relaxed);
         let seat = desks.watch.as_ref().map_or(NOBODY, |watch| watch.seat);
         self.watching.store(seat, Ordering::Relaxed);
@@ -215,9 +215,8 @@ impl Crew {
         }
         let mut desks = lock(&self.desks);
         let desks = &mut *desks;
-        let work = desks.holders.iter().any(|&holder| holder != Holder::Free);
         let mine = desks.watch.as_ref().is_none_or(|w| w.seat == seat);
-        let watches = work && mine && desks.free.contains(&seat);
+        let watches = desks.work() && mine && desks.free.contains(&seat);
         if !watches {
             desks.end_watch_of(seat);
         } else if desks.watch.is_none() {
@@ -286,6 +285,11 @@ impl Crew {
 }
 
 impl Desks {
+    /// Whether somebody runs tasks, or will.
+    fn work(&self) -> bool {
+        self.holders.iter().any(|&holder| holder != Holder::Free)
+    }
+
     fn end_watch_of(&mut self, seat: usize) {
         if self.watch.as_ref().is_some_and(|watch| watch.seat == seat) {
             self.watch = None;
@@ -342,9 +346,8 @@ pub(super) fn call_help(pool: &Shared, now: Instant, counted: impl FnOnce() -> A
 pub(super) fn call_watch(pool: &Arc<Shared>) {
     let crew = &pool.tasks.crew;
     let mut desks = lock(&crew.desks);
-    let work = desks.holders.iter().any(|&holder| holder != Holder::Free);
     let chosen = match (&desks.watch, desks.free.last()) {
-        (None, Some(&seat)) if work => {
+        (None, Some(&seat)) if desks.work() => {
             let watch = Watch::begin(pool, seat, desks.holders.len());
             desks.watch = Some(watch);
             Some(seat)

@@ -271,8 +271,8 @@ pub(super) struct Job<'a> {
 pub(super) struct Part<'a> {
     pub(super) shared: &'a Shared,
     pub(super) call: Call,
-    /// The seat whose share it takes.
-    pub(super) who: usize,
+    /// The one whose share it takes.
+    pub(super) seat: &'a Seat,
 }
 
 impl<'a> Part<'a> {
@@ -282,8 +282,8 @@ impl<'a> Part<'a> {
 
     /// Whom to take blocks from, the nearest first.
     fn victims(&self) -> impl Iterator<Item = usize> {
-        let (seats, who) = (self.call.seats(), self.who);
-        let near = self.shared.seats.seat(who).near();
+        let (seats, who) = (self.call.seats(), self.seat.index);
+        let near = self.seat.near();
         let known = near.len();
         let near = (0..known).map(move |at| near[at]);
         // Who is not known there: all, or those of a pool that has just grown.
@@ -301,13 +301,13 @@ impl<'a> Part<'a> {
             }
             return;
         }
-        while let Some(blocks) = self.share(self.who).claim_front(epoch, grain) {
-            self.run(self.who, blocks);
+        while let Some(blocks) = self.seat.share.claim_front(epoch, grain) {
+            self.run(self.seat.index, blocks);
         }
         if grain != Grain::WHOLE {
             for victim in self.victims() {
                 while let Some(blocks) = self.share(victim).claim_back(epoch, grain) {
-                    self.shared.seats.seat(self.who).counters.steals.add(1);
+                    self.seat.counters.steals.add(1);
                     self.run(victim, blocks);
                 }
             }
@@ -325,15 +325,15 @@ impl<'a> Part<'a> {
         if units.is_empty() || line.panic.thrown() {
             return;
         }
-        let counters = &self.shared.seats.seat(self.who).counters;
+        let (who, counters) = (self.seat.index, &self.seat.counters);
         counters.loop_blocks.add(1);
         counters.loop_units.add(units.len() as u64);
         if line.down.timed.load(Ordering::Relaxed) == 1 {
             let begin = now_ns();
-            line.panic.catch(|| body(units, self.who));
+            line.panic.catch(|| body(units, who));
             self.share(home).add_cost(now_ns() - begin);
         } else {
-            line.panic.catch(|| body(units, self.who));
+            line.panic.catch(|| body(units, who));
         }
     }
 }
@@ -354,7 +354,7 @@ pub(crate) fn take_part(shared: &Shared, seat: &Seat) -> bool {
         wake_children(shared, call, who);
     }
     let traced = shared.tracing.begin();
-    let part = Part { shared, call, who };
+    let part = Part { shared, call, seat };
     part.work();
     seat.spans.note(Doing::Loop, traced);
     share.leave(call.epoch(), |caller| shared.seats.seat(caller).notify());

@@ -10,7 +10,7 @@
 //! might be late.
 
 use super::dispatch::Part;
-use std::ops::Range;
+use std::{iter::successors, ops::Range};
 
 /// Seats of one group: so many cores share a cache, or more; placements put neighbours in index
 /// there.
@@ -23,9 +23,8 @@ impl Part<'_> {
     pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> {
         let seats = self.call.seats();
         let len = if self.is_flat() { seats } else { GROUP };
-        (0..seats)
-            .step_by(len)
-            .map(move |first| first..seats.min(first + len))
+        let group = move |first: usize| (first < seats).then(|| first..seats.min(first + len));
+        successors(group(0), move |before| group(before.end))
     }
 
     fn is_flat(&self) -> bool {
@@ -59,10 +58,11 @@ impl Part<'_> {
         if self.is_flat() {
             return;
         }
-        let first = self.who - self.who % GROUP;
+        let who = self.seat.index;
+        let first = who - who % GROUP;
         let end = self.call.seats().min(first + GROUP);
         // From the next one on: not all look at the same line first.
-        if self.are_done(self.who + 1..end) && self.are_done(first..self.who) {
+        if self.are_done(who + 1..end) && self.are_done(first..who) {
             self.share(first).gather(self.call.epoch());
         }
     }

@@ -17,7 +17,7 @@ pub(super) struct Laggard {
 const QUICK_UNITS: usize = 256;
 /// How many pauses such a caller makes for them: about as long as a call takes to get to a worker
 /// and back.
-const QUICK_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 12 };
+const QUICK_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
 impl Part<'_> {
     /// Works until every share is claimed, then waits until all who are in are out. Tells for
@@ -37,7 +37,8 @@ impl Part<'_> {
             own,
         };
         self.work();
-        if units < QUICK_UNITS {
+        let shares = self.call.grain() != Grain::QUEUE;
+        if units < QUICK_UNITS && shares && !self.call.wakes() {
             // A look at a share takes its line away from the worker who is about to claim it.
             let is_out = || self.groups().all(|group| self.is_out(group));
             let _ = (0..QUICK_LOOKS).any(|_| {
@@ -46,7 +47,7 @@ impl Part<'_> {
             });
         }
         // Two rounds: nobody is waited for while there is something left to do.
-        if self.call.grain() != Grain::QUEUE {
+        if shares {
             self.late().for_each(|other| join.sweep(other));
         }
         let slept = self.late().filter_map(|seat| {

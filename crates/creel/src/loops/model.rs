@@ -57,7 +57,7 @@ fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
     let part = Part {
         shared,
         call,
-        who: caller,
+        seat: shared.seats.seat(caller),
     };
     part.work_and_join(seats, 0, None);
     for item in items.iter() {

@@ -206,11 +206,12 @@ impl Loop<'_> {
         }
         let call = Call::new(epoch, self.seats, who, grain);
         let call = line.publish(shared, &job, call, cold);
-        let part = Part { shared, call, who };
-        let seat = own.map(|index| shared.seats.seat(index));
+        let seat = shared.seats.seat(who);
+        let part = Part { shared, call, seat };
+        let own = own.map(|index| shared.seats.seat(index));
         let traced = shared.tracing.begin();
-        let laggard = part.work_and_join(self.units, shared.join_spin_ns(), seat);
-        shared.seats.seat(who).spans.note(Doing::Loop, traced);
+        let laggard = part.work_and_join(self.units, shared.join_spin_ns(), own);
+        seat.spans.note(Doing::Loop, traced);
         (line.panic.take(), laggard)
     }
 

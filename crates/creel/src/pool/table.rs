@@ -26,15 +26,24 @@ impl SeatTable {
     }
 
     /// The seat with this index, below [`WORKERS_MAX`].
+    #[inline]
     pub(crate) fn seat(&self, index: usize) -> &Seat {
         let bucket = (index + 1).ilog2() as usize;
         let first = (1 << bucket) - 1;
-        let seats = self.buckets[bucket].get_or_init(|| {
+        match self.buckets[bucket].get() {
+            Some(seats) => &seats[index - first],
+            None => &self.make(bucket)[index - first],
+        }
+    }
+
+    #[cold]
+    fn make(&self, bucket: usize) -> &[Seat] {
+        self.buckets[bucket].get_or_init(|| {
+            let first = (1 << bucket) - 1;
             let indices = first..first + (1 << bucket);
             let seat = |index| Seat::new(index, &self.clock, &self.driver);
             indices.map(seat).collect()
-        });
-        &seats[index - first]
+        })
     }
 
     /// All seats made so far.

@@ -3,6 +3,7 @@
 use crate::context::with_histograms;
 use crate::stats::Histograms;
 use creel::{BuildError, Pool, Wait};
+use rustix::time::ClockId;
 use std::time::{Duration, Instant};
 
 /// How often a waiting program looks whether it shall go on.
@@ -49,9 +50,16 @@ impl Contexts {
         let workers = self.pools.iter().flat_map(|pool| pool.stats().workers);
         Usage {
             at: Instant::now(),
-            cpu: process_cpu(),
+            cpu: cpu(ClockId::ProcessCPUTime),
+            contexts: self.cpu(),
             parked: workers.map(|worker| worker.parked).sum(),
         }
+    }
+
+    /// The CPU time of the contexts' own threads.
+    fn cpu(&self) -> Duration {
+        let of_thread = |pool: &Pool| pool.run_on(0, || cpu(ClockId::ThreadCPUTime));
+        self.pools.iter().map(of_thread).sum()
     }
 
     /// Waits until `time`, then tells the usage; none if `interrupted` said so before.
@@ -84,6 +92,7 @@ impl Contexts {
 pub struct Usage {
     at: Instant,
     cpu: Duration,
+    contexts: Duration,
     parked: Duration,
 }
 
@@ -94,6 +103,8 @@ pub struct Used {
     pub time: Duration,
     /// CPU time of the whole process.
     pub cpu: Duration,
+    /// CPU time of the contexts' threads alone.
+    pub contexts: Duration,
     /// The time that the contexts slept, in all.
     pub parked: Duration,
 }
@@ -104,6 +115,7 @@ impl Usage {
         Used {
             time: self.at.saturating_duration_since(earlier.at),
             cpu: self.cpu.saturating_sub(earlier.cpu),
+            contexts: self.contexts.saturating_sub(earlier.contexts),
             parked: self.parked.saturating_sub(earlier.parked),
         }
     }
@@ -126,9 +138,9 @@ impl Used {
     }
 }
 
-/// The CPU time that the process has used so far.
-fn process_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+/// The CPU time that the process or the calling thread has used so far.
+fn cpu(clock: ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or(0),
         u32::try_from(time.tv_nsec).unwrap_or(0),

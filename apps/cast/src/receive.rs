@@ -25,9 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Datagrams a system call: of a port a stream, and of a port for all.
-const SLOTS: usize = 2;
-const SLOTS_SHARED: usize = 64;
+/// Datagrams a system call, of a port for all.
+const SLOTS: usize = 64;
 /// Buffers on their way to a file; what does not fit is lost to the file only.
 const FILE_QUEUE: usize = 64;
 /// How often the program looks what has come.
@@ -212,12 +211,10 @@ impl<'a> Receiver<'a> {
         let (done, results) = mpsc::channel();
         let mut controls = Vec::new();
         for (index, sink, socket) in self.sockets {
-            let slots = if plan.shared_port {
-                SLOTS_SHARED
-            } else {
-                SLOTS
+            let source = match plan.shared_port {
+                true => UdpSource::batched(socket, plan.framing, SLOTS),
+                false => UdpSource::new(socket, plan.framing),
             };
-            let source = UdpSource::new(socket, plan.framing, slots);
             let control = Arc::new(Control::started(changes.clone()));
             let mut running = control.run(Stream::new(source, InPlace::new(sink)));
             controls.push(control);

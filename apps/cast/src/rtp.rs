@@ -129,10 +129,9 @@ pub fn pack(samples: &[i16], bytes: &mut [u8]) {
 }
 
 /// Reads samples in the network's byte order; an odd last byte is left out.
-pub fn unpack(bytes: &[u8]) -> impl Iterator<Item = i16> + '_ {
-    bytes
-        .chunks_exact(2)
-        .map(|pair| i16::from_be_bytes([pair[0], pair[1]]))
+pub fn unpack(bytes: &[u8]) -> impl ExactSizeIterator<Item = i16> + '_ {
+    let (pairs, _odd) = bytes.as_chunks::<2>();
+    pairs.iter().map(|&pair| i16::from_be_bytes(pair))
 }
 
 /// A session description with which a player receives mono L16 of `rate` samples a second at

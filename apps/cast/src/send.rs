@@ -25,9 +25,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Datagrams that a stream's inlet takes by one system call.
-const INLET_SLOTS: usize = 2;
-
 /// What the streams carry.
 #[derive(Debug, Clone)]
 pub enum Program {
@@ -239,7 +236,7 @@ impl Launch<'_> {
                 self.spawn(context, self.paced(stream, looped), sink)
             }
             Program::Udp(_) => {
-                let source = UdpSource::new(inlet?, self.plan.framing, INLET_SLOTS);
+                let source = UdpSource::new(inlet?, self.plan.framing);
                 self.spawn(context, source, sink)
             }
             Program::Tcp(from) => self.spawn(context, TcpSource::to(*from, BUFFER_SAMPLES), sink),

@@ -230,69 +230,126 @@ impl Sink for UdpSink {
 pub struct UdpSource {
     socket: UdpSocket,
     framing: Framing,
-    received: Received,
-    /// The slot of `received` and the datagram in it that is given out next.
-    next: (usize, usize),
+    batch: Option<Box<Batch>>,
     clock: Clock,
-    received_at: u64,
     /// Datagrams given out: the number of one that has none itself.
     given: u64,
     /// Datagrams that were not what the framing says.
     pub malformed: u64,
 }
 
+/// What one system call has received of several streams.
+#[derive(Debug)]
+struct Batch {
+    received: Received,
+    /// The slot of `received` and the datagram in it that is given out next.
+    next: (usize, usize),
+    received_at: u64,
+}
+
+impl Batch {
+    /// The next datagram at hand.
+    fn next(&mut self) -> Option<&[u8]> {
+        let (slot, n) = self.next;
+        if self.received.get(slot, n).is_some() {
+            self.next.1 += 1;
+        } else {
+            self.next = (slot + 1, 1);
+        }
+        let (slot, next) = self.next;
+        Some(self.received.get(slot, next - 1)?.bytes)
+    }
+}
+
 impl UdpSource {
-    /// Receives from `socket`, up to `slots` datagrams a system call.
-    pub fn new(socket: UdpSocket, framing: Framing, slots: usize) -> Self {
+    /// Receives one stream: a datagram at a time. While one comes a turn, that takes less than a
+    /// call for several does, and the thread's streams share the memory for it.
+    pub fn new(socket: UdpSocket, framing: Framing) -> Self {
         UdpSource {
             socket,
             framing,
-            received: Received::new(slots, DATAGRAM_BYTES),
-            next: (0, 0),
+            batch: None,
             clock: Clock::monotonic(),
-            received_at: 0,
             given: 0,
             malformed: 0,
         }
     }
 
-    /// The next well-formed datagram at hand.
-    fn give(&mut self) -> Option<Buffer> {
+    /// Receives several streams: up to `slots` datagrams (1 to 64) a system call.
+    pub fn batched(socket: UdpSocket, framing: Framing, slots: usize) -> Self {
+        let batch = Some(Box::new(Batch {
+            received: Received::new(slots, DATAGRAM_BYTES),
+            next: (0, 0),
+            received_at: 0,
+        }));
+        UdpSource {
+            batch,
+            ..UdpSource::new(socket, framing)
+        }
+    }
+
+    /// The datagram as a buffer, if it is well-formed.
+    fn buffer(&mut self, datagram: &[u8], received_at: u64) -> Option<Buffer> {
+        let mut buffer = Buffer::new(0);
+        if self.framing.read(datagram, &mut buffer).is_err() {
+            self.malformed += 1;
+            return None;
+        }
+        if self.framing == Framing::Raw {
+            buffer.sequence = self.given;
+        }
+        self.given += 1;
+        buffer.made = received_at;
+        buffer.due = received_at;
+        Some(buffer)
+    }
+
+    fn poll_one(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buffer, Flow>> {
+        RECEIVED.with_borrow_mut(|bytes| {
+            loop {
+                let received = ready!(self.socket.poll_recv(cx, bytes));
+                let len = received.map_err(|_| Flow::Failed)?;
+                let now = self.clock.nanos();
+                if let Some(buffer) = self.buffer(&bytes[..len], now) {
+                    return Poll::Ready(Ok(buffer));
+                }
+            }
+        })
+    }
+
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        batch: &mut Batch,
+    ) -> Poll<Result<Buffer, Flow>> {
         loop {
-            let (slot, n) = self.next;
-            let Some(datagram) = self.received.get(slot, n) else {
-                self.received.get(slot + 1, 0)?;
-                self.next = (slot + 1, 0);
-                continue;
-            };
-            self.next.1 += 1;
-            let mut buffer = Buffer::new(0);
-            if self.framing.read(datagram.bytes, &mut buffer).is_err() {
-                self.malformed += 1;
-                continue;
+            let received_at = batch.received_at;
+            while let Some(datagram) = batch.next() {
+                if let Some(buffer) = self.buffer(datagram, received_at) {
+                    return Poll::Ready(Ok(buffer));
+                }
             }
-            if self.framing == Framing::Raw {
-                buffer.sequence = self.given;
-            }
-            self.given += 1;
-            buffer.made = self.received_at;
-            buffer.due = self.received_at;
-            return Some(buffer);
+            batch.received.clear();
+            batch.next = (0, 0);
+            let received = ready!(self.socket.poll_recv_batch(cx, &mut batch.received));
+            received.map_err(|_| Flow::Failed)?;
+            batch.received_at = self.clock.nanos();
         }
     }
 }
 
+thread_local! {
+    /// Where a datagram lies until it is a buffer.
+    static RECEIVED: RefCell<[u8; DATAGRAM_BYTES]> = const { RefCell::new([0; DATAGRAM_BYTES]) };
+}
+
 impl Source for UdpSource {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buffer, Flow>> {
-        loop {
-            if let Some(buffer) = self.give() {
-                return Poll::Ready(Ok(buffer));
-            }
-            self.received.clear();
-            self.next = (0, 0);
-            let received = ready!(self.socket.poll_recv_batch(cx, &mut self.received));
-            received.map_err(|_| Flow::Failed)?;
-            self.received_at = self.clock.nanos();
-        }
+        let Some(mut batch) = self.batch.take() else {
+            return self.poll_one(cx);
+        };
+        let next = self.poll_batch(cx, &mut batch);
+        self.batch = Some(batch);
+        next
     }
 }

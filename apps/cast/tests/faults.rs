@@ -96,7 +96,7 @@ fn a_context_whose_streams_wait_for_an_upstream_sleeps() {
     let context = context();
     let sink = Counting::default();
     let socket = UdpSocket::bind(LOCAL).unwrap();
-    let source = UdpSource::new(socket, Framing::default(), 1);
+    let source = UdpSource::new(socket, Framing::default());
     let control = Arc::new(Control::started(Changes::default()));
     let running = control.run(Stream::new(source, InPlace::new(sink.clone())));
     context.spawn(running).detach();
@@ -165,7 +165,7 @@ fn a_receiver_that_stalls_for_a_second_knows_what_it_has_missed_and_goes_on() {
     let to = socket.local_addr().unwrap();
     let sink = Counting::default();
     let control = Arc::new(Control::started(Changes::default()));
-    let source = UdpSource::new(socket, Framing::default(), 2);
+    let source = UdpSource::new(socket, Framing::default());
     let running = control.run(Stream::new(source, InPlace::new(sink.clone())));
     near.spawn(running).detach();
     let outbox = Arc::new(Outbox::default());

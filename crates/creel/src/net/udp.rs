@@ -94,6 +94,20 @@ impl UdpSocket {
         self.reading(|socket| socket.recv(bytes)).await
     }
 
+    /// As [`recv`](Self::recv), for futures written by hand: `cx` is woken when there is a
+    /// datagram.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.io.poll(cx, Direction::Read, |socket| {
+            let value = socket.recv(bytes)?;
+            let drained = false;
+            Ok(Done { value, drained })
+        })
+    }
+
     /// Receives a datagram and tells its sender; what does not fit into `bytes` is lost.
     ///
     /// # Errors

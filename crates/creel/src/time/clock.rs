@@ -52,6 +52,7 @@ impl Epoch {
 /// The clock of `Instant` as one number, of no particular origin: `Instant::elapsed` takes
 /// three times as long, and a stream asks twice a buffer.
 #[cfg(all(target_os = "linux", not(shuttle)))]
+#[inline]
 fn system_nanos() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

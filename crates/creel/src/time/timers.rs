@@ -95,6 +95,7 @@ impl Timers {
     }
 
     /// The time of the turn that the worker is in, in nanoseconds of the clock.
+    #[inline]
     pub(super) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! UDP on loopback: 500 streams of 882 bytes a hundred times a second, beside bare loops.
 //!
-//! The other side of what is measured is always the same bare loop, on a thread of its own,
-//! whose CPU time is taken off. Bare loops pace as Creel does, once in 2 ms, make no sound and
-//! keep no statistics.
+//! The other side of what is measured is always the same bare loop. What counts is the CPU time of
+//! the measured side's own thread. Bare loops pace as Creel does, once in 2 ms, make no sound and
+//! keep no statistics, all of which Creel's sides do.
 
 mod bare;
 
@@ -17,7 +17,6 @@ use creel_cast::run::Measured;
 use creel_cast::send::{self, Program};
 use creel_cast::tone::Shape;
 
-use super::process_cpu;
 use crate::harness::{Case, Metric, Plan, Subject};
 use crate::setting::Setting;
 use bare::{Ports, Side};
@@ -63,22 +62,26 @@ fn case(setting: &Setting, name: String, subjects: Vec<Subject>) -> Case {
     }
 }
 
-/// Runs `measured` while `other` runs bare; the CPU time a packet without the other's.
-fn beside(
-    other: Side,
+/// Runs `measured` while a bare receiver takes what it sends.
+fn received<T>(
     shared: bool,
-    measured: impl FnOnce(&Ports) -> anyhow::Result<(f64, u64)>,
-) -> anyhow::Result<Vec<f64>> {
-    let ports = Arc::new(Ports::open(other, STREAMS, shared)?);
-    let helper = bare::start(other, Arc::clone(&ports), BYTES)?;
-    let (nanos, lost) = measured(&ports)?;
-    let of_helper = helper.stop()?;
-    Ok(vec![nanos - of_helper.cpu_nanos_per_packet(), lost as f64])
+    measured: impl FnOnce(&Ports) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let ports = Arc::new(Ports::open(Side::Receive, STREAMS, shared)?);
+    let receiver = bare::start(Side::Receive, Arc::clone(&ports), BYTES)?;
+    let done = measured(&ports)?;
+    receiver.stop()?;
+    Ok(done)
+}
+
+/// The CPU time a packet of Creel's contexts.
+fn of_contexts(measured: &Measured) -> f64 {
+    measured.used.contexts.as_nanos() as f64 / measured.buffers.max(1) as f64
 }
 
 fn creel_send(shared: bool) -> Subject {
     Subject::with_metrics("creel", move |plan| {
-        beside(Side::Receive, shared, |ports| {
+        received(shared, |ports| {
             let plan = send::Plan {
                 streams: STREAMS,
                 to: vec![ports.base()],
@@ -91,7 +94,7 @@ fn creel_send(shared: bool) -> Subject {
                 program: Program::Tone(Shape::Sine, 440.0),
             };
             let measured = send::run(&plan, &|| false).context("creel-cast send")?;
-            Ok((measured.cpu_nanos_per_buffer(), measured.lost))
+            Ok(vec![of_contexts(&measured), measured.lost as f64])
         })
     })
 }
@@ -99,16 +102,10 @@ fn creel_send(shared: bool) -> Subject {
 fn bare_send(shared: bool) -> Subject {
     let name = if shared { "bare sendmmsg" } else { "bare send" };
     Subject::with_metrics(name, move |plan| {
-        let time = plan.sample;
-        beside(Side::Receive, shared, |ports| {
+        received(shared, |ports| {
             let sender = bare::start(Side::Send, Arc::new(ports.for_sender()?), BYTES)?;
-            std::thread::sleep(plan.warm_up);
-            let (cpu, packets) = (process_cpu(), sender.packets());
-            std::thread::sleep(time);
-            let nanos = (process_cpu() - cpu).as_nanos() as f64;
-            let packets = sender.packets() - packets;
-            sender.stop()?;
-            Ok((nanos / packets.max(1) as f64, 0))
+            std::thread::sleep(plan.warm_up + plan.sample);
+            Ok(vec![sender.stop()?.cpu_nanos_per_packet(), 0.0])
         })
     })
 }
@@ -136,13 +133,12 @@ fn creel_receive(shared: bool) -> Subject {
         std::thread::sleep(plan.warm_up / 2);
         let sender = bare::start_rtp(Arc::new(ports.for_sender()?))?;
         std::thread::sleep(RAMP_UP + wait);
-        let of_sender = sender.stop()?;
+        sender.stop()?;
         let measured = receiver
             .join()
             .map_err(|_| anyhow::anyhow!("the receiver panicked"))?
             .context("creel-cast receive")?;
-        let nanos = measured.cpu_nanos_per_buffer() - of_sender.cpu_nanos_per_packet();
-        Ok(vec![nanos, measured.lost as f64])
+        Ok(vec![of_contexts(&measured), measured.lost as f64])
     })
 }
 

@@ -113,11 +113,6 @@ impl Used {
 }
 
 impl Running {
-    /// Packets so far.
-    pub fn packets(&self) -> u64 {
-        self.shared.packets.load(Ordering::Relaxed)
-    }
-
     /// Ends the loop.
     pub fn stop(self) -> anyhow::Result<Used> {
         self.shared.ends.store(true, Ordering::Relaxed);

@@ -225,3 +225,47 @@ fn peek_file(path: &Path) -> Result<Option<Header>> {
     file.by_ref().take(4096).read_to_end(&mut front)?;
     Ok(peek(&front))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plan of songs with chips of these costs.
+    fn plan(songs: &[&[u64]]) -> Plan {
+        let unit = |chips: &&[u64]| Unit {
+            input: Source::File(PathBuf::new()),
+            output: PathBuf::new(),
+            claimed: 1,
+            cost: Cost {
+                whole: chips.iter().sum(),
+                longest_chip: chips.iter().copied().max().unwrap_or(0),
+            },
+        };
+        Plan {
+            units: songs.iter().map(unit).collect(),
+            refused: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn songs_are_shared_only_where_workers_would_idle_and_it_pays() {
+        let dual: &[u64] = &[50, 50];
+        assert!(plan(&[dual]).is_better_split(2));
+        assert!(!plan(&[dual]).is_better_split(1));
+        assert!(!plan(&[&[100]]).is_better_split(8));
+        assert!(!plan(&[dual, dual]).is_better_split(2), "a song for each");
+        assert!(
+            !plan(&[dual, dual]).is_better_split(4),
+            "two at once are as fast"
+        );
+        assert!(plan(&[&[30; 4], &[30; 4]]).is_better_split(4));
+        assert!(!plan(&[]).is_better_split(4));
+    }
+
+    #[test]
+    fn carried_songs_come_in_the_order_of_their_costs() {
+        let units = carried(Path::new("out"), "wav").units;
+        assert!(units.iter().all(|unit| unit.cost.whole > 0));
+        assert!(units.is_sorted_by_key(|unit| std::cmp::Reverse(unit.cost.whole)));
+    }
+}

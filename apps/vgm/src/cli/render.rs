@@ -152,6 +152,7 @@ impl Render {
             tally.add(&path.display(), None, &Verdict::Failed(error));
         }
         let (finished, to_publish) = mpsc::sync_channel(UNPUBLISHED_MAX);
+        let to_publish = Mutex::new(to_publish);
         let bench = Workbench {
             render: self,
             settings: self.sound.settings(),
@@ -162,8 +163,9 @@ impl Render {
             finished,
         };
         thread::scope(|scope| {
-            let tally = &tally;
-            scope.spawn(move || publish(to_publish, tally));
+            for _ in 0..PUBLISHERS {
+                scope.spawn(|| publish(&to_publish, &tally));
+            }
             let units = &plan.units;
             if split {
                 units.iter().for_each(|unit| bench.song(unit));
@@ -172,6 +174,7 @@ impl Render {
             }
             drop(bench);
         });
+        drop(to_publish);
         let exit = tally.exit(interrupt.requested());
         tally.finish().print(common)?;
         if exit == Exit::Interrupted {
@@ -193,9 +196,13 @@ impl Render {
 /// Files that may wait for the disk before the jobs do.
 const UNPUBLISHED_MAX: usize = 16;
 
+/// Threads that wait for the disk: what several wait for, it does at once.
+const PUBLISHERS: usize = 4;
+
 /// Brings files to the disk while the jobs go on.
-fn publish(finished: mpsc::Receiver<(&Unit, Rendered)>, tally: &Tally) {
-    for (unit, rendered) in finished {
+fn publish(finished: &Mutex<mpsc::Receiver<(&Unit, Rendered)>>, tally: &Tally) {
+    let next = || finished.lock().expect("receiving panics not").recv();
+    while let Ok((unit, rendered)) = next() {
         let frames = rendered.frames();
         let published = rendered.publish().map_err(|error| at_output(unit, error));
         tally.add(

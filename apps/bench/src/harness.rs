@@ -218,6 +218,8 @@ pub struct Spread {
     pub median: f64,
     /// The largest.
     pub max: f64,
+    /// The geometric mean.
+    pub mean: f64,
 }
 
 impl Spread {
@@ -225,11 +227,14 @@ impl Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let count = values.len();
+        let logarithms = values.iter().map(|value| value.ln());
+        let mean = (logarithms.sum::<f64>() / count as f64).exp();
         let median = (values[(count - 1) / 2] + values[count / 2]) / 2.0;
         Spread {
             min: values[0],
             median,
             max: values[count - 1],
+            mean,
         }
     }
 }
@@ -310,22 +315,12 @@ mod tests {
         let progress = Progress::new(8, "samples", true);
         let measured = case(4).measure(&progress, &Interrupt::default()).unwrap();
         assert_eq!(progress.done(), 8);
-        assert_eq!(
-            measured.spread(0, 0),
-            Spread {
-                min: 10.0,
-                median: 25.0,
-                max: 40.0
-            }
-        );
-        assert_eq!(
-            measured.ratio(0, 1),
-            Spread {
-                min: 0.5,
-                median: 0.5,
-                max: 0.5
-            }
-        );
+        let spread = measured.spread(0, 0);
+        assert_eq!((spread.min, spread.median, spread.max), (10.0, 25.0, 40.0));
+        let mean = (10.0f64 * 20.0 * 30.0 * 40.0).powf(0.25);
+        assert!((spread.mean - mean).abs() < 1e-9);
+        let ratio = measured.ratio(0, 1);
+        assert_eq!((ratio.min, ratio.median, ratio.max), (0.5, 0.5, 0.5));
         assert_eq!(measured.compared_with(), [1, 0]);
     }
 

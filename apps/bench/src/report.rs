@@ -34,7 +34,9 @@ pub fn rows<'a>(measured: &'a Measured, workload: Option<&'a str>) -> Vec<Row<'a
     let mut rows = Vec::new();
     for (subject, name) in measured.subjects().iter().enumerate() {
         let mut push = |metric: String, unit: &'a str, spread: Spread| {
-            let Spread { min, median, max } = spread;
+            let Spread {
+                min, median, max, ..
+            } = spread;
             let (case, runs) = (measured.case.as_str(), measured.rounds());
             rows.push(Row {
                 workload,
@@ -55,6 +57,16 @@ pub fn rows<'a>(measured: &'a Measured, workload: Option<&'a str>) -> Vec<Row<'a
                 measured.spread(subject, index),
             );
         }
+        for (index, metric) in measured.metrics.iter().enumerate() {
+            let mean = measured.spread(subject, index).mean;
+            let all = Spread {
+                min: mean,
+                median: mean,
+                max: mean,
+                mean,
+            };
+            push(format!("{}, geometric mean", metric.name), metric.unit, all);
+        }
         let first = measured.metrics[0].name;
         for other in measured.compared_with() {
             let metric = format!("{first} / {}", measured.subjects()[other]);
@@ -74,6 +86,7 @@ pub fn table(measured: &Measured) -> String {
     let mut columns = vec![("", Align::Left)];
     for metric in &measured.metrics {
         columns.push((metric.name, Align::Right));
+        columns.push(("geo. mean", Align::Right));
         columns.push(("min", Align::Right));
         columns.push(("max", Align::Right));
     }
@@ -82,8 +95,13 @@ pub fn table(measured: &Measured) -> String {
     for (subject, name) in measured.subjects().iter().enumerate() {
         let mut cells = vec![name.clone()];
         for (index, metric) in measured.metrics.iter().enumerate() {
-            let Spread { min, median, max } = measured.spread(subject, index);
-            cells.extend([median, min, max].map(|value| quantity(value, metric.unit)));
+            let Spread {
+                min,
+                median,
+                max,
+                mean,
+            } = measured.spread(subject, index);
+            cells.extend([median, mean, min, max].map(|value| quantity(value, metric.unit)));
         }
         cells.extend(
             others
@@ -109,10 +127,15 @@ fn ratio(value: f64) -> String {
 
 /// A value with three digits and a prefix that keeps it short: 17213 ns is "17.2 µs".
 fn quantity(value: f64, unit: &str) -> String {
+    if value.is_nan() {
+        return "not told".into();
+    }
     let (prefixes, base): (&[&str], &str) =
         match unit.split_once(' ').map_or(unit, |(unit, _)| unit) {
             "ns" => (&["ns", "µs", "ms", "s"], ""),
             "ms" => (&["ms", "s"], ""),
+            "s" => (&["s"], ""),
+            "J" => (&["J", "kJ"], ""),
             "B" => (&["B", "kB", "MB", "GB"], ""),
             "cores" | "ratio" => return format!("{value:.3}"),
             _ => (&["", "k", "M", "G"], " "),

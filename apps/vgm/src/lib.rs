@@ -1,5 +1,5 @@
 //! VGM game music: reads songs, plays their chips, renders them.
-// Allowed in `vector` alone, where loops compiled for other processors are called.
+// Allowed in `vector` and `chips::fm::wide` alone, which are compiled for other processors.
 #![deny(unsafe_code)]
 
 pub mod batch;

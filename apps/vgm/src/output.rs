@@ -9,11 +9,15 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::Song;
-use crate::render::{Buffers, Player, Settings};
+use crate::render::{Buffers, Player, Settings, SplitPlayer};
 use crate::wav::Layout;
+use creel::Pool;
 
 /// Output frames that are rendered, converted and written at a time.
 pub const BLOCK_FRAMES: usize = 1024;
+
+/// The same where several workers render a song: a millisecond or more between two meetings.
+const SPLIT_FRAMES: usize = 16 << 10;
 
 /// Bytes that are gathered before they are written: a call to the system for each block would cost
 /// as much as converting it.
@@ -25,6 +29,18 @@ pub struct Job {
     buffers: Buffers,
     mix: Vec<[f32; 2]>,
     bytes: Vec<u8>,
+}
+
+/// How songs become files.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    /// How they are played.
+    pub settings: &'a Settings,
+    /// What the file is like.
+    pub layout: Layout,
+    /// The pool on which each song's chips are rendered, a chip a worker; the calling thread
+    /// renders all of them if there is none.
+    pub split: Option<&'a Pool>,
 }
 
 /// What came of rendering a song.
@@ -47,14 +63,22 @@ impl Job {
     pub fn render(
         &mut self,
         song: &Song,
-        how: (&Settings, Layout),
+        how: How<'_>,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
         progress: impl Fn(u64) -> bool,
     ) -> Result<Outcome> {
-        let (settings, layout) = how;
-        let mut player = Player::new(song, settings, &mut self.buffers)?;
+        let How {
+            settings, layout, ..
+        } = how;
+        let mut player = match how.split {
+            Some(pool) => Playing::Split(SplitPlayer::new(song, settings)?, pool),
+            None => {
+                let player = Player::new(song, settings, &mut self.buffers)?;
+                Playing::Alone(Box::new(player))
+            }
+        };
         sink(&layout.header(settings.sample_rate, player.frames())?)?;
-        self.mix.resize(BLOCK_FRAMES, [0.0; 2]);
+        self.mix.resize(player.block_frames(), [0.0; 2]);
         self.bytes.clear();
         loop {
             let frames = player.fill(&mut self.buffers, &mut self.mix);
@@ -81,7 +105,7 @@ impl Job {
     pub fn render_file(
         &mut self,
         song: &Song,
-        how: (&Settings, Layout),
+        how: How<'_>,
         path: &Path,
         progress: impl Fn(u64) -> bool,
     ) -> Result<Option<Rendered>> {
@@ -95,6 +119,36 @@ impl Job {
             }
             Outcome::Stopped => None,
         })
+    }
+}
+
+/// A song being played, by one thread or by several.
+enum Playing<'a> {
+    Alone(Box<Player<'a>>),
+    Split(SplitPlayer<'a>, &'a Pool),
+}
+
+impl Playing<'_> {
+    fn frames(&self) -> u64 {
+        match self {
+            Playing::Alone(player) => player.frames(),
+            Playing::Split(player, _) => player.frames(),
+        }
+    }
+
+    /// Output frames a call.
+    fn block_frames(&self) -> usize {
+        match self {
+            Playing::Alone(_) => BLOCK_FRAMES,
+            Playing::Split(..) => SPLIT_FRAMES,
+        }
+    }
+
+    fn fill(&mut self, buffers: &mut Buffers, out: &mut [[f32; 2]]) -> usize {
+        match self {
+            Playing::Alone(player) => player.fill(buffers, out),
+            Playing::Split(player, pool) => player.fill(pool, out),
+        }
     }
 }
 

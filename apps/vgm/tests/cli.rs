@@ -117,6 +117,21 @@ fn the_bytes_are_the_same_at_any_number_of_jobs() {
 }
 
 #[test]
+fn a_song_shared_by_several_jobs_has_the_same_bytes() {
+    let folder = Folder::new("split");
+    let song = Path::new(env!("CARGO_MANIFEST_DIR")).join("songs/ym2151-okim6258.vgz");
+    let rendered = |jobs: &str| {
+        let out = folder.path(jobs);
+        let run = render(&[&song], &out, &["--jobs", jobs]);
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        files(&out).remove(0).1
+    };
+    let alone = rendered("1");
+    assert!(alone.len() > 1_000_000, "the song is there");
+    assert!(rendered("3") == alone);
+}
+
+#[test]
 fn the_output_mirrors_the_input_and_is_not_overwritten_unasked() {
     let folder = Folder::new("tree");
     folder.put("in/top.vgm", &small_song());

@@ -24,6 +24,7 @@
 pub mod args;
 pub mod color;
 pub mod document;
+pub mod energy;
 mod exit;
 mod interrupt;
 pub mod knobs;

@@ -1,6 +1,5 @@
 //! `creel measure`: what a command costs, over several runs, alone or beside others.
 
-mod energy;
 mod one;
 mod plan;
 mod report;

@@ -11,9 +11,10 @@
 //! own pages, less than any program. And `ru_maxrss` is the largest *single* process: for the
 //! whole tree the resident sizes are also sampled together.
 
-use super::{energy::Meter, sample::Sample};
+use super::sample::Sample;
 use crate::process::descendants;
 use anyhow::{Context, Result};
+use creel_console::energy::Meter;
 use nix::{
     errno::Errno,
     sys::{

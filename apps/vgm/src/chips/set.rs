@@ -75,6 +75,22 @@ fn no_chip(song: &Song) -> Error {
     })
 }
 
+/// About how long a chip takes to render a frame, in ns: for putting songs in order alone.
+///
+/// Source: the carried songs, 2.5 GHz Cascade Lake.
+pub fn frame_ns(chip: ChipId) -> u64 {
+    match chip {
+        ChipId::Sn76489 | ChipId::Ay8910 => 16,
+        ChipId::Okim6258 => 20,
+        ChipId::Ym2203 => 60,
+        ChipId::Ym2413 => 95,
+        ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Ymf262 => 100,
+        ChipId::Ym2610 | ChipId::Ym2612 => 115,
+        ChipId::Y8950 | ChipId::Ym2608 | ChipId::Ym2151 => 125,
+        _ => 0,
+    }
+}
+
 /// Clocks that a chip can be asked to run at, in Hz: from a tenth of the slowest in use to more
 /// than the fastest. Outside, time would stand still or a second take minutes.
 const CLOCKS_HZ: std::ops::RangeInclusive<u32> = 100_000..=40_000_000;

@@ -10,7 +10,7 @@ use creel::{Balance, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Interrupt, Knobs};
 use creel_vgm::batch::{self, Plan, Unit};
 use creel_vgm::mix::{Quality, SampleFormat};
-use creel_vgm::output::{Job, Rendered};
+use creel_vgm::output::{How, Job, Rendered};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 use creel_vgm::{Error, Result};
@@ -18,6 +18,9 @@ use creel_vgm::{Error, Result};
 use super::tally::{Tally, Verdict};
 
 /// Render songs to sound files
+///
+/// A song a job. Where there are more jobs than songs, they share each song instead, a chip a job,
+/// if that is expected to take less time. The sound files are the same, bit by bit.
 ///
 /// Exit codes: 0 all done, 1 some failed, 2 usage, 65 nothing but bad data, 130 interrupted.
 #[derive(Args, Debug)]
@@ -142,27 +145,36 @@ impl Render {
         let plan = self.plan();
         let pool = Pool::builder().balance(Balance::Shared).wait(Wait::Park);
         let pool = self.knobs.apply(pool).build()?;
+        let split = plan.is_better_split(pool.workers());
         let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
         let tally = Tally::new(plan.units.len(), claimed, self.lines, common.quiet);
         for (path, error) in &plan.refused {
             tally.add(&path.display(), None, &Verdict::Failed(error));
         }
         let (finished, to_publish) = mpsc::sync_channel(UNPUBLISHED_MAX);
+        let to_publish = Mutex::new(to_publish);
         let bench = Workbench {
             render: self,
             settings: self.sound.settings(),
             jobs: Mutex::new(Vec::new()),
+            split: split.then_some(&pool),
             interrupt: &interrupt,
             tally: &tally,
             finished,
         };
         thread::scope(|scope| {
-            let tally = &tally;
-            scope.spawn(move || publish(to_publish, tally));
+            for _ in 0..PUBLISHERS {
+                scope.spawn(|| publish(&to_publish, &tally));
+            }
             let units = &plan.units;
-            pool.for_each_index(0..units.len(), |place| bench.song(&units[place]));
+            if split {
+                units.iter().for_each(|unit| bench.song(unit));
+            } else {
+                pool.for_each_index(0..units.len(), |place| bench.song(&units[place]));
+            }
             drop(bench);
         });
+        drop(to_publish);
         let exit = tally.exit(interrupt.requested());
         tally.finish().print(common)?;
         if exit == Exit::Interrupted {
@@ -184,9 +196,13 @@ impl Render {
 /// Files that may wait for the disk before the jobs do.
 const UNPUBLISHED_MAX: usize = 16;
 
+/// Threads that wait for the disk: what several wait for, it does at once.
+const PUBLISHERS: usize = 4;
+
 /// Brings files to the disk while the jobs go on.
-fn publish(finished: mpsc::Receiver<(&Unit, Rendered)>, tally: &Tally) {
-    for (unit, rendered) in finished {
+fn publish(finished: &Mutex<mpsc::Receiver<(&Unit, Rendered)>>, tally: &Tally) {
+    let next = || finished.lock().expect("receiving panics not").recv();
+    while let Ok((unit, rendered)) = next() {
         let frames = rendered.frames();
         let published = rendered.publish().map_err(|error| at_output(unit, error));
         tally.add(
@@ -217,6 +233,8 @@ struct Workbench<'a> {
     settings: Settings,
     /// Jobs that are not rendering just now; their memory goes from song to song.
     jobs: Mutex<Vec<Job>>,
+    /// The pool, if its workers share each song.
+    split: Option<&'a Pool>,
     interrupt: &'a Interrupt,
     tally: &'a Tally,
     /// To who brings them to the disk.
@@ -260,7 +278,11 @@ impl<'a> Workbench<'a> {
         }
         let (frames, _) = self.settings.frames(&song);
         self.tally.correct(unit.claimed, frames);
-        let how = (&self.settings, self.render.sound.layout());
+        let how = How {
+            settings: &self.settings,
+            layout: self.render.sound.layout(),
+            split: self.split,
+        };
         job.render_file(&song, how, &unit.output, |frames| {
             self.tally.advance(frames);
             !self.interrupt.requested()

@@ -75,15 +75,11 @@ pub struct Header {
     fields: [u8; 0x100],
 }
 
-/// The samples that a song claims to have, of a file's first bytes, plain or packed; 0 if they do
-/// not tell.
-pub fn peek_samples(front: &[u8]) -> u64 {
-    let header = unpack_front(front, 0x40);
-    if header.starts_with(b"Vgm ") {
-        u64::from(u32_at(&header, 0x18))
-    } else {
-        0
-    }
+/// The header in a file's first bytes, plain or packed, if they suffice; its extra part may be cut
+/// off.
+pub fn peek(front: &[u8]) -> Option<Header> {
+    // A byte more than the longest plain header, for commands must follow.
+    Header::parse(&unpack_front(front, 0x101)).ok()
 }
 
 const DUAL_BIT: u32 = 1 << 30;
@@ -154,6 +150,13 @@ impl Header {
             .iter()
             .find(|(chip, _)| instance.second && *chip == instance.chip);
         Some(extra.map_or(own, |(_, clock)| *clock))
+    }
+
+    /// The chips that it has a clock for, in its order.
+    pub fn instances(&self) -> impl Iterator<Item = Instance> {
+        ChipId::all()
+            .flat_map(|chip| [false, true].map(|second| Instance { chip, second }))
+            .filter(|chip| self.clock(*chip).is_some())
     }
 
     /// Bit 31 of the chip's clock: YM2610B instead of YM2610, an FDS beside a NES, a T6W28.

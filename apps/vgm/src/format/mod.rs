@@ -20,5 +20,5 @@ pub use chip_id::ChipId;
 pub use command::{Block, Command, RamWrite, StreamCommand, Write, decode};
 pub use container::SONG_BYTES_MAX;
 pub use gd3::Gd3;
-pub use header::{ChipVolume, Header, Instance, Volume, peek_samples};
+pub use header::{ChipVolume, Header, Instance, Volume, peek};
 pub use song::{Loop, Song, TICKS_PER_SECOND};

@@ -110,9 +110,8 @@ impl Song {
 
     /// The chips that the song has and writes to, in the header's order.
     pub fn chips(&self) -> impl Iterator<Item = Instance> {
-        ChipId::all()
-            .flat_map(|chip| [false, true].map(|second| Instance { chip, second }))
-            .filter(|chip| self.header.clock(*chip).is_some() && self.writes(*chip) > 0)
+        let instances = self.header.instances();
+        instances.filter(|chip| self.writes(*chip) > 0)
     }
 }
 

@@ -3,7 +3,19 @@
 use std::sync::Arc;
 
 use super::kernel::{CHUNK, Kernel};
-use crate::vector::{self, Loop};
+use crate::vector;
+
+/// Output frames whose places are looked up before their sums are computed.
+const PLACES: usize = 64;
+
+/// Where an output frame lies.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// The first of its phase's rows of coefficients.
+    row: u32,
+    /// The first native frame, of those held, that it is made of.
+    at: u32,
+}
 
 /// Keeps just the native frames that later output frames still need.
 ///
@@ -98,10 +110,8 @@ impl Resampler {
             self.skip(mix.len())
         } else {
             match self.kernel.taps() {
-                2 => self.mix_taps::<2>(gain, mix),
-                CHUNK if self.alike >= self.left.len() => self.mix_mono(gain, mix),
-                CHUNK => self.mix_taps::<CHUNK>(gain, mix),
-                _ => self.mix_chunks(gain, mix),
+                2 => self.sum::<2>(gain, mix),
+                _ => self.sum::<CHUNK>(gain, mix),
             }
         };
         self.left.drain(..start);
@@ -131,66 +141,52 @@ impl Resampler {
         (frames * self.step + whole as usize, part)
     }
 
-    fn mix_taps<const TAPS: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        let resampler = &*self;
-        let (at, part) = vector::run(Taps::<TAPS> {
-            resampler,
-            gain,
-            mix,
-        });
-        self.part = part;
-        at
-    }
-
-    /// Both sides from the left one.
-    fn mix_mono(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        let resampler = &*self;
-        let (at, part) = vector::run(Mono {
-            resampler,
-            gain,
-            mix,
-        });
-        self.part = part;
-        at
-    }
-
-    fn mix_chunks(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
-        let (rows, chunks) = (self.kernel.rows::<CHUNK>(), self.kernel.taps() / CHUNK);
-        let (at, part) = self.mix_with(gain, mix, |phase, at| {
-            let row = &rows[phase * chunks..][..chunks];
-            let mut sums = [0; 2];
-            for (row, at) in row.iter().zip((at..).step_by(CHUNK)) {
-                let [left, right] = dots(row, chunk(&self.left, at), chunk(&self.right, at));
-                sums = [sums[0] + left, sums[1] + right];
+    /// Adds the sums of products; returns where the next output frame begins.
+    fn sum<const CHUNK: usize>(&mut self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
+        let mono = self.alike >= self.left.len();
+        let chunks = self.kernel.taps() / CHUNK;
+        let mut at = 0;
+        for mix in mix.chunks_mut(PLACES) {
+            let mut places = [Place::default(); PLACES];
+            for place in &mut places[..mix.len()] {
+                place.row = (self.phase(self.part) * chunks) as u32;
+                place.at = at as u32;
+                at += self.step;
+                self.part += self.step_part;
+                if self.part >= self.parts {
+                    self.part -= self.parts;
+                    at += 1;
+                }
             }
-            sums
-        });
-        self.part = part;
-        at
-    }
-
-    /// Adds the sums that `sums` computes for (phase, native frame) to each frame of the mix;
-    /// returns where the next output frame begins: a native frame, and a part.
-    #[inline(always)]
-    fn mix_with(
-        &self,
-        gain: f32,
-        mix: &mut [[f32; 2]],
-        sums: impl Fn(usize, usize) -> [i32; 2],
-    ) -> (usize, u64) {
-        let (mut at, mut part) = (0, self.part);
-        for out in mix {
-            let [left, right] = sums(self.phase(part), at);
-            out[0] += left as f32 * gain;
-            out[1] += right as f32 * gain;
-            at += self.step;
-            part += self.step_part;
-            if part >= self.parts {
-                part -= self.parts;
-                at += 1;
+            let places = &places[..mix.len()];
+            let left = self.sums::<CHUNK>(&self.left, places);
+            let right = match mono {
+                true => left,
+                false => self.sums::<CHUNK>(&self.right, places),
+            };
+            for (out, (left, right)) in mix.iter_mut().zip(left.iter().zip(&right)) {
+                out[0] += *left as f32 * gain;
+                out[1] += *right as f32 * gain;
             }
         }
-        (at, part)
+        at
+    }
+
+    /// The sums of one side's products at each of some places, at most [`PLACES`].
+    fn sums<const CHUNK: usize>(&self, side: &[i16], places: &[Place]) -> [i32; PLACES] {
+        let rows = self.kernel.rows::<CHUNK>();
+        let mut sums = [0; PLACES];
+        for chunk in 0..self.kernel.taps() / CHUNK {
+            let (rows, side) = (&rows[chunk..], &side[chunk * CHUNK..]);
+            let pair = |place: usize| {
+                let place = &places[place];
+                let frames = side[place.at as usize..].first_chunk();
+                let frames = frames.expect("as many frames as taps");
+                (&rows[place.row as usize], frames)
+            };
+            vector::add_products(pair, &mut sums[..places.len()]);
+        }
+        sums
     }
 
     /// The phase nearest to a part.
@@ -201,67 +197,6 @@ impl Resampler {
         let place = u128::from(part) * u128::from(self.phases_a_part);
         ((place + (1 << 63)) >> 64) as usize
     }
-}
-
-/// Kernels of `TAPS` taps.
-struct Taps<'a, const TAPS: usize> {
-    resampler: &'a Resampler,
-    gain: f32,
-    mix: &'a mut [[f32; 2]],
-}
-
-impl<const TAPS: usize> Loop for Taps<'_, TAPS> {
-    type Output = (usize, u64);
-
-    #[inline(always)]
-    fn run(self) -> (usize, u64) {
-        let Resampler {
-            kernel,
-            left,
-            right,
-            ..
-        } = self.resampler;
-        let rows = kernel.rows::<TAPS>();
-        let sums = |phase: usize, at| dots(&rows[phase], chunk(left, at), chunk(right, at));
-        self.resampler.mix_with(self.gain, self.mix, sums)
-    }
-}
-
-/// Kernels of one chunk, both sides from the left one.
-struct Mono<'a> {
-    resampler: &'a Resampler,
-    gain: f32,
-    mix: &'a mut [[f32; 2]],
-}
-
-impl Loop for Mono<'_> {
-    type Output = (usize, u64);
-
-    #[inline(always)]
-    fn run(self) -> (usize, u64) {
-        let Resampler { kernel, left, .. } = self.resampler;
-        let rows = kernel.rows::<CHUNK>();
-        let sums = |phase: usize, at| [dot(&rows[phase], chunk(left, at)); 2];
-        self.resampler.mix_with(self.gain, self.mix, sums)
-    }
-}
-
-#[inline(always)]
-fn chunk<const TAPS: usize>(all: &[i16], at: usize) -> &[i16; TAPS] {
-    let chunk = all[at..].first_chunk();
-    chunk.expect("as many frames as taps")
-}
-
-/// Both sides' sums of products.
-#[inline(always)]
-fn dots<const TAPS: usize>(row: &[i16; TAPS], left: &[i16; TAPS], right: &[i16; TAPS]) -> [i32; 2] {
-    [dot(row, left), dot(row, right)]
-}
-
-#[inline(always)]
-fn dot<const TAPS: usize>(row: &[i16; TAPS], frames: &[i16; TAPS]) -> i32 {
-    let products = row.iter().zip(frames);
-    products.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
 }
 
 #[cfg(test)]
@@ -314,27 +249,6 @@ mod tests {
                 assert_eq!(frame[1], -frame[0]);
             }
         }
-    }
-
-    #[test]
-    fn vectors_and_the_portable_loop_give_the_same_bits() {
-        let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 16) as i32 - 0x8000;
-        let mut resampler = resampler(Quality::BandLimited, RATIO);
-        let wanted = resampler.wanted(500);
-        let frames: Vec<_> = (0..wanted).map(|n| [noise(n), noise(n + 9999)]).collect();
-        resampler.push(&frames);
-        let (mut vectors, mut portable) = (vec![[0.25; 2]; 500], vec![[0.25; 2]; 500]);
-        let taps = |mix| Taps::<CHUNK> {
-            resampler: &resampler,
-            gain: 0.7,
-            mix,
-        };
-        assert_eq!(
-            vector::run(taps(&mut vectors)),
-            taps(&mut portable).run(),
-            "where the next frame begins"
-        );
-        assert!(vectors == portable);
     }
 
     #[test]

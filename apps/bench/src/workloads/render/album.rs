@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use creel_vgm::batch;
+use creel_vgm::batch::{self, Cost};
 use creel_vgm::format::Song;
-use creel_vgm::output::Job;
+use creel_vgm::output::{How, Job};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
 
-/// Songs in memory, the longest first.
+/// Songs in memory, those that take longest first.
 pub struct Album {
     songs: Vec<Song>,
     settings: Settings,
@@ -43,7 +43,8 @@ impl Album {
             fade_seconds: 0.0,
             ..Settings::default()
         };
-        songs.sort_by_key(|song| Reverse(settings.frames(song).0));
+        let frames = |song: &Song| settings.frames(song).0.min(frames_max);
+        songs.sort_by_key(|song| Reverse(Cost::of(&song.header, frames(song)).whole));
         Ok(Album {
             songs,
             settings,
@@ -52,7 +53,7 @@ impl Album {
         })
     }
 
-    /// The songs, the longest first.
+    /// The songs, those that take longest first.
     pub fn songs(&self) -> &[Song] {
         &self.songs
     }
@@ -79,7 +80,12 @@ impl Album {
         };
         let go_on =
             |frames| rendered.fetch_add(frames, Ordering::Relaxed) + frames < self.frames_max;
-        let outcome = job.render(song, (&self.settings, Layout::default()), keep, go_on);
+        let how = How {
+            settings: &self.settings,
+            layout: Layout::default(),
+            split: None,
+        };
+        let outcome = job.render(song, how, keep, go_on);
         self.jobs
             .lock()
             .expect("nobody panics holding it")

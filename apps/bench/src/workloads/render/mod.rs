@@ -7,6 +7,8 @@ mod album;
 mod models;
 mod sample;
 
+use std::collections::BTreeSet;
+
 use anyhow::Context;
 
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
@@ -38,16 +40,16 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         return Ok(Vec::new());
     }
     Ok(jobs(setting.workers)
+        .into_iter()
         .map(|jobs| case(setting, jobs))
         .collect())
 }
 
-/// 1, 2, 4 and so on up to all workers.
-fn jobs(workers: usize) -> impl Iterator<Item = usize> {
+/// 1, 2, 4 and so on up to all workers; 4 in any case.
+fn jobs(workers: usize) -> BTreeSet<usize> {
     let powers = std::iter::successors(Some(1), |jobs| Some(jobs * 2));
-    powers
-        .take_while(move |jobs| *jobs < workers)
-        .chain([workers])
+    let below = powers.take_while(|jobs| *jobs < workers);
+    below.chain([workers, 4]).collect()
 }
 
 fn case(setting: &Setting, jobs: usize) -> Case {
@@ -92,8 +94,17 @@ fn case(setting: &Setting, jobs: usize) -> Case {
                 unit: "frames/s",
             },
             Metric {
+                name: "time",
+                unit: "s",
+            },
+            Metric {
                 name: "peak memory",
                 unit: "B",
+            },
+            // The machine's, where its counters can be read.
+            Metric {
+                name: "energy",
+                unit: "J",
             },
         ],
         compared: true,
@@ -114,7 +125,14 @@ fn independent(request: Request) -> Subject {
         let samples = running.into_iter().map(sample::Running::end);
         let samples: Vec<Sample> = samples.collect::<Result<_, _>>().context("one of them")?;
         let values: Vec<_> = samples.iter().map(Sample::values).collect();
-        let sum = |index: usize| values.iter().map(|values| values[index]).sum();
-        Ok(vec![sum(0), sum(1)])
+        let each = |index: usize| values.iter().map(move |values| values[index]);
+        let largest = |index| each(index).fold(f64::NAN, f64::max);
+        Ok(vec![
+            each(0).sum(),
+            largest(1),
+            each(2).sum(),
+            // Each has counted what all have used.
+            largest(3),
+        ])
     })
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use creel::{Balance, Pool, Wait};
 use creel_console::Exit;
+use creel_console::energy::Meter;
 use creel_vgm::format::Song;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -54,14 +55,18 @@ pub struct Sample {
     seconds: f64,
     /// Nothing where the system does not tell.
     peak_rss_bytes: Option<f64>,
+    /// The same; the whole machine's.
+    energy_j: Option<f64>,
 }
 
 impl Sample {
-    /// Frames a second and peak memory in bytes.
+    /// Frames a second, seconds, peak memory in bytes, energy in joules.
     pub fn values(&self) -> Vec<f64> {
         vec![
             self.frames as f64 / self.seconds,
+            self.seconds,
             self.peak_rss_bytes.unwrap_or(f64::NAN),
+            self.energy_j.unwrap_or(f64::NAN),
         ]
     }
 }
@@ -90,14 +95,17 @@ impl Request {
 
     fn take(&self) -> anyhow::Result<Sample> {
         let album = Album::load(self.songs.as_deref(), self.frames_max)?;
+        let meter = Meter::start();
         let begin = Instant::now();
         let frames = self.render(album)?;
         let seconds = begin.elapsed().as_secs_f64();
+        let energy_j = meter.map(Meter::joules);
         let peak = peak_rss_bytes();
         Ok(Sample {
             frames,
             seconds,
             peak_rss_bytes: peak.is_finite().then_some(peak),
+            energy_j,
         })
     }
 

@@ -173,6 +173,7 @@ impl Envelope {
     ///
     /// Returns the frame at which an OPLL's depress stage gave way to the
     /// attack, before which the phase is to be set to 0.
+    #[inline(always)]
     pub fn run(
         &mut self,
         rates: &Rates,
@@ -193,18 +194,34 @@ impl Envelope {
             let mut index = count >> pace.shift;
             let mut next = tick + wait as usize * clock.divider();
             // All steps of one stage, which come at even distances.
+            let attacks = self.stage == Stage::Attack;
+            let until = match self.stage {
+                Stage::Depress => DEPRESSED,
+                Stage::Decay => rates.sustain_level,
+                _ => MAX_ATTENUATION,
+            };
+            let mut level = self.attenuation;
             while next < frames {
                 let amount = pace.amount(index);
+                index = index.wrapping_add(1);
                 if amount != 0 {
-                    hold(start..next, self.attenuation);
+                    hold(start..next, level);
                     (start, tick) = (next, next);
-                    if self.moves(amount, rates) {
+                    let ends;
+                    (level, ends) = if attacks {
+                        let level = rise(level, amount);
+                        (level, level == 0)
+                    } else {
+                        let level = (level + amount).min(MAX_ATTENUATION);
+                        (level, level >= until)
+                    };
+                    if ends {
                         break;
                     }
                 }
-                index = index.wrapping_add(1);
                 next += period;
             }
+            self.attenuation = level;
             if next >= frames {
                 break;
             }
@@ -213,21 +230,11 @@ impl Envelope {
                 attacked = Some(tick);
             }
             tick += clock.divider();
-            count = (index << pace.shift).wrapping_add(1);
+            // The tick behind that of the step.
+            count = (index.wrapping_sub(1) << pace.shift).wrapping_add(1);
         }
         hold(start..frames, self.attenuation);
         attacked
-    }
-
-    /// Moves the attenuation by one step of its stage; returns whether the stage ends.
-    fn moves(&mut self, amount: u16, rates: &Rates) -> bool {
-        self.shift(amount);
-        match self.stage {
-            Stage::Attack => self.attenuation == 0,
-            Stage::Depress => self.attenuation >= DEPRESSED,
-            Stage::Decay => self.attenuation >= rates.sustain_level,
-            Stage::Sustain | Stage::Release => self.attenuation == MAX_ATTENUATION,
-        }
     }
 
     /// The stage changes that a tick makes before it moves the attenuation.
@@ -265,13 +272,18 @@ impl Envelope {
     }
 
     fn shift(&mut self, amount: u16) {
-        if self.stage == Stage::Attack {
-            let level = i32::from(self.attenuation);
-            self.attenuation = (level + ((!level * i32::from(amount)) >> 4)) as u16;
+        self.attenuation = if self.stage == Stage::Attack {
+            rise(self.attenuation, amount)
         } else {
-            self.attenuation = (self.attenuation + amount).min(MAX_ATTENUATION);
-        }
+            (self.attenuation + amount).min(MAX_ATTENUATION)
+        };
     }
+}
+
+/// The attenuation after a step of the attack.
+fn rise(attenuation: u16, amount: u16) -> u16 {
+    let level = i32::from(attenuation);
+    (level + ((!level * i32::from(amount)) >> 4)) as u16
 }
 
 /// How often and how far a rate moves the attenuation.

@@ -19,3 +19,5 @@ pub mod opn;
 pub mod ssg_eg;
 pub mod tables;
 pub mod timer;
+#[cfg(target_arch = "x86_64")]
+mod wide;

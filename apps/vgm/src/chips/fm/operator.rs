@@ -195,9 +195,9 @@ impl Operator {
         is_off: impl Fn(u16) -> bool,
     ) {
         const MAX: u16 = MAX_ATTENUATION;
-        let total = self.settings.total_level;
-        let Tone { phase, attenuation } = tone;
         if self.settings.ssg_eg.is_on() {
+            let total = self.settings.total_level;
+            let Tone { phase, attenuation } = tone;
             return self.run_ssg_eg(clock, stretches, |range, operator, stretch, am| {
                 ramp(operator.phase, stretch.step, phase, range.clone());
                 let level = match operator.envelope.attenuation {
@@ -208,29 +208,13 @@ impl Operator {
                 attenuation[range].fill((level + total + am).min(MAX) << SHIFT);
             });
         }
-        self.inverted = false;
-        let frames = stretches.iter().map(|s| s.frames).sum();
-        let hold = |range: Range<usize>, level: u16| {
-            let level = if is_off(level) { MAX } else { level };
-            fill_forward(attenuation, range, (level + total).min(MAX) << SHIFT);
-        };
-        let attacked = self.envelope.run(&self.settings.rates, clock, frames, hold);
-        let mut start = 0;
-        for s in stretches {
-            let end = start + s.frames;
-            let mut from = start;
-            if let Some(frame) = attacked.filter(|frame| (start..end).contains(frame)) {
-                ramp(self.phase, s.step, phase, start..frame);
-                (self.phase, from) = (0, frame);
-            }
-            self.phase = ramp(self.phase, s.step, phase, from..end);
-            if s.am != 0 && self.settings.am {
-                for level in &mut attenuation[start..end] {
-                    *level = (*level + (s.am << SHIFT)).min(MAX << SHIFT);
-                }
-            }
-            start = end;
-        }
+        vector::run(Rendering::<SHIFT, _> {
+            operator: self,
+            clock,
+            stretches,
+            tone,
+            is_off,
+        });
     }
 
     /// Calls `show` with each range of frames over which the envelope stands
@@ -287,7 +271,59 @@ impl Operator {
     }
 }
 
+/// An operator's block, its envelope in steps.
+struct Rendering<'a, const SHIFT: u32, O> {
+    operator: &'a mut Operator,
+    clock: &'a EnvelopeClock,
+    stretches: &'a [Stretch],
+    tone: &'a mut Tone,
+    is_off: O,
+}
+
+impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        const MAX: u16 = MAX_ATTENUATION;
+        let Rendering {
+            operator,
+            clock,
+            stretches,
+            tone: Tone { phase, attenuation },
+            is_off,
+        } = self;
+        let total = operator.settings.total_level;
+        operator.inverted = false;
+        let frames = stretches.iter().map(|s| s.frames).sum();
+        let hold = |range: Range<usize>, level: u16| {
+            let level = if is_off(level) { MAX } else { level };
+            fill_forward(attenuation, range, (level + total).min(MAX) << SHIFT);
+        };
+        let attacked = operator
+            .envelope
+            .run(&operator.settings.rates, clock, frames, hold);
+        let mut start = 0;
+        for s in stretches {
+            let end = start + s.frames;
+            let mut from = start;
+            if let Some(frame) = attacked.filter(|frame| (start..end).contains(frame)) {
+                ramp(operator.phase, s.step, phase, start..frame);
+                (operator.phase, from) = (0, frame);
+            }
+            operator.phase = ramp(operator.phase, s.step, phase, from..end);
+            if s.am != 0 && operator.settings.am {
+                for level in &mut attenuation[start..end] {
+                    *level = (*level + (s.am << SHIFT)).min(MAX << SHIFT);
+                }
+            }
+            start = end;
+        }
+    }
+}
+
 /// Fills a range, and what lies behind it up to a whole vector.
+#[inline(always)]
 fn fill_forward(out: &mut [u16; BLOCK + LANES], range: Range<usize>, value: u16) {
     let mut at = range.start;
     while at < range.end {
@@ -300,31 +336,17 @@ fn fill_forward(out: &mut [u16; BLOCK + LANES], range: Range<usize>, value: u16)
 
 /// Writes the phases of a constant frequency over a range, and behind it up to
 /// a whole vector; returns the last of the range.
+#[inline(always)]
 fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + LANES], range: Range<usize>) -> u32 {
     let frames = range.len();
     let out = &mut out[range.start..][..frames.next_multiple_of(LANES)];
-    vector::run(Ramp { start, step, out });
-    start.wrapping_add(step.wrapping_mul(frames as u32))
-}
-
-struct Ramp<'a> {
-    start: u32,
-    step: u32,
-    out: &'a mut [u16],
-}
-
-impl Loop for Ramp<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        // The 20 bits that matter lie at the top: what remains of them then fits
-        // a signed number of 16 bits, to which a vector is narrowed at once.
-        const UNUSED: u32 = 12;
-        let mut phase = self.start << UNUSED;
-        for slot in self.out {
-            phase = phase.wrapping_add(self.step << UNUSED);
-            *slot = (phase >> (10 + UNUSED)) as u16;
-        }
+    // The 20 bits that matter lie at the top: what remains of them then fits
+    // a signed number of 16 bits, to which a vector is narrowed at once.
+    const UNUSED: u32 = 12;
+    let mut phase = start << UNUSED;
+    for slot in out {
+        phase = phase.wrapping_add(step << UNUSED);
+        *slot = (phase >> (10 + UNUSED)) as u16;
     }
+    start.wrapping_add(step.wrapping_mul(frames as u32))
 }

@@ -56,10 +56,22 @@ const fn volume() -> [i16; 2 * SIGN as usize] {
     let mut table = [0; 2 * SIGN as usize];
     let mut attenuation = 0;
     while attenuation < half {
-        let mantissa = (EXPONENT[255 - (attenuation & 0xff)] as u32 | 0x400) << 2;
-        let value = (mantissa >> (attenuation >> 8)) as i16;
+        let value = (MANTISSA[attenuation & 0xff] as u32 >> (attenuation >> 8)) as i16;
         table[attenuation] = value;
         table[attenuation + half] = -value;
+        attenuation += 1;
+    }
+    table
+}
+
+/// The volume of the first 256 attenuations; each 256 more halve it.
+pub static MANTISSA: [u16; 256] = mantissa();
+
+const fn mantissa() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut attenuation = 0;
+    while attenuation < 256 {
+        table[attenuation] = (EXPONENT[255 - attenuation] | 0x400) << 2;
         attenuation += 1;
     }
     table
@@ -168,7 +180,7 @@ pub static OPM_NOTES: [u16; 12 * 64] = [
 
 /// round(-256 log2(sin((i + 1/2) pi / 512)))
 #[rustfmt::skip]
-const LOG_SINE: [u16; 256] = [
+pub static LOG_SINE: [u16; 256] = [
     0x859, 0x6c3, 0x607, 0x58b, 0x52e, 0x4e4, 0x4a6, 0x471, 0x443, 0x41a, 0x3f5, 0x3d3, 0x3b5, 0x398, 0x37e, 0x365,
     0x34e, 0x339, 0x324, 0x311, 0x2ff, 0x2ed, 0x2dc, 0x2cd, 0x2bd, 0x2af, 0x2a0, 0x293, 0x286, 0x279, 0x26d, 0x261,
     0x256, 0x24b, 0x240, 0x236, 0x22c, 0x222, 0x218, 0x20f, 0x206, 0x1fd, 0x1f5, 0x1ec, 0x1e4, 0x1dc, 0x1d4, 0x1cd,

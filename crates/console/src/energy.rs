@@ -1,5 +1,7 @@
 //! The packages' energy counters (RAPL), where the kernel lets us read them.
 //!
+//! They count what the whole machine uses, whoever uses it.
+//!
 //! Source: Documentation/power/powercap/powercap.rst: `energy_uj` counts up to
 //! `max_energy_range_uj` and begins again.
 
@@ -16,6 +18,15 @@ struct Zone {
 
 /// Sums the packages' counters; must be looked at often enough that none wraps twice (at
 /// 200 W a range of 262 kJ lasts 20 minutes).
+///
+/// ```
+/// use creel_console::energy::Meter;
+///
+/// let meter = Meter::start();
+/// // Work.
+/// let joules = meter.map(Meter::joules);
+/// assert!(joules.is_none_or(|joules| joules >= 0.0));
+/// ```
 pub struct Meter {
     zones: Vec<Zone>,
     used_uj: u64,

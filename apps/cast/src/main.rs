@@ -8,9 +8,19 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use creel_console::{Common, args, conclude};
 
+const EXAMPLES: &str = "\
+Examples:
+  creel-cast standalone --streams 4000 --wait 20ms
+          4,000 streams on one thread, without a network
+  creel-cast receive --streams 100 --on 127.0.0.1:5004 --wav heard
+  creel-cast send --streams 100 --to 127.0.0.1:5004 --buffers 500
+          five seconds of a hundred tones, each written to heard/stream-N.wav
+  creel-cast evaluate --svg diagrams --format csv > table.csv
+          the evaluation's table and diagrams: 200 runs, five minutes";
+
 /// Many audio streams on one core
 #[derive(Parser, Debug)]
-#[command(name = "creel-cast", version)]
+#[command(name = "creel-cast", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(flatten)]
     common: Common,

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::report::{Body, print_document};
 use super::{count, failed, period, time};
 
-/// Measure every way to a sink over the number of streams
+/// Measure every way to a sink over the number of streams; five minutes as it stands
 #[derive(Args, Debug)]
 pub struct Evaluate {
     /// Numbers of streams

@@ -77,15 +77,18 @@ fn draw(bound: usize) -> usize {
     (thread_rng().next_u64() % bound as u64) as usize
 }
 
-/// A pool of `workers`, which waits and balances in one of the ways there are.
+/// A pool of `workers`, which waits and balances in one of the ways there are; by a throttle only
+/// where time-outs run out, because its quantum ends by one.
 fn pool(workers: usize) -> Pool {
     let waits = [
         Wait::Park,
         Wait::Adaptive,
         Wait::Spin(Duration::from_micros(5)),
+        Wait::Throttle(Duration::from_millis(1)),
     ];
+    let ways = if model_clock::passes() { 4 } else { 3 };
     let balances = [Balance::Fixed, Balance::Sticky, Balance::Shared];
-    let builder = Pool::builder().workers(workers).wait(waits[draw(3)]);
+    let builder = Pool::builder().workers(workers).wait(waits[draw(ways)]);
     let built = builder.balance(balances[draw(3)]).build();
     built.expect("the numbers are in range")
 }

@@ -44,7 +44,7 @@ impl Instant {
 }
 
 /// Whether time-outs run out.
-pub(super) fn passes() -> bool {
+pub(crate) fn passes() -> bool {
     TIME_OUTS.get()
 }
 

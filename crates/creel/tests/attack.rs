@@ -242,6 +242,21 @@ fn wakers_that_panic_end_no_worker() {
     assert_eq!(pool.block_on(bound).unwrap(), 5);
 }
 
+#[test]
+fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
+    let bad = Waker::from(Arc::new(BadWaker));
+    let (told, tell) = mpsc::channel();
+    let good = Waker::from(Arc::new(Tell(Mutex::new(told))));
+    let (tx, rx) = ring::channel::<u8>(1);
+    let mut receives = [rx.recv(), rx.recv(), rx.recv()];
+    for (receive, waker) in receives.iter_mut().zip([&good, &bad, &good]) {
+        let polled = Pin::new(receive).poll(&mut Context::from_waker(waker));
+        assert!(polled.is_pending());
+    }
+    drop(tx);
+    assert_eq!(tell.try_iter().count(), 2, "before and behind the bad one");
+}
+
 struct Tell(Mutex<mpsc::Sender<()>>);
 
 impl Wake for Tell {

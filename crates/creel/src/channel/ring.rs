@@ -22,7 +22,7 @@ use std::future::Future;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// In `tail`: receivers wait. In `head`: senders wait.
 const WAITING: u64 = 1;
@@ -41,6 +41,21 @@ struct Place<T> {
     message: UnsafeCell<MaybeUninit<T>>,
 }
 
+/// Why nothing was claimed.
+#[derive(Clone, Copy)]
+enum Refused {
+    /// No place is free, or nothing is there to read.
+    ForNow,
+    Closed,
+}
+
+/// A place that is the claimer's.
+struct Claim<'a, T> {
+    place: &'a Place<T>,
+    /// The word as it was.
+    word: u64,
+}
+
 struct Ring<T> {
     /// The next position to write, and flags. Exchanged with acquire and release, so that the
     /// flag's setter and the claims are in one order.
@@ -48,8 +63,8 @@ struct Ring<T> {
     /// The next position to read, and a flag; as `tail`.
     head: CachePadded<AtomicU64>,
     places: Box<[Place<T>]>,
-    /// What a lap adds to a position: a power of two above every index.
-    lap: u64,
+    /// The bits of a word below the lap.
+    mask: u64,
     receivers_waiting: Waiters,
     senders_waiting: Waiters,
     senders: AtomicUsize,
@@ -89,7 +104,7 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         tail: CachePadded::new(AtomicU64::new(0)),
         head: CachePadded::new(AtomicU64::new(0)),
         places: (0..capacity).map(place).collect(),
-        lap,
+        mask: lap - 1,
         receivers_waiting: Waiters::new(),
         senders_waiting: Waiters::new(),
         senders: AtomicUsize::new(1),
@@ -99,114 +114,129 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Ring<T> {
-    /// The index of the place that a word's position is at.
+    /// The place that a word's position is at, and whether it is not the last of its lap.
     #[inline(always)]
-    fn index(&self, word: u64) -> usize {
-        ((word & (self.lap - 1)) / STEP) as usize
+    fn place(&self, word: u64) -> (&Place<T>, bool) {
+        let index = ((word & self.mask) / STEP) as usize;
+        (&self.places[index], index + 1 < self.places.len())
     }
 
-    /// The word one position on, its flags kept: the next index, or the next lap's first.
+    /// Claims a place: for a message if `SENDS`, else with one.
     #[inline(always)]
-    fn after(&self, word: u64, index: usize) -> u64 {
-        if index + 1 < self.places.len() {
-            word + STEP
-        } else {
-            self.next_lap(word)
+    fn claim<const SENDS: bool>(&self) -> Result<Claim<'_, T>, Refused> {
+        let end = self.end::<SENDS>();
+        let mut word = end.load(Ordering::Relaxed);
+        let (place, more) = self.place(word);
+        let stamp = place.stamp.load(Ordering::Acquire);
+        // What is almost always so, and no more, since this is inlined where it is awaited.
+        if stamp == awaited::<SENDS>(word) && more {
+            match advance(end, word, word + STEP) {
+                Ok(()) => return Ok(Claim { place, word }),
+                Err(now) => word = now,
+            }
         }
+        self.claim_slowly::<SENDS>(word)
     }
 
     #[cold]
-    fn next_lap(&self, word: u64) -> u64 {
-        let flags = word & FLAGS;
-        (word & !(self.lap - 1)).wrapping_add(self.lap) | flags
-    }
-
-    #[inline]
-    fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        let mut tail = self.tail.load(Ordering::Relaxed);
+    #[inline(never)]
+    fn claim_slowly<const SENDS: bool>(&self, mut word: u64) -> Result<Claim<'_, T>, Refused> {
+        let end = self.end::<SENDS>();
         loop {
-            if tail & CLOSED != 0 {
-                return Err(TrySendError::Closed(message));
+            if word & CLOSED != 0 {
+                return Err(Refused::Closed);
             }
-            let position = tail & !FLAGS;
-            let index = self.index(tail);
-            let place = &self.places[index];
+            let (place, more) = self.place(word);
             let stamp = place.stamp.load(Ordering::Acquire);
-            if stamp == position {
-                match claim(&self.tail, tail, self.after(tail, index)) {
-                    Ok(()) => {
-                        place.message.with_mut(|place| {
-                            // SAFETY: the claim matches the stamp, so the place is ours, empty.
-                            let place = unsafe { &mut *place };
-                            place.write(message);
-                        });
-                        // One above a position, which is never a position: "to read".
-                        place.stamp.store(position + 1, Ordering::Release);
-                        if tail & WAITING != 0 {
-                            self.wake(Side::Receivers);
-                        }
-                        return Ok(());
-                    }
-                    Err(seen) => tail = seen,
+            let awaited = awaited::<SENDS>(word);
+            if stamp == awaited {
+                let flags = word & FLAGS;
+                let next_lap = (word & !self.mask).wrapping_add(self.mask + 1) | flags;
+                let next = if more { word + STEP } else { next_lap };
+                match advance(end, word, next) {
+                    Ok(()) => return Ok(Claim { place, word }),
+                    Err(now) => word = now,
                 }
             } else {
-                // Not ours: full, or `tail` is old. Full only if the reader of the lap before
-                // has not come by.
-                let seen = self.tail.load(Ordering::Acquire);
-                if seen == tail && stamp.wrapping_add(self.lap) == position + 1 {
-                    return Err(TrySendError::Full(message));
+                // Not ours: the other side has not come by, or the word is old.
+                let before = if SENDS { self.mask } else { 1 };
+                let now = end.load(Ordering::Acquire);
+                if now == word && stamp == awaited.wrapping_sub(before) {
+                    let ended = !SENDS && self.is_at_end(word);
+                    return Err(if ended {
+                        Refused::Closed
+                    } else {
+                        Refused::ForNow
+                    });
                 }
-                tail = seen;
+                word = now;
                 crate::sync::spin_loop();
             }
         }
     }
 
-    #[inline]
-    fn try_recv(&self) -> Result<T, TryRecvError> {
-        let mut head = self.head.load(Ordering::Relaxed);
-        loop {
-            let position = head & !FLAGS;
-            let index = self.index(head);
-            let place = &self.places[index];
-            let stamp = place.stamp.load(Ordering::Acquire);
-            if stamp == position + 1 {
-                match claim(&self.head, head, self.after(head, index)) {
-                    Ok(()) => {
-                        let message = place.message.with_mut(|place| {
-                            // SAFETY: the claim matches the stamp, so the place is ours.
-                            let place = unsafe { &mut *place };
-                            // SAFETY: the stamp says that it was written, and nobody reads again.
-                            unsafe { place.assume_init_read() }
-                        });
-                        let free = position.wrapping_add(self.lap);
-                        place.stamp.store(free, Ordering::Release);
-                        if head & WAITING != 0 {
-                            self.wake(Side::Senders);
-                        }
-                        return Ok(message);
-                    }
-                    Err(seen) => head = seen,
-                }
-            } else {
-                let seen = self.head.load(Ordering::Acquire);
-                if seen == head && stamp == position {
-                    return Err(self.empty(position));
-                }
-                head = seen;
-                crate::sync::spin_loop();
-            }
-        }
-    }
-
-    /// Nothing is published at `position`: empty for now, or for ever?
-    fn empty(&self, position: u64) -> TryRecvError {
+    /// Whether nothing is published at this word of `head`, nor will be.
+    fn is_at_end(&self, head: u64) -> bool {
         let tail = self.tail.load(Ordering::Acquire);
-        if tail & CLOSED != 0 && tail & !FLAGS == position {
-            TryRecvError::Closed
-        } else {
-            TryRecvError::Empty
+        tail & CLOSED != 0 && (tail ^ head) & !FLAGS == 0
+    }
+
+    /// Puts a message in the place claimed.
+    #[inline(always)]
+    fn put(&self, claim: Claim<'_, T>, message: T) {
+        claim.place.message.with_mut(|place| {
+            // SAFETY: the claim matches the stamp, so the place is ours, empty.
+            let place = unsafe { &mut *place };
+            place.write(message);
+        });
+        // One above a position, which is never a position: "to read".
+        let position = claim.word & !FLAGS;
+        claim.place.stamp.store(position + 1, Ordering::Release);
+        if claim.word & WAITING != 0 {
+            self.wake(Side::Receivers);
         }
+    }
+
+    /// Takes the message out of the place claimed.
+    #[inline(always)]
+    fn take(&self, claim: Claim<'_, T>) -> T {
+        let message = claim.place.message.with_mut(|place| {
+            // SAFETY: the claim matches the stamp, so the place is ours.
+            let place = unsafe { &mut *place };
+            // SAFETY: the stamp says that it was written, and nobody reads again.
+            unsafe { place.assume_init_read() }
+        });
+        let free = (claim.word & !FLAGS).wrapping_add(self.mask + 1);
+        claim.place.stamp.store(free, Ordering::Release);
+        if claim.word & WAITING != 0 {
+            self.wake(Side::Senders);
+        }
+        message
+    }
+
+    fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        match self.claim::<true>() {
+            Ok(claim) => {
+                self.put(claim, message);
+                Ok(())
+            }
+            Err(Refused::Closed) => Err(TrySendError::Closed(message)),
+            Err(Refused::ForNow) => Err(TrySendError::Full(message)),
+        }
+    }
+
+    fn try_recv(&self) -> Result<T, TryRecvError> {
+        match self.claim::<false>() {
+            Ok(claim) => Ok(self.take(claim)),
+            Err(Refused::Closed) => Err(TryRecvError::Closed),
+            Err(Refused::ForNow) => Err(TryRecvError::Empty),
+        }
+    }
+
+    /// The word that one side moves.
+    #[inline(always)]
+    fn end<const SENDS: bool>(&self) -> &AtomicU64 {
+        if SENDS { &self.tail } else { &self.head }
     }
 
     /// Those of a side who wait, and the word with their flag.
@@ -244,13 +274,19 @@ impl<T> Ring<T> {
     fn is_full(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
-        tail & CLOSED == 0 && (head & !FLAGS).wrapping_add(self.lap) == tail & !FLAGS
+        tail & CLOSED == 0 && (head & !FLAGS).wrapping_add(self.mask + 1) == tail & !FLAGS
     }
 }
 
-/// Moves `head` or `tail` one position on.
+/// The stamp that lets a side claim the place at its word; none does if the word is closed.
 #[inline(always)]
-fn claim(word: &AtomicU64, seen: u64, next: u64) -> Result<(), u64> {
+fn awaited<const SENDS: bool>(word: u64) -> u64 {
+    (word & !WAITING) + u64::from(!SENDS)
+}
+
+/// Moves `head` or `tail` on.
+#[inline(always)]
+fn advance(word: &AtomicU64, seen: u64, next: u64) -> Result<(), u64> {
     word.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed)
         .map(drop)
 }
@@ -433,34 +469,35 @@ impl<T> Unpin for SendFuture<'_, T> {}
 impl<T> Future for SendFuture<'_, T> {
     type Output = Result<(), T>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let message = &mut this.message;
-        this.end.poll(cx, |ring| {
-            let sent = ring.try_send(message.take().expect("polled after it was ready"));
-            match sent {
-                Ok(()) => Some(Ok(())),
-                Err(TrySendError::Closed(message)) => Some(Err(message)),
-                Err(TrySendError::Full(back)) => {
-                    *message = Some(back);
-                    None
-                }
+        // Before the claim, which binds.
+        assert!(this.message.is_some(), "polled after it was ready");
+        let claim = ready!(this.end.poll(cx));
+        let message = this.message.take().expect("looked at above");
+        let sent = match claim {
+            Ok(claim) => {
+                this.end.ring.put(claim, message);
+                Ok(())
             }
-        })
+            Err(Closed) => Err(message),
+        };
+        this.end.done();
+        Poll::Ready(sent)
     }
 }
 
 impl<T> Future for RecvFuture<'_, T> {
     type Output = Result<T, Closed>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.end.poll(cx, |ring| match ring.try_recv() {
-            Ok(message) => Some(Ok(message)),
-            Err(TryRecvError::Closed) => Some(Err(Closed)),
-            Err(TryRecvError::Empty) => None,
-        })
+        let this = &mut *self;
+        let claim = ready!(this.end.poll(cx));
+        let received = claim.map(|claim| this.end.ring.take(claim));
+        this.end.done();
+        Poll::Ready(received)
     }
 }
 
@@ -490,38 +527,29 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
         Self { ring, ticket: None }
     }
 
-    /// Gives what `attempt` gives, or waits for the other side to make it worth another one.
-    #[inline]
-    fn poll<R>(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut attempt: impl FnMut(&Ring<T>) -> Option<R>,
-    ) -> Poll<R> {
-        match attempt(self.ring) {
-            Some(result) => {
-                if self.ticket.is_some() {
-                    self.leave();
-                }
-                Poll::Ready(result)
-            }
-            None => self.wait(cx, attempt),
+    /// A claim, or waits for the other side to make it possible. Once ready, [`done`](Self::done)
+    /// follows.
+    #[inline(always)]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, Closed>> {
+        match self.ring.claim::<SENDS>() {
+            Ok(claim) => Poll::Ready(Ok(claim)),
+            Err(Refused::Closed) => Poll::Ready(Err(Closed)),
+            Err(Refused::ForNow) => self.wait(cx),
         }
     }
 
     #[cold]
-    fn wait<R>(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut attempt: impl FnMut(&Ring<T>) -> Option<R>,
-    ) -> Poll<R> {
+    #[inline(never)]
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, Closed>> {
         let (list, word) = self.ring.waiting(Self::SIDE);
         list.add(&mut self.ticket, cx.waker(), || raise(word));
         if self.may_sleep() {
             return Poll::Pending;
         }
-        if let Some(result) = attempt(self.ring) {
-            self.leave();
-            return Poll::Ready(result);
+        match self.ring.claim::<SENDS>() {
+            Ok(claim) => return Poll::Ready(Ok(claim)),
+            Err(Refused::Closed) => return Poll::Ready(Err(Closed)),
+            Err(Refused::ForNow) => {}
         }
         if !self.may_sleep() {
             // The other side has claimed a place and not left it: it may not have seen the flag.
@@ -529,6 +557,14 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// Waits no longer.
+    #[inline(always)]
+    fn done(&mut self) {
+        if self.ticket.is_some() {
+            self.leave();
+        }
     }
 
     fn may_sleep(&self) -> bool {

@@ -2,8 +2,11 @@
 //!
 //! Only touched when somebody has to wait: the ring's fast path looks at a flag in a word that
 //! it exchanges anyway. Who changes the list holds its lock and keeps the flag equal to "the list
-//! is not empty"; wakers are called and dropped outside the lock, since they are foreign code.
+//! is not empty"; wakers are called and dropped outside the lock, since they are foreign code. One
+//! that panics does so to the caller who wakes it alone; where all are woken, it must not cost the
+//! others their wake.
 
+use crate::pool::panics::quietly;
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -71,14 +74,14 @@ impl Waiters {
         }
     }
 
-    /// Wakes everybody.
+    /// Wakes everybody, also if a waker panics.
     pub(super) fn wake_all(&self, lower: impl FnOnce()) {
         let all = self.with(|list| {
             lower();
             std::mem::take(&mut list.queue)
         });
         for (_, waker) in all {
-            waker.wake();
+            quietly(|| waker.wake());
         }
     }
 

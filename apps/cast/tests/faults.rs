@@ -287,3 +287,23 @@ fn too_few_descriptors_are_told_and_the_ports_that_are_open_work() {
     let streams: usize = row.split(',').next().unwrap_or_default().parse().unwrap();
     assert!((10..64).contains(&streams), "{rows}");
 }
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_sender_tells_its_figures_and_that_it_was_interrupted() {
+    let client = std::net::UdpSocket::bind(LOCAL).unwrap();
+    client.set_read_timeout(Some(20_000 * MS)).unwrap();
+    let to = client.local_addr().unwrap().to_string();
+    let mut sender = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
+    sender.args(["send", "--streams", "1", "--to", &to, "--buffers", "100000"]);
+    sender.args(["--ramp-up", "0s", "--format", "csv"]);
+    let sender = sender.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    client.recv(&mut [0; 2048]).expect("it sends");
+    let signal = Command::new("kill")
+        .args(["-INT", &sender.id().to_string()])
+        .status();
+    assert!(signal.unwrap().success());
+    let output = sender.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
+}

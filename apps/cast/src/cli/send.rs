@@ -85,7 +85,12 @@ impl Send {
         }
         let stop = || interrupt.requested();
         let measured = send::run_with(&plan, &audience, &stop).map_err(failed)?;
-        report::print(&measured, common)
+        let exit = report::print(&measured, common)?;
+        Ok(if interrupt.requested() {
+            Exit::Interrupted
+        } else {
+            exit
+        })
     }
 
     fn clients(&self) -> anyhow::Result<Vec<SocketAddr>> {

@@ -66,11 +66,13 @@ fn with_manuals(command: Command) -> Command {
         .about("Print a shell's completions")
         .arg(shell);
     let man = Command::new("man").about("Print the manual page");
+    // A program of one verb keeps what it requires, and takes `man` as a positional after a flag.
+    let of_one_verb = !command.has_subcommands();
     command
         .subcommand(completions.hide(true))
         .subcommand(man.hide(true))
         .subcommand_negates_reqs(true)
-        .args_conflicts_with_subcommands(true)
+        .args_conflicts_with_subcommands(of_one_verb)
 }
 
 fn completions<P: Parser>(shell: Shell) -> io::Result<()> {
@@ -113,6 +115,8 @@ mod tests {
     #[derive(Parser, Debug)]
     #[command(name = "tool")]
     struct Nested {
+        #[command(flatten)]
+        common: Common,
         #[command(subcommand)]
         verb: Verb,
     }
@@ -127,6 +131,16 @@ mod tests {
 
     fn matches<P: Parser>(line: &[&str]) -> Result<clap::ArgMatches, clap::Error> {
         with_manuals(P::command()).try_get_matches_from(line)
+    }
+
+    #[test]
+    fn what_every_verb_takes_may_stand_before_it_or_after_it() {
+        for line in [["tool", "-q", "topo"], ["tool", "topo", "-q"]] {
+            let nested = Nested::from_arg_matches(&matches::<Nested>(&line).unwrap()).unwrap();
+            assert!(nested.common.quiet, "{line:?}");
+            assert_eq!(nested.verb, Verb::Topo { root: None });
+        }
+        assert!(matches::<Nested>(&["tool", "-q"]).is_err(), "no verb");
     }
 
     #[test]

@@ -46,13 +46,38 @@ pub(crate) use wait_word::WaitWord;
 /// Interior mutability whose accesses the model checkers can watch.
 ///
 /// The pointer is only good inside the closure; who may take it when is told at each field.
-/// Under shuttle, a second access while one is under way is a panic.
+/// Under shuttle, a write while another access is under way is a panic.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T> {
+    /// How many read; one that writes counts as `WRITES`.
     #[cfg(shuttle)]
-    busy: std::sync::atomic::AtomicBool,
+    busy: std::sync::atomic::AtomicUsize,
     value: std::cell::UnsafeCell<T>,
+}
+
+#[cfg(all(shuttle, not(loom)))]
+const WRITES: usize = 1 << 32;
+
+/// An access under way, until it is dropped.
+#[cfg(all(shuttle, not(loom)))]
+struct Busy<'a>(&'a std::sync::atomic::AtomicUsize, usize);
+
+#[cfg(all(shuttle, not(loom)))]
+impl<'a> Busy<'a> {
+    fn new(busy: &'a std::sync::atomic::AtomicUsize, weight: usize) -> Self {
+        let before = busy.fetch_add(weight, Ordering::Relaxed);
+        let alone = before == 0 || (weight == 1 && before < WRITES);
+        assert!(alone, "a cell is written while it is in use");
+        Self(busy, weight)
+    }
+}
+
+#[cfg(all(shuttle, not(loom)))]
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
 }
 
 #[cfg(not(loom))]
@@ -60,22 +85,23 @@ impl<T> UnsafeCell<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self {
             #[cfg(shuttle)]
-            busy: std::sync::atomic::AtomicBool::new(false),
+            busy: std::sync::atomic::AtomicUsize::new(0),
             value: std::cell::UnsafeCell::new(value),
         }
     }
 
     #[inline(always)]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        #[cfg(shuttle)]
+        let _busy = Busy::new(&self.busy, 1);
+        f(self.value.get())
+    }
+
+    #[inline(always)]
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         #[cfg(shuttle)]
-        assert!(
-            !self.busy.swap(true, Ordering::Relaxed),
-            "two accesses to a cell at the same time"
-        );
-        let result = f(self.value.get());
-        #[cfg(shuttle)]
-        self.busy.store(false, Ordering::Relaxed);
-        result
+        let _busy = Busy::new(&self.busy, WRITES);
+        f(self.value.get())
     }
 }
 

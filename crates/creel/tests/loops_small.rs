@@ -1,7 +1,13 @@
 //! Every verb once, on few items: small enough for Miri, which looks for undefined behaviour.
 
 use creel::{Balance, Outbox, Pool, Scratch, Wait};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 #[test]
 fn every_verb_once_and_a_panic_in_each() {
@@ -62,4 +68,34 @@ fn every_verb_once_and_a_panic_in_each() {
         let (a, b) = pool.session(|s| s.join(|| 1, || String::from("b")));
         assert_eq!((a, b.as_str()), (1, "b"));
     }
+}
+
+/// Small closures are moved to where the workers are, large ones and those with something to drop
+/// stay: all threads use one and the same, and it is dropped once.
+#[test]
+fn one_closure_is_called_by_all() {
+    let pool = Pool::builder().workers(3).wait(Wait::Park);
+    let pool = pool.balance(Balance::Fixed).build().unwrap();
+    let mut tickets = [0; 9];
+    let sorted = |tickets: &[usize; 9]| {
+        let mut sorted = *tickets;
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6, 7, 8], "of {tickets:?}");
+    };
+    let small = AtomicUsize::new(0);
+    pool.for_each_mut(&mut tickets, move |_, ticket| {
+        *ticket = small.fetch_add(1, Relaxed);
+    });
+    sorted(&tickets);
+    let large = [const { AtomicUsize::new(0) }; 9];
+    pool.for_each_mut(&mut tickets, move |_, ticket| {
+        *ticket = large[8].fetch_add(1, Relaxed);
+    });
+    sorted(&tickets);
+    // Two words; a copy would free the box that the first call has put away.
+    let last = Mutex::new(Box::new(7));
+    pool.for_each_index(0..9, move |index| {
+        **last.lock().unwrap() += index;
+        *last.lock().unwrap() = Box::new(index);
+    });
 }

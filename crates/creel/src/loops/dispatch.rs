@@ -23,19 +23,16 @@
 //! else the next publication's swap finds the bit, and wakes.
 
 use super::{
+    body::{Body, Code, Words},
     share::Share,
     words::{Call, Even, Grain, units_of},
 };
 use crate::{
     pool::{nearness::by_index, panics::FirstPanic, seat::Seat, shared::Shared, trace::Doing},
-    sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, now_ns, prefetch},
+    sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, now_ns},
 };
 use crossbeam_utils::CachePadded;
 use std::{mem::transmute, ops::Range, ptr, sync::Arc};
-
-/// What a loop does with some of its units: told which, and the index (below the number of
-/// seats) of the one who does it, which no other thread has during this loop.
-pub(super) type Body<'a> = &'a (dyn Fn(Range<usize>, usize) + Sync);
 
 /// The pool's side of the loop protocol.
 pub(crate) struct Line {
@@ -59,80 +56,93 @@ struct Down {
     /// A [`Call`]. Published by a swap (releases the rest of the line and all that the job
     /// borrows); read with `Acquire` by workers; they add `SLEEPERS`.
     call: AtomicU64,
-    /// The two words of a [`Body`].
-    body: [AtomicPtr<()>; 2],
+    /// The two parts of a [`Body`]. The words are written before a call, and read by its
+    /// claimers.
+    code: AtomicPtr<()>,
+    words: UnsafeCell<Words>,
     /// Where the shares begin, and the last one's end; null: they are even.
     bounds: AtomicPtr<usize>,
     /// An [`Even`]: of the shares, or of a queue's blocks.
     base: AtomicUsize,
-    extra: AtomicUsize,
+    extra: AtomicU32,
     /// 1 if what each share takes is measured.
-    timed: AtomicUsize,
+    timed: AtomicU32,
 }
+
+// SAFETY: the words are written by who holds the loop slot, before the swap that publishes them;
+// read by claimers, who have said that they are out before the slot is given back.
+unsafe impl Sync for Down {}
+// SAFETY: nothing in it belongs to a thread; what its words point at is borrowed by the loop.
+unsafe impl Send for Down {}
+
+#[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
+const _: () = assert!(size_of::<Down>() == 64, "one line");
 
 impl Down {
     fn new() -> Self {
         Self {
             call: AtomicU64::new(0),
-            body: [const { ptr::null_mut() }; 2].map(AtomicPtr::new),
+            code: AtomicPtr::new(ptr::null_mut()),
+            words: UnsafeCell::new(Words::default()),
             bounds: AtomicPtr::new(ptr::null_mut()),
             base: AtomicUsize::new(0),
-            extra: AtomicUsize::new(0),
-            timed: AtomicUsize::new(0),
+            extra: AtomicU32::new(0),
+            timed: AtomicU32::new(0),
         }
     }
 
     fn write(&self, job: &Job<'_>) {
-        // SAFETY: a wide reference is two pointers' worth of plain words; `read` puts the same
-        // words back together.
-        let body = unsafe { transmute::<Body<'_>, [*mut (); 2]>(job.body) };
-        self.body[0].store(body[0], Ordering::Relaxed);
-        self.body[1].store(body[1], Ordering::Relaxed);
+        let code = job.body.code as *mut ();
+        self.code.store(code, Ordering::Relaxed);
+        // SAFETY: nobody reads the words now, see above.
+        self.words
+            .with_mut(|words| unsafe { *words = job.body.words });
         let bounds = job.bounds.map_or(ptr::null(), <[usize]>::as_ptr);
         self.bounds.store(bounds.cast_mut(), Ordering::Relaxed);
         self.base.store(job.even.base, Ordering::Relaxed);
-        self.extra.store(job.even.extra, Ordering::Relaxed);
+        self.extra.store(job.even.extra as u32, Ordering::Relaxed);
         self.timed.store(job.timed.into(), Ordering::Relaxed);
     }
 
-    /// The body and the units of some blocks of share `home`.
+    /// The units of some blocks of share `home`.
     ///
     /// # Safety
     /// The caller has claimed these blocks of the loop last written, and has not yet said (as
     /// a worker by leaving, as the loop's caller by returning) that it is done with them.
-    unsafe fn read(
-        &self,
-        queue: bool,
-        home: usize,
-        blocks: Range<u64>,
-    ) -> (Body<'_>, Range<usize>) {
-        let words = [
-            self.body[0].load(Ordering::Relaxed),
-            self.body[1].load(Ordering::Relaxed),
-        ];
-        // SAFETY: the words of a `Body`, see `write`; what it refers to is borrowed by the
-        // loop's caller until all claimed blocks are done.
-        let body = unsafe { transmute::<[*mut (); 2], Body<'_>>(words) };
+    unsafe fn units(&self, queue: bool, home: usize, blocks: Range<u64>) -> Range<usize> {
         let even = Even {
             base: self.base.load(Ordering::Relaxed),
-            extra: self.extra.load(Ordering::Relaxed),
+            extra: self.extra.load(Ordering::Relaxed) as usize,
         };
         if queue {
             let at = |block: u64| even.at(block as usize);
-            return (body, at(blocks.start)..at(blocks.end));
+            return at(blocks.start)..at(blocks.end);
         }
         let bounds = self.bounds.load(Ordering::Relaxed);
         let share = if bounds.is_null() {
             even.at(home)..even.at(home + 1)
         } else {
             // SAFETY: `bounds` has one entry more than the loop has seats, and lives as long
-            // as `body`.
+            // as what the body borrows.
             let first = unsafe { bounds.add(home) };
             // SAFETY: as above; nobody writes to it meanwhile.
             let bounds = unsafe { std::slice::from_raw_parts(first, 2) };
             bounds[0]..bounds[1]
         };
-        (body, units_of(blocks, share))
+        units_of(blocks, share)
+    }
+
+    /// Calls the body.
+    ///
+    /// # Safety
+    /// As for [`units`](Self::units).
+    unsafe fn run(&self, units: Range<usize>, who: usize) {
+        let code = self.code.load(Ordering::Relaxed);
+        // SAFETY: it was a `Code` in `write`.
+        let code = unsafe { transmute::<*mut (), Code>(code) };
+        // SAFETY: code and words are of one body, and all that it borrows is borrowed by the
+        // loop's caller until all claimed blocks are done.
+        self.words.with(|words| unsafe { code(words, units, who) });
     }
 }
 
@@ -321,19 +331,21 @@ impl<'a> Part<'a> {
         // SAFETY: this thread has claimed these blocks of `self.call`'s epoch and runs them
         // now. The claim read from what was written after that epoch's job, and the next job
         // is written after this loop, so what is read is this epoch's.
-        let (body, units) = unsafe { line.down.read(queue, home, blocks) };
+        let units = unsafe { line.down.units(queue, home, blocks) };
         if units.is_empty() || line.panic.thrown() {
             return;
         }
         let (who, counters) = (self.seat.index, &self.seat.counters);
         counters.loop_blocks.add(1);
         counters.loop_units.add(units.len() as u64);
+        // SAFETY: as above.
+        let run = || unsafe { line.down.run(units, who) };
         if line.down.timed.load(Ordering::Relaxed) == 1 {
             let begin = now_ns();
-            line.panic.catch(|| body(units, who));
+            line.panic.catch(run);
             self.share(home).add_cost(now_ns() - begin);
         } else {
-            line.panic.catch(|| body(units, who));
+            line.panic.catch(run);
         }
     }
 }
@@ -346,8 +358,6 @@ pub(crate) fn take_part(shared: &Shared, seat: &Seat) -> bool {
     if !share.is_news(call) || who >= call.seats() || who == call.caller() || share.is_benched() {
         return false;
     }
-    // What the job borrows is not touched before a block is claimed; to ask for it is no touch.
-    prefetch(shared.line.down.body[0].load(Ordering::Relaxed), 1);
     share.enter(call.epoch());
     if call.wakes() {
         shared.line.note_wake();

@@ -17,7 +17,7 @@ pub(super) struct Laggard {
 const QUICK_UNITS: usize = 256;
 /// How many pauses such a caller makes for them: about as long as a call takes to get to a worker
 /// and back.
-const QUICK_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
+const QUICK_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 impl Part<'_> {
     /// Works until every share is claimed, then waits until all who are in are out. Tells for
@@ -41,10 +41,13 @@ impl Part<'_> {
         if units < QUICK_UNITS && shares && !self.call.wakes() {
             // A look at a share takes its line away from the worker who is about to claim it.
             let is_out = || self.groups().all(|group| self.is_out(group));
-            let _ = (0..QUICK_LOOKS).any(|_| {
+            let mut looks = 0..QUICK_LOOKS;
+            if looks.any(|_| {
                 spin_loop();
                 is_out()
-            });
+            }) {
+                return None;
+            }
         }
         // Two rounds: nobody is waited for while there is something left to do.
         if shares {

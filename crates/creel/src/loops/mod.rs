@@ -10,6 +10,7 @@
 //! never blocked. Left out on purpose: adaptors and lazy chains; a loop is a call.
 
 mod bench;
+mod body;
 mod collect;
 pub(crate) mod dispatch;
 mod fold;

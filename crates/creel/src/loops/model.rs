@@ -2,6 +2,7 @@
 //! bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
 
 use super::{
+    body::Body,
     dispatch::{Job, Part, take_part},
     words::{Call, Even, Grain},
 };
@@ -43,8 +44,10 @@ fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
             watched[unit].0.with_mut(|item| unsafe { *item += 1 });
         }
     };
+    // SAFETY: it is used through this only.
+    let body = unsafe { Body::new(&body) };
     let job = Job {
-        body: &body,
+        body,
         bounds: None,
         even: Even::new(seats, seats),
         timed: false,

@@ -219,7 +219,7 @@ impl Loops {
         let sections = total.div_ceil(len);
         let grids = outboxes.open(sections);
         let senders = Split::new(senders);
-        self.run(sections, &|range: Range<usize>, _| {
+        self.run(sections, move |range: Range<usize>, _| {
             for section in range {
                 // SAFETY: `run` gives each section out once.
                 let mut post = unsafe { O::row(&grids, section) };
@@ -259,7 +259,7 @@ impl Loops {
         let total = receivers.len();
         let sections = outbox.buckets.len() / ranges;
         let (buckets, receivers) = (Split::new(&mut outbox.buckets), Split::new(receivers));
-        self.run(ranges, &|range: Range<usize>, _| {
+        self.run(ranges, move |range: Range<usize>, _| {
             for range in range {
                 let first = range << shift;
                 // SAFETY: `run` gives each range out once, and ranges do not overlap.

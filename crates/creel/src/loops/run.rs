@@ -3,7 +3,8 @@
 use super::{
     Loops,
     bench::Bench,
-    dispatch::{Body, Job, Part},
+    body::Body,
+    dispatch::{Job, Part},
     join::Laggard,
     sites::{Plan, Site, Sites},
     words::{Call, Even, Grain, Left, SEATS_MAX},
@@ -13,6 +14,7 @@ use crate::{
     sync::{now_ns, try_lock},
 };
 use std::{
+    ops::Range,
     panic::{Location, resume_unwind},
     sync::Arc,
 };
@@ -54,16 +56,28 @@ const MAKE_WAY_EVERY_NS: u64 = 4_000_000;
 const TOUCH_EVERY: u64 = 1 << 30;
 
 impl Loops {
-    /// Calls `body` for ranges that together are `0..units`, each unit once, and returns when
-    /// all is done.
+    /// Calls `f(range, who)` for ranges that together are `0..units`, each unit once, and returns
+    /// when all is done. `who` is below the number of seats, and no other thread has it meanwhile.
     #[track_caller]
-    pub(super) fn run(&self, units: usize, body: Body<'_>) {
-        self.run_on_at_most(SEATS_MAX, units, body);
+    pub(super) fn run(&self, units: usize, f: impl Fn(Range<usize>, usize) + Sync) {
+        self.run_on_at_most(SEATS_MAX, units, f);
     }
 
     /// The same, on no more than `seats` seats.
     #[track_caller]
-    pub(super) fn run_on_at_most(&self, seats: usize, units: usize, body: Body<'_>) {
+    pub(super) fn run_on_at_most(
+        &self,
+        seats: usize,
+        units: usize,
+        f: impl Fn(Range<usize>, usize) + Sync,
+    ) {
+        // SAFETY: `f` is ours, and is used through this body only.
+        let body = unsafe { Body::new(&f) };
+        self.run_body(seats, units, body);
+    }
+
+    #[track_caller]
+    fn run_body(&self, seats: usize, units: usize, body: Body<'_>) {
         let seats = self.seats(units).min(seats);
         let state = (seats > 1).then(|| try_lock(&self.shared.line.state));
         let Some(mut state) = state.flatten() else {
@@ -108,7 +122,7 @@ impl Loops {
 
 fn inline(units: usize, body: Body<'_>) {
     if units > 0 {
-        body(0..units, 0);
+        body.call(0..units, 0);
     }
 }
 

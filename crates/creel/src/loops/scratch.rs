@@ -63,7 +63,7 @@ impl Loops {
         f: impl Fn(usize, &mut T, &mut S) + Sync,
     ) {
         let (items, own) = (Split::new(items), Split::new(&mut scratch.0));
-        self.run_on_at_most(own.len(), items.len(), &move |range: Range<usize>, who| {
+        self.run_on_at_most(own.len(), items.len(), move |range: Range<usize>, who| {
             // SAFETY: `run_on_at_most` gives each unit out once.
             let piece = unsafe { items.piece(range.clone()) };
             // SAFETY: no two threads have the same index at the same time, it is below the

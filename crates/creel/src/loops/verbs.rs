@@ -20,7 +20,7 @@ impl Loops {
     #[track_caller]
     pub fn for_each_mut<T: Send>(&self, items: &mut [T], f: impl Fn(usize, &mut T) + Sync) {
         let split = Split::new(items);
-        self.run(split.len(), &move |range: Range<usize>, _| {
+        self.run(split.len(), move |range: Range<usize>, _| {
             // SAFETY: `run` gives each unit out once.
             let piece = unsafe { split.piece(range.clone()) };
             for (index, item) in range.zip(piece) {
@@ -58,7 +58,7 @@ impl Loops {
             shared: Arc::clone(self.shared()),
             balance: Balance::Shared,
         };
-        queue.run(order.len(), &|range: Range<usize>, _| {
+        queue.run(order.len(), move |range: Range<usize>, _| {
             for &(_, index) in &order[range] {
                 // SAFETY: `order` has each index once, and `run` gives each unit out once.
                 let piece = unsafe { split.piece(index..index + 1) };
@@ -92,7 +92,7 @@ impl Loops {
             .get();
         let total = items.len();
         let split = Split::new(items);
-        self.run(total.div_ceil(len), &move |chunks: Range<usize>, _| {
+        self.run(total.div_ceil(len), move |chunks: Range<usize>, _| {
             for chunk in chunks {
                 let begin = chunk * len;
                 // SAFETY: `run` gives each chunk out once, and chunks do not overlap.
@@ -108,7 +108,7 @@ impl Loops {
     /// Re-throws the first panic of `f`.
     #[track_caller]
     pub fn for_each<T: Sync>(&self, items: &[T], f: impl Fn(usize, &T) + Sync) {
-        self.run(items.len(), &|range, _| {
+        self.run(items.len(), move |range, _| {
             for (index, item) in range.clone().zip(&items[range]) {
                 f(index, item);
             }
@@ -135,7 +135,7 @@ impl Loops {
     #[track_caller]
     pub fn for_each_index(&self, range: Range<usize>, f: impl Fn(usize) + Sync) {
         let first = range.start;
-        self.run(range.len(), &|part, _| part.for_each(|i| f(first + i)));
+        self.run(range.len(), move |part, _| part.for_each(|i| f(first + i)));
     }
 
     /// Calls `f(index, a, b)` once for each pair of items with the same index, on all workers.
@@ -163,7 +163,7 @@ impl Loops {
     ) {
         assert_eq!(a.len(), b.len(), "zipped slices have the same length");
         let (a, b) = (Split::new(a), Split::new(b));
-        self.run(a.len(), &move |range: Range<usize>, _| {
+        self.run(a.len(), move |range: Range<usize>, _| {
             // SAFETY: `run` gives each unit out once.
             let a = unsafe { a.piece(range.clone()) };
             // SAFETY: as above; the two slices are different borrows.
@@ -188,7 +188,7 @@ impl Loops {
     #[track_caller]
     pub fn map<T: Sync, R: Send>(&self, items: &[T], f: impl Fn(usize, &T) -> R + Sync) -> Vec<R> {
         collect::collect(items.len(), |results| {
-            self.run(items.len(), &|range, _| {
+            self.run(items.len(), move |range, _| {
                 let made = range.clone().zip(&items[range.clone()]);
                 // SAFETY: `run` gives each unit out once.
                 unsafe { results.fill(range, made.map(|(index, item)| f(index, item))) };

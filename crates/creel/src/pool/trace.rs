@@ -61,10 +61,15 @@ impl Tracing {
 
 impl Spans {
     /// Keeps a span that began at `begin` and ends now.
+    #[inline]
     pub(crate) fn note(&self, doing: Doing, begin: Option<u64>) {
-        let Some(begin_ns) = begin else {
-            return;
-        };
+        if let Some(begin_ns) = begin {
+            self.keep(doing, begin_ns);
+        }
+    }
+
+    #[cold]
+    fn keep(&self, doing: Doing, begin_ns: u64) {
         let end_ns = now_ns();
         let mut spans = lock(&self.0);
         if end_ns - begin_ns >= SPAN_NS_MIN && spans.len() < SPANS_MAX {

@@ -69,7 +69,7 @@ impl Patience {
         match spun {
             Spun::Paid if due.is_some() => {
                 self.rhythm.came_after(ns);
-                self.called(shared, seat);
+                self.called(shared, seat, false);
             }
             Spun::Paid => self.limit_ns = SPIN_MAX_NS,
             Spun::InVain if due.is_some() => self.rhythm.missed(),
@@ -89,13 +89,13 @@ impl Patience {
         if ns < full_ns(shared) {
             self.limit_ns = SPIN_MAX_NS;
         }
-        self.called(shared, seat);
+        self.called(shared, seat, true);
     }
 
     /// What the worker slept for is over: was it a loop?
-    fn called(&mut self, shared: &Shared, seat: &Seat) {
+    fn called(&mut self, shared: &Shared, seat: &Seat, asleep: bool) {
         if shared.wait == Wait::Adaptive && seat.share.is_unseen(shared.line.call()) {
-            self.rhythm.called(shared.line.woken_ns());
+            self.rhythm.called(shared.line.woken_ns(), asleep);
         }
     }
 

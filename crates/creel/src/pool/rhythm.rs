@@ -6,14 +6,18 @@
 //! distances sets an alarm for the next one, a little early, and spins until it comes. If it does
 //! not come in time, the worker sleeps until it is woken, as it would have without.
 //!
+//! One late frame does not end a rhythm that has lasted: the next is expected a period after it.
+//!
 //! The invariant: in a period, at most two leads are spun, and a lead is at most an eighth of it;
-//! after one miss nothing is spun before a rhythm is found again.
+//! after one miss nothing is spun before a loop is called again.
 
 /// Calls closer to each other than this belong to one frame.
 const PERIOD_MIN_NS: u64 = 500_000;
 const PERIOD_MAX_NS: u64 = 100_000_000;
-/// How many even distances in a row make a rhythm.
-const EVEN_MIN: u32 = 3;
+/// An even distance adds one to the trust in a rhythm, any other takes two off; there is one from
+/// the first number on.
+const TRUST_MIN: u32 = 3;
+const TRUST_MAX: u32 = 8;
 /// How much earlier than the call a worker wants to be awake. Alarms are late, by the kernel's
 /// slack of 50 µs and more.
 const LEAD_FIRST_NS: u64 = 100_000;
@@ -28,8 +32,9 @@ pub(crate) struct Rhythm {
     /// When the last frame's first loop was called.
     last_ns: u64,
     period_ns: u64,
-    /// How many distances in a row were even.
-    even: u32,
+    trust: u32,
+    /// Whether the loop that was expected last has come.
+    in_step: bool,
     lead_ns: u64,
 }
 
@@ -38,30 +43,40 @@ impl Rhythm {
         Self {
             last_ns: 0,
             period_ns: 0,
-            even: 0,
+            trust: 0,
+            in_step: true,
             lead_ns: LEAD_FIRST_NS,
         }
     }
 
-    /// At `now`, a loop was called that the worker had slept before.
-    pub(crate) fn called(&mut self, now: u64) {
+    /// At `now`, a loop was called that the worker had slept before, and still did if `asleep`.
+    pub(crate) fn called(&mut self, now: u64, asleep: bool) {
         let distance = now - self.last_ns;
         if distance < PERIOD_MIN_NS {
             return;
         }
-        self.last_ns = now;
+        if asleep && self.alarm().is_some_and(|alarm| alarm < now) {
+            // It should have been awake.
+            self.lead_ns = (self.lead_ns + EARLY_NS).min(LEAD_MAX_NS);
+        }
+        (self.last_ns, self.in_step) = (now, true);
         let off = distance.abs_diff(self.period_ns);
-        if off > (self.period_ns / 8).max(LEAD_MAX_NS) || distance > PERIOD_MAX_NS {
-            (self.even, self.period_ns) = (0, distance);
-        } else {
-            self.even += 1;
+        if distance > PERIOD_MAX_NS {
+            (self.trust, self.period_ns) = (0, distance);
+        } else if off <= (self.period_ns / 8).max(LEAD_MAX_NS) {
+            self.trust = (self.trust + 1).min(TRUST_MAX);
             self.period_ns = (3 * self.period_ns + distance) / 4;
+        } else if self.trust > TRUST_MIN {
+            self.trust -= 2;
+        } else {
+            (self.trust, self.period_ns) = (0, distance);
         }
     }
 
     /// When to wake up for the next loop, if there is a rhythm.
     pub(crate) fn alarm(&self) -> Option<u64> {
-        (self.even >= EVEN_MIN).then(|| self.last_ns + self.period_ns - self.lead())
+        (self.in_step && self.trust >= TRUST_MIN)
+            .then(|| self.last_ns + self.period_ns - self.lead())
     }
 
     /// How long to spin for the next loop from now on; none without a rhythm, before the alarm
@@ -84,7 +99,8 @@ impl Rhythm {
 
     /// No loop was called in time.
     pub(crate) fn missed(&mut self) {
-        self.even = 0;
+        self.in_step = false;
+        self.trust = self.trust.saturating_sub(2);
     }
 
     fn lead(&self) -> u64 {
@@ -96,15 +112,20 @@ impl Rhythm {
 mod tests {
     use super::*;
 
-    /// Calls at even distances, until there is an alarm.
-    fn found(period: u64) -> (Rhythm, u64) {
+    /// So many calls at even distances.
+    fn after(calls: u32, period: u64) -> (Rhythm, u64) {
         let mut rhythm = Rhythm::new();
         let mut now = 7_000_000;
-        for _ in 0..=EVEN_MIN + 1 {
+        for _ in 0..calls {
             now += period;
-            rhythm.called(now);
+            rhythm.called(now, false);
         }
         (rhythm, now)
+    }
+
+    /// As few as make a rhythm.
+    fn found(period: u64) -> (Rhythm, u64) {
+        after(TRUST_MIN + 2, period)
     }
 
     #[test]
@@ -119,14 +140,14 @@ mod tests {
     fn what_belongs_to_one_frame_is_not_a_period() {
         let (mut rhythm, last) = found(2_000_000);
         let alarm = rhythm.alarm();
-        rhythm.called(last + PERIOD_MIN_NS / 2);
+        rhythm.called(last + PERIOD_MIN_NS / 2, true);
         assert_eq!(rhythm.alarm(), alarm);
     }
 
     #[test]
     fn uneven_and_rare_calls_set_none() {
         let (mut rhythm, last) = found(2_000_000);
-        rhythm.called(last + 3_000_000);
+        rhythm.called(last + 3_000_000, true);
         assert_eq!(rhythm.alarm(), None);
         assert_eq!(found(2 * PERIOD_MAX_NS).0.alarm(), None);
     }
@@ -140,6 +161,33 @@ mod tests {
         assert!(spin <= 2_000_000 / 4, "a quarter of the period at most");
         assert_eq!(rhythm.due(|| last + 4_000_000), None, "too late");
         assert_eq!(rhythm.alarm(), None);
+    }
+
+    #[test]
+    fn one_late_frame_does_not_end_a_long_rhythm() {
+        let (mut rhythm, last) = after(20, 2_000_000);
+        assert_eq!(rhythm.due(|| last + 3_000_000), None, "too late");
+        assert_eq!(
+            rhythm.alarm(),
+            None,
+            "nothing is expected before the next call"
+        );
+        let late = last + 3_500_000;
+        rhythm.called(late, true);
+        let alarm = rhythm.alarm().expect("a rhythm");
+        assert!(late < alarm && alarm < late + 2_000_000);
+        (1..4).for_each(|late_again| rhythm.called(late + late_again * 3_500_000, true));
+        assert_eq!(rhythm.alarm(), None, "another rhythm");
+    }
+
+    #[test]
+    fn who_slept_through_an_alarm_sets_the_next_earlier() {
+        let (mut rhythm, last) = after(20, 16_000_000);
+        let lead = rhythm.lead();
+        rhythm.called(last + 16_000_000 - lead / 2, false);
+        assert_eq!(rhythm.lead(), lead, "it was awake");
+        rhythm.called(last + 2 * 16_000_000 - lead / 2, true);
+        assert!(rhythm.lead() > lead);
     }
 
     #[test]

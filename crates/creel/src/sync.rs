@@ -32,6 +32,8 @@ pub(crate) use shuttle::sync::{
 #[cfg(all(shuttle, not(loom)))]
 pub(crate) mod model_clock;
 
+pub(crate) mod barrier;
+
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 #[cfg(all(shuttle, not(loom)))]

@@ -6,7 +6,7 @@
 //!
 //! Left out: waiting for the receiver to go away. `Sender::is_closed` tells it.
 
-use super::waker_cell::{EPOCH, WakerCell, exchange};
+use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, blocking, memory};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
@@ -23,6 +23,12 @@ const VALUE: u64 = 1 << 1;
 const WAITING: u64 = 1 << 2;
 /// The receiver is gone: the sender frees the channel. Never with `DONE` or `WAITING`.
 const RX_GONE: u64 = 1 << 3;
+
+/// The receiver's wait.
+const WAIT: Wait = Wait {
+    bit: WAITING,
+    clears: 0,
+};
 
 struct Inner<T> {
     state: AtomicU64,
@@ -229,11 +235,7 @@ impl<T> Future for Receiver<T> {
             // SAFETY: the channel lives until `self.inner` is `None`.
             let inner = unsafe { inner.as_ref() };
             let seen = inner.state.load(Ordering::Acquire);
-            if seen & DONE == 0
-                && inner
-                    .waker
-                    .register(&inner.state, seen, WAITING, cx.waker())
-            {
+            if seen & DONE == 0 && inner.waker.register(&inner.state, seen, WAIT, cx.waker()) {
                 return Poll::Pending;
             }
         }

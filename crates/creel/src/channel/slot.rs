@@ -1,23 +1,28 @@
 //! A channel with one place, from one sender to one receiver, used again and again.
 //!
 //! It is what a pair of tasks that hand work to each other needs: a message a hand-over, the
-//! sender waits while the place is full. One allocation a channel, none a message; each
-//! operation is one atomic exchange. The protocol of the wakers is told in `waker_cell.rs`.
+//! sender waits while the place is full. A message for a receiver that waits does not go to the
+//! place but to the receiver's *hand*, and the place stays free for the next; so the receiver takes
+//! it without an atomic exchange, and the one by which it waits again empties the hand. All other
+//! operations are one exchange each. One allocation a channel, none a message. The protocol of the
+//! wakers is told in `waker_cell.rs`.
 //!
 //! Left out: several senders or receivers; that is the ring.
 
-use super::waker_cell::{EPOCH, WakerCell, exchange};
+use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, TrySendError, blocking, memory};
+use crate::pool::panics::quietly;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::pin::Pin;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::task::{Context, Poll};
 
 /// The place holds a message, and is the receiver's; else it is the sender's.
 const FULL: u64 = 1;
-/// The receiver's waker is stored and belongs to who clears this bit. Never with `FULL`.
+/// The receiver's waker is stored and belongs to who clears this bit; the hand is the sender's.
+/// Never with `FULL` or `HANDED`.
 const RX_WAITING: u64 = 1 << 1;
 /// The sender's waker is stored and belongs to who clears this bit. Never without `FULL`.
 const TX_WAITING: u64 = 1 << 2;
@@ -25,15 +30,31 @@ const TX_WAITING: u64 = 1 << 2;
 const TX_GONE: u64 = 1 << 3;
 /// The receiver is gone; the sender's next send fails.
 const RX_GONE: u64 = 1 << 4;
+/// The sender has put a message in the hand, which is older than the one in the place. The hand is
+/// the receiver's, who may have taken the message already.
+const HANDED: u64 = 1 << 5;
+
+/// The receiver's wait, after it has taken what was in the hand.
+const RX_WAIT: Wait = Wait {
+    bit: RX_WAITING,
+    clears: HANDED,
+};
+/// The sender's.
+const TX_WAIT: Wait = Wait {
+    bit: TX_WAITING,
+    clears: 0,
+};
 
 struct Inner<T> {
     state: AtomicU64,
     rx_waker: WakerCell,
     tx_waker: WakerCell,
-    value: UnsafeCell<MaybeUninit<T>>,
+    hand: UnsafeCell<MaybeUninit<T>>,
+    place: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// Makes a channel with one place.
+/// Makes a channel with one place. A message for a receiver that waits already goes past it and
+/// leaves the place free for the next.
 ///
 /// ```
 /// let (mut tx, mut rx) = creel::channel::slot::channel();
@@ -46,9 +67,14 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
         state: AtomicU64::new(state),
         rx_waker: WakerCell::new(),
         tx_waker: WakerCell::new(),
-        value: UnsafeCell::new(MaybeUninit::uninit()),
+        hand: UnsafeCell::new(MaybeUninit::uninit()),
+        place: UnsafeCell::new(MaybeUninit::uninit()),
     });
-    (Sender { inner }, Receiver { inner })
+    let receiver = Receiver {
+        inner,
+        taken: false,
+    };
+    (Sender { inner }, receiver)
 }
 
 /// The sending half. Dropping it closes the channel once the place is empty.
@@ -57,10 +83,12 @@ pub struct Sender<T> {
     inner: NonNull<Inner<T>>,
 }
 
-/// The receiving half. Dropping it drops the message in the place, and makes sends fail.
+/// The receiving half. Dropping it drops what was sent and not received, and makes sends fail.
 #[derive(Debug)]
 pub struct Receiver<T> {
     inner: NonNull<Inner<T>>,
+    /// With `HANDED`: the message has been taken out of the hand.
+    taken: bool,
 }
 
 // SAFETY: the state word orders all accesses of the two halves; messages move between threads.
@@ -73,12 +101,15 @@ unsafe impl<T: Send> Sync for Sender<T> {}
 unsafe impl<T: Send> Sync for Receiver<T> {}
 
 impl<T> Inner<T> {
-    /// Reads the place, which may turn out to be someone else's: nothing is moved until the
-    /// caller has won the exchange.
+    /// Copies a message out of the hand or the place.
+    ///
+    /// # Safety
+    ///
+    /// The caller has seen the bits that make `from` its own.
     #[inline]
-    fn peek(&self) -> MaybeUninit<T> {
-        // SAFETY: the caller has seen the bit that gives it the place; a copy of the bytes.
-        self.value.with_mut(|value| unsafe { value.read() })
+    unsafe fn copy(from: &UnsafeCell<MaybeUninit<T>>) -> MaybeUninit<T> {
+        // SAFETY: the caller's, alone.
+        from.with_mut(|from| unsafe { from.read() })
     }
 
     /// One side's end: sets its bit, drops its own waker, wakes the other side.
@@ -137,32 +168,32 @@ impl<T> Sender<T> {
     #[inline]
     pub fn try_send(&mut self, message: T) -> Result<(), TrySendError<T>> {
         let inner = self.inner();
-        let mut seen = inner.state.load(Ordering::Acquire);
-        if seen & RX_GONE != 0 {
-            return Err(TrySendError::Closed(message));
-        }
-        if seen & FULL != 0 {
-            return Err(TrySendError::Full(message));
-        }
-        inner.value.with_mut(|value| {
-            // SAFETY: the place is empty and so the sender's, alone.
-            let value = unsafe { &mut *value };
-            value.write(message);
-        });
+        let message = ManuallyDrop::new(message);
         loop {
+            let seen = inner.state.load(Ordering::Acquire);
+            if seen & RX_GONE != 0 {
+                return Err(TrySendError::Closed(ManuallyDrop::into_inner(message)));
+            }
+            if seen & FULL != 0 {
+                return Err(TrySendError::Full(ManuallyDrop::into_inner(message)));
+            }
+            let waits = seen & RX_WAITING != 0;
+            let (to, next) = if waits {
+                (&inner.hand, (seen & !RX_WAITING) | HANDED)
+            } else {
+                (&inner.place, seen | FULL)
+            };
+            // SAFETY: by the word, the hand or the empty place is the sender's, alone.
+            to.with_mut(|to| unsafe {
+                ptr::copy_nonoverlapping(&raw const *message, to.cast(), 1)
+            });
             let words = inner.rx_waker.copy();
-            let full = ((seen & !RX_WAITING) | FULL).wrapping_add(EPOCH);
-            if exchange(&inner.state, seen, full) {
-                if seen & RX_WAITING != 0 {
+            if exchange(&inner.state, seen, next.wrapping_add(EPOCH)) {
+                if waits {
                     // SAFETY: the exchange cleared the bit, on the value read before the copy.
                     unsafe { words.into_waker() }.wake();
                 }
                 return Ok(());
-            }
-            seen = inner.state.load(Ordering::Acquire);
-            if seen & RX_GONE != 0 {
-                // SAFETY: written above, and the receiver, which never saw it, is gone.
-                return Err(TrySendError::Closed(unsafe { inner.peek().assume_init() }));
             }
         }
     }
@@ -211,7 +242,7 @@ impl<T> Sender<T> {
             if waits
                 && inner
                     .tx_waker
-                    .register(&inner.state, seen, TX_WAITING, cx.waker())
+                    .register(&inner.state, seen, TX_WAIT, cx.waker())
             {
                 return Poll::Pending;
             }
@@ -265,6 +296,12 @@ impl<T> Receiver<T> {
         unsafe { self.inner.as_ref() }
     }
 
+    /// Whether a message lies in the hand.
+    #[inline]
+    fn has_handed(&self, seen: u64) -> bool {
+        seen & HANDED != 0 && !self.taken
+    }
+
     /// Takes the message if there is one. Never waits.
     ///
     /// # Errors
@@ -275,6 +312,13 @@ impl<T> Receiver<T> {
         let inner = self.inner();
         loop {
             let seen = inner.state.load(Ordering::Acquire);
+            if self.has_handed(seen) {
+                // SAFETY: `HANDED`.
+                let message = unsafe { Inner::copy(&inner.hand) };
+                self.taken = true;
+                // SAFETY: it is there, and not taken twice.
+                return Ok(unsafe { message.assume_init() });
+            }
             if seen & FULL == 0 {
                 return Err(if seen & TX_GONE == 0 {
                     TryRecvError::Empty
@@ -282,7 +326,8 @@ impl<T> Receiver<T> {
                     TryRecvError::Closed
                 });
             }
-            let message = inner.peek();
+            // SAFETY: `FULL`; it is moved only once the exchange is won.
+            let message = unsafe { Inner::copy(&inner.place) };
             let words = inner.tx_waker.copy();
             let empty = (seen & !(FULL | TX_WAITING)).wrapping_add(EPOCH);
             if exchange(&inner.state, seen, empty) {
@@ -324,12 +369,13 @@ impl<T> Receiver<T> {
             }
             let inner = self.inner();
             let seen = inner.state.load(Ordering::Acquire);
-            let waits = seen & (FULL | TX_GONE) == 0;
+            let waits = seen & (FULL | TX_GONE) == 0 && !self.has_handed(seen);
             if waits
                 && inner
                     .rx_waker
-                    .register(&inner.state, seen, RX_WAITING, cx.waker())
+                    .register(&inner.state, seen, RX_WAIT, cx.waker())
             {
+                self.taken = false;
                 return Poll::Pending;
             }
         }
@@ -363,12 +409,17 @@ impl<T> Future for RecvFuture<'_, T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // The place must be empty before the bit is set: from then on the sender may free it.
+        // Hand and place must be empty before the bit is set: from then on the sender may free
+        // the channel.
         let mut left = None;
         let seen = loop {
-            match self.inner().leave(RX_GONE, FULL) {
+            let holds = if self.taken { FULL } else { FULL | HANDED };
+            match self.inner().leave(RX_GONE, holds) {
                 Some(seen) => break seen,
-                None => left = self.try_recv().ok(),
+                None => {
+                    let before = std::mem::replace(&mut left, self.try_recv().ok());
+                    quietly(|| drop(before));
+                }
             }
         };
         if seen & TX_GONE != 0 {

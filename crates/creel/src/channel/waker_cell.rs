@@ -17,6 +17,15 @@ use std::task::{RawWakerVTable, Waker};
 /// One step of the epoch; the bits below it are the channel's flags.
 pub(super) const EPOCH: u64 = 1 << 8;
 
+/// What a side's wait does to the state word.
+#[derive(Clone, Copy)]
+pub(super) struct Wait {
+    /// The side's *waiting* bit: set.
+    pub(super) bit: u64,
+    /// Bits that are cleared with it.
+    pub(super) clears: u64,
+}
+
 /// The two words of a [`Waker`].
 pub(super) struct WakerCell {
     // Relaxed throughout: the state word's release and acquire order them, and a torn
@@ -84,7 +93,7 @@ impl WakerCell {
         Some(cleared)
     }
 
-    /// Registers `waker` for the side whose bit is `waiting`, the word having been read as `seen`.
+    /// Registers `waker` for a side, the word having been read as `seen`.
     ///
     /// Only this side may call it. False: the word has changed, look again.
     #[inline]
@@ -92,14 +101,14 @@ impl WakerCell {
         &self,
         state: &AtomicU64,
         mut seen: u64,
-        waiting: u64,
+        wait: Wait,
         waker: &Waker,
     ) -> bool {
-        if seen & waiting != 0 {
+        if seen & wait.bit != 0 {
             if self.holds(waker) {
                 return true;
             }
-            match self.clear(state, seen, waiting) {
+            match self.clear(state, seen, wait.bit) {
                 Some(cleared) => seen = cleared,
                 None => return false,
             }
@@ -110,7 +119,8 @@ impl WakerCell {
             std::ptr::from_ref(clone.vtable()).cast_mut(),
             Ordering::Relaxed,
         );
-        if exchange(state, seen, (seen | waiting).wrapping_add(EPOCH)) {
+        let waits = (seen & !wait.clears | wait.bit).wrapping_add(EPOCH);
+        if exchange(state, seen, waits) {
             return true;
         }
         drop(std::mem::ManuallyDrop::into_inner(clone));

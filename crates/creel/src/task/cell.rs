@@ -10,7 +10,7 @@
 use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
-use super::state::{AfterPoll, Claim, Completed, State, Then};
+use super::state::{AfterPoll, Claim, Completed, Place, State, Then};
 use crate::pool::panics::quietly;
 use crate::sync::{UnsafeCell, prefetch, thread_local};
 use std::any::Any;
@@ -264,6 +264,13 @@ impl Task {
         unsafe { &(*self.0.as_ptr()).joiner }
     }
 
+    /// Whether this task, which the caller keeps alive, is of this scheduler.
+    #[inline]
+    pub(super) fn is_of<S>(&self, scheduler: *const S) -> bool {
+        // SAFETY: the block is live.
+        std::ptr::addr_eq(unsafe { Heap::scheduler_at(self.0.cast()) }, scheduler)
+    }
+
     /// The heap of this task, which the caller keeps alive.
     #[inline]
     pub(super) fn heap(&self) -> &Heap {
@@ -453,18 +460,17 @@ unsafe fn clone(data: *const ()) -> RawWaker {
     RawWaker::new(data, &WAKER)
 }
 
-/// How much of a cell a wake fetches into the cache at most: its poll, if it comes next, need not
-/// wait for one line after the other.
-const FETCHED_BYTES: usize = 512;
+/// How much of a cell, or of what follows it, a wake fetches into the cache: its poll, if it comes
+/// next, need not wait for one line after the other.
+const FETCHED_BYTES: usize = 192;
 
 unsafe fn wake(data: *const ()) {
     let task = task_of(data);
-    // SAFETY: the caller's reference keeps the cell.
-    let size = unsafe { Heap::block_size(task.0.cast()) };
-    prefetch(data, size.min(FETCHED_BYTES));
+    prefetch(data, FETCHED_BYTES);
     if let Some(desk) = desk::here_for(task) {
-        match task.state().wake_and_drop(true) {
-            Then::Enqueue => desk.push_woken(task),
+        let place = desk.place();
+        match task.state().wake_and_drop(place) {
+            Then::Enqueue => desk.push_woken(task, place),
             // SAFETY: the step told it.
             then => unsafe { task.follow(then) },
         }
@@ -480,11 +486,12 @@ unsafe fn wake(data: *const ()) {
 unsafe fn wake_by_ref(data: *const ()) {
     let task = task_of(data);
     if let Some(desk) = desk::here_for(task) {
-        if task.state().wake(true) == Then::Enqueue {
-            desk.push_woken(task);
+        let place = desk.place();
+        if task.state().wake(place) == Then::Enqueue {
+            desk.push_woken(task, place);
         }
     } else {
-        let then = task.state().wake(false);
+        let then = task.state().wake(Place::Queue);
         // SAFETY: the step told it.
         unsafe { task.follow(then) };
     }

@@ -5,15 +5,16 @@
 //! stand in for it. So no more threads run stealable tasks than the pool has workers. Who holds a
 //! desk is decided under the pool's `crew` lock (`crew.rs`).
 //!
-//! A wake from a running task puts the woken one in the LIFO slot and tells nobody: it runs next
-//! on the same core, its data in the cache. The slot holds a hint as the run queue does, so it
-//! costs no atomic operation, and a task stuck there behind a long poll can be taken by others.
+//! A wake from a running task puts the woken one in the LIFO slot, if that is empty, and tells
+//! nobody: it runs next on the same core, its data in the cache. It is claimed by the wake itself,
+//! so taking it costs no atomic operation; stuck there behind a long poll it can be taken by others.
 
 use super::cell::{Ran, Schedule, Task};
 use super::crew;
 use super::hints::Hints;
+use super::lifo::Lifo;
 use super::slab::{CHANNEL_MAX, GRAIN, Heap};
-use super::state::Claim;
+use super::state::{Claim, Place};
 use crate::pool::shared::Shared;
 use crate::pool::stats::Counter;
 use crate::sync::{
@@ -26,19 +27,16 @@ use std::future::Future;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// How many times in a row the LIFO slot may go before the queue.
-const LIFO_RUN: u32 = 16;
-/// One task in this many is taken from outside first.
-const OUTSIDE_EVERY: u32 = 61;
 /// Polls between two looks at the clock, at most; and the time between them that is aimed at.
-const SAMPLE_POLLS_MAX: u32 = 64;
-const SAMPLE_NS: u64 = 20_000;
+const LOOK_POLLS_MAX: u32 = 64;
+const LOOK_NS: u64 = 20_000;
+/// Polls between two tasks that are taken from outside first, about: it is seen to at a look.
+const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
 
 /// One seat's share of the scheduler.
 pub(crate) struct Desk {
     hints: Hints,
-    /// A hint, or null. Written by the holder only; as a place in `hints`.
-    lifo: CachePadded<AtomicPtr<super::cell::Header>>,
+    lifo: CachePadded<Lifo>,
     /// Made when the desk is first held; then it does not change.
     heap: AtomicPtr<Heap>,
     own: CachePadded<UnsafeCell<Own>>,
@@ -60,15 +58,14 @@ pub(crate) struct Desk {
 
 /// What only the holder touches.
 struct Own {
-    lifo_run: u32,
-    /// Tasks until one is taken from outside first.
+    /// Polls until the next look, and those from the last one to that; 0 before the first.
+    polls_left: u32,
+    polls_planned: u32,
+    /// Polls until one is taken from outside first.
     outside_in: u32,
     /// Whether this thread is the pool's searcher: it was woken to be.
     searcher: bool,
-    /// Polls until the clock is read, and those since it was.
-    sample_in: u32,
-    sampled_polls: u32,
-    sampled: Instant,
+    looked: Instant,
     last_ns: u64,
 }
 
@@ -116,8 +113,7 @@ pub(super) fn here_for<'a>(task: Task) -> Option<Held<'a>> {
         return None;
     }
     let held = here()?;
-    let own = ptr::addr_eq(task.heap().scheduler_at, held.pool);
-    (own && task.state().seat().is_none()).then_some(held)
+    (task.is_of(held.pool) && task.state().seat().is_none()).then_some(held)
 }
 
 /// The desk that this thread holds in this pool.
@@ -185,15 +181,14 @@ impl Desk {
     pub(crate) fn new() -> Self {
         Self {
             hints: Hints::new(),
-            lifo: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
+            lifo: CachePadded::new(Lifo::new()),
             heap: AtomicPtr::new(ptr::null_mut()),
             own: CachePadded::new(UnsafeCell::new(Own {
-                lifo_run: 0,
-                outside_in: OUTSIDE_EVERY - 1,
+                polls_left: 0,
+                polls_planned: 0,
+                outside_in: OUTSIDE_EVERY,
                 searcher: false,
-                sample_in: 1,
-                sampled_polls: 0,
-                sampled: Instant::now(),
+                looked: Instant::now(),
                 last_ns: 0,
             })),
             poll_ns: AtomicU32::new(0),
@@ -220,9 +215,9 @@ impl Desk {
         self.own.with_mut(|own| {
             // SAFETY: the thread holds the desk.
             let own = unsafe { &mut *own };
-            own.sampled = Instant::now();
-            own.sampled_polls = 0;
-            own.sample_in = 1;
+            own.looked = Instant::now();
+            own.polls_left = 0;
+            own.polls_planned = 0;
             own.searcher = searcher;
         });
         let here = Here {
@@ -243,12 +238,13 @@ impl Desk {
     ///
     /// Nobody holds the desk, nor will.
     pub(super) unsafe fn pop_left(&self) -> Option<(Task, Claim)> {
-        let slot = self.lifo.swap(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: the caller is as good as the holder.
+        if let Some(task) = unsafe { self.lifo.take() } {
+            return Some((task, task.state().claimed()));
+        }
         let claim = |task: Task| Some((task, task.state().claim_hinted()?));
-        Task::from_ptr(slot).and_then(claim).or_else(|| {
-            // SAFETY: the caller is as good as the holder.
-            std::iter::from_fn(|| unsafe { self.hints.pop() }).find_map(claim)
-        })
+        // SAFETY: as above.
+        std::iter::from_fn(|| unsafe { self.hints.pop() }).find_map(claim)
     }
 
     /// Forgets the heap, at the pool's end.
@@ -258,7 +254,7 @@ impl Desk {
 
     /// Whether scheduled tasks lie here; a moment ago, and stale hints count.
     pub(super) fn has_hints(&self) -> bool {
-        !self.lifo.load(Ordering::Acquire).is_null() || self.hints.len() > 0
+        !self.lifo.is_empty() || self.hints.len() > 0
     }
 
     /// Whether one task lies here and polls were short of late.
@@ -300,14 +296,13 @@ impl Desk {
     }
 
     /// Claims a task from this desk for another thread: from the queue, or, if `slot`, from the
-    /// LIFO slot too.
+    /// LIFO slot too. Only for the searcher.
     pub(super) fn steal(&self, slot: bool) -> Option<(Task, Claim)> {
         const LOOK_MAX: usize = 32;
         self.hints.steal(LOOK_MAX).or_else(|| {
-            let hint = slot.then(|| self.lifo.load(Ordering::Acquire))?;
-            let task = Task::from_ptr(hint)?;
-            let claim = task.state().claim_hinted()?;
-            Some((task, claim))
+            // SAFETY: there is one searcher at a time.
+            let task = slot.then(|| unsafe { self.lifo.steal() })??;
+            Some((task, task.state().claimed()))
         })
     }
 }
@@ -320,15 +315,37 @@ impl<'a> Held<'a> {
         self.desk.own.with_mut(|own| f(unsafe { &mut *own }))
     }
 
-    /// Queues a task that a running one has woken: it goes next.
+    /// Where a task goes that is woken now: to the slot, if that is empty.
     #[inline]
-    pub(super) fn push_woken(self, task: Task) {
-        let before = self.desk.lifo.load(Ordering::Relaxed);
-        self.desk.lifo.store(task.as_ptr(), Ordering::Release);
-        match Task::from_ptr(before) {
-            Some(before) => self.push_back(before),
-            None => self.see_to_a_watch(),
+    pub(super) fn place(self) -> Place {
+        if self.desk.lifo.is_empty() {
+            Place::Slot
+        } else {
+            Place::Hints
         }
+    }
+
+    /// Queues a task that was just woken for this place.
+    #[inline(always)]
+    pub(super) fn push_woken(self, task: Task, place: Place) {
+        if place == Place::Slot {
+            // SAFETY: this thread holds the desk and has found the slot empty; the wake claimed it.
+            unsafe { self.desk.lifo.put(task) };
+            self.see_to_a_watch();
+        } else {
+            self.push_back(task);
+        }
+    }
+
+    /// Queues a scheduled task that nobody else knows of.
+    pub(super) fn push_scheduled(self, task: Task) {
+        let place = self.place();
+        if place == Place::Slot {
+            task.state().claim_queued();
+        } else {
+            task.state().to_hinted();
+        }
+        self.push_woken(task, place);
     }
 
     /// Queues a task behind the others.
@@ -362,58 +379,58 @@ impl<'a> Held<'a> {
     /// With `cancel` it drops the task's future instead.
     #[inline]
     pub(super) fn step(self, cancel: bool) -> bool {
-        let next = self.next();
+        if self.own(|own| own.polls_left == 0) {
+            return self.step_after_a_look(cancel);
+        }
+        let Some((task, claim)) = self.next() else {
+            return false;
+        };
+        self.run(task, claim.or_cancel(cancel));
+        true
+    }
+
+    /// The same, after all that need not be seen to at each step.
+    #[cold]
+    fn step_after_a_look(self, cancel: bool) -> bool {
+        let outside = self.look();
+        if self.desk.hints.len() > 0 {
+            self.spill();
+        }
+        let from_outside = || {
+            let task = self.pool.tasks.outside.pop()?;
+            Some((task, task.state().claim_queued()))
+        };
+        let first = if outside { from_outside() } else { None };
+        let next = first.or_else(|| self.next());
         if self.own(|own| std::mem::take(&mut own.searcher)) {
             self.found(next.is_some());
         }
         let Some((task, claim)) = next else {
             return false;
         };
+        self.run(task, claim.or_cancel(cancel));
+        true
+    }
+
+    /// Runs a task that was just claimed here, which is not bound.
+    #[inline]
+    fn run(self, task: Task, claim: Claim) {
+        self.own(|own| own.polls_left -= 1);
         // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
         self.desk.counters.polls.add(1);
-        // SAFETY: `next` has claimed the task, which is not bound.
-        if unsafe { task.run(claim.or_cancel(cancel), &self.desk.counters) } == Ran::Again {
+        // SAFETY: the caller has claimed the task.
+        if unsafe { task.run(claim, &self.desk.counters) } == Ran::Again {
             self.push_back(task);
         }
-        let due = self.own(|own| {
-            own.sampled_polls += 1;
-            own.sampled_polls >= own.sample_in
-        });
-        if due {
-            self.sample();
-        }
-        true
     }
 
     /// Claims the next task to run.
     #[inline]
     fn next(self) -> Option<(Task, Claim)> {
-        let (outside, lifo) = self.own(|own| {
-            let outside = own.outside_in == 0;
-            own.outside_in = if outside {
-                OUTSIDE_EVERY
-            } else {
-                own.outside_in
-            } - 1;
-            (outside, own.lifo_run < LIFO_RUN)
-        });
-        if outside && let Some(task) = self.pool.tasks.outside.pop() {
-            return Some((task, task.state().claim_queued()));
+        // SAFETY: this thread holds the desk.
+        if let Some(task) = unsafe { self.desk.lifo.take() } {
+            return Some((task, task.state().claimed()));
         }
-        let hint = self.desk.lifo.load(Ordering::Relaxed);
-        if let Some(task) = Task::from_ptr(hint) {
-            self.desk.lifo.store(ptr::null_mut(), Ordering::Release);
-            if lifo {
-                self.own(|own| own.lifo_run += 1);
-                if let Some(claim) = task.state().claim_hinted() {
-                    return Some((task, claim));
-                }
-            } else {
-                // SAFETY: this thread holds the desk.
-                unsafe { self.desk.hints.push(task) };
-            }
-        }
-        self.own(|own| own.lifo_run = 0);
         // SAFETY: this thread holds the desk.
         while let Some(task) = unsafe { self.desk.hints.pop() } {
             if let Some(claim) = task.state().claim_hinted() {
@@ -468,21 +485,30 @@ impl<'a> Held<'a> {
         HERE.with(|place| place.set(nowhere));
     }
 
-    /// Reads the clock, guesses what a poll takes, and has another worker woken if that pays.
-    #[cold]
-    fn sample(self) {
+    /// Reads the clock, guesses what a poll takes, plans the next look, and has another worker
+    /// woken if that pays. Says whether the next task shall come from outside.
+    fn look(self) -> bool {
+        if self.own(|own| own.polls_planned == 0) {
+            self.own(|own| (own.polls_left, own.polls_planned) = (1, 1));
+            return false;
+        }
         let now = Instant::now();
-        let guess = self.own(|own| {
-            let elapsed = now.duration_since(own.sampled).as_nanos() as u64;
-            let each = elapsed / u64::from(own.sampled_polls.max(1));
+        let (guess, outside) = self.own(|own| {
+            let elapsed = now.duration_since(own.looked).as_nanos() as u64;
+            let each = elapsed / u64::from(own.polls_planned);
             // The lower of the last two: one long poll among tiny ones tells nothing about what
             // is in the queue.
             let guess = each.min(own.last_ns);
             own.last_ns = each;
-            own.sampled = now;
-            own.sampled_polls = 0;
-            own.sample_in = (SAMPLE_NS / each.max(1)).clamp(1, SAMPLE_POLLS_MAX.into()) as u32;
-            guess
+            own.looked = now;
+            own.outside_in = own.outside_in.saturating_sub(own.polls_planned);
+            let outside = own.outside_in == 0;
+            if outside {
+                own.outside_in = OUTSIDE_EVERY;
+            }
+            own.polls_planned = (LOOK_NS / each.max(1)).clamp(1, LOOK_POLLS_MAX.into()) as u32;
+            own.polls_left = own.polls_planned;
+            (guess, outside)
         });
         self.desk
             .poll_ns
@@ -491,6 +517,7 @@ impl<'a> Held<'a> {
         if queued && guess >= crew::POLL_NS_WORTH_A_STEAL.into() {
             crew::call_help(self.pool, now, || self.pool.counted());
         }
+        outside
     }
 
     /// How many hints there are, the slot's not counted.
@@ -498,12 +525,18 @@ impl<'a> Held<'a> {
         self.desk.hints.len()
     }
 
-    /// Moves every stealable task that is scheduled to this desk's queue.
-    pub(super) fn gather(self) {
-        if let Some(task) = Task::from_ptr(self.desk.lifo.load(Ordering::Relaxed)) {
-            self.desk.lifo.store(ptr::null_mut(), Ordering::Release);
+    /// Moves the task in the slot to the end of the queue.
+    fn spill(self) {
+        // SAFETY: this thread holds the desk.
+        if let Some(task) = unsafe { self.desk.lifo.take() } {
+            task.state().unclaim();
             self.push_back(task);
         }
+    }
+
+    /// Moves every stealable task that is scheduled to this desk's queue.
+    pub(super) fn gather(self) {
+        self.spill();
         while let Some(task) = self.pool.tasks.outside.pop() {
             task.state().to_hinted();
             self.push_back(task);
@@ -522,11 +555,9 @@ impl<'a> Held<'a> {
 
     /// Moves what lies here to the queue outside, for the others.
     pub(super) fn clear(self) {
-        let slot = Task::from_ptr(self.desk.lifo.load(Ordering::Relaxed));
-        self.desk.lifo.store(ptr::null_mut(), Ordering::Release);
+        self.spill();
         // SAFETY: this thread holds the desk.
-        let queued = std::iter::from_fn(|| unsafe { self.desk.hints.pop() });
-        for task in slot.into_iter().chain(queued) {
+        for task in std::iter::from_fn(|| unsafe { self.desk.hints.pop() }) {
             if task.state().unhint() {
                 self.pool.tasks.outside.push(task);
             }

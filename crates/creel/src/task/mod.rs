@@ -5,8 +5,8 @@
 //! the scheduler's rules. Wakers are plain [`std::task::Waker`]s, so futures from any crate that
 //! does not bring its own executor work unchanged.
 //!
-//! Bottom up: `state` (the word), `slab` (the memory), `cell` (the task), `join`; `hints` and
-//! `inject` (the queues), `desk` (a seat's share), `crew` (who works at which desk), `turn` (what
+//! Bottom up: `state` (the word), `slab` (the memory), `cell` (the task), `join`; `hints`,
+//! `lifo` and `inject` (the queues), `desk` (a seat's share), `crew` (who works at which desk), `turn` (what
 //! a worker does), `spawn`, `block_on`.
 
 mod block_on;
@@ -16,6 +16,7 @@ mod desk;
 mod hints;
 mod inject;
 mod join;
+mod lifo;
 mod seeded;
 mod slab;
 mod spawn;

@@ -5,6 +5,7 @@ use super::cell::{Ran, Schedule, Task};
 use super::desk::Counters;
 use super::hints::Hints;
 use super::join::{JoinError, JoinHandle};
+use super::lifo::Lifo;
 use super::slab::{Block, Heap};
 use super::state::State;
 use crate::sync::{AtomicPtr, lock};
@@ -268,6 +269,35 @@ fn owner_and_thief_claim_each_task_once() {
             mine += usize::from(task.state().claim_hinted().is_some());
         }
         assert_eq!(mine + thief.join().unwrap(), 3);
+        drop(blocks);
+    });
+}
+
+#[test]
+fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
+    bounded(|| {
+        let blocks = Arc::new(blocks(2));
+        let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
+        let slot = Arc::new(Lifo::new());
+        let theirs = slot.clone();
+        // SAFETY: this thread is the holder, the slot is empty, nobody else has the task.
+        unsafe { slot.put(task(0)) };
+        let thief = thread::spawn(move || {
+            // SAFETY: it is the only thief.
+            (0..2).find_map(|_| unsafe { theirs.steal() })
+        });
+        let mut had = Vec::new();
+        for index in [1, 2] {
+            // SAFETY: this thread is the holder.
+            had.extend(unsafe { slot.take() });
+            if index == 1 {
+                // SAFETY: as above; the slot has just been emptied by somebody.
+                unsafe { slot.put(task(1)) };
+            }
+        }
+        had.extend(thief.join().unwrap());
+        assert_eq!(had.len(), 2, "each task goes to one of them");
+        assert!(had.contains(&task(0)) && had.contains(&task(1)));
         drop(blocks);
     });
 }

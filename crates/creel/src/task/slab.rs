@@ -74,6 +74,8 @@ pub(super) struct Block {
 #[repr(C)]
 struct Chunk {
     heap: NonNull<Heap>,
+    /// The heap's.
+    scheduler_at: *const (),
     class: usize,
     /// How many blocks have been cut: these begin with an initialized [`Block`]. Stored with
     /// release by the owner, after it has initialized them; loaded with acquire by the walk.
@@ -102,7 +104,7 @@ pub(super) struct Heap {
     /// Who schedules the tasks in this heap's cells.
     pub(super) scheduler: std::sync::Arc<dyn super::cell::Schedule>,
     /// Its address, for comparison.
-    pub(super) scheduler_at: *const (),
+    scheduler_at: *const (),
     own: UnsafeCell<Own>,
     /// Blocks that other threads gave back: a stack, or `ORPHANED`. Pushed with release, taken
     /// whole with acquire, so there is no ABA.
@@ -162,15 +164,15 @@ impl Heap {
         unsafe { (*chunk_of(block)).heap }
     }
 
-    /// How large a block is.
+    /// The address of the scheduler of a block's heap, for comparison.
     ///
     /// # Safety
     ///
     /// As for [`of`](Self::of).
     #[inline]
-    pub(super) unsafe fn block_size(block: NonNull<Block>) -> usize {
+    pub(super) unsafe fn scheduler_at(block: NonNull<Block>) -> *const () {
         // SAFETY: chunks are aligned to their size, and a live block's chunk lives.
-        size_of_class(unsafe { (*chunk_of(block)).class })
+        unsafe { (*chunk_of(block)).scheduler_at }
     }
 
     /// A block of at least `size` bytes, beginning with an initialized [`Block`].
@@ -246,6 +248,7 @@ impl Heap {
             let header = Chunk {
                 // SAFETY: not null since `new`.
                 heap: unsafe { NonNull::new_unchecked(own.heap) },
+                scheduler_at: self.scheduler_at,
                 class,
                 cut: AtomicUsize::new(0),
             };

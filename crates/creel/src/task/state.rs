@@ -8,7 +8,8 @@
 //! again after the poll.
 //!
 //! `RUNNING`: one worker has the task and alone may touch its future. Set when the task is
-//! claimed, cleared after the poll.
+//! claimed, cleared after the poll. A wake by a worker whose LIFO slot is empty claims the task at
+//! once: it lies there `RUNNING`, for that worker or for who steals it from the slot (`lifo.rs`).
 //!
 //! `HINTED`: the task is scheduled by hints: pointers to it lie in run queues, and who finds one
 //! may claim the task by clearing `SCHEDULED` and `HINTED` in one exchange. A hint that is
@@ -28,10 +29,10 @@
 //!
 //! `BOUND`: the task runs on one seat's thread only, whose index the word carries. Never changes.
 //!
-//! `SPARE`: one of the references counted is nobody's yet. A wake that queues a hint leaves its
-//! reference so, a new task starts with one; the claim takes it out of the word for the poll,
-//! where the first waker cloned has it without counting, and what is left is dropped with the
-//! step that ends the poll. Never without `HINTED`.
+//! `SPARE`: one of the references counted is nobody's yet. A wake into a hint or the slot leaves
+//! its reference so, a new task starts with one. It is the poll's: the first waker cloned there
+//! has it without counting, and what is left is dropped with the step that ends the poll, which
+//! clears the bit. Never without `HINTED` or `RUNNING`.
 //!
 //! Between: the seat of a bound task (16 bits). Above: the number of references (32 bits): the
 //! handle and every waker.
@@ -73,6 +74,28 @@ pub(super) enum Then {
     Enqueue,
     /// Free the cell.
     Free,
+}
+
+/// Where the caller of a wake will put the task, if told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In its own LIFO slot, which is empty: the wake claims the task for it.
+    Slot,
+    /// In its run queue, by a hint.
+    Hints,
+    /// In a queue that holds it alone.
+    Queue,
+}
+
+impl Place {
+    /// The bits of a task that is put there.
+    fn bits(self) -> u64 {
+        match self {
+            Self::Slot => RUNNING,
+            Self::Hints => SCHEDULED | HINTED,
+            Self::Queue => SCHEDULED,
+        }
+    }
 }
 
 /// What a claim has found.
@@ -197,7 +220,7 @@ impl State {
     #[inline]
     pub(super) fn claim_hinted(&self) -> Option<Claim> {
         self.step(|word| {
-            let next = word & !(SCHEDULED | HINTED | SPARE) | RUNNING;
+            let next = word & !(SCHEDULED | HINTED) | RUNNING;
             (word & HINTED != 0).then_some((next, Claim::of(word)))
         })
     }
@@ -207,6 +230,22 @@ impl State {
         let word = self.0.fetch_xor(SCHEDULED | RUNNING, Ordering::AcqRel);
         debug_assert_eq!(word & (SCHEDULED | RUNNING | HINTED), SCHEDULED);
         Claim::of(word)
+    }
+
+    /// What the claim of a task that lay in a LIFO slot has found, just before its poll.
+    #[inline]
+    pub(super) fn claimed(&self) -> Claim {
+        let mut word = self.0.load(Ordering::Acquire);
+        if word & SCHEDULED != 0 {
+            // The poll to come is what those wakes asked for.
+            word = self.0.fetch_and(!SCHEDULED, Ordering::AcqRel);
+        }
+        Claim::of(word)
+    }
+
+    /// Gives up a claim without a poll: the task is scheduled by hints.
+    pub(super) fn unclaim(&self) {
+        self.step(|word| Some((word & !RUNNING | SCHEDULED | HINTED, ())));
     }
 
     /// Makes a task taken out of a queue that held it alone one that is scheduled by hints.
@@ -228,7 +267,7 @@ impl State {
     #[inline]
     pub(super) fn pend(&self, spare: bool) -> AfterPoll {
         let after = self.step(|word| {
-            let word = word - Claim::references(spare);
+            let word = (word & !SPARE) - Claim::references(spare);
             if word & CANCELLED != 0 {
                 None
             } else if word & SCHEDULED != 0 {
@@ -257,7 +296,7 @@ impl State {
                 return None;
             }
             let word = word - Claim::references(spare);
-            let next = word & !(SCHEDULED | JOINER) | COMPLETE;
+            let next = word & !(SCHEDULED | JOINER | SPARE) | COMPLETE;
             Some(if word & JOINER != 0 {
                 (next, Completed::WakeJoiner)
             } else if is_dead(next & !RUNNING) {
@@ -279,17 +318,16 @@ impl State {
         }
     }
 
-    /// A wake. `hinted`: the caller will enqueue by a hint, if told to.
+    /// A wake.
     #[inline]
-    pub(super) fn wake(&self, hinted: bool) -> Then {
+    pub(super) fn wake(&self, to: Place) -> Then {
         let then = self.step(|word| {
             if word & COMPLETE != 0 {
                 None
             } else if word & (SCHEDULED | RUNNING) != 0 {
                 Some((word | SCHEDULED, Then::Rest))
             } else {
-                let hint = if hinted { HINTED } else { 0 };
-                Some((word | SCHEDULED | hint, Then::Enqueue))
+                Some((word | to.bits(), Then::Enqueue))
             }
         });
         then.unwrap_or(Then::Rest)
@@ -297,7 +335,7 @@ impl State {
 
     /// A wake that uses up its reference, or leaves it with the task for the next poll.
     #[inline]
-    pub(super) fn wake_and_drop(&self, hinted: bool) -> Then {
+    pub(super) fn wake_and_drop(&self, to: Place) -> Then {
         let then = self.step(|word| {
             let less = word - REFERENCE;
             Some(if word & COMPLETE != 0 {
@@ -305,8 +343,12 @@ impl State {
             } else if word & (SCHEDULED | RUNNING) != 0 {
                 (less | SCHEDULED, Then::Rest)
             } else {
-                let next = if hinted { word | HINTED | SPARE } else { less };
-                (next | SCHEDULED, Then::Enqueue)
+                let kept = if to == Place::Queue {
+                    less
+                } else {
+                    word | SPARE
+                };
+                (kept | to.bits(), Then::Enqueue)
             })
         });
         then.unwrap_or(Then::Rest)

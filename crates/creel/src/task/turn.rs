@@ -10,7 +10,7 @@ use super::state::Then;
 use crate::pool::seat::Seat;
 use crate::pool::shared::Shared;
 use crate::pool::{TaskStats, current};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock, thread};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, barrier, lock, thread};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +59,8 @@ impl Tasks {
     }
 
     pub(crate) fn new(workers: usize, seed: Option<u64>) -> Self {
+        // For the LIFO slots.
+        barrier::prepare();
         Self {
             outside: Inject::new(),
             crew: Crew::new(workers),
@@ -87,8 +89,7 @@ impl Schedule for Shared {
         if let Some(held) = own {
             // It may go on with a long job: not as the searcher.
             held.end_search();
-            task.state().to_hinted();
-            held.push_woken(task);
+            held.push_scheduled(task);
         } else {
             self.tasks.outside.push(task);
             crew::call_for_woken(&self);

@@ -278,6 +278,9 @@ fn a_folder_that_cannot_be_written_is_named() {
     let run = render(&[&song], &file.join("below"), &[]);
     assert_eq!(run.status.code(), Some(1));
     assert!(stderr(&run).contains("below"), "{}", stderr(&run));
+    let run = render(&[&song], &file, &[]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("is a file"), "{}", stderr(&run));
 }
 
 #[cfg(unix)]

@@ -8,6 +8,8 @@ use clap::Args;
 use creel_console::Exit;
 use creel_vgm::demo;
 
+use super::make_folder;
+
 /// Compose the songs that the program carries, as .vgz files
 #[derive(Args, Debug)]
 pub struct Generate {
@@ -19,7 +21,7 @@ pub struct Generate {
 impl Generate {
     /// Writes all songs.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        fs::create_dir_all(&self.output).with_context(|| self.output.display().to_string())?;
+        make_folder(&self.output)?;
         for song in demo::compose() {
             let path = self.output.join(song.name).with_extension("vgz");
             fs::write(&path, song.packed()).with_context(|| path.display().to_string())?;

@@ -15,6 +15,7 @@ use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 use creel_vgm::{Error, Result};
 
+use super::make_folder;
 use super::tally::{Tally, Verdict};
 
 /// Render songs to sound files
@@ -141,7 +142,7 @@ impl Render {
     /// Renders all songs.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
-        fs::create_dir_all(&self.output).with_context(|| self.output.display().to_string())?;
+        make_folder(&self.output)?;
         let plan = self.plan();
         let pool = Pool::builder().balance(Balance::Shared).wait(Wait::Park);
         let pool = self.knobs.apply(pool).build()?;

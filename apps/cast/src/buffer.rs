@@ -35,11 +35,24 @@ pub struct Block {
 }
 
 impl Buffer {
+    #[cold]
+    fn fresh() -> Self {
+        Buffer(Some(Box::default()))
+    }
+
+    #[cold]
+    fn set_len(&mut self, samples: usize) {
+        self.samples.resize(samples, 0);
+    }
+
     /// A buffer of `samples` samples, of no particular content.
+    #[inline]
     pub fn new(samples: usize) -> Self {
         let spare = SPARE.with_borrow_mut(Vec::pop);
-        let mut buffer = spare.unwrap_or_else(|| Buffer(Some(Box::default())));
-        buffer.samples.resize(samples, 0);
+        let mut buffer = spare.unwrap_or_else(Self::fresh);
+        if buffer.samples.len() != samples {
+            buffer.set_len(samples);
+        }
         buffer
     }
 }
@@ -47,18 +60,21 @@ impl Buffer {
 impl Deref for Buffer {
     type Target = Block;
 
+    #[inline]
     fn deref(&self) -> &Block {
         self.0.as_ref().expect(TAKEN)
     }
 }
 
 impl DerefMut for Buffer {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Block {
         self.0.as_mut().expect(TAKEN)
     }
 }
 
 impl Drop for Buffer {
+    #[inline]
     fn drop(&mut self) {
         let Some(block) = self.0.take() else { return };
         // While the thread ends there is no place any more, and the memory goes its usual way.

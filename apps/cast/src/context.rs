@@ -15,6 +15,7 @@ thread_local! {
 }
 
 /// The calling thread's distributions; called on a context's worker they are the context's.
+#[inline]
 pub fn with_histograms<R>(f: impl FnOnce(&mut Histograms) -> R) -> R {
     HISTOGRAMS.with_borrow_mut(f)
 }
@@ -47,6 +48,7 @@ impl StatsSink {
 }
 
 impl Sink for StatsSink {
+    #[inline]
     fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
         if (self.window.begin..self.window.end).contains(&buffer.due) {
             let at = Stations {

@@ -152,11 +152,17 @@ impl<W: Work> Running<W> {
     }
 
     /// Looks at the state if any of the group has changed. How the stream ended, if it has.
+    #[inline]
     fn look(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
         let count = self.changes.count();
         if count == self.seen {
             return None;
         }
+        self.look_again(count, cx)
+    }
+
+    #[cold]
+    fn look_again(&mut self, count: u64, cx: &mut Context<'_>) -> Option<Ended> {
         self.seen = count;
         let before = std::mem::replace(&mut self.state, self.control.look(cx));
         match self.state {
@@ -172,6 +178,7 @@ impl<W: Work> Running<W> {
 impl<W: Work> Future for Running<W> {
     type Output = Ended;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = &mut *self;
         for _ in 0..STEPS_MAX {

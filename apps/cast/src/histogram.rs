@@ -30,11 +30,11 @@ const COUNTERS: usize = PARTS * (VALUE_BITS - PART_BITS + 1) as usize;
 #[derive(Clone)]
 pub struct Histogram {
     counters: Box<[u64; COUNTERS]>,
-    len: u64,
     max: u64,
 }
 
 /// The counter of a value.
+#[inline]
 fn index_of(value: u64) -> usize {
     let value = value.min((1 << VALUE_BITS) - 1);
     // One below `2 * PARTS`: there the counters are as fine as the values.
@@ -51,20 +51,20 @@ fn value_of(index: usize) -> u64 {
 
 impl Histogram {
     /// Adds a value; what exceeds 68 s counts as that in quantiles.
+    #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.counters[index_of(nanos)] += 1;
-        self.len += 1;
         self.max = self.max.max(nanos);
     }
 
     /// How many values there were.
     pub fn len(&self) -> u64 {
-        self.len
+        self.counters.iter().sum()
     }
 
     /// Whether there was none.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The greatest value, exactly; zero of none.
@@ -74,7 +74,8 @@ impl Histogram {
 
     /// What a share of the values, 0 to 1, does not exceed, 0.8 % too much at most; zero of none.
     pub fn quantile(&self, share: f64) -> u64 {
-        let rank = ((share * self.len as f64).ceil() as u64).clamp(1, self.len.max(1));
+        let len = self.len();
+        let rank = ((share * len as f64).ceil() as u64).clamp(1, len.max(1));
         let mut seen = 0;
         let found = self.counters.iter().position(|count| {
             seen += count;
@@ -88,7 +89,6 @@ impl Histogram {
         for (count, more) in self.counters.iter_mut().zip(other.counters.iter()) {
             *count += more;
         }
-        self.len += other.len;
         self.max = self.max.max(other.max);
     }
 }
@@ -97,7 +97,6 @@ impl Default for Histogram {
     fn default() -> Self {
         Histogram {
             counters: Box::new([0; COUNTERS]),
-            len: 0,
             max: 0,
         }
     }
@@ -106,7 +105,7 @@ impl Default for Histogram {
 impl fmt::Debug for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Histogram")
-            .field("len", &self.len)
+            .field("len", &self.len())
             .field("max", &self.max)
             .finish_non_exhaustive()
     }

@@ -48,7 +48,12 @@ pub struct Closed;
 
 #[derive(Debug)]
 struct Inner<T> {
-    items: VecDeque<T>,
+    /// The oldest item. It has a place of its own, so that a queue which is always emptied before
+    /// the next item comes touches no other memory.
+    first: Option<T>,
+    /// The others; empty while there is no first.
+    more: VecDeque<T>,
+    /// Of both together.
     capacity: usize,
     leak: Leak,
     leaked: u64,
@@ -73,7 +78,8 @@ pub struct Consumer<T>(Arc<Mutex<Inner<T>>>);
 pub fn queue<T>(capacity: usize, leak: Leak) -> (Producer<T>, Consumer<T>) {
     assert!(capacity > 0, "a queue holds at least one item");
     let inner = Arc::new(Mutex::new(Inner {
-        items: VecDeque::with_capacity(capacity),
+        first: None,
+        more: VecDeque::with_capacity(capacity - 1),
         capacity,
         leak,
         leaked: 0,
@@ -95,12 +101,25 @@ fn wake(waker: Option<Waker>) {
 }
 
 impl<T> Inner<T> {
+    fn pop(&mut self) -> Option<T> {
+        let first = self.first.take()?;
+        if !self.more.is_empty() {
+            self.first = self.more.pop_front();
+        }
+        Some(first)
+    }
+
+    fn is_full(&self) -> bool {
+        self.first.is_some() && self.more.len() + 1 == self.capacity
+    }
+
     /// Takes `item` unless the producer has to wait.
+    #[inline]
     fn push(&mut self, item: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Closed>> {
         if self.closed {
             return Poll::Ready(Err(Closed));
         }
-        if self.items.len() == self.capacity {
+        if self.is_full() {
             match self.leak {
                 Leak::No => {
                     self.producer = Some(cx.waker().clone());
@@ -113,11 +132,16 @@ impl<T> Inner<T> {
                 }
                 Leak::Old => {
                     self.leaked += 1;
-                    self.items.pop_front();
+                    // Dropped.
+                    self.pop();
                 }
             }
         }
-        self.items.extend(item.take());
+        if self.first.is_none() {
+            self.first = item.take();
+        } else {
+            self.more.extend(item.take());
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -187,7 +211,7 @@ impl<T> Consumer<T> {
     /// The oldest item, once there is one; none when the queue is empty and the producer gone.
     pub fn poll_pop(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let mut inner = lock(&self.0);
-        let item = inner.items.pop_front();
+        let item = inner.pop();
         if item.is_none() && !inner.closed {
             inner.consumer = Some(cx.waker().clone());
             return Poll::Pending;
@@ -201,7 +225,7 @@ impl<T> Consumer<T> {
     /// Drops all items.
     pub fn flush(&mut self) {
         let mut inner = lock(&self.0);
-        let items = std::mem::take(&mut inner.items);
+        let items = (inner.first.take(), std::mem::take(&mut inner.more));
         let producer = inner.producer.take();
         drop(inner);
         drop(items);
@@ -224,7 +248,7 @@ impl<T> Drop for Consumer<T> {
         let mut inner = lock(&self.0);
         inner.closed = true;
         let producer = inner.producer.take();
-        let items = std::mem::take(&mut inner.items);
+        let items = (inner.first.take(), std::mem::take(&mut inner.more));
         drop(inner);
         drop(items);
         wake(producer);

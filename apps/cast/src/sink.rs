@@ -106,6 +106,7 @@ impl<S> InPlace<S> {
 }
 
 impl<S: Sink> Push for InPlace<S> {
+    #[inline]
     fn poll_push(
         &mut self,
         _: &mut Context<'_>,
@@ -223,6 +224,7 @@ impl<S: Sink + 'static> Push for AsyncInPlace<S> {
 }
 
 impl Push for slot::Sender<Buffer> {
+    #[inline]
     fn poll_push(
         &mut self,
         cx: &mut Context<'_>,
@@ -233,6 +235,7 @@ impl Push for slot::Sender<Buffer> {
 }
 
 impl Push for queue::Producer<Buffer> {
+    #[inline]
     fn poll_push(
         &mut self,
         cx: &mut Context<'_>,
@@ -250,12 +253,14 @@ pub trait Pull: Send + Unpin {
 }
 
 impl Pull for slot::Receiver<Buffer> {
+    #[inline]
     fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<Buffer>> {
         self.poll_recv(cx).map(Result::ok)
     }
 }
 
 impl Pull for queue::Consumer<Buffer> {
+    #[inline]
     fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<Buffer>> {
         self.poll_pop(cx)
     }
@@ -283,6 +288,7 @@ impl<P: Pull, S: Sink> Drain<P, S> {
 impl<P: Pull, S: Sink> Future for Drain<P, S> {
     type Output = ();
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         while let Some(buffer) = ready!(this.buffers.poll_pull(cx)) {

@@ -41,6 +41,7 @@ impl Signal for Looped {
 pub struct Blank;
 
 impl Signal for Blank {
+    #[inline]
     fn fill(&mut self, _samples: &mut [i16]) {}
 }
 
@@ -71,6 +72,7 @@ impl<S: Signal> Paced<S> {
 }
 
 impl<S: Signal> Source for Paced<S> {
+    #[inline]
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buffer, Flow>> {
         if self.made == self.limit {
             return Poll::Ready(Err(Flow::EndOfStream));

@@ -2,7 +2,7 @@
 
 use crate::context::{StatsSink, Window};
 use crate::contexts::{Contexts, resident_bytes};
-use crate::control::{Changes, Control};
+use crate::control::{Changes, Control, Running};
 use crate::machine::Trigger;
 use crate::queue::{self, Leak};
 use crate::run::{Error, Measured};
@@ -13,7 +13,10 @@ use crate::stream::Stream;
 use creel::Pool;
 use creel::channel::slot;
 use creel::time::{Clock, interval};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 /// Places of the channel to a sink's own task.
@@ -124,14 +127,16 @@ impl Launch<'_> {
     }
 
     fn spawn_sink(&self, context: &Pool, pull: impl Pull + 'static, sink: StatsSink) {
-        let done = self.done.clone();
-        let mut drain = Drain::new(pull, sink);
-        let task = context.spawn(async move {
-            (&mut drain).await;
-            // Nobody waits for it any more after an interrupt.
-            let _ = done.send(drain.into_sink().stats);
-        });
-        task.detach();
+        let drain = Drain::new(pull, sink);
+        let stats = |drain: Drain<_, StatsSink>| Some(drain.into_sink().stats);
+        context.spawn(self.report(drain, stats)).detach();
+    }
+
+    fn report<W, F>(&self, work: W, stats: F) -> Report<W, F> {
+        Report {
+            work: Some((work, stats)),
+            done: self.done.clone(),
+        }
     }
 
     /// Starts the stream's task. `stats` tells what its sink has measured, unless that has a
@@ -141,7 +146,7 @@ impl Launch<'_> {
         index: usize,
         context: &Pool,
         push: P,
-        stats: impl FnOnce(P) -> Option<StreamStats> + Send + 'static,
+        stats: impl FnOnce(P) -> Option<StreamStats> + Send + Unpin + 'static,
     ) -> Arc<Control> {
         let plan = self.plan;
         let phase = plan.period.mul_f64(index as f64 / plan.streams as f64);
@@ -151,16 +156,35 @@ impl Launch<'_> {
         let pace = interval(plan.period).starting(first);
         let source = Paced::new(pace, Blank, plan.samples, u64::MAX);
         let control = Arc::new(Control::started(self.changes.clone()));
-        let mut running = control.run(Stream::new(source, push));
-        let done = self.done.clone();
-        let task = async move {
-            (&mut running).await;
-            if let Some(stats) = stats(running.into_work().into_push()) {
-                // Nobody waits for it any more after an interrupt.
-                let _ = done.send(stats);
-            }
-        };
-        context.spawn(task).detach();
+        let running = control.run(Stream::new(source, push));
+        let stats = |running: Running<Stream<_, P>>| stats(running.into_work().into_push());
+        context.spawn(self.report(running, stats)).detach();
         control
+    }
+}
+
+/// Does the work and then tells what it has measured, if anything. No `async` block: that would
+/// keep a second place for the work.
+struct Report<W, F> {
+    work: Option<(W, F)>,
+    done: mpsc::Sender<StreamStats>,
+}
+
+impl<W, F> Future for Report<W, F>
+where
+    W: Future + Unpin,
+    F: FnOnce(W) -> Option<StreamStats> + Unpin,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some((work, _)) = &mut self.work {
+            ready!(Pin::new(work).poll(cx));
+        }
+        if let Some(stats) = self.work.take().and_then(|(work, stats)| stats(work)) {
+            // Nobody waits for it any more after an interrupt.
+            let _ = self.done.send(stats);
+        }
+        Poll::Ready(())
     }
 }

@@ -33,6 +33,7 @@ impl<S: Source, P: Push> Stream<S, P> {
 }
 
 impl<S: Source, P: Push> Work for Stream<S, P> {
+    #[inline]
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
         let mut buffer = match self.buffer.take() {
             None => Some(ready!(self.source.poll_next(cx))?),

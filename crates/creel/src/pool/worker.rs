@@ -48,7 +48,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     let rouse = Rouse::waker(&shared, index);
     seat.timers.set_rouse(rouse.clone());
     shared.driver.set_rouse(rouse);
-    let _timers = timers::enter(Arc::clone(&seat.timers));
+    let _timers = timers::serve(Arc::clone(&seat.timers));
     let _driver = driver::enter(Arc::clone(&shared.driver));
     let mut pace = Pace::new(&shared, seat);
     loop {
@@ -103,8 +103,8 @@ fn turn(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
 
 /// Wakes what waits for due timers, and after the last of these for ready sockets. Says whether
 /// there was any.
-fn react(seat: &Seat, shared: &Shared, pace: &mut Pace) -> bool {
-    let fired = seat.timers.fire();
+fn react(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
+    let fired = seat.timers.fire(|due| task::run_due(shared, seat, due));
     pace.leaves(fired.more);
     let events = if fired.more { 0 } else { shared.driver.turn() };
     seat.counters.timers.add(fired.count as u64);

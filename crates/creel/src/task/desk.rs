@@ -389,7 +389,19 @@ impl<'a> Held<'a> {
         true
     }
 
-    /// The same, after all that need not be seen to at each step.
+    /// Runs what lies in the slot, and what that hands over to by it, for so many tasks at most.
+    #[inline]
+    pub(super) fn run_slot(self) {
+        const MOST: u32 = 16;
+        for _ in 0..MOST {
+            if self.desk.lifo.is_empty() {
+                return;
+            }
+            self.step(false);
+        }
+    }
+
+    /// The same as `step`, after all that need not be seen to at each step.
     #[cold]
     fn step_after_a_look(self, cancel: bool) -> bool {
         let outside = self.look();

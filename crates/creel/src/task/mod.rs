@@ -30,7 +30,8 @@ pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use desk::{Desk, block_for_channel, free_channel};
 pub(crate) use turn::{
-    Rest, Tasks, cancel_all, clear_desk, enter, leave, may_retire, resize, rest, stats, turn,
+    Rest, Tasks, cancel_all, clear_desk, enter, leave, may_retire, resize, rest, run_due, stats,
+    turn,
 };
 
 #[cfg(all(test, loom))]

@@ -48,7 +48,7 @@ impl Bench {
 
     fn advance(&self, by: Duration) {
         self.clock.advance(by);
-        while self.timers.fire().more {}
+        while self.timers.fire(timers::wake_all).more {}
     }
 
     fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
@@ -80,6 +80,90 @@ fn a_dropped_sleep_leaves_nothing_behind() {
     assert!(bench.timers.may_end());
     bench.advance(100 * MS);
     assert_eq!(bench.wakes.get(), 0);
+}
+
+/// A bench whose caller is the worker: what is armed a second time is only noted.
+struct Serving {
+    bench: Bench,
+    start: std::time::Instant,
+    interval: Interval,
+    _entered: timers::Entered,
+}
+
+impl Serving {
+    /// With an interval of 5 ms that has ticked once, at 5 ms, and is noted for 10 ms.
+    fn new() -> Self {
+        let bench = Bench::new();
+        let start = bench.clock.now();
+        let mut interval = interval(5 * MS);
+        interval = interval.starting(start + 5 * MS);
+        let entered = timers::serve(Arc::clone(&bench.timers));
+        assert!(poll_as(&bench.waker, &mut interval).is_pending());
+        bench.advance(6 * MS);
+        assert!(poll_as(&bench.waker, &mut interval).is_ready());
+        assert!(poll_as(&bench.waker, &mut interval).is_pending());
+        assert_eq!(bench.wakes.get(), 1);
+        Serving {
+            bench,
+            start,
+            interval,
+            _entered: entered,
+        }
+    }
+}
+
+fn poll_as(waker: &Waker, interval: &mut Interval) -> Poll<std::time::Instant> {
+    interval.poll_tick(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn what_the_worker_has_noted_is_on_the_wheel_when_it_looks() {
+    let serving = Serving::new();
+    let next = serving.bench.timers.sleep_until().unwrap();
+    let due = serving.bench.clock.nanos_at(serving.start + 10 * MS);
+    assert!((due..due + 66_000).contains(&next));
+    serving.bench.advance(5 * MS);
+    assert_eq!(serving.bench.wakes.get(), 2);
+}
+
+#[test]
+fn what_is_dropped_after_it_was_noted_does_not_fire() {
+    let Serving {
+        bench,
+        interval,
+        _entered,
+        ..
+    } = Serving::new();
+    drop(interval);
+    assert!(bench.timers.may_end());
+    bench.advance(20 * MS);
+    assert_eq!(bench.wakes.get(), 1);
+}
+
+#[test]
+fn what_another_thread_has_armed_since_it_was_noted_wakes_that_one() {
+    let mut serving = Serving::new();
+    let other = Arc::new(Count::default());
+    let (timers, interval) = (&serving.bench.timers, &mut serving.interval);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _entered = timers::enter(Arc::clone(timers));
+            let waker = Waker::from(Arc::clone(&other));
+            assert!(poll_as(&waker, interval).is_pending());
+        });
+    });
+    serving.bench.advance(5 * MS);
+    assert_eq!((serving.bench.wakes.get(), other.get()), (1, 1));
+}
+
+#[test]
+fn a_timer_that_is_polled_again_and_again_wakes_once() {
+    let mut serving = Serving::new();
+    for _ in 0..1_000 {
+        assert!(poll_as(&serving.bench.waker, &mut serving.interval).is_pending());
+    }
+    serving.bench.advance(5 * MS);
+    assert_eq!(serving.bench.wakes.get(), 2);
 }
 
 #[test]
@@ -147,7 +231,7 @@ fn turns_with(slack: Duration) -> u32 {
         let next = bench.timers.sleep_until().expect("timers are armed");
         let now = bench.clock.nanos();
         bench.clock.advance(Duration::from_nanos(next - now));
-        turns += u32::from(bench.timers.fire().count > 0);
+        turns += u32::from(bench.timers.fire(timers::wake_all).count > 0);
     }
     for (i, interval) in (0..).zip(&mut intervals) {
         let due = start + 20 * MS + i * Duration::from_micros(150);
@@ -212,7 +296,7 @@ fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
     let mut late = sleep(50 * MS);
     assert!(bench.poll(&mut late).is_pending());
     assert_eq!(roused.get(), 1, "it has not begun");
-    bench.timers.fire();
+    bench.timers.fire(timers::wake_all);
     late.reset(bench.clock.now() + 49 * MS);
     assert!(bench.poll(&mut late).is_pending());
     assert_eq!(roused.get(), 1, "it is awake");

@@ -1,8 +1,12 @@
 //! A worker's timers: its wheel, shared with the futures that own entries.
 //!
 //! Futures move between workers and may be dropped anywhere, so the wheel lies
-//! behind a mutex; its worker is nearly always the only one to take it. Wakers
-//! run arbitrary code (they may arm timers), hence never under that lock: `fire`
+//! behind a mutex. Its worker is nearly always the only one to take it, and takes it
+//! once a turn: what is armed on the worker's own thread is only noted ([`Arm`]), and
+//! put on the wheel before the worker next looks at it. A note whose timer has been
+//! dropped or reset meanwhile, on whatever thread, has a key of the past and does nothing.
+//!
+//! Wakers run arbitrary code (they may arm timers), hence never under that lock: `fire`
 //! takes the due ones out in batches and wakes them afterwards. For the
 //! same reason a waker is dropped outside of the lock.
 //!
@@ -13,12 +17,13 @@
 use super::clock::Clock;
 use super::wheel::{self, Key, Wheel};
 use crate::pool::panics::quietly;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, prefetch, thread_local};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_local};
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
+use std::vec::Drain;
 
 const NO_TIMERS: &str = "a timer is awaited on a pool's worker or in its block_on";
 
@@ -50,6 +55,17 @@ struct State {
     asleep_until: Option<u64>,
 }
 
+/// An entry that the worker has armed since its last look at the wheel.
+struct Arm {
+    key: Key,
+    tick: u64,
+    /// None once it is on the wheel.
+    waker: Option<Waker>,
+}
+
+/// Notes at most; a task may be polled again and again in one turn, and note its timer each time.
+const ARMS_MAX: usize = 256;
+
 /// From when to when an entry may fire, in nanoseconds of the clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
@@ -58,6 +74,7 @@ pub(super) struct Window {
 }
 
 impl Window {
+    #[inline]
     fn tick(self) -> u64 {
         let lo = wheel::tick_at_or_after(self.earliest);
         wheel::roundest(lo, wheel::tick_at_or_before(self.latest).max(lo))
@@ -100,9 +117,15 @@ impl Timers {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// Begins a turn: reads the clock and wakes what is due, up to a batch. What a batch leaves is
-    /// the next call's, which goes by the same reading of the clock, so that it has an end.
-    pub(crate) fn fire(&self) -> Fired {
+    #[cold]
+    fn now(&self) -> u64 {
+        self.clock.nanos()
+    }
+
+    /// Begins a turn: reads the clock and gives `run` the wakers that are due, up to a batch. What a
+    /// batch leaves is the next call's, which goes by the same reading of the clock, so that it has
+    /// an end.
+    pub(crate) fn fire(&self, run: impl FnOnce(&mut Drain<'_, Waker>)) -> Fired {
         // A worker without timers pays neither for the clock nor for the lock.
         if !self.used.load(Ordering::Relaxed) {
             return Fired::default();
@@ -112,21 +135,14 @@ impl Timers {
         }
         let tick = wheel::tick_at_or_before(self.turn());
         let mut due = DUE.with(RefCell::take);
-        let mut state = self.lock();
-        state.asleep_until = None;
-        let more = state.wheel.fire(tick, &mut due, BATCH);
-        drop(state);
+        let more = self.look(|state| {
+            state.asleep_until = None;
+            state.wheel.fire(tick, &mut due, BATCH)
+        });
         self.backlog.store(more, Ordering::Relaxed);
         let count = due.len();
-        // A task of thousands is in no near cache: the loads of their state words overlap
-        // instead of waiting for each other's wakes.
-        for waker in &due {
-            prefetch(waker.data(), 1);
-        }
         let mut rest = due.drain(..);
-        while rest.len() > 0 {
-            quietly(|| rest.by_ref().for_each(Waker::wake));
-        }
+        run(&mut rest);
         drop(rest);
         DUE.with(|kept| kept.replace(due));
         Fired { count, more }
@@ -137,26 +153,57 @@ impl Timers {
     /// From here until the next `fire` the worker counts as asleep, and a
     /// timer armed earlier by another thread rouses it.
     pub(crate) fn sleep_until(&self) -> Option<u64> {
-        let mut state = self.lock();
-        let next = state.wheel.next();
-        state.asleep_until = Some(next.unwrap_or(u64::MAX));
+        let next = self.look(|state| {
+            let next = state.wheel.next();
+            state.asleep_until = Some(next.unwrap_or(u64::MAX));
+            next
+        });
         next.map(wheel::tick_nanos)
     }
 
     /// Whether no timer is armed. From then on the worker counts as asleep, as it does before
     /// its first turn.
     pub(crate) fn may_end(&self) -> bool {
+        self.look(|state| {
+            let is_idle = state.wheel.is_empty();
+            if is_idle {
+                state.asleep_until = Some(u64::MAX);
+            }
+            is_idle
+        })
+    }
+
+    /// Calls `f` with the wheel as it is, all that this thread has noted being on it.
+    fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut arms = if HERE.with(Cell::get).serves(self) {
+            ARMS.with(RefCell::take)
+        } else {
+            Vec::new()
+        };
         let mut state = self.lock();
-        let is_idle = state.wheel.is_empty();
-        if is_idle {
-            state.asleep_until = Some(u64::MAX);
+        for arm in &mut arms {
+            if let Some(waker) = arm.waker.take() {
+                arm.waker = state.wheel.arm(arm.key, arm.tick, waker);
+            }
         }
-        is_idle
+        let result = f(&mut state);
+        drop(state);
+        if arms.capacity() > 0 {
+            // Drops wakers.
+            arms.clear();
+            ARMS.with(|kept| kept.replace(arms));
+        }
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Wakes all that is due: for [`Timers::fire`].
+pub(crate) fn wake_all(due: &mut Drain<'_, Waker>) {
+    due.for_each(|waker| quietly(|| waker.wake()));
 }
 
 /// What [`Timers::fire`] did.
@@ -168,48 +215,79 @@ pub(crate) struct Fired {
     pub(crate) more: bool,
 }
 
+/// Whose timers the futures polled on a thread go by.
+#[derive(Clone, Copy)]
+struct Here {
+    /// Those of the innermost [`Entered`], or null.
+    timers: *const Timers,
+    /// Whether the thread is the worker that fires them.
+    serves: bool,
+}
+
+impl Here {
+    fn serves(self, timers: &Timers) -> bool {
+        self.serves && ptr::eq(self.timers, timers)
+    }
+}
+
 thread_local! {
-    /// Whose timers the futures polled on this thread go by, or null: those of the innermost
-    /// [`Entered`].
-    static CURRENT: Cell<*const Timers> = const { Cell::new(ptr::null()) };
+    static HERE: Cell<Here> = const { Cell::new(Here { timers: ptr::null(), serves: false }) };
+    /// What this thread, a worker, has armed since its last look at its wheel.
+    static ARMS: RefCell<Vec<Arm>> = const { RefCell::new(Vec::new()) };
     /// The buffer of `fire`, kept so that a turn allocates nothing.
     static DUE: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Makes `timers` those of this thread until the guard is dropped.
 pub(crate) fn enter(timers: Arc<Timers>) -> Entered {
+    enter_as(timers, false)
+}
+
+/// The same on the one thread that looks at them: `fire`, `sleep_until` and `may_end` are called
+/// there.
+pub(crate) fn serve(timers: Arc<Timers>) -> Entered {
+    enter_as(timers, true)
+}
+
+fn enter_as(timers: Arc<Timers>, serves: bool) -> Entered {
+    let here = Here {
+        timers: Arc::as_ptr(&timers),
+        serves,
+    };
     Entered {
-        before: CURRENT.with(|current| current.replace(Arc::as_ptr(&timers))),
-        _timers: timers,
+        before: HERE.with(|place| place.replace(here)),
+        timers,
     }
 }
 
-/// Puts back what [`enter`] replaced.
+/// Puts back what [`enter`] or [`serve`] replaced.
 pub(crate) struct Entered {
-    before: *const Timers,
-    /// Kept alive while `CURRENT` names them.
-    _timers: Arc<Timers>,
+    before: Here,
+    /// Kept alive while `HERE` names them.
+    timers: Arc<Timers>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.set(self.before));
+        // Puts what was noted last on the wheel.
+        self.timers.look(|_| ());
+        HERE.with(|place| place.set(self.before));
     }
 }
 
-/// This thread's timers, if it has any.
+/// This thread's timers, if it has any, and whether it serves them.
 #[inline]
-fn current<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
-    let timers = CURRENT.with(Cell::get);
+fn current<R>(f: impl FnOnce(&Timers, bool) -> R) -> Option<R> {
+    let here = HERE.with(Cell::get);
     // SAFETY: null, or those of an `Entered` of this thread that has not been dropped (it is not
     // `Send`, and the crate forgets none), so that they live until `f`, which is this file's, returns.
-    unsafe { timers.as_ref() }.map(f)
+    unsafe { here.timers.as_ref() }.map(|timers| f(timers, here.serves))
 }
 
 /// The same, counted.
 #[cold]
 fn counted() -> Option<Arc<Timers>> {
-    let timers = CURRENT.with(Cell::get);
+    let timers = HERE.with(Cell::get).timers;
     if timers.is_null() {
         return None;
     }
@@ -221,7 +299,7 @@ fn counted() -> Option<Arc<Timers>> {
 
 /// The clock of this thread's timers, if it has any.
 pub(super) fn current_clock() -> Option<Clock> {
-    current(|timers| timers.clock.clone())
+    current(|timers, _| timers.clock.clone())
 }
 
 /// The clock of this thread's timers.
@@ -260,8 +338,16 @@ impl Due {
     /// If that is the first call and this thread has no timers.
     #[inline]
     pub(super) fn settle(&mut self) -> u64 {
+        match *self {
+            Due::At(at) => at,
+            _ => self.settle_now(),
+        }
+    }
+
+    #[cold]
+    fn settle_now(&mut self) -> u64 {
         let at = match *self {
-            Due::At(at) => return at,
+            Due::At(at) => at,
             Due::After(nanos) => expect_clock().nanos().saturating_add(nanos),
             Due::Instant(instant) => expect_clock().nanos_at(instant),
         };
@@ -283,16 +369,16 @@ impl Entry {
     /// On a thread that neither is a pool's worker nor blocks on one.
     #[inline]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
-        let polled = current(|here| {
+        let polled = current(|here, serves| {
             // At the first poll the turn may lie back: a worker without timers has none.
             let turn = match self.0 {
                 Some(_) => here.turn(),
-                None => here.clock.nanos(),
+                None => here.now(),
             };
             if window.earliest <= turn {
                 return Some(turn);
             }
-            self.arm(here, window, waker.clone());
+            self.arm(here, serves, window.tick(), waker);
             None
         });
         polled.expect(NO_TIMERS)
@@ -300,26 +386,39 @@ impl Entry {
 
     /// Takes the entry off its wheel; it can be armed again.
     pub(super) fn disarm(&mut self) {
-        if let Some((timers, key)) = &self.0 {
-            let old = timers.lock().wheel.disarm(*key);
+        if let Some((timers, key)) = &mut self.0 {
+            let old = timers.lock().wheel.disarm(key);
             drop(old);
         }
     }
 
-    fn arm(&mut self, here: &Timers, window: Window, waker: Waker) {
+    #[inline]
+    fn arm(&mut self, here: &Timers, serves: bool, tick: u64, waker: &Waker) {
+        match &self.0 {
+            Some((timers, key)) if serves && ptr::eq(Arc::as_ptr(timers), here) => {
+                note(here, *key, tick, waker);
+            }
+            _ => self.arm_at_once(here, tick, waker.clone()),
+        }
+    }
+
+    /// Arms the entry for the first time here, or not on the thread that serves the timers.
+    #[cold]
+    fn arm_at_once(&mut self, here: &Timers, tick: u64, waker: Waker) {
         if let Some((timers, _)) = &self.0
             && !ptr::eq(Arc::as_ptr(timers), here)
         {
             self.remove();
         }
-        let tick = window.tick();
         let mut state = here.lock();
         let (_, key) = self.0.get_or_insert_with(|| {
             here.used.store(true, Ordering::Relaxed);
             let timers = counted().expect(NO_TIMERS);
             (timers, state.wheel.insert())
         });
-        let old = state.wheel.arm(*key, tick, waker);
+        // By this also what the worker may have noted of it is of the past.
+        let old = state.wheel.disarm(key);
+        state.wheel.arm(*key, tick, waker);
         let rouse = state.asleep_until.is_some_and(|until| tick < until);
         drop(state);
         drop(old);
@@ -333,6 +432,24 @@ impl Entry {
             let old = timers.lock().wheel.remove(key);
             drop(old);
         }
+    }
+}
+
+/// Notes what the thread that serves `here` has armed.
+#[inline]
+fn note(here: &Timers, key: Key, tick: u64, waker: &Waker) {
+    let arm = Arm {
+        key,
+        tick,
+        waker: Some(waker.clone()),
+    };
+    let full = ARMS.with(|arms| {
+        let mut arms = arms.borrow_mut();
+        arms.push(arm);
+        arms.len() >= ARMS_MAX
+    });
+    if full {
+        here.look(|_| ());
     }
 }
 

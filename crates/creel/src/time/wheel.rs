@@ -6,36 +6,33 @@
 //! lives as long as the timer that owns it, however often it is armed.
 //!
 //! *Ticks* count 65,536 ns (a shift, not a division; about the slack that an
-//! operating system adds to a sleep anyway). The **near** hand has a slot for
+//! operating system adds to a sleep anyway). The **near** [hand](super::hand) has a slot for
 //! each of the next 1,024 ticks (67 ms), so that a slot's entries share one
 //! tick. The **far** hand has a slot for each block of 1,024 ticks, and hashes:
 //! what lies further off than 1,024 blocks (69 s) shares a slot with a
 //! nearer block and is passed over until its round comes. When time enters
-//! a block, its entries move to the near hand. Bitmaps of the slots in use make
-//! the search for the next deadline, and a jump over an idle hour, cheap.
+//! a block, its entries move to the near hand.
 //!
 //! Invariants: an entry fires once for each time it is armed, never before
 //! its tick; entries of the near hand lie within `[now, now + 1024)`, those of the
-//! far hand in blocks after that of `now`.
+//! far hand in blocks after that of `now`. A key that was given back, or taken off the wheel
+//! since, arms nothing: its generation has passed.
 //!
 //! Left out: locking, clocks and wakers; `timers.rs` adds these.
 
+use super::hand::{Hand, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
+
 /// log2 of a tick's nanoseconds.
 const TICK_SHIFT: u32 = 16;
-/// log2 of the slots of a hand.
-const SLOT_BITS: u32 = 10;
-const SLOTS: usize = 1 << SLOT_BITS;
-const SLOT_MASK: u64 = SLOTS as u64 - 1;
-const WORDS: usize = SLOTS / 64;
-/// No entry: the end of the free list, an empty slot.
-const NONE: u32 = u32::MAX;
 
 /// The first tick that is not before `nanos`.
+#[inline]
 pub(super) fn tick_at_or_after(nanos: u64) -> u64 {
     (nanos >> TICK_SHIFT) + u64::from(nanos & ((1 << TICK_SHIFT) - 1) != 0)
 }
 
 /// The last tick that is not after `nanos`.
+#[inline]
 pub(super) fn tick_at_or_before(nanos: u64) -> u64 {
     nanos >> TICK_SHIFT
 }
@@ -49,6 +46,7 @@ pub(super) fn tick_nanos(tick: u64) -> u64 {
 ///
 /// Timers with tolerance choose it, so that those whose tolerances overlap meet
 /// in few ticks without knowing of one another.
+#[inline]
 pub(super) fn roundest(lo: u64, hi: u64) -> u64 {
     if lo == 0 || lo >= hi {
         return lo;
@@ -60,7 +58,10 @@ pub(super) fn roundest(lo: u64, hi: u64) -> u64 {
 
 /// Names an entry of one wheel. Its owner returns it by [`Wheel::remove`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key(u32);
+pub(super) struct Key {
+    index: u32,
+    generation: u32,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -74,44 +75,13 @@ enum Place {
 
 struct Entry<T> {
     tick: u64,
+    /// Neighbours in the slot's list, which is a circle.
     next: u32,
     prev: u32,
+    /// Of the keys that are good for it.
+    generation: u32,
     place: Place,
     payload: Option<T>,
-}
-
-/// One hand: the heads of its slots' circular lists, and which are in use.
-struct Hand {
-    /// Made with the first entry: most workers have no timers.
-    heads: Vec<u32>,
-    used: [u64; WORDS],
-    len: usize,
-}
-
-impl Hand {
-    fn new() -> Self {
-        Hand {
-            heads: Vec::new(),
-            used: [0; WORDS],
-            len: 0,
-        }
-    }
-
-    /// Steps from slot `from` to the next slot in use, `from` itself included.
-    fn distance(&self, from: usize) -> Option<u64> {
-        if self.len == 0 {
-            return None;
-        }
-        let (word, bit) = (from / 64, from % 64);
-        let here = self.used[word] >> bit;
-        if here != 0 {
-            return Some(u64::from(here.trailing_zeros()));
-        }
-        (1..=WORDS)
-            .map(|step| (step, self.used[(word + step) % WORDS]))
-            .find(|&(_, bits)| bits != 0)
-            .map(|(step, bits)| (step * 64 - bit) as u64 + u64::from(bits.trailing_zeros()))
-    }
 }
 
 /// Two hands over a slab of entries, each with a payload while it is armed.
@@ -138,57 +108,79 @@ impl<T> Wheel<T> {
 
     /// Whether no entry is armed.
     pub(super) fn is_empty(&self) -> bool {
-        self.near.len + self.far.len == 0
+        self.near.len() + self.far.len() == 0
     }
 
     /// Makes an entry that is not armed. The only operation that may allocate.
     pub(super) fn insert(&mut self) -> Key {
-        let fresh = Entry {
-            tick: 0,
-            next: NONE,
-            prev: NONE,
-            place: Place::Idle,
-            payload: None,
-        };
         if self.free == NONE {
-            let index = u32::try_from(self.entries.len()).unwrap_or(NONE);
-            assert!(index != NONE, "a timer wheel holds less than 2^32 timers");
-            self.entries.push(fresh);
-            return Key(index);
+            return self.grow();
         }
         let index = self.free;
         let entry = &mut self.entries[index as usize];
         self.free = entry.next;
-        *entry = fresh;
-        Key(index)
+        entry.place = Place::Idle;
+        Key {
+            index,
+            generation: entry.generation,
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Key {
+        self.near.make();
+        self.far.make();
+        let index = u32::try_from(self.entries.len()).unwrap_or(NONE);
+        assert!(index != NONE, "a timer wheel holds less than 2^32 timers");
+        self.entries.push(Entry {
+            tick: 0,
+            next: NONE,
+            prev: NONE,
+            generation: 0,
+            place: Place::Idle,
+            payload: None,
+        });
+        Key {
+            index,
+            generation: 0,
+        }
     }
 
     /// Gives the entry back; its payload if it was armed.
-    pub(super) fn remove(&mut self, key: Key) -> Option<T> {
-        let payload = self.disarm(key);
+    pub(super) fn remove(&mut self, mut key: Key) -> Option<T> {
+        let payload = self.disarm(&mut key);
         let free = self.free;
-        let entry = &mut self.entries[key.0 as usize];
+        let entry = &mut self.entries[key.index as usize];
         entry.place = Place::Free;
         entry.next = free;
-        self.free = key.0;
+        self.free = key.index;
         payload
     }
 
     /// Arms the entry to fire at `tick`, or at once if that has passed. Returns
-    /// the payload of an earlier arming that did not fire.
+    /// the payload of an earlier arming that did not fire, or this one if the key's generation
+    /// has passed.
+    #[inline]
     pub(super) fn arm(&mut self, key: Key, tick: u64, payload: T) -> Option<T> {
-        let old = self.disarm(key);
-        let entry = &mut self.entries[key.0 as usize];
-        entry.tick = tick.max(self.now);
-        entry.payload = Some(payload);
-        self.link(key.0);
-        old
+        let entry = &self.entries[key.index as usize];
+        if entry.generation != key.generation {
+            return Some(payload);
+        }
+        if entry.place != Place::Idle {
+            self.unlink(key.index);
+        }
+        self.link(key.index, tick.max(self.now));
+        self.entries[key.index as usize].payload.replace(payload)
     }
 
-    /// Takes the entry off the wheel; its payload if it was armed.
-    pub(super) fn disarm(&mut self, key: Key) -> Option<T> {
-        self.unlink(key.0);
-        self.entries[key.0 as usize].payload.take()
+    /// Takes the entry off the wheel; its payload if it was armed. From then on only the new key
+    /// is good.
+    pub(super) fn disarm(&mut self, key: &mut Key) -> Option<T> {
+        self.unlink(key.index);
+        let entry = &mut self.entries[key.index as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        key.generation = entry.generation;
+        entry.payload.take()
     }
 
     /// Moves time to `now` and the payloads that are due to `due`, in the order of
@@ -242,49 +234,54 @@ impl<T> Wheel<T> {
     /// What fires leaves the list as a whole, not link by link: its neighbours fire, too.
     fn fire_slot(&mut self, due: &mut Vec<T>, room: usize) -> bool {
         let slot = (self.now & SLOT_MASK) as usize;
-        let head = self.near.heads[slot];
+        let head = self.near.head(slot);
         if head == NONE {
             return true;
         }
+        let before = due.len();
         let last = self.entries[head as usize].prev;
         let mut index = head;
-        while due.len() < room {
+        let done = loop {
+            if due.len() == room {
+                break false;
+            }
             let entry = &mut self.entries[index as usize];
             entry.place = Place::Idle;
             due.extend(entry.payload.take());
-            self.near.len -= 1;
             if index == last {
-                self.near.heads[slot] = NONE;
-                self.near.used[slot / 64] &= !(1 << (slot % 64));
-                return true;
+                break true;
             }
             index = entry.next;
+        };
+        self.near.forget(due.len() - before);
+        if done {
+            self.near.set_head(slot, NONE);
+        } else {
+            self.near.set_head(slot, index);
+            self.entries[index as usize].prev = last;
+            self.entries[last as usize].next = index;
         }
-        self.near.heads[slot] = index;
-        self.entries[index as usize].prev = last;
-        self.entries[last as usize].next = index;
-        false
+        done
     }
 
     /// Moves the entries of the block that `self.now` begins to the near hand.
     fn enter_block(&mut self) {
         let block = self.now >> SLOT_BITS;
-        let head = self.far.heads.get((block & SLOT_MASK) as usize);
-        let Some(&head) = head.filter(|&&head| head != NONE) else {
+        let head = self.far.head((block & SLOT_MASK) as usize);
+        if head == NONE {
             return;
-        };
-        // The list is circular and loses entries as we go: count it first.
-        let mut count = 1;
-        let mut index = self.entries[head as usize].next;
-        while index != head {
-            count += 1;
-            index = self.entries[index as usize].next;
         }
-        for _ in 0..count {
-            let next = self.entries[index as usize].next;
-            if self.entries[index as usize].tick >> SLOT_BITS == block {
+        // The circle loses entries as we go, but not the one that is last now before its turn.
+        let last = self.entries[head as usize].prev;
+        let mut index = head;
+        loop {
+            let Entry { tick, next, .. } = self.entries[index as usize];
+            if tick >> SLOT_BITS == block {
                 self.unlink(index);
-                self.link(index);
+                self.link(index, tick);
+            }
+            if index == last {
+                return;
             }
             index = next;
         }
@@ -298,58 +295,51 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Appends an idle entry to the slot of its tick.
-    fn link(&mut self, index: u32) {
-        let tick = self.entries[index as usize].tick;
+    /// Appends an idle entry to the slot of `tick`, which is not before `self.now`.
+    #[inline]
+    fn link(&mut self, index: u32, tick: u64) {
         let near = tick - self.now < SLOTS as u64;
         let place = if near { Place::Near } else { Place::Far };
         let Some((hand, slot)) = self.hand(place, tick) else {
             return;
         };
-        if hand.heads.is_empty() {
-            hand.heads.resize(SLOTS, NONE);
-        }
-        hand.len += 1;
-        let head = hand.heads[slot];
-        if head == NONE {
-            hand.heads[slot] = index;
-            hand.used[slot / 64] |= 1 << (slot % 64);
-        }
+        let head = hand.add(slot, index);
         let (prev, next) = if head == NONE {
             (index, index)
         } else {
             (self.entries[head as usize].prev, head)
         };
         let entry = &mut self.entries[index as usize];
+        entry.tick = tick;
         entry.place = place;
         entry.prev = prev;
         entry.next = next;
-        self.entries[prev as usize].next = index;
-        self.entries[next as usize].prev = index;
+        if head != NONE {
+            self.entries[prev as usize].next = index;
+            self.entries[head as usize].prev = index;
+        }
     }
 
     /// Takes the entry out of its slot, if it is in one.
     fn unlink(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        let place = std::mem::replace(&mut entry.place, Place::Idle);
         let Entry {
-            tick,
-            next,
-            prev,
-            place,
-            ..
-        } = self.entries[index as usize];
+            tick, next, prev, ..
+        } = *entry;
         let Some((hand, slot)) = self.hand(place, tick) else {
             return;
         };
-        hand.len -= 1;
+        hand.forget(1);
         if next == index {
-            hand.heads[slot] = NONE;
-            hand.used[slot / 64] &= !(1 << (slot % 64));
-        } else if hand.heads[slot] == index {
-            hand.heads[slot] = next;
+            hand.set_head(slot, NONE);
+            return;
+        }
+        if hand.head(slot) == index {
+            hand.set_head(slot, next);
         }
         self.entries[prev as usize].next = next;
         self.entries[next as usize].prev = prev;
-        self.entries[index as usize].place = Place::Idle;
     }
 }
 
@@ -437,7 +427,10 @@ mod tests {
         }
 
         fn check_next(&self) {
-            assert_eq!(self.wheel.near.len + self.wheel.far.len, self.armed.len());
+            assert_eq!(
+                self.wheel.near.len() + self.wheel.far.len(),
+                self.armed.len()
+            );
             let first = self.armed.keys().next().map(|&(tick, _)| tick);
             let next = self.wheel.next();
             assert_eq!(next.is_some(), first.is_some());
@@ -493,6 +486,22 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_the_past_arms_nothing() {
+        let mut wheel = Wheel::new(0);
+        let first = wheel.insert();
+        let mut second = first;
+        assert_eq!(wheel.disarm(&mut second), None);
+        assert_eq!(wheel.arm(first, 1, 'a'), Some('a'));
+        assert_eq!(wheel.remove(second), None);
+        let third = wheel.insert();
+        assert_eq!(wheel.arm(second, 1, 'b'), Some('b'));
+        assert_eq!(wheel.arm(third, 1, 'c'), None);
+        let mut due = Vec::new();
+        wheel.fire(9, &mut due, 8);
+        assert_eq!(due, ['c']);
+    }
+
+    #[test]
     fn rearming_does_not_grow_the_slab() {
         let mut wheel = Wheel::new(0);
         let keys: Vec<Key> = (0..100).map(|_| wheel.insert()).collect();
@@ -500,7 +509,7 @@ mod tests {
         let mut due = Vec::with_capacity(100);
         for turn in 0..1_000_u64 {
             for &key in &keys {
-                wheel.arm(key, turn * 300 + u64::from(key.0), ());
+                wheel.arm(key, turn * 300 + u64::from(key.index), ());
             }
             due.clear();
             wheel.fire(turn * 300 + 100, &mut due, usize::MAX);

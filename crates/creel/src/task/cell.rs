@@ -195,7 +195,10 @@ impl<F: Future> Cell<F> {
     /// As for `output`.
     unsafe fn drop_output(task: Task) {
         // SAFETY: as the caller promises.
-        drop_quietly(unsafe { Self::output(task) });
+        match unsafe { Self::output(task) } {
+            Ok(_) if !std::mem::needs_drop::<F::Output>() => {}
+            output => drop_quietly(output),
+        }
     }
 }
 

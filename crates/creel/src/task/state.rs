@@ -151,6 +151,7 @@ fn abandon_or_free(word: u64) -> (u64, Then) {
 
 impl State {
     /// A new task, scheduled, with its handle; bound to a seat or not.
+    #[inline]
     pub(super) fn new_word(seat: Option<u16>, hinted: bool) -> u64 {
         let bound = seat.map_or(0, |seat| BOUND | u64::from(seat) << SEAT_SHIFT);
         let hinted = if hinted {
@@ -167,6 +168,7 @@ impl State {
 
     /// Starts a life in a cell that had one before. Others may look at the word meanwhile, by
     /// hints.
+    #[inline]
     pub(super) fn restart(&self, word: u64) {
         self.0.store(word, Ordering::Release);
     }
@@ -262,6 +264,7 @@ impl State {
 
     /// The running worker has put the output in the cell, or (`has_output` false) already dropped
     /// it. `spare` as for [`pend`](Self::pend); it goes, but for [`Completed::DropOutput`].
+    #[inline]
     pub(super) fn complete(&self, has_output: bool, spare: bool) -> Completed {
         let seen = self.0.load(Ordering::Acquire) - Claim::references(spare);
         if !has_output && seen < REFERENCE {
@@ -397,6 +400,7 @@ impl State {
 
     /// The handle goes, its waker out of the cell; `None`: the task is complete, the output must
     /// go first, by [`drop_handle_after_output`](Self::drop_handle_after_output).
+    #[inline]
     pub(super) fn drop_handle(&self) -> Option<Then> {
         self.step(|word| {
             (word & COMPLETE == 0).then(|| abandon_or_free((word & !HANDLE) - REFERENCE))

@@ -296,12 +296,6 @@ impl<T> Receiver<T> {
         unsafe { self.inner.as_ref() }
     }
 
-    /// Whether a message lies in the hand.
-    #[inline]
-    fn has_handed(&self, seen: u64) -> bool {
-        seen & HANDED != 0 && !self.taken
-    }
-
     /// Takes the message if there is one. Never waits.
     ///
     /// # Errors
@@ -309,10 +303,22 @@ impl<T> Receiver<T> {
     /// [`TryRecvError::Empty`] while the sender lives, else [`TryRecvError::Closed`].
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        self.take().map_err(|seen| {
+            if seen & TX_GONE == 0 {
+                TryRecvError::Empty
+            } else {
+                TryRecvError::Closed
+            }
+        })
+    }
+
+    /// Takes the oldest message, or gives the word that says that there is none.
+    #[inline]
+    fn take(&mut self) -> Result<T, u64> {
         let inner = self.inner();
         loop {
             let seen = inner.state.load(Ordering::Acquire);
-            if self.has_handed(seen) {
+            if seen & HANDED != 0 && !self.taken {
                 // SAFETY: `HANDED`.
                 let message = unsafe { Inner::copy(&inner.hand) };
                 self.taken = true;
@@ -320,11 +326,7 @@ impl<T> Receiver<T> {
                 return Ok(unsafe { message.assume_init() });
             }
             if seen & FULL == 0 {
-                return Err(if seen & TX_GONE == 0 {
-                    TryRecvError::Empty
-                } else {
-                    TryRecvError::Closed
-                });
+                return Err(seen);
             }
             // SAFETY: `FULL`; it is moved only once the exchange is won.
             let message = unsafe { Inner::copy(&inner.place) };
@@ -362,19 +364,14 @@ impl<T> Receiver<T> {
     #[inline]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         loop {
-            match self.try_recv() {
+            let seen = match self.take() {
                 Ok(message) => return Poll::Ready(Ok(message)),
-                Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
-                Err(TryRecvError::Empty) => {}
-            }
+                Err(seen) if seen & TX_GONE != 0 => return Poll::Ready(Err(Closed)),
+                Err(seen) => seen,
+            };
             let inner = self.inner();
-            let seen = inner.state.load(Ordering::Acquire);
-            let waits = seen & (FULL | TX_GONE) == 0 && !self.has_handed(seen);
-            if waits
-                && inner
-                    .rx_waker
-                    .register(&inner.state, seen, RX_WAIT, cx.waker())
-            {
+            let waker = cx.waker();
+            if inner.rx_waker.register(&inner.state, seen, RX_WAIT, waker) {
                 self.taken = false;
                 return Poll::Pending;
             }

@@ -95,6 +95,7 @@ impl Shared {
     }
 
     /// Whether the pool is being dropped.
+    #[inline]
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }

@@ -10,7 +10,7 @@
 use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
-use super::state::{AfterPoll, Claim, Completed, Place, State, Then};
+use super::state::{AfterPoll, Claim, Completed, State, Then};
 use crate::pool::panics::quietly;
 use crate::sync::{UnsafeCell, prefetch, thread_local};
 use std::any::Any;
@@ -195,7 +195,10 @@ impl<F: Future> Cell<F> {
     /// As for `output`.
     unsafe fn drop_output(task: Task) {
         // SAFETY: as the caller promises.
-        drop_quietly(unsafe { Self::output(task) });
+        match unsafe { Self::output(task) } {
+            Ok(_) if !std::mem::needs_drop::<F::Output>() => {}
+            output => drop_quietly(output),
+        }
     }
 }
 
@@ -468,9 +471,11 @@ unsafe fn wake(data: *const ()) {
     let task = task_of(data);
     prefetch(data, FETCHED_BYTES);
     if let Some(desk) = desk::here_for(task) {
-        let place = desk.place();
-        match task.state().wake_and_drop(place) {
-            Then::Enqueue => desk.push_woken(task, place),
+        if desk.wakes_into_slot(task, true) {
+            return;
+        }
+        match task.state().wake_and_drop(true) {
+            Then::Enqueue => desk.push_back(task),
             // SAFETY: the step told it.
             then => unsafe { task.follow(then) },
         }
@@ -486,12 +491,11 @@ unsafe fn wake(data: *const ()) {
 unsafe fn wake_by_ref(data: *const ()) {
     let task = task_of(data);
     if let Some(desk) = desk::here_for(task) {
-        let place = desk.place();
-        if task.state().wake(place) == Then::Enqueue {
-            desk.push_woken(task, place);
+        if !desk.wakes_into_slot(task, false) && task.state().wake(true) == Then::Enqueue {
+            desk.push_back(task);
         }
     } else {
-        let then = task.state().wake(Place::Queue);
+        let then = task.state().wake(false);
         // SAFETY: the step told it.
         unsafe { task.follow(then) };
     }

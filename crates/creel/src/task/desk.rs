@@ -14,7 +14,7 @@ use super::crew;
 use super::hints::Hints;
 use super::lifo::Lifo;
 use super::slab::{CHANNEL_MAX, GRAIN, Heap};
-use super::state::{Claim, Place};
+use super::state::Claim;
 use crate::pool::shared::Shared;
 use crate::pool::stats::Counter;
 use crate::sync::{
@@ -315,37 +315,30 @@ impl<'a> Held<'a> {
         self.desk.own.with_mut(|own| f(unsafe { &mut *own }))
     }
 
-    /// Where a task goes that is woken now: to the slot, if that is empty.
+    /// Wakes an idle task into the slot, if that is empty: it goes next. `spare`: the waker's
+    /// reference stays with it. False: nothing was done.
     #[inline]
-    pub(super) fn place(self) -> Place {
-        if self.desk.lifo.is_empty() {
-            Place::Slot
-        } else {
-            Place::Hints
+    pub(super) fn wakes_into_slot(self, task: Task, spare: bool) -> bool {
+        if !self.desk.lifo.is_empty() || !task.state().wake_into_slot(spare) {
+            return false;
         }
+        // SAFETY: this thread holds the desk and has found the slot empty; the wake claimed it.
+        unsafe { self.desk.lifo.put(task) };
+        self.see_to_a_watch();
+        true
     }
 
-    /// Queues a task that was just woken for this place.
-    #[inline(always)]
-    pub(super) fn push_woken(self, task: Task, place: Place) {
-        if place == Place::Slot {
-            // SAFETY: this thread holds the desk and has found the slot empty; the wake claimed it.
+    /// Queues a scheduled task that nobody else knows of: next, if the slot is empty.
+    pub(super) fn push_scheduled(self, task: Task) {
+        if self.desk.lifo.is_empty() {
+            task.state().claim_queued();
+            // SAFETY: this thread holds the desk and has found the slot empty.
             unsafe { self.desk.lifo.put(task) };
             self.see_to_a_watch();
         } else {
+            task.state().to_hinted();
             self.push_back(task);
         }
-    }
-
-    /// Queues a scheduled task that nobody else knows of.
-    pub(super) fn push_scheduled(self, task: Task) {
-        let place = self.place();
-        if place == Place::Slot {
-            task.state().claim_queued();
-        } else {
-            task.state().to_hinted();
-        }
-        self.push_woken(task, place);
     }
 
     /// Queues a task behind the others.

@@ -76,28 +76,6 @@ pub(super) enum Then {
     Free,
 }
 
-/// Where the caller of a wake will put the task, if told to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In its own LIFO slot, which is empty: the wake claims the task for it.
-    Slot,
-    /// In its run queue, by a hint.
-    Hints,
-    /// In a queue that holds it alone.
-    Queue,
-}
-
-impl Place {
-    /// The bits of a task that is put there.
-    fn bits(self) -> u64 {
-        match self {
-            Self::Slot => RUNNING,
-            Self::Hints => SCHEDULED | HINTED,
-            Self::Queue => SCHEDULED,
-        }
-    }
-}
-
 /// What a claim has found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
@@ -173,6 +151,7 @@ fn abandon_or_free(word: u64) -> (u64, Then) {
 
 impl State {
     /// A new task, scheduled, with its handle; bound to a seat or not.
+    #[inline]
     pub(super) fn new_word(seat: Option<u16>, hinted: bool) -> u64 {
         let bound = seat.map_or(0, |seat| BOUND | u64::from(seat) << SEAT_SHIFT);
         let hinted = if hinted {
@@ -189,6 +168,7 @@ impl State {
 
     /// Starts a life in a cell that had one before. Others may look at the word meanwhile, by
     /// hints.
+    #[inline]
     pub(super) fn restart(&self, word: u64) {
         self.0.store(word, Ordering::Release);
     }
@@ -284,6 +264,7 @@ impl State {
 
     /// The running worker has put the output in the cell, or (`has_output` false) already dropped
     /// it. `spare` as for [`pend`](Self::pend); it goes, but for [`Completed::DropOutput`].
+    #[inline]
     pub(super) fn complete(&self, has_output: bool, spare: bool) -> Completed {
         let seen = self.0.load(Ordering::Acquire) - Claim::references(spare);
         if !has_output && seen < REFERENCE {
@@ -318,24 +299,38 @@ impl State {
         }
     }
 
-    /// A wake.
+    /// A wake. `hinted`: the caller will enqueue by a hint, if told to.
     #[inline]
-    pub(super) fn wake(&self, to: Place) -> Then {
+    pub(super) fn wake(&self, hinted: bool) -> Then {
         let then = self.step(|word| {
             if word & COMPLETE != 0 {
                 None
             } else if word & (SCHEDULED | RUNNING) != 0 {
                 Some((word | SCHEDULED, Then::Rest))
             } else {
-                Some((word | to.bits(), Then::Enqueue))
+                let hint = if hinted { HINTED } else { 0 };
+                Some((word | SCHEDULED | hint, Then::Enqueue))
             }
         });
         then.unwrap_or(Then::Rest)
     }
 
+    /// A wake of an idle, unbound task into the caller's LIFO slot, which is empty: claims it.
+    /// `spare`: and leaves the waker's reference with it. False: nothing was done.
+    #[inline]
+    pub(super) fn wake_into_slot(&self, spare: bool) -> bool {
+        let seen = self.0.load(Ordering::Relaxed);
+        let next = seen | RUNNING | if spare { SPARE } else { 0 };
+        seen & (SCHEDULED | RUNNING | COMPLETE | BOUND) == 0
+            && self
+                .0
+                .compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
     /// A wake that uses up its reference, or leaves it with the task for the next poll.
     #[inline]
-    pub(super) fn wake_and_drop(&self, to: Place) -> Then {
+    pub(super) fn wake_and_drop(&self, hinted: bool) -> Then {
         let then = self.step(|word| {
             let less = word - REFERENCE;
             Some(if word & COMPLETE != 0 {
@@ -343,12 +338,8 @@ impl State {
             } else if word & (SCHEDULED | RUNNING) != 0 {
                 (less | SCHEDULED, Then::Rest)
             } else {
-                let kept = if to == Place::Queue {
-                    less
-                } else {
-                    word | SPARE
-                };
-                (kept | to.bits(), Then::Enqueue)
+                let next = if hinted { word | HINTED | SPARE } else { less };
+                (next | SCHEDULED, Then::Enqueue)
             })
         });
         then.unwrap_or(Then::Rest)
@@ -409,6 +400,7 @@ impl State {
 
     /// The handle goes, its waker out of the cell; `None`: the task is complete, the output must
     /// go first, by [`drop_handle_after_output`](Self::drop_handle_after_output).
+    #[inline]
     pub(super) fn drop_handle(&self) -> Option<Then> {
         self.step(|word| {
             (word & COMPLETE == 0).then(|| abandon_or_free((word & !HANDLE) - REFERENCE))

@@ -16,7 +16,8 @@ Examples:
   creel-cast send --streams 100 --to 127.0.0.1:5004 --buffers 500
           five seconds of a hundred tones, each written to heard/stream-N.wav
   creel-cast evaluate --svg diagrams --format csv > table.csv
-          the evaluation's table and diagrams: 200 runs, five minutes";
+          the evaluation's table and diagrams: 200 runs, five minutes; with --resume runs.csv
+          an interrupted one goes on where it stopped";
 
 /// Many audio streams on one core
 #[derive(Parser, Debug)]

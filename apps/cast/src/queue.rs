@@ -210,16 +210,30 @@ impl<T> Consumer<T> {
 
     /// The oldest item, once there is one; none when the queue is empty and the producer gone.
     pub fn poll_pop(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.poll_pop_or_wait(cx)
+            .map(|popped| popped.map(|(item, _)| item))
+    }
+
+    /// The same, and whether to ask again now: if not, the queue is empty and `cx` is woken when
+    /// there is an item, as if that had been asked already. It saves taking the lock once more.
+    pub fn poll_pop_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<(T, bool)>> {
         let mut inner = lock(&self.0);
         let item = inner.pop();
-        if item.is_none() && !inner.closed {
+        let again = inner.first.is_some() || inner.closed;
+        if !again {
             inner.consumer = Some(cx.waker().clone());
-            return Poll::Pending;
         }
+        let Some(item) = item else {
+            return if again {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            };
+        };
         let producer = inner.producer.take();
         drop(inner);
         wake(producer);
-        Poll::Ready(item)
+        Poll::Ready(Some((item, again)))
     }
 
     /// Drops all items.
@@ -260,6 +274,8 @@ mod tests {
     use super::*;
     use std::future::Future;
     use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
 
     fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
@@ -304,6 +320,29 @@ mod tests {
         let (mut producer, consumer) = filled(Leak::Old);
         drop(consumer);
         assert_eq!(poll(producer.push(3)), Poll::Ready(Err(Closed)));
+    }
+
+    #[test]
+    fn who_has_popped_the_last_item_is_woken_for_the_next() {
+        let (mut producer, mut consumer) = filled(Leak::No);
+        let woken = Arc::new(AtomicBool::new(false));
+        let waker = Waker::from(Arc::new(Flag(Arc::clone(&woken))));
+        let mut pop = || consumer.poll_pop_or_wait(&mut Context::from_waker(&waker));
+        assert_eq!(pop(), Poll::Ready(Some((1, true))));
+        assert_eq!(pop(), Poll::Ready(Some((2, false))));
+        assert_eq!(poll(producer.push(3)), Poll::Ready(Ok(())));
+        assert!(woken.load(Ordering::SeqCst));
+        drop(producer);
+        assert_eq!(pop(), Poll::Ready(Some((3, true))));
+        assert_eq!(pop(), Poll::Ready(None));
+    }
+
+    struct Flag(Arc<AtomicBool>);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
     }
 
     #[test]

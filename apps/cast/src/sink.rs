@@ -248,21 +248,23 @@ impl Push for queue::Producer<Buffer> {
 
 /// Gives buffers to a sink's task.
 pub trait Pull: Send + Unpin {
-    /// The next buffer, once it is there; none when the stream has ended.
-    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<Buffer>>;
+    /// The next buffer, once it is there, and whether to ask for another one now: if not, `cx` is
+    /// woken when there is one. None when the stream has ended.
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>>;
 }
 
 impl Pull for slot::Receiver<Buffer> {
     #[inline]
-    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<Buffer>> {
-        self.poll_recv(cx).map(Result::ok)
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>> {
+        let received = self.poll_recv(cx);
+        received.map(|received| received.ok().map(|buffer| (buffer, true)))
     }
 }
 
 impl Pull for queue::Consumer<Buffer> {
     #[inline]
-    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<Buffer>> {
-        self.poll_pop(cx)
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>> {
+        self.poll_pop_or_wait(cx)
     }
 }
 
@@ -291,9 +293,12 @@ impl<P: Pull, S: Sink> Future for Drain<P, S> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        while let Some(buffer) = ready!(this.buffers.poll_pull(cx)) {
+        while let Some((buffer, again)) = ready!(this.buffers.poll_pull(cx)) {
             if this.sink.take(&buffer).is_err() {
                 break;
+            }
+            if !again {
+                return Poll::Pending;
             }
         }
         Poll::Ready(())

@@ -13,6 +13,7 @@ use creel_console::plot::{Chart, Series};
 use creel_console::{Align, Common, Exit, Format, Interrupt, Progress, Table, output};
 use serde::Serialize;
 
+use super::kept::{Kept, Values};
 use super::report::{Body, print_document};
 use super::{count, failed, period, time};
 
@@ -40,6 +41,10 @@ pub struct Evaluate {
     /// Write parked.svg, latency.svg and cpu.svg into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// Add each finished run to this file (CSV) and leave out those that it holds already: given
+    /// again, an interrupted evaluation goes on where it stopped
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
 }
 
 /// The medians of one way and number of streams.
@@ -76,25 +81,7 @@ const CHARTS: [Measure; 3] = [
 
 impl Evaluate {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let interrupt = Interrupt::install()?;
-        let total = Way::ALL.len() * self.streams.len() * self.runs;
-        let progress = Progress::new(total as u64, "runs", common.quiet);
-        let mut rows = Vec::new();
-        for (name, way) in Way::ALL {
-            for &streams in &self.streams {
-                progress.set_message(format!("{name}, {streams} streams"));
-                let bodies = (0..self.runs)
-                    .map(|_| {
-                        let plan = self.plan(streams, way);
-                        let measured = standalone::run(&plan, &|| interrupt.requested());
-                        progress.advance(1);
-                        Ok(Body::new(&measured.map_err(failed)?))
-                    })
-                    .collect::<anyhow::Result<Vec<_>>>()?;
-                rows.push(medians(name, streams, &bodies));
-            }
-        }
-        progress.finish();
+        let rows = self.measure(common)?;
         self.draw(&rows)?;
         match common.format {
             Format::Text => output::text(&text(&rows))?,
@@ -102,6 +89,60 @@ impl Evaluate {
             Format::Csv => output::csv(rows)?,
         }
         Ok(Exit::Done)
+    }
+
+    /// Runs what has not been run yet.
+    fn measure(&self, common: &Common) -> anyhow::Result<Vec<Row>> {
+        let interrupt = Interrupt::install()?;
+        let mut kept = self
+            .resume
+            .as_deref()
+            .map_or(Ok(Kept::none()), Kept::open)?;
+        let total = (Way::ALL.len() * self.streams.len() * self.runs) as u64;
+        let progress = Progress::new(total, "runs", common.quiet);
+        self.tell_kept(&kept, total, common, &progress);
+        let mut rows = Vec::new();
+        for (name, way) in Way::ALL {
+            for &streams in &self.streams {
+                progress.set_message(format!("{name}, {streams} streams"));
+                let key = self.key(name, streams);
+                let mut runs = kept.of(&key, self.runs);
+                progress.advance(runs.len() as u64);
+                while runs.len() < self.runs {
+                    let plan = self.plan(streams, way);
+                    let measured = standalone::run(&plan, &|| interrupt.requested());
+                    let values = values(&Body::new(&measured.map_err(failed)?));
+                    kept.add(&key, values)?;
+                    runs.push(values);
+                    progress.advance(1);
+                }
+                rows.push(medians(name, streams, &runs));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Says what need not be run again.
+    fn tell_kept(&self, kept: &Kept, total: u64, common: &Common, progress: &Progress) {
+        let keys = Way::ALL.iter().flat_map(|(name, _)| {
+            let streams = self.streams.iter();
+            streams.map(|&streams| self.key(name, streams))
+        });
+        let there: usize = keys.map(|key| kept.of(&key, self.runs).len()).sum();
+        if let Some(path) = self.resume.as_ref().filter(|_| there > 0 && !common.quiet) {
+            let path = path.display();
+            progress.println(&format!(
+                "{path}: {there} of {total} runs are there already"
+            ));
+        }
+    }
+
+    /// What tells runs apart in the file.
+    fn key(&self, sink: &str, streams: usize) -> String {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let (groups, buffers) = (self.groups, self.buffers);
+        let (wait, period) = (ms(self.wait), ms(self.period));
+        format!("{sink},{streams},{groups},{wait},{period},{buffers}")
     }
 
     fn plan(&self, streams: usize, way: Way) -> Plan {
@@ -134,25 +175,49 @@ impl Evaluate {
     }
 }
 
-fn medians(sink: &str, streams: usize, bodies: &[Body]) -> Row {
-    let median = |value: fn(&Body) -> f64| {
-        let mut values: Vec<f64> = bodies.iter().map(value).collect();
+/// What is kept of a run, in the order of [`COLUMNS`](super::kept::COLUMNS).
+fn values(body: &Body) -> Values {
+    [
+        body.cpu_ns_per_buffer,
+        body.parked_share,
+        body.interval_ms.mean,
+        body.interval_ms.sd,
+        body.latency_us.p50,
+        body.latency_us.p99,
+        body.lateness_ms.p50,
+        body.lateness_ms.p99,
+    ]
+}
+
+fn medians(sink: &str, streams: usize, runs: &[Values]) -> Row {
+    let medians: Values = std::array::from_fn(|column| {
+        let mut values: Vec<f64> = runs.iter().map(|run| run[column]).collect();
         values.sort_by(f64::total_cmp);
         let last = values.len() - 1;
         (values[last / 2] + values[last.div_ceil(2)]) / 2.0
-    };
+    });
+    let [
+        cpu,
+        parked,
+        mean,
+        sd,
+        latency_p50,
+        latency_p99,
+        lateness_p50,
+        lateness_p99,
+    ] = medians;
     Row {
         sink: sink.into(),
         streams,
-        runs: bodies.len(),
-        cpu_ns_per_buffer: median(|body| body.cpu_ns_per_buffer),
-        parked_share: median(|body| body.parked_share),
-        interval_mean_ms: median(|body| body.interval_ms.mean),
-        interval_sd_ms: median(|body| body.interval_ms.sd),
-        latency_p50_us: median(|body| body.latency_us.p50),
-        latency_p99_us: median(|body| body.latency_us.p99),
-        lateness_p50_ms: median(|body| body.lateness_ms.p50),
-        lateness_p99_ms: median(|body| body.lateness_ms.p99),
+        runs: runs.len(),
+        cpu_ns_per_buffer: cpu,
+        parked_share: parked,
+        interval_mean_ms: mean,
+        interval_sd_ms: sd,
+        latency_p50_us: latency_p50,
+        latency_p99_us: latency_p99,
+        lateness_p50_ms: lateness_p50,
+        lateness_p99_ms: lateness_p99,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: a file a program.
 
 pub mod evaluate;
+mod kept;
 pub mod receive;
 mod report;
 pub mod send;

@@ -1,8 +1,8 @@
 //! Thousands of audio streams on one thread: a buffer of 160 bytes each 20 ms, made, pushed to
 //! a sink and measured, all streams, with full statistics.
 //!
-//! Every subject makes its buffers the same way and notes them in the same statistics, so what
-//! differs is what carries them. `udp` sends and receives 882 bytes each 10 ms on loopback.
+//! Every subject makes its buffers the same way, reads the same clock and notes them in the same
+//! statistics, so what differs is what carries them. `udp` sends and receives 882 bytes each 10 ms on loopback.
 
 mod floor;
 mod threads;
@@ -13,6 +13,7 @@ mod udp;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use creel::time::Clock;
 use creel_cast::run::Measured;
 use creel_cast::sink::Way;
 use creel_cast::standalone::{self, Plan as Streams};
@@ -147,6 +148,8 @@ fn distributions(histograms: &Histograms) -> [f64; 4] {
 #[derive(Debug, Clone, Copy)]
 struct Window {
     origin: Instant,
+    /// The same by the clock that all subjects read.
+    origin_nanos: u64,
     begin: u64,
     end: u64,
 }
@@ -155,16 +158,19 @@ impl Window {
     /// Leaves out `warm_up`, counts for `sample`.
     fn new(warm_up: Duration, sample: Duration) -> Self {
         let nanos = |time: Duration| time.as_nanos() as u64;
+        let origin = Instant::now();
         Window {
-            origin: Instant::now(),
+            origin,
+            origin_nanos: Clock::monotonic().nanos_at(origin),
             begin: nanos(warm_up),
             end: nanos(warm_up + sample),
         }
     }
 
-    /// Nanoseconds since the run began.
+    /// Nanoseconds since the run began. By Creel's clock, whose reading costs less than an
+    /// [`Instant`]'s: what the subjects differ in shall not be how they are measured.
     fn now(&self) -> u64 {
-        self.origin.elapsed().as_nanos() as u64
+        Clock::monotonic().nanos() - self.origin_nanos
     }
 
     /// When buffer 0 of a stream is due: the streams are spread over one period.

@@ -1,0 +1,165 @@
+//! The finished runs of an evaluation, kept in a file, so that an interrupted one goes on where it
+//! stopped.
+//!
+//! A line a run: what was run, then what was measured. A line is written whole, at the end of the
+//! file, when its run is over; a last line that is torn counts as not written.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use creel_console::{Exit, Failure};
+
+/// What a run has measured; [`COLUMNS`] names it.
+pub type Values = [f64; COLUMNS.len()];
+
+/// The columns of what was measured.
+pub const COLUMNS: [&str; 8] = [
+    "cpu_ns_per_buffer",
+    "parked_share",
+    "interval_mean_ms",
+    "interval_sd_ms",
+    "latency_p50_us",
+    "latency_p99_us",
+    "lateness_p50_ms",
+    "lateness_p99_ms",
+];
+/// Those of what was run: a run's key.
+const KEY_COLUMNS: &str = "sink,streams,groups,wait_ms,period_ms,buffers";
+
+/// Runs that need not be run again.
+pub struct Kept {
+    /// Keys and values, in the order of the file.
+    runs: Vec<(String, Values)>,
+    /// Where new ones go; none: nowhere.
+    file: Option<(PathBuf, File)>,
+}
+
+impl Kept {
+    /// None, and new ones are not kept either.
+    pub fn none() -> Self {
+        Kept {
+            runs: Vec::new(),
+            file: None,
+        }
+    }
+
+    /// Those in the file at `path`, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read and written, or holds something else.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let name = || path.display().to_string();
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            read => read.with_context(name)?,
+        };
+        let header = format!("{KEY_COLUMNS},{}\n", COLUMNS.join(","));
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        if !text.starts_with(&header) && !header.starts_with(&text) {
+            let text = format!("{}: not the runs of an evaluation", name());
+            return Err(Failure::new(Exit::BadData, text).into());
+        }
+        let mut runs = Vec::new();
+        for (number, line) in text[..whole].lines().enumerate().skip(1) {
+            let run = parse(line).ok_or_else(|| {
+                let text = format!("{}, line {}: not a run", name(), number + 1);
+                Failure::new(Exit::BadData, text)
+            })?;
+            runs.push(run);
+        }
+        let mut options = File::options();
+        let mut file = options.create(true).append(true).open(path);
+        if let Ok(file) = &mut file {
+            file.set_len(whole as u64).with_context(name)?;
+            if whole == 0 {
+                file.write_all(header.as_bytes()).with_context(name)?;
+            }
+        }
+        Ok(Kept {
+            runs,
+            file: Some((path.to_owned(), file.with_context(name)?)),
+        })
+    }
+
+    /// The first `most` runs of `key`.
+    pub fn of(&self, key: &str, most: usize) -> Vec<Values> {
+        let of_key = self.runs.iter().filter(|(of, _)| of == key);
+        of_key.map(|&(_, values)| values).take(most).collect()
+    }
+
+    /// Keeps a run that is over.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn add(&mut self, key: &str, values: Values) -> anyhow::Result<()> {
+        let Some((path, file)) = &mut self.file else {
+            return Ok(());
+        };
+        let values = values.map(|value| value.to_string()).join(",");
+        file.write_all(format!("{key},{values}\n").as_bytes())
+            .with_context(|| path.display().to_string())
+    }
+}
+
+fn parse(line: &str) -> Option<(String, Values)> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let (key, values) = fields.split_at_checked(KEY_COLUMNS.split(',').count())?;
+    let values: Result<Vec<f64>, _> = values.iter().map(|value| value.parse()).collect();
+    Some((key.join(","), values.ok()?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "slot,100,1,20,20,50";
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("creel-cast-{name}-{}.csv", std::process::id());
+            Scratch(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_there_again_but_for_a_torn_line() {
+        let file = Scratch::new("kept");
+        let (first, second) = ([1.5; 8], [0.1; 8]);
+        Kept::open(&file.0).unwrap().add(KEY, first).unwrap();
+        let torn = fs::read_to_string(&file.0).unwrap() + "slot,100,1,20,20,50,9";
+        fs::write(&file.0, torn).unwrap();
+        let mut kept = Kept::open(&file.0).unwrap();
+        assert_eq!(kept.of(KEY, 9), [first]);
+        kept.add(KEY, second).unwrap();
+        let kept = Kept::open(&file.0).unwrap();
+        assert_eq!(kept.of(KEY, 9), [first, second]);
+        assert_eq!(kept.of(KEY, 1), [first]);
+        assert!(kept.of("slot,200,1,20,20,50", 9).is_empty());
+    }
+
+    #[test]
+    fn another_file_is_refused_and_left_alone() {
+        let file = Scratch::new("other");
+        for text in ["a,b\n1,2\n", "no line"] {
+            fs::write(&file.0, text).unwrap();
+            assert!(Kept::open(&file.0).is_err(), "{text}");
+            assert_eq!(fs::read_to_string(&file.0).unwrap(), text);
+        }
+        let header = format!("{KEY_COLUMNS},{}\n", COLUMNS.join(","));
+        fs::write(&file.0, header + "slot,1\n").unwrap();
+        let error = Kept::open(&file.0).err().unwrap().to_string();
+        assert!(error.ends_with("line 2: not a run"), "{error}");
+    }
+}

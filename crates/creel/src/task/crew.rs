@@ -381,8 +381,10 @@ fn hand_to(pool: &Arc<Shared>, seat: usize, tell: fn(&Seat) -> bool) {
 
 /// Claims a task from another desk whose polls are worth it, or who is stuck.
 ///
-/// Only for the searcher.
-pub(super) fn search(pool: &Shared, own: &Desk) -> Option<(Task, Claim)> {
+/// # Safety
+///
+/// The caller holds `own` and is the searcher.
+pub(super) unsafe fn search(pool: &Shared, own: &Desk) -> Option<(Task, Claim)> {
     let seats = pool.workers();
     let start = own.counters.steals.get() as usize + own.counters.polls.get() as usize;
     (0..seats).find_map(|offset| {
@@ -392,6 +394,7 @@ pub(super) fn search(pool: &Shared, own: &Desk) -> Option<(Task, Claim)> {
         if std::ptr::eq(desk, own) || !worth {
             return None;
         }
-        desk.steal(stuck)
+        // SAFETY: as the caller promises, and `own` is another desk.
+        unsafe { desk.steal(own, stuck) }
     })
 }

@@ -295,11 +295,15 @@ impl Desk {
         self.assigned.load(Ordering::Relaxed) && self.assigned.swap(false, Ordering::Acquire)
     }
 
-    /// Claims a task from this desk for another thread: from the queue, or, if `slot`, from the
-    /// LIFO slot too. Only for the searcher.
-    pub(super) fn steal(&self, slot: bool) -> Option<(Task, Claim)> {
-        const LOOK_MAX: usize = 32;
-        self.hints.steal(LOOK_MAX).or_else(|| {
+    /// Claims a task from this desk for the thread that holds `own`: from the queue, or, if
+    /// `slot`, from the LIFO slot too.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds `own`, which is another desk, and is the searcher.
+    pub(super) unsafe fn steal(&self, own: &Desk, slot: bool) -> Option<(Task, Claim)> {
+        // SAFETY: as the caller promises.
+        unsafe { self.hints.steal(&own.hints) }.or_else(|| {
             // SAFETY: there is one searcher at a time.
             let task = slot.then(|| unsafe { self.lifo.steal() })??;
             Some((task, task.state().claimed()))
@@ -456,7 +460,8 @@ impl<'a> Held<'a> {
         if !called && !crew.begin_search() {
             return None;
         }
-        let stolen = crew::search(self.pool, self.desk);
+        // SAFETY: this thread holds the desk, and is the searcher.
+        let stolen = unsafe { crew::search(self.pool, self.desk) };
         self.desk.counters.steals.add(stolen.is_some().into());
         if !called {
             crew.end_search();

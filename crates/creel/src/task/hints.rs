@@ -3,7 +3,8 @@
 //! The owner pushes at the tail and pops at the head with plain stores; nobody else writes. A
 //! thief only reads, and claims what it found by the task's state word, as the owner does. So
 //! taking a task costs one atomic operation, not two, and a hint may be read twice or too late:
-//! it then fails to claim (`state.rs` says why that is all that can happen).
+//! it then fails to claim (`state.rs` says why that is all that can happen). So a thief may also
+//! copy hints to its own queue, and takes nothing away by it.
 //!
 //! The ring doubles when full and keeps its old buffers, because a thief may still read one; all
 //! old ones together are smaller than the new one.
@@ -13,6 +14,10 @@ use super::state::Claim;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 
+/// How many hints a thief looks at to find one that is not stale.
+const LOOKS: usize = 32;
+/// How many it copies.
+const COPIES: usize = if cfg!(loom) { 1 } else { 15 };
 /// The first buffer's length.
 const LEN_MIN: usize = if cfg!(loom) { 4 } else { 256 };
 
@@ -41,6 +46,8 @@ pub(super) struct Hints {
     /// Positions. Written by the owner only, with release; a thief's acquire shows it the buffer
     /// and the hints up to there.
     ends: CachePadded<Ends>,
+    /// Behind the last hint that was stolen. Advice only.
+    stolen_to: AtomicUsize,
     /// The newest of `buffers`.
     current: AtomicPtr<Buffer>,
     /// Every buffer made, each a leaked box: thieves hold pointers to them. The owner's.
@@ -65,6 +72,7 @@ impl Hints {
                 head: AtomicUsize::new(0),
                 tail: AtomicUsize::new(0),
             }),
+            stolen_to: AtomicUsize::new(0),
             current: AtomicPtr::new(first),
             buffers: UnsafeCell::new(vec![first]),
         }
@@ -144,16 +152,38 @@ impl Hints {
         Task::from_ptr(hint)
     }
 
-    /// Claims one of the first `most` tasks hinted at. From any thread.
-    pub(super) fn steal(&self, most: usize) -> Option<(Task, Claim)> {
+    /// Claims one of the tasks hinted at, from the middle on, for the thread that owns `own`, and
+    /// copies a few of the hints behind it there: whoever is first claims those tasks.
+    ///
+    /// From the middle, so that owner and thief do not run after each other.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the owner of `own`, which is another queue.
+    pub(super) unsafe fn steal(&self, own: &Hints) -> Option<(Task, Claim)> {
         let head = self.ends.head.load(Ordering::Acquire);
-        let len = self.len().min(most);
+        let len = self.len();
         let buffer = self.buffer();
-        (0..len).find_map(|offset| {
+        let hint = |offset: usize| {
             let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
-            let task = Task::from_ptr(hint)?;
-            task.state().claim_hinted().map(|claim| (task, claim))
-        })
+            Task::from_ptr(hint)
+        };
+        // Behind what the last thief took, or in the middle; and if nothing is there, at the head.
+        let last = self.stolen_to.load(Ordering::Relaxed).wrapping_sub(head);
+        let from = if last < len { last } else { len / 2 };
+        let mut offsets = (from..len).take(LOOKS).chain((0..from).take(LOOKS));
+        let (offset, task, claim) = offsets.find_map(|offset| {
+            let task = hint(offset)?;
+            Some((offset, task, task.state().claim_hinted()?))
+        })?;
+        let copied = offset + 1..len.min(offset + 1 + COPIES);
+        self.stolen_to
+            .store(head.wrapping_add(copied.end), Ordering::Relaxed);
+        for task in copied.filter_map(hint) {
+            // SAFETY: the caller is its owner.
+            unsafe { own.push(task) };
+        }
+        Some((task, claim))
     }
 }
 

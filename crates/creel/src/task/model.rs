@@ -260,7 +260,16 @@ fn owner_and_thief_claim_each_task_once() {
         // SAFETY: as above.
         unsafe { hints.push(task(1)) };
         let theirs = hints.clone();
-        let thief = thread::spawn(move || usize::from(theirs.steal(2).is_some()));
+        let thief = thread::spawn(move || {
+            let own = Hints::new();
+            // SAFETY: this thread is the owner of `own`.
+            let mut had = usize::from(unsafe { theirs.steal(&own) }.is_some());
+            // SAFETY: as above.
+            while let Some(task) = unsafe { own.pop() } {
+                had += usize::from(task.state().claim_hinted().is_some());
+            }
+            had
+        });
         // SAFETY: as above.
         unsafe { hints.push(task(2)) };
         let mut mine = 0;

@@ -387,14 +387,20 @@ impl<'a> Held<'a> {
     }
 
     /// Runs what lies in the slot, and what that hands over to by it, for so many tasks at most.
+    ///
+    /// What is queued stays so, also after a look: it may wait for what all of a turn do.
     #[inline]
     pub(super) fn run_slot(self) {
         const MOST: u32 = 16;
         for _ in 0..MOST {
-            if self.desk.lifo.is_empty() {
+            // SAFETY: this thread holds the desk.
+            let Some(task) = (unsafe { self.desk.lifo.take() }) else {
                 return;
+            };
+            if self.own(|own| own.polls_left == 0) {
+                self.look();
             }
-            self.step(false);
+            self.run(task, task.state().claimed());
         }
     }
 

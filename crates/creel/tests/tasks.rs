@@ -446,6 +446,58 @@ fn resizing_under_tasks_loses_none() {
 }
 
 #[test]
+fn a_pool_may_end_while_its_seats_come_and_go() {
+    for (before, after) in [(1, 4), (4, 1), (3, 2)] {
+        let pool = pool(before);
+        let alive = Arc::new(());
+        for worker in 0..before {
+            pool.spawn_on(worker, Counted(alive.clone())).detach();
+            pool.spawn(Counted(alive.clone())).detach();
+        }
+        pool.resize(after).unwrap();
+        pool.spawn_on(after - 1, Counted(alive.clone())).detach();
+        drop(pool);
+        assert_eq!(Arc::strong_count(&alive), 1, "{before} to {after} workers");
+    }
+}
+
+#[test]
+fn a_drop_may_spawn() {
+    /// Spawns a task when it is dropped, which says that it runs.
+    struct Last(mpsc::Sender<()>, Arc<()>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let (tells, alive) = (self.0.clone(), self.1.clone());
+            task::spawn(async move {
+                let _alive = alive;
+                tells.send(()).unwrap();
+            })
+            .detach();
+        }
+    }
+    let pool = pool(2);
+    let alive = Arc::new(());
+    let (tx, rx) = mpsc::channel();
+    let spawns = || {
+        let last = Last(tx.clone(), alive.clone());
+        async move {
+            let _last = last;
+            pending::<()>().await;
+        }
+    };
+    // By a cancel, while the pool goes on: the child runs.
+    let task = pool.spawn(spawns());
+    task.cancel();
+    assert!(pool.block_on(task).is_err());
+    soon(&rx);
+    // By the pool's end: the child is refused.
+    pool.spawn(spawns()).detach();
+    pool.spawn_on(1, spawns()).detach();
+    drop(pool);
+    assert_eq!(Arc::strong_count(&alive), 1);
+}
+
+#[test]
 fn a_seat_with_bound_tasks_is_listed_until_they_end() {
     let pool = pool(3);
     let (tx, rx) = oneshot::channel();

@@ -2,10 +2,10 @@
 
 use super::{check, draw, end_and_count, pool, throw};
 use crate::{
-    JoinError, Pool,
+    Handle, JoinError, Pool,
     channel::{oneshot, ring, slot},
     sync::{AtomicUsize, Mutex, Ordering, lock, spin_loop, thread},
-    task::{self, yield_now},
+    task::{self, JoinHandle, yield_now},
     time::{Clock, sleep},
 };
 use std::{
@@ -261,6 +261,67 @@ fn resized_under_tasks() {
         }
         other.join().expect("no panic");
         end_and_count(Arc::into_inner(pool).expect("the last"));
+    });
+}
+
+#[test]
+fn ended_in_mid_resize() {
+    check(|| {
+        let pool = pool(1 + draw(3));
+        let alive = Arc::new(());
+        for i in 0..3 {
+            let guard = Arc::clone(&alive);
+            let task = async move {
+                let _guard = guard;
+                yield_now().await;
+            };
+            match i {
+                0 => pool.spawn(task).detach(),
+                _ => pool.spawn_on(draw(pool.workers()), task).detach(),
+            }
+            pool.resize(1 + draw(4)).expect("in range");
+        }
+        end_and_count(pool);
+        assert_eq!(Arc::strong_count(&alive), 1);
+    });
+}
+
+#[test]
+fn spawned_from_drops() {
+    /// Spawns a task when it is dropped.
+    struct Last(Handle, Arc<()>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let guard = Arc::clone(&self.1);
+            let child = async move {
+                let _guard = guard;
+                yield_now().await;
+            };
+            self.0.spawn(child).detach();
+        }
+    }
+    check(|| {
+        let pool = pool(1 + draw(2));
+        let alive = Arc::new(());
+        let tasks: Vec<_> = (0..2)
+            .map(|i| {
+                let last = Last(pool.handle(), Arc::clone(&alive));
+                let task = async move {
+                    let _last = last;
+                    pending::<()>().await;
+                };
+                match i {
+                    0 => pool.spawn(task),
+                    _ => pool.spawn_on(0, task),
+                }
+            })
+            .collect();
+        match draw(2) {
+            0 => drop(tasks),
+            _ => tasks.into_iter().for_each(JoinHandle::detach),
+        }
+        end_and_count(pool);
+        assert_eq!(Arc::strong_count(&alive), 1);
     });
 }
 

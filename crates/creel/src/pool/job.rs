@@ -6,6 +6,7 @@
 use super::{current, seat::Job, shared::Shared};
 use crate::sync::{AtomicUsize, Ordering, WaitWord};
 use std::{
+    mem::{ManuallyDrop, MaybeUninit},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
 };
@@ -106,15 +107,22 @@ struct Packet<'a, F, R> {
     done: DoneOnDrop,
 }
 
-impl<F: FnOnce() -> R, R> Packet<'_, F, R> {
-    fn run(self) {
-        let Packet {
-            work,
-            outcome,
-            done,
-        } = self;
-        *outcome = Some(catch_unwind(AssertUnwindSafe(work)));
-        drop(done);
+/// Hides what a job borrows from the rule that a function's arguments are borrowed until it
+/// returns: the job tells the latch, and thereby ends its borrows, a moment before.
+struct Hidden<T>(MaybeUninit<T>);
+
+impl<T> Hidden<T> {
+    fn open(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: made with a value, which is read once, as `self` is not dropped.
+        unsafe { this.0.assume_init_read() }
+    }
+}
+
+impl<T> Drop for Hidden<T> {
+    fn drop(&mut self) {
+        // SAFETY: made with a value, not opened.
+        unsafe { self.0.assume_init_drop() };
     }
 }
 
@@ -136,12 +144,20 @@ where
         let jobs: Vec<Job> = packets
             .map(|(work, outcome)| {
                 let done = DoneOnDrop(Arc::clone(&latch));
-                let packet = Packet {
+                let packet = Hidden(MaybeUninit::new(Packet {
                     work,
                     outcome,
                     done,
-                };
-                let job: Box<dyn FnOnce() + Send + '_> = Box::new(move || packet.run());
+                }));
+                let job: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
+                    let Packet {
+                        work,
+                        outcome,
+                        done,
+                    } = packet.open();
+                    *outcome = Some(catch_unwind(AssertUnwindSafe(work)));
+                    drop(done);
+                });
                 // SAFETY: the same fat pointer with its lifetime forgotten. What it borrows
                 // (from `'a`, and `outcomes`) outlives it: each job tells the latch only after
                 // it has run or been dropped, and `_all_done`, dropped after `jobs` on every

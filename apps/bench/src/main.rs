@@ -25,8 +25,8 @@ use workloads::render;
 /// Measure Creel beside its peers, in one interleaved run
 ///
 /// Without arguments: reads the machine, says how many workers it allows and why, and runs all
-/// workloads in about two minutes. Figures are minimum, median and maximum over the rounds, and
-/// ratios between samples of the same round.
+/// workloads in about a quarter of an hour; with --quick in two minutes. Figures are minimum,
+/// median and maximum over the rounds, and ratios between samples of the same round.
 #[derive(Parser)]
 #[command(name = "creel-bench", version)]
 struct Cli {

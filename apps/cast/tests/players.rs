@@ -1,5 +1,7 @@
 //! RTP as an ordinary player speaks it: `ffmpeg`, where it is installed.
 
+mod folder;
+
 use creel_cast::audio::RATE;
 use creel_cast::framing::Framing;
 use creel_cast::receive;
@@ -7,8 +9,8 @@ use creel_cast::rtp;
 use creel_cast::send::{self, Program};
 use creel_cast::tone::{Shape, Tone};
 use creel_cast::wav::Sound;
+use folder::Folder;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -37,23 +39,6 @@ fn free_port() -> SocketAddr {
         if port.is_multiple_of(2) && next.is_ok() {
             return (Ipv4Addr::LOCALHOST, port).into();
         }
-    }
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("creel-cast-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,12 +1,14 @@
 //! The program, as one calls it.
 
+mod folder;
+
 use creel_cast::audio::BUFFER_SAMPLES;
 use creel_cast::framing::Framing;
 use creel_cast::receive::{self, Receiver};
 use creel_cast::wav::Sound;
+use folder::Folder;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -16,23 +18,6 @@ fn creel_cast(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
     command.args(args);
     command
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("creel-cast-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]

@@ -52,15 +52,23 @@ impl Kept {
     /// If it cannot be read and written, or holds something else.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let name = || path.display().to_string();
+        let other = || {
+            let text = format!("{}: not the runs of an evaluation", name());
+            Failure::new(Exit::BadData, text)
+        };
+        // A device may have no end.
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            anyhow::bail!("{}: not an ordinary file", name());
+        }
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == ErrorKind::InvalidData => return Err(other().into()),
             read => read.with_context(name)?,
         };
         let header = format!("{KEY_COLUMNS},{}\n", COLUMNS.join(","));
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if !text.starts_with(&header) && !header.starts_with(&text) {
-            let text = format!("{}: not the runs of an evaluation", name());
-            return Err(Failure::new(Exit::BadData, text).into());
+            return Err(other().into());
         }
         let mut runs = Vec::new();
         for (number, line) in text[..whole].lines().enumerate().skip(1) {
@@ -152,10 +160,11 @@ mod tests {
     #[test]
     fn another_file_is_refused_and_left_alone() {
         let file = Scratch::new("other");
-        for text in ["a,b\n1,2\n", "no line"] {
-            fs::write(&file.0, text).unwrap();
-            assert!(Kept::open(&file.0).is_err(), "{text}");
-            assert_eq!(fs::read_to_string(&file.0).unwrap(), text);
+        for bytes in [&b"a,b\n1,2\n"[..], b"no line", b"\xff\x00"] {
+            fs::write(&file.0, bytes).unwrap();
+            let error = Kept::open(&file.0).err().unwrap().to_string();
+            assert!(error.ends_with("not the runs of an evaluation"), "{error}");
+            assert_eq!(fs::read(&file.0).unwrap(), bytes);
         }
         let header = format!("{KEY_COLUMNS},{}\n", COLUMNS.join(","));
         fs::write(&file.0, header + "slot,1\n").unwrap();

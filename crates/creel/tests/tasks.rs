@@ -446,22 +446,6 @@ fn resizing_under_tasks_loses_none() {
 }
 
 #[test]
-fn a_pool_may_end_while_its_seats_come_and_go() {
-    for (before, after) in [(1, 4), (4, 1), (3, 2)] {
-        let pool = pool(before);
-        let alive = Arc::new(());
-        for worker in 0..before {
-            pool.spawn_on(worker, Counted(alive.clone())).detach();
-            pool.spawn(Counted(alive.clone())).detach();
-        }
-        pool.resize(after).unwrap();
-        pool.spawn_on(after - 1, Counted(alive.clone())).detach();
-        drop(pool);
-        assert_eq!(Arc::strong_count(&alive), 1, "{before} to {after} workers");
-    }
-}
-
-#[test]
 fn a_drop_may_spawn() {
     /// Spawns a task when it is dropped, which says that it runs.
     struct Last(mpsc::Sender<()>, Arc<()>);

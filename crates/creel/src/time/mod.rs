@@ -9,6 +9,7 @@
 //! Left out: calendar time, and timers that call a function (spawn a task).
 
 mod clock;
+mod counter;
 mod hand;
 mod interval;
 mod sleep;

@@ -6,13 +6,25 @@
 //! they are [`Instant`]s also under a driven clock, so that code which is given
 //! times needs not know which clock it runs by.
 
-use super::counter;
 use crate::sync::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(any(loom, shuttle, miri))
+))]
+use super::counter::nanos as stamp_nanos;
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(any(loom, shuttle, miri))
+)))]
+use system_nanos as stamp_nanos;
 
 /// Tells the time to a pool's timers.
 ///
@@ -149,7 +161,7 @@ impl Clock {
     #[inline]
     pub fn nanos(&self) -> u64 {
         match &self.driven {
-            None => counter::nanos().saturating_sub(self.epoch.nanos),
+            None => stamp_nanos().saturating_sub(self.epoch.nanos),
             Some(driven) => driven.nanos.load(Ordering::Acquire),
         }
     }

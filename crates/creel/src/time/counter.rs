@@ -5,7 +5,8 @@
 //! millisecond apart at most, [`nanos`] counts the ticks since the last one (the *anchor*).
 //!
 //! Only where the kernel itself goes by the counter: then it has found that it ticks evenly and
-//! alike on all processors. Elsewhere, and under the model checkers, this is the system's clock.
+//! alike on all processors. Elsewhere it is the system's clock; so it is where this file is left
+//! out: on other systems and processors, in Miri, and under the model checkers.
 //!
 //! How far off it is: an anchor lags by the 400 ticks at most between which clock and counter
 //! were read. The rate is measured over 10 ms and more, and is good once two such spans in a row
@@ -19,6 +20,7 @@
 
 use super::clock::system_nanos;
 use std::cell::Cell;
+use std::sync::OnceLock;
 
 /// For how long ticks are counted from one anchor.
 const REACH_NANOS: u64 = 1_000_000;
@@ -33,73 +35,47 @@ const RATE_BITS: u32 = 32;
 /// One nanosecond a tick.
 const RATE_MAX: u64 = 1 << RATE_BITS;
 
+thread_local! {
+    static COUNTER: Counter = const { Counter::new() };
+}
+
 /// Nanoseconds of the system's monotonic clock, or less than 1 µs beside it.
 #[inline]
 pub(super) fn nanos() -> u64 {
-    #[cfg(all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        not(any(loom, shuttle, miri))
-    ))]
-    return by_ticks::nanos();
-    #[cfg(not(all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        not(any(loom, shuttle, miri))
-    )))]
-    return system_nanos();
+    COUNTER.with(|counter| match counter.count(ticks) {
+        Some(nanos) => nanos,
+        None => look(counter, is_trusted()),
+    })
 }
 
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    not(any(loom, shuttle, miri))
-))]
-mod by_ticks {
-    use super::{Counter, system_nanos};
-    use std::sync::OnceLock;
+#[inline]
+fn ticks() -> u64 {
+    // SAFETY: every x86_64 processor has the instruction.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
 
-    thread_local! {
-        static COUNTER: Counter = const { Counter::new() };
+/// Whether the kernel goes by the counter. Asked once: should it change its mind, the spans do not
+/// agree.
+fn is_trusted() -> bool {
+    static TRUSTED: OnceLock<bool> = OnceLock::new();
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    *TRUSTED.get_or_init(|| std::fs::read(path).is_ok_and(|name| name.trim_ascii() == b"tsc"))
+}
+
+#[cold]
+fn look(counter: &Counter, trusted: bool) -> u64 {
+    if !trusted {
+        return system_nanos();
     }
-
-    #[inline]
-    pub(super) fn nanos() -> u64 {
-        COUNTER.with(|counter| match counter.count(ticks) {
-            Some(nanos) => nanos,
-            None => look(counter),
-        })
-    }
-
-    #[inline]
-    fn ticks() -> u64 {
-        // SAFETY: every x86_64 processor has the instruction.
-        unsafe { std::arch::x86_64::_rdtsc() }
-    }
-
-    #[cold]
-    fn look(counter: &Counter) -> u64 {
-        if !is_trusted() {
-            return system_nanos();
-        }
-        if !counter.has_rate() {
-            let now = system_nanos();
-            if !counter.ends_span(now) {
-                return counter.note(now);
-            }
-        }
-        let before = ticks();
+    if !counter.has_rate() {
         let now = system_nanos();
-        counter.take(before, now, ticks())
+        if !counter.ends_span(now) {
+            return counter.note(now);
+        }
     }
-
-    /// Whether the kernel goes by the counter; it says so once, for a change of mind is rare, and
-    /// then the spans do not agree.
-    fn is_trusted() -> bool {
-        static TRUSTED: OnceLock<bool> = OnceLock::new();
-        let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-        *TRUSTED.get_or_init(|| std::fs::read(path).is_ok_and(|name| name.trim_ascii() == b"tsc"))
-    }
+    let before = ticks();
+    let now = system_nanos();
+    counter.take(before, now, ticks())
 }
 
 /// One moment by the counter and by the clock.
@@ -145,7 +121,7 @@ impl Counter {
         let anchor = self.anchor.get();
         // Ticks from before the anchor wrap around, and are out of reach.
         let since = ticks().wrapping_sub(anchor.ticks);
-        let now = || anchor.nanos + (since * self.rate.get() >> RATE_BITS);
+        let now = || anchor.nanos + ((since * self.rate.get()) >> RATE_BITS);
         (since < reach).then(|| self.note(now()))
     }
 
@@ -184,11 +160,14 @@ impl Counter {
 
     fn end_span(&self, end: Pair) {
         let begin = self.begin.replace(end);
+        if begin.nanos == 0 {
+            return;
+        }
         let ticks = u128::from(end.ticks.wrapping_sub(begin.ticks).max(1));
         let rate = (u128::from(end.nanos - begin.nanos) << RATE_BITS) / ticks;
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
         let differs = rate.abs_diff(self.rate.replace(rate));
-        let is_good = begin.nanos > 0 && rate <= RATE_MAX && differs < rate / AGREE;
+        let is_good = rate <= RATE_MAX && differs < rate / AGREE;
         let reach = if is_good {
             (REACH_NANOS << RATE_BITS) / rate
         } else {
@@ -211,6 +190,7 @@ mod tests {
     struct Machine {
         counter: Counter,
         ticks: u64,
+        part: f64,
         nanos: f64,
         /// Nanoseconds a tick.
         rate: f64,
@@ -222,6 +202,7 @@ mod tests {
             Machine {
                 counter: Counter::new(),
                 ticks: u64::MAX - 100_000_000,
+                part: 0.0,
                 nanos: 1e12,
                 rate: 0.4,
                 last: 0,
@@ -230,7 +211,9 @@ mod tests {
 
         fn pass(&mut self, nanos: f64) {
             self.nanos += nanos;
-            self.ticks = self.ticks.wrapping_add((nanos / self.rate) as u64);
+            self.part += nanos / self.rate;
+            self.ticks = self.ticks.wrapping_add(self.part as u64);
+            self.part = self.part.fract();
         }
 
         /// How far a reading is off, in nanoseconds, and whether it was counted; a look at the
@@ -265,6 +248,8 @@ mod tests {
     #[test]
     fn counts_once_two_spans_agree() {
         let mut machine = Machine::new();
+        // Both began together, so that the rate since then would be right, too.
+        machine.ticks = (machine.nanos / machine.rate) as u64;
         machine.look(1);
         let first = (0..ENOUGH).find(|_| machine.counts());
         let spans = first.map(|n| n as f64 * APART / SPAN_NANOS as f64);
@@ -277,15 +262,17 @@ mod tests {
         machine.look(ENOUGH);
         let (mut worst, mut counted) = (0.0_f64, 0);
         for step in 0..100_000_u64 {
-            // Slewed on and off, at no regular distance.
-            if step % 9_973 == 0 {
-                machine.rate = if machine.rate == 0.4 {
-                    0.4 * 1.0005
-                } else {
-                    0.4
-                };
+            // Slewed on and off; then close readings, over some anchors, and distant ones.
+            let since = step % 20_000;
+            if since == 0 {
+                machine.rate = if machine.rate == 0.4 { 0.4002 } else { 0.4 };
             }
-            machine.pass((step * step % 400_000) as f64);
+            let close = since < 15_000;
+            machine.pass(if close {
+                200.0
+            } else {
+                (step * step % 400_000) as f64
+            });
             let (off, by_ticks) = machine.read(step % WINDOW_TICKS);
             worst = worst.max(off.abs());
             counted += u32::from(by_ticks);
@@ -345,5 +332,20 @@ mod tests {
             }
         }
         assert!(worst < 1_000, "{worst} ns");
+    }
+
+    #[test]
+    fn is_the_systems_clock_where_the_counter_is_not_trusted() {
+        let counter = Counter::new();
+        let end = system_nanos() + 3 * SPAN_NANOS;
+        loop {
+            assert_eq!(counter.count(|| unreachable!("there is no rate")), None);
+            let before = system_nanos();
+            let now = look(&counter, false);
+            assert!((before..=system_nanos()).contains(&now));
+            if now > end {
+                break;
+            }
+        }
     }
 }

@@ -46,7 +46,7 @@ impl<'a> Pace<'a> {
         if self.quantum == 0 || self.leaves {
             return true;
         }
-        let now = self.seat.timers.clock().nanos();
+        let now = self.seat.timers.clock().exact_nanos();
         if now < self.line {
             return false;
         }
@@ -113,7 +113,7 @@ impl<'a> Pace<'a> {
     /// The time from now to `nanos`; none by a clock that is driven, whose driver wakes us.
     fn until(&self, nanos: u64) -> Option<Duration> {
         let clock = self.seat.timers.clock();
-        let left = nanos.saturating_sub(clock.nanos());
+        let left = nanos.saturating_sub(clock.exact_nanos());
         (!clock.is_driven()).then_some(Duration::from_nanos(left))
     }
 

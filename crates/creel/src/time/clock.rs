@@ -13,6 +13,19 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(any(loom, shuttle, miri))
+))]
+use super::counter::nanos as stamp_nanos;
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(any(loom, shuttle, miri))
+)))]
+use system_nanos as stamp_nanos;
+
 /// Tells the time to a pool's timers.
 ///
 /// Clones share one time.
@@ -50,21 +63,21 @@ impl Epoch {
 }
 
 /// The clock of `Instant` as one number, of no particular origin: `Instant::elapsed` takes
-/// three times as long, and a stream asks twice a buffer.
+/// three times as long.
 #[cfg(all(target_os = "linux", not(shuttle)))]
 #[inline]
-fn system_nanos() -> u64 {
+pub(super) fn system_nanos() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(all(shuttle, not(loom)))]
-fn system_nanos() -> u64 {
+pub(super) fn system_nanos() -> u64 {
     crate::sync::now_ns()
 }
 
 #[cfg(all(not(target_os = "linux"), not(shuttle)))]
-fn system_nanos() -> u64 {
+pub(super) fn system_nanos() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     nanos(ORIGIN.get_or_init(Instant::now).elapsed())
 }
@@ -136,10 +149,26 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds from the clock's epoch until now: cheaper to keep and to compare than an
-    /// [`Instant`]. All monotonic clocks of a process have the same epoch.
+    /// Nanoseconds from the clock's epoch until now, for stamps: cheaper to take, to keep and to
+    /// compare than an [`Instant`]. All monotonic clocks of a process have the same epoch.
+    ///
+    /// On the monotonic clock a reading is less than 1 µs off, on either side, while the system
+    /// does not slew that clock by more than 500 ppm: a thread that reads it some times a
+    /// millisecond counts the processor's ticks in between, where the kernel does so itself (Linux
+    /// on x86_64, with the clock source `tsc`). The readings of one thread never go backwards.
+    /// Those of two threads may: by less than 2 µs, a message can seem to arrive before it was
+    /// sent. Timers go by the exact time; against [`now`](Self::now), an [`Instant`], compare one.
     #[inline]
     pub fn nanos(&self) -> u64 {
+        match &self.driven {
+            None => stamp_nanos().saturating_sub(self.epoch.nanos),
+            Some(driven) => driven.nanos.load(Ordering::Acquire),
+        }
+    }
+
+    /// The same, exact: what decides when a timer is due.
+    #[inline]
+    pub(crate) fn exact_nanos(&self) -> u64 {
         match &self.driven {
             None => system_nanos().saturating_sub(self.epoch.nanos),
             Some(driven) => driven.nanos.load(Ordering::Acquire),

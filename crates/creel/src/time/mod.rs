@@ -9,6 +9,12 @@
 //! Left out: calendar time, and timers that call a function (spawn a task).
 
 mod clock;
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    not(any(loom, shuttle, miri))
+))]
+mod counter;
 mod hand;
 mod interval;
 mod sleep;

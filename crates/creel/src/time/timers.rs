@@ -84,7 +84,7 @@ impl Window {
 impl Timers {
     /// Timers that go by `clock`.
     pub(crate) fn new(clock: Clock) -> Self {
-        let now = clock.nanos();
+        let now = clock.exact_nanos();
         Timers {
             clock,
             state: Mutex::new(State {
@@ -119,7 +119,7 @@ impl Timers {
 
     #[cold]
     fn now(&self) -> u64 {
-        self.clock.nanos()
+        self.clock.exact_nanos()
     }
 
     /// Begins a turn: reads the clock and gives `run` the wakers that are due, up to a batch. What a
@@ -131,7 +131,7 @@ impl Timers {
             return Fired::default();
         }
         if !self.backlog.load(Ordering::Relaxed) {
-            self.turn.store(self.clock.nanos(), Ordering::Relaxed);
+            self.turn.store(self.clock.exact_nanos(), Ordering::Relaxed);
         }
         let tick = wheel::tick_at_or_before(self.turn());
         let mut due = DUE.with(RefCell::take);
@@ -326,7 +326,7 @@ impl Due {
     /// So many nanoseconds from now, or from the first poll if that cannot be told.
     pub(super) fn after(nanos: u64) -> Self {
         match current_clock() {
-            Some(clock) => Due::At(clock.nanos().saturating_add(nanos)),
+            Some(clock) => Due::At(clock.exact_nanos().saturating_add(nanos)),
             None => Due::After(nanos),
         }
     }
@@ -348,7 +348,7 @@ impl Due {
     fn settle_now(&mut self) -> u64 {
         let at = match *self {
             Due::At(at) => at,
-            Due::After(nanos) => expect_clock().nanos().saturating_add(nanos),
+            Due::After(nanos) => expect_clock().exact_nanos().saturating_add(nanos),
             Due::Instant(instant) => expect_clock().nanos_at(instant),
         };
         *self = Due::At(at);

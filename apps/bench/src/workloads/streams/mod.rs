@@ -170,7 +170,7 @@ impl Window {
     /// Nanoseconds since the run began. By Creel's clock, whose reading costs less than an
     /// [`Instant`]'s: what the subjects differ in shall not be how they are measured.
     fn now(&self) -> u64 {
-        Clock::monotonic().nanos() - self.origin_nanos
+        Clock::monotonic().nanos().saturating_sub(self.origin_nanos)
     }
 
     /// When buffer 0 of a stream is due: the streams are spread over one period.

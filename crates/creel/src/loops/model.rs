@@ -110,7 +110,9 @@ fn a_group_is_out_when_the_last_of_it_says_so() {
             thread::spawn(move || take_part(&other, other.seats.seat(seat)))
         });
         call_loop(&shared, 1, Grain::WHOLE);
-        workers.map(|worker| worker.join().expect("no panic"));
+        for worker in workers {
+            worker.join().expect("no panic");
+        }
     });
 }
 

@@ -10,10 +10,13 @@
 
 mod batch;
 pub(crate) mod driver;
+mod habit;
+pub(crate) mod io;
 #[cfg(target_os = "linux")]
 mod mmsg;
 #[cfg(any(test, not(target_os = "linux")))]
 mod single;
+mod source;
 mod tcp;
 #[cfg(test)]
 mod tests;

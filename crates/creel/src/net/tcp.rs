@@ -1,6 +1,7 @@
 //! TCP: listener and stream.
 
-use super::driver::{Direction, Done, Io};
+use super::io::{Io, Left};
+use super::source::Direction;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::future::poll_fn;
@@ -56,9 +57,7 @@ impl TcpListener {
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, from) = poll_fn(|cx| {
             self.io.poll(cx, Direction::Read, |listener| {
-                let value = listener.accept()?;
-                let drained = false;
-                Ok(Done { value, drained })
+                Ok((listener.accept()?, Left::Unknown))
             })
         })
         .await?;
@@ -102,10 +101,7 @@ impl TcpStream {
                 }
                 // Until it stands there is no peer, and the event tells when to look again.
                 match stream.peer_addr() {
-                    Ok(_) => Ok(Done {
-                        value: (),
-                        drained: false,
-                    }),
+                    Ok(_) => Ok(((), Left::More)),
                     Err(error) if error.kind() == io::ErrorKind::NotConnected => {
                         Err(io::ErrorKind::WouldBlock.into())
                     }
@@ -151,11 +147,15 @@ impl TcpStream {
     /// If the connection is broken.
     pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |mut stream| {
-            let value = stream.read(bytes)?;
+            let read = stream.read(bytes)?;
             // Less than asked for empties the buffer, but the end may lie behind it, told of by
-            // the same event.
-            let drained = false;
-            Ok(Done { value, drained })
+            // the same edge.
+            let left = if read < bytes.len() {
+                Left::Unknown
+            } else {
+                Left::More
+            };
+            Ok((read, left))
         })
     }
 
@@ -183,9 +183,13 @@ impl TcpStream {
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         poll_fn(|cx| {
             self.io.poll(cx, Direction::Write, |mut stream| {
-                let value = stream.write(bytes)?;
-                let drained = value < bytes.len();
-                Ok(Done { value, drained })
+                let written = stream.write(bytes)?;
+                let left = if written < bytes.len() {
+                    Left::Nothing
+                } else {
+                    Left::More
+                };
+                Ok((written, left))
             })
         })
         .await

@@ -1,7 +1,9 @@
 //! The sockets on loopback, with a driver asked by hand as a worker's loop would.
 
-use super::driver::{self, Driver};
+use super::driver::Driver;
+use super::io;
 use super::*;
+use crate::pool::woken::wake_all;
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
@@ -21,9 +23,13 @@ impl Wake for Flag {
     }
 }
 
-/// Runs a future to its end: sleeps in the driver while it waits, at most a minute each time.
+/// Runs a future to its end: sleeps in the driver while it waits.
+///
+/// # Panics
+///
+/// If nothing comes for ten seconds.
 fn run<T>(driver: &Arc<Driver>, future: impl Future<Output = T>) -> T {
-    let _entered = driver::enter(Arc::clone(driver));
+    let _entered = io::enter(Arc::clone(driver));
     let flag = Arc::new(Flag(AtomicBool::new(true)));
     let waker = Waker::from(Arc::clone(&flag));
     let mut future = pin!(future);
@@ -33,7 +39,9 @@ fn run<T>(driver: &Arc<Driver>, future: impl Future<Output = T>) -> T {
                 return value;
             }
         }
-        driver.wait(Some(Duration::from_secs(60)));
+        let found = driver.wait(Some(Duration::from_secs(10)));
+        let found = found.filter(|found| found.count > 0);
+        found.expect("something comes").due.run(wake_all);
     }
 }
 
@@ -59,6 +67,22 @@ async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (
     })
     .await
     .expect("both are done")
+}
+
+/// Drivers that report by edge, and by level what only reads.
+fn drivers() -> [Arc<Driver>; 2] {
+    [false, true].map(|alone| {
+        let driver = Driver::default();
+        driver.set_alone(alone);
+        Arc::new(driver)
+    })
+}
+
+/// Polls a future once, which then waits.
+fn begin_to_wait(driver: &Arc<Driver>, future: impl Future) {
+    let _entered = io::enter(Arc::clone(driver));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(pin!(future).poll(&mut cx).is_pending());
 }
 
 #[test]
@@ -201,37 +225,107 @@ fn one_at_a_time_is_the_same() {
 
 #[test]
 fn a_cancelled_receipt_loses_nothing() {
-    let driver = Arc::new(Driver::default());
-    let sender = UdpSocket::bind(LOOPBACK).unwrap();
-    let receiver = UdpSocket::bind(LOOPBACK).unwrap();
-    let to = receiver.local_addr().unwrap();
-    {
-        let _entered = driver::enter(Arc::clone(&driver));
+    for driver in drivers() {
+        let sender = UdpSocket::bind(LOOPBACK).unwrap();
+        let receiver = UdpSocket::bind(LOOPBACK).unwrap();
+        let to = receiver.local_addr().unwrap();
         let mut bytes = [0; 8];
-        let mut cancelled = pin!(receiver.recv(&mut bytes));
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(cancelled.as_mut().poll(&mut cx).is_pending());
+        begin_to_wait(&driver, receiver.recv(&mut bytes));
+        run(&driver, sender.send_to(b"kept", to)).unwrap();
+        assert_eq!(run(&driver, receiver.recv(&mut bytes)).unwrap(), 4);
     }
-    run(&driver, sender.send_to(b"kept", to)).unwrap();
-    let mut bytes = [0; 8];
-    assert_eq!(run(&driver, receiver.recv(&mut bytes)).unwrap(), 4);
+}
+
+#[test]
+fn every_datagram_of_a_burst_arrives_in_order() {
+    for driver in drivers() {
+        let sender = UdpSocket::bind(LOOPBACK).unwrap();
+        let receiver = UdpSocket::bind(LOOPBACK).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let mut bytes = [0; 8];
+        begin_to_wait(&driver, receiver.recv(&mut bytes));
+        for length in [1, 1, 50, 2, 50, 1, 1] {
+            let sent: Vec<u8> = (0..length).collect();
+            for n in &sent {
+                run(&driver, sender.send_to(&[*n], to)).unwrap();
+            }
+            let mut got = Vec::new();
+            while got.len() < sent.len() {
+                run(&driver, receiver.recv(&mut bytes)).unwrap();
+                got.push(bytes[0]);
+            }
+            assert_eq!(got, sent);
+            begin_to_wait(&driver, receiver.recv(&mut bytes));
+        }
+    }
+}
+
+#[test]
+fn what_nobody_reads_does_not_keep_the_driver_awake() {
+    for driver in drivers() {
+        let sender = UdpSocket::bind(LOOPBACK).unwrap();
+        let receiver = UdpSocket::bind(LOOPBACK).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let mut bytes = [0; 8];
+        begin_to_wait(&driver, receiver.recv(&mut bytes));
+        for _ in 0..3 {
+            run(&driver, sender.send_to(b"one", to)).unwrap();
+            run(&driver, sender.send_to(b"two", to)).unwrap();
+            let ask = |_: &usize| driver.turn(false).is_some_and(|found| found.count > 0);
+            assert!((0..1_000).take_while(ask).count() < 100);
+            for _ in 0..2 {
+                assert_eq!(run(&driver, receiver.recv(&mut bytes)).unwrap(), 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_reads_may_also_wait_to_write() {
+    for driver in drivers() {
+        let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
+        let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = TcpStream::from_std(listener.accept().unwrap().0).unwrap();
+        let peer = TcpStream::from_std(peer).unwrap();
+        begin_to_wait(&driver, stream.read(&mut [0; 8]));
+        let sent = vec![7; 8_000_000];
+        let write = async {
+            stream.write_all(&sent).await.unwrap();
+            let mut answer = [0; 4];
+            stream.read_exact(&mut answer).await.unwrap();
+            answer
+        };
+        let read = async {
+            let mut got = vec![0; sent.len()];
+            peer.read_exact(&mut got).await.unwrap();
+            peer.write_all(b"done").await.unwrap();
+            got
+        };
+        let (answer, got) = run(&driver, both(write, read));
+        assert_eq!(&answer, b"done");
+        assert!(got == sent);
+        // A socket that can be written to at any time is not reported for that.
+        let ask = |_: &usize| driver.turn(false).is_some_and(|found| found.count > 0);
+        assert!((0..1_000).take_while(ask).count() < 100);
+    }
 }
 
 #[test]
 fn two_tasks_on_one_socket_both_get_on() {
-    let driver = Arc::new(Driver::default());
-    let sender = UdpSocket::bind(LOOPBACK).unwrap();
-    let receiver = UdpSocket::bind(LOOPBACK).unwrap();
-    let to = receiver.local_addr().unwrap();
-    let (mut a, mut b) = ([0; 8], [0; 8]);
-    let receive = both(receiver.recv(&mut a), receiver.recv(&mut b));
-    let send = async {
-        sender.send_to(b"1", to).await.unwrap();
-        sender.send_to(b"2", to).await.unwrap();
-    };
-    let ((first, second), ()) = run(&driver, both(receive, send));
-    assert_eq!((first.unwrap(), second.unwrap()), (1, 1));
-    assert_eq!(a[0] ^ b[0], b'1' ^ b'2');
+    for driver in drivers() {
+        let sender = UdpSocket::bind(LOOPBACK).unwrap();
+        let receiver = UdpSocket::bind(LOOPBACK).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let (mut a, mut b) = ([0; 8], [0; 8]);
+        let receive = both(receiver.recv(&mut a), receiver.recv(&mut b));
+        let send = async {
+            sender.send_to(b"1", to).await.unwrap();
+            sender.send_to(b"2", to).await.unwrap();
+        };
+        let ((first, second), ()) = run(&driver, both(receive, send));
+        assert_eq!((first.unwrap(), second.unwrap()), (1, 1));
+        assert_eq!(a[0] ^ b[0], b'1' ^ b'2');
+    }
 }
 
 #[test]
@@ -256,53 +350,55 @@ fn a_group_receives_what_is_sent_to_it() {
 
 #[test]
 fn an_end_that_came_with_the_last_bytes_is_seen() {
-    let driver = Arc::<Driver>::default();
-    let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
-    let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let stream = TcpStream::from_std(listener.accept().unwrap().0).unwrap();
-    run(&driver, async {
-        let mut bytes = [0; 64];
-        {
-            let mut waits = pin!(stream.read(&mut bytes));
-            let once = std::future::poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx)));
-            assert!(once.await.is_pending());
-        }
-        std::io::Write::write_all(&mut peer, b"end").unwrap();
-        drop(peer);
-        assert_eq!(stream.read(&mut bytes).await.unwrap(), 3);
-        assert_eq!(stream.read(&mut bytes).await.unwrap(), 0);
-    });
+    for driver in drivers() {
+        let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
+        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = TcpStream::from_std(listener.accept().unwrap().0).unwrap();
+        run(&driver, async {
+            let mut bytes = [0; 64];
+            {
+                let mut waits = pin!(stream.read(&mut bytes));
+                let once = std::future::poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx)));
+                assert!(once.await.is_pending());
+            }
+            std::io::Write::write_all(&mut peer, b"end").unwrap();
+            drop(peer);
+            assert_eq!(stream.read(&mut bytes).await.unwrap(), 3);
+            assert_eq!(stream.read(&mut bytes).await.unwrap(), 0);
+        });
+    }
 }
 
 #[test]
 fn a_megabyte_goes_through_tcp_and_its_end_is_seen() {
-    let driver = Arc::new(Driver::default());
-    let listener = TcpListener::bind(LOOPBACK).unwrap();
-    let to = listener.local_addr().unwrap();
-    let text: Vec<u8> = (0..1_000_000_u32)
-        .map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0])
-        .collect();
-    let serve = async {
-        let (stream, _) = listener.accept().await.unwrap();
-        stream.write_all(&text).await.unwrap();
-        let mut answer = [0; 4];
-        stream.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"done");
-    };
-    let ask = async {
-        let stream = TcpStream::connect(to).await.unwrap();
-        let mut got = vec![0; 1_000_000];
-        stream.read_exact(&mut got).await.unwrap();
-        stream.write_all(b"done").await.unwrap();
-        assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
-        got
-    };
-    let serve = async {
-        serve.await;
-        // The connection is closed with the end of the block above.
-    };
-    let ((), got) = run(&driver, both(serve, ask));
-    assert_eq!(got, text);
+    for driver in drivers() {
+        let listener = TcpListener::bind(LOOPBACK).unwrap();
+        let to = listener.local_addr().unwrap();
+        let text: Vec<u8> = (0..1_000_000_u32)
+            .map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0])
+            .collect();
+        let serve = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.write_all(&text).await.unwrap();
+            let mut answer = [0; 4];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"done");
+        };
+        let ask = async {
+            let stream = TcpStream::connect(to).await.unwrap();
+            let mut got = vec![0; 1_000_000];
+            stream.read_exact(&mut got).await.unwrap();
+            stream.write_all(b"done").await.unwrap();
+            assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+            got
+        };
+        let serve = async {
+            serve.await;
+            // The connection is closed with the end of the block above.
+        };
+        let ((), got) = run(&driver, both(serve, ask));
+        assert_eq!(got, text);
+    }
 }
 
 #[test]
@@ -319,13 +415,7 @@ fn connecting_to_nobody_is_an_error() {
 fn a_notified_driver_wakes_up() {
     let driver = Arc::new(Driver::default());
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
-    {
-        let _entered = driver::enter(Arc::clone(&driver));
-        let mut bytes = [0; 8];
-        let mut waiting = pin!(socket.recv(&mut bytes));
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(waiting.as_mut().poll(&mut cx).is_pending());
-    }
+    begin_to_wait(&driver, socket.recv(&mut [0; 8]));
     driver.notify();
-    assert_eq!(driver.wait(None), Some(0));
+    assert_eq!(driver.wait(None).map(|found| found.count), Some(0));
 }

@@ -1,8 +1,9 @@
 //! UDP sockets, one datagram or a batch at a time.
 
 use super::batch::{Outgoing, Received, Sent};
-use super::driver::{Direction, Done, Io};
+use super::io::{Io, Left};
 use super::mmsg;
+use super::source::Direction;
 use socket2::SockRef;
 use std::fmt;
 use std::future::poll_fn;
@@ -102,9 +103,7 @@ impl UdpSocket {
     /// As for [`recv`](Self::recv).
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
-            let value = socket.recv(bytes)?;
-            let drained = false;
-            Ok(Done { value, drained })
+            Ok((socket.recv(bytes)?, Left::Unknown))
         })
     }
 
@@ -169,10 +168,11 @@ impl UdpSocket {
     ) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
             mmsg::receive(socket, received)?;
-            Ok(Done {
-                value: received.filled,
-                drained: received.filled < received.slots.len(),
-            })
+            let left = match received.filled < received.slots.len() {
+                true => Left::Nothing,
+                false => Left::More,
+            };
+            Ok((received.filled, left))
         })
     }
 
@@ -237,24 +237,12 @@ impl UdpSocket {
     }
 
     async fn writing<T>(&self, mut send: impl FnMut(&Socket) -> io::Result<T>) -> io::Result<T> {
-        let mut send = |socket: &Socket| {
-            let value = send(socket)?;
-            Ok(Done {
-                value,
-                drained: false,
-            })
-        };
+        let mut send = |socket: &Socket| Ok((send(socket)?, Left::More));
         poll_fn(|cx| self.io.poll(cx, Direction::Write, &mut send)).await
     }
 
     async fn reading<T>(&self, mut receive: impl FnMut(&Socket) -> io::Result<T>) -> io::Result<T> {
-        let mut receive = |socket: &Socket| {
-            let value = receive(socket)?;
-            Ok(Done {
-                value,
-                drained: false,
-            })
-        };
+        let mut receive = |socket: &Socket| Ok((receive(socket)?, Left::Unknown));
         poll_fn(|cx| self.io.poll(cx, Direction::Read, &mut receive)).await
     }
 }

@@ -4,6 +4,7 @@
 //! them but through the worker's turn. `docs/design/pool.md` holds the contract.
 
 mod builder;
+
 pub(crate) mod current;
 pub(crate) mod job;
 mod knobs;
@@ -19,6 +20,7 @@ pub(crate) mod stats;
 mod table;
 pub(crate) mod trace;
 mod wait;
+pub(crate) mod woken;
 mod worker;
 
 pub use builder::{BuildError, Builder};

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     loops::share::Share,
-    net::driver::Driver,
+    net::driver::{Driver, Found},
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock, thread::JoinHandle},
     task::Desk,
     time::{Clock, timers::Timers},
@@ -161,12 +161,12 @@ impl Seat {
         self.sleep_as(RESTING, || self.state.wait(RESTING, timeout));
     }
 
-    /// The same as `park`, in the pool's poller: ready sockets end it, too. False if another
+    /// The same as `park`, in the pool's poller: ready sockets end it, too. None if another
     /// worker is in there or there is none: then it has not slept.
-    pub(crate) fn poll(&self, timeout: Option<Duration>) -> bool {
-        let mut slept = true;
-        self.sleep_as(POLLING, || slept = self.driver.wait(timeout).is_some());
-        slept
+    pub(crate) fn poll(&self, timeout: Option<Duration>) -> Option<Found> {
+        let mut found = Some(Found::default());
+        self.sleep_as(POLLING, || found = self.driver.wait(timeout));
+        found
     }
 
     /// Sleeps by `sleep` while the state word tells so, unless a waker has come since the turn

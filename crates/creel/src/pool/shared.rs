@@ -57,6 +57,7 @@ impl Shared {
             ..
         } = settings;
         let driver = Arc::<Driver>::default();
+        driver.set_alone(workers == 1);
         Self {
             own,
             name,
@@ -88,6 +89,7 @@ impl Shared {
 
     pub(crate) fn set_workers(self: &Arc<Self>, workers: usize) {
         let before = self.workers.swap(workers, Ordering::SeqCst);
+        self.driver.set_alone(workers == 1);
         task::resize(self, workers);
         self.line.forget_threads();
         // All, not only those that go: others may sit elsewhere now.

@@ -1,6 +1,7 @@
 //! How a worker waits when a turn found nothing: the fourth knob's mechanism.
 
 use super::{Wait, patience::Patience, seat::Seat, shared::Shared, trace::Doing};
+use crate::net::driver::Found;
 use crate::sync::now_ns;
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ pub(crate) struct Pace<'a> {
     /// When the worker may react again, in nanoseconds of the clock.
     line: u64,
     /// Whether the last reaction has left due timers to the next turn.
-    leaves: bool,
+    leaves_due: bool,
+    /// Whether it has found sockets that may have more: the poller is asked again.
+    leaves_ready: bool,
     /// Whether there has been work since it last reacted.
     busy: bool,
     patience: Patience,
@@ -35,7 +38,8 @@ impl<'a> Pace<'a> {
             seat,
             quantum,
             line: 0,
-            leaves: false,
+            leaves_due: false,
+            leaves_ready: false,
             busy: false,
             patience: Patience::new(),
         }
@@ -43,7 +47,7 @@ impl<'a> Pace<'a> {
 
     /// Whether the turn that begins now looks at timers and sockets.
     pub(crate) fn reacts(&mut self) -> bool {
-        if self.quantum == 0 || self.leaves {
+        if self.quantum == 0 || self.leaves_due || self.leaves_ready {
             return true;
         }
         let now = self.seat.timers.clock().exact_nanos();
@@ -55,9 +59,15 @@ impl<'a> Pace<'a> {
         true
     }
 
-    /// A reaction has, or has not, left some of it to the next turn.
-    pub(crate) fn leaves(&mut self, more: bool) {
-        self.leaves = more;
+    /// A reaction has, or has not, left due timers to the next turn, or sockets that may have more.
+    pub(crate) fn leaves(&mut self, due: bool, ready: bool) {
+        self.leaves_due = due;
+        self.leaves_ready = ready;
+    }
+
+    /// Whether the last reaction has left sockets that may have more.
+    pub(crate) fn asks_again(&self) -> bool {
+        self.leaves_ready
     }
 
     /// A turn found something to do.
@@ -65,37 +75,45 @@ impl<'a> Pace<'a> {
         self.busy = true;
     }
 
-    /// Returns when there may be something to do, or after `watch`.
+    /// Returns when there may be something to do, or after `watch`; with the sockets that were
+    /// found ready, if it was one that ended the wait. These are a reaction.
     ///
     /// A worker that watches only looks after others, so it does not spin.
-    pub(crate) fn wait(&mut self, watch: Option<Duration>) {
+    pub(crate) fn wait(&mut self, watch: Option<Duration>) -> Option<Found> {
         let (shared, spans) = (self.shared, &self.seat.spans);
         let traced = shared.tracing.begin();
         let came = watch.is_none() && self.patience.spin(shared, self.seat);
         spans.note(Doing::Spinning, traced);
         if came {
-            return;
+            return None;
         }
         let call = self.shared.line.mark_sleeper();
         if self.seat.share.is_unseen(call) {
-            return;
+            return None;
         }
         let begin = now_ns();
-        if self.busy && self.quantum > 0 {
+        let found = if self.busy && self.quantum > 0 {
             self.seat.rest(self.until(self.line));
+            None
         } else {
-            self.sleep(watch);
-        }
+            self.sleep(watch).filter(|found| found.count > 0)
+        };
         spans.note(Doing::Parked, shared.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
         self.patience.slept(self.shared, self.seat, parked);
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
+        if let Some(found) = &found {
+            self.line = self.line_after(self.seat.timers.clock().nanos());
+            self.busy = true;
+            self.leaves_ready = found.more;
+        }
+        found
     }
 
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
     /// nobody is in there.
-    fn sleep(&self, watch: Option<Duration>) {
+    fn sleep(&self, watch: Option<Duration>) -> Option<Found> {
         let deadline = self.seat.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
         let alarm = self
@@ -105,9 +123,13 @@ impl<'a> Pace<'a> {
         // One that has passed was heard: it ended the last sleep.
         let alarm = alarm.filter(|left| !left.is_zero());
         let timeout = [timeout, watch, alarm].into_iter().flatten().min();
-        if self.shared.driver.is_empty() || !self.seat.poll(timeout) {
-            self.seat.park(timeout, || false);
+        if !self.shared.driver.is_empty()
+            && let Some(found) = self.seat.poll(timeout)
+        {
+            return Some(found);
         }
+        self.seat.park(timeout, || false);
+        None
     }
 
     /// The time from now to `nanos`; none by a clock that is driven, whose driver wakes us.

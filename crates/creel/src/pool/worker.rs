@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     loops::dispatch,
-    net::driver,
+    net::{driver::Found, io},
     task::{self, Rest},
     time::timers,
 };
@@ -49,7 +49,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     seat.timers.set_rouse(rouse.clone());
     shared.driver.set_rouse(rouse);
     let _timers = timers::serve(Arc::clone(&seat.timers));
-    let _driver = driver::enter(Arc::clone(&shared.driver));
+    let _driver = io::enter(Arc::clone(&shared.driver));
     let mut pace = Pace::new(&shared, seat);
     loop {
         seat.begin_turn();
@@ -74,7 +74,8 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
             }
         }
         if let Rest::For(watch) = task::rest(&shared, seat) {
-            pace.wait(watch);
+            let found = pace.wait(watch);
+            found.map(|found| take_up(seat, &shared, found));
         }
     }
 }
@@ -105,9 +106,19 @@ fn turn(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
 /// there was any.
 fn react(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
     let fired = seat.timers.fire(|due| task::run_due(shared, seat, due));
-    pace.leaves(fired.more);
-    let events = if fired.more { 0 } else { shared.driver.turn() };
     seat.counters.timers.add(fired.count as u64);
-    seat.counters.events.add(events as u64);
-    fired.count + events > 0
+    let found = match fired.more {
+        true => None,
+        false => shared.driver.turn(pace.asks_again()),
+    };
+    let more = found.as_ref().is_some_and(|found| found.more);
+    pace.leaves(fired.more, more);
+    fired.count + found.map_or(0, |found| take_up(seat, shared, found)) > 0
+}
+
+/// Wakes what waits for the sockets that were found ready. Returns how many events that were.
+fn take_up(seat: &Seat, shared: &Arc<Shared>, found: Found) -> usize {
+    seat.counters.events.add(found.count as u64);
+    found.due.run(|due| task::run_due(shared, seat, due));
+    found.count
 }

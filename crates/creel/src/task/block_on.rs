@@ -2,7 +2,7 @@
 
 use super::desk::{self, Held};
 use super::{crew, seeded};
-use crate::net::driver;
+use crate::net::io;
 use crate::pool::shared::{Rouse, Shared};
 use crate::pool::{Pool, current};
 use crate::sync::{Ordering, WaitWord, thread_local};
@@ -75,7 +75,7 @@ impl Pool {
         seat.timers.set_rouse(rouse.clone());
         pool.driver.set_rouse(rouse);
         let _timers = timers::enter(Arc::clone(&seat.timers));
-        let _driver = driver::enter(Arc::clone(&pool.driver));
+        let _driver = io::enter(Arc::clone(&pool.driver));
         let _inside = Inside::enter(pool);
         let mut stand_in = StandIn { pool, seat: None };
         // In the deterministic mode nobody else comes for what other threads have woken.

@@ -10,10 +10,10 @@
 use super::cell::Ran;
 use super::desk::Held;
 use crate::pool::shared::Shared;
+use crate::pool::woken::wake_all;
 use crate::pool::{Builder, Pool};
 use crate::sync::{Mutex, Ordering, lock};
 use crate::time::Clock;
-use crate::time::timers;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +118,6 @@ pub(super) fn jump(pool: &Arc<Shared>) -> bool {
     };
     let clock = timers.clock();
     clock.advance(Duration::from_nanos(at.saturating_sub(clock.nanos())));
-    while timers.fire(timers::wake_all).more {}
+    while timers.fire(wake_all).more {}
     true
 }

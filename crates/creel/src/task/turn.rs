@@ -10,9 +10,9 @@ use super::state::Then;
 use crate::pool::panics::quietly;
 use crate::pool::seat::Seat;
 use crate::pool::shared::Shared;
+use crate::pool::woken::wake_all;
 use crate::pool::{TaskStats, current};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, barrier, lock, prefetch, thread};
-use crate::time::timers;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::Waker;
@@ -161,7 +161,7 @@ pub(crate) fn run_due(pool: &Arc<Shared>, seat: &Seat, due: &mut Drain<'_, Waker
     let alone = pool.workers() == 1 && !pool.is_closing();
     let held = alone.then(|| sit_down(pool, seat.index)).flatten();
     let Some(held) = held else {
-        return timers::wake_all(due);
+        return wake_all(due);
     };
     held.end_search();
     let fetch = |waker: &Waker| prefetch(waker.data(), FETCHED_BYTES);

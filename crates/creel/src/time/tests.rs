@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::timers::{self, Timers};
 use super::*;
+use crate::pool::woken::wake_all;
 use std::future::{Future, pending, ready};
 use std::pin::pin;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Bench {
 
     fn advance(&self, by: Duration) {
         self.clock.advance(by);
-        while self.timers.fire(timers::wake_all).more {}
+        while self.timers.fire(wake_all).more {}
     }
 
     fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
@@ -231,7 +232,7 @@ fn turns_with(slack: Duration) -> u32 {
         let next = bench.timers.sleep_until().expect("timers are armed");
         let now = bench.clock.nanos();
         bench.clock.advance(Duration::from_nanos(next - now));
-        turns += u32::from(bench.timers.fire(timers::wake_all).count > 0);
+        turns += u32::from(bench.timers.fire(wake_all).count > 0);
     }
     for (i, interval) in (0..).zip(&mut intervals) {
         let due = start + 20 * MS + i * Duration::from_micros(150);
@@ -296,7 +297,7 @@ fn a_sleeping_worker_is_roused_for_an_earlier_timer_only() {
     let mut late = sleep(50 * MS);
     assert!(bench.poll(&mut late).is_pending());
     assert_eq!(roused.get(), 1, "it has not begun");
-    bench.timers.fire(timers::wake_all);
+    bench.timers.fire(wake_all);
     late.reset(bench.clock.now() + 49 * MS);
     assert!(bench.poll(&mut late).is_pending());
     assert_eq!(roused.get(), 1, "it is awake");

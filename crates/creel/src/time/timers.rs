@@ -16,7 +16,7 @@
 
 use super::clock::Clock;
 use super::wheel::{self, Key, Wheel};
-use crate::pool::panics::quietly;
+use crate::pool::woken::Woken;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_local};
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -134,17 +134,14 @@ impl Timers {
             self.turn.store(self.clock.exact_nanos(), Ordering::Relaxed);
         }
         let tick = wheel::tick_at_or_before(self.turn());
-        let mut due = DUE.with(RefCell::take);
+        let mut due = Woken::default();
         let more = self.look(|state| {
             state.asleep_until = None;
-            state.wheel.fire(tick, &mut due, BATCH)
+            state.wheel.fire(tick, due.list(), BATCH)
         });
         self.backlog.store(more, Ordering::Relaxed);
-        let count = due.len();
-        let mut rest = due.drain(..);
-        run(&mut rest);
-        drop(rest);
-        DUE.with(|kept| kept.replace(due));
+        let count = due.list().len();
+        due.run(run);
         Fired { count, more }
     }
 
@@ -201,11 +198,6 @@ impl Timers {
     }
 }
 
-/// Wakes all that is due: for [`Timers::fire`].
-pub(crate) fn wake_all(due: &mut Drain<'_, Waker>) {
-    due.for_each(|waker| quietly(|| waker.wake()));
-}
-
 /// What [`Timers::fire`] did.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Fired {
@@ -234,8 +226,6 @@ thread_local! {
     static HERE: Cell<Here> = const { Cell::new(Here { timers: ptr::null(), serves: false }) };
     /// What this thread, a worker, has armed since its last look at its wheel.
     static ARMS: RefCell<Vec<Arm>> = const { RefCell::new(Vec::new()) };
-    /// The buffer of `fire`, kept so that a turn allocates nothing.
-    static DUE: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Makes `timers` those of this thread until the guard is dropped.

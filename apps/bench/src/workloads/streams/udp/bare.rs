@@ -15,7 +15,7 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
 use rustix::event::epoll;
 use socket2::SockRef;
 
-use super::{PERIOD, QUANTUM};
+use super::{BYTES, OTHER_QUANTUM, PERIOD, QUANTUM};
 
 /// A port a stream from here on; the shared one is the first.
 const PORT: u16 = 42_000;
@@ -135,27 +135,31 @@ impl Shared {
     }
 }
 
-/// Starts one side; a sender sends `bytes` bytes a packet.
-pub fn start(side: Side, ports: Arc<Ports>, bytes: usize) -> anyhow::Result<Running> {
-    let mut packet = vec![0; bytes];
-    match (side, ports.shared) {
-        (Side::Send, shared) => spawn(move |running| {
-            paced(running, &ports, |streams| match shared {
-                true => send_many(&ports, streams, &packet),
-                false => send_each(&ports, streams, &mut packet, |_, _| ()),
-            })
-        }),
-        (Side::Receive, true) => spawn(move |running| receive_many(running, &ports.sockets[0])),
-        (Side::Receive, false) => spawn(move |running| receive_each(running, &ports.sockets)),
-    }
+/// Starts a sender.
+pub fn start_sender(ports: Arc<Ports>) -> anyhow::Result<Running> {
+    let mut packet = vec![0; BYTES];
+    spawn(move |running| {
+        paced(running, &ports, QUANTUM, |streams| match ports.shared {
+            true => send_many(&ports, streams, &packet),
+            false => send_each(&ports, streams, &mut packet, |_, _| ()),
+        })
+    })
 }
 
-/// Starts a sender of RTP, whose sequence numbers tell a receiver what it has lost.
+/// Starts a receiver that looks once a `quantum`.
+pub fn start_receiver(ports: Arc<Ports>, quantum: Duration) -> anyhow::Result<Running> {
+    spawn(move |running| match ports.shared {
+        true => receive_many(running, &ports.sockets[0], quantum),
+        false => receive_each(running, &ports.sockets, quantum),
+    })
+}
+
+/// Starts the other side of a receiver: a sender of RTP, whose sequence numbers tell a receiver what it has lost.
 pub fn start_rtp(ports: Arc<Ports>) -> anyhow::Result<Running> {
     let mut packet = vec![0; HEADER_BYTES + BUFFER_SAMPLES * 2];
     let mut sequences = vec![0_u16; ports.streams];
     spawn(move |running| {
-        paced(running, &ports, |streams| {
+        paced(running, &ports, OTHER_QUANTUM, |streams| {
             send_each(&ports, streams, &mut packet, |stream, packet| {
                 let sequence = sequences[stream];
                 sequences[stream] = sequence.wrapping_add(1);
@@ -191,10 +195,10 @@ fn spawn(
 fn paced(
     running: &Shared,
     ports: &Ports,
+    quantum: Duration,
     mut send: impl FnMut(&[usize]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (begin, period) = (Instant::now(), PERIOD.as_nanos() as u64);
-    let quantum = QUANTUM.as_nanos() as u64;
     let streams = ports.streams as u64;
     let mut due = Vec::with_capacity(ports.streams);
     let mut sent = 0_u64;
@@ -211,7 +215,8 @@ fn paced(
     Ok(())
 }
 
-fn sleep_to_line(begin: Instant, quantum: u64) {
+fn sleep_to_line(begin: Instant, quantum: Duration) {
+    let quantum = quantum.as_nanos() as u64;
     let now = begin.elapsed().as_nanos() as u64;
     std::thread::sleep(Duration::from_nanos(quantum - now % quantum));
 }
@@ -245,7 +250,7 @@ fn send_many(ports: &Ports, streams: &[usize], packet: &[u8]) -> anyhow::Result<
 }
 
 /// Asks once a quantum which sockets are ready, and takes one datagram of each until none is.
-fn receive_each(running: &Shared, sockets: &[UdpSocket]) -> anyhow::Result<()> {
+fn receive_each(running: &Shared, sockets: &[UdpSocket], quantum: Duration) -> anyhow::Result<()> {
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (index, socket) in sockets.iter().enumerate() {
         let data = epoll::EventData::new_u64(index as u64);
@@ -273,13 +278,13 @@ fn receive_each(running: &Shared, sockets: &[UdpSocket]) -> anyhow::Result<()> {
                 }
             }
         }
-        sleep_to_line(begin, QUANTUM.as_nanos() as u64);
+        sleep_to_line(begin, quantum);
     }
     Ok(())
 }
 
 /// Once a quantum, takes all there is from one socket.
-fn receive_many(running: &Shared, socket: &UdpSocket) -> anyhow::Result<()> {
+fn receive_many(running: &Shared, socket: &UdpSocket, quantum: Duration) -> anyhow::Result<()> {
     let mut bytes = vec![[0_u8; ROOM]; BATCH];
     let begin = Instant::now();
     let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
@@ -298,7 +303,7 @@ fn receive_many(running: &Shared, socket: &UdpSocket) -> anyhow::Result<()> {
                 break;
             }
         }
-        sleep_to_line(begin, QUANTUM.as_nanos() as u64);
+        sleep_to_line(begin, quantum);
     }
     Ok(())
 }

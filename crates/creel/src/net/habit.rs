@@ -1,0 +1,126 @@
+//! What a level-triggered direction has learnt: whether to try again after a datagram.
+//!
+//! A system call that takes one datagram does not tell whether there is another. Where an edge is
+//! all that will be told, the next try must find that out, in vain if there is none. Where the
+//! poller reports a level, it can be asked once more for all sockets together instead; but in a
+//! burst that costs a wake-up a datagram. So a direction tries again when that has paid lately.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// After so many reports that nobody came for, the level is not worth what it costs.
+const UNHEARD_MAX: u32 = 16;
+
+/// What a report means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Report {
+    /// It is one of a level.
+    pub(super) level: bool,
+    /// The last answer had one of the same socket.
+    pub(super) again: bool,
+    /// Nobody has come for a row of these.
+    pub(super) unheard: bool,
+}
+
+/// All relaxed: a guess that is wrong costs time only.
+#[derive(Default)]
+pub(super) struct Habit {
+    /// The number of the asking that reported last.
+    asked: AtomicU32,
+    /// What was taken since the first of a row of reports.
+    taken: AtomicU32,
+    /// There was more than one the last time.
+    bursts: AtomicBool,
+    /// Reports since anybody came for one.
+    unheard: AtomicU32,
+}
+
+impl Habit {
+    /// The poller has reported when it was asked for the `ask`th time; nobody has come for its
+    /// report before, if that was `unheard`.
+    pub(super) fn reported(&self, ask: u32, unheard: bool) -> Report {
+        let again = ask.wrapping_sub(self.asked.swap(ask, Ordering::Relaxed)) == 1;
+        if again {
+            self.bursts.store(true, Ordering::Relaxed);
+        } else {
+            self.taken.store(0, Ordering::Relaxed);
+        }
+        let count = match unheard {
+            true => self.unheard.load(Ordering::Relaxed) + 1,
+            false => 0,
+        };
+        self.unheard.store(count, Ordering::Relaxed);
+        Report {
+            level: true,
+            again,
+            unheard: count >= UNHEARD_MAX,
+        }
+    }
+
+    /// Something was taken. Says whether to try again at once.
+    pub(super) fn took(&self) -> bool {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.bursts.load(Ordering::Relaxed)
+    }
+
+    /// A try was in vain.
+    pub(super) fn found_nothing(&self) {
+        let paid = self.taken.swap(0, Ordering::Relaxed) > 1;
+        self.bursts.store(paid, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many datagrams are there when the poller is asked: how often it is asked until nothing
+    /// is reported, and how many tries are made.
+    fn turn(habit: &Habit, ask: &mut u32, mut there: u32) -> (u32, u32) {
+        let (mut reports, mut tries) = (0, 0);
+        // There was a pause.
+        *ask += 1;
+        while there > 0 {
+            *ask += 1;
+            reports += 1;
+            assert!(!habit.reported(*ask, false).unheard);
+            loop {
+                tries += 1;
+                if there == 0 {
+                    habit.found_nothing();
+                    break;
+                }
+                there -= 1;
+                if !habit.took() {
+                    break;
+                }
+            }
+        }
+        (reports, tries)
+    }
+
+    #[test]
+    fn single_datagrams_take_one_try_each() {
+        let (habit, mut ask) = (Habit::default(), 0);
+        for _ in 0..5 {
+            assert_eq!(turn(&habit, &mut ask, 1), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_burst_is_learnt_and_forgotten() {
+        let (habit, mut ask) = (Habit::default(), 0);
+        assert_eq!(turn(&habit, &mut ask, 100), (2, 101));
+        assert_eq!(turn(&habit, &mut ask, 100), (1, 101));
+        assert_eq!(turn(&habit, &mut ask, 2), (1, 3));
+        assert_eq!(turn(&habit, &mut ask, 1), (1, 2));
+        assert_eq!(turn(&habit, &mut ask, 1), (1, 1));
+    }
+
+    #[test]
+    fn what_nobody_comes_for_is_told_a_few_times_only() {
+        let habit = Habit::default();
+        assert!(!habit.reported(1, false).unheard);
+        let told = (2..100).take_while(|&ask| !habit.reported(ask, true).unheard);
+        assert_eq!(told.count() as u32, UNHEARD_MAX - 1);
+    }
+}

@@ -104,7 +104,7 @@ impl<'a> Pace<'a> {
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
         if let Some(found) = &found {
-            self.line = self.line_after(self.seat.timers.clock().nanos());
+            self.line = self.line_after(self.seat.timers.clock().exact_nanos());
             self.busy = true;
             self.leaves_ready = found.more;
         }

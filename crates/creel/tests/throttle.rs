@@ -1,5 +1,6 @@
 //! Timers on workers, by a driven clock; and how a throttled worker waits.
 
+use creel::net::UdpSocket;
 use creel::time::{Clock, Sleep, sleep};
 use creel::{Pool, Wait};
 use std::{
@@ -113,4 +114,30 @@ fn an_idle_worker_sleeps_through_however_short_its_quantum() {
     drop(tell);
     let parks = pool.stats().workers[0].parks - before;
     assert!(parks <= 3, "{parks} sleeps in 50 ms of idleness");
+}
+
+#[test]
+fn a_reaction_takes_all_that_lies_in_a_socket() {
+    let bench = Bench::new(Wait::Throttle(20 * MS));
+    let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let to = socket.local_addr().unwrap();
+    let (got, comes) = mpsc::channel();
+    let task =
+        async move { while socket.recv(&mut [0; 8]).await.is_ok() && got.send(()).is_ok() {} };
+    bench.pool.spawn(task).detach();
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..20 {
+        // The first one leaves the worker at rest until the clock moves.
+        for burst in [1, 3] {
+            for _ in 0..burst {
+                sender.send_to(b"one", to).unwrap();
+            }
+            bench.clock.advance(20 * MS);
+            for _ in 0..burst {
+                comes
+                    .recv_timeout(10_000 * MS)
+                    .expect("in the same quantum");
+            }
+        }
+    }
 }

@@ -35,6 +35,9 @@ pub(crate) struct Driver {
     rouse: OnceLock<Waker>,
     /// The pool has one worker. Relaxed: what is reported in the other way is right, too.
     alone: AtomicBool,
+    /// An operation has left it to the next asking whether there is more. Relaxed: one that
+    /// is missed waits until the worker asks anyway.
+    unsure: AtomicBool,
 }
 
 /// Slots by key; a freed key is used again. An event that was under way for the slot's former
@@ -57,8 +60,9 @@ struct Asking {
 pub(crate) struct Found {
     /// Events.
     pub(crate) count: usize,
-    /// There may be more of the same: it is to be asked again, and for no longer than that.
-    pub(crate) more: bool,
+    /// Whether sockets are among them that are to be asked for again if an operation is unsure of
+    /// them: by an answer that is not the first in a row, only those that were in the last one.
+    pub(crate) level: bool,
     /// Who has waited for these.
     pub(crate) due: Woken,
 }
@@ -67,6 +71,16 @@ impl Driver {
     /// Tells whether the pool has one worker: sockets that are added from now on go by that.
     pub(crate) fn set_alone(&self, alone: bool) {
         self.alone.store(alone, Ordering::Relaxed);
+    }
+
+    /// An operation leaves it to the next asking whether there is more.
+    pub(super) fn be_unsure(&self) {
+        self.unsure.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one has since the last asking.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.unsure.load(Ordering::Relaxed)
     }
 
     /// Names the waker of a worker; once.
@@ -89,8 +103,8 @@ impl Driver {
         self.registered.load(Ordering::SeqCst) == 0
     }
 
-    /// Asks once, without waiting; `again` if the last answer said that there may be more. None
-    /// if another worker is at it.
+    /// Asks once, without waiting; `again` if something was unsure after the last answer. None if
+    /// another worker is at it.
     pub(crate) fn turn(&self, again: bool) -> Option<Found> {
         if self.is_empty() {
             return None;
@@ -109,6 +123,7 @@ impl Driver {
         let mut asking = self.asking.try_lock().ok()?;
         let Asking { events, asked } = &mut *asking;
         *asked = asked.wrapping_add(if again { 1 } else { 2 });
+        self.unsure.store(false, Ordering::Relaxed);
         let events = events.get_or_insert_with(Events::new);
         events.clear();
         // An interrupted or failed wait is a wait that ended early.
@@ -128,7 +143,7 @@ impl Driver {
                 continue;
             };
             let report = source.report(event, asked, &mut found.due);
-            found.more |= if again { report.again } else { report.level };
+            found.level |= if again { report.again } else { report.level };
             if report.unheard {
                 self.watch_edges(source, event.key);
             }

@@ -121,7 +121,11 @@ where
     fn tries_again(&self, left: Left) -> bool {
         match left {
             Left::Nothing => false,
-            Left::Unknown => !self.source.is_level() || self.source.habit.took(),
+            Left::Unknown if self.source.is_level() && !self.source.habit.took() => {
+                self.place.get().inspect(|place| place.driver.be_unsure());
+                false
+            }
+            Left::Unknown => true,
             Left::More => true,
         }
     }

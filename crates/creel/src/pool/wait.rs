@@ -59,15 +59,19 @@ impl<'a> Pace<'a> {
         true
     }
 
-    /// A reaction has, or has not, left due timers to the next turn, or sockets that may have more.
-    pub(crate) fn leaves(&mut self, due: bool, ready: bool) {
-        self.leaves_due = due;
-        self.leaves_ready = ready;
+    /// A reaction has, or has not, left due timers to the next turn.
+    pub(crate) fn leaves_due(&mut self, more: bool) {
+        self.leaves_due = more;
     }
 
-    /// Whether the last reaction has left sockets that may have more.
-    pub(crate) fn asks_again(&self) -> bool {
-        self.leaves_ready
+    /// It has, or has not, found sockets that may have more.
+    pub(crate) fn leaves_ready(&mut self, more: bool) {
+        self.leaves_ready = more;
+    }
+
+    /// The poller is asked: whether that is for sockets that may have more.
+    pub(crate) fn asks_again(&mut self) -> bool {
+        std::mem::take(&mut self.leaves_ready)
     }
 
     /// A turn found something to do.
@@ -79,41 +83,40 @@ impl<'a> Pace<'a> {
     /// found ready, if it was one that ended the wait. These are a reaction.
     ///
     /// A worker that watches only looks after others, so it does not spin.
-    pub(crate) fn wait(&mut self, watch: Option<Duration>) -> Option<Found> {
+    pub(crate) fn wait(&mut self, watch: Option<Duration>) -> Found {
         let (shared, spans) = (self.shared, &self.seat.spans);
         let traced = shared.tracing.begin();
         let came = watch.is_none() && self.patience.spin(shared, self.seat);
         spans.note(Doing::Spinning, traced);
         if came {
-            return None;
+            return Found::default();
         }
         let call = self.shared.line.mark_sleeper();
         if self.seat.share.is_unseen(call) {
-            return None;
+            return Found::default();
         }
         let begin = now_ns();
         let found = if self.busy && self.quantum > 0 {
             self.seat.rest(self.until(self.line));
-            None
+            Found::default()
         } else {
-            self.sleep(watch).filter(|found| found.count > 0)
+            self.sleep(watch)
         };
         spans.note(Doing::Parked, shared.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
         self.patience.slept(self.shared, self.seat, parked);
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
-        if let Some(found) = &found {
-            self.line = self.line_after(self.seat.timers.clock().nanos());
+        if found.count > 0 {
+            self.line = self.line_after(self.seat.timers.clock().exact_nanos());
             self.busy = true;
-            self.leaves_ready = found.more;
         }
         found
     }
 
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
     /// nobody is in there.
-    fn sleep(&self, watch: Option<Duration>) -> Option<Found> {
+    fn sleep(&self, watch: Option<Duration>) -> Found {
         let deadline = self.seat.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
         let alarm = self
@@ -126,10 +129,10 @@ impl<'a> Pace<'a> {
         if !self.shared.driver.is_empty()
             && let Some(found) = self.seat.poll(timeout)
         {
-            return Some(found);
+            return found;
         }
         self.seat.park(timeout, || false);
-        None
+        Found::default()
     }
 
     /// The time from now to `nanos`; none by a clock that is driven, whose driver wakes us.

@@ -75,7 +75,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
         }
         if let Rest::For(watch) = task::rest(&shared, seat) {
             let found = pace.wait(watch);
-            found.map(|found| take_up(seat, &shared, found));
+            take_up(seat, &shared, &mut pace, found);
         }
     }
 }
@@ -107,18 +107,19 @@ fn turn(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
 fn react(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
     let fired = seat.timers.fire(|due| task::run_due(shared, seat, due));
     seat.counters.timers.add(fired.count as u64);
-    let found = match fired.more {
-        true => None,
-        false => shared.driver.turn(pace.asks_again()),
-    };
-    let more = found.as_ref().is_some_and(|found| found.more);
-    pace.leaves(fired.more, more);
-    fired.count + found.map_or(0, |found| take_up(seat, shared, found)) > 0
+    pace.leaves_due(fired.more);
+    if fired.more {
+        return true;
+    }
+    let found = shared.driver.turn(pace.asks_again());
+    let events = found.map_or(0, |found| take_up(seat, shared, pace, found));
+    fired.count + events > 0
 }
 
 /// Wakes what waits for the sockets that were found ready. Returns how many events that were.
-fn take_up(seat: &Seat, shared: &Arc<Shared>, found: Found) -> usize {
+fn take_up(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace, found: Found) -> usize {
     seat.counters.events.add(found.count as u64);
     found.due.run(|due| task::run_due(shared, seat, due));
+    pace.leaves_ready(found.level && shared.driver.is_unsure());
     found.count
 }

@@ -168,9 +168,10 @@ pub(crate) fn run_due(pool: &Arc<Shared>, seat: &Seat, due: &mut Drain<'_, Waker
     due.as_slice().iter().take(AHEAD).for_each(fetch);
     while let Some(waker) = due.next() {
         due.as_slice().get(AHEAD - 1).into_iter().for_each(fetch);
-        quietly(|| waker.wake());
-        if !seat.has_urgent() {
-            held.run_slot();
+        if seat.has_urgent() {
+            quietly(|| waker.wake());
+        } else {
+            held.run_woken(waker);
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! It is what a pair of tasks that hand work to each other needs: a message a hand-over, the
 //! sender waits while the place is full. A message for a receiver that waits does not go to the
-//! place but to the receiver's *hand*, and the place stays free for the next; so the receiver takes
-//! it without an atomic exchange, and the one by which it waits again empties the hand. All other
+//! place but to the receiver's *handoff*, and the place stays free for the next; so the receiver takes
+//! it without an atomic exchange, and the one by which it waits again empties the handoff. All other
 //! operations are one exchange each. One allocation a channel, none a message. The protocol of the
 //! wakers is told in `waker_cell.rs`.
 //!
@@ -21,7 +21,7 @@ use std::task::{Context, Poll};
 
 /// The place holds a message, and is the receiver's; else it is the sender's.
 const FULL: u64 = 1;
-/// The receiver's waker is stored and belongs to who clears this bit; the hand is the sender's.
+/// The receiver's waker is stored and belongs to who clears this bit; the handoff is the sender's.
 /// Never with `FULL` or `HANDED`.
 const RX_WAITING: u64 = 1 << 1;
 /// The sender's waker is stored and belongs to who clears this bit. Never without `FULL`.
@@ -30,11 +30,11 @@ const TX_WAITING: u64 = 1 << 2;
 const TX_GONE: u64 = 1 << 3;
 /// The receiver is gone; the sender's next send fails.
 const RX_GONE: u64 = 1 << 4;
-/// The sender has put a message in the hand, which is older than the one in the place. The hand is
+/// The sender has put a message in the handoff, which is older than the one in the place. That is
 /// the receiver's, who may have taken the message already.
 const HANDED: u64 = 1 << 5;
 
-/// The receiver's wait, after it has taken what was in the hand.
+/// The receiver's wait, after it has taken what was in the handoff.
 const RX_WAIT: Wait = Wait {
     bit: RX_WAITING,
     clears: HANDED,
@@ -49,7 +49,7 @@ struct Inner<T> {
     state: AtomicU64,
     rx_waker: WakerCell,
     tx_waker: WakerCell,
-    hand: UnsafeCell<MaybeUninit<T>>,
+    handoff: UnsafeCell<MaybeUninit<T>>,
     place: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -67,7 +67,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
         state: AtomicU64::new(state),
         rx_waker: WakerCell::new(),
         tx_waker: WakerCell::new(),
-        hand: UnsafeCell::new(MaybeUninit::uninit()),
+        handoff: UnsafeCell::new(MaybeUninit::uninit()),
         place: UnsafeCell::new(MaybeUninit::uninit()),
     });
     let receiver = Receiver {
@@ -87,7 +87,7 @@ pub struct Sender<T> {
 #[derive(Debug)]
 pub struct Receiver<T> {
     inner: NonNull<Inner<T>>,
-    /// With `HANDED`: the message has been taken out of the hand.
+    /// With `HANDED`: the message has been taken out of the handoff.
     taken: bool,
 }
 
@@ -101,7 +101,7 @@ unsafe impl<T: Send> Sync for Sender<T> {}
 unsafe impl<T: Send> Sync for Receiver<T> {}
 
 impl<T> Inner<T> {
-    /// Copies a message out of the hand or the place.
+    /// Copies a message out of the handoff or the place.
     ///
     /// # Safety
     ///
@@ -179,11 +179,11 @@ impl<T> Sender<T> {
             }
             let waits = seen & RX_WAITING != 0;
             let (to, next) = if waits {
-                (&inner.hand, (seen & !RX_WAITING) | HANDED)
+                (&inner.handoff, (seen & !RX_WAITING) | HANDED)
             } else {
                 (&inner.place, seen | FULL)
             };
-            // SAFETY: by the word, the hand or the empty place is the sender's, alone.
+            // SAFETY: by the word, the handoff or the empty place is the sender's, alone.
             to.with_mut(|to| unsafe {
                 ptr::copy_nonoverlapping(&raw const *message, to.cast(), 1)
             });
@@ -320,7 +320,7 @@ impl<T> Receiver<T> {
             let seen = inner.state.load(Ordering::Acquire);
             if seen & HANDED != 0 && !self.taken {
                 // SAFETY: `HANDED`.
-                let message = unsafe { Inner::copy(&inner.hand) };
+                let message = unsafe { Inner::copy(&inner.handoff) };
                 self.taken = true;
                 // SAFETY: it is there, and not taken twice.
                 return Ok(unsafe { message.assume_init() });
@@ -406,7 +406,7 @@ impl<T> Future for RecvFuture<'_, T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // Hand and place must be empty before the bit is set: from then on the sender may free
+        // Handoff and place must be empty before the bit is set: from then on the sender may free
         // the channel.
         let mut left = None;
         let seen = loop {

@@ -491,6 +491,44 @@ fn timers_by_a_driven_clock() {
 }
 
 #[test]
+fn due_while_woken_and_cancelled_from_elsewhere() {
+    check(|| {
+        let clock = Clock::driven();
+        let builder = Pool::builder().workers(1).clock(clock.clone());
+        let pool = builder.build().expect("in range");
+        let alive = Arc::new(());
+        let (guard, place) = (Arc::clone(&alive), Arc::new(Mutex::new(None::<Waker>)));
+        let give = Arc::clone(&place);
+        let task = pool.spawn(async move {
+            let _guard = guard;
+            let mut sleep = sleep(Duration::from_millis(1));
+            poll_fn(|context| {
+                let polled = Pin::new(&mut sleep).poll(context);
+                *lock(&give) = Some(context.waker().clone());
+                polled
+            })
+            .await;
+        });
+        while lock(&place).is_none() {
+            thread::yield_now();
+        }
+        // More than the sleep: timers go by ticks.
+        let driver = thread::spawn(move || clock.advance(Duration::from_millis(2)));
+        let waker = lock(&place).take();
+        waker.into_iter().for_each(Waker::wake);
+        if draw(2) == 1 {
+            task.cancel();
+        }
+        let ended = pool.block_on(task);
+        assert!(matches!(ended, Ok(()) | Err(JoinError::Cancelled)));
+        driver.join().expect("no panic");
+        drop(lock(&place).take());
+        end_and_count(pool);
+        assert_eq!(Arc::strong_count(&alive), 1);
+    });
+}
+
+#[test]
 fn a_panic_of_block_on_itself() {
     check(|| {
         let pool = pool(1 + draw(2));

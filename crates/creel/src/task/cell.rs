@@ -18,7 +18,7 @@ use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
@@ -63,7 +63,7 @@ struct VTable {
 
 thread_local! {
     /// The task that this thread polls, if its spare reference is still there to be taken.
-    static SPARE: std::cell::Cell<*mut Header> = const { std::cell::Cell::new(std::ptr::null_mut()) };
+    static SPARE: std::cell::Cell<*mut Header> = const { std::cell::Cell::new(ptr::null_mut()) };
 }
 
 /// A pointer to a cell.
@@ -271,7 +271,7 @@ impl Task {
     #[inline]
     pub(super) fn is_of<S>(&self, scheduler: *const S) -> bool {
         // SAFETY: the block is live.
-        std::ptr::addr_eq(unsafe { Heap::scheduler_at(self.0.cast()) }, scheduler)
+        ptr::addr_eq(unsafe { Heap::scheduler_at(self.0.cast()) }, scheduler)
     }
 
     /// The heap of this task, which the caller keeps alive.
@@ -324,7 +324,7 @@ impl Task {
             let lent = if spare {
                 self.0.as_ptr()
             } else {
-                std::ptr::null_mut()
+                ptr::null_mut()
             };
             // A poll may run another task, of another pool, within.
             let outer = SPARE.with(|place| place.replace(lent));
@@ -454,13 +454,20 @@ fn task_of(data: *const ()) -> Task {
 
 unsafe fn clone(data: *const ()) -> RawWaker {
     // Loom's threads share what is the thread's own.
-    let spare = !cfg!(loom) && SPARE.with(|place| std::ptr::addr_eq(place.get(), data));
+    let spare = !cfg!(loom) && SPARE.with(|place| ptr::addr_eq(place.get(), data));
     if spare {
-        SPARE.with(|place| place.set(std::ptr::null_mut()));
+        SPARE.with(|place| place.set(ptr::null_mut()));
     } else {
         task_of(data).state().add_reference();
     }
     RawWaker::new(data, &WAKER)
+}
+
+/// The task that a waker wakes, if it is one of ours.
+#[inline]
+pub(super) fn woken_by(waker: &Waker) -> Option<Task> {
+    // Loom's threads share what is the thread's own.
+    (!cfg!(loom) && ptr::eq(waker.vtable(), &WAKER)).then(|| task_of(waker.data()))
 }
 
 /// How much of a cell, or of what follows it, a wake fetches into the cache: its poll, if it comes

@@ -9,12 +9,13 @@
 //! nobody: it runs next on the same core, its data in the cache. It is claimed by the wake itself,
 //! so taking it costs no atomic operation; stuck there behind a long poll it can be taken by others.
 
-use super::cell::{Ran, Schedule, Task};
+use super::cell::{self, Ran, Schedule, Task};
 use super::crew;
 use super::hints::Hints;
 use super::lifo::Lifo;
 use super::slab::{CHANNEL_MAX, GRAIN, Heap};
 use super::state::Claim;
+use crate::pool::panics::quietly;
 use crate::pool::shared::Shared;
 use crate::pool::stats::Counter;
 use crate::sync::{
@@ -26,6 +27,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::task::Waker;
 
 /// Polls between two looks at the clock, at most; and the time between them that is aimed at.
 const LOOK_POLLS_MAX: u32 = 64;
@@ -384,6 +386,29 @@ impl<'a> Held<'a> {
         };
         self.run(task, claim.or_cancel(cancel));
         true
+    }
+
+    /// Wakes; and if that is for an idle task of this pool, runs it, and what it hands over to by
+    /// the slot. The task itself does not go by the slot: nobody else could have taken it.
+    ///
+    /// The pool has one worker.
+    #[inline]
+    pub(super) fn run_woken(self, waker: Waker) {
+        let task = cell::woken_by(&waker).filter(|task| task.is_of(self.pool));
+        let free = self.desk.lifo.is_empty() && self.own(|own| own.polls_left > 0);
+        let claimed = task.filter(|_| free).and_then(|task| {
+            let claim = task.state().claim_idle()?;
+            Some((task, claim))
+        });
+        match claimed {
+            Some((task, claim)) => {
+                // The claim has its reference.
+                std::mem::forget(waker);
+                self.run(task, claim);
+            }
+            None => quietly(|| waker.wake()),
+        }
+        self.run_slot();
     }
 
     /// Runs what lies in the slot, and what that hands over to by it, for so many tasks at most.

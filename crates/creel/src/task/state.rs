@@ -223,6 +223,17 @@ impl State {
         Claim::of(word)
     }
 
+    /// Claims an idle, unbound task for a poll at once, with the reference of the waker that asked
+    /// for it. `None`: nothing was done.
+    #[inline]
+    pub(super) fn claim_idle(&self) -> Option<Claim> {
+        // An idle task that is cancelled is scheduled.
+        self.wake_into_slot(true).then_some(Claim {
+            cancelled: false,
+            spare: true,
+        })
+    }
+
     /// Gives up a claim without a poll: the task is scheduled by hints.
     pub(super) fn unclaim(&self) {
         self.step(|word| Some((word & !RUNNING | SCHEDULED | HINTED, ())));

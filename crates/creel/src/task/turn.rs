@@ -136,10 +136,13 @@ pub(crate) fn turn(pool: &Arc<Shared>, seat: &Seat) -> bool {
 
 /// The seat's desk, if it is held, assigned or worth taking.
 fn desk_for_turn<'a>(pool: &'a Arc<Shared>, seat: &Seat) -> Option<Held<'a>> {
+    // Also where it is held already, taken in a reaction: a call that nobody answers would keep the
+    // thread from ending, and its notification is used up.
+    let assigned = seat.desk.take_assigned();
     if let Some(held) = desk::here_in(pool) {
         return Some(held);
     }
-    let called = seat.desk.take_assigned() || pool.tasks.outside.len() > 0;
+    let called = assigned || pool.tasks.outside.len() > 0;
     if called || pool.tasks.crew.look(pool, seat.index) {
         sit_down(pool, seat.index)
     } else {
@@ -168,9 +171,10 @@ pub(crate) fn run_due(pool: &Arc<Shared>, seat: &Seat, due: &mut Drain<'_, Waker
     due.as_slice().iter().take(AHEAD).for_each(fetch);
     while let Some(waker) = due.next() {
         due.as_slice().get(AHEAD - 1).into_iter().for_each(fetch);
-        quietly(|| waker.wake());
-        if !seat.has_urgent() {
-            held.run_slot();
+        if seat.has_urgent() {
+            quietly(|| waker.wake());
+        } else {
+            held.run_woken(waker);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::ports::port_of_stream;
 use crate::run::Error;
-use crate::send::Plan;
 use crate::udp::Clients;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -29,20 +28,12 @@ pub enum Command {
 }
 
 impl Audience {
-    /// The clients of the plan.
-    ///
-    /// # Errors
-    ///
-    /// If a port would exceed 65,535.
-    pub fn of(plan: &Plan) -> Result<Self, Error> {
-        let audience = Audience {
-            streams: (0..plan.streams).map(|_| Clients::default()).collect(),
-            shared_port: plan.shared_port,
-        };
-        for &client in &plan.to {
-            audience.add(client)?;
+    /// For so many streams, which all go to one port of a client if it is shared: nobody yet.
+    pub fn new(streams: usize, shared_port: bool) -> Self {
+        Audience {
+            streams: (0..streams).map(|_| Clients::default()).collect(),
+            shared_port,
         }
-        Ok(audience)
     }
 
     /// The clients of a stream; they stay the audience's to change.
@@ -139,17 +130,10 @@ impl FromStr for Command {
 mod tests {
     use super::*;
 
-    fn audience(shared_port: bool) -> Audience {
-        Audience {
-            streams: (0..3).map(|_| Clients::default()).collect(),
-            shared_port,
-        }
-    }
-
     #[test]
     fn a_client_hears_each_stream_on_its_port() {
         for (shared, last) in [(false, "127.0.0.1:5006"), (true, "127.0.0.1:5004")] {
-            let audience = audience(shared);
+            let audience = Audience::new(3, shared);
             let obey = |line: &str| audience.obey(line.parse().unwrap());
             assert_eq!(obey("add 127.0.0.1:5004"), "added 127.0.0.1:5004");
             assert!(obey("add 127.0.0.1:5004").ends_with("already"));
@@ -166,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_client_without_ports_for_all_is_added_to_none() {
-        let audience = audience(false);
+        let audience = Audience::new(3, false);
         let told = audience.obey(Command::Add(([127, 0, 0, 1], 65_534).into()));
         assert!(told.contains("--shared-port"), "{told}");
         assert!(audience.list().is_empty());

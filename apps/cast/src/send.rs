@@ -61,6 +61,21 @@ pub struct Plan {
     pub program: Program,
 }
 
+impl Plan {
+    /// Who hears the streams at the begin.
+    ///
+    /// # Errors
+    ///
+    /// If a port would exceed 65,535.
+    pub fn audience(&self) -> Result<Audience, Error> {
+        let audience = Audience::new(self.streams, self.shared_port);
+        for &client in &self.to {
+            audience.add(client)?;
+        }
+        Ok(audience)
+    }
+}
+
 /// Sends as planned and measures. Blocks for its whole time; `interrupted` is asked some times a
 /// second and ends it early, with what was measured until then.
 ///
@@ -68,7 +83,7 @@ pub struct Plan {
 ///
 /// If a context or socket cannot be made, or the ports do not suffice.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    run_with(plan, &Audience::of(plan)?, interrupted)
+    run_with(plan, &plan.audience()?, interrupted)
 }
 
 /// The same for an audience that others change meanwhile.

@@ -14,8 +14,8 @@ use std::f64::consts::TAU;
 use std::fmt;
 use std::str::FromStr;
 
-/// Points that are turned at once.
-const LANES: usize = 16;
+/// Points that are turned at once: as many as registers hold without a vector unit beyond SSE2.
+const LANES: usize = 8;
 /// Rows between two exact points: the rounding of so many rotations in `f32` stays below half
 /// of a 16-bit step.
 const ROWS: usize = 32;

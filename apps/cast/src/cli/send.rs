@@ -77,7 +77,7 @@ impl Send {
             return self.print_sdp(&plan);
         }
         let interrupt = Interrupt::install()?;
-        let audience = Arc::new(Audience::of(&plan).map_err(failed)?);
+        let audience = Arc::new(plan.audience().map_err(failed)?);
         if self.control {
             let audience = Arc::clone(&audience);
             // It ends with the process: a read of stdin cannot be given up.

@@ -141,3 +141,33 @@ fn a_reaction_takes_all_that_lies_in_a_socket() {
         }
     }
 }
+
+#[test]
+fn a_reaction_sees_to_all_sockets() {
+    let bench = Bench::new(Wait::Throttle(20 * MS));
+    let (got, comes) = mpsc::channel();
+    let listen = |_| {
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (to, got) = (socket.local_addr().unwrap(), got.clone());
+        let task =
+            async move { while socket.recv(&mut [0; 8]).await.is_ok() && got.send(()).is_ok() {} };
+        bench.pool.spawn(task).detach();
+        to
+    };
+    let all: Vec<_> = (0..400).map(listen).collect();
+    let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..5 {
+        // The first one leaves the worker at rest until the clock moves.
+        for to in [&all[..1], &all[..]] {
+            for to in to {
+                sender.send_to(b"one", to).unwrap();
+            }
+            bench.clock.advance(20 * MS);
+            for _ in to {
+                comes
+                    .recv_timeout(10_000 * MS)
+                    .expect("in the same quantum");
+            }
+        }
+    }
+}

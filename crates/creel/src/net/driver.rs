@@ -16,10 +16,16 @@ use super::source::{AnySource, lock};
 use crate::pool::woken::Woken;
 use polling::{Events, PollMode, Poller};
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
+
+/// Events an answer, at most: what they wake runs before timers are looked at.
+const ROOM: NonZeroUsize = NonZeroUsize::new(128).unwrap();
+/// The poller's own descriptors, which may take places of an answer and are not told of.
+const POLLERS_OWN: usize = 2;
 
 /// The poller of one pool and the sockets in it.
 #[derive(Default)]
@@ -51,8 +57,8 @@ struct Sources {
 #[derive(Default)]
 struct Asking {
     events: Option<Events>,
-    /// How often the poller was asked; two more where there was a pause in between.
-    asked: u32,
+    /// Counts rows of answers: one is asked for after the other until there is nothing more.
+    row: u32,
 }
 
 /// What the poller has reported.
@@ -60,8 +66,10 @@ struct Asking {
 pub(crate) struct Found {
     /// Events.
     pub(crate) count: usize,
+    /// There was no room for more of them.
+    pub(crate) full: bool,
     /// Whether sockets are among them that are to be asked for again if an operation is unsure of
-    /// them: by an answer that is not the first in a row, only those that were in the last one.
+    /// them: by an answer that is not the first of a row, only those that were in a former one.
     pub(crate) level: bool,
     /// Who has waited for these.
     pub(crate) due: Woken,
@@ -103,8 +111,8 @@ impl Driver {
         self.registered.load(Ordering::SeqCst) == 0
     }
 
-    /// Asks once, without waiting; `again` if something was unsure after the last answer. None if
-    /// another worker is at it.
+    /// Asks once, without waiting; `again` if the last answer was full, or something was unsure
+    /// after it. None if another worker is at it.
     pub(crate) fn turn(&self, again: bool) -> Option<Found> {
         if self.is_empty() {
             return None;
@@ -121,28 +129,29 @@ impl Driver {
     fn ask(&self, timeout: Option<Duration>, again: bool) -> Option<Found> {
         let poller = self.poller.get()?;
         let mut asking = self.asking.try_lock().ok()?;
-        let Asking { events, asked } = &mut *asking;
-        *asked = asked.wrapping_add(if again { 1 } else { 2 });
+        let Asking { events, row } = &mut *asking;
+        *row = row.wrapping_add(u32::from(!again));
         self.unsure.store(false, Ordering::Relaxed);
-        let events = events.get_or_insert_with(Events::new);
+        let events = events.get_or_insert_with(|| Events::with_capacity(ROOM));
         events.clear();
         // An interrupted or failed wait is a wait that ended early.
         let count = poller.wait(events, timeout).unwrap_or(0);
         let mut found = Found::default();
         if count > 0 {
             found.count = count;
-            self.gather(events, *asked, again, &mut found);
+            found.full = count + POLLERS_OWN >= ROOM.get();
+            self.gather(events, *row, again, &mut found);
         }
         Some(found)
     }
 
-    fn gather(&self, events: &Events, asked: u32, again: bool, found: &mut Found) {
+    fn gather(&self, events: &Events, row: u32, again: bool, found: &mut Found) {
         let sources = lock(&self.sources);
         for event in events.iter() {
             let Some(source) = sources.slots.get(event.key).and_then(Option::as_ref) else {
                 continue;
             };
-            let report = source.report(event, asked, &mut found.due);
+            let report = source.report(event, row, &mut found.due);
             found.level |= if again { report.again } else { report.level };
             if report.unheard {
                 self.watch_edges(source, event.key);

@@ -15,7 +15,7 @@ const UNHEARD_MAX: u32 = 16;
 pub(super) struct Report {
     /// It is one of a level.
     pub(super) level: bool,
-    /// The last answer had one of the same socket.
+    /// A former answer of the row had one of the same socket.
     pub(super) again: bool,
     /// Nobody has come for a row of these.
     pub(super) unheard: bool,
@@ -24,9 +24,9 @@ pub(super) struct Report {
 /// All relaxed: a guess that is wrong costs time only.
 #[derive(Default)]
 pub(super) struct Habit {
-    /// The number of the asking that reported last.
-    asked: AtomicU32,
-    /// What was taken since the first of a row of reports.
+    /// The row of answers that had the last report.
+    row: AtomicU32,
+    /// What was taken since the first report of the row.
     taken: AtomicU32,
     /// There was more than one the last time.
     bursts: AtomicBool,
@@ -35,10 +35,10 @@ pub(super) struct Habit {
 }
 
 impl Habit {
-    /// The poller has reported when it was asked for the `ask`th time; nobody has come for its
-    /// report before, if that was `unheard`.
-    pub(super) fn reported(&self, ask: u32, unheard: bool) -> Report {
-        let again = ask.wrapping_sub(self.asked.swap(ask, Ordering::Relaxed)) == 1;
+    /// The poller has reported in an answer of this row; nobody has come for its report before,
+    /// if that was `unheard`.
+    pub(super) fn reported(&self, row: u32, unheard: bool) -> Report {
+        let again = self.row.swap(row, Ordering::Relaxed) == row;
         if again {
             self.bursts.store(true, Ordering::Relaxed);
         } else {
@@ -73,16 +73,14 @@ impl Habit {
 mod tests {
     use super::*;
 
-    /// So many datagrams are there when the poller is asked: how often it is asked until nothing
-    /// is reported, and how many tries are made.
-    fn turn(habit: &Habit, ask: &mut u32, mut there: u32) -> (u32, u32) {
+    /// So many datagrams are there when a row begins: how often the socket is reported until there
+    /// is nothing, and how many tries are made.
+    fn turn(habit: &Habit, row: &mut u32, mut there: u32) -> (u32, u32) {
         let (mut reports, mut tries) = (0, 0);
-        // There was a pause.
-        *ask += 1;
+        *row += 1;
         while there > 0 {
-            *ask += 1;
             reports += 1;
-            assert!(!habit.reported(*ask, false).unheard);
+            assert!(!habit.reported(*row, false).unheard);
             loop {
                 tries += 1;
                 if there == 0 {
@@ -100,27 +98,27 @@ mod tests {
 
     #[test]
     fn single_datagrams_take_one_try_each() {
-        let (habit, mut ask) = (Habit::default(), 0);
+        let (habit, mut row) = (Habit::default(), 0);
         for _ in 0..5 {
-            assert_eq!(turn(&habit, &mut ask, 1), (1, 1));
+            assert_eq!(turn(&habit, &mut row, 1), (1, 1));
         }
     }
 
     #[test]
     fn a_burst_is_learnt_and_forgotten() {
-        let (habit, mut ask) = (Habit::default(), 0);
-        assert_eq!(turn(&habit, &mut ask, 100), (2, 101));
-        assert_eq!(turn(&habit, &mut ask, 100), (1, 101));
-        assert_eq!(turn(&habit, &mut ask, 2), (1, 3));
-        assert_eq!(turn(&habit, &mut ask, 1), (1, 2));
-        assert_eq!(turn(&habit, &mut ask, 1), (1, 1));
+        let (habit, mut row) = (Habit::default(), 0);
+        assert_eq!(turn(&habit, &mut row, 100), (2, 101));
+        assert_eq!(turn(&habit, &mut row, 100), (1, 101));
+        assert_eq!(turn(&habit, &mut row, 2), (1, 3));
+        assert_eq!(turn(&habit, &mut row, 1), (1, 2));
+        assert_eq!(turn(&habit, &mut row, 1), (1, 1));
     }
 
     #[test]
     fn what_nobody_comes_for_is_told_a_few_times_only() {
         let habit = Habit::default();
         assert!(!habit.reported(1, false).unheard);
-        let told = (2..100).take_while(|&ask| !habit.reported(ask, true).unheard);
+        let told = (2..100).take_while(|&row| !habit.reported(row, true).unheard);
         assert_eq!(told.count() as u32, UNHEARD_MAX - 1);
     }
 }

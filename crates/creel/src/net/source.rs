@@ -80,14 +80,14 @@ impl<S: ?Sized> Source<S> {
         Event::new(key, self.read.is_armed(), self.write.is_armed())
     }
 
-    /// Notes what the poller has reported when it was asked for the `ask`th time, and moves the
-    /// wakers of those who wait for it to `due`.
-    pub(super) fn report(&self, event: Event, ask: u32, due: &mut Woken) -> Report {
+    /// Notes what the poller has reported in an answer of this row, and moves the wakers of those
+    /// who wait for it to `due`.
+    pub(super) fn report(&self, event: Event, row: u32, due: &mut Woken) -> Report {
         let mut report = Report::default();
         if event.readable {
             let unheard = self.read.set(due);
             if self.is_level() {
-                report = self.habit.reported(ask, unheard);
+                report = self.habit.reported(row, unheard);
             }
         }
         if event.writable {

@@ -78,6 +78,13 @@ fn drivers() -> [Arc<Driver>; 2] {
     })
 }
 
+/// A sender, a receiver, and where that is.
+fn pair() -> (UdpSocket, UdpSocket, SocketAddr) {
+    let [sender, receiver] = [(); 2].map(|()| UdpSocket::bind(LOOPBACK).unwrap());
+    let to = receiver.local_addr().unwrap();
+    (sender, receiver, to)
+}
+
 /// Polls a future once, which then waits.
 fn begin_to_wait(driver: &Arc<Driver>, future: impl Future) {
     let _entered = io::enter(Arc::clone(driver));
@@ -181,9 +188,7 @@ fn merged_datagrams_are_taken_apart() {
 #[test]
 fn a_datagram_that_cannot_be_sent_is_left_out() {
     let driver = Arc::new(Driver::default());
-    let sender = UdpSocket::bind(LOOPBACK).unwrap();
-    let receiver = UdpSocket::bind(LOOPBACK).unwrap();
-    let to = receiver.local_addr().unwrap();
+    let (sender, receiver, to) = pair();
     let mut outgoing = Outgoing::new();
     outgoing.push(b"first", to);
     outgoing.push(&[0; 70_000], to);
@@ -226,9 +231,7 @@ fn one_at_a_time_is_the_same() {
 #[test]
 fn a_cancelled_receipt_loses_nothing() {
     for driver in drivers() {
-        let sender = UdpSocket::bind(LOOPBACK).unwrap();
-        let receiver = UdpSocket::bind(LOOPBACK).unwrap();
-        let to = receiver.local_addr().unwrap();
+        let (sender, receiver, to) = pair();
         let mut bytes = [0; 8];
         begin_to_wait(&driver, receiver.recv(&mut bytes));
         run(&driver, sender.send_to(b"kept", to)).unwrap();
@@ -239,9 +242,7 @@ fn a_cancelled_receipt_loses_nothing() {
 #[test]
 fn every_datagram_of_a_burst_arrives_in_order() {
     for driver in drivers() {
-        let sender = UdpSocket::bind(LOOPBACK).unwrap();
-        let receiver = UdpSocket::bind(LOOPBACK).unwrap();
-        let to = receiver.local_addr().unwrap();
+        let (sender, receiver, to) = pair();
         let mut bytes = [0; 8];
         begin_to_wait(&driver, receiver.recv(&mut bytes));
         for length in [1, 1, 50, 2, 50, 1, 1] {
@@ -263,9 +264,7 @@ fn every_datagram_of_a_burst_arrives_in_order() {
 #[test]
 fn what_nobody_reads_does_not_keep_the_driver_awake() {
     for driver in drivers() {
-        let sender = UdpSocket::bind(LOOPBACK).unwrap();
-        let receiver = UdpSocket::bind(LOOPBACK).unwrap();
-        let to = receiver.local_addr().unwrap();
+        let (sender, receiver, to) = pair();
         let mut bytes = [0; 8];
         begin_to_wait(&driver, receiver.recv(&mut bytes));
         for _ in 0..3 {
@@ -313,9 +312,7 @@ fn a_socket_that_reads_may_also_wait_to_write() {
 #[test]
 fn two_tasks_on_one_socket_both_get_on() {
     for driver in drivers() {
-        let sender = UdpSocket::bind(LOOPBACK).unwrap();
-        let receiver = UdpSocket::bind(LOOPBACK).unwrap();
-        let to = receiver.local_addr().unwrap();
+        let (sender, receiver, to) = pair();
         let (mut a, mut b) = ([0; 8], [0; 8]);
         let receive = both(receiver.recv(&mut a), receiver.recv(&mut b));
         let send = async {

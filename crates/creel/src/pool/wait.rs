@@ -20,7 +20,7 @@ pub(crate) struct Pace<'a> {
     line: u64,
     /// Whether the last reaction has left due timers to the next turn.
     leaves_due: bool,
-    /// Whether it has found sockets that may have more: the poller is asked again.
+    /// Whether sockets may be ready that it has not seen to: the poller is asked again.
     leaves_ready: bool,
     /// Whether there has been work since it last reacted.
     busy: bool,
@@ -64,12 +64,12 @@ impl<'a> Pace<'a> {
         self.leaves_due = more;
     }
 
-    /// It has, or has not, found sockets that may have more.
+    /// It has, or has not, left sockets that may be ready.
     pub(crate) fn leaves_ready(&mut self, more: bool) {
         self.leaves_ready = more;
     }
 
-    /// The poller is asked: whether that is for sockets that may have more.
+    /// The poller is asked: whether that is for what was left.
     pub(crate) fn asks_again(&mut self) -> bool {
         std::mem::take(&mut self.leaves_ready)
     }

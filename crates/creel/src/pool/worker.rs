@@ -120,6 +120,6 @@ fn react(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
 fn take_up(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace, found: Found) -> usize {
     seat.counters.events.add(found.count as u64);
     found.due.run(|due| task::run_due(shared, seat, due));
-    pace.leaves_ready(found.level && shared.driver.is_unsure());
+    pace.leaves_ready(found.full || found.level && shared.driver.is_unsure());
     found.count
 }

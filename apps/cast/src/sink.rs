@@ -7,7 +7,8 @@
 use crate::buffer::Buffer;
 use crate::machine::Flow;
 use crate::queue;
-use creel::channel::{ring, slot};
+use async_lock::{Mutex as AsyncMutex, MutexGuardArc};
+use creel::channel::slot;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -124,53 +125,8 @@ impl<S: Sink> Push for InPlace<S> {
     }
 }
 
-/// A mutex whose lock is awaited: a channel with one place that holds the value while nobody
-/// has it.
-#[derive(Debug)]
-pub struct AsyncMutex<S> {
-    back: ring::Sender<Box<S>>,
-    value: ring::Receiver<Box<S>>,
-}
-
-impl<S> AsyncMutex<S> {
-    /// An open mutex.
-    pub fn new(value: S) -> Self {
-        let (back, receiver) = ring::channel(1);
-        // The channel is new: it has a place and a receiver.
-        let _ = back.try_send(Box::new(value));
-        AsyncMutex {
-            back,
-            value: receiver,
-        }
-    }
-
-    /// The value, if nobody has it now.
-    fn try_take(&self) -> Option<Box<S>> {
-        self.value.try_recv().ok()
-    }
-
-    /// Waits for the value; none if it was lost in a panic of who had it.
-    async fn take(&self) -> Option<Box<S>> {
-        self.value.recv().await.ok()
-    }
-
-    /// Ends a turn with the value.
-    fn give_back(&self, value: Box<S>) {
-        // The place is empty while somebody has the value.
-        let _ = self.back.try_send(value);
-    }
-
-    /// The value, if nobody has it.
-    pub fn peek<R>(&self, f: impl FnOnce(&S) -> R) -> Option<R> {
-        let value = self.try_take()?;
-        let result = f(&value);
-        self.give_back(value);
-        Some(result)
-    }
-}
-
 /// The wait for a mutex.
-type Wait<S> = Pin<Box<dyn Future<Output = Option<Box<S>>> + Send>>;
+type Wait<S> = Pin<Box<dyn Future<Output = MutexGuardArc<S>> + Send>>;
 
 /// Calls the sink in place, under an asynchronous mutex.
 pub struct AsyncInPlace<S> {
@@ -191,35 +147,23 @@ impl<S> AsyncInPlace<S> {
     }
 }
 
-impl<S: Sink + 'static> AsyncInPlace<S> {
-    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Box<S>>> {
-        if self.waits.is_none()
-            && let Some(sink) = self.mutex.try_take()
-        {
-            return Poll::Ready(Some(sink));
-        }
-        let waits = self.waits.get_or_insert_with(|| {
-            let mutex = Arc::clone(&self.mutex);
-            Box::pin(async move { mutex.take().await })
-        });
-        let sink = ready!(waits.as_mut().poll(cx));
-        self.waits = None;
-        Poll::Ready(sink)
-    }
-}
-
 impl<S: Sink + 'static> Push for AsyncInPlace<S> {
     fn poll_push(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
     ) -> Poll<Result<(), Flow>> {
-        let Some(mut sink) = ready!(self.poll_take(cx)) else {
-            return Poll::Ready(Err(Flow::Failed));
-        };
-        let taken = buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer));
-        self.mutex.give_back(sink);
-        Poll::Ready(taken)
+        let mut take = |sink: &mut S| buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer));
+        if self.waits.is_none()
+            && let Some(mut sink) = self.mutex.try_lock()
+        {
+            return Poll::Ready(take(&mut sink));
+        }
+        let mutex = &self.mutex;
+        let waits = self.waits.get_or_insert_with(|| Box::pin(mutex.lock_arc()));
+        let mut sink = ready!(waits.as_mut().poll(cx));
+        self.waits = None;
+        Poll::Ready(take(&mut sink))
     }
 }
 
@@ -302,5 +246,37 @@ impl<P: Pull, S: Sink> Future for Drain<P, S> {
             }
         }
         Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    struct Count(usize);
+
+    impl Sink for Count {
+        fn take(&mut self, _: &Buffer) -> Result<(), Flow> {
+            self.0 += 1;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_buffer_waits_while_somebody_else_has_the_sink() {
+        let mutex = Arc::new(AsyncMutex::new(Count(0)));
+        let mut push = AsyncInPlace::new(Arc::clone(&mutex));
+        let mut cx = Context::from_waker(Waker::noop());
+        for taken in 1..=3 {
+            let held = mutex.try_lock().unwrap();
+            let mut buffer = Some(Buffer::new(1));
+            assert!(push.poll_push(&mut cx, &mut buffer).is_pending());
+            assert!(buffer.is_some());
+            drop(held);
+            assert_eq!(push.poll_push(&mut cx, &mut buffer), Poll::Ready(Ok(())));
+            assert!(buffer.is_none());
+            assert_eq!(mutex.try_lock().unwrap().0, taken);
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::control::{Changes, Control, Running};
 use crate::machine::Trigger;
 use crate::queue::{self, Leak};
 use crate::run::{Error, Measured};
-use crate::sink::{AsyncInPlace, AsyncMutex, Drain, InPlace, Pull, Push, Way};
+use crate::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, Way};
 use crate::source::{Blank, Paced};
 use crate::stats::StreamStats;
 use crate::stream::Stream;
@@ -109,8 +109,8 @@ impl Launch<'_> {
                 self.spawn(index, context, InPlace::new(sink), stats)
             }
             Way::AsyncMutex => {
-                let sink = Arc::new(AsyncMutex::new(sink));
-                let stats = |push: AsyncInPlace<StatsSink>| push.mutex().peek(|sink| sink.stats);
+                let sink = Arc::new(async_lock::Mutex::new(sink));
+                let stats = |push: AsyncInPlace<StatsSink>| Some(push.mutex().try_lock()?.stats);
                 self.spawn(index, context, AsyncInPlace::new(sink), stats)
             }
             Way::Task => {

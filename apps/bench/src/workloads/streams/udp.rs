@@ -4,7 +4,7 @@
 //! the measured side's own thread. Bare loops pace as Creel does, once in 2 ms, make no sound and
 //! keep no statistics, all of which Creel's sides do. The other side takes a little longer, so that
 //! every sample sees it in all phases: a receiver that is awake while the sender sends gets smaller
-//! batches and shares its cache lines, at twice the cost.
+//! batches and shares its cache lines.
 
 mod bare;
 

@@ -164,13 +164,18 @@ impl Driver {
     #[cold]
     fn watch_edges(&self, source: &AnySource, key: usize) {
         let Ok(poller) = self.poller() else { return };
-        source.level.store(false, Ordering::Relaxed);
         let mut mode = lock(&source.mode);
-        if let Some(mode) = &mut *mode {
-            *mode = edges(poller);
-            // The kernel tells at once if there is something now. If it fails, for want of
-            // memory, it goes on as before.
-            let _ = poller.modify_with_mode(source.socket.source(), source.interest(key), *mode);
+        if mode.is_none() {
+            return;
+        }
+        let edges = edges(poller);
+        // First: who tries after an event that comes by edge must know it.
+        source.level.store(false, Ordering::Relaxed);
+        // The kernel tells at once if there is something now.
+        match poller.modify_with_mode(source.socket.source(), source.interest(key), edges) {
+            Ok(()) => *mode = Some(edges),
+            // The next report tries again.
+            Err(_) => source.level.store(true, Ordering::Relaxed),
         }
     }
 

@@ -125,8 +125,7 @@ where
                 self.place.get().inspect(|place| place.driver.be_unsure());
                 false
             }
-            Left::Unknown => true,
-            Left::More => true,
+            Left::Unknown | Left::More => true,
         }
     }
 

@@ -55,6 +55,13 @@ impl Receive {
             wav: self.wav.clone(),
         };
         let measured = receive::run(&plan, &|| interrupt.requested()).map_err(failed)?;
+        let came = measured
+            .streams
+            .iter()
+            .any(|stream| stream.latency.count() > 0);
+        if came && measured.buffers == 0 && !common.quiet {
+            eprintln!("creel-cast: it ended in the first second, which CPU and parked leave out");
+        }
         report::print(&measured, common)
     }
 }

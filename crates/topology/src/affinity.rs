@@ -3,13 +3,15 @@
 //! Linux only. Elsewhere [`current`] and [`set`] answer [`Error::Unsupported`]: macOS has no
 //! masks at all, and Windows' processor groups are not a mask. The caller then runs unpinned.
 
-use crate::{CpuSet, Error};
+use crate::types::{CpuSet, Error};
 
-/// The PUs that the calling thread may run on, by OS index.
+/// The PUs that the calling thread may run on, by OS index. It does not block.
 ///
 /// # Errors
 ///
 /// [`Error::Unsupported`] where the system has no masks, [`Error::Affinity`] when it refuses.
+///
+/// Source: sched_setaffinity(2).
 pub fn current() -> Result<CpuSet, Error> {
     system::current()
 }
@@ -20,6 +22,21 @@ pub fn current() -> Result<CpuSet, Error> {
 ///
 /// [`Error::NotAllowed`] for an empty set, [`Error::Unsupported`] where the system has no masks,
 /// [`Error::Affinity`] when it refuses (none of the PUs is online and in the cpuset).
+///
+/// ```
+/// use creel_topology::{CpuSet, affinity};
+///
+/// # fn main() -> Result<(), creel_topology::Error> {
+/// # if cfg!(not(target_os = "linux")) { return Ok(()) }
+/// let all = affinity::current()?;
+/// let last = CpuSet::from_iter(all.last());
+/// affinity::set(&last)?;
+/// assert_eq!(affinity::current()?, last);
+/// assert_eq!(affinity::pu(), last.first());
+/// affinity::set(&all)?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn set(pus: &CpuSet) -> Result<(), Error> {
     // To the kernel, 0 is whoever calls.
     set_of(Thread(0), pus)
@@ -63,7 +80,7 @@ pub fn pu() -> Option<usize> {
 mod system {
     use std::io;
 
-    use crate::{CpuSet, Error};
+    use crate::types::{CpuSet, Error};
 
     type Word = libc::c_ulong;
     const WORD_BITS: usize = Word::BITS as usize;
@@ -73,8 +90,10 @@ mod system {
         let mut words = vec![0 as Word; 1024 / WORD_BITS];
         loop {
             let bytes = size_of_val(words.as_slice());
-            // SAFETY: the kernel writes at most `bytes` bytes to `words`, which is that long and
-            // borrowed by nobody else; `cpu_set_t` is an array of such words.
+            // SAFETY: valid, as `words` lives through the call and is `bytes` bytes long, the most
+            // that is written; every bit pattern is a `Word`, and `cpu_set_t` is an array of such
+            // words, so the alignment fits. Unaliased, as the pointer comes from a `&mut` of a
+            // local that nobody else has seen, and the kernel keeps it no longer than the call.
             let rc = unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) };
             if rc == 0 {
                 let mut pus = CpuSet::new();
@@ -98,12 +117,12 @@ mod system {
     }
 
     pub(super) fn thread() -> Option<i32> {
-        // SAFETY: takes no arguments and cannot fail.
+        // SAFETY: no memory is passed, so nothing need be valid or unaliased; it cannot fail.
         Some(unsafe { libc::gettid() })
     }
 
     pub(super) fn pu() -> Option<usize> {
-        // SAFETY: takes no arguments.
+        // SAFETY: no memory is passed, so nothing need be valid or unaliased; a failure is -1.
         usize::try_from(unsafe { libc::sched_getcpu() }).ok()
     }
 
@@ -122,7 +141,10 @@ mod system {
             words[pu / WORD_BITS] |= 1 << (pu % WORD_BITS);
         }
         let bytes = size_of_val(words);
-        // SAFETY: the kernel reads at most `bytes` bytes from `words`, which is that long.
+        // SAFETY: valid, as `words` borrows initialised memory that is `bytes` bytes long, the most
+        // that is read, and lives through the call; the words' alignment is `cpu_set_t`'s. Nobody
+        // writes meanwhile, as the borrowed local is this call's own, and the kernel keeps no
+        // pointer. Any number may stand for a thread: one that names none is an error.
         let rc = unsafe { libc::sched_setaffinity(thread, bytes, words.as_ptr().cast()) };
         if rc == 0 {
             Ok(())
@@ -134,7 +156,7 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use crate::{CpuSet, Error};
+    use crate::types::{CpuSet, Error};
 
     pub(super) fn current() -> Result<CpuSet, Error> {
         Err(Error::Unsupported("affinity masks"))

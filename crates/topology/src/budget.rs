@@ -1,17 +1,17 @@
 //! How many workers: the usable cores, cut by CPU quotas, and which limit bound the number.
 //!
-//! Invariant: never below 1, and never above what any limit allows except by
-//! [`Budget::explicit`]: a number that the program was given always wins.
+//! Invariant: never below 1, though a quota may be less than one CPU; else never above what any
+//! limit allows, except by [`Budget::explicit`]: a number that the program was given always wins.
 
 use std::fmt;
 
-use crate::cgroup::{Constraint, Rule};
-use crate::{CpuSet, Machine};
+use crate::machine::Machine;
+use crate::types::{Constraint, CpuSet, Rule};
 
 /// How a quota that is no whole number of CPUs becomes a number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rounding {
-    /// 2.5 CPUs are 2 workers: none of them is ever throttled.
+    /// 2.5 CPUs are 2 workers: the quota throttles none of them. Less than one CPU is 1 worker.
     #[default]
     Floor,
     /// 2.5 CPUs are 3 workers: all of the quota can be used.
@@ -56,7 +56,8 @@ pub struct Limit {
     pub path: String,
     /// What is written there: a CPU list, `QUOTA/PERIOD` in microseconds, or a number of cores.
     pub value: String,
-    /// How many workers it leaves, together with the limits before it of the same sort.
+    /// How many workers it leaves, at least 1 for a quota; for a cpuset or the mask, together with
+    /// the sets before it.
     pub workers: usize,
     /// 0 for the process's own control group, 1 for its parent, and so on.
     pub generation: usize,
@@ -140,7 +141,8 @@ impl Budget {
         &self.limits[self.bound]
     }
 
-    /// All limits that were found; never empty.
+    /// The machine's cores; the cpusets that narrow them, from the outermost group inwards; the
+    /// mask where it narrows them further; every quota; the given number. Never empty.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }

@@ -8,8 +8,20 @@
 //! | how many workers? | [`Budget`]: mask ∩ cpuset ∩ quota, and which limit bound it |
 //! | where do they sit? | [`place`]: one [`CpuSet`] a worker, by a [`Placement`] |
 //!
-//! **Invariants.** No environment variable is read. No answer widens what the system allows.
-//! Reading is bounded: a hostile tree gives an [`Error`], never a panic or an endless read.
+//! Its files lie in layers, each of which imports from those above it in this table:
+//!
+//! | layer | holds |
+//! |---|---|
+//! | `types/` | sets of PUs, the machine's objects as plain data, what readers hand on, errors |
+//! | `read/`, [`affinity`] | readers: a tree of files (`sysfs/`, `cpuinfo.rs`, `cgroup/`), a description (`synthetic.rs`), a thread's mask |
+//! | `machine/` | [`Machine`]: its constructors, what follows from the parts, the logical order |
+//! | `budget.rs`, `seats/` | how many workers; policies, layouts, the ledger |
+//!
+//! Beside them stands `neighbours.rs`, which uses the types only.
+//!
+//! **Invariants.** No environment variable is read. Nobody is seated outside the PUs that the
+//! caller calls allowed. Reading a machine is bounded: a hostile tree gives an [`Error`], never a
+//! panic or an endless read.
 //!
 //! **Left out on purpose.** Memory binding, devices and distances between nodes beyond what a
 //! node without PUs needs to find its neighbours.
@@ -27,26 +39,14 @@
 
 pub mod affinity;
 mod budget;
-mod cgroup;
-mod cpuinfo;
-mod cpuset;
-mod error;
-mod kinds;
-mod layout;
-mod ledger;
 mod machine;
 mod neighbours;
-mod nodes;
-mod placement;
-mod synthetic;
-mod sysfs;
-mod tree;
+mod read;
+mod seats;
+mod types;
 
 pub use budget::{Budget, Limit, LimitKind, Rounding};
-pub use cpuset::CpuSet;
-pub use error::Error;
-pub use layout::{Layout, place};
-pub use ledger::Ledger;
-pub use machine::{Cache, CacheKind, Core, Die, Kind, KindSource, Machine, NumaNode, Package};
+pub use machine::Machine;
 pub use neighbours::{Neighbour, neighbours};
-pub use placement::Placement;
+pub use seats::{Layout, Ledger, Placement, place};
+pub use types::{Cache, CacheKind, Core, CpuSet, Die, Error, Kind, KindSource, NumaNode, Package};

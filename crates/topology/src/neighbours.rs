@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::CpuSet;
+use crate::types::CpuSet;
 
 /// A thread of another process that may run nowhere but on the PUs asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Neighbour {
 
 /// The threads of other processes that are confined to `pus`, by process and thread.
 ///
-/// Reads a file of each thread on the system: some milliseconds for a thousand.
+/// Blocks while it reads a file of each thread on the system: some milliseconds for a thousand.
 pub fn neighbours(pus: &CpuSet) -> Vec<Neighbour> {
     neighbours_in(Path::new("/proc"), std::process::id(), pus)
 }

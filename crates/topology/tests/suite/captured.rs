@@ -62,6 +62,19 @@ fn expected_nodes(value: &Value) -> BTreeSet<(usize, String)> {
     value.as_array().unwrap().iter().map(node).collect()
 }
 
+/// The PUs of each kind, the slowest first.
+fn expected_kinds(value: &Value) -> Vec<String> {
+    let kinds = value.as_array().unwrap().iter();
+    kinds
+        .map(|kind| kind["cpus"].as_str().unwrap().to_string())
+        .collect()
+}
+
+/// Cores that are all of one kind and cores whose kinds are not told are alike.
+fn several(kinds: Vec<String>) -> Vec<String> {
+    if kinds.len() > 1 { kinds } else { Vec::new() }
+}
+
 /// What differs between a machine and what it is.
 fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
     let mut differences = Vec::new();
@@ -130,6 +143,20 @@ fn differences(machine: &Machine, expected: &Value) -> Vec<String> {
         format!("{nodes:?}"),
         format!("{:?}", expected_nodes(&expected["numa"])),
     );
+    let expected_kinds = expected_kinds(&expected["kinds"]);
+    // An empty list says that the kinds are unknown, not that there are none.
+    if !expected_kinds.is_empty() {
+        let kinds: Vec<String> = machine
+            .kinds()
+            .iter()
+            .map(|kind| kind.pus.to_string())
+            .collect();
+        compare(
+            "kinds",
+            format!("{:?}", several(kinds)),
+            format!("{:?}", several(expected_kinds)),
+        );
+    }
     differences
 }
 

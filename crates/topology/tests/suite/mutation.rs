@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use creel_topology::{Budget, CpuSet, Machine, Placement, place};
 
-use crate::support::{CPU, Dice, Fixture};
+use crate::support::{CPU, Dice, Fixture, NODE};
 
 /// A text with a few bytes changed, doubled, dropped or cut off.
 fn mutated(dice: &mut Dice, text: &[u8]) -> Vec<u8> {
@@ -64,7 +64,6 @@ fn broken_texts_are_errors_at_most() {
 
 /// A tree that has a file of every sort that is read.
 fn whole() -> Fixture {
-    let node = "sys/devices/system/node";
     let mut fixture = Fixture::online("0-3")
         .topology("core_cpus_list", &["0-1", "2-3"])
         .topology("package_cpus_list", &["0-3"])
@@ -72,11 +71,11 @@ fn whole() -> Fixture {
         .each("0-3", "topology/die_id", "0\n")
         .each("0-3", "topology/physical_package_id", "0\n")
         .each("0-3", "cpu_capacity", "1024\n")
-        .file(&format!("{node}/online"), "0-1\n")
-        .file(&format!("{node}/node0/cpumap"), "0000000f\n")
-        .file(&format!("{node}/node0/meminfo"), "Node 0 MemTotal: 1048576 kB\n")
-        .file(&format!("{node}/node1/cpulist"), "\n")
-        .file(&format!("{node}/node1/distance"), "20 10\n")
+        .file(&format!("{NODE}/online"), "0-1\n")
+        .file(&format!("{NODE}/node0/cpumap"), "0000000f\n")
+        .file(&format!("{NODE}/node0/meminfo"), "Node 0 MemTotal: 1048576 kB\n")
+        .file(&format!("{NODE}/node1/cpulist"), "\n")
+        .file(&format!("{NODE}/node1/distance"), "20 10\n")
         .file("sys/devices/cpu_core/cpus", "0-1\n")
         .file("sys/devices/cpu_atom/cpus", "2-3\n")
         .file("proc/cpuinfo", "processor : 0\nphysical id : 0\nsiblings : 2\ncore id : 0\ncpu cores : 1\n")

@@ -6,6 +6,7 @@ use std::path::Path;
 use creel_topology::{Budget, CpuSet, Error, Machine};
 
 pub const CPU: &str = "sys/devices/system/cpu";
+pub const NODE: &str = "sys/devices/system/node";
 
 /// A root folder that goes away with the value.
 pub struct Fixture {

@@ -1,9 +1,7 @@
 //! The oddities of real kernels, each in the smallest tree that has it.
 
-use crate::support::{CPU, Fixture, cores, set, texts};
+use crate::support::{CPU, Fixture, NODE, cores, set, texts};
 use creel_topology::{Error, KindSource, Machine};
-
-const NODE: &str = "sys/devices/system/node";
 
 #[test]
 fn ids_may_be_sparse_and_pus_offline() {
@@ -158,98 +156,6 @@ fn dies_are_told_only_when_they_are_not_the_packages() {
     );
     let unnumbered = fixture(&["0", "1", "2", "3"]).each("0-3", "topology/die_id", "-1\n");
     assert_eq!(unnumbered.machine().dies().len(), 0);
-}
-
-fn cache(fixture: Fixture, pu: usize, index: usize, fields: [&str; 4]) -> Fixture {
-    let folder = format!("{CPU}/cpu{pu}/cache/index{index}");
-    let [level, kind, size, shared] = fields;
-    fixture
-        .file(&format!("{folder}/level"), level)
-        .file(&format!("{folder}/type"), kind)
-        .file(&format!("{folder}/size"), size)
-        .file(&format!("{folder}/shared_cpu_map"), shared)
-}
-
-#[test]
-fn caches_may_differ_from_core_to_core() {
-    let mut fixture = Fixture::online("0-2").topology("thread_siblings_list", &["0", "1", "2"]);
-    fixture = cache(fixture, 0, 0, ["1", "Data", "32K", "1"]);
-    fixture = cache(fixture, 0, 1, ["3", "Unified", "8M", "7"]);
-    fixture = cache(fixture, 1, 0, ["2", "Unified", "512K", "6"]);
-    fixture = cache(fixture, 1, 1, ["3", "Unified", "8M", "7"]);
-    let machine = cache(fixture, 2, 0, ["1", "Instruction", "32K", "4"]).machine();
-    assert_eq!(
-        texts(machine.caches_at(1).map(|cache| &cache.pus)),
-        ["0"],
-        "instruction caches hold no data"
-    );
-    assert_eq!(texts(machine.caches_at(2).map(|cache| &cache.pus)), ["1-2"]);
-    assert_eq!(texts(machine.caches_at(3).map(|cache| &cache.pus)), ["0-2"]);
-    assert_eq!(
-        machine.caches_at(3).next().unwrap().size_bytes,
-        Some(8 << 20)
-    );
-}
-
-#[test]
-fn a_cache_without_sharers_belongs_to_its_core() {
-    let mut fixture = Fixture::online("0-3").topology("thread_siblings_list", &["0-1", "2-3"]);
-    for pu in 0..4 {
-        fixture = cache(
-            fixture,
-            pu,
-            0,
-            ["3", "Unified", "9216K", "00000000,00000000"],
-        );
-    }
-    assert_eq!(
-        texts(fixture.machine().caches_at(3).map(|cache| &cache.pus)),
-        ["0-1", "2-3"]
-    );
-}
-
-#[test]
-fn a_node_without_pus_has_those_nearest_to_it() {
-    let machine = Fixture::online("0-7")
-        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
-        .file(&format!("{NODE}/node1/cpulist"), "4-7\n")
-        .file(&format!("{NODE}/node8/cpumap"), "0\n")
-        .file(&format!("{NODE}/node8/distance"), "31 21 10 41\n")
-        .file(
-            &format!("{NODE}/node8/meminfo"),
-            "\nNode 8 MemTotal:       1048576 kB\n",
-        )
-        .file(&format!("{NODE}/node9/cpulist"), "\n")
-        .file(&format!("{NODE}/node9/distance"), "31 41 41 10\n")
-        .file(&format!("{NODE}/node9/access0/initiators/node0/x"), "")
-        .machine();
-    let nodes = machine.numa_nodes();
-    assert_eq!(
-        texts(nodes.iter().map(|node| &node.pus)),
-        ["0-3", "4-7", "4-7", "0-3"]
-    );
-    assert_eq!(
-        nodes.iter().map(|node| node.has_pus).collect::<Vec<_>>(),
-        [true, true, false, false]
-    );
-    assert_eq!(nodes[2].memory_bytes, Some(1 << 30));
-}
-
-#[test]
-fn no_pu_belongs_to_two_nodes() {
-    let machine = Fixture::online("0-7")
-        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
-        .file(&format!("{NODE}/node1/cpulist"), "2-7\n")
-        .file(&format!("{NODE}/node2/cpulist"), "4-7\n")
-        .machine();
-    assert_eq!(
-        machine
-            .numa_nodes()
-            .iter()
-            .map(|node| node.os_index)
-            .collect::<Vec<_>>(),
-        [0, 2]
-    );
 }
 
 #[test]

@@ -1,46 +1,15 @@
 //! Seats for workers: a pure function of machine, allowed PUs, number and policy.
 //!
-//! Invariants: every seat is a non-empty subset of the allowed PUs; numbers of workers on two
-//! cores of one policy differ by one at most. The least seated PUs of a [`Ledger`] come first.
+//! Invariants: every seat is a non-empty subset of the allowed PUs; a core that a policy uses has
+//! a worker before another has two, and the least seated cores come first. Only a list is taken as
+//! it is written.
 
 use std::collections::BTreeMap;
 
-use crate::machine::CacheKind;
-use crate::{CpuSet, Error, Ledger, Machine, Placement};
-
-/// Where each worker of a pool sits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
-    seats: Vec<CpuSet>,
-    wrapped: bool,
-    pinned: bool,
-}
-
-impl Layout {
-    /// The PUs of each worker, in the order of the workers.
-    pub fn seats(&self) -> &[CpuSet] {
-        &self.seats
-    }
-
-    /// Lets two workers change seats.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such worker.
-    pub fn swap(&mut self, a: usize, b: usize) {
-        self.seats.swap(a, b);
-    }
-
-    /// Whether there were more workers than places, so that some share one.
-    pub fn wrapped(&self) -> bool {
-        self.wrapped
-    }
-
-    /// Whether workers are confined to their seats at all.
-    pub fn pinned(&self) -> bool {
-        self.pinned
-    }
-}
+use super::layout::Layout;
+use super::placement::Placement;
+use crate::machine::Machine;
+use crate::types::{CacheKind, CpuSet, Error};
 
 /// Seats `workers` workers on `allowed`, by `placement`.
 ///
@@ -64,7 +33,7 @@ pub fn place(
     workers: usize,
     placement: &Placement,
 ) -> Result<Layout, Error> {
-    Floor::new(machine, allowed, &Ledger::new())?.layout(workers, placement)
+    Floor::new(machine, allowed, |_| 0)?.layout(workers, placement)
 }
 
 /// An allowed core.
@@ -97,7 +66,7 @@ impl<'a> Floor<'a> {
     pub(crate) fn new(
         machine: &'a Machine,
         allowed: &CpuSet,
-        ledger: &Ledger,
+        load: impl Fn(usize) -> u64,
     ) -> Result<Floor<'a>, Error> {
         let usable = allowed & machine.online();
         if usable.is_empty() {
@@ -108,9 +77,9 @@ impl<'a> Floor<'a> {
         let mut sites = Vec::new();
         for core in machine.cores() {
             let mut pus: Vec<usize> = (&core.pus & &usable).iter().collect();
-            pus.sort_by_key(|&pu| ledger.load(pu));
+            pus.sort_by_key(|&pu| load(pu));
             if !pus.is_empty() {
-                let load = pus.iter().map(|&pu| ledger.load(pu)).sum();
+                let load = pus.iter().map(|&pu| load(pu)).sum();
                 sites.push(Site {
                     pus,
                     kind: core.kind,

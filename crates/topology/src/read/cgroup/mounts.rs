@@ -1,12 +1,27 @@
 //! The mounted group hierarchies, from the mount table.
 
-use crate::Error;
-use crate::tree::Tree;
+use crate::read::tree::Tree;
+use crate::types::Error;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V1,
     V2,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Controller {
+    Cpuset,
+    Cpu,
+}
+
+impl Controller {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Controller::Cpuset => "cpuset",
+            Controller::Cpu => "cpu",
+        }
+    }
 }
 
 /// A mounted group hierarchy.

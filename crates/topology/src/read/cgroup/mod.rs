@@ -14,39 +14,10 @@ mod mounts;
 mod search;
 
 use groups::Groups;
-use mounts::Version;
+use mounts::{Controller, Version};
 
-use crate::tree::Tree;
-use crate::{CpuSet, Error};
-
-/// A limit found in one file of one group.
-#[derive(Debug, Clone)]
-pub(crate) struct Constraint {
-    /// The file, as the machine itself names it.
-    pub(crate) path: String,
-    /// 0 for the process's own group, 1 for its parent, and so on.
-    pub(crate) generation: usize,
-    pub(crate) rule: Rule,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Rule {
-    Cpuset(CpuSet),
-    /// So much CPU time in each period, both in microseconds; the period is above 0.
-    Quota {
-        quota_us: u64,
-        period_us: u64,
-    },
-}
-
-impl Constraint {
-    pub(crate) fn cpuset(&self) -> Option<&CpuSet> {
-        match &self.rule {
-            Rule::Cpuset(cpus) => Some(cpus),
-            Rule::Quota { .. } => None,
-        }
-    }
-}
+use super::tree::Tree;
+use crate::types::{Constraint, CpuSet, Error, Rule};
 
 /// What confines the process that the tree calls `self`.
 pub(crate) struct Confines {
@@ -84,21 +55,6 @@ fn mask(tree: &Tree) -> Result<Option<CpuSet>, Error> {
             .map_err(|error: Error| error.in_file(tree.path(file)))
     })
     .transpose()
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Controller {
-    Cpuset,
-    Cpu,
-}
-
-impl Controller {
-    fn name(self) -> &'static str {
-        match self {
-            Controller::Cpuset => "cpuset",
-            Controller::Cpu => "cpu",
-        }
-    }
 }
 
 /// The group's folder, its parent's, and so on up to the mount point.

@@ -7,7 +7,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::{CpuSet, Error};
+use crate::types::{CpuSet, Error};
+
+/// The folder of the PUs, of which several readers ask.
+pub(crate) const CPU: &str = "sys/devices/system/cpu";
 
 /// A file of sysfs holds a page at most; lists and masks of large machines a few.
 const FILE_BYTES_MAX: usize = 1 << 20;

@@ -1,15 +1,19 @@
 //! The machine: what the system tells of packages, dies, NUMA nodes, caches, cores and PUs.
 //!
-//! Invariants: PUs go by OS index; the objects of a level do not overlap; every level but the
-//! cores holds online PUs only; every online PU is in exactly one core. Lists are in logical
-//! order: objects that share more lie next to one another, and an object's place in its list is
+//! Invariants: PUs go by OS index; the objects of a level do not overlap, but for NUMA nodes
+//! without PUs of their own; every level but the cores holds online PUs only; every online PU is
+//! in exactly one core. Lists are in logical order, but for NUMA nodes (by OS index) and kinds (by
+//! speed): objects that share more lie next to one another, and an object's place in its list is
 //! its logical index.
+
+mod order;
 
 use std::path::Path;
 
-use crate::cgroup::Constraint;
-use crate::tree::Tree;
-use crate::{CpuSet, Error, affinity, cgroup, synthetic, sysfs};
+use crate::types::{
+    Cache, CacheKind, Constraint, Core, CpuSet, Die, Error, Kind, NumaNode, Package, Parts,
+};
+use crate::{affinity, read};
 
 /// A machine, as the system or a captured tree describes it.
 ///
@@ -37,114 +41,6 @@ pub struct Machine {
     constraints: Vec<Constraint>,
 }
 
-/// A physical package (socket).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Package {
-    /// The system's number, where it gives one.
-    pub os_index: Option<usize>,
-    /// The online PUs.
-    pub pus: CpuSet,
-}
-
-/// A die of a package; told only where some package has several.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Die {
-    /// The system's number, where it gives one.
-    pub os_index: Option<usize>,
-    /// The online PUs.
-    pub pus: CpuSet,
-}
-
-/// A NUMA node: memory, and the PUs that are nearest to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NumaNode {
-    /// The system's number; numbers may have gaps.
-    pub os_index: usize,
-    /// The online PUs of the node; for a node without any, those of the nodes nearest to it.
-    pub pus: CpuSet,
-    /// Whether the node has PUs of its own.
-    pub has_pus: bool,
-    /// The node's memory in bytes, where told; 0 for a node without memory.
-    pub memory_bytes: Option<u64>,
-}
-
-/// What a cache holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CacheKind {
-    /// Data and instructions.
-    Unified,
-    /// Data only.
-    Data,
-    /// Instructions only.
-    Instruction,
-}
-
-/// A cache and the PUs that share it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cache {
-    /// 1 is nearest to the core.
-    pub level: u8,
-    /// What it holds.
-    pub kind: CacheKind,
-    /// Its size in bytes, where told.
-    pub size_bytes: Option<u64>,
-    /// The online PUs that share it.
-    pub pus: CpuSet,
-}
-
-/// A core: the PUs that the kernel calls siblings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Core {
-    /// The PUs as the kernel lists them. Only here a PU may be offline: kernels that still tell
-    /// of an offline PU's core are repeated as they say.
-    pub pus: CpuSet,
-    /// The index of its kind in [`Machine::kinds`]; `None` where kinds are not told.
-    pub kind: Option<usize>,
-}
-
-/// Cores of one speed, e.g. performance or efficient ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kind {
-    /// 0 is the slowest kind; the fastest is the last.
-    pub rank: usize,
-    /// The online PUs of this kind.
-    pub pus: CpuSet,
-    /// Who told.
-    pub source: KindSource,
-}
-
-/// Who told the kinds of cores apart, in descending order of trust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KindSource {
-    /// The PMUs' lists, `sys/devices/cpu_core/cpus` and `cpu_atom/cpus`.
-    Pmu,
-    /// The scheduler's `cpu_capacity`.
-    Capacity,
-    /// ACPI CPPC's nominal performance.
-    Cppc,
-    /// The base frequency.
-    BaseFrequency,
-    /// The maximum frequency.
-    MaxFrequency,
-    /// The description of a synthetic machine.
-    Description,
-}
-
-/// What a reader found, before it is put in order.
-#[derive(Debug, Default)]
-pub(crate) struct Parts {
-    pub(crate) online: CpuSet,
-    /// Sibling sets; empty when the system tells none.
-    pub(crate) siblings: Vec<CpuSet>,
-    pub(crate) packages: Vec<Package>,
-    pub(crate) dies: Vec<Die>,
-    pub(crate) nodes: Vec<NumaNode>,
-    pub(crate) caches: Vec<Cache>,
-    pub(crate) kinds: Vec<Kind>,
-    pub(crate) mask: Option<CpuSet>,
-    pub(crate) constraints: Vec<Constraint>,
-}
-
 impl Machine {
     /// Reads the machine that this thread runs on, and what this thread may use of it.
     ///
@@ -158,7 +54,7 @@ impl Machine {
     /// system does not tell its PUs.
     pub fn detect() -> Result<Machine, Error> {
         if cfg!(target_os = "linux") {
-            let mut parts = read_parts(Path::new("/"))?;
+            let mut parts = read::tree(Path::new("/"))?;
             parts.mask = affinity::current().ok().or(parts.mask);
             Ok(Machine::assemble(parts))
         } else {
@@ -173,14 +69,15 @@ impl Machine {
 
     /// Reads a machine from a folder that holds copies of its `/sys` and `/proc`.
     ///
-    /// The mask is that of `proc/self/status` where it was copied.
+    /// The mask is that of `proc/self/status` where it was copied. It reads some files of each
+    /// PU, and so may block for some milliseconds.
     ///
     /// # Errors
     ///
     /// [`Error::Unreadable`] when a file is there and cannot be read, [`Error::Malformed`] when it
     /// says something impossible, [`Error::NoMachine`] when no CPU is described.
     pub fn read_from(root: &Path) -> Result<Machine, Error> {
-        read_parts(root).map(Machine::assemble)
+        read::tree(root).map(Machine::assemble)
     }
 
     /// Makes a machine from a description such as `package:2 numa:2 l3:1 core:8 pu:2`.
@@ -194,7 +91,7 @@ impl Machine {
     ///
     /// [`Error::Syntax`] when the description has a mistake or asks for more than 16,384 PUs.
     pub fn synthetic(description: &str) -> Result<Machine, Error> {
-        synthetic::parts(description).map(Machine::assemble)
+        read::synthetic::parts(description).map(Machine::assemble)
     }
 
     /// The online PUs.
@@ -319,7 +216,7 @@ impl Machine {
     /// Computes what follows from the parts, and puts all in logical order.
     fn assemble(parts: Parts) -> Machine {
         let siblings_told = !parts.siblings.is_empty();
-        let cores = with_lone_pus(parts.siblings, &parts.online)
+        let cores = order::with_lone_pus(parts.siblings, &parts.online)
             .into_iter()
             .map(|pus| Core {
                 kind: parts
@@ -356,7 +253,7 @@ impl Machine {
     }
 
     fn sort(&mut self) {
-        self.logical = logical_order(&self.online, &self.levels());
+        self.logical = order::logical(&self.online, &self.levels());
         let mut place = vec![usize::MAX; self.online.last().map_or(0, |last| last + 1)];
         for (logical, &pu) in self.logical.iter().enumerate() {
             place[pu] = logical;
@@ -375,15 +272,6 @@ impl Machine {
     }
 }
 
-fn read_parts(root: &Path) -> Result<Parts, Error> {
-    let tree = Tree::open(root)?;
-    let mut parts = sysfs::read(&tree)?;
-    let confines = cgroup::read(&tree)?;
-    parts.mask = confines.mask;
-    parts.constraints = confines.constraints;
-    Ok(parts)
-}
-
 /// The cpusets and the mask narrow what is online. The kernel keeps the mask inside the cpuset;
 /// when the two disagree (a stale or foreign tree), the mask is what binds this thread.
 fn allowed(online: &CpuSet, mask: Option<&CpuSet>, constraints: &[Constraint]) -> CpuSet {
@@ -393,38 +281,4 @@ fn allowed(online: &CpuSet, mask: Option<&CpuSet>, constraints: &[Constraint]) -
         .filter_map(Constraint::cpuset)
         .fold(in_mask.clone(), |set, cpus| &set & cpus);
     if in_both.is_empty() { in_mask } else { in_both }
-}
-
-/// The sibling sets, and a set of one for each online PU that is in none.
-fn with_lone_pus(siblings: Vec<CpuSet>, online: &CpuSet) -> Vec<CpuSet> {
-    let known = siblings.iter().fold(CpuSet::new(), |all, pus| &all | pus);
-    let lone = (online - &known)
-        .iter()
-        .map(|pu| CpuSet::from_iter([pu]))
-        .collect::<Vec<_>>();
-    siblings.into_iter().chain(lone).collect()
-}
-
-/// The online PUs, ordered by the first PU of the widest object around them, then of the next.
-fn logical_order(online: &CpuSet, levels: &[Vec<&CpuSet>]) -> Vec<usize> {
-    let mut keys: Vec<(Vec<usize>, usize)> = online
-        .iter()
-        .map(|pu| (Vec::with_capacity(levels.len()), pu))
-        .collect();
-    for sets in levels {
-        let mut firsts = vec![usize::MAX; online.last().map_or(0, |last| last + 1)];
-        for (pu, first) in sets
-            .iter()
-            .flat_map(|set| set.iter().map(|pu| (pu, set.first().unwrap_or(pu))))
-        {
-            if let Some(slot) = firsts.get_mut(pu) {
-                *slot = first;
-            }
-        }
-        for (key, pu) in &mut keys {
-            key.push(firsts[*pu]);
-        }
-    }
-    keys.sort();
-    keys.into_iter().map(|(_, pu)| pu).collect()
 }

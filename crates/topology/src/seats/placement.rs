@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{CpuSet, Error};
+use crate::types::{CpuSet, Error};
 
 /// Where workers sit. [`place`](crate::place) turns a policy into one [`CpuSet`] a worker.
 ///
-/// No policy puts two workers on one core before every core it uses has one.
+/// No policy that chooses cores puts two workers on one before every core it uses has one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Placement {
     /// Anywhere among the allowed PUs: the system moves workers as it likes.
@@ -67,6 +67,8 @@ impl fmt::Display for Placement {
 
 /// Reads a name, or a list: `0,2,4-7` is a PU a worker in this order, `{0-3},{4-7}` a set a
 /// worker (the notation of OpenMP's `OMP_PLACES`).
+///
+/// Errors: [`Error::Syntax`], which names the mistake.
 impl FromStr for Placement {
     type Err = Error;
 

@@ -1,15 +1,20 @@
 //! NUMA nodes, from `sys/devices/system/node`.
 //!
-//! Invariant: no PU is counted to two nodes as its own. Firmware that says otherwise is wrong,
-//! and the later of the two nodes is left out. A node without PUs (memory only) is given those of
+//! Invariant: no PU is two nodes' own. Firmware that says otherwise is wrong, and the later of the
+//! two nodes is left out. A node without PUs (memory only) is given those of
 //! its initiators, or of the nodes at the least distance.
 //!
-//! Source: Linux, Documentation/ABI/stable/sysfs-devices-node, Documentation/mm/numa.rst.
+//! Source: Linux, Documentation/ABI/stable/sysfs-devices-node,
+//! Documentation/admin-guide/mm/numaperf.rst.
 
-use crate::tree::Tree;
-use crate::{CpuSet, Error, NumaNode};
+use crate::read::tree::Tree;
+use crate::types::{CpuSet, Error, NumaNode};
 
 const NODE: &str = "sys/devices/system/node";
+
+/// The classes of access whose initiators are asked for, in this order: class 1 counts only CPUs
+/// as initiators, class 0 devices too, and older kernels tell class 0 alone.
+const ACCESSES: [&str; 2] = ["access1", "access0"];
 
 pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Result<Vec<NumaNode>, Error> {
     let mut numbers = tree.numbered(NODE, "node")?;
@@ -60,21 +65,18 @@ fn nearest_pus(
     if node.has_pus {
         return Ok(node.pus.clone());
     }
-    let folder = format!("{NODE}/node{}", node.os_index);
-    let with_pus = || nodes.iter().filter(|other| other.has_pus);
-    let join = |set: CpuSet, other: &NumaNode| &set | &other.pus;
-    let initiators = tree.numbered(&format!("{folder}/access0/initiators"), "node")?;
-    let near = with_pus()
-        .filter(|other| initiators.contains(&other.os_index))
-        .fold(CpuSet::new(), join);
-    if !near.is_empty() {
-        return Ok(near);
+    for access in ACCESSES {
+        let folder = format!("{NODE}/node{}/{access}/initiators", node.os_index);
+        let initiators = tree.numbered(&folder, "node")?;
+        let pus = joined(nodes, |other| initiators.contains(&other.os_index));
+        if !pus.is_empty() {
+            return Ok(pus);
+        }
     }
     // One distance for each node that is online, in ascending order of their numbers.
-    let text = tree
-        .text(&format!("{folder}/distance"))?
-        .unwrap_or_default();
+    let text = tree.text(&format!("{NODE}/node{}/distance", node.os_index))?;
     let distances: Vec<u32> = text
+        .unwrap_or_default()
         .split_whitespace()
         .map_while(|word| word.parse().ok())
         .collect();
@@ -84,10 +86,17 @@ fn nearest_pus(
             .position(|&number| number == other.os_index)?;
         distances.get(column).copied()
     };
-    let least = with_pus().filter_map(distance).min();
-    Ok(with_pus()
-        .filter(|other| least.is_some() && distance(other) == least)
-        .fold(CpuSet::new(), join))
+    let with_pus = nodes.iter().filter(|other| other.has_pus);
+    let least = with_pus.filter_map(distance).min();
+    Ok(joined(nodes, |other| {
+        least.is_some() && distance(other) == least
+    }))
+}
+
+/// The own PUs of all nodes that are meant.
+fn joined(nodes: &[NumaNode], meant: impl Fn(&NumaNode) -> bool) -> CpuSet {
+    let own_pus = nodes.iter().filter(|node| node.has_pus && meant(node));
+    own_pus.fold(CpuSet::new(), |pus, node| &pus | &node.pus)
 }
 
 /// The line `Node N MemTotal: … kB` of a node's `meminfo`.

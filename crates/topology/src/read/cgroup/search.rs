@@ -4,8 +4,8 @@
 //! mount point is an ancestor's folder: read as it is told, every limit would look unlimited.
 //! The group is the one, so many levels below, whose `cgroup.procs` lists the process.
 
-use crate::Error;
-use crate::tree::Tree;
+use crate::read::tree::Tree;
+use crate::types::Error;
 
 /// Folders looked at before the search gives up.
 const FOLDERS_MAX: usize = 10_000;

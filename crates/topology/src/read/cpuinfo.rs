@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::machine::Parts;
-use crate::tree::Tree;
-use crate::{CpuSet, Error, Package};
+use super::tree::Tree;
+use crate::types::{CpuSet, Error, Package, Parts};
 
 /// One PU's fields.
 #[derive(Default)]

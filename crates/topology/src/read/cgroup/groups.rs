@@ -1,9 +1,9 @@
 //! The groups that the process is in, and where a mount shows them.
 
-use super::mounts::{Mount, Version};
-use super::{Controller, search};
-use crate::Error;
-use crate::tree::Tree;
+use super::mounts::{Controller, Mount, Version};
+use super::search;
+use crate::read::tree::Tree;
+use crate::types::Error;
 
 /// The process's group in each hierarchy: controller names (none for version 2) and path.
 pub(super) struct Groups {

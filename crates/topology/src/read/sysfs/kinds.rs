@@ -10,10 +10,8 @@
 //! Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu (`cpu_capacity`,
 //! `acpi_cppc`), Documentation/admin-guide/pm/cpufreq.rst.
 
-use crate::tree::Tree;
-use crate::{CpuSet, Error, Kind, KindSource};
-
-const CPU: &str = "sys/devices/system/cpu";
+use crate::read::tree::{CPU, Tree};
+use crate::types::{CpuSet, Error, Kind, KindSource};
 
 /// Lists of the PUs that each hybrid PMU counts, the slowest first.
 const PMUS: [&str; 3] = ["cpu_lowpower", "cpu_atom", "cpu_core"];

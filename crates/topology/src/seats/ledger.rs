@@ -1,7 +1,10 @@
 //! Who sits where: counts a PU, so that pools of one process do not crowd on the same cores.
 
-use crate::layout::Floor;
-use crate::{CpuSet, Error, Layout, Machine, Placement};
+use super::floor::Floor;
+use super::layout::Layout;
+use super::placement::Placement;
+use crate::machine::Machine;
+use crate::types::{CpuSet, Error};
 
 /// The seats that pools have taken. Pure data: a process keeps one behind a lock.
 ///
@@ -47,7 +50,8 @@ impl Ledger {
         workers: usize,
         placement: &Placement,
     ) -> Result<Layout, Error> {
-        let layout = Floor::new(machine, allowed, self)?.layout(workers, placement)?;
+        let layout =
+            Floor::new(machine, allowed, |pu| self.load(pu))?.layout(workers, placement)?;
         self.add(&layout);
         Ok(layout)
     }
@@ -76,7 +80,7 @@ impl Ledger {
         self.load(pu) as f64 / WORKER as f64
     }
 
-    pub(crate) fn load(&self, pu: usize) -> u64 {
+    fn load(&self, pu: usize) -> u64 {
         self.loads.get(pu).copied().unwrap_or(0)
     }
 }

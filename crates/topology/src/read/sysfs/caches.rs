@@ -1,0 +1,97 @@
+//! Caches, from each PU's `cache` folder: level and type say which, so that cores may differ.
+//!
+//! Invariant: caches of one level and type never overlap; the first PU that names one tells its
+//! size and who shares it.
+//!
+//! Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu (`cache/indexN`).
+
+use std::collections::BTreeMap;
+
+use crate::read::tree::{CPU, Tree};
+use crate::types::{Cache, CacheKind, CpuSet, Error};
+
+/// Every cache once. A hyper-thread that shares all caches of a sibling is not asked for its own.
+pub(super) fn read(tree: &Tree, asked: &CpuSet, siblings: &[CpuSet]) -> Result<Vec<Cache>, Error> {
+    let mut levels: BTreeMap<(u8, CacheKind), Vec<Cache>> = BTreeMap::new();
+    let mut alike = CpuSet::new();
+    for pu in asked.iter() {
+        if alike.contains(pu) {
+            continue;
+        }
+        let core = siblings.iter().find(|core| core.contains(pu));
+        let core = core.map_or_else(|| CpuSet::from_iter([pu]), |core| core & asked);
+        let indices = tree.numbered(&format!("{CPU}/cpu{pu}/cache"), "index")?;
+        let mut sharing_all = if indices.is_empty() {
+            CpuSet::new()
+        } else {
+            core.clone()
+        };
+        for index in indices {
+            let folder = format!("{CPU}/cpu{pu}/cache/index{index}");
+            let Some((level, kind)) = level_and_kind(tree, &folder)? else {
+                continue;
+            };
+            let known = levels.entry((level, kind)).or_default();
+            let place = known.iter().position(|cache| cache.pus.contains(pu));
+            let place = place.unwrap_or(known.len());
+            if place == known.len() {
+                let told = sharers(tree, &folder)?.map(|told| &told & asked);
+                let told = told
+                    .filter(|told| !told.is_empty())
+                    .unwrap_or_else(|| core.clone());
+                let mut pus = known.iter().fold(told, |pus, cache| &pus - &cache.pus);
+                pus.insert(pu);
+                let size_bytes = tree
+                    .text(&format!("{folder}/size"))?
+                    .and_then(|text| size_bytes(&text));
+                known.push(Cache {
+                    level,
+                    kind,
+                    size_bytes,
+                    pus,
+                });
+            }
+            sharing_all = &sharing_all & &known[place].pus;
+        }
+        alike = &alike | &sharing_all;
+    }
+    Ok(levels.into_values().flatten().collect())
+}
+
+/// The PUs that share a cache. Old IA-64 kernels tell none for some: it belongs to its core then.
+fn sharers(tree: &Tree, folder: &str) -> Result<Option<CpuSet>, Error> {
+    let (mask, list) = (
+        format!("{folder}/shared_cpu_map"),
+        format!("{folder}/shared_cpu_list"),
+    );
+    tree.mask_or_list(&mask, &list)
+}
+
+fn level_and_kind(tree: &Tree, folder: &str) -> Result<Option<(u8, CacheKind)>, Error> {
+    let Some(level) = tree.number(&format!("{folder}/level"))? else {
+        return Ok(None);
+    };
+    let kind = match tree.text(&format!("{folder}/type"))?.as_deref() {
+        Some("Data") => CacheKind::Data,
+        Some("Instruction") => CacheKind::Instruction,
+        _ => CacheKind::Unified,
+    };
+    Ok(u8::try_from(level)
+        .ok()
+        .filter(|level| (1..=8).contains(level))
+        .map(|level| (level, kind)))
+}
+
+/// `32K`, `8M` or a plain number, in bytes; a size of 0 is one that is not told.
+fn size_bytes(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'M' => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    digits
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(unit)
+        .filter(|&bytes| bytes > 0)
+}

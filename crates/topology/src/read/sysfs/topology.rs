@@ -1,0 +1,120 @@
+//! Cores, packages and dies, from each PU's `topology` folder.
+//!
+//! Invariant: the sets of a level never overlap: a PU that an earlier PU's set covers is not asked
+//! again, and what a later set repeats of an earlier one is taken out of it.
+//!
+//! Left out on purpose: `core_id`, which says nothing about siblings (ids restart in each
+//! package, and on some kernels in each cluster), and levels that no placement uses (clusters,
+//! books, drawers).
+//!
+//! Source: Linux, Documentation/admin-guide/cputopology.rst.
+
+use std::collections::BTreeMap;
+
+use crate::read::tree::{CPU, Tree};
+use crate::types::{CpuSet, Die, Error, NumaNode, Package};
+
+/// The kernel's sibling sets, also those of offline PUs where it still tells them.
+pub(super) fn siblings(tree: &Tree, folders: &[usize]) -> Result<Vec<CpuSet>, Error> {
+    let told = partition(folders.iter().copied(), |pu| {
+        first_told(tree, pu, ["core_cpus", "thread_siblings"])
+    })?;
+    Ok(told.into_iter().map(|(_, pus)| pus).collect())
+}
+
+pub(super) fn packages(
+    tree: &Tree,
+    asked: &CpuSet,
+    nodes: &[NumaNode],
+) -> Result<Vec<Package>, Error> {
+    let told = partition(asked.iter(), |pu| {
+        Ok(first_told(tree, pu, ["package_cpus", "core_siblings"])?.map(|pus| &pus & asked))
+    })?;
+    let mut packages: Vec<Package> = Vec::with_capacity(told.len());
+    for (pu, pus) in told {
+        let os_index = id(tree, pu, "physical_package_id")?;
+        packages.push(Package { os_index, pus });
+    }
+    Ok(rejoined(packages, nodes))
+}
+
+/// Kernels before 4.10 cut `core_siblings` at the NUMA node when a package holds several: sets
+/// that share a package's number and are a NUMA node each are one package.
+fn rejoined(told: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
+    let mut packages: Vec<Package> = Vec::with_capacity(told.len());
+    let is_node = |pus: &CpuSet| nodes.iter().any(|node| node.has_pus && node.pus == *pus);
+    let mut of_nodes: BTreeMap<usize, usize> = BTreeMap::new();
+    for package in told {
+        let number = package.os_index.filter(|_| is_node(&package.pus));
+        match number.and_then(|number| of_nodes.get(&number)) {
+            Some(&first) => packages[first].pus = &packages[first].pus | &package.pus,
+            None => {
+                of_nodes.extend(number.map(|number| (number, packages.len())));
+                packages.push(package);
+            }
+        }
+    }
+    packages
+}
+
+/// The dies, when they are more than another name for the packages. Kernels that know of none
+/// give each PU a die of its own with the number -1.
+pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Result<Vec<Die>, Error> {
+    let told = partition(asked.iter(), |pu| {
+        Ok(first_told(tree, pu, ["die_cpus"])?.map(|pus| &pus & asked))
+    })?;
+    let mut dies = Vec::new();
+    for (pu, pus) in told {
+        let os_index = id(tree, pu, "die_id")?;
+        if os_index.is_some() {
+            dies.push(Die { os_index, pus });
+        }
+    }
+    let is_package = |die: &Die| packages.iter().any(|package| package.pus == die.pus);
+    Ok(if dies.iter().all(is_package) {
+        Vec::new()
+    } else {
+        dies
+    })
+}
+
+/// The first of these sets that the kernel tells for a PU, by mask or list.
+fn first_told<const N: usize>(
+    tree: &Tree,
+    pu: usize,
+    names: [&str; N],
+) -> Result<Option<CpuSet>, Error> {
+    for name in names {
+        let file = format!("{CPU}/cpu{pu}/topology/{name}");
+        if let Some(set) = tree.mask_or_list(&file, &format!("{file}_list"))? {
+            return Ok(Some(set));
+        }
+    }
+    Ok(None)
+}
+
+/// An object's number; kernels write -1 where the firmware gives none.
+fn id(tree: &Tree, pu: usize, name: &str) -> Result<Option<usize>, Error> {
+    let number = tree.number(&format!("{CPU}/cpu{pu}/topology/{name}"))?;
+    Ok(number.and_then(|number| usize::try_from(number).ok()))
+}
+
+/// Asks each PU for its set, unless an earlier one's covers it.
+fn partition(
+    pus: impl Iterator<Item = usize>,
+    told: impl Fn(usize) -> Result<Option<CpuSet>, Error>,
+) -> Result<Vec<(usize, CpuSet)>, Error> {
+    let mut covered = CpuSet::new();
+    let mut sets = Vec::new();
+    for pu in pus {
+        if covered.contains(pu) {
+            continue;
+        }
+        let fresh = &told(pu)?.unwrap_or_default() - &covered;
+        if !fresh.is_empty() {
+            covered = &covered | &fresh;
+            sets.push((pu, fresh));
+        }
+    }
+    Ok(sets)
+}

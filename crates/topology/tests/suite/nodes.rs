@@ -1,0 +1,79 @@
+//! NUMA nodes of real kernels, each oddity in the smallest tree that has it.
+
+use crate::support::{Fixture, NODE, texts};
+
+#[test]
+fn a_node_without_pus_has_those_nearest_to_it() {
+    let machine = Fixture::online("0-7")
+        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
+        .file(&format!("{NODE}/node1/cpulist"), "4-7\n")
+        .file(&format!("{NODE}/node8/cpumap"), "0\n")
+        .file(&format!("{NODE}/node8/distance"), "31 21 10 41\n")
+        .file(
+            &format!("{NODE}/node8/meminfo"),
+            "\nNode 8 MemTotal:       1048576 kB\n",
+        )
+        .file(&format!("{NODE}/node9/cpulist"), "\n")
+        .file(&format!("{NODE}/node9/distance"), "31 41 41 10\n")
+        .file(&format!("{NODE}/node9/access0/initiators/node0/x"), "")
+        .machine();
+    let nodes = machine.numa_nodes();
+    assert_eq!(
+        texts(nodes.iter().map(|node| &node.pus)),
+        ["0-3", "4-7", "4-7", "0-3"]
+    );
+    assert_eq!(
+        nodes.iter().map(|node| node.has_pus).collect::<Vec<_>>(),
+        [true, true, false, false]
+    );
+    assert_eq!(nodes[2].memory_bytes, Some(1 << 30));
+}
+
+/// Two nodes with PUs, and one of memory that is as far from both.
+fn between_two_nodes() -> Fixture {
+    Fixture::online("0-7")
+        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
+        .file(&format!("{NODE}/node1/cpulist"), "4-7\n")
+        .file(&format!("{NODE}/node2/cpulist"), "\n")
+        .file(&format!("{NODE}/node2/distance"), "20 20 10\n")
+}
+
+fn initiator(fixture: Fixture, access: usize, node: usize) -> Fixture {
+    let folder = format!("{NODE}/node2/access{access}/initiators");
+    fixture
+        .file(&format!("{folder}/node{node}/x"), "")
+        .file(&format!("{folder}/read_latency"), "100\n")
+}
+
+#[test]
+fn the_initiators_that_are_cpus_say_whose_memory_it_is() {
+    let of_memory = |fixture: Fixture| fixture.machine().numa_nodes()[2].pus.to_string();
+    assert_eq!(of_memory(between_two_nodes()), "0-7", "as far from both");
+    let cpus = initiator(between_two_nodes(), 1, 1);
+    assert_eq!(of_memory(cpus), "4-7", "only access1 is told");
+    let devices_too = initiator(initiator(between_two_nodes(), 0, 0), 1, 1);
+    assert_eq!(of_memory(devices_too), "4-7", "access1 is of CPUs only");
+    let device = initiator(initiator(between_two_nodes(), 1, 9), 0, 0);
+    assert_eq!(
+        of_memory(device),
+        "0-3",
+        "a node that has no PUs says nothing"
+    );
+}
+
+#[test]
+fn no_pu_belongs_to_two_nodes() {
+    let machine = Fixture::online("0-7")
+        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
+        .file(&format!("{NODE}/node1/cpulist"), "2-7\n")
+        .file(&format!("{NODE}/node2/cpulist"), "4-7\n")
+        .machine();
+    assert_eq!(
+        machine
+            .numa_nodes()
+            .iter()
+            .map(|node| node.os_index)
+            .collect::<Vec<_>>(),
+        [0, 2]
+    );
+}

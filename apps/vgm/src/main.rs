@@ -22,6 +22,7 @@ struct Cli {
 enum Command {
     Render(cli::render::Render),
     Info(cli::info::Info),
+    Units(cli::units::Units),
     Generate(cli::generate::Generate),
 }
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Render(render) => render.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
+        Command::Units(units) => units.run(),
         Command::Generate(generate) => generate.run(),
     };
     conclude("creel-vgm", done)

@@ -77,7 +77,8 @@ impl Job {
                 Playing::Alone(Box::new(player))
             }
         };
-        sink(&layout.header(settings.sample_rate, player.frames())?)?;
+        let (header, trailer) = layout.around(settings.sample_rate, player.frames(), &song.tags)?;
+        sink(&header)?;
         self.mix.resize(player.block_frames(), [0.0; 2]);
         self.bytes.clear();
         loop {
@@ -88,6 +89,7 @@ impl Job {
                 self.bytes.clear();
             }
             if frames == 0 {
+                sink(&trailer)?;
                 return Ok(Outcome::Done(player.frames()));
             }
             if !progress(frames as u64) {

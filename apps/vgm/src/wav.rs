@@ -1,11 +1,16 @@
-//! Sound files: the headers of WAV and AU, and samples as their bytes.
+//! Sound files: the headers of WAV and AU, what follows their samples, and samples as their bytes.
 //!
-//! Left out on purpose: tags, and files of more than 4 GiB, which neither format can name.
+//! A WAV's tags lie behind its samples, twice: as the list of texts that the format itself has, and
+//! as ID3, which most players read.
 //!
-//! Source: Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0" (WAV);
-//! Sun, "Audio file format" (AU).
+//! Left out on purpose: tags of AU, which has none, and files of more than 4 GiB, which neither
+//! format can name.
+//!
+//! Source: Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0" (WAV
+//! and its INFO list); Sun, "Audio file format" (AU); id3.org, "ID3 tag version 2.4.0".
 
 use crate::error::{Error, Result};
+use crate::format::Gd3;
 use crate::mix::{SampleFormat, to_i16, to_int};
 
 /// The kind of sound file.
@@ -16,6 +21,8 @@ pub enum Container {
     Wav,
     /// Sun's AU, big-endian.
     Au,
+    /// Samples alone: little-endian, all of them signed.
+    Raw,
 }
 
 impl Container {
@@ -24,6 +31,7 @@ impl Container {
         match self {
             Container::Wav => "wav",
             Container::Au => "au",
+            Container::Raw => "raw",
         }
     }
 }
@@ -40,32 +48,44 @@ pub struct Layout {
 const CHANNELS: usize = 2;
 
 impl Layout {
-    /// The file's header.
+    /// The file's header, and what follows its samples: the tags, if there are any.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`] if the file would pass 4 GiB.
     ///
     /// ```
-    /// use creel_vgm::wav::Layout;
+    /// use creel_vgm::{format::Gd3, wav::Layout};
     ///
-    /// let header = Layout::default().header(44_100, 2)?;
-    /// assert_eq!(header.len(), 44);
+    /// let (header, trailer) = Layout::default().around(44_100, 2, &Gd3::default())?;
+    /// assert_eq!((header.len(), trailer.len()), (44, 0));
     /// assert_eq!(header[40..], 8u32.to_le_bytes());
     /// # Ok::<(), creel_vgm::Error>(())
     /// ```
-    pub fn header(self, sample_rate: u32, frames: u64) -> Result<Vec<u8>> {
+    pub fn around(self, sample_rate: u32, frames: u64, tags: &Gd3) -> Result<(Vec<u8>, Vec<u8>)> {
+        if self.container == Container::Raw {
+            return Ok((Vec::new(), Vec::new()));
+        }
         let data = frames.checked_mul(self.frame_bytes() as u64);
         let data = data.and_then(|bytes| u32::try_from(bytes).ok());
+        let trailer = match self.container {
+            Container::Wav => trailer(tags),
+            _ => Vec::new(),
+        };
         // The RIFF chunk counts the header too.
-        let Some(data) = data.filter(|bytes| *bytes < u32::MAX - 100) else {
+        let room = u32::MAX - 100 - trailer.len() as u32;
+        let Some(data) = data.filter(|bytes| *bytes < room) else {
             let reason = format!("{frames} frames do not fit a sound file of 4 GiB");
             return Err(Error::TooLarge(reason));
         };
-        Ok(match self.container {
-            Container::Wav => self.wav_header(sample_rate, data, frames as u32),
-            Container::Au => self.au_header(sample_rate, data),
-        })
+        let header = match self.container {
+            Container::Wav => {
+                let behind = trailer.len() as u32;
+                self.wav_header(sample_rate, (data, behind), frames as u32)
+            }
+            _ => self.au_header(sample_rate, data),
+        };
+        Ok((header, trailer))
     }
 
     /// Bytes of a frame, both channels.
@@ -79,10 +99,13 @@ impl Layout {
         let start = bytes.len();
         bytes.resize(start + samples.len() * self.samples.bytes(), 0);
         let out = &mut bytes[start..];
-        let wav = self.container == Container::Wav;
         // An 8-bit sample of a WAV is unsigned.
-        let middle = if wav { 0x80 } else { 0 };
-        match (self.samples, wav) {
+        let middle = if self.container == Container::Wav {
+            0x80
+        } else {
+            0
+        };
+        match (self.samples, self.container != Container::Au) {
             (SampleFormat::I8, _) => each(samples, out, |s| [to_int(s, 8) as u8 ^ middle]),
             (SampleFormat::I16, true) => each(samples, out, |s| to_i16(s).to_le_bytes()),
             (SampleFormat::I16, false) => each(samples, out, |s| to_i16(s).to_be_bytes()),
@@ -102,7 +125,7 @@ impl Layout {
     }
 
     /// A RIFF header; files of other than whole numbers also say how many frames they have.
-    fn wav_header(self, sample_rate: u32, data: u32, frames: u32) -> Vec<u8> {
+    fn wav_header(self, sample_rate: u32, (data, behind): (u32, u32), frames: u32) -> Vec<u8> {
         let float = self.samples == SampleFormat::F32;
         let frame_bytes = self.frame_bytes() as u32;
         let bits = 8 * self.samples.bytes() as u16;
@@ -124,7 +147,7 @@ impl Layout {
         body.extend(b"data");
         body.extend(data.to_le_bytes());
         let mut header = b"RIFF".to_vec();
-        header.extend((body.len() as u32 + data).to_le_bytes());
+        header.extend((body.len() as u32 + data + behind).to_le_bytes());
         header.extend(body);
         header
     }
@@ -149,6 +172,47 @@ fn chunk(body: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
     body.extend(name);
     body.extend((data.len() as u32).to_le_bytes());
     body.extend(data);
+    // Chunks begin at even places.
+    body.extend(vec![0; data.len() % 2]);
+}
+
+/// What a WAV file has behind its samples, whose number of bytes is even: frames have two channels.
+fn trailer(tags: &Gd3) -> Vec<u8> {
+    let tags = tags.either();
+    let fields = [
+        (b"INAM", b"TIT2", tags.track),
+        (b"IPRD", b"TALB", tags.game),
+        (b"IART", b"TPE1", tags.author),
+        (b"ICRD", b"TDRC", tags.date.replace('/', "-")),
+        (b"ICMT", b"COMM", tags.notes),
+    ];
+    let (mut list, mut frames) = (b"INFO".to_vec(), Vec::new());
+    for (info, id3, text) in fields {
+        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        if text.is_empty() {
+            continue;
+        }
+        chunk(&mut list, info, &[text.as_bytes(), &[0]].concat());
+        // UTF-8; a comment also has a language and a heading.
+        let head: &[u8] = if id3 == b"COMM" { b"\x03eng\0" } else { &[3] };
+        frames.extend(id3);
+        frames.extend(seven_bits(head.len() + text.len()));
+        frames.extend([0; 2]);
+        frames.extend([head, text.as_bytes()].concat());
+    }
+    let mut trailer = Vec::new();
+    if !frames.is_empty() {
+        chunk(&mut trailer, b"LIST", &list);
+        let size = seven_bits(frames.len());
+        let tag = [b"ID3\x04\x00\x00", &size[..], &frames].concat();
+        chunk(&mut trailer, b"id3 ", &tag);
+    }
+    trailer
+}
+
+/// A size as ID3 writes it: seven bits a byte, the highest first.
+fn seven_bits(size: usize) -> [u8; 4] {
+    [21, 14, 7, 0].map(|shift| (size >> shift) as u8 & 0x7F)
 }
 
 fn each<const BYTES: usize>(samples: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; BYTES]) {
@@ -174,12 +238,26 @@ mod tests {
         for samples in ALL {
             for container in [Container::Wav, Container::Au] {
                 let layout = Layout { container, samples };
-                let mut file = layout.header(48_000, 3).unwrap();
+                let tags = Gd3 {
+                    track: "Étude".into(),
+                    author_native: "糸".into(),
+                    notes: "odd".into(),
+                    ..Gd3::default()
+                };
+                let (mut file, trailer) = layout.around(48_000, 3, &tags).unwrap();
                 let header = file.len();
                 layout.encode(&[[0.5, -0.5]; 3], &mut file);
                 assert_eq!(file.len(), header + 3 * layout.frame_bytes());
+                assert_eq!(trailer.is_empty(), container == Container::Au);
+                file.extend(trailer);
                 let (at, total) = match container {
-                    Container::Wav => (4, u32::from_le_bytes(file[4..8].try_into().unwrap()) + 8),
+                    Container::Wav => {
+                        let text = String::from_utf8_lossy(&file);
+                        assert_eq!(text.matches("Étude").count(), 2);
+                        assert_eq!(text.matches("糸").count(), 2);
+                        (4, u32::from_le_bytes(file[4..8].try_into().unwrap()) + 8)
+                    }
+                    Container::Raw => unreachable!("it has no header"),
                     Container::Au => (8, u32::from_be_bytes(file[8..12].try_into().unwrap()) + 28),
                 };
                 assert_eq!(total as usize, file.len(), "{layout:?} at {at}");
@@ -207,8 +285,9 @@ mod tests {
     #[test]
     fn a_file_beyond_4_gib_is_refused() {
         let layout = Layout::default();
-        assert!(layout.header(44_100, 1 << 29).is_ok());
-        assert!(layout.header(44_100, 1 << 30).is_err());
-        assert!(layout.header(44_100, u64::MAX).is_err());
+        let around = |frames| layout.around(44_100, frames, &Gd3::default());
+        assert!(around(1 << 29).is_ok());
+        assert!(around(1 << 30).is_err());
+        assert!(around(u64::MAX).is_err());
     }
 }

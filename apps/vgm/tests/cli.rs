@@ -196,14 +196,12 @@ fn bad_songs_are_named_and_the_others_rendered() {
     };
     let whole = small_song();
     let packed = gzip(&whole);
-    let bad: [(&str, Vec<u8>, &str); 9] = [
+    let bad: [(&str, Vec<u8>, &str); 7] = [
         ("empty.vgm", Vec::new(), "empty"),
         ("magic.vgm", b"RIFFwhatever".to_vec(), "not a VGM song"),
         ("header.vgm", whole[..20].to_vec(), "cut short"),
-        ("cut.vgm", whole[..whole.len() - 3].to_vec(), "cut short"),
         ("cut.vgz", packed[..packed.len() - 20].to_vec(), "gzip"),
         ("data.vgm", changed(0x34, 0x00FF_FFFF), "outside"),
-        ("loop.vgm", changed(0x1C, 0x1000), "loop points to"),
         ("command.vgm", changed(0x40, 0x0000_0001), "not a command"),
         ("clock.vgm", changed(0x0C, 3), "cannot run"),
     ];
@@ -404,4 +402,331 @@ fn info_tells_title_length_and_chips() {
         .output()
         .unwrap();
     assert_eq!(run.status.code(), Some(65));
+}
+
+/// The small song with a chip that is not played.
+fn song_without_a_player() -> Vec<u8> {
+    let mut song = vec![0; 0x100];
+    let small = small_song();
+    song[..0x40].copy_from_slice(&small[..0x40]);
+    song[8..10].copy_from_slice(&[0x72, 0x01]);
+    song[0x34] = 0xCC;
+    // A Mikey, of the Atari Lynx.
+    song[0xE4..0xE8].copy_from_slice(&16_000_000u32.to_le_bytes());
+    song.extend([0x40, 0x20, 0x7F]);
+    song.extend(&small[0x40..]);
+    song
+}
+
+#[test]
+fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
+    let folder = Folder::new("lacking");
+    let lacking = folder.put("lacking.vgm", &song_without_a_player());
+    let whole = folder.put("whole.vgm", &small_song());
+    let out = folder.path("out");
+    let run = render(&[&lacking, &whole], &out, &["--lines"]);
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    assert_eq!(stderr(&run).matches("Mikey").count(), 1, "{}", stderr(&run));
+    assert_eq!(
+        (&summary(&run)["songs"], &summary(&run)["incomplete"]),
+        (&2.into(), &1.into())
+    );
+    let stdout = String::from_utf8_lossy(&run.stdout).into_owned();
+    let lines: Vec<serde_json::Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON alone"))
+        .collect();
+    for line in &lines[..2] {
+        let missing = line["chips_missing"].as_array().unwrap().len();
+        let lacks = line["song"].as_str().unwrap().ends_with("lacking.vgm");
+        assert_eq!(missing, usize::from(lacks), "{line}");
+    }
+    let run = render(&[&lacking, &whole], &out, &["--overwrite"]);
+    let told = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(told.contains("2 songs (1 lack a chip)"), "{told}");
+
+    let run = render(
+        &[&lacking, &whole],
+        &folder.path("strict"),
+        &["--strict", "--format", "json"],
+    );
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("needs Mikey"), "{}", stderr(&run));
+    assert_eq!(summary(&run)["failed"], 1);
+    assert!(!folder.path("strict/lacking.wav").exists());
+
+    let info = program()
+        .args(["info", "--format", "json"])
+        .arg(&lacking)
+        .output()
+        .unwrap();
+    assert_eq!(
+        summary(&info)["chips_missing"],
+        serde_json::json!(["Mikey"])
+    );
+}
+
+#[test]
+fn what_players_take_is_taken_with_a_warning() {
+    let folder = Folder::new("lenient");
+    let whole = small_song();
+    let changed = |at: usize, value: u32| {
+        let mut song = small_song();
+        song[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        song
+    };
+    let halves = [gzip(&whole[..0x42]), gzip(&whole[0x42..])].concat();
+    let songs: [(&str, Vec<u8>, &str); 5] = [
+        ("end.vgm", whole[..whole.len() - 1].to_vec(), "cut short"),
+        ("cut.vgm", whole[..whole.len() - 2].to_vec(), "cut short"),
+        ("loop.vgm", changed(0x1C, 0x1000), "loop points to"),
+        ("no-time.vgm", changed(0x1C, 0x40 - 0x1C), "no time"),
+        ("members.vgz", halves, ""),
+    ];
+    for (name, bytes, warning) in songs {
+        let path = folder.put(name, &bytes);
+        let run = render(&[&path], &folder.path("out"), &["--lines"]);
+        assert_eq!(run.status.code(), Some(0), "{name}: {}", stderr(&run));
+        assert!(stderr(&run).contains(warning), "{name}: {}", stderr(&run));
+        assert_eq!(stderr(&run).is_empty(), warning.is_empty(), "{name}");
+        let out = folder.path("out").join(name).with_extension("wav");
+        let seconds = if name == "cut.vgm" { 0 } else { 1 };
+        let bytes = fs::metadata(out).unwrap().len();
+        assert_eq!(bytes, 44 + seconds * 4 * 44_100, "{name}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let folder = Folder::new("fifo");
+    let fifo = folder.path("in/fifo.vgm");
+    fs::create_dir_all(folder.path("in")).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for path in [&fifo, &folder.path("in"), Path::new("/dev/zero")] {
+        let run = render(&[path], &folder.path("out"), &[]);
+        assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+        assert!(stderr(&run).contains("not a file"), "{}", stderr(&run));
+        let info = program().arg("info").arg(path).output().unwrap();
+        assert_eq!(stderr(&info).matches("not a file").count(), 1);
+    }
+}
+
+#[test]
+fn folders_say_where_their_songs_lie() {
+    let folder = Folder::new("deeper");
+    folder.put("in/below/deep/song.vgm", &small_song());
+    fs::create_dir_all(folder.path("none")).unwrap();
+    let out = folder.path("out");
+    let run = render(&[&folder.path("in")], &out, &[]);
+    assert!(stderr(&run).contains("-r takes them"), "{}", stderr(&run));
+    let run = render(&[&folder.path("in")], &out, &["-r"]);
+    assert_eq!(stderr(&run), "");
+    assert!(out.join("below/deep/song.wav").exists());
+    let run = render(&[&folder.path("none")], &out, &[]);
+    assert!(stderr(&run).contains("no song"), "{}", stderr(&run));
+}
+
+#[test]
+fn info_takes_folders_and_writes_one_csv_header() {
+    use creel_vgm::format::Gd3;
+    let folder = Folder::new("folders");
+    let mut song = small_song();
+    let tag = song.len() as u32;
+    song[0x14..0x18].copy_from_slice(&(tag - 0x14).to_le_bytes());
+    let tags = Gd3 {
+        track_native: "縦糸".into(),
+        game: "bell\u{7}\nand\u{1b}[2J".into(),
+        ..Gd3::default()
+    };
+    song.extend(tags.to_bytes());
+    folder.put("in/a.vgm", &song);
+    folder.put("in/below/b.vgm", &small_song());
+    let info = |flags: &[&str]| {
+        let mut command = program();
+        command.arg("info").arg(folder.path("in")).args(flags);
+        command.output().unwrap()
+    };
+    let csv = info(&["-r", "--format", "csv"]);
+    let csv = String::from_utf8_lossy(&csv.stdout).into_owned();
+    assert_eq!(csv.matches("loop_seconds").count(), 1, "{csv}");
+    assert!(csv.contains("b.vgm") && csv.contains("縦糸"), "{csv}");
+    let text = String::from_utf8_lossy(&info(&[]).stdout).into_owned();
+    assert!(text.contains("縦糸") && !text.contains('\u{1b}'), "{text}");
+    assert!(text.contains("bell\\u{7}\\nand\\u{1b}[2J"), "{text}");
+    assert!(!text.contains("b.vgm"));
+}
+
+#[test]
+fn lines_are_json_alone() {
+    let folder = Folder::new("lines");
+    let song = folder.put("s.vgm", &small_song());
+    let out = folder.path("out");
+    let run = render(&[&song], &out, &["--lines", "--format", "csv"]);
+    assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+    assert!(!out.exists());
+    let run = render(&[&song], &out, &["--lines"]);
+    assert_eq!(summary(&run)["songs"], 1);
+}
+
+#[test]
+fn playlists_and_standard_input_are_rendered() {
+    let folder = Folder::new("lists");
+    folder.put("songs/a b.vgm", &small_song());
+    folder.put("songs/c.vgm", &small_song());
+    let out = folder.path("out");
+    for (name, list) in [
+        ("l.m3u", "#EXTM3U\nsongs\\a%20b.vgm\r\nsongs/none.vgm\n"),
+        (
+            "l.xspf",
+            "<playlist><trackList><track><location>songs/a%20b.vgm</location></track>\
+             <track><location>songs/none.vgm</location></track></trackList></playlist>",
+        ),
+        (
+            "l.jspf",
+            r#"{"playlist":{"track":[{"location":["songs/a%20b.vgm"]},{"location":["songs/none.vgm"]}]}}"#,
+        ),
+    ] {
+        let list = folder.put(name, list.as_bytes());
+        let run = render(&[&list], &out, &["--overwrite", "--format", "json"]);
+        assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
+        assert!(
+            stderr(&run).contains("none.vgm"),
+            "{name}: {}",
+            stderr(&run)
+        );
+        assert_eq!(summary(&run)["songs"], 1, "{name}");
+        assert!(out.join("a b.wav").exists());
+    }
+    let broken = folder.put("broken.xspf", b"<playlist>");
+    let run = render(&[&broken], &out, &[]);
+    assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
+
+    let mut child = program()
+        .args(["render", "-", "-o"])
+        .arg(&out)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&gzip(&small_song()))
+        .unwrap();
+    assert!(child.wait().unwrap().success());
+    let wav = fs::metadata(out.join("stdin.wav")).unwrap();
+    assert_eq!(wav.len(), 44 + 4 * 44_100);
+}
+
+/// The small song with a title and a game.
+fn titled(title: &str) -> Vec<u8> {
+    let mut song = small_song();
+    let tag = song.len() as u32;
+    song[0x14..0x18].copy_from_slice(&(tag - 0x14).to_le_bytes());
+    let tags = creel_vgm::format::Gd3 {
+        track: title.into(),
+        game: "Loom".into(),
+        ..Default::default()
+    };
+    song.extend(tags.to_bytes());
+    song
+}
+
+#[test]
+fn names_follow_a_pattern_and_a_playlist_lists_them() {
+    let folder = Folder::new("names");
+    folder.put("in/1.vgm", &titled("Warp 1.5"));
+    folder.put("in/2.vgm", &titled("a/b"));
+    folder.put("in/3.vgm", &titled("a:b"));
+    folder.put("in/below/1.vgm", &small_song());
+    let (input, out) = (folder.path("in"), folder.path("out"));
+    let list = folder.path("list.m3u");
+    let flags = ["-r", "--name", "{track:02} {title} ({game})", "--m3u"];
+    let run = render(
+        &[&input],
+        &out,
+        &[&flags[..], &[list.to_str().unwrap()]].concat(),
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let names: Vec<_> = files(&out).into_iter().map(|(path, _)| path).collect();
+    let expected = [
+        "01 Warp 1.5 (Loom).wav",
+        "02 a_b (Loom).wav",
+        "03 a_b (Loom).wav",
+    ];
+    let mut expected: Vec<_> = expected.iter().map(|name| out.join(name)).collect();
+    expected.push(out.join("below/01 1 ().wav"));
+    expected.sort();
+    assert_eq!(names, expected);
+    let text = fs::read_to_string(&list).unwrap();
+    assert!(
+        text.starts_with("#EXTM3U\n#EXTINF:1,01 Warp 1.5 (Loom)\nout/01 Warp"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 9);
+    let twins = render(&[&input], &folder.path("twins"), &["--name", "{game}"]);
+    assert_eq!(twins.status.code(), Some(1));
+    assert_eq!(stderr(&twins).matches("same output").count(), 2);
+    let wrong = render(&[&input], &out, &["--name", "{nme}"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).contains("{title}"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn stdout_gets_samples_alone_in_the_order_of_the_input() {
+    let folder = Folder::new("stdout");
+    let song = folder.put("a.vgm", &titled("Weft"));
+    let broken = folder.put("b.vgm", b"x");
+    let out = folder.path("out");
+    assert!(render(&[&song], &out, &["--raw"]).status.success());
+    let raw = fs::read(out.join("a.raw")).unwrap();
+    assert!(render(&[&song], &out, &[]).status.success());
+    let wav = fs::read(out.join("a.wav")).unwrap();
+    assert_eq!(wav[44..44 + raw.len()], raw);
+    let run = render(&[&song, &broken, &song], Path::new("-"), &[]);
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    assert!(stderr(&run).contains("b.vgm"), "{}", stderr(&run));
+    assert_eq!(run.stdout, [&raw[..], &raw].concat());
+    // Tags lie behind the samples.
+    let text = String::from_utf8_lossy(&wav[44 + raw.len()..]).into_owned();
+    assert!(text.starts_with("LIST") && text.contains("TIT2"), "{text}");
+}
+
+#[test]
+fn units_tell_what_would_be_rendered() {
+    let folder = Folder::new("units");
+    folder.put("in/a.vgm", &small_song());
+    folder.put("in/b.vgm", &small_song());
+    let out = folder.path("out");
+    let run = program()
+        .args(["units", "-o"])
+        .args([&out, &folder.path("in"), &folder.path("none.vgm")])
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("none.vgm"), "{}", stderr(&run));
+    let stdout = String::from_utf8_lossy(&run.stdout).into_owned();
+    let units: Vec<serde_json::Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(units.len(), 2);
+    for unit in units {
+        assert_eq!(
+            (&unit["samples"], &unit["exists"]),
+            (&44_100.into(), &false.into())
+        );
+        assert!(unit["cost_ns"].as_u64().unwrap() > 0);
+        let output = unit["output"].as_str().unwrap();
+        assert!(output.starts_with(out.to_str().unwrap()) && output.ends_with(".wav"));
+    }
+    assert!(!out.exists());
 }

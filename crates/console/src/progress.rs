@@ -27,14 +27,30 @@ impl Progress {
     /// progress.finish();
     /// ```
     pub fn new(total: u64, units: &str, quiet: bool) -> Self {
+        Progress::drawn(
+            total,
+            &format!("{{bar:24}} {{human_pos}}/{{human_len}} {units}  {{eta}} left  {{wide_msg}}"),
+            quiet,
+        )
+    }
+
+    /// A bar that tells the percentage alone, for units that say nothing to a reader; with a message
+    /// of up to 30 columns it fits into 60.
+    pub fn share(total: u64, quiet: bool) -> Self {
+        Progress::drawn(
+            total,
+            "{bar:12} {percent:>3} % {eta:>3} left  {wide_msg}",
+            quiet,
+        )
+    }
+
+    fn drawn(total: u64, template: &str, quiet: bool) -> Self {
         let target = if quiet || !std::io::stderr().is_terminal() {
             ProgressDrawTarget::hidden()
         } else {
             ProgressDrawTarget::stderr_with_hz(10)
         };
-        let template =
-            format!("{{bar:24}} {{human_pos}}/{{human_len}} {units}  {{eta}} left  {{wide_msg}}");
-        let style = ProgressStyle::with_template(&template)
+        let style = ProgressStyle::with_template(template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
         let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style);

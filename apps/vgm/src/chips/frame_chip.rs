@@ -13,7 +13,7 @@ use super::ym3526::Ym3526;
 use super::ym3812::Ym3812;
 use super::ymf262::Ymf262;
 use crate::format::{Command, Song, decode};
-use crate::sequence::Action;
+use crate::sequence::{Action, Event};
 
 /// One chip that renders native frames, whichever it is.
 pub enum FrameChip {
@@ -76,6 +76,23 @@ impl FrameChip {
     /// Whether the chip's second lane is data for [`FrameChip::render`].
     pub fn has_data_lane(&self) -> bool {
         matches!(self, FrameChip::Ym2612(_))
+    }
+
+    /// Takes of the song's first writes those that set its rate, before their turns come.
+    pub fn foresee(&mut self, events: &[Event]) {
+        if !matches!(self, FrameChip::Ym2203(_) | FrameChip::Ym2608(_)) {
+            return;
+        }
+        for event in events {
+            if let Action::Write {
+                port: 0,
+                reg: reg @ 0x2D..=0x2F,
+                value,
+            } = event.action
+            {
+                self.write(0, reg, value);
+            }
+        }
     }
 
     /// Does what an event asks for, between two native frames.

@@ -9,8 +9,10 @@
 pub mod adpcm_a;
 pub mod adpcm_b;
 pub mod ay8910;
+pub mod bus;
 pub mod fm;
 pub mod frame_chip;
+pub mod levels;
 pub mod okim6258;
 pub mod opl;
 pub mod set;

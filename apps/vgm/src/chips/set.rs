@@ -1,18 +1,15 @@
-//! The chips of one song: which can be played, at what clock and how loud.
+//! The chips of one song: which can be played, and at what clock.
 //!
 //! A chip is played in *parts*. Most have one, made of native frames. The square waves of an OPN
 //! chip are a part of their own, made of edges at the output rate, so that their many writes do not
 //! cut the FM's blocks short.
 //!
-//! Levels: by the format's convention 256 is a full-scale chip at unity; each chip has a usual
-//! level, and the extra header speaks in the same unit. They are levels of chips beside each other:
-//! a song is scaled by a power of two so that its chips together have about two units.
-//!
-//! Source: VGM specification 1.71, "Chip Volume Header".
+//! How loud they are is told by [`levels`].
 
 use super::ay8910::Ay8910;
 use super::fm::opn::Prescaler;
 use super::frame_chip::FrameChip;
+use super::levels;
 use super::okim6258::Okim6258;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
@@ -27,7 +24,7 @@ use super::ym3526::Ym3526;
 use super::ym3812::Ym3812;
 use super::ymf262::Ymf262;
 use crate::error::{Error, Result};
-use crate::format::{ChipId, Header, Instance, Song, Volume};
+use crate::format::{ChipId, Header, Instance, Song};
 use crate::sequence::LANES;
 
 /// A part of a chip, with its level: the factor from one of its steps to full scale.
@@ -66,8 +63,25 @@ pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
     Ok(all)
 }
 
+/// The chips that a song has and writes to, but that cannot be played, in its order.
+///
+/// ```
+/// use creel_vgm::{chips::set::missing, demo::CARRIED, format::Song};
+///
+/// let song = Song::parse(CARRIED[0].packed.to_vec())?;
+/// assert!(missing(&song).is_empty());
+/// # Ok::<(), creel_vgm::Error>(())
+/// ```
+pub fn missing(song: &Song) -> Vec<Instance> {
+    let is_missing = |instance: &Instance| {
+        chip_parts(&song.header, *instance).is_ok_and(|parts| parts.is_empty())
+    };
+    song.chips().filter(is_missing).collect()
+}
+
 fn no_chip(song: &Song) -> Error {
-    let names: Vec<_> = song.chips().map(|instance| instance.chip.name()).collect();
+    let name = |instance: Instance| song.header.name(instance.chip);
+    let names: Vec<_> = song.chips().map(name).collect();
     Error::Unsupported(if names.is_empty() {
         "the song writes to no chip that it has".into()
     } else {
@@ -95,27 +109,17 @@ pub fn frame_ns(chip: ChipId) -> u64 {
 /// than the fastest. Outside, time would stand still or a second take minutes.
 const CLOCKS_HZ: std::ops::RangeInclusive<u32> = 100_000..=40_000_000;
 
-/// Full scale of a native frame.
-const FULL_SCALE: f32 = 32768.0;
-/// Full scale of an SSG: three channels at their loudest make 1.5 of it.
-const SSG_FULL_SCALE: f32 = 1.5 * FULL_SCALE;
-/// The SSG beside the FM of its own chip.
-const SSG_BESIDE_FM: f32 = 0.5;
-/// The same on the Neo Geo, whose resistors make it quieter.
-const SSG_BESIDE_OPNB: f32 = 0.28;
-
 /// The parts of one chip of a song; none if it is not a chip that is played.
 fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
     let Some(clock_hz) = header.clock(instance) else {
         return Ok(Vec::new());
     };
     let chip = instance.chip;
-    let level = level(header, instance, false) / FULL_SCALE;
+    let level = levels::of_chip(header, instance);
     let mut parts = Vec::new();
     match chip {
         ChipId::Ay8910 => {
             let chip = Ay8910::new(clock_hz, header.byte(0x78), header.byte(0x79));
-            let level = level * FULL_SCALE / SSG_FULL_SCALE;
             parts.push(Part::Squares(SquareChip::Ay8910(Box::new(chip)), 0, level));
         }
         ChipId::Sn76489 => {
@@ -129,7 +133,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
     }
     parts.extend(ssg(header, instance, clock_hz));
     if !parts.is_empty() && !CLOCKS_HZ.contains(&clock_hz) {
-        let reason = format!("the {} cannot run at {clock_hz} Hz", chip.name());
+        let reason = format!("the {} cannot run at {clock_hz} Hz", header.name(chip));
         return Err(Error::malformed(chip.clock_offset(), reason));
     }
     Ok(parts)
@@ -159,10 +163,9 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
 
 /// The SSG of an OPN chip.
 fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
-    let (divider, beside) = match instance.chip {
-        ChipId::Ym2203 => (4, SSG_BESIDE_FM),
-        ChipId::Ym2608 => (8, SSG_BESIDE_FM),
-        ChipId::Ym2610 => (8, SSG_BESIDE_OPNB),
+    let divider = match instance.chip {
+        ChipId::Ym2203 => 4,
+        ChipId::Ym2608 | ChipId::Ym2610 => 8,
         _ => return None,
     };
     let clock = SsgClock {
@@ -170,21 +173,8 @@ fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
         divider,
         prescaler: Prescaler::default(),
     };
-    let level = level(header, instance, true) * beside / SSG_FULL_SCALE;
     let chip = SquareChip::Ssg(Box::default(), clock);
-    Some(Part::Squares(chip, 1, level))
-}
-
-/// The factor on all levels of a song with these parts: the power of two that brings the sum of its
-/// chips above 1.5 and up to 3 units.
-pub fn balance(header: &Header, parts: &[(Instance, Part)]) -> f32 {
-    let mut chips: Vec<Instance> = parts.iter().map(|part| part.0).collect();
-    chips.dedup();
-    let sum: f32 = chips.iter().map(|chip| level(header, *chip, false)).sum();
-    if sum <= 0.0 {
-        return 1.0;
-    }
-    (3.0 / sum).log2().floor().clamp(-6.0, 6.0).exp2()
+    Some(Part::Squares(chip, 1, levels::of_ssg(header, instance)))
 }
 
 /// What the header says of the SN76489; where it says nothing that could be, Sega's.
@@ -197,30 +187,5 @@ fn sn76489_variant(header: &Header) -> Variant {
         taps,
         width,
         flags: header.byte(0x2B),
-    }
-}
-
-/// How loud a chip is in a song, or its other half if `paired`: 1 is unity.
-fn level(header: &Header, instance: Instance, paired: bool) -> f32 {
-    let usual = f32::from(usual_level(instance.chip));
-    let given = header
-        .chip_volumes
-        .iter()
-        .find(|volume| volume.instance == instance && volume.paired == paired);
-    let level = match given.map(|volume| volume.volume) {
-        None => usual,
-        Some(Volume::Absolute(level)) => f32::from(level),
-        Some(Volume::Relative(factor)) => usual * f32::from(factor) / 256.0,
-    };
-    level / 256.0
-}
-
-/// The level that songs of a chip expect.
-fn usual_level(chip: ChipId) -> u16 {
-    match chip {
-        ChipId::Sn76489 | ChipId::Ym2608 | ChipId::Ym2610 => 0x80,
-        ChipId::Ym2413 => 0x200,
-        ChipId::Okim6258 => 0x1C0,
-        _ => 0x100,
     }
 }

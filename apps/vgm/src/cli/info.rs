@@ -1,18 +1,27 @@
 //! `creel-vgm info`: what a song says of itself.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::Args;
 use creel_console::{Common, Exit, Format, output, report};
-use creel_vgm::format::{Song, TICKS_PER_SECOND};
+use creel_vgm::Error;
+use creel_vgm::batch::{Remarks, find};
+use creel_vgm::format::{Gd3, Song, TICKS_PER_SECOND};
 use serde::Serialize;
+
+use super::plain::plain;
+use super::tell_of_folders;
 
 /// Tell what songs are: title, length, loop, chips
 #[derive(Args, Debug)]
 pub struct Info {
-    /// Songs
+    /// Songs, folders of songs, playlists (M3U, XSPF, JSPF), - for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// Look for songs in folders below the folders, too
+    #[arg(short, long)]
+    recurse: bool,
 }
 
 /// One song.
@@ -26,6 +35,8 @@ struct Document<'s> {
     loop_seconds: f64,
     loop_samples: u64,
     chips: Vec<Chip>,
+    #[serde(flatten)]
+    remarks: Remarks,
     track: &'s str,
     game: &'s str,
     system: &'s str,
@@ -44,27 +55,59 @@ struct Chip {
 impl Info {
     /// Prints all songs; the first failure gives the exit code.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let mut exit = Exit::Done;
-        for path in &self.paths {
-            match Song::read(path) {
-                Ok(song) => print(common, &document(path.display().to_string(), &song))?,
+        let found = find(&self.paths, self.recurse);
+        tell_of_folders(&found.deeper, &found.barren);
+        let mut failures = Failures(Exit::Done);
+        let mut rows = Vec::new();
+        for (path, error) in found.refused {
+            failures.tell(&path.display(), error);
+        }
+        for (source, _) in &found.songs {
+            let song = match source.load() {
+                Ok(song) => song,
                 Err(error) => {
-                    let failed = if error.is_bad_data() {
-                        Exit::BadData
-                    } else {
-                        Exit::SomeFailed
-                    };
-                    let error = anyhow::Error::new(error).context(path.display().to_string());
-                    report("creel-vgm", &error);
-                    exit = if exit == Exit::Done { failed } else { exit };
+                    failures.tell(source, error);
+                    continue;
                 }
+            };
+            let tags = song.tags.either();
+            let document = document(source.to_string(), &song, &tags);
+            match common.format {
+                Format::Json => output::json_line(&document)?,
+                Format::Csv => rows.push(row(&document)),
+                Format::Text => output::text(&text(&document))?,
             }
         }
-        Ok(exit)
+        if common.format == Format::Csv {
+            output::csv(rows)?;
+        }
+        Ok(failures.0)
     }
 }
 
-fn document(path: String, song: &Song) -> Document<'_> {
+/// The exit code of the first failure.
+struct Failures(Exit);
+
+impl Failures {
+    fn tell(&mut self, song: &dyn Display, error: Error) {
+        let failed = if error.is_bad_data() {
+            Exit::BadData
+        } else {
+            Exit::SomeFailed
+        };
+        if self.0 == Exit::Done {
+            self.0 = failed;
+        }
+        // Its cause is all that an error of the system says.
+        let error = match error {
+            Error::Io(error) => anyhow::Error::new(error),
+            error => error.into(),
+        };
+        report("creel-vgm", &error.context(plain(&song.to_string())));
+    }
+}
+
+fn document<'s>(path: String, song: &'s Song, tags: &'s Gd3) -> Document<'s> {
     let rate = f64::from(TICKS_PER_SECOND);
     let looped = song.repeat().map_or(0, |repeat| song.ticks() - repeat.tick);
     Document {
@@ -82,59 +125,53 @@ fn document(path: String, song: &Song) -> Document<'_> {
         chips: song
             .chips()
             .map(|instance| Chip {
-                name: instance.chip.name(),
+                name: song.header.name(instance.chip),
                 second: instance.second,
                 clock_hz: song.header.clock(instance).unwrap_or(0),
                 writes: song.writes(instance),
             })
             .collect(),
-        track: &song.tags.track,
-        game: &song.tags.game,
-        system: &song.tags.system,
-        author: &song.tags.author,
-        date: &song.tags.date,
+        remarks: Remarks::of(song),
+        track: &tags.track,
+        game: &tags.game,
+        system: &tags.system,
+        author: &tags.author,
+        date: &tags.date,
     }
-}
-
-fn print(common: &Common, document: &Document<'_>) -> anyhow::Result<()> {
-    match common.format {
-        Format::Json => output::json_line(document)?,
-        Format::Csv => output::csv([row(document)])?,
-        Format::Text => output::text(&text(document))?,
-    }
-    Ok(())
 }
 
 /// One song in a table, its chips in one field.
 #[derive(Serialize)]
-struct Row<'d> {
-    song: &'d str,
+struct Row {
+    song: String,
     seconds: f64,
     loop_seconds: f64,
     chips: String,
-    track: &'d str,
-    game: &'d str,
-    author: &'d str,
+    chips_missing: String,
+    track: String,
+    game: String,
+    author: String,
 }
 
-fn row<'d>(document: &'d Document<'_>) -> Row<'d> {
+fn row(document: &Document<'_>) -> Row {
     let chips: Vec<_> = document.chips.iter().map(|chip| chip.name).collect();
     Row {
-        song: &document.song,
+        song: document.song.clone(),
         seconds: document.seconds,
         loop_seconds: document.loop_seconds,
         chips: chips.join(" "),
-        track: document.track,
-        game: document.game,
-        author: document.author,
+        chips_missing: document.remarks.chips_missing.join(" "),
+        track: document.track.into(),
+        game: document.game.into(),
+        author: document.author.into(),
     }
 }
 
 fn text(document: &Document<'_>) -> String {
-    let mut lines = vec![document.song.clone()];
+    let mut lines = vec![plain(&document.song)];
     let mut field = |name: &str, value: String| {
         if !value.is_empty() {
-            lines.push(format!("  {name:<8} {value}"));
+            lines.push(format!("  {name:<8} {}", plain(&value)));
         }
     };
     field("track", document.track.into());
@@ -159,6 +196,12 @@ fn text(document: &Document<'_>) -> String {
             "chip",
             format!("{name}{second} at {clock_hz} Hz, {writes} writes"),
         );
+    }
+    if !document.remarks.chips_missing.is_empty() {
+        field("missing", document.remarks.chips_missing.join(", "));
+    }
+    for warning in &document.remarks.warnings {
+        field("warning", warning.clone());
     }
     lines.push(String::new());
     lines.join("\n")

@@ -2,11 +2,16 @@
 
 pub mod generate;
 pub mod info;
+mod plain;
 pub mod render;
 mod tally;
+pub mod units;
+
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use std::{fs, path::Path};
+use plain::plain;
 
 /// Makes the folder that results go to, if it is not there.
 fn make_folder(output: &Path) -> anyhow::Result<()> {
@@ -16,4 +21,20 @@ fn make_folder(output: &Path) -> anyhow::Result<()> {
         "{name}: is a file; --output takes a folder"
     );
     fs::create_dir_all(output).with_context(|| name.to_string())
+}
+
+/// Says where songs were not looked for, and where none were.
+fn tell_of_folders(deeper: &[PathBuf], barren: &[PathBuf]) {
+    let tell = |folder: &PathBuf, text: &str| {
+        eprintln!(
+            "creel-vgm: {}: {text}",
+            plain(&folder.display().to_string())
+        );
+    };
+    for folder in deeper {
+        tell(folder, "songs lie in folders below it, too; -r takes them");
+    }
+    for folder in barren {
+        tell(folder, "no song lies in it");
+    }
 }

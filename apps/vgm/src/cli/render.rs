@@ -1,22 +1,21 @@
 //! `creel-vgm render`: many songs to as many sound files, a song a job.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::{Mutex, mpsc};
-use std::{fs, io, thread};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use creel::{Balance, Pool, Wait};
-use creel_console::{Common, Exit, Failure, Interrupt, Knobs};
-use creel_vgm::batch::{self, Plan, Unit};
+use creel::{Balance, Placement, Pool, Wait};
+use creel_console::{Common, Exit, Failure, Format, Interrupt, Knobs, knobs};
+use creel_vgm::batch::{
+    self, Engine, Event, Existing, Naming, Plan, Playlist, SPARE_WORKERS, Stream, Watch,
+};
 use creel_vgm::mix::{Quality, SampleFormat};
-use creel_vgm::output::{How, Job, Rendered};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
-use creel_vgm::{Error, Result};
 
-use super::make_folder;
-use super::tally::{Tally, Verdict};
+use super::tally::Tally;
+use super::{make_folder, tell_of_folders};
 
 /// Render songs to sound files
 ///
@@ -26,12 +25,19 @@ use super::tally::{Tally, Verdict};
 /// Exit codes: 0 all done, 1 some failed, 2 usage, 65 nothing but bad data, 130 interrupted.
 #[derive(Args, Debug)]
 pub struct Render {
-    /// Songs, and folders of songs
+    /// Songs, folders of songs, playlists (M3U, XSPF, JSPF), - for standard input
     #[arg(required_unless_present = "demo", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The folder for the sound files
+    /// The folder for the sound files; - for samples alone on stdout, song after song
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
+    /// Name sound files by a pattern of {track} {title} {game} {system} {author} {date} {file};
+    /// {track:02} has two digits
+    #[arg(long, value_name = "PATTERN")]
+    name: Option<Naming>,
+    /// Write an M3U playlist of what was rendered
+    #[arg(long, value_name = "FILE")]
+    m3u: Option<PathBuf>,
     /// Render the songs that the program carries
     #[arg(long)]
     demo: bool,
@@ -44,13 +50,19 @@ pub struct Render {
     /// Leave songs alone whose sound file exists
     #[arg(long)]
     skip_done: bool,
-    /// One JSON line a song on stdout, as it ends
+    /// Let songs fail that need a chip which is not played yet
+    #[arg(long)]
+    strict: bool,
+    /// Print JSON alone: a line a song, as it ends, and the sum
     #[arg(long)]
     lines: bool,
     #[command(flatten)]
     sound: Sound,
     #[command(flatten)]
     knobs: Knobs,
+    /// Workers of the pool, those included that wait for the disk; by default four more than jobs
+    #[arg(long, value_name = "N", value_parser = knobs::jobs, help_heading = "Knobs")]
+    workers: Option<usize>,
 }
 
 /// How it should sound.
@@ -79,8 +91,11 @@ struct Sound {
     #[arg(long, conflicts_with = "bit_depth")]
     float: bool,
     /// AU files instead of WAV
-    #[arg(long)]
+    #[arg(long, conflicts_with = "raw")]
     au: bool,
+    /// Samples alone instead of WAV: little-endian, signed
+    #[arg(long)]
+    raw: bool,
 }
 
 /// The resamplers by their names.
@@ -129,10 +144,10 @@ impl Sound {
             (_, "32") => SampleFormat::I32,
             _ => SampleFormat::I16,
         };
-        let container = if self.au {
-            Container::Au
-        } else {
-            Container::Wav
+        let container = match (self.au, self.raw) {
+            (true, _) => Container::Au,
+            (_, true) => Container::Raw,
+            _ => Container::Wav,
         };
         Layout { container, samples }
     }
@@ -141,47 +156,108 @@ impl Sound {
 impl Render {
     /// Renders all songs.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        if self.lines && common.format == Format::Csv {
+            let message = "--lines prints JSON; --format csv does not go with it";
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        if self.output.as_os_str() == "-" {
+            return self.to_stdout(common);
+        }
         make_folder(&self.output)?;
-        let plan = self.plan();
-        let pool = Pool::builder().balance(Balance::Shared).wait(Wait::Park);
+        // Before signals are watched for: standard input may be waited for, and nothing is begun.
+        let mut plan = self.plan();
+        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        tell_of_folders(&plan.deeper, &plan.barren);
+        let pool = Pool::builder()
+            .balance(Balance::Shared)
+            .wait(Wait::Park)
+            .placement(Placement::Unpinned);
         let pool = self.knobs.apply(pool).build()?;
-        let split = plan.is_better_split(pool.workers());
+        let jobs = pool.workers();
+        let workers = self.workers.unwrap_or(jobs + SPARE_WORKERS);
+        pool.resize(workers.max(jobs))?;
+        if let Some(naming) = &self.name {
+            naming.apply(&mut plan, &pool);
+        }
         let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
         let tally = Tally::new(plan.units.len(), claimed, self.lines, common.quiet);
         for (path, error) in &plan.refused {
-            tally.add(&path.display(), None, &Verdict::Failed(error));
+            tally.refused(path, error);
         }
-        let (finished, to_publish) = mpsc::sync_channel(UNPUBLISHED_MAX);
-        let to_publish = Mutex::new(to_publish);
-        let bench = Workbench {
-            render: self,
-            settings: self.sound.settings(),
-            jobs: Mutex::new(Vec::new()),
-            split: split.then_some(&pool),
-            interrupt: &interrupt,
-            tally: &tally,
-            finished,
+        let settings = self.sound.settings();
+        let list = Playlist::default();
+        let engine = Engine {
+            pool: &pool,
+            jobs,
+            settings: &settings,
+            layout: self.sound.layout(),
+            existing: self.existing(),
+            strict: self.strict,
         };
-        thread::scope(|scope| {
-            for _ in 0..PUBLISHERS {
-                scope.spawn(|| publish(&to_publish, &tally));
-            }
-            let units = &plan.units;
-            if split {
-                units.iter().for_each(|unit| bench.song(unit));
-            } else {
-                pool.for_each_index(0..units.len(), |place| bench.song(&units[place]));
-            }
-            drop(bench);
-        });
-        drop(to_publish);
+        let watch = Watch {
+            tell: &|unit, event| {
+                if let Event::Done(frames, _) = event {
+                    list.add(unit, Some(frames));
+                } else if let Event::Kept = event {
+                    list.add(unit, None);
+                }
+                tally.event(unit, &event);
+            },
+            stop: &|| interrupt.requested(),
+        };
+        engine.run(&plan, watch);
+        if let Some(path) = &self.m3u {
+            list.write(path, settings.sample_rate)?;
+        }
         let exit = tally.exit(interrupt.requested());
-        tally.finish().print(common)?;
+        tally.finish().print(common, self.lines)?;
         if exit == Exit::Interrupted {
             return Err(Failure::new(exit, "interrupted").into());
         }
         Ok(exit)
+    }
+
+    /// Samples alone on stdout, the songs in the order of the input; a reader that has seen enough
+    /// ends it quietly.
+    fn to_stdout(&self, common: &Common) -> anyhow::Result<Exit> {
+        if self.lines || self.sound.au || self.m3u.is_some() || self.name.is_some() {
+            let message =
+                "-o -: stdout has samples alone; --lines, --au, --m3u and --name do not go with it";
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        let mut plan = self.plan();
+        plan.units.sort_by_key(|unit| unit.order);
+        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
+        let tally = Tally::new(plan.units.len(), claimed, false, common.quiet);
+        for (path, error) in &plan.refused {
+            tally.refused(path, error);
+        }
+        let settings = self.sound.settings();
+        let engine = Stream {
+            settings: &settings,
+            layout: Layout {
+                container: Container::Raw,
+                ..self.sound.layout()
+            },
+            strict: self.strict,
+        };
+        let watch = Watch {
+            tell: &|unit, event| tally.event(unit, &event),
+            stop: &|| interrupt.requested(),
+        };
+        let mut stdout = io::stdout().lock();
+        engine.run(&plan, watch, |bytes| stdout.write_all(bytes))?;
+        stdout.flush()?;
+        Ok(tally.exit(interrupt.requested()))
+    }
+
+    fn existing(&self) -> Existing {
+        match (self.overwrite, self.skip_done) {
+            (true, _) => Existing::Replace,
+            (_, true) => Existing::Keep,
+            _ => Existing::Refuse,
+        }
     }
 
     fn plan(&self) -> Plan {
@@ -191,103 +267,5 @@ impl Render {
         } else {
             batch::plan(&self.paths, &self.output, extension, self.recurse)
         }
-    }
-}
-
-/// Files that may wait for the disk before the jobs do.
-const UNPUBLISHED_MAX: usize = 16;
-
-/// Threads that wait for the disk: what several wait for, it does at once.
-const PUBLISHERS: usize = 4;
-
-/// Brings files to the disk while the jobs go on.
-fn publish(finished: &Mutex<mpsc::Receiver<(&Unit, Rendered)>>, tally: &Tally) {
-    let next = || finished.lock().expect("receiving panics not").recv();
-    while let Ok((unit, rendered)) = next() {
-        let frames = rendered.frames();
-        let published = rendered.publish().map_err(|error| at_output(unit, error));
-        tally.add(
-            &unit.input,
-            Some(&unit.output),
-            &match &published {
-                Ok(()) => Verdict::Done(frames),
-                Err(error) => Verdict::Failed(error),
-            },
-        );
-    }
-}
-
-/// An error of the system, with the output it was met at.
-fn at_output(unit: &Unit, error: Error) -> Error {
-    match error {
-        Error::Io(error) => {
-            let reason = format!("{}: {error}", unit.output.display());
-            Error::Io(io::Error::new(error.kind(), reason))
-        }
-        other => other,
-    }
-}
-
-/// What the jobs share.
-struct Workbench<'a> {
-    render: &'a Render,
-    settings: Settings,
-    /// Jobs that are not rendering just now; their memory goes from song to song.
-    jobs: Mutex<Vec<Job>>,
-    /// The pool, if its workers share each song.
-    split: Option<&'a Pool>,
-    interrupt: &'a Interrupt,
-    tally: &'a Tally,
-    /// To who brings them to the disk.
-    finished: mpsc::SyncSender<(&'a Unit, Rendered)>,
-}
-
-impl<'a> Workbench<'a> {
-    fn song(&self, unit: &'a Unit) {
-        if self.interrupt.requested() {
-            return;
-        }
-        let verdict = |verdict| self.tally.add(&unit.input, Some(&unit.output), &verdict);
-        if self.render.skip_done && unit.output.exists() {
-            return verdict(Verdict::Skipped(unit.claimed));
-        }
-        let mut job = self.jobs().pop().unwrap_or_default();
-        let outcome = self.song_with(unit, &mut job);
-        self.jobs().push(job);
-        match outcome {
-            // It takes them until the last job has ended.
-            Ok(Some(rendered)) => drop(self.finished.send((unit, rendered))),
-            Ok(None) => {}
-            Err(error) => verdict(Verdict::Failed(&error)),
-        }
-    }
-
-    fn jobs(&self) -> std::sync::MutexGuard<'_, Vec<Job>> {
-        self.jobs.lock().expect("no job panics while it holds this")
-    }
-
-    fn song_with(&self, unit: &Unit, job: &mut Job) -> Result<Option<Rendered>> {
-        if unit.output.exists() && !self.render.overwrite {
-            return Err(Error::Io(io::Error::other(format!(
-                "{} exists (--overwrite replaces it, --skip-done leaves it)",
-                unit.output.display()
-            ))));
-        }
-        let song = unit.input.load()?;
-        if let Some(folder) = unit.output.parent() {
-            fs::create_dir_all(folder).map_err(|error| at_output(unit, error.into()))?;
-        }
-        let (frames, _) = self.settings.frames(&song);
-        self.tally.correct(unit.claimed, frames);
-        let how = How {
-            settings: &self.settings,
-            layout: self.render.sound.layout(),
-            split: self.split,
-        };
-        job.render_file(&song, how, &unit.output, |frames| {
-            self.tally.advance(frames);
-            !self.interrupt.requested()
-        })
-        .map_err(|error| at_output(unit, error))
     }
 }

@@ -9,17 +9,10 @@ use std::time::Instant;
 
 use creel_console::{Common, Exit, Format, Progress, output};
 use creel_vgm::Error;
+use creel_vgm::batch::{Event, Unit};
 use serde::Serialize;
 
-/// How a song ended.
-pub enum Verdict<'e> {
-    /// Rendered, with so many frames.
-    Done(u64),
-    /// Left alone; it claims to have so many samples.
-    Skipped(u64),
-    /// Not rendered, and why.
-    Failed(&'e Error),
-}
+use super::plain::plain;
 
 /// Counts songs as they end, from many threads.
 pub struct Tally {
@@ -40,6 +33,8 @@ struct Counts {
     done: u64,
     failed: u64,
     skipped: u64,
+    /// Songs that are done but lack a chip.
+    incomplete: u64,
     /// Frames of songs that are done.
     frames: u64,
     /// Whether some failure lay not in the song but in the system.
@@ -47,15 +42,27 @@ struct Counts {
 }
 
 /// One song's line.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Line<'l> {
-    song: &'l str,
+    song: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<String>,
     status: &'static str,
     frames: u64,
+    chips_missing: &'l [&'static str],
+    warnings: &'l [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+}
+
+impl Line<'_> {
+    fn of(song: &(impl Display + ?Sized), status: &'static str) -> Self {
+        Line {
+            song: song.to_string(),
+            status,
+            ..Line::default()
+        }
+    }
 }
 
 /// The sum of all.
@@ -65,6 +72,7 @@ pub struct Summary {
     songs: u64,
     failed: u64,
     skipped: u64,
+    incomplete: u64,
     frames: u64,
     seconds: f64,
     frames_per_second: f64,
@@ -82,7 +90,7 @@ impl Tally {
             songs,
             lines,
             started: Instant::now(),
-            progress: Progress::new(frames, "frames", quiet),
+            progress: Progress::share(frames, quiet),
             counts: Mutex::default(),
             rendered: AtomicU64::new(0),
             expected: AtomicU64::new(frames),
@@ -90,7 +98,7 @@ impl Tally {
     }
 
     /// Counts frames of a song under way.
-    pub fn advance(&self, frames: u64) {
+    fn advance(&self, frames: u64) {
         self.progress.advance(frames);
         let before = self.rendered.fetch_add(frames, Ordering::Relaxed);
         if before / MESSAGE_FRAMES != (before + frames) / MESSAGE_FRAMES {
@@ -99,52 +107,74 @@ impl Tally {
     }
 
     /// Replaces what a song claimed to have by what it has.
-    pub fn correct(&self, claimed: u64, frames: u64) {
+    fn correct(&self, claimed: u64, frames: u64) {
         let change = frames.wrapping_sub(claimed);
         let before = self.expected.fetch_add(change, Ordering::Relaxed);
         self.progress.set_total(before.wrapping_add(change));
     }
 
-    /// Counts a song as ended, and tells of it.
-    pub fn add(&self, song: &dyn Display, to: Option<&Path>, verdict: &Verdict<'_>) {
-        let song = song.to_string();
-        let (status, frames, error) = match verdict {
-            Verdict::Done(frames) => ("done", *frames, None),
-            Verdict::Skipped(_) => ("skipped", 0, None),
-            Verdict::Failed(error) => ("failed", 0, Some(error.to_string())),
-        };
-        if let Some(error) = &error {
-            self.progress
-                .println(&format!("creel-vgm: {song}: {error}"));
+    /// Counts what happens to a song, and tells of its end.
+    pub fn event(&self, unit: &Unit, event: &Event<'_>) {
+        match event {
+            Event::Begun(frames) => self.correct(unit.claimed, *frames),
+            Event::Rendered(frames) => self.advance(*frames),
+            Event::Done(frames, remarks) => {
+                let mut line = Line::of(&unit.input, "done");
+                line.output = Some(unit.output.display().to_string());
+                line.frames = *frames;
+                line.chips_missing = &remarks.chips_missing;
+                line.warnings = &remarks.warnings;
+                self.end(&line, |counts| {
+                    counts.done += 1;
+                    counts.incomplete += u64::from(!remarks.chips_missing.is_empty());
+                    counts.frames += frames;
+                });
+            }
+            Event::Kept => {
+                let mut line = Line::of(&unit.input, "skipped");
+                line.output = Some(unit.output.display().to_string());
+                self.correct(unit.claimed, 0);
+                self.end(&line, |counts| counts.skipped += 1);
+            }
+            Event::Failed(error) => self.fail(&unit.input, error),
         }
-        let line = Line {
-            song: &song,
-            output: to
-                .filter(|_| error.is_none())
-                .map(|path| path.display().to_string()),
-            status,
-            frames,
-            error,
+    }
+
+    /// Counts a path that cannot be rendered as a song that failed.
+    pub fn refused(&self, path: &Path, error: &Error) {
+        self.fail(&path.display(), error);
+    }
+
+    fn fail(&self, song: &dyn Display, error: &Error) {
+        let mut line = Line::of(song, "failed");
+        line.error = Some(error.to_string());
+        self.end(&line, |counts| {
+            counts.failed += 1;
+            counts.system_failed |= !error.is_bad_data();
+        });
+    }
+
+    /// Tells of a song's end, and counts it.
+    fn end(&self, line: &Line<'_>, count: impl FnOnce(&mut Counts)) {
+        let tell = |text: &str| {
+            self.progress.println(&format!(
+                "creel-vgm: {}: {}",
+                plain(&line.song),
+                plain(text)
+            ));
         };
+        line.warnings.iter().for_each(|warning| tell(warning));
+        if !line.chips_missing.is_empty() {
+            let names = line.chips_missing.join(", ");
+            tell(&format!("rendered without {names}, not played yet"));
+        }
+        line.error.iter().for_each(|error| tell(error));
         // The lock also keeps lines whole and in the order of the counts.
         let mut counts = self.counts();
-        match verdict {
-            Verdict::Done(frames) => {
-                counts.done += 1;
-                counts.frames += frames;
-            }
-            Verdict::Skipped(claimed) => {
-                counts.skipped += 1;
-                self.correct(*claimed, 0);
-            }
-            Verdict::Failed(error) => {
-                counts.failed += 1;
-                counts.system_failed |= !error.is_bad_data();
-            }
-        }
+        count(&mut counts);
         if self.lines {
             // Whoever has closed the pipe has seen enough; the songs are rendered all the same.
-            let _ = self.progress.suspend(|| output::json_line(&line));
+            let _ = self.progress.suspend(|| output::json_line(line));
         }
     }
 
@@ -169,6 +199,7 @@ impl Tally {
             songs: counts.done,
             failed: counts.failed,
             skipped: counts.skipped,
+            incomplete: counts.incomplete,
             frames: counts.frames,
             seconds,
             frames_per_second: counts.frames as f64 / seconds.max(1e-9),
@@ -181,10 +212,8 @@ impl Tally {
         let ended = counts.done + counts.failed + counts.skipped;
         drop(counts);
         let rate = rendered as f64 / self.started.elapsed().as_secs_f64() / 1e6;
-        self.progress.set_message(format!(
-            "{ended}/{} songs, {rate:.1} M frames/s",
-            self.songs
-        ));
+        self.progress
+            .set_message(format!("{ended}/{} songs, {rate:.1} M/s", self.songs));
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
@@ -195,15 +224,20 @@ impl Tally {
 }
 
 impl Summary {
-    /// Prints it on stdout in the form asked for.
-    pub fn print(&self, common: &Common) -> anyhow::Result<()> {
+    /// Prints it on stdout in the form asked for, as JSON behind `lines`.
+    pub fn print(&self, common: &Common, lines: bool) -> anyhow::Result<()> {
         match common.format {
+            _ if lines => output::json_line(self)?,
             Format::Json => output::json_line(self)?,
             Format::Csv => output::csv([self])?,
             Format::Text if common.quiet => {}
             Format::Text => output::text(&format!(
-                "{} songs, {} failed, {} skipped: {:.1} M frames in {:.2} s, {:.2} M frames/s\n",
+                "{} songs{}, {} failed, {} skipped: {:.1} M frames in {:.2} s, {:.2} M frames/s\n",
                 self.songs,
+                match self.incomplete {
+                    0 => String::new(),
+                    incomplete => format!(" ({incomplete} lack a chip)"),
+                },
                 self.failed,
                 self.skipped,
                 self.frames as f64 / 1e6,

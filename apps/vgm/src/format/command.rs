@@ -137,6 +137,12 @@ pub fn decode(song: &[u8], offset: usize, version: u32) -> Result<(Command, usiz
     Ok((command, next))
 }
 
+/// Whether a command begins at `offset`, be it cut by the data's end, or nothing does there.
+pub fn is_command(data: &[u8], offset: usize, version: u32) -> bool {
+    data.get(offset)
+        .is_none_or(|code| operands(*code, version).is_some())
+}
+
 /// How many bytes follow the command, those of a block's data not counted.
 fn operands(code: u8, version: u32) -> Option<usize> {
     Some(match code {

@@ -18,8 +18,7 @@ pub const SONG_BYTES_MAX: usize = 64 << 20;
 /// [`Error::TooLarge`] beyond [`SONG_BYTES_MAX`].
 pub fn unpack(packed: Vec<u8>) -> Result<Vec<u8>> {
     let unpacked = match packed.as_slice() {
-        // One member only: real files carry garbage behind the first.
-        [0x1F, 0x8B, ..] => read_bounded("gzip", flate2::bufread::GzDecoder::new(&packed[..]))?,
+        [0x1F, 0x8B, ..] => read_members(&packed)?,
         [b'B', b'Z', b'h', ..] => {
             read_bounded("bzip2", bzip2::bufread::BzDecoder::new(&packed[..]))?
         }
@@ -34,6 +33,24 @@ pub fn unpack(packed: Vec<u8>) -> Result<Vec<u8>> {
         return Err(too_large());
     }
     Ok(unpacked)
+}
+
+/// The members of a gzip file one after the other; what lies behind the last that is whole, and real
+/// files carry all kinds of things there, is ignored.
+fn read_members(packed: &[u8]) -> Result<Vec<u8>> {
+    let mut decoder = flate2::bufread::GzDecoder::new(packed);
+    let mut bytes = read_bounded("gzip", &mut decoder)?;
+    loop {
+        let rest = decoder.into_inner();
+        if !rest.starts_with(&[0x1F, 0x8B]) || bytes.len() > SONG_BYTES_MAX {
+            return Ok(bytes);
+        }
+        decoder = flate2::bufread::GzDecoder::new(rest);
+        match read_bounded("gzip", &mut decoder) {
+            Ok(member) => bytes.extend(member),
+            Err(_) => return Ok(bytes),
+        }
+    }
 }
 
 fn read_bounded(container: &str, decoder: impl Read) -> Result<Vec<u8>> {
@@ -72,4 +89,32 @@ fn too_large() -> Error {
         "the song unpacks to more than {} MiB",
         SONG_BYTES_MAX >> 20
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn members_of_a_gzip_file_are_one_song_and_garbage_is_none() {
+        let two = [gzip(b"Vgm "), gzip(b"song")].concat();
+        assert_eq!(unpack(two.clone()).unwrap(), b"Vgm song");
+        for garbage in [
+            &b"junk"[..],
+            &[0; 512],
+            &[0x1F, 0x8B, 8, 0, 1],
+            &gzip(b"x")[..12],
+        ] {
+            let packed = [&two[..], garbage].concat();
+            assert_eq!(unpack(packed).unwrap(), b"Vgm song", "{garbage:?}");
+        }
+        assert!(unpack(two[..10].to_vec()).is_err());
+    }
 }

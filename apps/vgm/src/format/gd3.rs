@@ -65,6 +65,24 @@ impl Gd3 {
         }
     }
 
+    /// The same tag with the Japanese text where there is no other.
+    pub fn either(&self) -> Gd3 {
+        let or = |text: &String, native: &String| {
+            if text.trim().is_empty() {
+                native.clone()
+            } else {
+                text.clone()
+            }
+        };
+        Gd3 {
+            track: or(&self.track, &self.track_native),
+            game: or(&self.game, &self.game_native),
+            system: or(&self.system, &self.system_native),
+            author: or(&self.author, &self.author_native),
+            ..self.clone()
+        }
+    }
+
     /// The tag as it is written into a song.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -105,6 +123,10 @@ mod tests {
         };
         let bytes = tag.to_bytes();
         assert_eq!(Gd3::parse(&bytes, Some(0)), tag);
+        assert_eq!(
+            (tag.either().game.as_str(), tag.either().track.as_str()),
+            ("糸", "Étude")
+        );
         assert_eq!(Gd3::parse(&bytes[..30], Some(0)).track, "Étude");
         assert_eq!(Gd3::parse(&bytes, Some(4)), Gd3::default());
         assert_eq!(Gd3::parse(&bytes, Some(usize::MAX)), Gd3::default());

@@ -58,6 +58,8 @@ pub struct Header {
     pub claimed_samples: u32,
     /// Where the loop begins, in bytes from the start of the file.
     pub loop_offset: Option<usize>,
+    /// How long the loop claims to be, in samples at 44,100 Hz; not trusted, but that 0 is no loop.
+    pub loop_samples: u32,
     /// Loops fewer to play than asked for.
     pub loop_base: i8,
     /// Sixteenths of the loops asked for; 0 means 16.
@@ -124,6 +126,7 @@ impl Header {
             version,
             claimed_samples: u32_at(song, 0x18),
             loop_offset: relative(song, 0x1C),
+            loop_samples: u32_at(song, 0x20),
             loop_base: fields[0x7E] as i8,
             loop_modifier: fields[0x7F],
             data_offset,
@@ -162,6 +165,22 @@ impl Header {
     /// Bit 31 of the chip's clock: YM2610B instead of YM2610, an FDS beside a NES, a T6W28.
     pub fn is_variant(&self, chip: ChipId) -> bool {
         self.clocks[chip as usize] & VARIANT_BIT != 0
+    }
+
+    /// What is printed on a chip of the song, where variants share a place in the header.
+    pub fn name(&self, chip: ChipId) -> &'static str {
+        match (chip, self.is_variant(chip)) {
+            (ChipId::Ym2610, true) => "YM2610B",
+            (ChipId::Ym2612, true) => "YM3438 (OPN2C)",
+            (ChipId::Ym2413, true) => "VRC7",
+            (ChipId::Sn76489, true) => "T6W28",
+            (ChipId::NesApu, true) => "NESAPU + FDS",
+            (ChipId::K051649, true) => "K052539",
+            (ChipId::Es5506, false) => "ES5505",
+            (ChipId::C140, _) if self.byte(0x96) == 2 => "C219",
+            (ChipId::Ay8910, _) if self.byte(0x78) & 0x10 != 0 => "YM2149",
+            _ => chip.name(),
+        }
     }
 
     /// A flag byte of the header, 0 if the header ends before it.

@@ -21,4 +21,5 @@ pub use command::{Block, Command, RamWrite, StreamCommand, Write, decode};
 pub use container::SONG_BYTES_MAX;
 pub use gd3::Gd3;
 pub use header::{ChipVolume, Header, Instance, Volume, peek};
+pub(crate) use song::open;
 pub use song::{Loop, Song, TICKS_PER_SECOND};

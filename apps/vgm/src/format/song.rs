@@ -1,13 +1,13 @@
 //! A song: its header and tags, its commands walked once from end to end, its data banks unpacked.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::bank::{Bank, Banks};
 use super::bytes::u32_at;
 use super::chip_id::ChipId;
-use super::command::{Block, Command, StreamCommand, decode};
+use super::command::{Block, Command, StreamCommand, decode, is_command};
 use super::container::{SONG_BYTES_MAX, unpack};
 use super::gd3::Gd3;
 use super::header::{Header, Instance};
@@ -37,6 +37,8 @@ pub struct Song {
     ticks: u64,
     repeat: Option<Loop>,
     writes: Vec<u64>,
+    played: Vec<bool>,
+    warnings: Vec<String>,
 }
 
 impl Song {
@@ -44,35 +46,52 @@ impl Song {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read; else as [`Song::parse`].
+    /// [`Error::Io`] if it is no file (a FIFO or a device could be waited for without end) or
+    /// cannot be read; else as [`Song::parse`].
     pub fn read(path: &Path) -> Result<Song> {
         let mut packed = Vec::new();
-        let file = File::open(path)?;
-        file.take(SONG_BYTES_MAX as u64 + 1)
+        open(path)?
+            .take(SONG_BYTES_MAX as u64 + 1)
             .read_to_end(&mut packed)?;
         Song::parse(packed)
     }
 
     /// Takes a song from memory: plain, gzip, bzip2 or zstd.
     ///
+    /// Where players agree on what a damaged song means, it means that here, too, and
+    /// [`Song::warnings`] tells it.
+    ///
     /// # Errors
     ///
     /// [`Error::NotVgm`], [`Error::Malformed`] with the place and the reason, or
     /// [`Error::TooLarge`] beyond [`SONG_BYTES_MAX`] bytes.
     pub fn parse(packed: Vec<u8>) -> Result<Song> {
-        let bytes = unpack(packed)?;
+        let mut bytes = unpack(packed)?;
         let header = Header::parse(&bytes)?;
         let tags = Gd3::parse(&bytes, header.gd3_offset);
+        let mut warnings = Vec::new();
         let walk = Walk::over(&bytes, &header)?;
+        if let Some(reason) = &walk.missing_end {
+            warnings.push(format!("{reason}; the song ends there"));
+            bytes.truncate(walk.end);
+            bytes.push(END);
+        }
         Ok(Song {
-            repeat: walk.repeat(&header)?,
+            repeat: walk.repeat(&header, &mut warnings),
             ticks: walk.tick,
             writes: walk.writes,
+            played: walk.played,
             banks: walk.banks.finish(),
             header,
             tags,
             bytes,
+            warnings,
         })
+    }
+
+    /// What is wrong with the song, though it can be played.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The decompressed song.
@@ -108,6 +127,12 @@ impl Song {
         self.writes[instance.index()]
     }
 
+    /// Whether a chip is written to after the song's first wait, or fed by a stream: one that is not
+    /// was at most set up.
+    pub fn plays(&self, instance: Instance) -> bool {
+        self.played[instance.index()]
+    }
+
     /// The chips that the song has and writes to, in the header's order.
     pub fn chips(&self) -> impl Iterator<Item = Instance> {
         let instances = self.header.instances();
@@ -115,12 +140,32 @@ impl Song {
     }
 }
 
+/// Opens a file; what is no file is refused before it is opened, for that may wait for a writer.
+pub fn open(path: &Path) -> io::Result<File> {
+    let kind = fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Err(io::Error::other(
+            "is a FIFO, a socket or a device, not a file",
+        ));
+    }
+    File::open(path)
+}
+
+/// The command that ends a song.
+const END: u8 = 0x66;
+
 /// One pass over the commands.
 struct Walk {
     tick: u64,
     loop_tick: Option<u64>,
     end: usize,
+    /// Why there is no command that ends the song, if there is none.
+    missing_end: Option<String>,
     writes: Vec<u64>,
+    played: Vec<bool>,
     banks: Banks,
 }
 
@@ -130,15 +175,28 @@ impl Walk {
             tick: 0,
             loop_tick: None,
             end: 0,
+            missing_end: None,
             writes: vec![0; Instance::COUNT],
+            played: vec![false; Instance::COUNT],
             banks: Banks::new(),
         };
+        let data = &song[..data_end(song, header)];
         let mut offset = header.data_offset;
         loop {
             if header.loop_offset == Some(offset) {
                 walk.loop_tick = Some(walk.tick);
             }
-            let (command, next) = decode(song, offset, header.version)?;
+            let (command, next) = match decode(data, offset, header.version) {
+                Ok(decoded) => decoded,
+                Err(Error::Malformed { reason, .. })
+                    if is_command(data, offset, header.version) =>
+                {
+                    // It is one, so what is wrong is that it does not fit.
+                    walk.missing_end = Some(format!("{reason} (at byte {offset:#x})"));
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
             match command {
                 Command::End => break,
                 Command::Wait(ticks) => walk.tick += u64::from(ticks),
@@ -146,7 +204,11 @@ impl Walk {
                     walk.tick += u64::from(ticks);
                     walk.count(ChipId::Ym2612, false);
                 }
-                Command::Write(write) => walk.writes[write.instance.index()] += 1,
+                Command::Write(write) => {
+                    let index = write.instance.index();
+                    walk.writes[index] += 1;
+                    walk.played[index] |= walk.tick > 0;
+                }
                 Command::Stream(StreamCommand::Setup { chip, .. }) => {
                     if let Some(id) = ChipId::from_number(chip & 0x7F) {
                         walk.count(id, chip & 0x80 != 0);
@@ -163,26 +225,36 @@ impl Walk {
     }
 
     fn count(&mut self, chip: ChipId, second: bool) {
-        self.writes[Instance { chip, second }.index()] += 1;
+        let index = Instance { chip, second }.index();
+        self.writes[index] += 1;
+        self.played[index] = true;
     }
 
-    /// The loop, if the song has one that lasts; a loop that points nowhere is an error.
-    fn repeat(&self, header: &Header) -> Result<Option<Loop>> {
-        let Some(offset) = header.loop_offset else {
-            return Ok(None);
+    /// The loop, if the song has one that begins at a command and lasts.
+    fn repeat(&self, header: &Header, warnings: &mut Vec<String>) -> Option<Loop> {
+        let offset = header.loop_offset?;
+        let reason = match self.loop_tick {
+            // A loop of no time would never let the song go on.
+            Some(tick) if tick < self.tick && header.loop_samples != 0 => {
+                return Some(Loop { offset, tick });
+            }
+            Some(_) => "the loop lasts no time".into(),
+            None => format!(
+                "the loop points to {offset:#x}, where no command begins (they lie from {:#x} to {:#x})",
+                header.data_offset, self.end
+            ),
         };
-        let Some(tick) = self.loop_tick else {
-            return Err(Error::malformed(
-                0x1C,
-                format!(
-                    "the loop points to {offset:#x}, where no command begins (they lie from {:#x} to {:#x})",
-                    header.data_offset, self.end
-                ),
-            ));
-        };
-        // A loop of no time would never let the song go on: it is none.
-        Ok((tick < self.tick).then_some(Loop { offset, tick }))
+        warnings.push(format!("{reason}; the song does not loop"));
+        None
     }
+}
+
+/// Where the commands end at the latest: at the tags if those lie behind them, else with the file.
+fn data_end(song: &[u8], header: &Header) -> usize {
+    let tags = header.gd3_offset.filter(|at| {
+        *at > header.data_offset && song.get(*at..).is_some_and(|tag| tag.starts_with(b"Gd3 "))
+    });
+    tags.unwrap_or(song.len())
 }
 
 /// The largest memory of any chip of the format, in bytes.
@@ -220,6 +292,7 @@ mod tests {
         bytes[0x0C..0x10].copy_from_slice(&3_579_545u32.to_le_bytes());
         if let Some(at) = loop_at {
             bytes[0x1C] = (0x40 + at - 0x1C) as u8;
+            bytes[0x20] = 1;
         }
         bytes.extend(commands);
         Song::parse(bytes)
@@ -254,17 +327,52 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_must_point_to_a_command_and_last() {
+    fn a_loop_that_points_nowhere_or_lasts_no_time_is_none() {
         let commands = [0x70, 0x73, 0x50, 0, 0x75, 0x66];
-        assert!(song(&commands, Some(3)).is_err(), "an operand");
-        assert!(song(&commands, Some(50)).is_err(), "outside");
-        assert_eq!(song(&commands, Some(5)).unwrap().repeat(), None);
+        for (at, reason) in [(3, "no command begins"), (50, "no command"), (5, "no time")] {
+            let song = song(&commands, Some(at)).unwrap();
+            assert_eq!(song.repeat(), None, "{at}");
+            assert!(song.warnings()[0].contains(reason), "{:?}", song.warnings());
+        }
+        let whole = song(&commands, Some(1)).unwrap();
+        assert!(whole.warnings().is_empty());
+        let mut bytes = whole.bytes().to_vec();
+        bytes[0x20..0x24].fill(0);
+        let none = Song::parse(bytes).unwrap();
+        assert_eq!((none.repeat(), none.warnings().len()), (None, 1));
     }
 
     #[test]
-    fn a_song_without_an_end_is_cut() {
-        let error = song(&[0x62, 0x50], None).unwrap_err();
-        assert!(error.to_string().contains("cut short"), "{error}");
+    fn a_song_without_an_end_ends_with_its_data() {
+        for (commands, ticks) in [
+            (&[0x62][..], 735),
+            (&[0x62, 0x50], 735),
+            (&[0x70, 0x67, 0x66], 1),
+        ] {
+            let song = song(commands, None).unwrap();
+            assert_eq!(song.ticks(), ticks);
+            assert!(
+                song.warnings()[0].contains("cut short"),
+                "{:?}",
+                song.warnings()
+            );
+        }
         assert!(song(&[], None).is_err());
+        assert!(song(&[0x62, 0x05], None).is_err(), "not a command");
+    }
+
+    #[test]
+    fn a_song_without_an_end_ends_at_its_tags() {
+        let mut bytes = song(&[0x62, 0x66], None).unwrap().bytes().to_vec();
+        bytes.pop();
+        bytes[0x14] = (bytes.len() - 0x14) as u8;
+        let tags = Gd3 {
+            track: "Weft".into(),
+            ..Gd3::default()
+        };
+        bytes.extend(tags.to_bytes());
+        let song = Song::parse(bytes).unwrap();
+        assert_eq!((song.ticks(), song.warnings().len()), (735, 1));
+        assert_eq!(song.tags.track, "Weft");
     }
 }

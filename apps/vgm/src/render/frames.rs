@@ -1,11 +1,14 @@
 //! A part that renders native frames: between its own writes, then resampled onto the mix.
+//!
+//! The writes of a chip with keys come over a [`Bus`]; other chips take them when they are due.
 
 use super::timebase::{Timebase, lowest_terms};
 use crate::chips::Rate;
+use crate::chips::bus::Bus;
 use crate::chips::frame_chip::FrameChip;
 use crate::format::Song;
 use crate::mix::Resampler;
-use crate::sequence::{Action, LANES, Queue};
+use crate::sequence::{Action, Event, LANES, Queue};
 
 use super::Kernels;
 
@@ -15,6 +18,9 @@ pub struct FrameVoice {
     /// The rate that is resampled; the chip's own may change in mid-song.
     rate: Rate,
     timebase: Timebase,
+    bus: Option<Bus>,
+    /// The frame at which the event at the front of the queue takes effect, if it was looked at.
+    placed: Option<u64>,
     resampler: Resampler,
     /// Native frames rendered so far.
     rendered: u64,
@@ -28,13 +34,20 @@ pub struct FrameVoice {
 
 impl FrameVoice {
     /// A voice at the start of a song; `gain` is the factor from a native step to full scale.
-    pub fn new(chip: FrameChip, gain: f32, output_hz: u32, kernels: &mut Kernels) -> Self {
+    pub fn new(
+        chip: FrameChip,
+        bus: Option<Bus>,
+        gain: f32,
+        (output_hz, kernels): (u32, &mut Kernels),
+    ) -> Self {
         let rate = chip.pace();
         let (native, output) = lowest_terms(rate.frames, rate.seconds * u64::from(output_hz));
         FrameVoice {
             chip,
             rate,
             timebase: Timebase::new(rate),
+            bus,
+            placed: None,
             resampler: Resampler::new(kernels.get(native, output), native, output),
             rendered: 0,
             owed: 0,
@@ -78,8 +91,12 @@ impl FrameVoice {
         let mut taken = 0;
         let mut until = u64::MAX;
         for event in queue.pending() {
-            let frame = self.timebase.frame_of(event.tick);
+            let frame = match self.placed.take() {
+                Some(frame) => frame,
+                None => self.place(event),
+            };
             if frame > self.rendered {
+                self.placed = Some(frame);
                 until = frame;
                 break;
             }
@@ -88,6 +105,15 @@ impl FrameVoice {
         }
         queue.take(taken);
         until
+    }
+
+    /// The native frame before which an event takes effect, asked for once an event.
+    fn place(&mut self, event: &Event) -> u64 {
+        let due = self.timebase.frame_of(event.tick);
+        match (&mut self.bus, event.action) {
+            (Some(bus), Action::Write { port, reg, value }) => bus.carry(due, (port, reg, value)),
+            _ => due,
+        }
     }
 
     /// Takes what the data lane, if the chip has one, holds for the next `frames` native frames.

@@ -10,7 +10,9 @@ mod timebase;
 
 use std::sync::Arc;
 
-use crate::chips::set::{Part, balance, parts};
+use crate::chips::bus::Bus;
+use crate::chips::levels;
+use crate::chips::set::{Part, parts};
 use crate::error::Result;
 use crate::format::{Instance, Song, TICKS_PER_SECOND};
 use crate::mix::{Fade, Kernel, Quality};
@@ -18,6 +20,7 @@ use crate::sequence::Sequencer;
 use frames::FrameVoice;
 pub use split::SplitPlayer;
 use squares::SquareVoice;
+pub use timebase::Timebase;
 
 /// What every song is scaled by unless told otherwise: it leaves ordinary songs room to full scale.
 pub const DEFAULT_GAIN: f32 = 0.5;
@@ -64,8 +67,8 @@ impl Settings {
         (played.saturating_add(fade), fade)
     }
 
-    fn gain(&self, song: &Song, parts: &[(Instance, Part)]) -> f32 {
-        DEFAULT_GAIN * self.volume * song.header.volume * balance(&song.header, parts)
+    fn gain(&self, song: &Song) -> f32 {
+        DEFAULT_GAIN * self.volume * song.header.volume * levels::of_song(song)
     }
 }
 
@@ -134,7 +137,7 @@ impl<'s> Player<'s> {
     /// [`Error::Malformed`](crate::Error::Malformed) if a chip's clock is none it can run at.
     pub fn new(song: &'s Song, settings: &Settings, buffers: &mut Buffers) -> Result<Self> {
         let parts = parts(song)?;
-        let gain = settings.gain(song, &parts);
+        let gain = settings.gain(song);
         Ok(Player::of_parts(song, settings, buffers, (parts, gain)))
     }
 
@@ -153,12 +156,19 @@ impl<'s> Player<'s> {
         // What comes before the first frame may set a chip's rate, so it comes first.
         sequencer.advance(1);
         let mut voices = Vec::new();
-        for (listener, (_, part)) in parts.into_iter().enumerate() {
+        for (listener, (instance, part)) in parts.into_iter().enumerate() {
             let queues = sequencer.queues(listener);
             voices.push(match part {
                 Part::Frames(mut chip, level) => {
-                    queues[0].take_all(|action| chip.act(song, action));
-                    Voice::Frames(FrameVoice::new(chip, gain * level, rate, kernels))
+                    let bus = Bus::of(instance.chip);
+                    if bus.is_some() {
+                        // Its writes wait for their turns, but its rate must be known.
+                        chip.foresee(queues[0].pending());
+                    } else {
+                        queues[0].take_all(|action| chip.act(song, action));
+                    }
+                    let way = (rate, &mut *kernels);
+                    Voice::Frames(FrameVoice::new(chip, bus, gain * level, way))
                 }
                 Part::Squares(mut chip, lane, level) => {
                     queues[lane].take_all(|action| chip.act(action));

@@ -15,16 +15,17 @@ mod opl;
 mod reference;
 mod ssg;
 
+use creel_vgm::chips::bus::Bus;
 use creel_vgm::chips::ym2151::Ym2151;
 use creel_vgm::chips::ym2203::Ym2203;
 use creel_vgm::chips::ym2413::Ym2413;
 use creel_vgm::chips::ym2608::Ym2608;
 use creel_vgm::chips::ym2610::Ym2610;
 use creel_vgm::chips::ym2612::Ym2612;
-use creel_vgm::format::Song;
+use creel_vgm::format::{ChipId, Song};
 use reference::Reference;
 use song::{Kind, Track, tracks};
-use streams::{Group, Random, Step, memory, stream};
+use streams::{Group, Random, Step, memory, paced, stream};
 use ymfm_sys::ffi::ChipType;
 
 const SEEDS: u64 = 40;
@@ -94,16 +95,39 @@ fn ym2612(chip: Ym2612) -> Ours<Ym2612> {
     }
 }
 
-/// Compares one chip on the streams of all seeds.
+/// Compares one chip on the streams of all seeds, by turns with all writes of a moment at once and
+/// over the bus, as songs are played.
 fn compare<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Ours<C>) {
     for seed in 0..SEEDS {
         let theirs = Reference::new(kind, CLOCK_HZ, memories());
-        let (heard, all) = follow(seed, stream(groups, seed, FRAMES), ours(), theirs);
+        let mut steps = stream(groups, seed, FRAMES);
+        if seed % 2 == 1 {
+            steps = paced(bus(kind), steps);
+        }
+        let (heard, all) = follow(seed, steps, ours(), theirs);
         assert!(
             heard * 20 > all,
             "seed {seed} is all but silent: {heard} of {all} frames"
         );
     }
+}
+
+/// The bus to a chip.
+fn bus(kind: ChipType) -> Bus {
+    let chip = match kind {
+        ChipType::Ym2151 => ChipId::Ym2151,
+        ChipType::Ym2203 => ChipId::Ym2203,
+        ChipType::Ym2608 => ChipId::Ym2608,
+        ChipType::Ym2610 | ChipType::Ym2610B => ChipId::Ym2610,
+        ChipType::Ym2612 | ChipType::Ym3438 => ChipId::Ym2612,
+        ChipType::Ym2413 | ChipType::Ds1001 => ChipId::Ym2413,
+        ChipType::Ym3526 => ChipId::Ym3526,
+        ChipType::Ym3812 => ChipId::Ym3812,
+        ChipType::Y8950 => ChipId::Y8950,
+        ChipType::Ymf262 => ChipId::Ymf262,
+        _ => panic!("no bus is known to this chip"),
+    };
+    Bus::of(chip).expect("a chip with keys")
 }
 
 /// The same with writes to the prescaler in between.

@@ -1,6 +1,8 @@
 //! Random register streams: the same for the hashes and for the oracle.
 #![allow(dead_code, reason = "each test uses the chips it compares")]
 
+use creel_vgm::chips::bus::Bus;
+
 /// One step of a stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
@@ -178,4 +180,27 @@ pub fn stream(groups: &[Group], seed: u64, frames: usize) -> Vec<Step> {
         steps.extend((0..writes).map(|_| random.write(groups)));
     }
     steps
+}
+
+/// The same writes over a bus.
+pub fn paced(mut bus: Bus, steps: Vec<Step>) -> Vec<Step> {
+    let (mut due, mut frames) = (0, 0);
+    let mut paced = Vec::new();
+    let mut run_to = |frame: u64, paced: &mut Vec<Step>| {
+        if frame > frames {
+            paced.push(Step::Run((frame - frames) as usize));
+            frames = frame;
+        }
+    };
+    for step in steps {
+        match step {
+            Step::Run(count) => due += count as u64,
+            Step::Write(port, reg, value) => {
+                run_to(bus.carry(due, (port, reg, value)), &mut paced);
+                paced.push(step);
+            }
+        }
+    }
+    run_to(due, &mut paced);
+    paced
 }

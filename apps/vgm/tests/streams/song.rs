@@ -1,9 +1,12 @@
-//! The writes that a song makes to each FM chip, as streams.
+//! The writes that a song makes to each FM chip, as streams: over the bus, as the player does it.
 //!
 //! Memory blocks are there from the start; data streams are left out, and so
 //! is the prescaler, which would change the frames' length.
 
+use creel_vgm::chips::Rate;
+use creel_vgm::chips::bus::Bus;
 use creel_vgm::format::{ChipId, Command, Instance, Song, decode};
+use creel_vgm::render::Timebase;
 
 use crate::streams::{Step, memory};
 
@@ -82,8 +85,8 @@ pub fn tracks(song: &Song, seconds: u64) -> Vec<Track> {
 fn track(song: &Song, instance: Instance, kind: Kind, ticks_max: u64) -> Track {
     let clock_hz = song.header.clock(instance).expect("the song has the chip");
     let (divider, ssg_divider) = kind.dividers();
-    let mut own = Stream::new(clock_hz, divider);
-    let mut ssg = Stream::new(clock_hz, ssg_divider.unwrap_or(1));
+    let mut own = Stream::new(clock_hz, divider, Bus::of(instance.chip));
+    let mut ssg = Stream::new(clock_hz, ssg_divider.unwrap_or(1), None);
     let mut memories = memories(kind);
     let (mut offset, mut tick, mut dac_at) = (song.header.data_offset, 0, 0);
     while tick < ticks_max {
@@ -98,18 +101,19 @@ fn track(song: &Song, instance: Instance, kind: Kind, ticks_max: u64) -> Track {
                 let byte = song.bank(0).and_then(|bank| bank.data.get(dac_at));
                 if let (ChipId::Ym2612, false, Some(&byte)) = (instance.chip, instance.second, byte)
                 {
-                    own.write(tick, 0, 0x2a, byte);
+                    own.write(tick, (0, 0x2a, byte));
                 }
                 dac_at += 1;
                 tick += u64::from(ticks);
             }
             Command::Write(write) if write.instance == instance => {
                 let (port, reg, value) = (write.port, write.reg as u8, write.value as u8);
-                if ssg_divider.is_some() && port == 0 && reg < 0x10 {
-                    ssg.write(tick, port, reg, value);
-                }
-                if !(matches!(kind, Kind::Ym2203 | Kind::Ym2608) && (0x2d..0x30).contains(&reg)) {
-                    own.write(tick, port, reg, value);
+                let write = (port, reg, value);
+                match (kind, port, reg) {
+                    (_, 0, 0..0x10) if ssg_divider.is_some() => ssg.carry(tick, write),
+                    (Kind::Ym2203 | Kind::Ym2608, _, 0x2d..0x30) => {}
+                    (Kind::Ym2612 | Kind::Ym3438, 0, 0x2a) => own.write(tick, write),
+                    _ => own.carry(tick, write),
                 }
             }
             Command::Block(block) if block.second == instance.second => {
@@ -123,13 +127,11 @@ fn track(song: &Song, instance: Instance, kind: Kind, ticks_max: u64) -> Track {
             _ => {}
         }
     }
-    own.run_to(tick);
-    ssg.run_to(tick);
     Track {
         kind,
         clock_hz,
-        steps: own.steps,
-        ssg: ssg.steps,
+        steps: own.steps(tick),
+        ssg: ssg.steps(tick),
         memories,
     }
 }
@@ -154,32 +156,57 @@ fn load(memory: &mut Vec<u8>, block: &[u8]) {
 
 /// Writes at times in 44,100ths of a second, on their way to frames.
 struct Stream {
-    clock_hz: u64,
-    divider: u64,
-    frames: u64,
-    steps: Vec<Step>,
+    timebase: Timebase,
+    /// None for the SSG.
+    bus: Option<Bus>,
+    /// Each with the frame before which it takes effect.
+    writes: Vec<(u64, Step)>,
 }
 
 impl Stream {
-    fn new(clock_hz: u32, divider: u64) -> Self {
+    fn new(clock_hz: u32, divider: u64, bus: Option<Bus>) -> Self {
         Self {
-            clock_hz: u64::from(clock_hz),
-            divider,
-            frames: 0,
-            steps: Vec::new(),
+            timebase: Timebase::new(Rate {
+                frames: u64::from(clock_hz),
+                seconds: divider,
+            }),
+            bus,
+            writes: Vec::new(),
         }
     }
 
-    fn write(&mut self, tick: u64, port: u8, reg: u8, value: u8) {
-        self.run_to(tick);
-        self.steps.push(Step::Write(port, reg, value));
+    /// A write over the bus, if there is one.
+    fn carry(&mut self, tick: u64, write: (u8, u8, u8)) {
+        let due = self.timebase.frame_of(tick);
+        let frame = self.bus.as_mut().map_or(due, |bus| bus.carry(due, write));
+        self.push(frame, write);
     }
 
-    fn run_to(&mut self, tick: u64) {
-        let frames = tick * self.clock_hz / (44_100 * self.divider);
-        if frames > self.frames {
-            self.steps.push(Step::Run((frames - self.frames) as usize));
-            self.frames = frames;
+    /// A write that takes effect when it is due.
+    fn write(&mut self, tick: u64, write: (u8, u8, u8)) {
+        self.push(self.timebase.frame_of(tick), write);
+    }
+
+    fn push(&mut self, frame: u64, (port, reg, value): (u8, u8, u8)) {
+        self.writes.push((frame, Step::Write(port, reg, value)));
+    }
+
+    /// All writes, and runs between them, up to a tick.
+    fn steps(mut self, end: u64) -> Vec<Step> {
+        self.writes.sort_by_key(|write| write.0);
+        let end = self.timebase.frame_of(end);
+        let (mut steps, mut frames) = (Vec::new(), 0);
+        let mut run_to = |frame: u64, steps: &mut Vec<Step>| {
+            if frame > frames {
+                steps.push(Step::Run((frame - frames) as usize));
+                frames = frame;
+            }
+        };
+        for (frame, write) in self.writes {
+            run_to(frame, &mut steps);
+            steps.push(write);
         }
+        run_to(end, &mut steps);
+        steps
     }
 }

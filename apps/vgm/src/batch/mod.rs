@@ -3,16 +3,26 @@
 //! Invariant: no two songs share an output, and the order is that of the time they are expected to
 //! take, so that the longest starts first and no worker is left with it at the end.
 
+mod engine;
+mod find;
+mod naming;
+mod playlist;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use engine::{Engine, Event, Existing, Remarks, SPARE_WORKERS, Stream, Watch};
+pub use find::{Found, find};
+pub use naming::Naming;
+pub use playlist::Playlist;
 
 use crate::chips::set::frame_ns;
 use crate::demo;
 use crate::error::{Error, Result};
-use crate::format::{Header, Song, peek};
+use crate::format::{Header, Song, open, peek};
 
 /// Where a song comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +31,8 @@ pub enum Source {
     File(PathBuf),
     /// One of the songs that the program carries.
     Carried(&'static demo::Carried),
+    /// What standard input gave.
+    StandardInput(Arc<Vec<u8>>),
 }
 
 impl Source {
@@ -33,7 +45,32 @@ impl Source {
         match self {
             Source::File(path) => Song::read(path),
             Source::Carried(song) => Song::parse(song.packed.to_vec()),
+            Source::StandardInput(bytes) => Song::parse(bytes.to_vec()),
         }
+    }
+}
+
+impl Source {
+    /// The path that it has, or stands for.
+    fn path(&self) -> PathBuf {
+        match self {
+            Source::File(path) => path.clone(),
+            Source::Carried(song) => song.name.into(),
+            Source::StandardInput(_) => "-".into(),
+        }
+    }
+
+    /// The header; none where it cannot be read, for the error will show when the song is rendered.
+    fn header(&self) -> Result<Option<Header>> {
+        Ok(match self {
+            Source::File(path) => {
+                let mut front = Vec::new();
+                open(path)?.take(4096).read_to_end(&mut front)?;
+                peek(&front)
+            }
+            Source::Carried(song) => peek(song.packed),
+            Source::StandardInput(bytes) => peek(bytes),
+        })
     }
 }
 
@@ -42,6 +79,7 @@ impl fmt::Display for Source {
         match self {
             Source::File(path) => path.display().fmt(f),
             Source::Carried(song) => write!(f, "{} (carried)", song.name),
+            Source::StandardInput(_) => f.write_str("standard input"),
         }
     }
 }
@@ -57,6 +95,8 @@ pub struct Unit {
     pub claimed: u64,
     /// About how long rendering will take; for ordering only.
     pub cost: Cost,
+    /// Its place in the input.
+    pub order: usize,
 }
 
 /// An estimate of a song's rendering time, in ns; 0 where its header does not tell.
@@ -87,9 +127,31 @@ pub struct Plan {
     pub units: Vec<Unit>,
     /// Paths that cannot be rendered, each with the reason.
     pub refused: Vec<(PathBuf, Error)>,
+    /// Folders below which songs lie that were not looked for.
+    pub deeper: Vec<PathBuf>,
+    /// Folders in which nothing was found.
+    pub barren: Vec<PathBuf>,
 }
 
 impl Plan {
+    /// Refuses songs whose output is that of an earlier one of the input.
+    fn refuse_twins(&mut self) {
+        self.units.sort_by_key(|unit| unit.order);
+        let mut taken: HashMap<PathBuf, Source> = HashMap::new();
+        let (units, refused) = (&mut self.units, &mut self.refused);
+        units.retain(|unit| {
+            let Some(first) = taken.get(&unit.output) else {
+                taken.insert(unit.output.clone(), unit.input.clone());
+                return true;
+            };
+            let output = unit.output.display();
+            let reason = format!("{first} has the same output, {output}");
+            refused.push((unit.input.path(), Error::Io(io::Error::other(reason))));
+            false
+        });
+        sort(units);
+    }
+
     /// Whether `jobs` workers are done sooner if they share each song, a chip a worker, than if each
     /// takes songs of its own.
     pub fn is_better_split(&self, jobs: usize) -> bool {
@@ -101,129 +163,65 @@ impl Plan {
     }
 }
 
-/// The endings of songs' names.
-const ENDINGS: [&str; 5] = ["vgm", "vgz", "vgb", "vgzst", "gz"];
-
-/// Finds the songs of `paths`: files as they are, and what lies in folders, below them too if
-/// `recurse`. The outputs mirror the folders' trees below `output`, with `extension`.
+/// The songs of `paths`, as [`find`] has them. The outputs mirror the folders' trees below `output`,
+/// with `extension`; of two songs with one output the second is refused, unless `output` is `-`.
 pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) -> Plan {
-    let mut found = Found::default();
-    for path in paths {
-        if path.is_dir() {
-            found.folder(path, Path::new(""), recurse);
-        } else {
-            let name = path.file_name().map(PathBuf::from).unwrap_or_default();
-            found.songs.push((path.clone(), name));
-        }
-    }
+    let found = find(paths, recurse);
     let mut plan = Plan {
         units: Vec::new(),
         refused: found.refused,
+        deeper: found.deeper,
+        barren: found.barren,
     };
-    let mut taken: HashMap<PathBuf, PathBuf> = HashMap::new();
     for (input, place) in found.songs {
         let target = output.join(place.with_extension(extension));
-        if let Some(first) = taken.get(&target) {
-            let reason = format!(
-                "{} has the same output, {}",
-                first.display(),
-                target.display()
-            );
-            plan.refused
-                .push((input, Error::Io(io::Error::other(reason))));
-            continue;
-        }
-        match peek_file(&input) {
+        match input.header() {
             Ok(header) => {
-                taken.insert(target.clone(), input.clone());
-                plan.units
-                    .push(unit(Source::File(input), target, header.as_ref()));
+                let order = plan.units.len();
+                plan.units.push(unit(input, target, header.as_ref(), order));
             }
-            Err(error) => plan.refused.push((input, error)),
+            Err(error) => plan.refused.push((input.path(), error)),
         }
     }
-    sort(&mut plan.units);
+    // A stream takes all songs, whatever their names.
+    if output.as_os_str() == "-" {
+        sort(&mut plan.units);
+    } else {
+        plan.refuse_twins();
+    }
     plan
 }
 
 /// The songs that the program carries.
 pub fn carried(output: &Path, extension: &str) -> Plan {
-    let unit = |song: &'static demo::Carried| {
+    let unit = |(order, song): (usize, &'static demo::Carried)| {
         let output = output.join(song.name).with_extension(extension);
-        unit(Source::Carried(song), output, peek(song.packed).as_ref())
+        let header = peek(song.packed);
+        unit(Source::Carried(song), output, header.as_ref(), order)
     };
     let mut plan = Plan {
-        units: demo::CARRIED.iter().map(unit).collect(),
-        refused: Vec::new(),
+        units: demo::CARRIED.iter().enumerate().map(unit).collect(),
+        ..Plan::default()
     };
     sort(&mut plan.units);
     plan
 }
 
 /// A unit of a song with this header, if it could be read.
-fn unit(input: Source, output: PathBuf, header: Option<&Header>) -> Unit {
+fn unit(input: Source, output: PathBuf, header: Option<&Header>, order: usize) -> Unit {
     let claimed = header.map_or(0, |header| u64::from(header.claimed_samples));
     Unit {
         input,
         output,
         claimed,
         cost: header.map_or(Cost::default(), |header| Cost::of(header, claimed)),
+        order,
     }
 }
 
 fn sort(units: &mut [Unit]) {
     let key = |unit: &Unit| (unit.cost.whole, unit.claimed);
     units.sort_by(|a, b| key(b).cmp(&key(a)).then(a.output.cmp(&b.output)));
-}
-
-#[derive(Default)]
-struct Found {
-    /// Each song with its place below the output folder.
-    songs: Vec<(PathBuf, PathBuf)>,
-    refused: Vec<(PathBuf, Error)>,
-}
-
-impl Found {
-    fn folder(&mut self, folder: &Path, place: &Path, recurse: bool) {
-        let entries =
-            fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-        let mut entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => return self.refused.push((folder.into(), error.into())),
-        };
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let (path, place) = (entry.path(), place.join(entry.file_name()));
-            // A link to a folder is not followed: it may lead back here.
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_folder && recurse {
-                self.folder(&path, &place, recurse);
-            } else if !is_folder && is_song(&path) {
-                self.songs.push((path, place));
-            }
-        }
-    }
-}
-
-fn is_song(path: &Path) -> bool {
-    let ending = path.extension().and_then(|ending| ending.to_str());
-    ending.is_some_and(|ending| {
-        ENDINGS
-            .iter()
-            .any(|known| ending.eq_ignore_ascii_case(known))
-    })
-}
-
-/// The header of a song; none where it cannot be read, for the error will show when the song is
-/// rendered.
-fn peek_file(path: &Path) -> Result<Option<Header>> {
-    let mut file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
-    }
-    let mut front = Vec::new();
-    file.by_ref().take(4096).read_to_end(&mut front)?;
-    Ok(peek(&front))
 }
 
 #[cfg(test)]
@@ -240,10 +238,11 @@ mod tests {
                 whole: chips.iter().sum(),
                 longest_chip: chips.iter().copied().max().unwrap_or(0),
             },
+            order: 0,
         };
         Plan {
             units: songs.iter().map(unit).collect(),
-            refused: Vec::new(),
+            ..Plan::default()
         }
     }
 

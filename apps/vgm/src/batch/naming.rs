@@ -1,0 +1,197 @@
+//! Names of sound files by a pattern: `{track:02} {title}`.
+//!
+//! Invariant: whatever the tags say, a name is one component of a path, not hidden, not empty, and
+//! no longer than file systems take.
+
+use std::path::PathBuf;
+
+use creel::Pool;
+
+use super::{Plan, Unit};
+use crate::error::{Error, Result};
+use crate::format::Gd3;
+
+/// The longest name, in bytes, its ending not counted.
+const BYTES_MAX: usize = 200;
+
+/// A pattern of names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Naming(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// A field and the least number of digits.
+    Field(Field, usize),
+}
+
+/// What a pattern can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Track,
+    Title,
+    Game,
+    System,
+    Author,
+    Date,
+    File,
+}
+
+const FIELDS: [(&str, Field); 7] = [
+    ("track", Field::Track),
+    ("title", Field::Title),
+    ("game", Field::Game),
+    ("system", Field::System),
+    ("author", Field::Author),
+    ("date", Field::Date),
+    ("file", Field::File),
+];
+
+impl std::str::FromStr for Naming {
+    type Err = String;
+
+    /// Reads a pattern: text, and fields in braces, of which numbers may say their digits.
+    ///
+    /// ```
+    /// use creel_vgm::batch::Naming;
+    ///
+    /// assert!("{track:02} {title}".parse::<Naming>().is_ok());
+    /// assert!("{name}".parse::<Naming>().is_err());
+    /// ```
+    fn from_str(pattern: &str) -> std::result::Result<Self, String> {
+        let known = "{track} {title} {game} {system} {author} {date} {file}";
+        let mut pieces = Vec::new();
+        let mut rest = pattern;
+        while let Some((text, after)) = rest.split_once('{') {
+            let (field, after) = after
+                .split_once('}')
+                .ok_or_else(|| format!("a brace is not closed in {pattern:?}"))?;
+            let (name, digits) = field.split_once(':').unwrap_or((field, "0"));
+            let found = FIELDS.iter().find(|known| known.0 == name);
+            let (_, found) = found.ok_or_else(|| format!("{{{field}}} is none of {known}"))?;
+            let digits = digits.parse().ok().filter(|digits| *digits <= 9);
+            let digits = digits.ok_or_else(|| format!("{{{field}}}: not a number of digits"))?;
+            pieces.extend([Piece::Text(text.into()), Piece::Field(*found, digits)]);
+            rest = after;
+        }
+        pieces.push(Piece::Text(rest.into()));
+        if !pieces.iter().any(|piece| matches!(piece, Piece::Field(..))) {
+            return Err(format!(
+                "all songs would be {pattern:?}; fields are {known}"
+            ));
+        }
+        Ok(Naming(pieces))
+    }
+}
+
+impl Naming {
+    /// Gives the songs of a plan their names, in the folders where they are. Reads them all for
+    /// their tags, on the pool; those that cannot be read keep their names, and will fail.
+    ///
+    /// A track's number is its place among the songs of its folder, in the plan's input.
+    pub fn apply(&self, plan: &mut Plan, pool: &Pool) {
+        let mut tracks = vec![0; plan.units.len()];
+        let mut order: Vec<usize> = (0..plan.units.len()).collect();
+        order.sort_by_key(|place| plan.units[*place].order);
+        let mut counts = std::collections::HashMap::new();
+        for place in order {
+            let folder = plan.units[place].output.parent().map(PathBuf::from);
+            let count = counts.entry(folder).or_insert(0);
+            *count += 1;
+            tracks[place] = *count;
+        }
+        let names = pool.map(&plan.units, |place, unit| {
+            self.name(unit, tracks[place]).ok()
+        });
+        for (unit, name) in plan.units.iter_mut().zip(names) {
+            if let Some(name) = name {
+                let ending = unit.output.extension().unwrap_or_default().to_os_string();
+                // Not by `with_extension`: titles have dots.
+                let mut name = std::ffi::OsString::from(name);
+                name.push(".");
+                name.push(ending);
+                unit.output.set_file_name(name);
+            }
+        }
+        plan.refuse_twins();
+    }
+
+    fn name(&self, unit: &Unit, track: usize) -> Result<String> {
+        let tags = unit.input.load()?.tags.either();
+        let file = unit.output.file_stem().unwrap_or_default();
+        let file = file.to_string_lossy();
+        let name = self.expand(&tags, &file, track);
+        if name.is_empty() {
+            return Err(Error::NotVgm("no name".into()));
+        }
+        Ok(name)
+    }
+
+    fn expand(&self, tags: &Gd3, file: &str, track: usize) -> String {
+        let mut name = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => name.push_str(text),
+                Piece::Field(Field::Track, digits) => name.push_str(&format!("{track:0digits$}")),
+                Piece::Field(field, _) => {
+                    let text = match field {
+                        Field::Title => &tags.track,
+                        Field::Game => &tags.game,
+                        Field::System => &tags.system,
+                        Field::Author => &tags.author,
+                        Field::Date => &tags.date,
+                        Field::File | Field::Track => "",
+                    };
+                    // A song without a title has the name of its file.
+                    let of_file =
+                        *field == Field::File || (*field == Field::Title && text.trim().is_empty());
+                    name.push_str(if of_file { file } else { text.trim() });
+                }
+            }
+        }
+        let harmless = |c: char| match c {
+            '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => '_',
+            c if c.is_control() => '_',
+            c => c,
+        };
+        let name: String = name.trim().chars().map(harmless).collect();
+        let name = name.trim_start_matches('.').trim_end_matches(['.', ' ']);
+        let end = (0..=name.len().min(BYTES_MAX)).rev();
+        let end = end.into_iter().find(|end| name.is_char_boundary(*end));
+        name[..end.unwrap_or(0)].to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_harmless_component() {
+        let naming: Naming = "{track:02} {title} - {game}".parse().unwrap();
+        let tags = Gd3 {
+            track: "../a/b\u{1b}".into(),
+            game: "糸".repeat(100),
+            ..Gd3::default()
+        };
+        let name = naming.expand(&tags, "file", 7);
+        assert!(name.starts_with("07 .._a_b_ - 糸"), "{name}");
+        assert!(name.len() <= BYTES_MAX);
+        assert_eq!(naming.expand(&Gd3::default(), "file", 123), "123 file -");
+        let hidden: Naming = "{game}{file}".parse().unwrap();
+        assert_eq!(hidden.expand(&Gd3::default(), "...x.", 1), "x");
+    }
+
+    #[test]
+    fn wrong_patterns_are_named() {
+        for (pattern, reason) in [
+            ("{name}", "{name}"),
+            ("{title", "not closed"),
+            ("song", "all songs"),
+            ("{track:x}", "digits"),
+        ] {
+            let error = pattern.parse::<Naming>().unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

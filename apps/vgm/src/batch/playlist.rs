@@ -1,0 +1,364 @@
+//! Playlists: M3U, XSPF and JSPF, and the files that their entries mean.
+//!
+//! Entries are paths beside the playlist or URIs of files, in whatever encoding the machine had that
+//! wrote them; of all that an entry can mean, the first that is a file is meant.
+//!
+//! Left out on purpose: all but the places of the entries, and what is not on this machine.
+//!
+//! Source: XSPF version 1 and JSPF (xspf.org); RFC 8089 (file URIs), RFC 3986 (percent escapes).
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use quick_xml::Reader;
+use quick_xml::events::Event;
+use serde::Deserialize;
+
+use super::Unit;
+use crate::error::{Error, Result};
+use crate::format::open;
+
+/// The largest playlist read, in bytes.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// The kinds of playlists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    M3u,
+    Xspf,
+    Jspf,
+}
+
+fn kind(path: &Path) -> Option<Kind> {
+    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+    Some(match ending.as_str() {
+        "m3u" | "m3u8" => Kind::M3u,
+        "xspf" => Kind::Xspf,
+        "jspf" => Kind::Jspf,
+        _ => return None,
+    })
+}
+
+/// Whether a file is a playlist by its name.
+pub fn is_playlist(path: &Path) -> bool {
+    kind(path).is_some()
+}
+
+/// The files that a playlist names, in its order, those that are not there included.
+///
+/// # Errors
+///
+/// [`Error::Io`] if it cannot be read, [`Error::NotVgm`] if it is no playlist of the kind that its
+/// name says, [`Error::TooLarge`] beyond 16 MiB.
+pub fn entries(path: &Path) -> Result<Vec<PathBuf>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(Error::TooLarge("a playlist of more than 16 MiB".into()));
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let places = match kind(path) {
+        Some(Kind::Xspf) => xspf(&bytes)?,
+        Some(Kind::Jspf) => jspf(&bytes)?,
+        _ => m3u(&bytes),
+    };
+    Ok(places.iter().map(|place| meant(folder, place)).collect())
+}
+
+/// The lines that are no comments.
+fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let bytes = bytes.strip_prefix("\u{FEFF}".as_bytes()).unwrap_or(bytes);
+    let lines = bytes.split(|byte| matches!(byte, b'\n' | b'\r'));
+    lines
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+/// The `location` of each `track`.
+fn xspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let bad = |error: &dyn std::fmt::Display| Error::NotVgm(format!("no XSPF playlist: {error}"));
+    let mut reader = Reader::from_reader(bytes);
+    let (mut places, mut path) = (Vec::new(), Vec::new());
+    let mut place: Option<Vec<u8>> = None;
+    loop {
+        match reader.read_event().map_err(|error| bad(&error))? {
+            Event::Start(tag) => {
+                path.push(tag.local_name().as_ref().to_vec());
+                if path.ends_with(&[b"track".to_vec(), b"location".to_vec()]) {
+                    place = Some(Vec::new());
+                }
+            }
+            Event::End(_) => {
+                path.pop();
+                // The first location of a track is the one to play.
+                places.extend(place.take().map(|place| place.trim_ascii().to_vec()));
+            }
+            Event::Text(text) => {
+                if let Some(place) = &mut place {
+                    place.extend_from_slice(&text);
+                }
+            }
+            Event::CData(text) => {
+                if let Some(place) = &mut place {
+                    place.extend_from_slice(&text);
+                }
+            }
+            Event::GeneralRef(name) => {
+                if let Some(place) = &mut place {
+                    place.extend(reference(&name));
+                }
+            }
+            Event::Eof if path.is_empty() => return Ok(places),
+            Event::Eof => return Err(bad(&"it is cut short")),
+            _ => {}
+        }
+    }
+}
+
+/// What a reference of XML stands for; nothing if it is none.
+fn reference(name: &quick_xml::events::BytesRef<'_>) -> Vec<u8> {
+    if let Ok(Some(char)) = name.resolve_char_ref() {
+        return char.to_string().into_bytes();
+    }
+    match name.as_ref() {
+        b"amp" => b"&".to_vec(),
+        b"lt" => b"<".to_vec(),
+        b"gt" => b">".to_vec(),
+        b"apos" => b"'".to_vec(),
+        b"quot" => b"\"".to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// A JSPF document, as far as it is read.
+#[derive(Deserialize)]
+struct Jspf {
+    playlist: JspfList,
+}
+
+#[derive(Deserialize)]
+struct JspfList {
+    #[serde(default)]
+    track: Vec<JspfTrack>,
+}
+
+#[derive(Deserialize)]
+struct JspfTrack {
+    #[serde(default)]
+    location: Locations,
+}
+
+/// Lists, but some write the one alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Locations {
+    Many(Vec<String>),
+    One(String),
+}
+
+impl Default for Locations {
+    fn default() -> Self {
+        Locations::Many(Vec::new())
+    }
+}
+
+fn jspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let bad = |error: serde_json::Error| Error::NotVgm(format!("no JSPF playlist: {error}"));
+    let document: Jspf = serde_json::from_slice(bytes).map_err(bad)?;
+    let first = |track: JspfTrack| match track.location {
+        Locations::Many(places) => places.into_iter().next(),
+        Locations::One(place) => Some(place),
+    };
+    let places = document.playlist.track.into_iter().filter_map(first);
+    Ok(places.map(String::into_bytes).collect())
+}
+
+/// The file that an entry means: the first of its readings that is there, else the first.
+fn meant(folder: &Path, place: &[u8]) -> PathBuf {
+    let mut readings = Vec::new();
+    let unescaped = unescape(place);
+    match place
+        .get(..7)
+        .filter(|scheme| scheme.eq_ignore_ascii_case(b"file://"))
+    {
+        // Behind the scheme a host may stand, which is this one.
+        Some(_) => {
+            let from = |bytes: &[u8]| {
+                let slash = bytes[7..]
+                    .iter()
+                    .position(|byte| *byte == b'/')
+                    .unwrap_or(0);
+                bytes[7 + slash..].to_vec()
+            };
+            readings.extend([from(&unescaped), from(place)]);
+        }
+        None => readings.extend([place.to_vec(), unescaped]),
+    }
+    let mut paths = Vec::new();
+    for reading in readings {
+        for text in encodings(&reading) {
+            let turned = text.iter().map(|b| if *b == b'\\' { b'/' } else { *b });
+            let turned: Vec<u8> = turned.collect();
+            paths.extend([
+                folder.join(os_string(&text)),
+                folder.join(os_string(&turned)),
+            ]);
+        }
+    }
+    let there = paths.iter().position(|path| path.is_file());
+    paths.swap_remove(there.unwrap_or(0))
+}
+
+/// The bytes as they are, and as Windows wrote them in the West and in Japan.
+fn encodings(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut texts = vec![bytes.to_vec()];
+    if !bytes.is_ascii() {
+        for encoding in [encoding_rs::WINDOWS_1252, encoding_rs::SHIFT_JIS] {
+            let (text, _, _) = encoding.decode(bytes);
+            texts.push(text.into_owned().into_bytes());
+        }
+    }
+    texts
+}
+
+fn os_string(bytes: &[u8]) -> OsString {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStringExt;
+        OsString::from_vec(bytes.to_vec())
+    }
+    #[cfg(not(unix))]
+    {
+        OsString::from(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// The bytes with their percent escapes resolved; what is no escape stays.
+fn unescape(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| byte == b'%');
+        let value = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .filter(|digits| !digits.starts_with('+'))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match value {
+            Some(value) => {
+                out.push(value);
+                rest = &after[2..];
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// The sound files of a run, for an M3U playlist; may be added to by several threads.
+#[derive(Debug, Default)]
+pub struct Playlist(Mutex<Vec<Entry>>);
+
+/// Its place in the input, the file, and its frames where they are known.
+type Entry = (usize, PathBuf, Option<u64>);
+
+impl Playlist {
+    /// Adds a song's sound file.
+    pub fn add(&self, unit: &Unit, frames: Option<u64>) {
+        let entry = (unit.order, unit.output.clone(), frames);
+        self.0.lock().expect("nothing panics with it").push(entry);
+    }
+
+    /// Writes the playlist, in the order of the input, with paths beside it where they can be.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn write(&self, path: &Path, sample_rate: u32) -> io::Result<()> {
+        let mut entries = self.0.lock().expect("nothing panics with it").clone();
+        entries.sort();
+        let folder = std::path::absolute(path)?;
+        let folder = folder.parent().unwrap_or(Path::new("/"));
+        let mut text = b"#EXTM3U\n".to_vec();
+        for (_, output, frames) in entries {
+            let seconds = frames.map_or(-1, |frames| (frames / u64::from(sample_rate)) as i64);
+            let title = output.file_stem().unwrap_or_default().to_string_lossy();
+            text.extend(format!("#EXTINF:{seconds},{title}\n").into_bytes());
+            let output = std::path::absolute(&output)?;
+            let place = output.strip_prefix(folder).unwrap_or(&output);
+            text.extend(place.as_os_str().as_encoded_bytes());
+            text.push(b'\n');
+        }
+        // Whole or not at all.
+        let mut part = path.as_os_str().to_os_string();
+        part.push(".part");
+        std::fs::write(&part, text)?;
+        std::fs::rename(part, path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(places: Vec<Vec<u8>>) -> Vec<String> {
+        let text = |place: Vec<u8>| String::from_utf8(place).unwrap();
+        places.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn m3u_has_a_place_a_line_but_comments() {
+        let list = "\u{FEFF}#EXTM3U\r\n#EXTINF:1,x\r\n a b.vgm \r\n\r\nc\\d.vgz";
+        assert_eq!(texts(m3u(list.as_bytes())), ["a b.vgm", "c\\d.vgz"]);
+    }
+
+    #[test]
+    fn xspf_has_the_location_of_each_track() {
+        let list = r#"<?xml version="1.0"?><playlist xmlns="http://xspf.org/ns/0/"><location>no</location>
+            <trackList><track><title>t</title><location>a%20b.vgm?&amp;&#x41;</location></track>
+            <track><location> c.vgm </location></track><track/></trackList></playlist>"#;
+        assert_eq!(
+            texts(xspf(list.as_bytes()).unwrap()),
+            ["a%20b.vgm?&A", "c.vgm"]
+        );
+        assert!(xspf(b"<playlist><track>").is_err());
+        assert!(xspf(b"<a></b>").is_err());
+    }
+
+    #[test]
+    fn jspf_has_locations_as_lists_or_alone() {
+        let list = r#"{"playlist":{"track":[{"location":["a.vgm","b"]},{"location":"c"},{}]}}"#;
+        assert_eq!(texts(jspf(list.as_bytes()).unwrap()), ["a.vgm", "c"]);
+        assert!(jspf(b"[]").is_err());
+    }
+
+    #[test]
+    fn an_entry_means_the_file_that_is_there() {
+        let folder = std::env::temp_dir().join(format!("creel-vgm-list-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        for name in ["a b.vgm", "100%25.vgm", "sub/é.vgm", "縦.vgm"] {
+            std::fs::write(folder.join(name), b"x").unwrap();
+        }
+        let uri = format!("file://localhost{}/a%20b.vgm", folder.display());
+        let (japanese, _, _) = encoding_rs::SHIFT_JIS.encode("縦.vgm");
+        for (place, name) in [
+            (&b"a%20b.vgm"[..], "a b.vgm"),
+            (b"100%25.vgm", "100%25.vgm"),
+            (b"sub\\\xE9.vgm", "sub/é.vgm"),
+            (b"sub/%C3%A9.vgm", "sub/é.vgm"),
+            (&japanese, "縦.vgm"),
+            (uri.as_bytes(), "a b.vgm"),
+        ] {
+            assert_eq!(meant(&folder, place), folder.join(name), "{place:?}");
+        }
+        assert_eq!(meant(&folder, b"none"), folder.join("none"));
+        assert_eq!(meant(&folder, b"file://"), folder);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

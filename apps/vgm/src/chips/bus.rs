@@ -1,0 +1,179 @@
+//! When a chip's writes reach it: one a native frame, in the order of the song.
+//!
+//! An FM chip looks at its keys once a frame, and is busy with a write for about as long; no driver
+//! can write two registers in one frame. A song's time is coarser, so a key let go and pressed again
+//! at one tick would be one state for the chip, and the note lost. The bus gives each write of a
+//! tick a frame of its own.
+//!
+//! Only where a key changes does it matter which frame that is. So that bursts of settings do not
+//! cut a chip's blocks into single frames, the settings between two changes of keys take effect
+//! together, in the frame of the first of them.
+//!
+//! Invariant: the frame of a write depends on the writes before it alone, never falls, is never
+//! before the one that is due, and at most [`LATE_MAX`] frames after it: a song that writes faster
+//! than any bus is late by that much and no more, however long it goes on.
+//!
+//! Left out on purpose: waiting times of less or more than a frame. The bytes that a CPU stores in a
+//! chip's memory, of which a song has many at once, take no turns.
+//!
+//! Source: the application manuals' waiting times after a write (YM2151: 64 clocks, a frame; YM3812
+//! and YM2413: 12 and 84, 1.3 frames); ymfm's own renderer queues one write a frame, too.
+
+use crate::format::ChipId;
+
+/// How many native frames after it is due a write may take effect: 17 to 20 ms.
+const LATE_MAX: u64 = 1024;
+
+/// The bus to one chip.
+///
+/// ```
+/// use creel_vgm::chips::bus::Bus;
+/// use creel_vgm::format::ChipId;
+///
+/// let mut bus = Bus::of(ChipId::Ym2151).expect("it has keys");
+/// let press = |bus: &mut Bus, keys: u8| bus.carry(10, (0, 0x08, keys << 3));
+/// assert_eq!([press(&mut bus, 1), press(&mut bus, 0), press(&mut bus, 1)], [10, 11, 12]);
+/// // Two settings have two turns, but take effect together.
+/// let set = |bus: &mut Bus, reg| bus.carry(10, (0, reg, 0));
+/// assert_eq!([set(&mut bus, 0x60), set(&mut bus, 0x68)], [13, 13]);
+/// assert_eq!(press(&mut bus, 0), 15);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Bus {
+    chip: ChipId,
+    family: Family,
+    /// As they were written last, by [`Family::key`]'s places.
+    keys: [u8; PLACES],
+    /// The first frame that no write has taken.
+    free: u64,
+    /// Where the last write took effect.
+    last: u64,
+    /// Where the settings since the last change of a key took effect.
+    settings: Option<u64>,
+}
+
+/// Chips whose keys are written alike.
+#[derive(Debug, Clone, Copy)]
+enum Family {
+    /// Register 08: operators in bits 3 to 6, channel in bits 0 to 2.
+    Opm,
+    /// Register 28: operators in bits 4 to 7, channel in bits 0 to 2.
+    Opn,
+    /// Registers B0 to B8, bit 5, and those of rhythm mode in BD.
+    Opl,
+    /// Registers 20 to 28, bit 4, and those of rhythm mode in 0E.
+    Opll,
+}
+
+/// Places of keys: 16 a port.
+const PLACES: usize = 32;
+/// That of rhythm mode.
+const RHYTHM: usize = 15;
+
+impl Family {
+    /// Which key a write sets, and to what; none if it is a setting.
+    fn key(self, (port, reg, value): (u8, u8, u8)) -> Option<(usize, u8)> {
+        let half = usize::from(port & 1) * 16;
+        let channel = usize::from(reg & 15);
+        match (self, reg) {
+            (Family::Opm, 0x08) => Some((usize::from(value & 7), value >> 3 & 15)),
+            (Family::Opn, 0x28) if port == 0 => Some((usize::from(value & 7), value >> 4)),
+            (Family::Opl, 0xB0..=0xB8) => Some((half + channel, value >> 5 & 1)),
+            (Family::Opl, 0xBD) if port == 0 => Some((RHYTHM, value & 0x3F)),
+            (Family::Opll, 0x20..=0x28) => Some((channel, value >> 4 & 1)),
+            (Family::Opll, 0x0E) => Some((RHYTHM, value & 0x3F)),
+            _ => None,
+        }
+    }
+}
+
+impl Bus {
+    /// The bus to a chip at the start of a song; none if it has no keys that it looks at.
+    pub fn of(chip: ChipId) -> Option<Bus> {
+        let family = match chip {
+            ChipId::Ym2151 => Family::Opm,
+            ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 | ChipId::Ym2612 => Family::Opn,
+            ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950 | ChipId::Ymf262 => Family::Opl,
+            ChipId::Ym2413 => Family::Opll,
+            _ => return None,
+        };
+        Some(Bus {
+            chip,
+            family,
+            keys: [0; PLACES],
+            free: 0,
+            last: 0,
+            settings: None,
+        })
+    }
+
+    /// The native frame before which the next write (port, register, value), due before frame
+    /// `due`, takes effect.
+    pub fn carry(&mut self, due: u64, write: (u8, u8, u8)) -> u64 {
+        self.last = if self.is_store(write) {
+            self.last.max(due)
+        } else {
+            self.turn(due, write)
+        };
+        self.last
+    }
+
+    fn turn(&mut self, due: u64, write: (u8, u8, u8)) -> u64 {
+        let turn = self.free.min(due + LATE_MAX).max(due);
+        self.free = turn + 1;
+        if let Some((place, key)) = self.family.key(write)
+            && self.keys[place] != key
+        {
+            self.keys[place] = key;
+            self.settings = None;
+            return turn;
+        }
+        let together = self.settings.filter(|first| *first >= due);
+        *self.settings.insert(together.unwrap_or(turn))
+    }
+
+    /// Whether a write stores a byte in the chip's memory.
+    fn is_store(&self, (port, reg, _): (u8, u8, u8)) -> bool {
+        match self.chip {
+            ChipId::Ym2608 => (port, reg) == (1, 0x08),
+            ChipId::Y8950 => reg == 0x0F,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_late_by_a_bound_and_leaves_nothing_behind() {
+        let mut bus = Bus::of(ChipId::Ym2151).unwrap();
+        // Two writes a frame for ten seconds.
+        let mut last = 0;
+        for write in 0..1_000_000u64 {
+            let due = write / 2;
+            let frame = bus.carry(due, (0, 0x08, (write as u8 & 1) << 3));
+            assert!((due..=due + LATE_MAX).contains(&frame), "{write}");
+            assert!(frame >= last, "{write}");
+            last = frame;
+        }
+        assert_eq!(last, 499_999 + LATE_MAX);
+        assert_eq!(bus.carry(600_000, (0, 0x08, 0)), 600_000, "on time again");
+    }
+
+    #[test]
+    fn no_setting_comes_before_it_is_due_nor_before_its_key() {
+        let mut bus = Bus::of(ChipId::Ym3812).unwrap();
+        let frames = [
+            (0, (0, 0xB0, 0x20)),
+            (0, (0, 0xA0, 1)),
+            (0, (0, 0xB0, 0x21)), // the key stays: a setting
+            (2, (0, 0xA0, 2)),
+            (2, (0, 0xB0, 0x01)),
+            (2, (0, 0xA0, 3)),
+        ]
+        .map(|(due, write)| bus.carry(due, write));
+        assert_eq!(frames, [0, 1, 1, 3, 4, 5]);
+    }
+}

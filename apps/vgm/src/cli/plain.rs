@@ -1,0 +1,29 @@
+//! Text from files and file names, made fit for a terminal.
+
+/// The text with its control characters written as escapes: a tag or a file's name must not move
+/// the cursor, nor break a line.
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Those that change the direction of what follows do harm, too.
+        if c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}') {
+            plain.extend(c.escape_default());
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_the_cursor_is_escaped_and_nothing_else() {
+        assert_eq!(
+            plain("糸 é\u{1b}[2J\n\u{202E}x"),
+            "糸 é\\u{1b}[2J\\n\\u{202e}x"
+        );
+    }
+}

@@ -21,6 +21,7 @@ mod loops;
 mod models;
 pub mod net;
 mod pool;
+mod seat;
 mod sync;
 pub mod task;
 pub mod time;

@@ -135,6 +135,18 @@ pub(crate) fn prefetch(at: *const (), bytes: usize) {
 /// How often a spin looks before it reads the clock. A model checker gains nothing from more.
 pub(crate) const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
+/// What `f` makes of a thread-local; none while the thread ends and has dropped it already.
+///
+/// A pool, a sender or a waker may lie in a thread-local of the program's own, and be dropped then:
+/// to panic there would end the process.
+#[inline(always)]
+pub(crate) fn local<T: 'static, R>(
+    key: &'static thread::LocalKey<T>,
+    f: impl FnOnce(&T) -> R,
+) -> Option<R> {
+    key.try_with(f).ok()
+}
+
 /// Takes a lock whose holder may have panicked: the data of every mutex in this crate is valid
 /// between any two statements, so a poisoned lock is an ordinary one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {

@@ -5,7 +5,7 @@
 use creel::channel::{oneshot, ring, slot};
 use creel::task::{self, JoinError, yield_now};
 use creel::time::{self, Clock};
-use creel::{Balance, Outbox, Pool, Scratch, Wait, net};
+use creel::{Balance, JoinHandle, Outbox, Pool, Scratch, Wait, net};
 use creel_topology::{CpuSet, affinity};
 use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -32,6 +32,28 @@ impl Drop for LoudDrop {
             panic!("boom in drop");
         }
     }
+}
+
+/// Panics whenever it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("boom in each drop");
+    }
+}
+
+fn throw<R>() -> R {
+    panic_any(Bomb)
+}
+
+/// Runs `f`, which throws a bomb.
+fn throws_a_bomb<R>(f: impl FnOnce() -> R) {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else {
+        panic!("it throws");
+    };
+    let bomb = payload.downcast::<Bomb>().expect("the first one thrown");
+    std::mem::forget(*bomb);
 }
 
 /// The pool still does each kind of work, on each of its workers.
@@ -458,4 +480,38 @@ fn sixty_four_workers_on_every_cpu_and_on_one() {
         all();
     };
     std::thread::spawn(pinned).join().unwrap();
+}
+
+#[test]
+fn several_bombs_end_neither_a_worker_nor_the_process() {
+    let pool = pool(3);
+    throws_a_bomb(|| pool.broadcast(|_| throw::<()>()));
+    throws_a_bomb(|| pool.broadcast(|i| if i == 1 { throw() } else { Bomb }));
+    throws_a_bomb(|| pool.run_on(1, throw::<()>));
+    throws_a_bomb(|| {
+        pool.scope(|s| {
+            (0..4).for_each(|_| s.spawn(throw::<()>));
+            throw::<()>()
+        })
+    });
+    throws_a_bomb(|| {
+        pool.scope(|s| {
+            s.spawn(throw::<()>);
+            Bomb
+        })
+    });
+    throws_a_bomb(|| pool.join(throw::<()>, || Bomb));
+    throws_a_bomb(|| pool.join(throw::<()>, throw::<()>));
+    for balance in BALANCES {
+        let loops = pool.with(balance);
+        throws_a_bomb(|| loops.for_each_index(0..1000, |_| throw::<()>()));
+        throws_a_bomb(|| loops.map(&[0; 1000], |i, _| if i > 900 { throw() } else { Bomb }));
+    }
+    let tasks: Vec<_> = (0..9).map(|_| pool.spawn(async { throw() })).collect();
+    let kept = tasks.into_iter().skip(4).collect::<Vec<JoinHandle<()>>>();
+    while kept.iter().any(|task| !task.is_finished()) {
+        std::thread::yield_now();
+    }
+    drop(kept);
+    goes_on(&pool);
 }

@@ -120,3 +120,11 @@ fn scratch_is_one_threads_at_a_time_and_no_more_workers_run_than_have_some() {
         assert_eq!(sums.iter().sum::<u64>(), 5 * 10_000 * 9_999 / 2);
     }
 }
+
+#[test]
+fn receivers_without_a_size_may_be_as_many_as_a_word_counts() {
+    let mut outbox = Outbox::<u8>::new();
+    let mut receivers = vec![(); usize::MAX];
+    let _ = outbox.to(receivers.len());
+    pool(2).deliver(&mut outbox, &mut receivers, |_, (), _| ());
+}

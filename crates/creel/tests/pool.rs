@@ -129,3 +129,11 @@ fn many_callers_share_one_worker() {
     });
     assert_eq!(total.into_inner().unwrap(), 8 * 500 * 499 / 2);
 }
+
+#[test]
+fn a_name_that_no_thread_can_have_loses_its_nuls() {
+    let pool = Pool::builder().workers(1).name("a\0b").build().unwrap();
+    let name = pool.run_on(0, || thread::current().name().map(String::from));
+    assert_eq!(name.as_deref(), Some("ab-0"));
+    assert!(Pool::builder().workers(1).name("").build().is_ok());
+}

@@ -4,7 +4,7 @@
 //! uses `Pool::block_on`.
 
 use crate::sync::{
-    AtomicBool, Ordering,
+    AtomicBool, Ordering, local,
     thread::{self, Thread},
     thread_local,
 };
@@ -40,8 +40,8 @@ thread_local! {
 
 /// Polls `future` on this thread until it is ready, parking in between.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
-    let cached = UNPARKER.with(|cell| cell.borrow_mut().take());
-    let unparker = cached.unwrap_or_else(|| {
+    let cached = local(&UNPARKER, RefCell::take);
+    let unparker = cached.flatten().unwrap_or_else(|| {
         Arc::new(Unparker {
             thread: thread::current(),
             woken: AtomicBool::new(false),
@@ -52,7 +52,7 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            UNPARKER.with(|cell| *cell.borrow_mut() = Some(unparker));
+            local(&UNPARKER, |cell| cell.replace(Some(unparker)));
             return output;
         }
         while !unparker.woken.swap(false, Ordering::AcqRel) {

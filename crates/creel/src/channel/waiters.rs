@@ -5,37 +5,129 @@
 //! is not empty"; wakers are called and dropped outside the lock, since they are foreign code. One
 //! that panics does so to the caller who wakes it alone; where all are woken, it must not cost the
 //! others their wake.
+//!
+//! The list is linked through slots that waiters know by index, so that one of very many that give
+//! up leaves as fast as one of a few.
 
 use crate::pool::panics::quietly;
 use crate::sync::Mutex;
-use std::collections::VecDeque;
+use std::mem;
 use std::task::Waker;
 
 /// What a waiting future knows itself by.
-pub(super) type Ticket = u64;
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ticket {
+    slot: usize,
+    /// Its number, which no other has.
+    id: u64,
+}
 
 /// The list. It keeps its capacity, so a channel in steady use allocates nothing to wait.
 pub(super) struct Waiters {
     list: Mutex<List>,
 }
 
+/// No slot.
+const NONE: usize = usize::MAX;
+
 struct List {
-    queue: VecDeque<(Ticket, Waker)>,
-    next: Ticket,
+    slots: Vec<Slot>,
+    /// The ends of the list.
+    first: usize,
+    last: usize,
+    /// The first of the free slots, which are linked by `after`.
+    free: usize,
+    next_id: u64,
+}
+
+struct Slot {
+    id: u64,
+    /// None if it is free.
+    waker: Option<Waker>,
+    before: usize,
+    after: usize,
+}
+
+impl List {
+    const fn new() -> Self {
+        List {
+            slots: Vec::new(),
+            first: NONE,
+            last: NONE,
+            free: NONE,
+            next_id: 0,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+
+    /// The waker of the one who has this ticket, if it still waits.
+    fn known(&mut self, ticket: Ticket) -> Option<&mut Waker> {
+        let slot = self.slots.get_mut(ticket.slot)?;
+        slot.waker.as_mut().filter(|_| slot.id == ticket.id)
+    }
+
+    fn push_back(&mut self, waker: Waker) -> Ticket {
+        let ticket = Ticket {
+            slot: if self.free == NONE {
+                self.slots.len()
+            } else {
+                self.free
+            },
+            id: self.next_id,
+        };
+        self.next_id += 1;
+        let slot = Slot {
+            id: ticket.id,
+            waker: Some(waker),
+            before: self.last,
+            after: NONE,
+        };
+        match self.slots.get_mut(ticket.slot) {
+            Some(place) => self.free = mem::replace(place, slot).after,
+            None => self.slots.push(slot),
+        }
+        match self.slots.get_mut(self.last) {
+            Some(last) => last.after = ticket.slot,
+            None => self.first = ticket.slot,
+        }
+        self.last = ticket.slot;
+        ticket
+    }
+
+    fn pop_front(&mut self) -> Option<Waker> {
+        self.take(self.first)
+    }
+
+    /// Takes the waiter out of a slot, if there is one.
+    fn take(&mut self, index: usize) -> Option<Waker> {
+        let slot = self.slots.get_mut(index)?;
+        let waker = slot.waker.take()?;
+        let (before, after) = (slot.before, mem::replace(&mut slot.after, self.free));
+        self.free = index;
+        match self.slots.get_mut(before) {
+            Some(before) => before.after = after,
+            None => self.first = after,
+        }
+        match self.slots.get_mut(after) {
+            Some(after) => after.before = before,
+            None => self.last = before,
+        }
+        Some(waker)
+    }
 }
 
 impl Waiters {
     pub(super) fn new() -> Self {
         Self {
-            list: Mutex::new(List {
-                queue: VecDeque::new(),
-                next: 0,
-            }),
+            list: Mutex::new(List::new()),
         }
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut List) -> R) -> R {
-        // Nothing foreign runs under the lock but `Waker::clone`, and that before the change.
+        // Nothing foreign runs under the lock.
         let mut list = self.list.lock().unwrap_or_else(|e| e.into_inner());
         f(&mut list)
     }
@@ -44,13 +136,11 @@ impl Waiters {
     pub(super) fn add(&self, ticket: &mut Option<Ticket>, waker: &Waker, raise: impl FnOnce()) {
         let fresh = waker.clone();
         let old = self.with(|list| {
-            let known = ticket.and_then(|t| list.queue.iter_mut().find(|(id, _)| *id == t));
+            let known = ticket.and_then(|ticket| list.known(ticket));
             let old = match known {
-                Some((_, stored)) => Some(std::mem::replace(stored, fresh)),
+                Some(stored) => Some(mem::replace(stored, fresh)),
                 None => {
-                    *ticket = Some(list.next);
-                    list.queue.push_back((list.next, fresh));
-                    list.next += 1;
+                    *ticket = Some(list.push_back(fresh));
                     None
                 }
             };
@@ -63,24 +153,29 @@ impl Waiters {
     /// Wakes the first waiter; `lower` is called if none is left.
     pub(super) fn wake_one(&self, lower: impl FnOnce()) {
         let first = self.with(|list| {
-            let first = list.queue.pop_front();
-            if list.queue.is_empty() {
+            let first = list.pop_front();
+            if list.is_empty() {
                 lower();
             }
             first
         });
-        if let Some((_, waker)) = first {
+        if let Some(waker) = first {
             waker.wake();
         }
     }
 
-    /// Wakes everybody, also if a waker panics.
+    /// Wakes everybody, in order, also if a waker panics.
     pub(super) fn wake_all(&self, lower: impl FnOnce()) {
         let all = self.with(|list| {
             lower();
-            std::mem::take(&mut list.queue)
+            // Tickets go on from the same number: those given out are of no one any more.
+            let next_id = list.next_id;
+            let all = mem::replace(list, List::new());
+            list.next_id = next_id;
+            all
         });
-        for (_, waker) in all {
+        let mut all = all;
+        while let Some(waker) = all.pop_front() {
             quietly(|| waker.wake());
         }
     }
@@ -89,13 +184,70 @@ impl Waiters {
     /// use or to pass on.
     pub(super) fn remove(&self, ticket: Ticket, lower: impl FnOnce()) -> bool {
         let removed = self.with(|list| {
-            let at = list.queue.iter().position(|(id, _)| *id == ticket);
-            let removed = at.and_then(|at| list.queue.remove(at));
-            if removed.is_some() && list.queue.is_empty() {
+            let waits = list.known(ticket).is_some();
+            let removed = waits.then(|| list.take(ticket.slot));
+            if removed.is_some() && list.is_empty() {
                 lower();
             }
             removed
         });
         removed.is_some()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex as Log};
+    use std::task::Wake;
+
+    /// Writes its number down.
+    struct Note(usize, Arc<Log<Vec<usize>>>);
+
+    impl Wake for Note {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[test]
+    fn waiters_come_in_order_and_those_who_gave_up_do_not() {
+        let (waiters, log) = (Waiters::new(), Arc::new(Log::new(Vec::new())));
+        let waker = |n| Waker::from(Arc::new(Note(n, Arc::clone(&log))));
+        let mut lowered = 0;
+        for _ in 0..3 {
+            let mut tickets = [None; 8];
+            for (n, ticket) in tickets.iter_mut().enumerate() {
+                waiters.add(ticket, &waker(n), || ());
+                waiters.add(ticket, &waker(n), || ());
+            }
+            for gone in [0, 7, 3, 4] {
+                let ticket = tickets[gone].expect("it waits");
+                assert!(waiters.remove(ticket, || unreachable!("others wait")));
+                assert!(!waiters.remove(ticket, || ()), "twice");
+            }
+            waiters.add(&mut tickets[3], &waker(3), || ());
+            for _ in 0..6 {
+                waiters.wake_one(|| lowered += 1);
+            }
+            assert_eq!(mem::take(&mut *log.lock().unwrap()), [1, 2, 5, 6, 3]);
+            let late = tickets[5].expect("it waited");
+            assert!(!waiters.remove(late, || ()), "it has been woken");
+        }
+        assert_eq!(lowered, 6, "by the last, and by one more who finds nobody");
+        assert!(waiters.with(|list| list.slots.len()) <= 8);
+    }
+
+    #[test]
+    fn who_waits_after_all_were_woken_is_none_of_them() {
+        let (waiters, log) = (Waiters::new(), Arc::new(Log::new(Vec::new())));
+        let waker = |n| Waker::from(Arc::new(Note(n, Arc::clone(&log))));
+        let mut tickets = [None; 2];
+        waiters.add(&mut tickets[0], &waker(0), || ());
+        waiters.wake_all(|| ());
+        waiters.add(&mut tickets[1], &waker(1), || ());
+        assert!(!waiters.remove(tickets[0].expect("it waited"), || ()));
+        waiters.wake_one(|| ());
+        assert_eq!(*log.lock().unwrap(), [0, 1]);
     }
 }

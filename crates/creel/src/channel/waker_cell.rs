@@ -7,6 +7,9 @@
 //! the exchange fails, so a copy that was torn is never used. So one atomic operation both
 //! publishes a message and takes the waker, and nobody spins on anybody.
 //!
+//! A wait that is given up leaves its waker here, until the same side waits again or the channel
+//! ends: one a side, so that giving up costs nothing. It may wake a task in vain, once.
+//!
 //! Invariant: the words are written only by the waiting side, and only while its bit is clear.
 //!
 //! Left out: more than one waiter a side. The ring has a list for that.

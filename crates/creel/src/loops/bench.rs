@@ -5,7 +5,7 @@
 //! else has a use for that CPU. So it is left out, for two milliseconds' worth of calls at first
 //! (once is chance), for longer each time it happens soon again.
 
-use super::join::Laggard;
+use super::wait::Laggard;
 use crate::pool::shared::Shared;
 
 /// A caller that slept less for a worker has no reason to complain.
@@ -59,7 +59,7 @@ impl Bench {
         self.last_ns = longer.clamp(OUT_NS_MIN, OUT_NS_MAX);
         self.left_ns = self.last_ns;
         self.calm_ns = 0;
-        let share = &shared.seats.seat(laggard.seat).share;
+        let share = &shared.seats.at(laggard.seat).share;
         if !share.is_benched() {
             share.bench(true);
             self.out += 1;

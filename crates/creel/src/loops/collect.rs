@@ -4,6 +4,7 @@
 //! half-way drops each result once and leaks none.
 
 use super::split::Split;
+use crate::pool::panics::quietly;
 use crate::sync::{Mutex, lock};
 use std::{
     mem::{MaybeUninit, needs_drop},
@@ -64,8 +65,11 @@ struct Piece<'a, R> {
 impl<R> Drop for Piece<'_, R> {
     fn drop(&mut self) {
         for place in &mut self.places[..self.filled] {
-            // SAFETY: the first `filled` places were written, and nobody reads them after.
-            unsafe { place.assume_init_drop() };
+            // A panic is on its way already.
+            quietly(|| {
+                // SAFETY: the first `filled` places were written, and nobody reads them after.
+                unsafe { place.assume_init_drop() };
+            });
         }
     }
 }

@@ -29,7 +29,10 @@ use super::{
 };
 use crate::{
     pool::{nearness::by_index, panics::FirstPanic, seat::Seat, shared::Shared, trace::Doing},
-    sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, now_ns},
+    seat::waiter::Waiter,
+    sync::{
+        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, lock, now_ns,
+    },
 };
 use crossbeam_utils::CachePadded;
 use std::{mem::transmute, ops::Range, ptr, sync::Arc};
@@ -39,9 +42,12 @@ pub(crate) struct Line {
     down: CachePadded<Down>,
     /// What was thrown in the loop under way.
     pub(super) panic: FirstPanic,
+    /// Who holds the slot, if it sleeps until a worker is out.
+    pub(super) caller: Mutex<Option<Waiter>>,
     /// The slot: who holds it may call a loop.
     pub(super) state: CachePadded<Mutex<super::run::State>>,
-    /// The seats below this index are known to have threads. Reset when a thread ends.
+    /// The seats below this index, but for seat 0, are known to have threads. Reset when a thread
+    /// ends.
     ensured: AtomicUsize,
     /// When the last waking call was published, for the woken to know how long a wake takes.
     woken_ns: AtomicU64,
@@ -157,6 +163,7 @@ impl Line {
         Self {
             down: CachePadded::new(Down::new()),
             panic: FirstPanic::default(),
+            caller: Mutex::new(None),
             state: CachePadded::new(Mutex::new(super::run::State::default())),
             ensured: AtomicUsize::new(0),
             woken_ns: AtomicU64::new(0),
@@ -213,14 +220,19 @@ impl Line {
         }
     }
 
-    /// Makes sure that the seats below `seats` have threads, but for the caller's.
+    /// Makes sure that the seats below `seats` have threads, but for the caller's. One that the
+    /// system refuses is no matter: the caller claims what nobody else does.
     pub(super) fn ensure_threads(&self, shared: &Arc<Shared>, seats: usize, caller: usize) {
-        if self.ensured.load(Ordering::Relaxed) >= seats {
+        // Seat 0 is left out where a thread from outside takes its share.
+        let first = caller == 0 || shared.seats.at(0).thread.is_running();
+        if first && self.ensured.load(Ordering::Relaxed) >= seats {
             return;
         }
         let others = (0..seats).filter(|seat| *seat != caller);
-        others.for_each(|seat| shared.ensure_started(shared.seats.seat(seat)));
-        self.ensured.store(seats, Ordering::SeqCst);
+        let mut all = others.map(|seat| shared.ensure_started(shared.seats.at(seat)));
+        if all.all(|started| started.is_ok()) {
+            self.ensured.store(seats, Ordering::SeqCst);
+        }
     }
 
     /// Publishes `job` and wakes who sleeps. `cold` says that somebody may.
@@ -241,7 +253,9 @@ impl Line {
             }
         } else if before.has_sleepers() {
             let others = (0..call.seats()).filter(|seat| *seat != call.caller());
-            others.for_each(|seat| shared.seats.seat(seat).notify());
+            others.for_each(|seat| {
+                shared.seats.at(seat).notify();
+            });
         }
         call
     }
@@ -260,7 +274,7 @@ fn wake_children(shared: &Shared, call: Call, me: usize) {
     let rank = (me + seats - call.caller()) % seats;
     for child in (2 * rank + 1..=2 * rank + 2).take_while(|child| *child < seats) {
         let seat = (call.caller() + child) % seats;
-        shared.seats.seat(seat).notify();
+        shared.seats.at(seat).notify();
     }
 }
 
@@ -287,7 +301,7 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     pub(super) fn share(&self, seat: usize) -> &'a Share {
-        &self.shared.seats.seat(seat).share
+        &self.shared.seats.at(seat).share
     }
 
     /// Whom to take blocks from, the nearest first.
@@ -350,6 +364,12 @@ impl<'a> Part<'a> {
     }
 }
 
+/// Whether there is a loop that this seat has not looked at; a moment ago.
+#[inline]
+pub(crate) fn has_part(shared: &Shared, seat: &Seat) -> bool {
+    seat.share.is_unseen(shared.line.call())
+}
+
 /// A worker's source of work: takes part in the loop under way, if it has not yet. Says
 /// whether it did.
 pub(crate) fn take_part(shared: &Shared, seat: &Seat) -> bool {
@@ -367,7 +387,10 @@ pub(crate) fn take_part(shared: &Shared, seat: &Seat) -> bool {
     let part = Part { shared, call, seat };
     part.work();
     seat.spans.note(Doing::Loop, traced);
-    share.leave(call.epoch(), |caller| shared.seats.seat(caller).notify());
+    if share.leave(call.epoch()) {
+        let caller = lock(&shared.line.caller).clone();
+        caller.iter().for_each(Waiter::wake);
+    }
     part.report();
     true
 }

@@ -1,138 +1,103 @@
-//! The caller's side of a loop: its share, the others' rest, and the wait.
+//! Two closures at the same time.
 
-use super::{dispatch::Part, words::Grain};
+use super::{
+    Loops,
+    offers::{Offer, Open},
+};
 use crate::{
-    pool::seat::Seat,
-    sync::{LOOKS, now_ns, spin_loop},
+    pool::{panics::discard, shared::Shared},
+    sync::UnsafeCell,
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    ptr::NonNull,
+    thread,
 };
 
-/// A worker for whom the caller slept long.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Laggard {
-    pub(super) seat: usize,
-    pub(super) slept_ns: u64,
+/// The second closure, offered by who runs the first.
+#[repr(C)]
+struct Second<'a, B, R> {
+    offer: Offer,
+    shared: &'a Shared,
+    work: UnsafeCell<Option<B>>,
+    result: UnsafeCell<Option<thread::Result<R>>>,
 }
 
-/// A caller with fewer units than this may be done before a worker has seen the call.
-const QUICK_UNITS: usize = 256;
-/// How many pauses such a caller makes for them: about as long as a call takes to get to a worker
-/// and back.
-const QUICK_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
-
-impl Part<'_> {
-    /// Works until every share is claimed, then waits until all who are in are out. Tells for
-    /// whom it slept longest, if it slept.
+impl<B: FnOnce() -> R + Send, R: Send> Second<'_, B, R> {
+    /// # Safety
     ///
-    /// `spin_ns` is how long it spins for each before it sleeps; `own` is the calling thread's
-    /// seat, if it is a worker.
-    pub(super) fn work_and_join(
-        &self,
-        units: usize,
-        spin_ns: u64,
-        own: Option<&Seat>,
-    ) -> Option<Laggard> {
-        let join = Join {
-            part: *self,
-            spin_ns,
-            own,
+    /// It is a `Second<B, R>` that begins with the offer, and it is alive.
+    unsafe fn run(offer: NonNull<Offer>) -> bool {
+        // SAFETY: as the caller promises.
+        let this = unsafe { offer.cast::<Self>().as_ref() };
+        if !this.shared.offers.claim(&this.offer) {
+            return false;
+        }
+        // SAFETY: who takes it has it alone; the owner looks when nobody is inside.
+        let work = this.work.with_mut(|work| unsafe { (*work).take() });
+        let result = work.map(|work| catch_unwind(AssertUnwindSafe(work)));
+        // SAFETY: as above.
+        this.result.with_mut(|place| unsafe { *place = result });
+        true
+    }
+}
+
+impl Loops {
+    /// Runs `a` and `b`, at the same time if another worker is free, and gives both results.
+    /// The calling thread runs `a`, and `b` too unless somebody has begun it by then. Blocks until
+    /// both are done; meanwhile it helps with what `b` has itself shared out, and with nothing else.
+    ///
+    /// # Panics
+    /// Re-throws the panic of either, after both have ended.
+    ///
+    /// ```
+    /// fn fibonacci(pool: &creel::Pool, n: u64) -> u64 {
+    ///     if n < 2 {
+    ///         return n;
+    ///     }
+    ///     let (a, b) = pool.join(|| fibonacci(pool, n - 1), || fibonacci(pool, n - 2));
+    ///     a + b
+    /// }
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// assert_eq!(fibonacci(&pool, 10), 55);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn join<A, B: Send>(&self, a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
+        fn second<'a, F: FnOnce() -> R + Send, R: Send>(
+            shared: &'a Shared,
+            work: F,
+        ) -> Second<'a, F, R> {
+            Second {
+                offer: Offer::new(Second::<F, R>::run, false),
+                shared,
+                work: UnsafeCell::new(Some(work)),
+                result: UnsafeCell::new(None),
+            }
+        }
+        let second = second(self.shared(), b);
+        let first = {
+            // SAFETY: it lives until the end of this function, is not moved, and `open` is dropped
+            // before. What others use of it: the closure and its result are `Send` and used by who
+            // takes it only; the rest is atomic.
+            let open = unsafe { Open::new(self.shared(), NonNull::from(&second).cast()) };
+            open.add(1);
+            let first = catch_unwind(AssertUnwindSafe(a));
+            open.run_one();
+            first
         };
-        self.work();
-        let shares = self.call.grain() != Grain::QUEUE;
-        if units < QUICK_UNITS && shares && !self.call.wakes() {
-            // A look at a share takes its line away from the worker who is about to claim it.
-            let is_out = || self.groups().all(|group| self.is_out(group));
-            let mut looks = 0..QUICK_LOOKS;
-            if looks.any(|_| {
-                spin_loop();
-                is_out()
-            }) {
-                return None;
+        // SAFETY: nobody is inside any more.
+        let result = second.result.with_mut(|place| unsafe { (*place).take() });
+        match (first, result) {
+            (Ok(a), Some(Ok(b))) => (a, b),
+            (Err(payload), other) => {
+                discard(other);
+                resume_unwind(payload)
             }
-        }
-        // Two rounds: nobody is waited for while there is something left to do.
-        if shares {
-            self.late().for_each(|other| join.sweep(other));
-        }
-        let slept = self.late().filter_map(|seat| {
-            let slept_ns = join.wait_until_left(seat);
-            (slept_ns > 0).then_some(Laggard { seat, slept_ns })
-        });
-        slept.max_by_key(|laggard| laggard.slept_ns)
-    }
-
-    /// The workers of the groups that are not out yet.
-    fn late(&self) -> impl Iterator<Item = usize> {
-        let late = self.groups().filter(|group| !self.is_out(group.clone()));
-        late.flat_map(|group| self.workers_in(group))
-    }
-}
-
-/// How the caller of a loop waits.
-struct Join<'a> {
-    part: Part<'a>,
-    spin_ns: u64,
-    own: Option<&'a Seat>,
-}
-
-impl Join<'_> {
-    /// Sees to it that the share of `other` is claimed to the last block.
-    fn sweep(&self, other: usize) {
-        let (epoch, grain) = (self.part.call.epoch(), self.part.call.grain());
-        let share = self.part.share(other);
-        loop {
-            if share.is_done(epoch) || share.is_claimed(epoch) {
-                return;
-            } else if let Some(blocks) = share.claim_back(epoch, grain) {
-                self.part.run(other, blocks);
-            } else {
-                // Its owner is in and takes the crumb that is left.
-                self.wait_until_left(other);
+            (Ok(a), Some(Err(payload))) => {
+                discard(a);
+                resume_unwind(payload)
             }
-        }
-    }
-
-    /// Returns how long it slept, in ns.
-    fn wait_until_left(&self, other: usize) -> u64 {
-        let (epoch, share) = (self.part.call.epoch(), self.part.share(other));
-        if !share.is_in(epoch) || !spin_while(|| !share.is_done(epoch), self.spin_ns) {
-            return 0;
-        }
-        let begin = now_ns();
-        while !share.is_done(epoch) {
-            let seat = self.own.map(|own| own.index);
-            share.await_leave(epoch, seat, || self.serve_until(|| share.is_done(epoch)));
-        }
-        // A wake that was used up here may have been meant for other work.
-        self.own.into_iter().for_each(Seat::notify);
-        now_ns() - begin
-    }
-
-    /// A worker that waits: others may wait for its urgent jobs before they can leave.
-    fn serve_until(&self, left: impl Fn() -> bool) {
-        if let Some(own) = self.own {
-            own.begin_turn();
-            if !left() && !own.run_urgent() {
-                own.park(None, left);
-            }
-        }
-    }
-}
-
-/// Spins while `busy`, for at most `ns`; says whether it still is.
-fn spin_while(busy: impl Fn() -> bool, ns: u64) -> bool {
-    let mut begin = None;
-    loop {
-        for look in 0..LOOKS {
-            if !busy() {
-                return false;
-            }
-            if look % 4 == 3 {
-                spin_loop();
-            }
-        }
-        let now = now_ns();
-        if now - *begin.get_or_insert(now) >= ns || cfg!(any(loom, shuttle)) {
-            return busy();
+            (Ok(_), None) => unreachable!("the second was taken and run"),
         }
     }
 }

@@ -6,8 +6,8 @@
 //! the caller after everything that was begun has ended.
 //!
 //! Every closure is told the item's index first. A loop that is called while the pool runs
-//! another one (nested, from a worker, from a second thread) runs on its own thread: correct,
-//! never blocked. Left out on purpose: adaptors and lazy chains; a loop is a call.
+//! another one (nested, from a worker, from a second thread) runs on its own thread, and is offered
+//! to who is idle: never blocked. Left out on purpose: adaptors and lazy chains; a loop is a call.
 
 mod bench;
 mod body;
@@ -18,6 +18,8 @@ mod gather;
 mod join;
 #[cfg(all(test, loom))]
 mod model;
+mod nested;
+pub(crate) mod offers;
 mod outbox;
 mod proof;
 mod run;
@@ -28,6 +30,7 @@ pub(crate) mod share;
 mod sites;
 mod split;
 mod verbs;
+mod wait;
 mod words;
 
 pub use outbox::{Addressed, Outbox, Outboxes, Post};

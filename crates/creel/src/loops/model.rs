@@ -26,7 +26,7 @@ fn shared(seats: usize) -> Arc<Shared> {
     let pool = Pool::builder().workers(seats).wait(Wait::Park).build();
     let shared = Arc::clone(&pool.expect("in range").shared);
     // Loom does not see that who finds a seat made comes after who made it.
-    (0..seats).for_each(|seat| shared.seats.seat(seat).share.close(0));
+    (0..seats).for_each(|seat| shared.seats.at(seat).share.close(0));
     shared
 }
 
@@ -53,16 +53,16 @@ fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
         timed: false,
     };
     if grain == Grain::QUEUE {
-        shared.seats.seat(caller).share.lay_out(epoch, seats as u64);
+        shared.seats.at(caller).share.lay_out(epoch, seats as u64);
     }
     let call = Call::new(epoch, seats, caller, grain);
     let call = shared.line.publish(shared, &job, call, false);
     let part = Part {
         shared,
         call,
-        seat: shared.seats.seat(caller),
+        seat: shared.seats.at(caller),
     };
-    part.work_and_join(seats, 0, None);
+    part.work_and_join(seats, 0);
     for item in items.iter() {
         // SAFETY: all have left the loop; that is what is checked here.
         item.0.with_mut(|item| assert_eq!(unsafe { *item }, 1));
@@ -75,7 +75,7 @@ fn claim_and_join(grain: Grain) {
         let shared = shared(2);
         let other = Arc::clone(&shared);
         let worker = thread::spawn(move || {
-            let seat = other.seats.seat(0);
+            let seat = other.seats.at(0);
             take_part(&other, seat);
             take_part(&other, seat);
         });
@@ -107,7 +107,7 @@ fn a_group_is_out_when_the_last_of_it_says_so() {
         let shared = shared(3);
         let workers = [0, 1].map(|seat| {
             let other = Arc::clone(&shared);
-            thread::spawn(move || take_part(&other, other.seats.seat(seat)))
+            thread::spawn(move || take_part(&other, other.seats.at(seat)))
         });
         call_loop(&shared, 1, Grain::WHOLE);
         for worker in workers {
@@ -123,7 +123,7 @@ fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
         let shared = shared(2);
         let other = Arc::clone(&shared);
         let worker = thread::spawn(move || {
-            let seat = other.seats.seat(0);
+            let seat = other.seats.at(0);
             loop {
                 seat.begin_turn();
                 take_part(&other, seat);
@@ -132,7 +132,7 @@ fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
                     if call.epoch() == 1 {
                         return; // there is no further loop to be woken for
                     }
-                    seat.park(None, || false);
+                    seat.park(None);
                 }
             }
         });

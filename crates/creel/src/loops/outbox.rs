@@ -223,7 +223,8 @@ impl Loops {
             for section in range {
                 // SAFETY: `run` gives each section out once.
                 let mut post = unsafe { O::row(&grids, section) };
-                let piece = section * len..total.min((section + 1) * len);
+                let begin = section * len;
+                let piece = begin..total.min(begin.saturating_add(len));
                 // SAFETY: as above, and sections do not overlap.
                 let items = unsafe { senders.piece(piece.clone()) };
                 for (index, sender) in piece.zip(items) {
@@ -262,8 +263,9 @@ impl Loops {
         self.run(ranges, move |range: Range<usize>, _| {
             for range in range {
                 let first = range << shift;
+                let end = total.min(first.saturating_add(1 << shift));
                 // SAFETY: `run` gives each range out once, and ranges do not overlap.
-                let items = unsafe { receivers.piece(first..total.min((range + 1) << shift)) };
+                let items = unsafe { receivers.piece(first..end) };
                 for section in 0..sections {
                     let bucket = section * ranges + range;
                     // SAFETY: as above: each range has buckets of its own.

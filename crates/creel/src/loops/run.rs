@@ -5,9 +5,10 @@ use super::{
     bench::Bench,
     body::Body,
     dispatch::{Job, Part},
-    join::Laggard,
+    nested,
     sites::{Plan, Site, Sites},
-    words::{Call, Even, Grain, Left, SEATS_MAX},
+    wait::Laggard,
+    words::{Call, Even, Grain, Left, SEATS_MAX, next_epoch},
 };
 use crate::{
     pool::{Balance, Wait, current, panics::FirstPanic, shared::Shared, trace::Doing},
@@ -52,7 +53,8 @@ struct Crew {
 /// Workers change seats for a caller at most this often: it costs some ten microseconds.
 const MAKE_WAY_EVERY_NS: u64 = 4_000_000;
 
-/// Shares untouched for this many loops are touched, long before their epoch looks new again.
+/// So often all seats are brought up to date, long before what they remember of a loop looks like
+/// one to come.
 const TOUCH_EVERY: u64 = 1 << 30;
 
 impl Loops {
@@ -79,9 +81,15 @@ impl Loops {
     #[track_caller]
     fn run_body(&self, seats: usize, units: usize, body: Body<'_>) {
         let seats = self.seats(units).min(seats);
-        let state = (seats > 1).then(|| try_lock(&self.shared.line.state));
-        let Some(mut state) = state.flatten() else {
+        if seats <= 1 {
             return inline(units, body);
+        }
+        let idle = self.others_idle(seats);
+        let Some(mut state) = idle.then(|| try_lock(&self.shared.line.state)).flatten() else {
+            if let Some(payload) = nested::run(&self.shared, units, seats, body) {
+                resume_unwind(payload);
+            }
+            return;
         };
         let State { crew, sites, bench } = &mut *state;
         let loop_ = Loop {
@@ -101,6 +109,18 @@ impl Loops {
         drop(state);
         if let Some(payload) = payload {
             resume_unwind(payload);
+        }
+    }
+
+    /// Whether no worker of the loop but the caller is in somebody's code; a moment ago.
+    fn others_idle(&self, seats: usize) -> bool {
+        let busy = |index: &usize| !self.shared.seats.at(*index).is_idle();
+        match (0..seats).find(busy) {
+            None => true,
+            Some(first) => {
+                let own = current::index_in(&self.shared);
+                own == Some(first) && !(first + 1..seats).any(|index| busy(&index))
+            }
         }
     }
 
@@ -147,7 +167,7 @@ impl Loop<'_> {
                 let (thrown, laggard) = self.spread(crew, grain, bounds, timed);
                 if timed {
                     let seats = &self.shared.seats;
-                    site.learn(|seat| seats.seat(seat).share.take_cost());
+                    site.learn(|seat| seats.at(seat).share.take_cost());
                 }
                 if let Some(laggard) = laggard {
                     bench.judge(laggard, site.total_ns(), self.shared);
@@ -211,7 +231,7 @@ impl Loop<'_> {
         line.ensure_threads(shared, self.seats, outside.unwrap_or(usize::MAX));
         let epoch = self.next_epoch(crew);
         if grain == Grain::QUEUE {
-            let share = &shared.seats.seat(who).share;
+            let share = &shared.seats.at(who).share;
             share.lay_out(epoch, self.queue_blocks() as u64);
         }
         let cold = self.is_cold(crew);
@@ -220,11 +240,10 @@ impl Loop<'_> {
         }
         let call = Call::new(epoch, self.seats, who, grain);
         let call = line.publish(shared, &job, call, cold);
-        let seat = shared.seats.seat(who);
+        let seat = shared.seats.at(who);
         let part = Part { shared, call, seat };
-        let own = own.map(|index| shared.seats.seat(index));
         let traced = shared.tracing.begin();
-        let laggard = part.work_and_join(self.units, shared.join_spin_ns(), own);
+        let laggard = part.work_and_join(self.units, shared.join_spin_ns());
         seat.spans.note(Doing::Loop, traced);
         (line.panic.take(), laggard)
     }
@@ -239,7 +258,7 @@ impl Loop<'_> {
         let version = seating.version();
         if crew.seated != Some(version) {
             crew.seated = Some(version);
-            self.shared.seats.seat(0).set_near(seating.nearest(0));
+            self.shared.seats.at(0).set_near(seating.nearest(0));
         }
     }
 
@@ -271,15 +290,52 @@ impl Loop<'_> {
     /// The epoch of a new loop, which every share of it knows to be newer than its last one.
     fn next_epoch(&self, crew: &mut Crew) -> u64 {
         let before = crew.epoch;
-        crew.epoch += 1;
+        crew.epoch = next_epoch(before);
         if crew.epoch.is_multiple_of(TOUCH_EVERY) {
             let made = self.shared.seats.made();
-            made.for_each(|seat| seat.share.close(before));
+            made.for_each(|seat| seat.share.bring_up_to(before));
         }
         for seat in crew.touched..self.seats {
-            self.shared.seats.seat(seat).share.close(before);
+            self.shared.seats.at(seat).share.close(before);
             crew.touched = seat + 1;
         }
         crew.epoch
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::words::EPOCH_MASK;
+    use crate::{Balance, Pool, Wait, sync::lock};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Runs loops on a new pool that has come so near to the last epoch.
+    fn run_at(epoch: u64, workers: usize, balance: Balance, loops: usize) {
+        let builder = Pool::builder().workers(workers).wait(Wait::Park);
+        let pool = builder.balance(balance).build().expect("in range");
+        lock(&pool.shared.line.state).crew.epoch = epoch;
+        let items: Vec<AtomicUsize> = (0..workers * 7).map(|_| AtomicUsize::new(0)).collect();
+        for n in 1..=loops {
+            pool.for_each_index(0..items.len(), |i| {
+                items[i].fetch_add(1, Ordering::Relaxed);
+            });
+            let visited = |item: &AtomicUsize| item.load(Ordering::Relaxed) == n;
+            assert!(
+                items.iter().all(visited),
+                "loop {n} after {epoch:#x}, {balance}"
+            );
+        }
+    }
+
+    #[test]
+    fn epochs_go_round_past_seats_that_never_took_part() {
+        for workers in [2, 3, 20] {
+            for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
+                run_at(EPOCH_MASK, workers, balance, 2);
+                run_at(EPOCH_MASK - 2, workers, balance, 6);
+                // All are brought up to date before the third.
+                run_at((1 << 30) - 3, workers, balance, 6);
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! all is done.
 
 use super::words::{Call, Grain, Left};
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering, WaitWord};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ struct Claims {
     left: AtomicU64,
     /// The epoch of the last loop that the seat's thread took part in.
     entered: AtomicU64,
-    /// The epoch of the last loop that the seat's thread has looked at; its own.
+    /// The epoch of the last loop that the seat's thread has looked at.
     seen: AtomicU64,
     /// Whether the seat's thread is to stay out of loops for a while: it lost its CPU in the
     /// middle of one. Written by who holds the loop slot; late news are harmless.
@@ -44,10 +44,6 @@ struct Up {
     /// Twice the epoch of the last loop that the seat's thread is out of, plus [`AWAITED`] if a
     /// caller sleeps until the next. Leaving releases what the worker wrote for the loop.
     done: AtomicU64,
-    /// Counts up when an awaited thread leaves; the caller sleeps on it.
-    bell: WaitWord,
-    /// The seat of the awaiting caller plus one, 0 for a thread from outside. Ordered by `done`.
-    awaiter: AtomicUsize,
 }
 
 const AWAITED: u64 = 1;
@@ -64,8 +60,6 @@ impl Share {
             }),
             up: CachePadded::new(Up {
                 done: AtomicU64::new(0),
-                bell: WaitWord::new(0),
-                awaiter: AtomicUsize::new(0),
             }),
             gathered: CachePadded::new(AtomicU64::new(0)),
         }
@@ -90,6 +84,20 @@ impl Share {
         self.claims
             .left
             .store(Left::new(epoch, 0..0).0, Ordering::Release);
+    }
+
+    /// Forgets what is older than loop `epoch`, the last one, which is over: by the time its epoch
+    /// comes again, nothing may look as if it were of that loop. Called by who holds the loop slot.
+    ///
+    /// The seat's thread may be late in an old loop, in which it finds nothing, and write that
+    /// one's epoch after this: it is brought up to date the next time.
+    pub(crate) fn bring_up_to(&self, epoch: u64) {
+        self.close(epoch);
+        self.claims.seen.store(epoch, Ordering::Relaxed);
+        // No loop's.
+        self.claims.entered.store(0, Ordering::Relaxed);
+        self.up.done.store(0, Ordering::Relaxed);
+        self.gathered.store(0, Ordering::Relaxed);
     }
 
     /// Lays out `blocks` blocks for all to claim, before loop `epoch` is published.
@@ -173,20 +181,10 @@ impl Share {
         self.claims.entered.store(epoch, Ordering::Relaxed);
     }
 
-    /// The seat's thread is done with loop `epoch`. `notify` is told the seat of a caller that
-    /// sleeps there.
-    pub(crate) fn leave(&self, epoch: u64, notify: impl FnOnce(usize)) {
+    /// The seat's thread is done with loop `epoch`. Says whether a caller sleeps until then.
+    pub(crate) fn leave(&self, epoch: u64) -> bool {
         let before = self.up.done.swap(epoch << 1, Ordering::AcqRel);
-        if before & AWAITED == 0 {
-            return;
-        }
-        match self.up.awaiter.load(Ordering::Relaxed).checked_sub(1) {
-            Some(seat) => notify(seat),
-            None => {
-                self.up.bell.fetch_add(1, Ordering::Release);
-                self.up.bell.wake_one();
-            }
-        }
+        before & AWAITED != 0
     }
 
     /// Whether the seat's thread took part in loop `epoch` and is out: then its share is
@@ -211,22 +209,17 @@ impl Share {
         !self.is_done(epoch) && self.claims.entered.load(Ordering::Acquire) == epoch
     }
 
-    /// Sleeps until the seat's thread, which is in loop `epoch`, is out, by `sleep`; or, if none
-    /// is given, on the bell. May return early.
-    pub(crate) fn await_leave(&self, epoch: u64, seat: Option<usize>, sleep: impl FnOnce()) {
-        let up = &self.up;
-        let bell = up.bell.load(Ordering::Acquire);
-        let awaiter = seat.map_or(0, |seat| seat + 1);
-        up.awaiter.store(awaiter, Ordering::Relaxed);
-        let before = up.done.fetch_or(AWAITED, Ordering::AcqRel);
-        if before >> 1 == epoch {
-            // It has left meanwhile: take the bit back, which nobody would.
-            up.done.store(epoch << 1, Ordering::Relaxed);
-        } else if seat.is_some() {
-            sleep();
-        } else {
-            up.bell.wait(bell, None);
+    /// The caller is about to sleep until the seat's thread, which is in loop `epoch`, is out. False:
+    /// it has left meanwhile.
+    pub(crate) fn await_leave(&self, epoch: u64) -> bool {
+        let done = &self.up.done;
+        let before = done.fetch_or(AWAITED, Ordering::AcqRel);
+        let left = before >> 1 == epoch;
+        if left {
+            // Take the bit back, which nobody would.
+            done.store(epoch << 1, Ordering::Relaxed);
         }
+        !left
     }
 
     /// Adds to what this share's blocks took.
@@ -249,4 +242,26 @@ fn bite(blocks: &Range<u64>, grain: Grain) -> u64 {
     let (len, grain) = (left_len(blocks), grain.blocks());
     let half = len.div_ceil(2).max(grain);
     if len < half + grain { len } else { half }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_seat_remembers_is_forgotten_before_its_epoch_comes_again() {
+        let share = Share::new();
+        let call = Call::new(5, 2, 0, Grain(0));
+        assert!(share.is_news(call));
+        share.enter(5);
+        assert!(share.is_in(5));
+        share.leave(5);
+        share.gather(5);
+        assert!(share.is_done(5) && share.gathered() == 5);
+        share.bring_up_to(900);
+        assert!(!share.is_done(5) && !share.is_in(5) && share.gathered() != 5);
+        assert!(share.is_unseen(call));
+        assert!(!share.is_unseen(Call::new(900, 2, 0, Grain(0))));
+        assert!(share.is_claimed(900) && !share.is_claimed(901));
+    }
 }

@@ -1,6 +1,7 @@
 //! The two words of the loop protocol, as values: what is called, and which blocks are left.
 //!
-//! Each loop has an **epoch**, one more than the last one's. A share is cut into [`BLOCKS`]
+//! Each loop has an **epoch**, one more than the last one's; after the last there is comes 1 again,
+//! as 0 is the epoch of no loop. A share is cut into [`BLOCKS`]
 //! blocks, whatever its number of items, so that a worker can claim without reading anything
 //! that belongs to the caller.
 
@@ -14,7 +15,12 @@ pub(crate) const SEATS_MAX: usize = (1 << SEAT_BITS) - 1;
 
 const SEAT_BITS: u32 = 10;
 const EPOCH_BITS: u32 = 39;
-const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
+pub(super) const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
+
+/// The epoch after `epoch`.
+pub(super) fn next_epoch(epoch: u64) -> u64 {
+    if epoch == EPOCH_MASK { 1 } else { epoch + 1 }
+}
 
 /// What is called: the one word that a loop is published by.
 ///
@@ -50,7 +56,7 @@ impl Call {
     const WAKE: u64 = 2;
 
     pub(crate) fn new(epoch: u64, seats: usize, caller: usize, grain: Grain) -> Self {
-        debug_assert!(seats <= SEATS_MAX && caller < seats);
+        debug_assert!(seats <= SEATS_MAX && caller < seats && epoch != 0);
         let fields = u64::from(grain.0) << 2 | (seats as u64) << 5 | (caller as u64) << 15;
         Self(fields | (epoch & EPOCH_MASK) << 25)
     }
@@ -183,7 +189,9 @@ mod tests {
         assert_eq!(left.of_or_whole(6), 0..BLOCKS);
         assert!(left.of_or_whole(4).is_empty(), "a latecomer finds nothing");
         let last = Left::new(EPOCH_MASK, 0..0);
-        assert_eq!(last.of_or_whole(EPOCH_MASK + 1), 0..BLOCKS, "epochs wrap");
+        let next = next_epoch(EPOCH_MASK);
+        assert_eq!(last.of_or_whole(next), 0..BLOCKS, "epochs wrap");
+        assert!(Left::new(next, 0..0).of_or_whole(EPOCH_MASK).is_empty());
     }
 
     #[test]

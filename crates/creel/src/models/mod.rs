@@ -14,6 +14,7 @@
 //! Left out: weak memory (shuttle's is sequentially consistent; loom's models have that part),
 //! sockets, and placement.
 
+mod blocked;
 mod loops;
 mod tasks;
 
@@ -38,6 +39,20 @@ const DEPTH: usize = 4;
 
 /// Runs the model on all seeds.
 fn check(model: fn()) {
+    check_where(|_| true, model);
+}
+
+/// Runs the model on those seeds in which time passes.
+fn check_in_time(model: fn()) {
+    check_where(time_passes, model);
+}
+
+/// Whether time-outs run out.
+fn time_passes(seed: u64) -> bool {
+    seed % 4 < 2
+}
+
+fn check_where(fits: fn(u64) -> bool, model: fn()) {
     let number = |name| {
         let text = std::env::var(name).ok()?;
         Some(text.parse::<u64>().expect("a number"))
@@ -46,7 +61,7 @@ fn check(model: fn()) {
         Some(seed) => seed..seed + 1,
         None => 0..number("CREEL_MODEL_SEEDS").unwrap_or(SEEDS),
     };
-    for seed in seeds {
+    for seed in seeds.filter(|seed| fits(*seed)) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| run(model, seed))) {
             eprintln!("the model fails; CREEL_MODEL_SEED={seed} runs this case alone");
             resume_unwind(payload);
@@ -60,9 +75,8 @@ fn run(model: fn(), seed: u64) {
     config.failure_persistence = FailurePersistence::None;
     config.max_steps = MaxSteps::FailAfter(200_000);
     config.silence_warnings = true;
-    let time_outs = seed % 4 < 2;
     let body = move || {
-        model_clock::begin(time_outs);
+        model_clock::begin(time_passes(seed));
         model();
     };
     if seed.is_multiple_of(2) {

@@ -94,6 +94,9 @@ pub struct Sent {
 }
 
 /// Room for received datagrams, in memory made once.
+///
+/// Invariant: `bytes` is `slots` pieces of `room` bytes, and the first `filled` slots tell of
+/// bytes within their piece.
 #[derive(Debug)]
 pub struct Received {
     pub(super) bytes: Box<[u8]>,
@@ -129,6 +132,9 @@ impl Slot {
     }
 }
 
+/// The most bytes that a slot is given: of the longest datagram, or of many in a row.
+const ROOM_MAX: usize = 1 << 16;
+
 /// A received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram<'a> {
@@ -146,6 +152,8 @@ impl Received {
     /// With [`UdpSocket::set_gro`](super::UdpSocket::set_gro) a slot takes many
     /// datagrams at once; give it 65,536 bytes then.
     ///
+    /// No datagram is longer than that, so no more is kept for one.
+    ///
     /// # Panics
     ///
     /// If one of the numbers is out of range.
@@ -155,8 +163,11 @@ impl Received {
             "1 to {CALL_MAX} slots, not {slots}"
         );
         assert!(bytes > 0, "a slot has room for some bytes");
+        let bytes = bytes.min(ROOM_MAX);
+        // At most 64 × 64 KiB: the product does not wrap.
+        let all = slots * bytes;
         Received {
-            bytes: vec![0; slots * bytes].into_boxed_slice(),
+            bytes: vec![0; all].into_boxed_slice(),
             room: bytes,
             slots: vec![Slot::EMPTY; slots],
             filled: 0,
@@ -175,7 +186,7 @@ impl Received {
 
     /// The `n`th of the datagrams in a slot (of several only with GRO), both counted from zero.
     pub fn get(&self, slot: usize, n: usize) -> Option<Datagram<'_>> {
-        let begin = slot * self.room;
+        let room = self.bytes.chunks_exact(self.room).nth(slot)?;
         let slot = self.slots[..self.filled].get(slot)?;
         if n >= slot.pieces() {
             return None;
@@ -186,7 +197,7 @@ impl Received {
             segment => slot.len.min(first + segment),
         };
         Some(Datagram {
-            bytes: &self.bytes[begin + first..begin + end],
+            bytes: &room[first..end],
             from: slot.from,
             truncated: slot.truncated,
         })

@@ -11,14 +11,21 @@
 //! again and again while there is something to read, so that a task which took one datagram need
 //! not find out by a system call in vain that it was the last. Where workers take tasks from one
 //! another, or somebody waits to write, sockets are reported by *edge*: once for each arrival.
+//!
+//! A socket outlives the pool it has waited on, and other pools may wait for it meanwhile: the
+//! driver's end wakes all of them, and who still has to wait joins the driver of its own thread.
+//!
+//! Locks are taken in the order `asking`, a source's place, `sources` or `poller`; none is held
+//! while anybody is woken.
 
-use super::source::{AnySource, lock};
-use crate::pool::woken::Woken;
+use super::readiness::lock;
+use super::source::AnySource;
+use crate::pool::woken::{Woken, wake_all};
 use polling::{Events, PollMode, Poller};
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -30,15 +37,22 @@ const POLLERS_OWN: usize = 2;
 /// The poller of one pool and the sockets in it.
 #[derive(Default)]
 pub(crate) struct Driver {
-    /// Made with the first socket: a pool without one costs no descriptor.
-    poller: OnceLock<Poller>,
+    /// Made with the first socket: a pool without one costs no descriptor, nor does one that has
+    /// ended.
+    poller: RwLock<Option<Arc<Poller>>>,
+    /// No socket joins any more. Set before `sources` and `poller` are emptied, and looked at under
+    /// their locks by who adds to them.
+    ended: AtomicBool,
     sources: Mutex<Sources>,
     /// The length of `sources`, for a look without the lock.
     registered: AtomicUsize,
     /// Held by the worker that asks or sleeps.
     asking: Mutex<Asking>,
+    /// Askings that have come to their end. Relaxed, and counted under `asking`: a reader only
+    /// wants to know whether there was any.
+    attended: AtomicU64,
     /// Wakes a worker that will ask.
-    rouse: OnceLock<Waker>,
+    rouse: Mutex<Option<Waker>>,
     /// The pool has one worker. Relaxed: what is reported in the other way is right, too.
     alone: AtomicBool,
     /// An operation has left it to the next asking whether there is more. Relaxed: one that
@@ -56,6 +70,8 @@ struct Sources {
 
 #[derive(Default)]
 struct Asking {
+    /// That of the driver, once there was one, until its end.
+    poller: Option<Arc<Poller>>,
     events: Option<Events>,
     /// Counts rows of answers: one is asked for after the other until there is nothing more.
     row: u32,
@@ -91,19 +107,26 @@ impl Driver {
         self.unsure.load(Ordering::Relaxed)
     }
 
-    /// Names the waker of a worker; once.
+    /// Names the waker of a worker that asks, instead of the one before. It is called under no lock.
     pub(crate) fn set_rouse(&self, waker: Waker) {
-        // A second waker could only be another worker's of the same pool, which is as good.
-        let _ = self.rouse.set(waker);
+        let old = lock(&self.rouse).replace(waker);
+        drop(old);
     }
 
     /// A socket was added: if all workers sleep elsewhere, one must come.
-    pub(super) fn rouse_if_unattended(&self) {
-        if self.asking.try_lock().is_ok()
-            && let Some(waker) = self.rouse.get()
-        {
-            waker.wake_by_ref();
+    pub(crate) fn rouse_if_unattended(&self) {
+        // Given back before anybody comes, who could not have it else.
+        let unattended = self.asking.try_lock().is_ok();
+        if unattended {
+            let waker = lock(&self.rouse).clone();
+            waker.inspect(Waker::wake_by_ref);
         }
+    }
+
+    /// How often a worker has come back from the poller with what there was: while that stands
+    /// still, nobody looks after the sockets, or somebody sleeps there.
+    pub(crate) fn attended(&self) -> u64 {
+        self.attended.load(Ordering::Relaxed)
     }
 
     /// Whether there is any socket to ask for.
@@ -127,9 +150,16 @@ impl Driver {
     }
 
     fn ask(&self, timeout: Option<Duration>, again: bool) -> Option<Found> {
-        let poller = self.poller.get()?;
         let mut asking = self.asking.try_lock().ok()?;
-        let Asking { events, row } = &mut *asking;
+        let Asking {
+            poller,
+            events,
+            row,
+        } = &mut *asking;
+        if poller.is_none() {
+            poller.clone_from(&self.poller.read().unwrap_or_else(PoisonError::into_inner));
+        }
+        let poller = poller.as_ref()?;
         *row = row.wrapping_add(u32::from(!again));
         self.unsure.store(false, Ordering::Relaxed);
         let events = events.get_or_insert_with(|| Events::with_capacity(ROOM));
@@ -142,10 +172,14 @@ impl Driver {
             found.full = count + POLLERS_OWN >= ROOM.get();
             self.gather(events, *row, again, &mut found);
         }
+        let before = self.attended.load(Ordering::Relaxed);
+        self.attended
+            .store(before.wrapping_add(1), Ordering::Relaxed);
         Some(found)
     }
 
     fn gather(&self, events: &Events, row: u32, again: bool, found: &mut Found) {
+        let mut unheard = Vec::new();
         let sources = lock(&self.sources);
         for event in events.iter() {
             let Some(source) = sources.slots.get(event.key).and_then(Option::as_ref) else {
@@ -154,8 +188,12 @@ impl Driver {
             let report = source.report(event, row, &mut found.due);
             found.level |= if again { report.again } else { report.level };
             if report.unheard {
-                self.watch_edges(source, event.key);
+                unheard.push((Arc::clone(source), event.key));
             }
+        }
+        drop(sources);
+        for (source, key) in unheard {
+            self.watch_edges(&source, key);
         }
     }
 
@@ -163,17 +201,17 @@ impl Driver {
     /// ever: from now on it tells of new arrivals only.
     #[cold]
     fn watch_edges(&self, source: &AnySource, key: usize) {
-        let Ok(poller) = self.poller() else { return };
-        let mut mode = lock(&source.mode);
-        if mode.is_none() {
+        let mut place = lock(&source.place);
+        let Some(watch) = place.as_mut().and_then(|place| place.watch_by(self, key)) else {
             return;
-        }
-        let edges = edges(poller);
+        };
+        let edges = edges(&watch.poller);
         // First: who tries after an event that comes by edge must know it.
         source.level.store(false, Ordering::Relaxed);
+        let (socket, interest) = (source.socket.source(), source.interest(key));
         // The kernel tells at once if there is something now.
-        match poller.modify_with_mode(source.socket.source(), source.interest(key), edges) {
-            Ok(()) => *mode = Some(edges),
+        match watch.poller.modify_with_mode(socket, interest, edges) {
+            Ok(()) => watch.mode = edges,
             // The next report tries again.
             Err(_) => source.level.store(true, Ordering::Relaxed),
         }
@@ -181,18 +219,57 @@ impl Driver {
 
     /// Ends the present or the next [`wait`](Self::wait) of another worker.
     pub(crate) fn notify(&self) {
-        if let Some(poller) = self.poller.get() {
+        let poller = self.poller.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(poller) = &*poller {
             // It can only fail if the poller's own descriptor is gone.
             let _ = poller.notify();
         }
     }
 
-    pub(super) fn poller(&self) -> io::Result<&Poller> {
-        if let Some(poller) = self.poller.get() {
-            return Ok(poller);
+    /// Lets all sockets go and closes the poller; the last step of a pool, also more than once. Who
+    /// waits for a socket is woken, and joins another driver if it still has to.
+    ///
+    /// Waits for a worker that is still in there, which it calls back.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        let poller = self.poller.write();
+        let poller = poller.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(poller) = &poller {
+            let _ = poller.notify();
         }
-        let fresh = Poller::new()?;
-        Ok(self.poller.get_or_init(|| fresh))
+        *lock(&self.asking) = Asking::default();
+        let sources = std::mem::take(&mut *lock(&self.sources));
+        self.registered.store(0, Ordering::SeqCst);
+        let mut due = Woken::default();
+        for source in sources.slots.iter().flatten() {
+            source.leave(self, &mut due);
+        }
+        // Its last reference, unless a socket is being dropped just now.
+        drop((poller, sources));
+        due.run(wake_all);
+    }
+
+    /// The poller, made if there is none; none once the driver has ended.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses one.
+    pub(super) fn poller(&self) -> io::Result<Option<Arc<Poller>>> {
+        let made = self.poller.read().unwrap_or_else(PoisonError::into_inner);
+        if made.is_some() {
+            return Ok(made.clone());
+        }
+        drop(made);
+        let mut made = self.poller.write().unwrap_or_else(PoisonError::into_inner);
+        if made.is_none() && !self.ended.load(Ordering::SeqCst) {
+            *made = Some(Arc::new(Poller::new()?));
+        }
+        Ok(made.clone())
+    }
+
+    #[cfg(test)]
+    pub(super) fn asking_is_free(&self) -> bool {
+        self.asking.try_lock().is_ok()
     }
 
     /// How a socket is to be reported that only reads, or that does not.
@@ -203,9 +280,12 @@ impl Driver {
         }
     }
 
-    /// Gives the socket a key.
-    pub(super) fn insert(&self, source: Arc<AnySource>) -> usize {
+    /// Gives the socket a key; none once the driver has ended.
+    pub(super) fn insert(&self, source: Arc<AnySource>) -> Option<usize> {
         let mut sources = lock(&self.sources);
+        if self.ended.load(Ordering::SeqCst) {
+            return None;
+        }
         let key = sources.free.pop().unwrap_or(sources.slots.len());
         if key == sources.slots.len() {
             sources.slots.push(Some(source));
@@ -213,16 +293,19 @@ impl Driver {
             sources.slots[key] = Some(source);
         }
         self.registered.fetch_add(1, Ordering::SeqCst);
-        key
+        Some(key)
     }
 
     pub(super) fn remove(&self, key: usize) {
         let mut sources = lock(&self.sources);
-        let gone = sources.slots[key].take();
-        sources.free.push(key);
+        // None after the end.
+        let gone = sources.slots.get_mut(key).and_then(Option::take);
+        if gone.is_some() {
+            sources.free.push(key);
+            self.registered.fetch_sub(1, Ordering::SeqCst);
+        }
         drop(sources);
         drop(gone);
-        self.registered.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

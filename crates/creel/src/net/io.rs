@@ -1,31 +1,43 @@
 //! Operations on a non-blocking socket, which wait where the system would.
 
 use super::driver::Driver;
-use super::source::{Direction, Readiness, Source, lock};
-use crate::sync::thread_local;
-use polling::{AsRawSource, AsSource, PollMode};
-use std::cell::RefCell;
+use super::readiness::{Readiness, Ticket, Waiting, lock};
+use super::source::{Direction, Place, Source, Watch};
+use crate::sync::{local, thread_local};
+use polling::{AsRawSource, AsSource, PollMode, Poller};
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 thread_local! {
-    /// Which driver the sockets that have to wait on this thread join.
-    static CURRENT: RefCell<Option<Arc<Driver>>> = const { RefCell::new(None) };
+    /// Which driver the sockets that have to wait on this thread join: that of the innermost
+    /// [`Entered`], or null.
+    static CURRENT: Cell<*const Driver> = const { Cell::new(ptr::null()) };
 }
 
 /// Makes `driver` that of this thread until the guard is dropped.
 pub(crate) fn enter(driver: Arc<Driver>) -> Entered {
-    Entered(CURRENT.with(|current| current.replace(Some(driver))))
+    let before = local(&CURRENT, |current| current.replace(Arc::as_ptr(&driver)));
+    Entered {
+        before: before.unwrap_or(ptr::null()),
+        _driver: driver,
+    }
 }
 
 /// Puts back what [`enter`] replaced.
-pub(crate) struct Entered(Option<Arc<Driver>>);
+pub(crate) struct Entered {
+    before: *const Driver,
+    /// Kept alive while `CURRENT` names it.
+    _driver: Arc<Driver>,
+}
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.replace(self.0.take()));
+        local(&CURRENT, |current| current.set(self.before));
     }
 }
 
@@ -40,15 +52,23 @@ pub(super) enum Left {
     More,
 }
 
-/// A non-blocking socket, and its place in a driver once it had to wait.
+/// A non-blocking socket, which joins a driver when it first has to wait.
 pub(super) struct Io<S: AsSource + Send + Sync + 'static> {
     source: Arc<Source<S>>,
-    place: OnceLock<Place>,
 }
 
-struct Place {
-    driver: Arc<Driver>,
-    key: usize,
+/// A future's wait, which is given up when it is dropped.
+struct Wait<'a> {
+    readiness: &'a Readiness,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.readiness.give_up(ticket);
+        }
+    }
 }
 
 impl<S: AsSource + Send + Sync + 'static> Io<S>
@@ -59,7 +79,6 @@ where
     pub(super) fn new(socket: S) -> Self {
         Io {
             source: Arc::new(Source::new(socket)),
-            place: OnceLock::new(),
         }
     }
 
@@ -67,7 +86,28 @@ where
         &self.source.socket
     }
 
-    /// Tries `operation` until it does not have to wait.
+    /// Tries `operation` until it does not have to wait. Dropped, it waits no longer.
+    ///
+    /// # Panics
+    ///
+    /// As [`poll`](Self::poll).
+    pub(super) async fn run<T>(
+        &self,
+        direction: Direction,
+        mut operation: impl FnMut(&S) -> io::Result<(T, Left)>,
+    ) -> io::Result<T> {
+        let mut wait = Wait {
+            readiness: self.source.readiness(direction),
+            ticket: None,
+        };
+        poll_fn(|cx| {
+            let waiting = Waiting::Ticket(&mut wait.ticket);
+            self.poll_waiting(cx, waiting, direction, &mut operation)
+        })
+        .await
+    }
+
+    /// The same for futures written by hand: `cx` is woken unless another future waits so since.
     ///
     /// # Panics
     ///
@@ -76,13 +116,23 @@ where
         &self,
         cx: &mut Context<'_>,
         direction: Direction,
+        operation: impl FnMut(&S) -> io::Result<(T, Left)>,
+    ) -> Poll<io::Result<T>> {
+        self.poll_waiting(cx, Waiting::Nameless, direction, operation)
+    }
+
+    fn poll_waiting<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut waiting: Waiting<'_>,
+        direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<(T, Left)>,
     ) -> Poll<io::Result<T>> {
         let readiness = self.source.readiness(direction);
         loop {
             let armed = readiness.is_armed();
             if armed {
-                if readiness.poll(cx).is_pending() {
+                if readiness.poll(cx, &mut waiting).is_pending() {
                     return match self.rearm() {
                         Ok(()) => Poll::Pending,
                         Err(error) => Poll::Ready(Err(error)),
@@ -122,7 +172,7 @@ where
         match left {
             Left::Nothing => false,
             Left::Unknown if self.source.is_level() && !self.source.habit.took() => {
-                self.place.get().inspect(|place| place.driver.be_unsure());
+                be_unsure();
                 false
             }
             Left::Unknown | Left::More => true,
@@ -132,65 +182,125 @@ where
     /// Adds the direction to those that the poller looks at.
     fn arm(&self, readiness: &Readiness) -> io::Result<()> {
         let source = &self.source;
-        let place = self.place.get_or_init(|| {
-            let driver = CURRENT.with(|current| current.borrow().clone());
-            let driver = driver.expect("a socket is awaited on a pool's worker or in its block_on");
-            let key = driver.insert(source.clone());
-            Place { driver, key }
-        });
-        let poller = place.driver.poller()?;
-        let mut mode = lock(&source.mode);
+        let mut held = lock(&source.place);
+        if readiness.is_armed() {
+            return Ok(());
+        }
+        let (poller, place) = self.take_place(&mut held)?;
         readiness.armed.store(true, Ordering::Release);
         let interest = source.interest(place.key);
-        let wanted = place.driver.mode(poller, !interest.writable);
+        let wanted = place.driver.mode(&poller, !interest.writable);
+        source
+            .oneshot
+            .store(wanted == PollMode::Oneshot, Ordering::Relaxed);
         let before = source
             .level
             .swap(wanted == PollMode::Level, Ordering::Relaxed);
-        let armed = match *mode {
-            // SAFETY: the socket is deleted from the poller before it is closed: `Drop` below does
-            // it while it holds the source, whose socket nothing replaces.
+        let armed = match &place.watch {
+            // SAFETY: the socket is deleted from the poller before it is closed: who takes the
+            // place does it while it holds the source, whose socket nothing replaces.
             None => unsafe { poller.add_with_mode(&source.socket, interest, wanted) },
             Some(_) => poller.modify_with_mode(&source.socket, interest, wanted),
         };
-        if armed.is_ok() {
-            *mode = Some(wanted);
-            drop(mode);
-            place.driver.rouse_if_unattended();
-        } else {
+        if let Err(error) = armed {
             source.level.store(before, Ordering::Relaxed);
             readiness.armed.store(false, Ordering::Release);
+            return Err(error);
         }
-        armed
+        place.watch = Some(Watch {
+            poller,
+            mode: wanted,
+            process: std::process::id(),
+        });
+        let driver = Arc::clone(&place.driver);
+        drop(held);
+        driver.rouse_if_unattended();
+        Ok(())
+    }
+
+    /// The place that the socket has in a driver that lives, or takes in that of this thread.
+    ///
+    /// # Errors
+    ///
+    /// If that has ended, too, or the system refuses a poller.
+    fn take_place<'a>(
+        &self,
+        held: &'a mut Option<Place>,
+    ) -> io::Result<(Arc<Poller>, &'a mut Place)> {
+        let poller = match held {
+            Some(place) => place.driver.poller()?,
+            None => None,
+        };
+        if let Some(poller) = poller {
+            let place = held.as_mut();
+            return Ok((poller, place.unwrap_or_else(|| unreachable!("just seen"))));
+        }
+        self.leave(held.take());
+        let driver = current().expect("a socket is awaited on a pool's worker or in its block_on");
+        let poller = driver.poller()?.ok_or_else(ended)?;
+        let key = driver.insert(self.source.clone()).ok_or_else(ended)?;
+        let place = held.insert(Place {
+            driver,
+            key,
+            watch: None,
+        });
+        Ok((poller, place))
     }
 
     /// Where an event disarms, arms again before a wait.
     fn rearm(&self) -> io::Result<()> {
-        let Some(place) = self.place.get() else {
-            return Ok(());
-        };
-        let poller = place.driver.poller()?;
-        if poller.supports_edge() {
+        if !self.source.oneshot.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mode = lock(&self.source.mode);
-        if *mode != Some(PollMode::Oneshot) {
-            return Ok(());
-        }
+        let held = lock(&self.source.place);
+        let Some(place) = &*held else { return Ok(()) };
         let interest = self.source.interest(place.key);
-        poller.modify_with_mode(&self.source.socket, interest, PollMode::Oneshot)
+        match &place.watch {
+            Some(Watch { poller, mode, .. }) if *mode == PollMode::Oneshot => {
+                poller.modify_with_mode(&self.source.socket, interest, PollMode::Oneshot)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<S: AsSource + Send + Sync + 'static> Io<S> {
+    /// Gives up a place that was taken out.
+    fn leave(&self, place: Option<Place>) {
+        if let Some(mut place) = place {
+            self.source.unwatch(&mut place);
+            place.driver.remove(place.key);
+        }
     }
 }
 
 impl<S: AsSource + Send + Sync + 'static> Drop for Io<S> {
     fn drop(&mut self) {
-        if let Some(place) = self.place.get() {
-            if lock(&self.source.mode).take().is_some()
-                && let Ok(poller) = place.driver.poller()
-            {
-                // It can only fail if the descriptor is not in there any more.
-                let _ = poller.delete(&self.source.socket);
-            }
-            place.driver.remove(place.key);
-        }
+        let place = lock(&self.source.place).take();
+        self.leave(place);
     }
+}
+
+/// The driver of this thread.
+fn current() -> Option<Arc<Driver>> {
+    let driver = local(&CURRENT, Cell::get).filter(|driver| !driver.is_null())?;
+    // SAFETY: that of an `Entered` of this thread, which holds a count of the `Arc` and has not
+    // been dropped: it is not `Send`, and the crate forgets none.
+    unsafe { Arc::increment_strong_count(driver) };
+    // SAFETY: the count just added.
+    Some(unsafe { Arc::from_raw(driver) })
+}
+
+/// Leaves it to the next asking of this thread's driver whether there is more.
+fn be_unsure() {
+    if let Some(driver) = local(&CURRENT, Cell::get) {
+        // SAFETY: null, or that of an `Entered` of this thread, as in `current`; shared, and used
+        // in this call only.
+        let driver = unsafe { driver.as_ref() };
+        driver.inspect(|driver| driver.be_unsure());
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("a socket has to wait, and the pool of this thread has ended")
 }

@@ -1,7 +1,8 @@
 //! `sendmmsg` and `recvmmsg`, with the kernel's splitting (GSO) and merging (GRO) of datagrams.
 //!
 //! The message headers live on the stack of one call; only as many as the call needs are
-//! initialised. Datagrams in a row that lie one after another in memory, are equally long (the
+//! initialised, and the system is told of as many as were counted then. Each names memory by a
+//! slice that was looked at, never by a product or a sum of its own. Datagrams in a row that lie one after another in memory, are equally long (the
 //! last may be shorter) and go to the same place, become one message that the kernel splits.
 //!
 //! Source: Linux manual pages sendmmsg(2), recvmmsg(2), udp(7).
@@ -74,12 +75,10 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::
     while count < CALL_MAX && !rest.is_empty() {
         let run = run(rest, split);
         let piece = &rest[0];
+        let bytes = &outgoing.bytes[piece.range.start..][..run.bytes];
         let part = parts[count].write(libc::iovec {
-            iov_base: outgoing.bytes[piece.range.start..]
-                .as_ptr()
-                .cast_mut()
-                .cast(),
-            iov_len: run.bytes,
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
         });
         let header = headers[count].write(empty_header());
         header.msg_hdr.msg_namelen = name_of(piece.to, &mut names[count]);
@@ -98,9 +97,12 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::
     }
     let headers = headers.as_mut_ptr().cast();
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the first `count` (at most CALL_MAX) headers are initialised, and what they point
-    // to (`outgoing`, `parts`, `names`, `controls`) outlives the call, which only reads from it. The
-    // pointers to elements of the arrays were taken from the arrays, which have not moved.
+    // SAFETY: validity: the first `count` headers are initialised, as it counts those written
+    // (each index was checked against the arrays). They point to elements of `parts`, `names` and
+    // `controls`, written at the same index, and each part to a slice of `outgoing.bytes`; all are
+    // alive and have not moved. Aliasing: no reference to an element of the arrays is used after
+    // its address was taken; the call writes to the headers only, which are borrowed mutably, and
+    // reads the rest.
     let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, count as u32, flags) };
     let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
     Ok(datagrams[..sent].iter().map(|&n| usize::from(n)).sum())
@@ -113,7 +115,7 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
     let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
     let mut controls = [const { MaybeUninit::<Control>::uninit() }; CALL_MAX];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALL_MAX];
-    let slots = received.slots.len();
+    let mut told = 0;
     for (i, bytes) in received.bytes.chunks_exact_mut(received.room).enumerate() {
         let part = parts[i].write(libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -126,22 +128,30 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
         header.msg_hdr.msg_iovlen = 1;
         header.msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
         header.msg_hdr.msg_controllen = size_of::<Control>();
+        told += 1;
     }
+    assert_eq!(told, received.slots.len(), "each slot has its piece");
     received.filled = 0;
-    // SAFETY: `slots` headers are initialised (at most CALL_MAX, which `Received::new` checks);
-    // the parts they name are disjoint pieces of `received.bytes`, borrowed uniquely.
+    // SAFETY: validity: the first `told` headers are initialised, as it counts those written (each
+    // index was checked against the arrays). They point to elements of `parts`, `names` and
+    // `controls` of the same index, and each part to a piece of `received.bytes` with the piece's
+    // length; all are alive and have not moved, and any bytes written there make a valid value.
+    // Aliasing: the pieces are disjoint and borrowed mutably, as the arrays are, and no reference
+    // to any of them is used between here and the call's return.
     let count = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
             headers.as_mut_ptr().cast(),
-            slots as u32,
+            told as u32,
             libc::MSG_DONTWAIT,
             std::ptr::null_mut(),
         )
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    assert!(count <= received.slots.len(), "no more than it was told of");
     for (slot, header) in received.slots.iter_mut().zip(&headers[..count]) {
-        // SAFETY: initialised above, and updated by the call.
+        // SAFETY: validity: one of the `told` that were initialised, of which the call has only
+        // changed integers. Aliasing: the call is over, nobody writes to it any more.
         let header = unsafe { header.assume_init_ref() };
         *slot = Slot {
             len: (header.msg_len as usize).min(received.room),
@@ -155,48 +165,61 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
 }
 
 fn empty_header() -> libc::mmsghdr {
-    // SAFETY: integers and pointers, for which zero is a valid value: no name, no parts.
+    // SAFETY: validity: integers and raw pointers, for which zero is a value: no name, no parts.
+    // A value, so nothing to alias.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
 /// Tells the kernel to split a message into datagrams of `segment` bytes. The header's control
-/// buffer is a [`Control`] of the caller's.
+/// buffer is a zeroed [`Control`] of the caller's, to which nobody else refers meanwhile.
 fn ask_to_split(header: &mut libc::msghdr, segment: u16) {
-    // SAFETY: the control buffer is alive and larger than a `cmsghdr`.
+    // SAFETY: validity: reads the header, whose control buffer is alive and larger than a
+    // `cmsghdr`. Aliasing: the header is borrowed mutably.
     let control = unsafe { libc::CMSG_FIRSTHDR(header) };
     // SAFETY: computes a length, without touching memory.
     let len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) };
     // SAFETY: computes a length, without touching memory.
     let space = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) };
-    // SAFETY: not null, because the buffer is large enough; aligned as `Control` is; zeroed,
-    // hence a valid `cmsghdr`. Nothing else refers to it.
+    assert!(space as usize <= size_of::<Control>(), "it has its room");
+    // SAFETY: validity: not null, because the buffer is large enough; aligned as `Control` is;
+    // zeroed, hence a `cmsghdr`. Aliasing: the buffer is the caller's alone, and this reference is
+    // not used after `CMSG_DATA` below.
     let told = unsafe { &mut *control };
     told.cmsg_level = libc::SOL_UDP;
     told.cmsg_type = libc::UDP_SEGMENT;
     told.cmsg_len = len as _;
-    // SAFETY: the place after the header, for which `Control` has room.
+    // SAFETY: computes the place after the header, within the buffer.
     let data = unsafe { libc::CMSG_DATA(control) };
-    // SAFETY: as above; written without assuming an alignment.
+    // SAFETY: validity: the buffer has `space` bytes, which end after this integer; written without
+    // assuming an alignment. Aliasing: the buffer is the caller's alone.
     unsafe { data.cast::<u16>().write_unaligned(segment) };
     header.msg_controllen = space as _;
 }
 
 /// The length of the datagrams that the kernel merged into this message; 0 if it did not.
+///
+/// The header's control buffer is a [`Control`] of the caller's, of which the kernel has written
+/// as many bytes as it has set the length to.
 fn merged_segment(header: &libc::msghdr) -> usize {
-    // SAFETY: the header's control buffer is a `Control` of the caller's that is still alive,
-    // and the kernel has set its length.
+    // SAFETY: validity: reads the header only. It gives null unless the kernel has written a whole
+    // `cmsghdr`.
     let control = unsafe { libc::CMSG_FIRSTHDR(header) };
     if control.is_null() {
         return 0;
     }
-    // SAFETY: not null, hence at least a whole `cmsghdr`, aligned as `Control` is.
+    // SAFETY: validity: not null, hence a `cmsghdr` that the kernel has written, aligned as
+    // `Control` is. Aliasing: a copy; nobody writes to the buffer any more.
     let told = unsafe { control.read() };
-    if told.cmsg_level != libc::SOL_UDP || told.cmsg_type != libc::UDP_GRO {
+    // SAFETY: computes a length, without touching memory.
+    let whole = unsafe { libc::CMSG_LEN(size_of::<libc::c_int>() as u32) } as usize;
+    let is_whole = told.cmsg_len as usize >= whole;
+    if told.cmsg_level != libc::SOL_UDP || told.cmsg_type != libc::UDP_GRO || !is_whole {
         return 0;
     }
-    // SAFETY: this type's data is one C integer, which `Control` has room for.
+    // SAFETY: computes the place after the header, within the buffer.
     let data = unsafe { libc::CMSG_DATA(control) };
-    // SAFETY: as above; read without assuming an alignment.
+    // SAFETY: validity: the length says that the kernel has written this integer; read without
+    // assuming an alignment. Aliasing: as for the copy above.
     let segment = unsafe { data.cast::<libc::c_int>().read_unaligned() };
     usize::try_from(segment).unwrap_or(0)
 }
@@ -213,7 +236,8 @@ fn name_of(to: SocketAddr, name: &mut MaybeUninit<libc::sockaddr_in6>) -> libc::
                 },
                 sin_zero: [0; 8],
             };
-            // SAFETY: a `sockaddr_in6` is larger and no less aligned than a `sockaddr_in`.
+            // SAFETY: validity: a `sockaddr_in6` is larger and no less aligned than a
+            // `sockaddr_in`. Aliasing: borrowed mutably.
             unsafe { name.as_mut_ptr().cast::<libc::sockaddr_in>().write(v4) };
             size_of::<libc::sockaddr_in>() as libc::socklen_t
         }
@@ -233,16 +257,20 @@ fn name_of(to: SocketAddr, name: &mut MaybeUninit<libc::sockaddr_in6>) -> libc::
 }
 
 /// The sender's address, if it is an internet one.
+///
+/// The header's name is a `sockaddr_in6` of the caller's, of which the kernel has written as many
+/// bytes as it has set the length to, if there are so many.
 fn address(header: &libc::msghdr) -> Option<SocketAddr> {
     let name = header.msg_name;
     if (header.msg_namelen as usize) < size_of::<libc::sockaddr_in>() {
         return None;
     }
-    // SAFETY: the name is a live `sockaddr_in6` of the caller's; both families begin with this
-    // field, and the kernel has written at least a `sockaddr_in`.
+    // SAFETY: validity: alive, aligned as both kinds are, which begin with this field, and the
+    // kernel has written at least a `sockaddr_in`. Aliasing: a copy; nobody writes to it any more.
     let family = unsafe { name.cast::<libc::sa_family_t>().read() };
     if i32::from(family) == libc::AF_INET {
-        // SAFETY: the family says that it is one.
+        // SAFETY: validity: the family says that it is one, the length that it is whole. Aliasing:
+        // a copy, as above.
         let v4 = unsafe { name.cast::<libc::sockaddr_in>().read() };
         let ip = u32::from_be(v4.sin_addr.s_addr);
         let address = SocketAddrV4::new(ip.into(), u16::from_be(v4.sin_port));
@@ -253,7 +281,8 @@ fn address(header: &libc::msghdr) -> Option<SocketAddr> {
     {
         return None;
     }
-    // SAFETY: the family and the length say that it is one.
+    // SAFETY: validity: the family says that it is one, the length that it is whole. Aliasing: a
+    // copy, as above.
     let v6 = unsafe { name.cast::<libc::sockaddr_in6>().read() };
     let ip = v6.sin6_addr.s6_addr.into();
     let port = u16::from_be(v6.sin6_port);
@@ -274,7 +303,8 @@ pub(super) fn set_merging(socket: &UdpSocket, on: bool) -> io::Result<()> {
 fn set_option(socket: &UdpSocket, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     let value = std::ptr::from_ref(&value).cast();
-    // SAFETY: the value is a live C integer, as these options take, of the size told.
+    // SAFETY: validity: a live C integer, as these options take, of the size told. Aliasing: the
+    // call only reads it.
     let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, option, value, size) };
     match set {
         0 => Ok(()),

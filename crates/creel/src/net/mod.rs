@@ -5,6 +5,17 @@
 //! dropped before it is ready, it has neither taken nor sent anything (of a batch: nothing
 //! that it has not counted).
 //!
+//! A socket is no pool's: tasks of several may share it, and it outlives them. When the pool it has
+//! joined ends, it joins that of the next one who has to wait for it.
+//!
+//! An operation that has to wait panics on a thread that neither is a pool's worker nor in its
+//! `block_on`; where that pool has ended meanwhile (a worker's last steps), it is an error of kind
+//! [`Other`](std::io::ErrorKind::Other).
+//!
+//! The `poll_` verbs, for futures written by hand, cannot know when such a future is given up: of
+//! several that wait for one socket and direction by these, the last that polled is woken. The
+//! `async` verbs wake all who wait.
+//!
 //! Left out: name resolution (it blocks: `std::net::ToSocketAddrs` on a pool made for
 //! that), TLS, Unix sockets.
 
@@ -14,6 +25,7 @@ mod habit;
 pub(crate) mod io;
 #[cfg(target_os = "linux")]
 mod mmsg;
+mod readiness;
 #[cfg(any(test, not(target_os = "linux")))]
 mod single;
 mod source;

@@ -1,15 +1,13 @@
-//! A socket, what its operations wait for, and how the poller looks at it.
-//!
-//! The rule that no readiness is lost: an operation clears the direction's flag *before* it
-//! tries, and an event sets the flag before it takes the waiting wakers. So an event between the
-//! try and the wait is seen by the second look at the flag in [`Readiness::poll`].
+//! A socket, its place in a driver, and how the poller looks at it.
 
+use super::driver::Driver;
 use super::habit::{Habit, Report};
+use super::readiness::{Readiness, lock};
 use crate::pool::woken::Woken;
-use polling::{AsSource, Event, PollMode};
+use polling::{AsSource, Event, PollMode, Poller};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
 
 /// What an operation waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,34 +23,46 @@ pub(super) struct Source<S: ?Sized> {
     /// The reading direction is reported as long as there is something to read; else once
     /// for each arrival.
     pub(super) level: AtomicBool,
+    /// A report disarms, so that a wait must arm again. Relaxed: changed before the poller looks.
+    pub(super) oneshot: AtomicBool,
     pub(super) habit: Habit,
-    /// How the poller looks at the socket, if it does. Held while that or the directions change.
-    pub(super) mode: Mutex<Option<PollMode>>,
+    /// Where the socket is reported. Taken by the driver's end, after which the next operation that
+    /// has to wait finds another. Held while that, the mode or the directions change; the locks of
+    /// a driver are taken while it is held, never the other way round.
+    pub(super) place: Mutex<Option<Place>>,
     pub(super) socket: S,
+}
+
+/// A source's place in a driver.
+pub(super) struct Place {
+    pub(super) driver: Arc<Driver>,
+    pub(super) key: usize,
+    /// None before the poller looks at it.
+    pub(super) watch: Option<Watch>,
+}
+
+/// How a poller looks at a socket.
+pub(super) struct Watch {
+    pub(super) poller: Arc<Poller>,
+    pub(super) mode: PollMode,
+    /// The process that has told the poller, which it shares with those forked from it.
+    pub(super) process: u32,
+}
+
+impl Place {
+    /// How this driver's poller looks at the socket by this key, if it does.
+    pub(super) fn watch_by(&mut self, driver: &Driver, key: usize) -> Option<&mut Watch> {
+        let is_it = self.key == key && self.is_in(driver);
+        self.watch.as_mut().filter(|_| is_it)
+    }
+
+    fn is_in(&self, driver: &Driver) -> bool {
+        ptr::eq(Arc::as_ptr(&self.driver), driver)
+    }
 }
 
 /// A source of any kind of socket.
 pub(super) type AnySource = Source<dyn AsSource + Send + Sync>;
-
-/// Whether an operation in one direction is worth trying, and who waits for that.
-#[derive(Default)]
-pub(super) struct Readiness {
-    ready: AtomicBool,
-    /// The poller looks at this direction. Set once, before it does.
-    pub(super) armed: AtomicBool,
-    waiters: Mutex<Waiters>,
-}
-
-/// Most sockets have one in each direction, which needs no memory but this.
-#[derive(Default)]
-struct Waiters {
-    first: Option<Waker>,
-    others: Vec<Waker>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl<S> Source<S> {
     pub(super) fn new(socket: S) -> Self {
@@ -60,8 +70,9 @@ impl<S> Source<S> {
             read: Readiness::default(),
             write: Readiness::default(),
             level: AtomicBool::new(false),
+            oneshot: AtomicBool::new(false),
             habit: Habit::default(),
-            mode: Mutex::new(None),
+            place: Mutex::new(None),
             socket,
         }
     }
@@ -101,52 +112,29 @@ impl<S: ?Sized> Source<S> {
     }
 }
 
-impl Readiness {
-    pub(super) fn is_armed(&self) -> bool {
-        self.armed.load(Ordering::Acquire)
-    }
-
-    /// Worth trying from now on. Says whether it was before.
-    fn set(&self, due: &mut Woken) -> bool {
-        let before = self.ready.swap(true, Ordering::AcqRel);
-        let mut waiters = lock(&self.waiters);
-        due.extend(waiters.first.take());
-        due.extend(waiters.others.drain(..));
-        before
-    }
-
-    /// An operation is tried. Acquire: it sees in which mode the poller was when it set the flag.
-    pub(super) fn clear(&self) {
-        self.ready.swap(false, Ordering::AcqRel);
-    }
-
-    /// There may be more.
-    pub(super) fn keep(&self) {
-        self.ready.store(true, Ordering::Release);
-    }
-
-    /// Ready when an operation is worth trying; the caller clears the flag before it does.
-    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.ready.load(Ordering::Acquire) {
-            return Poll::Ready(());
-        }
-        lock(&self.waiters).add(cx.waker());
-        match self.ready.load(Ordering::Acquire) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+impl<S: AsSource + ?Sized> Source<S> {
+    /// The poller no longer looks at the socket by a place that was taken out.
+    pub(super) fn unwatch(&self, place: &mut Place) {
+        if let Some(watch) = place.watch.take()
+            && watch.process == std::process::id()
+        {
+            // It can only fail if the descriptor is not in there any more.
+            let _ = watch.poller.delete(self.socket.source());
         }
     }
-}
 
-impl Waiters {
-    fn add(&mut self, waker: &Waker) {
-        let mut all = self.first.iter().chain(&self.others);
-        if all.any(|waiter| waiter.will_wake(waker)) {
+    /// Takes the place away from a source whose driver ends, and moves the wakers of those who wait
+    /// to `due`: they try, and wait elsewhere.
+    pub(super) fn leave(&self, driver: &Driver, due: &mut Woken) {
+        let mut held = lock(&self.place);
+        let Some(mut place) = held.take_if(|place| place.is_in(driver)) else {
             return;
-        }
-        match self.first {
-            None => self.first = Some(waker.clone()),
-            Some(_) => self.others.push(waker.clone()),
+        };
+        self.unwatch(&mut place);
+        self.level.store(false, Ordering::Relaxed);
+        for readiness in [&self.read, &self.write] {
+            readiness.armed.store(false, Ordering::Release);
+            readiness.set(due);
         }
     }
 }

@@ -4,7 +4,6 @@ use super::io::{Io, Left};
 use super::source::Direction;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
-use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{self, Shutdown, SocketAddr};
 use std::task::{Context, Poll};
@@ -55,12 +54,8 @@ impl TcpListener {
     ///
     /// The system's: too many open files among them, after which the listener is still good.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, from) = poll_fn(|cx| {
-            self.io.poll(cx, Direction::Read, |listener| {
-                Ok((listener.accept()?, Left::Unknown))
-            })
-        })
-        .await?;
+        let accept = |listener: &net::TcpListener| Ok((listener.accept()?, Left::Unknown));
+        let (stream, from) = self.io.run(Direction::Read, accept).await?;
         Ok((TcpStream::from_std(stream)?, from))
     }
 }
@@ -94,20 +89,18 @@ impl TcpStream {
             _ => {}
         }
         let io = Io::<net::TcpStream>::new(socket.into());
-        poll_fn(|cx| {
-            io.poll(cx, Direction::Write, |stream| {
-                if let Some(error) = stream.take_error()? {
-                    return Err(error);
+        io.run(Direction::Write, |stream| {
+            if let Some(error) = stream.take_error()? {
+                return Err(error);
+            }
+            // Until it stands there is no peer, and the event tells when to look again.
+            match stream.peer_addr() {
+                Ok(_) => Ok(((), Left::More)),
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                    Err(io::ErrorKind::WouldBlock.into())
                 }
-                // Until it stands there is no peer, and the event tells when to look again.
-                match stream.peer_addr() {
-                    Ok(_) => Ok(((), Left::More)),
-                    Err(error) if error.kind() == io::ErrorKind::NotConnected => {
-                        Err(io::ErrorKind::WouldBlock.into())
-                    }
-                    Err(error) => Err(error),
-                }
-            })
+                Err(error) => Err(error),
+            }
         })
         .await?;
         Ok(TcpStream { io })
@@ -136,27 +129,19 @@ impl TcpStream {
     ///
     /// If the connection is broken.
     pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|cx| self.poll_read(cx, bytes)).await
+        let read = |stream: &net::TcpStream| read_some(stream, bytes);
+        self.io.run(Direction::Read, read).await
     }
 
     /// As [`read`](Self::read), for futures written by hand: `cx` is woken when there is
-    /// something.
+    /// something, unless another such future has polled since.
     ///
     /// # Errors
     ///
     /// If the connection is broken.
     pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.io.poll(cx, Direction::Read, |mut stream| {
-            let read = stream.read(bytes)?;
-            // Less than asked for empties the buffer, but the end may lie behind it, told of by
-            // the same edge.
-            let left = if read < bytes.len() {
-                Left::Unknown
-            } else {
-                Left::More
-            };
-            Ok((read, left))
-        })
+        self.io
+            .poll(cx, Direction::Read, |stream| read_some(stream, bytes))
     }
 
     /// Reads until `bytes` is full. Cancelled, what had been read is lost.
@@ -181,8 +166,8 @@ impl TcpStream {
     ///
     /// If the connection is broken.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        poll_fn(|cx| {
-            self.io.poll(cx, Direction::Write, |mut stream| {
+        self.io
+            .run(Direction::Write, |mut stream| {
                 let written = stream.write(bytes)?;
                 let left = if written < bytes.len() {
                     Left::Nothing
@@ -191,8 +176,7 @@ impl TcpStream {
                 };
                 Ok((written, left))
             })
-        })
-        .await
+            .await
     }
 
     /// Writes all of `bytes`. Cancelled, it is unknown how much has been written.
@@ -219,6 +203,18 @@ impl TcpStream {
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.as_std().shutdown(how)
     }
+}
+
+fn read_some(mut stream: &net::TcpStream, bytes: &mut [u8]) -> io::Result<(usize, Left)> {
+    let read = stream.read(bytes)?;
+    // Less than asked for empties the buffer, but the end may lie behind it, told of by the same
+    // edge.
+    let left = if read < bytes.len() {
+        Left::Unknown
+    } else {
+        Left::More
+    };
+    Ok((read, left))
 }
 
 /// A connect that goes on after the call has returned.

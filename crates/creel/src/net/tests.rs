@@ -8,7 +8,7 @@ use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -157,6 +157,22 @@ fn a_batch_arrives_whole_in_order_and_to_many() {
         run(&driver, receivers[1].recv_batch(&mut received)).unwrap();
         assert!(received.iter().map(|d| d.bytes).eq([b"to all"]));
     }
+}
+
+#[test]
+fn room_is_for_one_datagram_a_slot_however_much_is_asked_for() {
+    let wraps = usize::MAX / 64 + 2; // 64 of these are 64, modulo 2 to the word's bits
+    for (slots, bytes) in [(64, wraps), (2, usize::MAX / 2), (1, usize::MAX)] {
+        let received = Received::new(slots, bytes);
+        assert_eq!(received.bytes.len(), slots << 16);
+    }
+    for (slots, bytes) in [(0, 1), (65, 1), (1, 0)] {
+        let refused = std::panic::catch_unwind(|| Received::new(slots, bytes));
+        assert!(refused.is_err(), "{slots} slots of {bytes} bytes");
+    }
+    let received = Received::new(64, 3);
+    assert_eq!(received.bytes.len(), 192);
+    assert_eq!(received.get(usize::MAX, usize::MAX), None);
 }
 
 #[cfg(target_os = "linux")]
@@ -415,4 +431,155 @@ fn a_notified_driver_wakes_up() {
     begin_to_wait(&driver, socket.recv(&mut [0; 8]));
     driver.notify();
     assert_eq!(driver.wait(None).map(|found| found.count), Some(0));
+}
+
+#[test]
+fn a_socket_whose_driver_has_ended_joins_the_next() {
+    for (first, second) in drivers().into_iter().zip(drivers()) {
+        let (sender, receiver, to) = pair();
+        let mut bytes = [0; 8];
+        begin_to_wait(&first, receiver.recv(&mut bytes));
+        let before = first.poller().unwrap().expect("it has one");
+        first.end();
+        assert_eq!(Arc::strong_count(&before), 1, "the poller is let go");
+        drop(before);
+        assert!(first.is_empty());
+        first.end();
+        for _ in 0..2 {
+            let receive = both(receiver.recv(&mut bytes), sender.send_to(b"on", to));
+            assert_eq!(run(&second, receive).0.unwrap(), 2);
+        }
+        begin_to_wait(&second, receiver.recv(&mut bytes));
+        assert!(!second.is_empty());
+        drop(receiver);
+        assert!(second.is_empty());
+    }
+}
+
+#[test]
+fn the_end_of_a_driver_wakes_who_waits_there() {
+    let [first, second] = drivers();
+    let (sender, receiver, to) = pair();
+    let flag = Arc::new(Flag(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&flag));
+    let mut bytes = [0; 8];
+    let mut receive = pin!(receiver.recv(&mut bytes));
+    let mut poll = |driver: &Arc<Driver>| {
+        let _entered = io::enter(Arc::clone(driver));
+        receive.as_mut().poll(&mut Context::from_waker(&waker))
+    };
+    assert!(poll(&first).is_pending());
+    assert!(poll(&second).is_pending());
+    assert!(second.is_empty(), "it has joined the first");
+    first.end();
+    assert!(flag.0.swap(false, Ordering::SeqCst));
+    assert!(poll(&second).is_pending());
+    assert!(!second.is_empty());
+    run(&second, sender.send_to(b"now", to)).unwrap();
+    let found = second.wait(Some(Duration::from_secs(10)));
+    found.expect("nobody else is there").due.run(wake_all);
+    assert!(flag.0.load(Ordering::SeqCst));
+    assert!(matches!(poll(&second), Poll::Ready(Ok(3))));
+}
+
+#[test]
+fn a_wait_on_a_driver_that_has_ended_is_an_error() {
+    let driver = Arc::new(Driver::default());
+    driver.end();
+    let socket = UdpSocket::bind(LOOPBACK).unwrap();
+    let _entered = io::enter(Arc::clone(&driver));
+    for _ in 0..2 {
+        let mut bytes = [0; 8];
+        let mut receive = pin!(socket.recv(&mut bytes));
+        let poll = receive
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Err(error)) = poll else {
+            panic!("{poll:?}");
+        };
+        assert!(error.to_string().contains("has ended"), "{error}");
+    }
+}
+
+#[test]
+fn the_end_calls_back_who_sleeps_in_the_driver() {
+    let driver = Arc::new(Driver::default());
+    let socket = UdpSocket::bind(LOOPBACK).unwrap();
+    begin_to_wait(&driver, socket.recv(&mut [0; 8]));
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| driver.wait(None).map(|found| found.count));
+        while driver.asking_is_free() {
+            std::thread::yield_now();
+        }
+        driver.end();
+        assert_eq!(sleeper.join().unwrap(), Some(0));
+    });
+    assert!(driver.wait(None).is_none());
+}
+
+#[test]
+fn who_gives_up_leaves_no_waker_behind() {
+    for driver in drivers() {
+        let (sender, receiver, to) = pair();
+        let waker = Arc::new(Flag(AtomicBool::new(false)));
+        let mut bytes = [0; 8];
+        for _ in 0..3 {
+            for _ in 0..100 {
+                let _entered = io::enter(Arc::clone(&driver));
+                let waker = Waker::from(Arc::clone(&waker));
+                let mut cx = Context::from_waker(&waker);
+                let (mut a, mut b) = ([0; 8], [0; 8]);
+                let (mut a, mut b) = (pin!(receiver.recv(&mut a)), pin!(receiver.recv(&mut b)));
+                assert!(a.as_mut().poll(&mut cx).is_pending());
+                assert!(b.as_mut().poll(&mut cx).is_pending());
+            }
+            assert_eq!(Arc::strong_count(&waker), 1);
+            run(&driver, sender.send_to(b"one", to)).unwrap();
+            assert_eq!(run(&driver, receiver.recv(&mut bytes)).unwrap(), 3);
+        }
+    }
+}
+
+#[test]
+fn an_asking_is_counted_and_any_thread_may_ask() {
+    let driver = Arc::new(Driver::default());
+    assert!(driver.turn(false).is_none());
+    assert_eq!(driver.attended(), 0);
+    let (sender, receiver, to) = pair();
+    begin_to_wait(&driver, receiver.recv(&mut [0; 8]));
+    let mut counts = 0;
+    for n in 1..=4 {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| driver.turn(false).map(|found| found.count));
+            counts += asked.join().unwrap().expect("nobody else asks");
+        });
+        assert_eq!(driver.attended(), n);
+        run(&driver, sender.send_to(b"one", to)).unwrap();
+    }
+    assert!(counts > 0);
+}
+
+/// Asks in its own wake, as a worker that is roused at once.
+struct Asks(Arc<Driver>, AtomicUsize);
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let asked = self.0.wait(Some(Duration::ZERO));
+        self.1.fetch_add(asked.is_some().into(), Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_last_named_worker_is_roused_and_may_ask_at_once() {
+    let driver = Arc::new(Driver::default());
+    let workers = [(); 2].map(|()| Arc::new(Asks(Arc::clone(&driver), AtomicUsize::new(0))));
+    for (n, worker) in workers.iter().enumerate() {
+        driver.set_rouse(Waker::from(Arc::clone(worker)));
+        let socket = UdpSocket::bind(LOOPBACK).unwrap();
+        begin_to_wait(&driver, socket.recv(&mut [0; 8]));
+        let asked = workers
+            .each_ref()
+            .map(|worker| worker.1.load(Ordering::SeqCst));
+        assert_eq!(asked, [1, n], "the first, then the other");
+    }
 }

@@ -6,7 +6,6 @@ use super::mmsg;
 use super::source::Direction;
 use socket2::SockRef;
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket as Socket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +95,7 @@ impl UdpSocket {
     }
 
     /// As [`recv`](Self::recv), for futures written by hand: `cx` is woken when there is a
-    /// datagram.
+    /// datagram, unless another such future has polled since.
     ///
     /// # Errors
     ///
@@ -152,11 +151,12 @@ impl UdpSocket {
     ///
     /// The system's.
     pub async fn recv_batch(&self, received: &mut Received) -> io::Result<usize> {
-        poll_fn(|cx| self.poll_recv_batch(cx, received)).await
+        let receive = |socket: &Socket| receive_batch(socket, received);
+        self.io.run(Direction::Read, receive).await
     }
 
     /// As [`recv_batch`](Self::recv_batch), for futures written by hand: `cx` is woken when there
-    /// is something.
+    /// is something, unless another such future has polled since.
     ///
     /// # Errors
     ///
@@ -167,12 +167,7 @@ impl UdpSocket {
         received: &mut Received,
     ) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
-            mmsg::receive(socket, received)?;
-            let left = match received.filled < received.slots.len() {
-                true => Left::Nothing,
-                false => Left::More,
-            };
-            Ok((received.filled, left))
+            receive_batch(socket, received)
         })
     }
 
@@ -237,14 +232,24 @@ impl UdpSocket {
     }
 
     async fn writing<T>(&self, mut send: impl FnMut(&Socket) -> io::Result<T>) -> io::Result<T> {
-        let mut send = |socket: &Socket| Ok((send(socket)?, Left::More));
-        poll_fn(|cx| self.io.poll(cx, Direction::Write, &mut send)).await
+        let send = |socket: &Socket| Ok((send(socket)?, Left::More));
+        self.io.run(Direction::Write, send).await
     }
 
     async fn reading<T>(&self, mut receive: impl FnMut(&Socket) -> io::Result<T>) -> io::Result<T> {
-        let mut receive = |socket: &Socket| Ok((receive(socket)?, Left::Unknown));
-        poll_fn(|cx| self.io.poll(cx, Direction::Read, &mut receive)).await
+        let receive = |socket: &Socket| Ok((receive(socket)?, Left::Unknown));
+        self.io.run(Direction::Read, receive).await
     }
+}
+
+/// What there is, as many datagrams as there are slots.
+fn receive_batch(socket: &Socket, received: &mut Received) -> io::Result<(usize, Left)> {
+    mmsg::receive(socket, received)?;
+    let left = match received.filled < received.slots.len() {
+        true => Left::Nothing,
+        false => Left::More,
+    };
+    Ok((received.filled, left))
 }
 
 impl fmt::Debug for UdpSocket {

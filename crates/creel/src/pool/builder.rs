@@ -1,7 +1,7 @@
 //! The four knobs, set before a pool is made.
 
-use super::{Balance, Pool, Wait, seating::Offer, shared::Shared, table::WORKERS_MAX};
-use crate::{loops::LoopsByBalance, time::Clock};
+use super::{Balance, Pool, Wait, seating::Offer, shared::Shared};
+use crate::{loops::LoopsByBalance, seat::table::SEATS_MAX as WORKERS_MAX, time::Clock};
 use creel_topology::Placement;
 use std::{fmt, sync::Arc};
 
@@ -79,7 +79,8 @@ impl Builder {
         }
     }
 
-    /// The pool's name, which its threads carry with their index: `creel-0`, `creel-1` …
+    /// The pool's name, which its threads carry with their index: `creel-0`, `creel-1` … without
+    /// its NULs, which no thread's name can have. By default `creel`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self

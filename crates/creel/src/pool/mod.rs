@@ -6,7 +6,6 @@
 mod builder;
 
 pub(crate) mod current;
-pub(crate) mod job;
 mod knobs;
 mod named;
 pub(crate) mod nearness;
@@ -17,9 +16,9 @@ pub(crate) mod seat;
 mod seating;
 pub(crate) mod shared;
 pub(crate) mod stats;
-mod table;
 pub(crate) mod trace;
 mod wait;
+pub(crate) mod watch;
 pub(crate) mod woken;
 mod worker;
 
@@ -28,7 +27,7 @@ pub use knobs::{Balance, ParseKnobError, Wait};
 pub use named::{AcquireError, NamedPools, Settings};
 pub use stats::{Stats, TaskStats, WorkerStats};
 
-use crate::loops::LoopsByBalance;
+use crate::{loops::LoopsByBalance, seat::lend};
 use shared::Shared;
 use std::{fmt, sync::Arc};
 
@@ -37,6 +36,10 @@ use std::{fmt, sync::Arc};
 /// A seat's thread starts with its first work. All verbs take `&self` and may be called from
 /// any thread, from inside the pool's own workers too. Dropping a pool lets its threads finish
 /// what they were given and joins them; dropped on one of its own workers it detaches them.
+///
+/// A process that was forked from this one has the pool, but none of its threads: there, dropping
+/// it does nothing, also not to what it waits for here, and using it may wait for ever. A new pool
+/// made there works.
 ///
 /// If the system refuses a thread, the verb that needed it panics and says so; the workers that
 /// have theirs go on.
@@ -84,9 +87,7 @@ impl Pool {
     /// before.
     pub fn resize(&self, workers: usize) -> Result<(), BuildError> {
         builder::check_workers(workers)?;
-        self.shared.seating.reseat(workers)?;
-        self.shared.set_workers(workers);
-        Ok(())
+        self.shared.resize(workers)
     }
 
     /// Runs `f` on the thread of seat `worker` (for 0 too) and gives back its result.
@@ -110,7 +111,7 @@ impl Pool {
         if current::index_in(&self.shared) == Some(worker) {
             return f();
         }
-        let mut results = job::lend(vec![f], |_, job| self.shared.send(seat, job));
+        let mut results = lend::lend(vec![f], |_, job| self.shared.send(seat, job));
         results.remove(0)
     }
 
@@ -122,8 +123,8 @@ impl Pool {
     pub fn broadcast<R: Send>(&self, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let f = &f;
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
-        job::lend(works, |index, job| {
-            self.shared.send(self.shared.seats.seat(index), job);
+        lend::lend(works, |index, job| {
+            self.shared.send(self.shared.seats.at(index), job);
         })
     }
 
@@ -138,13 +139,16 @@ impl Pool {
     pub fn stats(&self) -> Stats {
         let stats = |index| WorkerStats {
             cpus: self.shared.seating.pus_of(index),
-            ..self.shared.seats.seat(index).stats()
+            ..self.shared.seats.at(index).stats()
         };
         let workers = self.workers();
         let retired = self.shared.seats.made().filter(|s| s.index >= workers);
         Stats {
             workers: (0..workers).map(stats).collect(),
-            retiring: retired.filter(|s| s.started()).map(|s| s.index).collect(),
+            retiring: retired
+                .filter(|s| s.thread.is_running())
+                .map(|s| s.index)
+                .collect(),
             tasks: crate::task::stats(&self.shared),
         }
     }
@@ -184,7 +188,13 @@ impl Default for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.close();
+        if self.shared.is_forked() {
+            // Its locks may be held for ever by threads that are not here, its descriptors are
+            // shared with the process that has them, and what its tasks own is that one's.
+            std::mem::forget(Arc::clone(&self.shared));
+        } else {
+            self.shared.close();
+        }
     }
 }
 

@@ -56,9 +56,10 @@ impl FirstPanic {
     }
 }
 
-/// Drops a payload that nobody will see. One whose own drop panics must not end a worker.
-fn discard(payload: Payload) {
-    quietly(|| drop(payload));
+/// Drops something of the user's that nobody will see, a payload or a result. One whose own drop
+/// panics must not end a worker, nor, on the way of another panic, the process.
+pub(crate) fn discard<T>(value: T) {
+    quietly(|| drop(value));
 }
 
 /// Calls something of the user's that may panic where nobody waits for it, a waker or a drop; the

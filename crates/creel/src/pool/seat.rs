@@ -9,6 +9,7 @@
 //! | `PARKED` | the worker, from `RUNNING` only | it sleeps on this word (or is about to) |
 //! | `POLLING` | the worker, from `RUNNING` only | it sleeps in the pool's poller (or is about to) |
 //! | `RESTING` | the worker, from `RUNNING` only | it sleeps out a throttle's quantum on this word |
+//! | `WAITING` | the worker, from `RUNNING` only | it sleeps on this word in the middle of somebody's code, which waits for others |
 //!
 //! Why no wake-up is lost: who brings work publishes it first and swaps `NOTIFIED` in after; the
 //! worker swaps `RUNNING` in first and looks after. All are read-modify-writes of one word, so
@@ -19,28 +20,46 @@
 //! worker's swap at the quantum's end comes after it and sees the work.
 
 use super::{
-    panics::quietly,
     stats::{Counters, WorkerStats},
     trace::Spans,
 };
 use crate::{
     loops::share::Share,
     net::driver::{Driver, Found},
-    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock, thread::JoinHandle},
+    seat::life::SeatThread,
+    sync::{AtomicBool, AtomicUsize, Mutex, Ordering, WaitWord, lock},
     task::Desk,
     time::{Clock, timers::Timers},
 };
 use crossbeam_utils::CachePadded;
-use std::{collections::VecDeque, io, mem, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 const RUNNING: u32 = 0;
 const NOTIFIED: u32 = 1;
 const PARKED: u32 = 2;
 const POLLING: u32 = 3;
 const RESTING: u32 = 4;
+const WAITING: u32 = 5;
 
 /// Work that a seat's thread runs before all else, in the order it came.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// A job, and what there is to know of who asks for it.
+struct Call {
+    job: Job,
+    /// Who waits for it may itself be waited for: it is a worker.
+    nested: bool,
+    /// Told to who asked, to take it back by.
+    number: u64,
+}
+
+#[derive(Default)]
+struct Calls {
+    queue: VecDeque<Call>,
+    /// How many of them are nested.
+    nested: usize,
+    numbers: u64,
+}
 
 /// One worker's place: its state word, its urgent jobs, its thread and its counters.
 pub(crate) struct Seat {
@@ -48,12 +67,15 @@ pub(crate) struct Seat {
     /// One of the values above. Every change is `AcqRel`: a waker's swap releases the work that
     /// it published, the worker's acquires it.
     state: CachePadded<WaitWord>,
-    urgent: Mutex<VecDeque<Job>>,
-    /// The length of `urgent`; lets the worker pass by without the lock.
-    urgent_len: AtomicUsize,
-    /// Whether a thread serves this seat. Changed under `thread`'s lock only.
-    alive: AtomicBool,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    calls: Mutex<Calls>,
+    /// The length of the queue; lets the worker pass by without the lock. `SeqCst`, against its
+    /// retirement.
+    calls_len: AtomicUsize,
+    pub(crate) thread: SeatThread,
+    /// It has been called: `Idle::call`, and told. Stored before it is notified.
+    called: AtomicBool,
+    /// It is idle by `Idle`'s book. Its own thread's.
+    idle: AtomicBool,
     pub(crate) timers: Arc<Timers>,
     /// The pool's, in which this worker may sleep.
     driver: Arc<Driver>,
@@ -68,15 +90,37 @@ pub(crate) struct Seat {
     pub(crate) desk: Desk,
 }
 
+/// What a notified thread was at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Was {
+    /// Asleep, with nothing to do.
+    Asleep,
+    /// Asleep in the middle of somebody's code.
+    Waiting,
+    /// Awake: it may look at once, or be in somebody's code for long.
+    Awake,
+}
+
+impl Was {
+    fn of(state: u32) -> Self {
+        match state {
+            PARKED | POLLING | RESTING => Was::Asleep,
+            WAITING => Was::Waiting,
+            _ => Was::Awake,
+        }
+    }
+}
+
 impl Seat {
     pub(crate) fn new(index: usize, clock: &Clock, driver: &Arc<Driver>) -> Self {
         Self {
             index,
             state: CachePadded::new(WaitWord::new(RUNNING)),
-            urgent: Mutex::new(VecDeque::new()),
-            urgent_len: AtomicUsize::new(0),
-            alive: AtomicBool::new(false),
-            thread: Mutex::new(None),
+            calls: Mutex::default(),
+            calls_len: AtomicUsize::new(0),
+            thread: SeatThread::default(),
+            called: AtomicBool::new(false),
+            idle: AtomicBool::new(true),
             timers: Arc::new(Timers::new(clock.clone())),
             driver: Arc::clone(driver),
             counters: CachePadded::new(Counters::default()),
@@ -97,19 +141,14 @@ impl Seat {
         Arc::clone(&lock(&self.near))
     }
 
-    /// Tells the worker that there is something new; wakes it if it sleeps.
-    pub(crate) fn notify(&self) {
-        self.notify_asleep();
-    }
-
-    /// The same, and says whether it slept: if not, it may come at once or be in a long job.
-    pub(crate) fn notify_asleep(&self) -> bool {
+    /// Tells the worker that there is something new, wakes it if it sleeps, and says what it was
+    /// at.
+    pub(crate) fn notify(&self) -> Was {
         self.wake_from(self.state.swap(NOTIFIED, Ordering::AcqRel))
     }
 
-    /// Tells the worker that there is something new which may wait for the end of a throttle's
-    /// quantum; wakes it if it sleeps for another reason. Says whether it sleeps or slept.
-    pub(crate) fn notify_later(&self) -> bool {
+    /// The same for something that may wait for the end of a throttle's quantum.
+    pub(crate) fn notify_later(&self) -> Was {
         let told = |state| match state {
             RESTING => Some(RESTING),
             _ => Some(NOTIFIED),
@@ -118,18 +157,24 @@ impl Seat {
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, told);
         match before.unwrap_or_else(|state| state) {
-            RESTING => true,
+            RESTING => Was::Asleep,
             state => self.wake_from(state),
         }
     }
 
-    fn wake_from(&self, state: u32) -> bool {
+    fn wake_from(&self, state: u32) -> Was {
         match state {
-            PARKED | RESTING => self.state.wake_one(),
+            PARKED | RESTING | WAITING => self.state.wake_one(),
             POLLING => self.driver.notify(),
-            _ => return false,
+            _ => {}
         }
-        true
+        Was::of(state)
+    }
+
+    /// Whether its thread sleeps with nothing to do, or has not started; a moment ago.
+    pub(crate) fn sleeps(&self) -> bool {
+        let state = self.state.load(Ordering::SeqCst);
+        Was::of(state) == Was::Asleep || !self.thread.is_running()
     }
 
     /// Begins a turn: from here on, what a waker brings is either seen by this turn or keeps
@@ -146,19 +191,19 @@ impl Seat {
     }
 
     /// Sleeps until a waker comes or the time-out passes, unless one has come since the turn
-    /// began. `last_look` is asked once between "this worker is known to sleep" and the sleep:
-    /// it returns true when there is work after all.
-    pub(crate) fn park(&self, timeout: Option<Duration>, last_look: impl FnOnce() -> bool) {
-        self.sleep_as(PARKED, || {
-            if !last_look() {
-                self.state.wait(PARKED, timeout);
-            }
-        });
+    /// began.
+    pub(crate) fn park(&self, timeout: Option<Duration>) {
+        self.sleep_as(PARKED, || self.state.wait(PARKED, timeout));
     }
 
     /// The same, in which only [`notify`](Self::notify) counts as a waker.
     pub(crate) fn rest(&self, timeout: Option<Duration>) {
         self.sleep_as(RESTING, || self.state.wait(RESTING, timeout));
+    }
+
+    /// The same as `park`, in the middle of somebody's code.
+    pub(crate) fn sleep_inside(&self, timeout: Option<Duration>) {
+        self.sleep_as(WAITING, || self.state.wait(WAITING, timeout));
     }
 
     /// The same as `park`, in the pool's poller: ready sockets end it, too. None if another
@@ -181,21 +226,64 @@ impl Seat {
         self.state.swap(RUNNING, Ordering::AcqRel);
     }
 
-    /// Whether an urgent job waits.
-    pub(crate) fn has_urgent(&self) -> bool {
-        self.urgent_len.load(Ordering::Relaxed) > 0
+    /// Tells the worker that it has been called. The caller notifies it after.
+    pub(crate) fn set_called(&self) {
+        self.called.store(true, Ordering::SeqCst);
     }
 
-    /// Appends an urgent job. The caller notifies after.
-    pub(crate) fn push_urgent(&self, job: Job) {
-        let mut urgent = lock(&self.urgent);
-        urgent.push_back(job);
-        self.urgent_len.store(urgent.len(), Ordering::SeqCst);
+    /// Whether it has been called and has not noticed: then its thread may not end.
+    pub(crate) fn is_called(&self) -> bool {
+        self.called.load(Ordering::SeqCst)
+    }
+
+    /// Whether it has been called since this was last asked.
+    pub(crate) fn take_called(&self) -> bool {
+        self.called.load(Ordering::Relaxed) && self.called.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether it is idle by the book, as its own thread last wrote there.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed)
+    }
+
+    /// Its own thread has written that.
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::Relaxed);
+    }
+
+    /// Whether an urgent job waits.
+    pub(crate) fn has_urgent(&self) -> bool {
+        self.calls_len.load(Ordering::SeqCst) > 0
+    }
+
+    /// Appends an urgent job, and gives its number; `nested` says whether a worker waits for it.
+    /// The caller notifies after.
+    pub(crate) fn push_urgent(&self, job: Job, nested: bool) -> u64 {
+        let mut calls = lock(&self.calls);
+        calls.numbers += 1;
+        let number = calls.numbers;
+        calls.nested += usize::from(nested);
+        calls.queue.push_back(Call {
+            job,
+            nested,
+            number,
+        });
+        self.calls_len.store(calls.queue.len(), Ordering::SeqCst);
+        number
     }
 
     /// Runs the oldest urgent job; says whether there was one. Called by the seat's thread.
     pub(crate) fn run_urgent(&self) -> bool {
-        let Some(job) = self.pop_urgent() else {
+        self.run_first(|_| true)
+    }
+
+    /// The same, of those that a worker waits for.
+    pub(crate) fn run_nested(&self) -> bool {
+        self.has_urgent() && lock(&self.calls).nested > 0 && self.run_first(|call| call.nested)
+    }
+
+    fn run_first(&self, fits: impl Fn(&Call) -> bool) -> bool {
+        let Some(job) = self.take_first(fits) else {
             return false;
         };
         self.counters.urgent.add(1);
@@ -203,68 +291,25 @@ impl Seat {
         true
     }
 
-    fn pop_urgent(&self) -> Option<Job> {
-        if self.urgent_len.load(Ordering::Acquire) == 0 {
+    /// Takes an urgent job back, unless it has begun.
+    pub(crate) fn take_back(&self, number: u64) -> Option<Job> {
+        self.take_first(|call| call.number == number)
+    }
+
+    fn take_first(&self, fits: impl Fn(&Call) -> bool) -> Option<Job> {
+        if !self.has_urgent() {
             return None;
         }
-        let mut urgent = lock(&self.urgent);
-        let job = urgent.pop_front();
-        self.urgent_len.store(urgent.len(), Ordering::SeqCst);
-        job
-    }
-
-    /// Makes sure that a thread serves this seat; `start` is called, at most once, to make it. If
-    /// it cannot, the urgent jobs are dropped, which nobody would run: who waits for one learns
-    /// that.
-    pub(crate) fn ensure_alive(
-        &self,
-        start: impl FnOnce() -> io::Result<JoinHandle<()>>,
-    ) -> io::Result<()> {
-        if self.alive.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        let mut thread = lock(&self.thread);
-        if self.alive.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        let started = start().map(|handle| {
-            *thread = Some(handle);
-            self.alive.store(true, Ordering::SeqCst);
-        });
-        if started.is_err() {
-            let jobs = mem::take(&mut *lock(&self.urgent));
-            self.urgent_len.store(0, Ordering::SeqCst);
-            drop(thread);
-            jobs.into_iter().for_each(|job| quietly(|| drop(job)));
-        }
-        started
-    }
-
-    /// Called by the seat's own thread when it wants to end. True: nobody will count on it any
-    /// more. False: work came meanwhile, go on.
-    ///
-    /// `SeqCst` on both sides: who pushes work and then reads `alive` as true is seen here, else
-    /// it reads false and starts a new thread.
-    pub(crate) fn retire(&self, idle: impl FnOnce() -> bool) -> bool {
-        let _thread = lock(&self.thread);
-        self.alive.store(false, Ordering::SeqCst);
-        let ends = self.urgent_len.load(Ordering::SeqCst) == 0 && idle();
-        self.alive.store(!ends, Ordering::SeqCst);
-        ends
-    }
-
-    /// Whether the seat has a thread.
-    pub(crate) fn started(&self) -> bool {
-        self.alive.load(Ordering::Relaxed)
+        let mut calls = lock(&self.calls);
+        let at = calls.queue.iter().position(fits)?;
+        let call = calls.queue.remove(at)?;
+        calls.nested -= usize::from(call.nested);
+        self.calls_len.store(calls.queue.len(), Ordering::SeqCst);
+        Some(call.job)
     }
 
     /// What this seat has done so far.
     pub(crate) fn stats(&self) -> WorkerStats {
-        self.counters.read(self.started())
-    }
-
-    /// The handle of the seat's thread, to join it.
-    pub(crate) fn take_thread(&self) -> Option<JoinHandle<()>> {
-        lock(&self.thread).take()
+        self.counters.read(self.thread.is_running())
     }
 }

@@ -10,7 +10,7 @@
 //! PU of another worker, that worker changes seats with worker 0.
 
 use super::nearness;
-use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local};
 use creel_topology::{
     Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement,
     affinity::{self, Thread},
@@ -111,7 +111,8 @@ pub(crate) struct Offer {
 impl Offer {
     /// What the calling thread may use.
     pub(crate) fn find(asked: Option<Placement>) -> Self {
-        let world = WORLD.with_borrow(Clone::clone).or_else(World::find);
+        let world = local(&WORLD, |world| world.borrow().clone()).flatten();
+        let world = world.or_else(World::find);
         // A model has the same number on every machine.
         let threads = || match cfg!(shuttle) {
             true => 4,
@@ -241,7 +242,7 @@ impl Seating {
         let mut floor = lock(&self.floor);
         let version = self.version();
         let pus = self.pus_in(&floor, index);
-        WORLD.set(self.world.clone());
+        local(&WORLD, |world| world.replace(self.world.clone()));
         *floor.thread(index) = self.world.as_ref().and_then(|_| Thread::current());
         if !pus.is_empty() && affinity::current().is_ok_and(|now| now != pus) {
             // A seat may have gone offline meanwhile: then the thread stays where it is.
@@ -287,7 +288,7 @@ impl Seating {
         };
         let _stand_up = StandUp {
             mask: before,
-            world: WORLD.replace(self.world.clone()),
+            world: local(&WORLD, |world| world.replace(self.world.clone())).flatten(),
         };
         let _ = affinity::set(&seat);
         f()
@@ -302,7 +303,7 @@ struct StandUp {
 
 impl Drop for StandUp {
     fn drop(&mut self) {
-        WORLD.set(self.world.take());
+        local(&WORLD, |world| world.replace(self.world.take()));
         let _ = affinity::set(&self.mask);
     }
 }

@@ -131,7 +131,7 @@ impl<'a> Pace<'a> {
         {
             return found;
         }
-        self.seat.park(timeout, || false);
+        self.seat.park(timeout);
         Found::default()
     }
 

@@ -1,7 +1,7 @@
 //! Wakers whose time, or whose socket, has come.
 
 use super::panics::quietly;
-use crate::sync::thread_local;
+use crate::sync::{local, thread_local};
 use std::cell::RefCell;
 use std::task::Waker;
 use std::vec::Drain;
@@ -19,7 +19,7 @@ thread_local! {
 impl Default for Woken {
     /// None yet.
     fn default() -> Self {
-        Woken(KEPT.with(RefCell::take))
+        Woken(local(&KEPT, RefCell::take).unwrap_or_default())
     }
 }
 
@@ -35,7 +35,7 @@ impl Woken {
             call(&mut self.0.drain(..));
         }
         if self.0.capacity() > 0 {
-            KEPT.with(|kept| kept.replace(self.0));
+            local(&KEPT, |kept| kept.replace(self.0));
         }
     }
 }

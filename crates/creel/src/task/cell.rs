@@ -12,7 +12,7 @@ use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Claim, Completed, State, Then};
 use crate::pool::panics::quietly;
-use crate::sync::{UnsafeCell, prefetch, thread_local};
+use crate::sync::{UnsafeCell, local, prefetch, thread_local};
 use std::any::Any;
 use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -327,10 +327,13 @@ impl Task {
                 ptr::null_mut()
             };
             // A poll may run another task, of another pool, within.
-            let outer = SPARE.with(|place| place.replace(lent));
+            let outer = local(&SPARE, |place| place.replace(lent));
             // SAFETY: the caller has claimed the task.
             let ready = unsafe { (self.vtable().poll)(self, &mut context) };
-            spare = !SPARE.with(|place| place.replace(outer)).is_null();
+            if let Some(outer) = outer {
+                // It was lent, and has been taken if it is not there any more.
+                spare = local(&SPARE, |place| place.replace(outer)).is_some_and(|it| !it.is_null());
+            }
             if ready {
                 // Before the joiner can know.
                 counters.finished.add(1);
@@ -454,9 +457,9 @@ fn task_of(data: *const ()) -> Task {
 
 unsafe fn clone(data: *const ()) -> RawWaker {
     // Loom's threads share what is the thread's own.
-    let spare = !cfg!(loom) && SPARE.with(|place| ptr::addr_eq(place.get(), data));
+    let spare = !cfg!(loom) && local(&SPARE, |place| ptr::addr_eq(place.get(), data)) == Some(true);
     if spare {
-        SPARE.with(|place| place.set(ptr::null_mut()));
+        local(&SPARE, |place| place.set(ptr::null_mut()));
     } else {
         task_of(data).state().add_reference();
     }

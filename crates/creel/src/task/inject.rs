@@ -10,7 +10,7 @@ use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use std::ptr;
 
 /// First in, first out.
-pub(super) struct Inject {
+pub(crate) struct Inject {
     list: Mutex<List>,
     len: AtomicUsize,
 }
@@ -32,7 +32,7 @@ impl Inject {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::SeqCst)
     }
 
@@ -62,5 +62,33 @@ impl Inject {
         let len = self.len.load(Ordering::Relaxed);
         self.len.store(len - 1, Ordering::SeqCst);
         Some(first)
+    }
+
+    /// Takes this task out, if it is there; it is the caller's to claim. Looks at each before it.
+    pub(super) fn remove(&self, task: Task) -> bool {
+        let mut list = lock(&self.list);
+        let next = |of: Task| Task::from_ptr(of.link().load(Ordering::Relaxed).cast());
+        let (mut before, mut at) = (None, list.first);
+        while let Some(here) = at {
+            at = next(here);
+            if here != task {
+                before = Some(here);
+                continue;
+            }
+            match before {
+                Some(before) => {
+                    let rest = at.map_or(ptr::null_mut(), |next| next.as_ptr().cast());
+                    before.link().store(rest, Ordering::Relaxed);
+                }
+                None => list.first = at,
+            }
+            if at.is_none() {
+                list.last = before;
+            }
+            let len = self.len.load(Ordering::Relaxed);
+            self.len.store(len - 1, Ordering::SeqCst);
+            return true;
+        }
+        false
     }
 }

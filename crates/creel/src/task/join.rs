@@ -14,6 +14,9 @@ pub enum JoinError {
     Cancelled,
     /// Its pool was shutting down when it was to be spawned.
     Refused,
+    /// The system refused the pool its first thread, or the one that the task is bound to, for
+    /// this reason. The future was dropped.
+    NoThread(std::io::Error),
     /// Its poll, or its future's drop, panicked with this payload.
     Panicked(Box<dyn std::any::Any + Send>),
 }
@@ -29,6 +32,7 @@ impl fmt::Display for JoinError {
         let payload = match self {
             Self::Cancelled => return f.write_str("the task was cancelled"),
             Self::Refused => return f.write_str("the pool was shutting down"),
+            Self::NoThread(error) => return write!(f, "the pool has no thread for it: {error}"),
             Self::Panicked(payload) => payload,
         };
         let text = payload.downcast_ref::<&str>().copied();
@@ -46,7 +50,14 @@ impl fmt::Debug for JoinError {
     }
 }
 
-impl std::error::Error for JoinError {}
+impl std::error::Error for JoinError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoThread(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 /// A task's output to come: a future of `Result<T, JoinError>`.
 ///
@@ -56,8 +67,8 @@ impl std::error::Error for JoinError {}
 pub struct JoinHandle<T> {
     /// `None` once the output has been given or the task let go, or if there never was one.
     task: Option<Task>,
-    /// There never was a task, and nobody has been told yet.
-    refused: bool,
+    /// Why there never was a task, if nobody has been told yet.
+    refused: Option<JoinError>,
     /// Whether a waker was put in the cell and not taken back.
     joining: bool,
     output: PhantomData<T>,
@@ -75,17 +86,17 @@ impl<T> JoinHandle<T> {
     pub(super) fn new(task: Task) -> Self {
         Self {
             task: Some(task),
-            refused: false,
+            refused: None,
             joining: false,
             output: PhantomData,
         }
     }
 
     /// The handle of a task that was not spawned.
-    pub(super) fn refused() -> Self {
+    pub(super) fn refused(error: Option<std::io::Error>) -> Self {
         Self {
             task: None,
-            refused: true,
+            refused: Some(error.map_or(JoinError::Refused, JoinError::NoThread)),
             joining: false,
             output: PhantomData,
         }
@@ -148,8 +159,8 @@ impl<T> Future for JoinHandle<T> {
     ///
     /// If polled after it gave the output.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if std::mem::take(&mut self.refused) {
-            return Poll::Ready(Err(JoinError::Refused));
+        if let Some(error) = self.refused.take() {
+            return Poll::Ready(Err(error));
         }
         let task = self.task.expect("polled after it was ready");
         if task.state().is_complete() {

@@ -6,13 +6,15 @@
 //! does not bring its own executor work unchanged.
 //!
 //! Bottom up: `state` (the word), `slab` (the memory), `cell` (the task), `join`; `hints`,
-//! `lifo` and `inject` (the queues), `desk` (a seat's share), `crew` (who works at which desk), `turn` (what
-//! a worker does), `spawn`, `block_on`.
+//! `lifo` and `inject` (the queues), `desk` (what a thread needs to run tasks), `held` (what it
+//! does there), `steal` (when it takes from another's), `tasks` (what is the pool's), `turn` (a
+//! worker's part), `stand_in` and `block_on` (a caller's part), `spawn`, `end`.
 
 mod block_on;
 mod cell;
-mod crew;
 mod desk;
+mod end;
+mod held;
 mod hints;
 mod inject;
 mod join;
@@ -20,7 +22,10 @@ mod lifo;
 mod seeded;
 mod slab;
 mod spawn;
+mod stand_in;
 mod state;
+mod steal;
+mod tasks;
 mod turn;
 mod yield_now;
 
@@ -29,10 +34,10 @@ pub use spawn::{spawn, spawn_local};
 pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use desk::{Desk, block_for_channel, free_channel};
-pub(crate) use turn::{
-    Rest, Tasks, cancel_all, clear_desk, enter, leave, may_retire, resize, rest, run_due, stats,
-    turn,
-};
+pub(crate) use end::{Behind, cancel_all, cancel_behind, end};
+pub(crate) use steal::progress;
+pub(crate) use tasks::{Tasks, stats};
+pub(crate) use turn::{clear_desk, may_retire, rescue_tasks, rescue_timers, rest, run_due, turn};
 
 #[cfg(all(test, loom))]
 mod model;

@@ -79,7 +79,9 @@ pub(super) fn own_turn(pool: &Shared) -> bool {
 /// Runs one of the runnable tasks; false: there is none.
 pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
     held.gather();
-    let bound = &held.desk.bound;
+    // In this mode the caller of `block_on` is the one seat's thread.
+    let seat = &held.pool.seats.at(0).desk;
+    let bound = &seat.bound;
     let (stealable, all) = (held.hints(), held.hints() + bound.len());
     if all == 0 {
         return false;
@@ -95,13 +97,13 @@ pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
     }
     let Some(task) = bound.pop() else { return true };
     let claim = task.state().claim_queued();
-    held.desk.bound_counters.polls.add(1);
-    // SAFETY: just claimed; in this mode the caller of `block_on` is the seat's thread.
-    match unsafe { task.run(claim, &held.desk.bound_counters) } {
+    seat.bound_counters.polls.add(1);
+    // SAFETY: just claimed; and this is as good as the seat's thread, see above.
+    match unsafe { task.run(claim, &seat.bound_counters) } {
         Ran::Idle => {}
         Ran::Again => bound.push(task),
         Ran::Complete => {
-            held.desk.bound_alive.fetch_sub(1, Ordering::SeqCst);
+            seat.bound_alive.fetch_sub(1, Ordering::SeqCst);
         }
     }
     true
@@ -112,7 +114,7 @@ pub(super) fn jump(pool: &Arc<Shared>) -> bool {
     if pool.tasks.seeded.is_none() {
         return false;
     }
-    let timers = &pool.seats.seat(0).timers;
+    let timers = &pool.seats.at(0).timers;
     let Some(at) = timers.sleep_until() else {
         return false;
     };

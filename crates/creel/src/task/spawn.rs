@@ -1,13 +1,13 @@
 //! How tasks are made: on a pool, from any thread; bound to a seat or not.
 
 use super::block_on::inside;
+use super::cell::Schedule;
 use super::cell::{Task, fits, output_fits};
-use super::desk::{self, Held};
+use super::desk::{self, Counters, Held};
 use super::join::JoinHandle;
 use super::slab::Heap;
 use super::state::State;
-use super::{cell::Schedule, crew};
-use crate::pool::shared::Shared;
+use crate::pool::shared::{Shared, When};
 use crate::pool::{Handle, Pool, current};
 use crate::sync::{Ordering, lock};
 use std::future::Future;
@@ -104,7 +104,8 @@ impl Handle {
     }
 }
 
-/// Makes a task on the pool whose task or worker calls this: children inherit their pool.
+/// Makes a task on the pool whose task, worker or `block_on` calls this, of several the innermost:
+/// children inherit their pool.
 ///
 /// # Panics
 ///
@@ -121,11 +122,18 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    // A `block_on` on a worker of another pool is the innermost.
+    if let Some(pool) = inside() {
+        return match desk::here_in(pool) {
+            Some(held) => stealable_here(held, future),
+            None => stealable(&pool.counted(), future),
+        };
+    }
     if let Some(held) = desk::here() {
         return stealable_here(held, future);
     }
-    match inside().or_else(|| current::worker().map(|(pool, _)| pool)) {
-        Some(pool) => stealable(&pool, future),
+    match current::worker() {
+        Some((pool, _)) => stealable(&pool, future),
         None => panic!("task::spawn outside of a pool: use Pool::spawn or Handle::spawn"),
     }
 }
@@ -165,17 +173,37 @@ fn stealable<F: Future>(pool: &Arc<Shared>, future: F) -> JoinHandle<F::Output> 
     if let Some(held) = desk::here_in(pool) {
         return stealable_here(held, future);
     }
-    if pool.is_closing() {
-        return JoinHandle::refused();
+    // The pool does not end under this, nor is a thread started after it has.
+    if !pool.life.enter() {
+        return JoinHandle::refused(None);
     }
-    match make(None, pool, State::new_word(None, false), future) {
-        Some(task) => {
-            pool.tasks.outside.push(task);
-            crew::call_for_outside(pool);
-            JoinHandle::new(task)
-        }
-        None => JoinHandle::refused(),
+    let task = make(None, pool, State::new_word(None, false), future);
+    pool.tasks.outside.push(task);
+    let mut handle = JoinHandle::new(task);
+    if let Err(error) = pool.call(0, When::Now)
+        && pool.tasks.outside.remove(task)
+    {
+        drop_refused(pool, task);
+        handle = refused(pool, error);
     }
+    pool.leave();
+    handle
+}
+
+/// The handle of a task for which there was no thread to be had, unless because the pool is being
+/// dropped.
+fn refused<T>(pool: &Shared, error: std::io::Error) -> JoinHandle<T> {
+    JoinHandle::refused((!pool.is_closing()).then_some(error))
+}
+
+/// Drops a task that was just made, for which there will be no thread.
+#[cold]
+fn drop_refused(pool: &Shared, task: Task) {
+    let claim = task.state().claim_queued().or_cancel(true);
+    let counters = Counters::default();
+    // SAFETY: it was taken out of the queue that held it alone, and claimed.
+    unsafe { task.run(claim, &counters) };
+    pool.tasks.refused.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The same on a thread that holds a desk.
@@ -183,44 +211,45 @@ fn stealable<F: Future>(pool: &Arc<Shared>, future: F) -> JoinHandle<F::Output> 
 fn stealable_here<F: Future>(held: Held<'_>, future: F) -> JoinHandle<F::Output> {
     let pool = held.pool;
     if pool.is_closing() {
-        return JoinHandle::refused();
+        return JoinHandle::refused(None);
     }
-    match make(Some(held), pool, State::new_word(None, true), future) {
-        Some(task) => {
-            held.push_back(task);
-            JoinHandle::new(task)
-        }
-        None => JoinHandle::refused(),
-    }
+    let task = make(Some(held), pool, State::new_word(None, true), future);
+    held.push_back(task);
+    JoinHandle::new(task)
 }
 
 /// Makes a task that only this seat's thread may run, and queues it.
 fn bound<F: Future>(pool: &Arc<Shared>, index: usize, future: F) -> JoinHandle<F::Output> {
-    if pool.is_closing() {
-        return JoinHandle::refused();
+    if !pool.life.enter() {
+        return JoinHandle::refused(None);
     }
-    let alive = &pool.seats.seat(index).desk.bound_alive;
-    // Before the task exists, so that the seat does not retire under it.
+    let seat = pool.seats.at(index);
+    let alive = &seat.desk.bound_alive;
+    // Before the thread is asked for, so that it does not end meanwhile.
     alive.fetch_add(1, Ordering::SeqCst);
-    let word = State::new_word(Some(index as u16), false);
-    match make(desk::here_in(pool), pool, word, future) {
-        Some(task) => {
+    let handle = match pool.ensure_started(seat) {
+        Ok(()) => {
+            let word = State::new_word(Some(index as u16), false);
+            let task = make(desk::here_in(pool), pool, word, future);
+            let handle = JoinHandle::new(task);
             Arc::clone(pool).schedule(task);
             // Unlike a wake, a spawn does not wait for a throttle's quantum.
-            pool.seats.seat(index).notify();
-            JoinHandle::new(task)
+            seat.notify();
+            handle
         }
-        None => {
+        Err(error) => {
             alive.fetch_sub(1, Ordering::SeqCst);
-            JoinHandle::refused()
+            refused(pool, error)
         }
-    }
+    };
+    pool.leave();
+    handle
 }
 
-/// Makes a cell, with the future in it or, if that is too large, in a box. `None`: the pool has
-/// ended.
+/// Makes a cell, with the future in it or, if that is too large, in a box. The pool does not end
+/// meanwhile.
 #[inline]
-fn make<F: Future>(held: Option<Held<'_>>, pool: &Shared, word: u64, future: F) -> Option<Task> {
+fn make<F: Future>(held: Option<Held<'_>>, pool: &Shared, word: u64, future: F) -> Task {
     const {
         assert!(
             output_fits::<F::Output>(),
@@ -235,28 +264,20 @@ fn make<F: Future>(held: Option<Held<'_>>, pool: &Shared, word: u64, future: F) 
 }
 
 #[inline]
-fn make_cell<F: Future>(
-    held: Option<Held<'_>>,
-    pool: &Shared,
-    word: u64,
-    future: F,
-) -> Option<Task> {
+fn make_cell<F: Future>(held: Option<Held<'_>>, pool: &Shared, word: u64, future: F) -> Task {
     match held {
-        Some(held) => Some(held.make(word, future)),
-        None => make_guest(pool, word, future),
+        Some(held) => held.make(word, future),
+        None => make_outside(pool, word, future),
     }
 }
 
-/// Makes a cell on a thread without a desk. `None`: the pool has ended.
-fn make_guest<F: Future>(pool: &Shared, word: u64, future: F) -> Option<Task> {
-    let mut guests = lock(&pool.tasks.guests);
-    if guests.ended {
-        return None;
-    }
-    let heap = *guests.heap.get_or_insert_with(|| Heap::new(pool.counted()));
+/// Makes a cell on a thread without a desk.
+fn make_outside<F: Future>(pool: &Shared, word: u64, future: F) -> Task {
+    let mut heap = lock(&pool.tasks.outside_heap);
+    let heap = *heap.0.get_or_insert_with(|| Heap::new(pool.counted()));
     pool.tasks.spawned.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the heap lives until `ended` is set under this lock.
+    // SAFETY: the heap lives until the pool ends, which the caller is in the way of.
     let heap = unsafe { heap.as_ref() };
     // SAFETY: who holds the lock owns the heap; the callers box what does not fit.
-    Some(unsafe { Task::new(heap, word, future) })
+    unsafe { Task::new(heap, word, future) }
 }

@@ -247,8 +247,11 @@ impl State {
     /// Takes a task out of the hints, into a queue that holds it alone. False: stale.
     pub(super) fn unhint(&self) -> bool {
         self.step(|word| {
-            let next = (word & !(HINTED | SPARE)) - Claim::references(word & SPARE != 0);
-            (word & HINTED != 0).then_some((next, ()))
+            // A stale hint's word is another task's, or nobody's.
+            (word & HINTED != 0).then(|| {
+                let spare = Claim::references(word & SPARE != 0);
+                ((word & !(HINTED | SPARE)) - spare, ())
+            })
         })
         .is_some()
     }

@@ -87,7 +87,52 @@ struct Driven {
     /// time sees what its driver did before.
     nanos: AtomicU64,
     /// Woken whenever the time moves: the workers that may sleep by this clock.
-    listeners: Mutex<Vec<Waker>>,
+    listeners: Mutex<Listeners>,
+}
+
+/// By the key of their subscription; the keys of those that have ended are used again.
+#[derive(Default)]
+struct Listeners {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Driven {
+    fn listeners(&self) -> impl std::ops::DerefMut<Target = Listeners> {
+        let listeners = self.listeners.lock();
+        listeners.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes all who listen, none under the lock: it may be their end.
+    fn tell(&self) {
+        let next = |key: &mut usize| {
+            let listeners = self.listeners();
+            let rest = listeners.wakers.get(*key..)?;
+            let (at, waker) = rest.iter().enumerate().find(|(_, waker)| waker.is_some())?;
+            *key += at + 1;
+            waker.clone()
+        };
+        let mut key = 0;
+        while let Some(waker) = next(&mut key) {
+            waker.wake();
+        }
+    }
+}
+
+/// A listener's place at a driven clock, which ends when it is dropped.
+pub(crate) struct Subscription {
+    driven: Arc<Driven>,
+    key: usize,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut listeners = self.driven.listeners();
+        let waker = listeners.wakers[self.key].take();
+        listeners.free.push(self.key);
+        drop(listeners);
+        drop(waker);
+    }
 }
 
 impl Clock {
@@ -109,7 +154,7 @@ impl Clock {
             epoch: Epoch::now(),
             driven: Some(Arc::new(Driven {
                 nanos: AtomicU64::new(0),
-                listeners: Mutex::new(Vec::new()),
+                listeners: Mutex::default(),
             })),
         }
     }
@@ -131,6 +176,8 @@ impl Clock {
 
     /// Moves a driven clock on and wakes the workers that wait by it.
     ///
+    /// It never goes back: at 584 years after its epoch it stands still.
+    ///
     /// Timers that become due fire on their workers, not in this call.
     ///
     /// # Panics
@@ -139,14 +186,12 @@ impl Clock {
     pub fn advance(&self, by: Duration) {
         let driven = self.driven.as_ref();
         let driven = driven.expect("Clock::advance is for a clock made by Clock::driven");
-        driven.nanos.fetch_add(nanos(by), Ordering::AcqRel);
-        let listeners = driven
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for listener in listeners.iter() {
-            listener.wake_by_ref();
-        }
+        let moved = |now: u64| Some(now.saturating_add(nanos(by)));
+        // It always moves, if only to where it is.
+        let _ = driven
+            .nanos
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+        driven.tell();
     }
 
     /// Nanoseconds from the clock's epoch until now, for stamps: cheaper to take, to keep and to
@@ -185,15 +230,17 @@ impl Clock {
         self.epoch.instant + Duration::from_nanos(nanos)
     }
 
-    /// Wakes `listener` at each move of a driven clock from now on.
-    pub(crate) fn subscribe(&self, listener: Waker) {
-        if let Some(driven) = &self.driven {
-            driven
-                .listeners
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(listener);
+    /// Wakes `listener` at each move of a driven clock, until the subscription is dropped.
+    pub(crate) fn subscribe(&self, listener: Waker) -> Option<Subscription> {
+        let driven = self.driven.clone()?;
+        let mut listeners = driven.listeners();
+        let key = listeners.free.pop().unwrap_or(listeners.wakers.len());
+        match listeners.wakers.get_mut(key) {
+            Some(place) => *place = Some(listener),
+            None => listeners.wakers.push(Some(listener)),
         }
+        drop(listeners);
+        Some(Subscription { driven, key })
     }
 }
 
@@ -220,6 +267,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pool;
 
     #[test]
     fn instants_and_nanos_agree() {
@@ -235,6 +283,43 @@ mod tests {
         let early = Instant::now();
         let clock = Clock::driven();
         assert_eq!(clock.nanos_at(early), 0);
+    }
+
+    #[test]
+    fn it_never_goes_back() {
+        let clock = Clock::driven();
+        let mut before = clock.now();
+        let times = [7, u64::MAX - 3, u64::MAX, 0, 1].map(Duration::from_nanos);
+        for by in times.into_iter().chain([Duration::MAX]) {
+            clock.advance(by);
+            assert!(clock.now() >= before, "{by:?}");
+            before = clock.now();
+        }
+        assert_eq!(clock.nanos(), u64::MAX);
+    }
+
+    #[test]
+    fn pools_that_have_ended_listen_no_more() {
+        let clock = Clock::driven();
+        let listeners = || {
+            let driven = clock.driven.as_ref().expect("it is driven");
+            let wakers = &driven.listeners().wakers;
+            (wakers.iter().flatten().count(), wakers.len())
+        };
+        let pool = || Pool::builder().workers(2).clock(clock.clone()).build();
+        let live = pool().expect("in range");
+        live.broadcast(|_| ());
+        let mut handles = Vec::new();
+        for _ in 0..50 {
+            let pool = pool().expect("in range");
+            pool.broadcast(|_| ());
+            pool.block_on(async {});
+            handles.push(pool.handle());
+        }
+        assert_eq!(listeners(), (2, 4));
+        clock.advance(Duration::from_secs(1));
+        drop((live, handles));
+        assert_eq!(listeners().0, 0);
     }
 
     #[test]

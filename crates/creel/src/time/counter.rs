@@ -19,6 +19,7 @@
 //! anything here, so neither a `fork` nor a change of processor matters.
 
 use super::clock::system_nanos;
+use crate::sync::local;
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -42,10 +43,11 @@ thread_local! {
 /// Nanoseconds of the system's monotonic clock, or less than 1 µs beside it.
 #[inline]
 pub(super) fn nanos() -> u64 {
-    COUNTER.with(|counter| match counter.count(ticks) {
+    let counted = local(&COUNTER, |counter| match counter.count(ticks) {
         Some(nanos) => nanos,
         None => look(counter, is_trusted()),
-    })
+    });
+    counted.unwrap_or_else(system_nanos)
 }
 
 #[inline]

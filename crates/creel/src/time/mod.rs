@@ -17,6 +17,7 @@ mod clock;
 mod counter;
 mod hand;
 mod interval;
+mod notes;
 mod sleep;
 pub(crate) mod timers;
 mod wheel;

@@ -167,6 +167,97 @@ fn a_timer_that_is_polled_again_and_again_wakes_once() {
     assert_eq!(serving.bench.wakes.get(), 2);
 }
 
+/// On a thread of its own, as another worker would, in batches.
+fn rescue(timers: &Timers) -> Vec<usize> {
+    let mut batches = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut more = true;
+            while more {
+                let mut rescued = timers.rescue();
+                more = rescued.more;
+                batches.push(rescued.due.list().len());
+                rescued.due.run(wake_all);
+            }
+        });
+    });
+    batches
+}
+
+#[test]
+fn what_a_busy_worker_has_noted_fires_elsewhere() {
+    let mut serving = Serving::new();
+    let timers = Arc::clone(&serving.bench.timers);
+    assert_eq!(rescue(&timers), [0], "none is due");
+    // The worker is in a poll: it does not fire.
+    let reactions = timers.reactions();
+    serving.bench.clock.advance(5 * MS);
+    assert_eq!(rescue(&timers), [1]);
+    assert_eq!(rescue(&timers), [0], "it fires once");
+    assert_eq!(serving.bench.wakes.get(), 2);
+    assert_eq!(timers.reactions(), reactions);
+    // Its time has come here, too, where the task may be polled before the worker looks again.
+    let due = serving.start + 10 * MS;
+    assert_eq!(
+        poll_as(&serving.bench.waker, &mut serving.interval),
+        Poll::Ready(due)
+    );
+    assert_eq!(timers.reactions(), reactions);
+}
+
+#[test]
+fn what_is_rescued_comes_in_batches() {
+    let bench = Bench::new();
+    let mut sleeps: Vec<_> = (0..70).map(|_| sleep(MS)).collect();
+    for sleep in &mut sleeps {
+        assert!(bench.poll(sleep).is_pending());
+    }
+    bench.clock.advance(2 * MS);
+    assert_eq!(rescue(&bench.timers), [32, 32, 6]);
+    bench.advance(MS);
+    assert_eq!(bench.wakes.get(), 70);
+}
+
+#[test]
+fn a_task_that_was_rescued_finds_its_time_come_where_it_runs() {
+    let bench = Bench::new();
+    let mut sleep = sleep(20 * MS);
+    assert!(bench.poll(&mut sleep).is_pending());
+    let elsewhere = Bench {
+        timers: Arc::new(Timers::new(bench.clock.clone())),
+        clock: bench.clock.clone(),
+        wakes: Arc::clone(&bench.wakes),
+        waker: bench.waker.clone(),
+    };
+    bench.clock.advance(21 * MS);
+    assert_eq!(rescue(&bench.timers), [1]);
+    assert!(elsewhere.poll(&mut sleep).is_ready());
+}
+
+#[test]
+fn a_worker_that_follows_one_not_yet_through_arms_all_the_same() {
+    let mut serving = Serving::new();
+    let wakes = Arc::new(Count::default());
+    let timers = Arc::clone(&serving.bench.timers);
+    let mut interval = interval(MS).starting(serving.start + 7 * MS);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _entered = timers::serve(Arc::clone(&timers));
+            let waker = Waker::from(Arc::clone(&wakes));
+            for n in 7..10 {
+                assert!(poll_as(&waker, &mut interval).is_pending());
+                serving.bench.clock.advance(Duration::from_micros(1_100));
+                while timers.fire(wake_all).more {}
+                assert_eq!(wakes.get(), n - 6);
+                assert!(poll_as(&waker, &mut interval).is_ready());
+            }
+        });
+    });
+    assert!(poll_as(&serving.bench.waker, &mut serving.interval).is_pending());
+    serving.bench.advance(MS);
+    assert_eq!(serving.bench.wakes.get(), 2);
+}
+
 #[test]
 fn a_sleep_can_be_reset() {
     let bench = Bench::new();

@@ -2,9 +2,12 @@
 //!
 //! Futures move between workers and may be dropped anywhere, so the wheel lies
 //! behind a mutex. Its worker is nearly always the only one to take it, and takes it
-//! once a turn: what is armed on the worker's own thread is only noted ([`Arm`]), and
-//! put on the wheel before the worker next looks at it. A note whose timer has been
+//! once a turn: what is armed on the worker's own thread is only noted (`notes.rs`), and
+//! put on the wheel by whoever next looks at it. A note whose timer has been
 //! dropped or reset meanwhile, on whatever thread, has a key of the past and does nothing.
+//!
+//! That is the worker itself, or, while a poll blocks its thread, another that
+//! [`rescue`](Timers::rescue)s what is due.
 //!
 //! Wakers run arbitrary code (they may arm timers), hence never under that lock: `fire`
 //! takes the due ones out in batches and wakes them afterwards. For the
@@ -14,10 +17,12 @@
 //! another worker moves its entry there, so that in the long run each worker
 //! fires what it runs.
 
-use super::clock::Clock;
+use super::clock::{Clock, Subscription};
+use super::notes::Notes;
 use super::wheel::{self, Key, Wheel};
+use crate::pool::panics::quietly;
 use crate::pool::woken::Woken;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_local};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, local, lock, thread_local};
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -35,6 +40,12 @@ const BATCH: usize = 32;
 pub(crate) struct Timers {
     clock: Clock,
     state: Mutex<State>,
+    /// What the worker has armed since the last look at the wheel. Written by the thread that has
+    /// claimed [`State::served`], read under the lock. Made with the first note.
+    notes: OnceLock<Notes<Arm>>,
+    /// Calls of `fire`. Relaxed, and counted by one thread at a time: a reader only wants to know
+    /// whether there was any.
+    reactions: AtomicU64,
     /// The time of the worker's turn, in nanoseconds: `fire` sets it. Timers are
     /// judged by it, which spares each a reading of the clock. Relaxed: a stale
     /// value is only an older time, by which nothing fires early.
@@ -46,6 +57,8 @@ pub(crate) struct Timers {
     used: AtomicBool,
     /// Wakes the worker when another thread has armed something earlier.
     rouse: OnceLock<Waker>,
+    /// The same waker's, at a driven clock.
+    subscription: Mutex<Option<Subscription>>,
 }
 
 struct State {
@@ -53,18 +66,33 @@ struct State {
     /// The tick up to which the worker means to sleep, while it does or has no thread. An entry armed
     /// by another thread is either seen by the sleeper or sees it asleep.
     asleep_until: Option<u64>,
+    /// Whether a thread has claimed to be the one that notes. It gives that back under the lock, so
+    /// that what it wrote comes before what the next one writes.
+    served: bool,
+}
+
+impl State {
+    /// Whether the worker means to sleep beyond what is armed for `next`.
+    fn rouses(&self, next: Option<u64>) -> bool {
+        next.zip(self.asleep_until)
+            .is_some_and(|(next, until)| next < until)
+    }
+
+    /// Puts on the wheel what has been noted, oldest first; what that leaves over goes to `spent`.
+    fn take(&mut self, notes: &Notes<Arm>, spent: &mut Vec<Waker>) {
+        // SAFETY: the state's lock is held, so this is the only reader.
+        while let Some(Arm { key, tick, waker }) = unsafe { notes.pop() } {
+            spent.extend(self.wheel.arm(key, tick, waker));
+        }
+    }
 }
 
 /// An entry that the worker has armed since its last look at the wheel.
 struct Arm {
     key: Key,
     tick: u64,
-    /// None once it is on the wheel.
-    waker: Option<Waker>,
+    waker: Waker,
 }
-
-/// Notes at most; a task may be polled again and again in one turn, and note its timer each time.
-const ARMS_MAX: usize = 256;
 
 /// From when to when an entry may fire, in nanoseconds of the clock.
 #[derive(Debug, Clone, Copy)]
@@ -90,11 +118,15 @@ impl Timers {
             state: Mutex::new(State {
                 wheel: Wheel::new(wheel::tick_at_or_before(now)),
                 asleep_until: Some(u64::MAX),
+                served: false,
             }),
+            notes: OnceLock::new(),
+            reactions: AtomicU64::new(0),
             turn: AtomicU64::new(now),
             backlog: AtomicBool::new(false),
             used: AtomicBool::new(false),
             rouse: OnceLock::new(),
+            subscription: Mutex::new(None),
         }
     }
 
@@ -102,8 +134,18 @@ impl Timers {
     pub(crate) fn set_rouse(&self, waker: Waker) {
         // A second waker could only be the same worker's again.
         if self.rouse.set(waker.clone()).is_ok() {
-            self.clock.subscribe(waker);
+            *lock(&self.subscription) = self.clock.subscribe(waker);
         }
+    }
+
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// No worker will look any more: a driven clock need not tell.
+    pub(crate) fn end(&self) {
+        let subscription = lock(&self.subscription).take();
+        drop(subscription);
     }
 
     /// The clock these timers go by.
@@ -126,6 +168,9 @@ impl Timers {
     /// batch leaves is the next call's, which goes by the same reading of the clock, so that it has
     /// an end.
     pub(crate) fn fire(&self, run: impl FnOnce(&mut Drain<'_, Waker>)) -> Fired {
+        let before = self.reactions.load(Ordering::Relaxed);
+        self.reactions
+            .store(before.wrapping_add(1), Ordering::Relaxed);
         // A worker without timers pays neither for the clock nor for the lock.
         if !self.used.load(Ordering::Relaxed) {
             return Fired::default();
@@ -137,6 +182,7 @@ impl Timers {
         let mut due = Woken::default();
         let more = self.look(|state| {
             state.asleep_until = None;
+            self.claim(state);
             state.wheel.fire(tick, due.list(), BATCH)
         });
         self.backlog.store(more, Ordering::Relaxed);
@@ -170,25 +216,77 @@ impl Timers {
         })
     }
 
-    /// Calls `f` with the wheel as it is, all that this thread has noted being on it.
+    /// How often the worker has looked for due timers: while that stands still, it is in a poll, or
+    /// asleep.
+    pub(crate) fn reactions(&self) -> u64 {
+        self.reactions.load(Ordering::Relaxed)
+    }
+
+    /// Takes out what is due, up to a batch, for a worker whose thread is busy with something else:
+    /// from another thread, by the exact clock. The worker's own turn goes on as if they had been
+    /// disarmed.
+    pub(crate) fn rescue(&self) -> Rescued {
+        let mut due = Woken::default();
+        if !self.used.load(Ordering::Relaxed) {
+            return Rescued { due, more: false };
+        }
+        let now = self.clock.exact_nanos();
+        // What is woken may be polled where it goes by these timers: it must find its time come.
+        self.turn.fetch_max(now, Ordering::Relaxed);
+        let tick = wheel::tick_at_or_before(now);
+        let more = self.look(|state| state.wheel.fire(tick, due.list(), BATCH));
+        Rescued { due, more }
+    }
+
+    /// Wakes the worker if it is to look. Not under the lock.
+    fn rouse(&self, is_to_look: bool) {
+        if is_to_look && let Some(waker) = self.rouse.get() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Makes the calling thread the one that notes, if it is to be and no other is.
+    fn claim(&self, state: &mut State) {
+        let here = here();
+        if here.role == Role::Serves && ptr::eq(here.timers, self) && !state.served {
+            let notes = Here {
+                role: Role::Notes,
+                ..here
+            };
+            state.served = local(&HERE, |place| place.set(notes)).is_some();
+        }
+    }
+
+    /// Notes what the calling thread has armed.
+    ///
+    /// # Safety
+    ///
+    /// It is the one that has claimed that, by [`Role::Notes`].
+    #[inline]
+    unsafe fn note(&self, arm: Arm) {
+        let notes = self.notes.get_or_init(Notes::new);
+        // SAFETY: as the caller promises: the claim is one thread's at a time, and passes under the
+        // lock. Nothing in `push` comes back here.
+        let mut full = unsafe { notes.push(arm) };
+        while let Err(arm) = full {
+            self.look(|_| ());
+            // SAFETY: as above.
+            full = unsafe { notes.push(arm) };
+        }
+    }
+
+    /// Calls `f` with the wheel as it is, all that was noted being on it.
     fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
-        let mut arms = if HERE.with(Cell::get).serves(self) {
-            ARMS.with(RefCell::take)
-        } else {
-            Vec::new()
-        };
+        let mut spent = local(&SPENT, RefCell::take).unwrap_or_default();
         let mut state = self.lock();
-        for arm in &mut arms {
-            if let Some(waker) = arm.waker.take() {
-                arm.waker = state.wheel.arm(arm.key, arm.tick, waker);
-            }
+        if let Some(notes) = self.notes.get() {
+            state.take(notes, &mut spent);
         }
         let result = f(&mut state);
         drop(state);
-        if arms.capacity() > 0 {
-            // Drops wakers.
-            arms.clear();
-            ARMS.with(|kept| kept.replace(arms));
+        if spent.capacity() > 0 {
+            spent.drain(..).for_each(|waker| quietly(|| drop(waker)));
+            local(&SPENT, |kept| kept.replace(spent));
         }
         result
     }
@@ -207,45 +305,67 @@ pub(crate) struct Fired {
     pub(crate) more: bool,
 }
 
+/// What [`Timers::rescue`] took.
+pub(crate) struct Rescued {
+    /// Who has waited for these.
+    pub(crate) due: Woken,
+    /// Others are due.
+    pub(crate) more: bool,
+}
+
 /// Whose timers the futures polled on a thread go by.
 #[derive(Clone, Copy)]
 struct Here {
     /// Those of the innermost [`Entered`], or null.
     timers: *const Timers,
-    /// Whether the thread is the worker that fires them.
-    serves: bool,
+    role: Role,
 }
 
-impl Here {
-    fn serves(self, timers: &Timers) -> bool {
-        self.serves && ptr::eq(self.timers, timers)
-    }
+/// What a thread is to its timers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It arms them under the lock.
+    Guest,
+    /// It is the worker that fires them; a former one may not be through yet, so it does the same.
+    Serves,
+    /// The same, and it has claimed to be the one that notes what it arms.
+    Notes,
 }
+
+const NOWHERE: Here = Here {
+    timers: ptr::null(),
+    role: Role::Guest,
+};
 
 thread_local! {
-    static HERE: Cell<Here> = const { Cell::new(Here { timers: ptr::null(), serves: false }) };
-    /// What this thread, a worker, has armed since its last look at its wheel.
-    static ARMS: RefCell<Vec<Arm>> = const { RefCell::new(Vec::new()) };
+    static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
+    /// Memory for wakers that a look leaves over, kept so that a turn allocates nothing.
+    static SPENT: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
+}
+
+#[inline]
+fn here() -> Here {
+    local(&HERE, Cell::get).unwrap_or(NOWHERE)
 }
 
 /// Makes `timers` those of this thread until the guard is dropped.
 pub(crate) fn enter(timers: Arc<Timers>) -> Entered {
-    enter_as(timers, false)
+    enter_as(timers, Role::Guest)
 }
 
 /// The same on the one thread that looks at them: `fire`, `sleep_until` and `may_end` are called
 /// there.
 pub(crate) fn serve(timers: Arc<Timers>) -> Entered {
-    enter_as(timers, true)
+    enter_as(timers, Role::Serves)
 }
 
-fn enter_as(timers: Arc<Timers>, serves: bool) -> Entered {
+fn enter_as(timers: Arc<Timers>, role: Role) -> Entered {
     let here = Here {
         timers: Arc::as_ptr(&timers),
-        serves,
+        role,
     };
     Entered {
-        before: HERE.with(|place| place.replace(here)),
+        before: local(&HERE, |place| place.replace(here)).unwrap_or(NOWHERE),
         timers,
     }
 }
@@ -259,25 +379,31 @@ pub(crate) struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // Puts what was noted last on the wheel.
-        self.timers.look(|_| ());
-        HERE.with(|place| place.set(self.before));
+        let here = local(&HERE, |place| place.replace(self.before)).unwrap_or(NOWHERE);
+        if here.role == Role::Notes {
+            // What was noted last is on the wheel then, and this thread notes nothing more.
+            let rouse = self.timers.look(|state| {
+                state.served = false;
+                state.rouses(state.wheel.next())
+            });
+            self.timers.rouse(rouse);
+        }
     }
 }
 
-/// This thread's timers, if it has any, and whether it serves them.
+/// This thread's timers, if it has any, and what it is to them.
 #[inline]
-fn current<R>(f: impl FnOnce(&Timers, bool) -> R) -> Option<R> {
-    let here = HERE.with(Cell::get);
+fn current<R>(f: impl FnOnce(&Timers, Role) -> R) -> Option<R> {
+    let here = here();
     // SAFETY: null, or those of an `Entered` of this thread that has not been dropped (it is not
     // `Send`, and the crate forgets none), so that they live until `f`, which is this file's, returns.
-    unsafe { here.timers.as_ref() }.map(|timers| f(timers, here.serves))
+    unsafe { here.timers.as_ref() }.map(|timers| f(timers, here.role))
 }
 
 /// The same, counted.
 #[cold]
 fn counted() -> Option<Arc<Timers>> {
-    let timers = HERE.with(Cell::get).timers;
+    let timers = here().timers;
     if timers.is_null() {
         return None;
     }
@@ -359,16 +485,17 @@ impl Entry {
     /// On a thread that neither is a pool's worker nor blocks on one.
     #[inline]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
-        let polled = current(|here, serves| {
-            // At the first poll the turn may lie back: a worker without timers has none.
-            let turn = match self.0 {
-                Some(_) => here.turn(),
-                None => here.now(),
+        let polled = current(|here, role| {
+            // At the first poll here the turn may lie back: a worker without timers has none, and
+            // one that has taken the task of another may have looked before that one's was due.
+            let turn = match self.is_of(here) {
+                true => here.turn(),
+                false => here.now(),
             };
             if window.earliest <= turn {
                 return Some(turn);
             }
-            self.arm(here, serves, window.tick(), waker);
+            self.arm(here, role, window.tick(), waker);
             None
         });
         polled.expect(NO_TIMERS)
@@ -383,10 +510,24 @@ impl Entry {
     }
 
     #[inline]
-    fn arm(&mut self, here: &Timers, serves: bool, tick: u64, waker: &Waker) {
+    fn is_of(&self, here: &Timers) -> bool {
+        let own = self.0.as_ref();
+        own.is_some_and(|(timers, _)| ptr::eq(Arc::as_ptr(timers), here))
+    }
+
+    #[inline]
+    fn arm(&mut self, here: &Timers, role: Role, tick: u64, waker: &Waker) {
         match &self.0 {
-            Some((timers, key)) if serves && ptr::eq(Arc::as_ptr(timers), here) => {
-                note(here, *key, tick, waker);
+            Some((timers, key)) if role == Role::Notes && ptr::eq(Arc::as_ptr(timers), here) => {
+                let waker = waker.clone();
+                // SAFETY: the role is this thread's.
+                unsafe {
+                    here.note(Arm {
+                        key: *key,
+                        tick,
+                        waker,
+                    });
+                }
             }
             _ => self.arm_at_once(here, tick, waker.clone()),
         }
@@ -395,9 +536,7 @@ impl Entry {
     /// Arms the entry for the first time here, or not on the thread that serves the timers.
     #[cold]
     fn arm_at_once(&mut self, here: &Timers, tick: u64, waker: Waker) {
-        if let Some((timers, _)) = &self.0
-            && !ptr::eq(Arc::as_ptr(timers), here)
-        {
+        if !self.is_of(here) {
             self.remove();
         }
         let mut state = here.lock();
@@ -409,12 +548,10 @@ impl Entry {
         // By this also what the worker may have noted of it is of the past.
         let old = state.wheel.disarm(key);
         state.wheel.arm(*key, tick, waker);
-        let rouse = state.asleep_until.is_some_and(|until| tick < until);
+        let rouse = state.rouses(Some(tick));
         drop(state);
         drop(old);
-        if rouse && let Some(waker) = here.rouse.get() {
-            waker.wake_by_ref();
-        }
+        here.rouse(rouse);
     }
 
     fn remove(&mut self) {
@@ -422,24 +559,6 @@ impl Entry {
             let old = timers.lock().wheel.remove(key);
             drop(old);
         }
-    }
-}
-
-/// Notes what the thread that serves `here` has armed.
-#[inline]
-fn note(here: &Timers, key: Key, tick: u64, waker: &Waker) {
-    let arm = Arm {
-        key,
-        tick,
-        waker: Some(waker.clone()),
-    };
-    let full = ARMS.with(|arms| {
-        let mut arms = arms.borrow_mut();
-        arms.push(arm);
-        arms.len() >= ARMS_MAX
-    });
-    if full {
-        here.look(|_| ());
     }
 }
 

@@ -1,0 +1,102 @@
+//! A loop whose workers are at something else: its blocks are offered to who is idle.
+//!
+//! So runs what is called while the pool runs another loop, or while one of its workers is in
+//! somebody's code and would leave its share to the caller.
+
+use super::{
+    body::Body,
+    offers::{Offer, Open},
+    words::Even,
+};
+use crate::{
+    pool::{panics::FirstPanic, shared::Shared},
+    sync::{AtomicUsize, Ordering},
+};
+use std::{any::Any, ops::Range, ptr::NonNull, sync::Arc};
+
+/// How many blocks a worker the units are cut into, where there are that many.
+const BLOCKS_PER_WORKER: usize = 8;
+
+#[repr(C)]
+struct Nested<'a> {
+    offer: Offer,
+    shared: &'a Shared,
+    body: Body<'a>,
+    blocks: usize,
+    even: Even,
+    /// The next block that nobody has claimed. Relaxed: what the blocks write is ordered by the
+    /// list's lock.
+    next: AtomicUsize,
+    /// Who takes part, in the order of coming; those from `most` on are too many.
+    came: AtomicUsize,
+    most: usize,
+    panic: FirstPanic,
+}
+
+// SAFETY: the body's closure is `Sync`, the rest is atomic or not changed.
+unsafe impl Sync for Nested<'_> {}
+
+/// Runs all units, with the help of who is idle, on at most `most` threads. Gives what was thrown.
+pub(super) fn run(
+    shared: &Arc<Shared>,
+    units: usize,
+    most: usize,
+    body: Body<'_>,
+) -> Option<Box<dyn Any + Send>> {
+    let blocks = units.min(shared.workers() * BLOCKS_PER_WORKER).max(1);
+    let nested = Nested {
+        offer: Offer::new(Nested::help, true),
+        shared,
+        body,
+        blocks,
+        even: Even::new(units, blocks),
+        next: AtomicUsize::new(0),
+        came: AtomicUsize::new(1),
+        most,
+        panic: FirstPanic::default(),
+    };
+    // SAFETY: it lives until the end of this function, is not moved, is `Sync`, and `open` is
+    // dropped before.
+    let open = unsafe { Open::new(shared, NonNull::from(&nested).cast()) };
+    // Before the first block, which may take long, also where nobody idles now.
+    open.add(1);
+    while nested.run_block(0) {}
+    nested.end();
+    drop(open);
+    nested.panic.take()
+}
+
+impl Nested<'_> {
+    /// # Safety
+    ///
+    /// It is a `Nested` that begins with the offer, and it is alive.
+    unsafe fn help(offer: NonNull<Offer>) -> bool {
+        // SAFETY: as the caller promises.
+        let this = unsafe { offer.cast::<Nested<'_>>().as_ref() };
+        let who = this.came.fetch_add(1, Ordering::Relaxed);
+        while who < this.most && this.run_block(who) {}
+        this.end();
+        false
+    }
+
+    /// Claims and runs a block, as the one with the index `who`. False: there is none.
+    fn run_block(&self, who: usize) -> bool {
+        if self.next.load(Ordering::Relaxed) >= self.blocks {
+            return false;
+        }
+        let block = self.next.fetch_add(1, Ordering::Relaxed);
+        if block >= self.blocks {
+            return false;
+        }
+        let units: Range<usize> = self.even.at(block)..self.even.at(block + 1);
+        if !self.panic.thrown() {
+            self.panic.catch(|| self.body.call(units, who));
+        }
+        true
+    }
+
+    /// Nobody need come any more.
+    fn end(&self) {
+        self.shared.offers.claim(&self.offer);
+    }
+}

@@ -1,0 +1,404 @@
+//! Tasks that block their threads, pools that wait for each other, and the pool's end beside all
+//! that.
+//!
+//! Who is idle finds what lies behind a blocked thread by the watch, which looks once a
+//! millisecond; so where time-outs never run out, only what is called for at once is modelled.
+
+use super::{check, check_in_time, draw, end_and_count, pool};
+use crate::{
+    Balance, Pool,
+    channel::oneshot,
+    sync::{Ordering, spin_loop, thread},
+    task::{self, yield_now},
+    time::{Clock, sleep},
+};
+use shuttle::sync::{
+    Barrier, Condvar, Mutex,
+    atomic::AtomicUsize,
+    mpsc::{Receiver, channel},
+};
+use std::{
+    future::{Future, pending},
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+/// So many calls that wait for each other on their threads.
+fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
+    let all = Arc::new(Barrier::new(calls));
+    let (done, wait) = channel();
+    for _ in 0..calls {
+        let (all, done) = (Arc::clone(&all), done.clone());
+        let call = move || {
+            all.wait();
+            done.send(()).expect("somebody waits");
+        };
+        pool.spawn_fn(call).detach();
+    }
+    wait
+}
+
+/// Spawns a task and blocks the thread until it is done; the task does the same first, to this
+/// depth.
+fn block_for_child(depth: usize) {
+    let (done, wait) = channel();
+    let child = async move {
+        if depth > 1 {
+            block_for_child(depth - 1);
+        }
+        done.send(()).expect("the parent waits");
+    };
+    task::spawn(child).detach();
+    wait.recv().expect("the child ends");
+}
+
+/// Wakes a thread that waits for a future by the system's means.
+#[derive(Default)]
+struct Bell {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+/// Blocks the thread, which runs nothing else meanwhile, until the future is ready.
+fn block_for<F: Future>(future: F) -> F::Output {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let mut woken = bell.woken.lock().unwrap();
+        while !*woken {
+            woken = bell.changed.wait(woken).unwrap();
+        }
+        *woken = false;
+    }
+}
+
+#[test]
+fn as_many_calls_as_workers_wait_for_each_other() {
+    check(|| {
+        let workers = 2 + draw(3);
+        let pool = pool(workers);
+        for _ in 0..2 {
+            let wait = meet(&pool, workers);
+            (0..workers).for_each(|_| wait.recv().expect("all come"));
+        }
+        end_and_count(pool);
+    });
+}
+
+#[test]
+fn calls_wait_for_each_other_beside_one_who_resizes() {
+    check(|| {
+        let pool = Arc::new(pool(2 + draw(2)));
+        let resized = Arc::clone(&pool);
+        let other = thread::spawn(move || {
+            for _ in 0..3 {
+                resized.resize(2 + draw(3)).expect("in range");
+            }
+        });
+        let wait = meet(&pool, 2);
+        (0..2).for_each(|_| wait.recv().expect("both come"));
+        other.join().expect("no panic");
+        let workers = pool.workers();
+        let wait = meet(&pool, workers);
+        (0..workers).for_each(|_| wait.recv().expect("all come"));
+        end_and_count(Arc::into_inner(pool).expect("the last"));
+    });
+}
+
+#[test]
+fn a_task_blocks_for_its_child_and_that_for_its_own() {
+    check_in_time(|| {
+        let workers = 2 + draw(2);
+        let pool = pool(workers);
+        let root = pool.spawn(async move { block_for_child(workers - 1) });
+        block_for(root).expect("the task ends");
+        end_and_count(pool);
+    });
+}
+
+#[test]
+fn a_root_blocks_its_thread_for_its_children() {
+    check_in_time(|| {
+        let workers = 1 + draw(2);
+        let pool = pool(workers);
+        for _ in 0..2 {
+            pool.block_on(async { block_for_child(workers) });
+        }
+        end_and_count(pool);
+    });
+}
+
+#[test]
+fn two_roots_block_for_each_others_tasks() {
+    check_in_time(|| {
+        let pool = Arc::new(pool(1 + draw(2)));
+        let all = Arc::new(Barrier::new(3));
+        let (inner, theirs) = (Arc::clone(&pool), Arc::clone(&all));
+        let other = thread::spawn(move || {
+            inner.block_on(async {
+                let met = Arc::clone(&theirs);
+                task::spawn(async move { _ = met.wait() }).detach();
+                theirs.wait();
+            });
+        });
+        pool.block_on(async { _ = all.wait() });
+        other.join().expect("no panic");
+        end_and_count(Arc::into_inner(pool).expect("the last"));
+    });
+}
+
+#[test]
+fn a_root_gives_way_until_a_task_is_done() {
+    check(|| {
+        let pool = pool(1 + draw(2));
+        let before = (draw(2) == 0).then(|| pool.spawn(async {}));
+        pool.block_on(async {
+            let task = before.unwrap_or_else(|| task::spawn(async {}));
+            while !task.is_finished() {
+                // So that PCT lets the others go on.
+                spin_loop();
+                yield_now().await;
+            }
+        });
+        end_and_count(pool);
+    });
+}
+
+#[test]
+fn a_blocked_thread_wakes_for_a_timer_of_its_own() {
+    check_in_time(|| {
+        let clock = Clock::driven();
+        let builder = Pool::builder().workers(2).clock(clock.clone());
+        let pool = builder.build().expect("in range");
+        let task = pool.spawn(async { block_for(sleep(Duration::from_millis(1))) });
+        let driver = thread::spawn(move || {
+            (0..3).for_each(|_| clock.advance(Duration::from_millis(1)));
+            clock
+        });
+        let clock = driver.join().expect("no panic");
+        while !task.is_finished() {
+            clock.advance(Duration::from_millis(1));
+            thread::yield_now();
+        }
+        block_for(task).expect("the task ends");
+        end_and_count(pool);
+    });
+}
+
+#[test]
+fn what_waits_in_a_full_pool_is_run_when_it_grows() {
+    check(|| {
+        let pool = pool(1);
+        let (go_on, gate) = channel::<()>();
+        let blocks = pool.spawn(async move { gate.recv().expect("it is told") });
+        let waits = pool.spawn(async { 5 });
+        pool.resize(2).expect("in range");
+        assert_eq!(block_for(waits).expect("the task ends"), 5);
+        go_on.send(()).expect("it waits");
+        block_for(blocks).expect("the task ends");
+        end_and_count(pool);
+    });
+}
+
+#[test]
+fn leaves_of_joins_in_joins_meet() {
+    check(|| {
+        let pool = pool(4);
+        let all = Barrier::new(4);
+        let leaf = || _ = all.wait();
+        let split = || {
+            pool.join(|| pool.join(leaf, leaf), || pool.join(leaf, leaf));
+        };
+        match draw(2) {
+            0 => split(),
+            _ => pool.run_on(draw(4), split),
+        }
+        drop(pool);
+    });
+}
+
+#[test]
+fn jobs_of_scopes_in_scopes_meet() {
+    check(|| {
+        let pool = pool(3);
+        let all = Barrier::new(3);
+        pool.scope(|s| {
+            s.spawn(|| {
+                pool.scope(|inner| {
+                    inner.spawn(|| _ = all.wait());
+                    all.wait();
+                });
+            });
+            all.wait();
+        });
+        drop(pool);
+    });
+}
+
+#[test]
+fn units_of_a_loop_in_a_loop_meet() {
+    check(|| {
+        let workers = 2 + draw(2);
+        let pool = pool(workers);
+        let loops = pool.with([Balance::Fixed, Balance::Shared][draw(2)]);
+        let all = Barrier::new(workers);
+        loops.for_each_index(0..2, |unit| {
+            if unit == 0 {
+                loops.for_each_index(0..workers, |_| _ = all.wait());
+            }
+        });
+        drop(pool);
+    });
+}
+
+#[test]
+fn two_pools_wait_for_each_other() {
+    check(|| {
+        // One of A's workers is left for what B's waits for.
+        let (a, b) = (Arc::new(pool(2)), Arc::new(pool(1)));
+        let (theirs, ours) = (Arc::clone(&a), Arc::clone(&b));
+        let other = thread::spawn(move || {
+            ours.run_on(0, || theirs.scope(|s| s.spawn(|| ours.run_on(0, || ()))));
+            let task = theirs.spawn(async { 3 });
+            assert_eq!(
+                ours.run_on(0, || theirs.block_on(task)).expect("it ends"),
+                3
+            );
+        });
+        a.run_on(0, || b.run_on(0, || a.run_on(0, || ())));
+        let inner = Arc::clone(&b);
+        let task = a.spawn(async move {
+            let task = inner.spawn(async { 5 });
+            inner.block_on(task).expect("the task ends")
+        });
+        assert_eq!(block_for(task).expect("the task ends"), 5);
+        a.run_on(0, || b.join(|| a.run_on(0, || ()), || ()));
+        other.join().expect("no panic");
+        end_and_count(Arc::into_inner(a).expect("the last"));
+        end_and_count(Arc::into_inner(b).expect("the last"));
+    });
+}
+
+#[test]
+fn a_loops_units_call_back_to_the_worker_that_waits_for_it() {
+    check(|| {
+        let (a, b) = (pool(2), pool(1));
+        b.run_on(0, || a.for_each_index(0..2, |_| b.run_on(0, || ())));
+        drop(a);
+        drop(b);
+    });
+}
+
+#[test]
+fn a_pool_is_dropped_on_a_worker_that_it_waits_for() {
+    check(|| {
+        let (a, b) = (pool(1), Arc::new(pool(1)));
+        let inner = Arc::clone(&b);
+        a.spawn(async move { inner.run_on(0, || ()) }).detach();
+        b.run_on(0, || drop(a));
+        let b = Arc::into_inner(b).expect("the task has ended");
+        end_and_count(b);
+    });
+}
+
+#[test]
+fn a_pool_ends_while_its_tasks_block_for_each_other() {
+    check_in_time(|| {
+        let pool = pool(1 + draw(2));
+        for _ in 0..pool.workers() {
+            let parent = async {
+                let (done, wait) = channel::<()>();
+                let child = async move {
+                    pending::<()>().await;
+                    drop(done);
+                };
+                task::spawn(child).detach();
+                assert!(wait.recv().is_err(), "the child was cancelled");
+            };
+            pool.spawn(parent).detach();
+        }
+        end_and_count(pool);
+    });
+}
+
+/// Idle tasks in the heap of a desk whose seat has no thread yet, and a spawn beside the drop.
+#[test]
+fn no_thread_is_started_after_the_pool_was_dropped() {
+    check(|| {
+        let pool = pool(1);
+        let (shared, handle) = (Arc::clone(&pool.shared), pool.handle());
+        let alive = Arc::new(());
+        let guard = Arc::clone(&alive);
+        let waits = pool.block_on(async move {
+            let mut waits = Vec::new();
+            for _ in 0..2 {
+                let guard = Arc::clone(&guard);
+                let (tx, rx) = oneshot::channel();
+                waits.push(task::spawn(async move {
+                    let _guard = guard;
+                    tx.send(()).expect("the receiver waits");
+                    pending::<()>().await;
+                }));
+                rx.await.expect("it was polled");
+            }
+            waits
+        });
+        let other = thread::spawn(move || handle.spawn(async {}).detach());
+        drop(pool);
+        let runs = || shared.seats.made().any(|seat| seat.thread.is_running());
+        let before = runs();
+        other.join().expect("no panic");
+        assert!(
+            !before && !runs(),
+            "a thread lives after the pool was dropped"
+        );
+        drop(waits);
+        let stats = task::stats(&shared);
+        assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
+        assert_eq!(Arc::strong_count(&alive), 1);
+    });
+}
+
+#[test]
+fn several_spawn_on_a_pool_without_threads_beside_its_drop() {
+    check(|| {
+        let pool = pool(2);
+        let shared = Arc::clone(&pool.shared);
+        let ended = Arc::new(AtomicUsize::new(0));
+        let others: Vec<_> = (0..2)
+            .map(|other| {
+                let (handle, ended) = (pool.handle(), Arc::clone(&ended));
+                thread::spawn(move || {
+                    let task = async move { 1 };
+                    let task = match other {
+                        0 => handle.spawn(task),
+                        _ => handle.spawn_on(draw(2), task),
+                    };
+                    let _ = block_for(task);
+                    ended.fetch_add(1, Ordering::Relaxed);
+                })
+            })
+            .collect();
+        drop(pool);
+        for other in others {
+            other.join().expect("no panic");
+        }
+        assert_eq!(ended.load(Ordering::Relaxed), 2);
+        assert!(shared.seats.made().all(|seat| !seat.thread.is_running()));
+        let stats = task::stats(&shared);
+        assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
+    });
+}

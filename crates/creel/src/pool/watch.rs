@@ -1,0 +1,129 @@
+//! The watch: the idle worker that looks after those who work.
+//!
+//! Who is the watch is decided in `seat/idle.rs`. This is what it does, every [`WATCH_EVERY`]: it
+//! compares how far everybody who works has come with what that was at its last look. Where there
+//! was no progress, somebody's code holds a thread, and the watch does what that thread would do:
+//! it takes the tasks that lie there, fires its due timers, asks the poller, and comes itself for
+//! what another was called for.
+//!
+//! The invariant: what is ready, and whose worker does not get on, is taken by the second look
+//! after it became ready.
+
+use super::{seat::Seat, shared::Shared};
+use crate::{seat::idle::Called, sync::Instant, task};
+use std::{sync::Arc, time::Duration};
+
+/// How often the watch looks.
+pub(crate) const WATCH_EVERY: Duration = Duration::from_millis(1);
+
+/// What a worker remembers of its last look as the watch.
+pub(super) struct Watch {
+    last: Option<Look>,
+}
+
+struct Look {
+    at: Instant,
+    /// How far each desk has come.
+    desks: Vec<u64>,
+    /// How often each seat has looked at its timers.
+    reactions: Vec<u64>,
+    /// How often the poller was asked.
+    asked: u64,
+    called: Option<Called>,
+}
+
+/// What the watch has found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// There are tasks that it shall take.
+    pub(super) tasks: bool,
+    /// Nobody looks for ready sockets.
+    pub(super) sockets: bool,
+    /// It has fired another's timers.
+    pub(super) fired: bool,
+}
+
+impl Watch {
+    pub(super) fn new() -> Self {
+        Self { last: None }
+    }
+
+    /// How long the worker shall sleep at most, which has nothing to do: it may become the watch.
+    pub(super) fn timeout(&mut self, shared: &Shared, seat: &Seat) -> Option<Duration> {
+        if !shared.idle.watches(seat.index) {
+            self.last = None;
+            return None;
+        }
+        let last = self.last.get_or_insert_with(|| Look::take(shared));
+        Some(WATCH_EVERY.saturating_sub(last.at.elapsed()))
+    }
+
+    /// Looks, if this worker is the watch and it is time to.
+    pub(super) fn look(&mut self, shared: &Arc<Shared>, seat: &Seat) -> Found {
+        let Some(last) = &self.last else {
+            return Found::default();
+        };
+        if !shared.idle.is_watch(seat.index) {
+            self.last = None;
+            return Found::default();
+        }
+        if last.at.elapsed() < WATCH_EVERY {
+            return Found::default();
+        }
+        let now = Look::take(shared);
+        let found = now.compare(last, shared, seat);
+        let quiet = !found.any() && now.desks == last.desks && now.reactions == last.reactions;
+        if quiet && shared.idle.resign(seat.index) {
+            self.last = None;
+        } else {
+            self.last = Some(now);
+        }
+        found
+    }
+}
+
+impl Found {
+    fn any(&self) -> bool {
+        self.tasks || self.sockets || self.fired
+    }
+}
+
+impl Look {
+    fn take(shared: &Shared) -> Self {
+        let seats = 0..shared.idle.seats();
+        Self {
+            at: Instant::now(),
+            desks: task::progress(shared),
+            reactions: seats
+                .map(|index| shared.seats.at(index).timers.reactions())
+                .collect(),
+            asked: shared.driver.attended(),
+            called: shared.idle.called(),
+        }
+    }
+
+    /// What has not moved since `last`, and is now this worker's.
+    fn compare(&self, last: &Look, shared: &Arc<Shared>, seat: &Seat) -> Found {
+        if let Some(called) = self.called.filter(|_| self.called == last.called) {
+            // It has not come: others may be called again.
+            shared.idle.give_up(called);
+        }
+        let sockets = !shared.driver.is_empty() && self.asked == last.asked;
+        let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);
+        let late = (0..self.reactions.len())
+            .filter(|index| *index != seat.index)
+            .filter(same);
+        let mut fired = false;
+        for index in late {
+            let other = shared.seats.at(index);
+            if other.timers.is_used() && !other.sleeps() {
+                fired |= task::rescue_timers(shared, seat, &other.timers);
+            }
+        }
+        Found {
+            tasks: task::rescue_tasks(shared, seat, &last.desks, &self.desks),
+            sockets,
+            fired,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What a thread does with the desk that it holds: it makes, queues and runs tasks.
+
+use super::cell::{self, Ran, Task};
+use super::desk::{Held, Own};
+use super::state::Claim;
+use super::steal;
+use crate::pool::panics::quietly;
+use crate::sync::{Instant, Ordering};
+use std::future::Future;
+use std::task::Waker;
+
+/// Polls between two looks at the clock, at most; and the time between them that is aimed at.
+const LOOK_POLLS_MAX: u32 = 64;
+const LOOK_NS: u64 = 20_000;
+/// Polls between two tasks that are taken from outside first, about: it is seen to at a look.
+pub(super) const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
+
+impl<'a> Held<'a> {
+    #[inline]
+    fn own<R>(&self, f: impl FnOnce(&mut Own) -> R) -> R {
+        self.desk.own.with_mut(|own| {
+            // SAFETY: a `Held` exists only on the thread that holds the desk, so nobody else uses
+            // it; and `f`, always within this file, calls nothing that comes back here.
+            f(unsafe { &mut *own })
+        })
+    }
+
+    /// Wakes an idle task into the slot, if that is empty: it goes next. `spare`: the waker's
+    /// reference stays with it. False: nothing was done.
+    #[inline]
+    pub(super) fn wakes_into_slot(self, task: Task, spare: bool) -> bool {
+        if !self.desk.lifo.is_empty() || !task.state().wake_into_slot(spare) {
+            return false;
+        }
+        // SAFETY: this thread holds the desk and has found the slot empty; the wake claimed it.
+        unsafe { self.desk.lifo.put(task) };
+        self.see_to_a_watch();
+        true
+    }
+
+    /// Queues a scheduled task that nobody else knows of: next, if the slot is empty.
+    pub(super) fn push_scheduled(self, task: Task) {
+        if self.desk.lifo.is_empty() {
+            task.state().claim_queued();
+            // SAFETY: this thread holds the desk and has found the slot empty.
+            unsafe { self.desk.lifo.put(task) };
+            self.see_to_a_watch();
+        } else {
+            task.state().to_hinted();
+            self.push_back(task);
+        }
+    }
+
+    /// Queues a task behind the others.
+    #[inline]
+    pub(super) fn push_back(self, task: Task) {
+        // SAFETY: this thread holds the desk.
+        unsafe { self.desk.hints.push(task) };
+        self.see_to_a_watch();
+    }
+
+    /// Somebody idle looks every millisecond whether this thread is stuck in a poll.
+    #[inline]
+    fn see_to_a_watch(self) {
+        self.pool.see_to_a_watch();
+    }
+
+    /// Makes a task in this desk's heap.
+    #[inline]
+    pub(super) fn make<F: Future>(self, word: u64, future: F) -> Task {
+        self.desk.counters.spawned.add(1);
+        // SAFETY: made when the desk was first held.
+        let heap = unsafe { &*self.desk.heap.load(Ordering::Relaxed) };
+        // SAFETY: this thread holds the desk and so owns its heap; callers box what does not fit.
+        unsafe { Task::new(heap, word, future) }
+    }
+
+    /// Runs one task, from here, from outside or stolen. False: there is none.
+    ///
+    /// With `cancel` it drops the task's future instead.
+    #[inline]
+    pub(super) fn step(self, cancel: bool) -> bool {
+        if self.own(|own| own.polls_left == 0) {
+            return self.step_after_a_look(cancel);
+        }
+        let Some((task, claim)) = self.next() else {
+            return false;
+        };
+        self.run(task, claim.or_cancel(cancel));
+        true
+    }
+
+    /// Wakes; and if that is for an idle task of this pool, runs it, and what it hands over to by
+    /// the slot. The task itself does not go by the slot: nobody else could have taken it.
+    ///
+    /// The pool has one worker.
+    #[inline]
+    pub(super) fn run_woken(self, waker: Waker) {
+        let task = cell::woken_by(&waker).filter(|task| task.is_of(self.pool));
+        let free = self.desk.lifo.is_empty() && self.own(|own| own.polls_left > 0);
+        let claimed = task.filter(|_| free).and_then(|task| {
+            let claim = task.state().claim_idle()?;
+            Some((task, claim))
+        });
+        match claimed {
+            Some((task, claim)) => {
+                // The claim has its reference.
+                std::mem::forget(waker);
+                self.run(task, claim);
+            }
+            None => quietly(|| waker.wake()),
+        }
+        self.run_slot();
+    }
+
+    /// Runs what lies in the slot, and what that hands over to by it, for so many tasks at most.
+    ///
+    /// What is queued stays so, also after a look: it may wait for what all of a turn do.
+    #[inline]
+    pub(super) fn run_slot(self) {
+        const MOST: u32 = 16;
+        for _ in 0..MOST {
+            // SAFETY: this thread holds the desk.
+            let Some(task) = (unsafe { self.desk.lifo.take() }) else {
+                return;
+            };
+            if self.own(|own| own.polls_left == 0) {
+                self.look();
+            }
+            self.run(task, task.state().claimed());
+        }
+    }
+
+    /// The same as `step`, after all that need not be seen to at each step.
+    #[cold]
+    fn step_after_a_look(self, cancel: bool) -> bool {
+        let outside = self.look();
+        if self.desk.hints.len() > 0 {
+            self.spill();
+        }
+        let from_outside = || {
+            let task = self.pool.tasks.outside.pop()?;
+            Some((task, task.state().claim_queued()))
+        };
+        let first = if outside { from_outside() } else { None };
+        let next = first.or_else(|| self.next());
+        // Before it runs anything.
+        self.end_search();
+        let Some((task, claim)) = next else {
+            return false;
+        };
+        self.run(task, claim.or_cancel(cancel));
+        true
+    }
+
+    /// Runs a task that was just claimed here, which is not bound.
+    #[inline]
+    fn run(self, task: Task, claim: Claim) {
+        self.own(|own| own.polls_left -= 1);
+        // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
+        self.desk.counters.polls.add(1);
+        // SAFETY: the caller has claimed the task.
+        if unsafe { task.run(claim, &self.desk.counters) } == Ran::Again {
+            self.push_back(task);
+        }
+    }
+
+    /// Claims the next task to run.
+    #[inline]
+    fn next(self) -> Option<(Task, Claim)> {
+        // SAFETY: this thread holds the desk.
+        if let Some(task) = unsafe { self.desk.lifo.take() } {
+            return Some((task, task.state().claimed()));
+        }
+        // SAFETY: this thread holds the desk.
+        while let Some(task) = unsafe { self.desk.hints.pop() } {
+            if let Some(claim) = task.state().claim_hinted() {
+                return Some((task, claim));
+            }
+        }
+        self.elsewhere()
+    }
+
+    /// Claims a task from outside or, as the one who searches, from another desk.
+    #[cold]
+    fn elsewhere(self) -> Option<(Task, Claim)> {
+        if let Some(task) = self.pool.tasks.outside.pop() {
+            return Some((task, task.state().claim_queued()));
+        }
+        let idle = &self.pool.idle;
+        let called = self.own(|own| own.searcher);
+        if !called && !idle.begin_search() {
+            return None;
+        }
+        // SAFETY: this thread holds the desk, and the search.
+        let stolen = unsafe { steal::search(self.pool, self.desk) };
+        if stolen.is_some() {
+            self.desk.counters.steals.add(1);
+            // What was copied here lies behind it.
+            self.see_to_a_watch();
+        }
+        if !called {
+            self.pool.end_search();
+        }
+        stolen
+    }
+
+    /// The search is this thread's: it was called. It ends at the look before the next task.
+    pub(super) fn begin_search(self) {
+        self.own(|own| (own.searcher, own.polls_left) = (true, 0));
+    }
+
+    /// Lets another search.
+    pub(super) fn end_search(self) {
+        if self.own(|own| std::mem::take(&mut own.searcher)) {
+            self.pool.end_search();
+        }
+    }
+
+    /// Reads the clock, guesses what a poll takes, plans the next look, and has another worker
+    /// woken if that pays. Says whether the next task shall come from outside.
+    fn look(self) -> bool {
+        if self.own(|own| own.polls_planned == 0) {
+            self.own(|own| (own.polls_left, own.polls_planned) = (1, 1));
+            return false;
+        }
+        let now = Instant::now();
+        let (guess, outside) = self.own(|own| {
+            let elapsed = now.duration_since(own.looked).as_nanos() as u64;
+            let each = elapsed / u64::from(own.polls_planned);
+            // The lower of the last two: one long poll among tiny ones tells nothing about what
+            // is in the queue.
+            let guess = each.min(own.last_ns);
+            own.last_ns = each;
+            own.looked = now;
+            own.outside_in = own.outside_in.saturating_sub(own.polls_planned);
+            let outside = own.outside_in == 0;
+            if outside {
+                own.outside_in = OUTSIDE_EVERY;
+            }
+            own.polls_planned = (LOOK_NS / each.max(1)).clamp(1, LOOK_POLLS_MAX.into()) as u32;
+            own.polls_left = own.polls_planned;
+            (guess, outside)
+        });
+        self.desk
+            .poll_ns
+            .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
+        let queued = self.desk.hints.len() > 0 || self.pool.tasks.outside.len() > 0;
+        if queued && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
+            steal::call_help(self.pool, now);
+        }
+        outside
+    }
+
+    /// How many hints there are, the slot's not counted.
+    pub(super) fn hints(self) -> usize {
+        self.desk.hints.len()
+    }
+
+    /// Moves the task in the slot to the end of the queue.
+    fn spill(self) {
+        // SAFETY: this thread holds the desk.
+        if let Some(task) = unsafe { self.desk.lifo.take() } {
+            task.state().unclaim();
+            self.push_back(task);
+        }
+    }
+
+    /// Moves every stealable task that is scheduled to this desk's queue.
+    pub(super) fn gather(self) {
+        self.spill();
+        while let Some(task) = self.pool.tasks.outside.pop() {
+            task.state().to_hinted();
+            self.push_back(task);
+        }
+    }
+
+    /// Moves the first `count` hints to the end.
+    pub(super) fn rotate(self, count: usize) {
+        for _ in 0..count {
+            // SAFETY: this thread holds the desk.
+            if let Some(task) = unsafe { self.desk.hints.pop() } {
+                self.push_back(task);
+            }
+        }
+    }
+
+    /// Moves what lies here to the queue outside, for the others.
+    pub(super) fn clear(self) {
+        self.spill();
+        // SAFETY: this thread holds the desk.
+        for task in std::iter::from_fn(|| unsafe { self.desk.hints.pop() }) {
+            if task.state().unhint() {
+                self.pool.tasks.outside.push(task);
+            }
+        }
+    }
+}

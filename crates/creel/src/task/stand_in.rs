@@ -1,0 +1,133 @@
+//! A caller of `block_on` that runs the pool's tasks in a worker's stead.
+//!
+//! It borrows a seat (`seat/idle.rs`), so that it is no worker more, and has a desk of its own
+//! meanwhile. If the code that it runs blocks its thread, the seat's own thread takes the seat
+//! back, and what lies at the desk: then the caller finds out at its next step, and stands up.
+
+use super::desk::{self, Held};
+use super::seeded;
+use crate::pool::current;
+use crate::pool::shared::{Shared, When};
+use crate::seat::idle::Loan;
+use std::sync::Arc;
+
+/// Tasks that are run after the future is ready, at most.
+const LAST_RUN: usize = 128;
+
+/// A thread's time at a desk.
+pub(super) struct StandIn<'a> {
+    pool: &'a Arc<Shared>,
+    /// The seat that it has borrowed, and the desk.
+    at: Option<(Loan, usize)>,
+    /// How many had been relieved when it last looked whether it was.
+    reliefs: u64,
+}
+
+impl<'a> StandIn<'a> {
+    pub(super) fn new(pool: &'a Arc<Shared>) -> Self {
+        Self {
+            pool,
+            at: None,
+            reliefs: 0,
+        }
+    }
+
+    /// Borrows a seat, unless it has one. A worker of another pool does not: a task would find out
+    /// by chance on whose thread it is.
+    pub(super) fn sit_down(&mut self) {
+        if self.at.is_some() || current::may_be_waited_for() || !desk::may_sit_down() {
+            return;
+        }
+        let Some(loan) = self.pool.idle.lend() else {
+            return;
+        };
+        let guest = self.pool.tasks.guests.take();
+        self.at = Some((loan, guest));
+        // SAFETY: the desk has just been given to this thread, which holds no other.
+        unsafe { self.pool.tasks.guests.desk(guest).sit_down(self.pool) };
+    }
+
+    fn held(&self) -> Option<Held<'_>> {
+        self.at.and_then(|_| desk::here_in(self.pool))
+    }
+
+    /// The future is about to be polled: counts it, for the watch.
+    pub(super) fn count_poll(&self) {
+        if let Some(held) = self.held() {
+            held.desk.others.add(1);
+        }
+    }
+
+    /// Runs tasks, at least one if there is any, until `enough`; then true. False: there is
+    /// nothing to do, the desk is free.
+    pub(super) fn help(&mut self, enough: impl Fn() -> bool) -> bool {
+        loop {
+            self.stand_up_if_relieved();
+            let Some(held) = self.held() else { break };
+            let stepped = match &self.pool.tasks.seeded {
+                None => held.step(false),
+                // The future is one of those that are drawn from.
+                Some(_) if enough() && seeded::own_turn(self.pool) => return true,
+                Some(seeded) => seeded::step(seeded, held),
+            };
+            if !stepped {
+                break;
+            }
+            if enough() && !self.pool.tasks.is_seeded() {
+                return true;
+            }
+        }
+        self.stand_up();
+        enough()
+    }
+
+    fn stand_up_if_relieved(&mut self) {
+        let reliefs = self.pool.idle.reliefs();
+        if reliefs == self.reliefs {
+            return;
+        }
+        self.reliefs = reliefs;
+        if let Some((loan, _)) = self.at
+            && !self.pool.idle.is_lent(loan)
+        {
+            self.stand_up();
+        }
+    }
+
+    /// Goes on with a chain of short hand-overs that the future's end has begun: to wake a thread
+    /// for it would take longer.
+    pub(super) fn finish(&self) {
+        let Some(held) = self.held().filter(|_| !self.pool.tasks.is_seeded()) else {
+            return;
+        };
+        for _ in 0..LAST_RUN {
+            if !held.desk.has_short_chain() {
+                return;
+            }
+            held.step(false);
+        }
+    }
+
+    /// Gives the seat back; what lies at the desk goes to the others.
+    fn stand_up(&mut self) {
+        let Some(held) = self.held() else { return };
+        let Some((loan, guest)) = self.at else { return };
+        held.clear();
+        held.end_search();
+        held.stand_up();
+        self.at = None;
+        self.pool.tasks.guests.give_back(guest);
+        self.pool.idle.give_back(loan);
+        // A push outside that saw nobody idle before is seen here. Who cannot start a thread now
+        // leaves it to the next who tries.
+        if self.pool.tasks.outside.len() > 0 {
+            let _ = self.pool.call(0, When::Now);
+        }
+    }
+}
+
+impl Drop for StandIn<'_> {
+    fn drop(&mut self) {
+        self.stand_up();
+    }
+}

@@ -1,0 +1,93 @@
+//! What lies at another's desk: when it is worth taking, and by whom.
+//!
+//! - A worker with a queue and polls long enough to be worth a steal has one of the idle called,
+//!   at most one every [`CALL_EVERY`] in the whole pool.
+//! - Nobody is called for a LIFO slot, nor for tiny polls: moving a task of some 50 ns to another
+//!   core costs more than running it.
+//! - Whose holder does not get on, is taken from whatever its polls took: that is the watch's
+//!   finding (`pool/watch.rs`).
+
+use super::cell::Task;
+use super::desk::Desk;
+use super::state::Claim;
+use crate::pool::shared::{Shared, When};
+use crate::sync::{AtomicU64, Instant, Ordering};
+use std::time::Duration;
+
+/// Tasks whose polls are shorter are not stolen: the move would cost more.
+pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
+/// The shortest time between two calls for the sake of a queue.
+const CALL_EVERY: Duration = Duration::from_micros(100);
+
+/// When somebody was last called for a queue's sake.
+pub(super) struct Calls {
+    start: Instant,
+    /// Nanoseconds since `start`. Advice.
+    last_ns: AtomicU64,
+}
+
+impl Calls {
+    pub(super) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            last_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether somebody may be called now.
+    fn may_call(&self, now: Instant) -> bool {
+        let now = now.duration_since(self.start).as_nanos() as u64;
+        let last = self.last_ns.load(Ordering::Relaxed);
+        let due = now.saturating_sub(last) >= CALL_EVERY.as_nanos() as u64;
+        due && self
+            .last_ns
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+/// Has one of the idle called for the sake of a queue, if the last was not called just now.
+pub(super) fn call_help(pool: &Shared, now: Instant) {
+    let idle = &pool.idle;
+    if idle.any_listed() && !idle.is_searching() && pool.tasks.calls.may_call(now) {
+        // Who cannot start a thread now leaves it to the next look.
+        let _ = pool.counted().call(0, When::Now);
+    }
+}
+
+/// All desks that there are.
+pub(super) fn desks(pool: &Shared) -> impl Iterator<Item = &Desk> {
+    let seats = (0..pool.idle.seats()).map(|index| &pool.seats.at(index).desk);
+    seats.chain(pool.tasks.guests.all())
+}
+
+/// How far each desk has come.
+pub(crate) fn progress(pool: &Shared) -> Vec<u64> {
+    desks(pool).map(Desk::progress).collect()
+}
+
+/// Claims a task from another desk whose polls are worth it, or who is stuck.
+///
+/// # Safety
+///
+/// The caller holds `own`, and the pool's one search.
+pub(super) unsafe fn search(pool: &Shared, own: &Desk) -> Option<(Task, Claim)> {
+    let (seats, guests) = (pool.idle.seats(), pool.tasks.guests.made());
+    let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
+    for offset in 0..seats + guests {
+        let desk = match (start + offset) % (seats + guests) {
+            seat if seat < seats => &pool.seats.at(seat).desk,
+            guest => pool.tasks.guests.desk(guest - seats),
+        };
+        let stuck = desk.is_stuck();
+        let worth = stuck || desk.poll_ns() >= POLL_NS_WORTH_A_STEAL;
+        if std::ptr::eq(desk, own) || !worth {
+            continue;
+        }
+        // SAFETY: as the caller promises, and `own` is another desk.
+        if let Some(found) = unsafe { desk.steal(own, stuck) } {
+            return Some(found);
+        }
+    }
+    None
+}

@@ -1,0 +1,465 @@
+//! Work that blocks its thread, on as many threads as there are workers: whatever else is ready is
+//! run by those who are idle, wherever it lies. None of this would end if anything were left.
+
+#![cfg(not(miri))]
+
+mod bounded;
+
+use bounded::{block_on, bounded};
+use creel::{Balance, Placement, Pool, Wait, net::UdpSocket, task, time};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Barrier, mpsc},
+    thread,
+    time::Duration,
+};
+
+const WAITS: [Wait; 4] = [
+    Wait::Park,
+    Wait::Adaptive,
+    Wait::Spin(Duration::from_micros(20)),
+    Wait::Throttle(Duration::from_millis(1)),
+];
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn pool(workers: usize, wait: Wait) -> Arc<Pool> {
+    let builder = Pool::builder().workers(workers).wait(wait);
+    Arc::new(builder.placement(Placement::Unpinned).build().unwrap())
+}
+
+/// So many calls wait for each other on their threads.
+fn meet(pool: &Pool, calls: usize) {
+    let all = Arc::new(Barrier::new(calls));
+    let (done, wait) = mpsc::channel();
+    for _ in 0..calls {
+        let (all, done) = (Arc::clone(&all), done.clone());
+        let call = move || {
+            all.wait();
+            done.send(()).unwrap();
+        };
+        pool.spawn_fn(call).detach();
+    }
+    (0..calls).for_each(|_| wait.recv().unwrap());
+}
+
+/// Spawns a task and blocks the thread until it is done; the task does the same first, to this
+/// depth.
+fn block_for_child(depth: usize) {
+    let (done, wait) = mpsc::channel();
+    let child = async move {
+        if depth > 1 {
+            block_for_child(depth - 1);
+        }
+        done.send(()).unwrap();
+    };
+    task::spawn(child).detach();
+    wait.recv().unwrap();
+}
+
+/// Which worker of its pool calls this, by the thread's name.
+fn own_index() -> usize {
+    let thread = thread::current();
+    let name = thread.name().expect("workers have names");
+    name.rsplit('-').next().unwrap().parse().unwrap()
+}
+
+/// Lets the workers fall asleep: what follows must hold whether they have or not.
+fn settle() {
+    thread::sleep(Duration::from_millis(3));
+}
+
+#[test]
+fn as_many_calls_as_workers_wait_for_each_other() {
+    for workers in [1, 2, 3, 4, 8] {
+        for wait in WAITS {
+            bounded(&format!("{workers} workers, {wait}"), move || {
+                let pool = pool(workers, wait);
+                (0..200).for_each(|_| meet(&pool, workers));
+            });
+        }
+    }
+}
+
+#[test]
+fn they_do_after_each_way_to_resize() {
+    for by in [&[4][..], &[2], &[1], &[8], &[1, 8, 2]] {
+        bounded(&format!("by way of {by:?} workers"), move || {
+            let pool = pool(4, Wait::Park);
+            for round in 0..100 {
+                by.iter().for_each(|workers| pool.resize(*workers).unwrap());
+                pool.resize(4).unwrap();
+                if round % 4 == 0 {
+                    settle();
+                }
+                meet(&pool, 4);
+            }
+        });
+    }
+}
+
+#[test]
+fn they_do_after_two_threads_have_resized_at_once() {
+    bounded("resizes beside each other", || {
+        let pool = pool(4, Wait::Park);
+        for _ in 0..100 {
+            thread::scope(|s| {
+                for workers in [1, 4] {
+                    let pool = &pool;
+                    s.spawn(move || (0..20).for_each(|_| pool.resize(workers).unwrap()));
+                }
+            });
+            meet(&pool, pool.workers());
+        }
+    });
+}
+
+#[test]
+fn a_task_blocks_for_its_child_and_that_for_its_own() {
+    for workers in [2, 3, 4, 8] {
+        for wait in WAITS {
+            bounded(&format!("{workers} workers, {wait}"), move || {
+                let pool = pool(workers, wait);
+                for _ in 0..20 {
+                    let root = pool.spawn(async move { block_for_child(workers - 1) });
+                    block_on(root).unwrap();
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_has_grown_looks_behind_those_who_block() {
+    bounded("a child behind a blocked parent", || {
+        for _ in 0..20 {
+            let pool = pool(2, Wait::Park);
+            let (go_on, gate) = mpsc::channel::<()>();
+            // It has a queue, so that somebody watches it.
+            let first = pool.spawn(async move {
+                task::spawn(async {}).detach();
+                gate.recv().unwrap();
+            });
+            settle();
+            pool.resize(4).unwrap();
+            let second = pool.spawn(async { block_for_child(2) });
+            block_on(second).unwrap();
+            go_on.send(()).unwrap();
+            block_on(first).unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_waits_in_a_full_pool_is_run_when_it_grows() {
+    for workers in [1, 2] {
+        bounded(&format!("{workers} workers and one more"), move || {
+            for _ in 0..20 {
+                let pool = pool(workers, Wait::Park);
+                let gates: Vec<_> = (0..workers)
+                    .map(|_| {
+                        let (go_on, gate) = mpsc::channel::<()>();
+                        pool.spawn(async move { gate.recv().unwrap() }).detach();
+                        go_on
+                    })
+                    .collect();
+                let waits = pool.spawn(async { 5 });
+                settle();
+                pool.resize(workers + 1).unwrap();
+                assert_eq!(block_on(waits).unwrap(), 5);
+                gates.iter().for_each(|go_on| go_on.send(()).unwrap());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_root_that_gives_way_until_a_task_is_done_sees_it_done() {
+    for workers in [1, 2, 4] {
+        for wait in WAITS {
+            bounded(&format!("{workers} workers, {wait}"), move || {
+                let pool = pool(workers, wait);
+                for own in [true, false, true] {
+                    let before = (!own).then(|| pool.spawn(async {}));
+                    pool.block_on(async {
+                        let task = before.unwrap_or_else(|| task::spawn(async {}));
+                        while !task.is_finished() {
+                            task::yield_now().await;
+                        }
+                    });
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_task_that_gives_way_until_another_is_done_sees_it_done() {
+    for workers in [1, 2, 4] {
+        bounded(&format!("{workers} workers"), move || {
+            let pool = pool(workers, Wait::Park);
+            let waits = pool.spawn(async {
+                let child = task::spawn(async {});
+                let local = task::spawn_local(async {});
+                while !child.is_finished() || !local.is_finished() {
+                    task::yield_now().await;
+                }
+            });
+            let late = pool.spawn(async {});
+            block_on(waits).unwrap();
+            block_on(late).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_root_blocks_its_thread_for_its_children() {
+    for workers in [1, 2, 4] {
+        for wait in WAITS {
+            bounded(&format!("{workers} workers, {wait}"), move || {
+                let pool = pool(workers, wait);
+                for fresh in [true, false, false] {
+                    if !fresh {
+                        pool.block_on(async { task::spawn(async {}).await.unwrap() });
+                    }
+                    pool.block_on(async { block_for_child(workers) });
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn roots_and_tasks_block_for_each_other() {
+    for workers in [1, 2, 4] {
+        bounded(&format!("{workers} workers, three roots"), move || {
+            let pool = pool(workers, Wait::Park);
+            for _ in 0..20 {
+                // The roots' own threads are no workers: all tasks and all roots block at once.
+                let all = Barrier::new(3 + workers);
+                let all = Arc::new(all);
+                thread::scope(|s| {
+                    for root in 0..3 {
+                        let (pool, all) = (&pool, Arc::clone(&all));
+                        s.spawn(move || {
+                            let inner = Arc::clone(&all);
+                            pool.block_on(async move {
+                                for _ in (root..workers).step_by(3) {
+                                    let all = Arc::clone(&inner);
+                                    task::spawn(async move { _ = all.wait() }).detach();
+                                }
+                                inner.wait();
+                            });
+                        });
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// How a worker's thread is blocked.
+const WAYS: [&str; 3] = ["run_on", "spawn_on", "spawn"];
+
+/// Blocks the thread of this worker (of any, by `spawn`) until `release` is told or dropped.
+fn block_by(way: &str, pool: &Arc<Pool>, worker: usize, release: mpsc::Receiver<()>) {
+    let (begun, begins) = mpsc::channel();
+    let blocks = move || {
+        begun.send(()).unwrap();
+        let _ = release.recv();
+    };
+    match way {
+        "run_on" => {
+            let pool = Arc::clone(pool);
+            thread::spawn(move || pool.run_on(worker, blocks));
+        }
+        "spawn_on" => pool.spawn_on(worker, async move { blocks() }).detach(),
+        _ => pool.spawn_fn(blocks).detach(),
+    }
+    begins.recv().unwrap();
+}
+
+/// A task waits for something, and the worker that polled it, to which its timer or the poller
+/// belongs, blocks until it has come.
+fn comes_behind_a_blocked_worker<W, F>(waits: W)
+where
+    W: Fn() -> (F, Option<SocketAddr>) + Copy + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    for way in WAYS {
+        for wait in WAITS {
+            bounded(&format!("{way}, {wait}"), move || {
+                for _ in 0..5 {
+                    let pool = pool(2, wait);
+                    pool.broadcast(|_| ());
+                    let (future, to) = waits();
+                    let (polls, polled_by) = mpsc::channel();
+                    let (told, tell) = mpsc::channel::<()>();
+                    let task = pool.spawn(async move {
+                        polls.send(own_index()).unwrap();
+                        future.await;
+                        drop(told);
+                    });
+                    let worker = polled_by.recv().unwrap();
+                    settle();
+                    block_by(way, &pool, worker, tell);
+                    if let Some(to) = to {
+                        let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+                        sender.send_to(b"packet", to).unwrap();
+                    }
+                    block_on(task).unwrap();
+                }
+            });
+        }
+    }
+}
+
+fn receives() -> (impl Future<Output = ()> + Send, Option<SocketAddr>) {
+    let socket = UdpSocket::bind(LOOPBACK).unwrap();
+    let to = socket.local_addr().unwrap();
+    let receive = async move {
+        assert_eq!(socket.recv(&mut [0; 8]).await.unwrap(), 6);
+    };
+    (receive, Some(to))
+}
+
+#[test]
+fn a_packet_comes_although_the_worker_that_has_polled_for_it_blocks() {
+    comes_behind_a_blocked_worker(receives);
+}
+
+#[test]
+fn a_timer_fires_although_the_worker_that_has_armed_it_blocks() {
+    comes_behind_a_blocked_worker(|| (time::sleep(Duration::from_millis(5)), None));
+}
+
+#[test]
+fn a_root_waits_for_time_and_packets_while_all_but_one_block() {
+    for workers in [2, 3] {
+        bounded(&format!("{workers} workers"), move || {
+            for _ in 0..10 {
+                let pool = pool(workers, Wait::Park);
+                let (release, gate) = mpsc::channel();
+                block_by("run_on", &pool, 0, gate);
+                let (receive, to) = receives();
+                let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+                let sends = thread::spawn(move || {
+                    settle();
+                    sender.send_to(b"packet", to.unwrap()).unwrap();
+                });
+                pool.block_on(async {
+                    time::sleep(Duration::from_millis(2)).await;
+                    receive.await;
+                });
+                sends.join().unwrap();
+                drop(release);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_sleep_under_a_foreign_executor_ends_on_another_worker() {
+    bounded("a task that blocks its thread for a timer", || {
+        let pool = pool(2, Wait::Park);
+        for _ in 0..20 {
+            let task = pool.spawn(async { block_on(time::sleep(Duration::from_millis(1))) });
+            block_on(task).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_socket_is_served_after_the_pool_has_shrunk() {
+    for first in [0, 1, 2] {
+        bounded(&format!("worker {first} had its thread first"), move || {
+            for workers in [1, 2, 3] {
+                let pool = pool(3, Wait::Park);
+                pool.run_on(first, || ());
+                pool.resize(workers).unwrap();
+                settle();
+                let (receive, to) = receives();
+                let sends = thread::spawn(move || {
+                    settle();
+                    let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+                    sender.send_to(b"packet", to.unwrap()).unwrap();
+                });
+                pool.block_on(receive);
+                sends.join().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn as_many_leaves_of_joins_in_joins_as_workers_meet() {
+    fn split(pool: &Pool, leaves: usize, all: &Barrier) {
+        match leaves {
+            1 => _ = all.wait(),
+            _ => {
+                let half = leaves / 2;
+                let right = || split(pool, leaves - half, all);
+                pool.join(|| split(pool, half, all), right);
+            }
+        }
+    }
+    for workers in [2, 4, 7, 8] {
+        for wait in WAITS {
+            bounded(&format!("{workers} workers, {wait}"), move || {
+                let pool = pool(workers, wait);
+                for round in 0..50 {
+                    let all = Barrier::new(workers);
+                    match round % 2 {
+                        // The caller is one of them.
+                        0 => split(&pool, workers, &all),
+                        _ => pool.run_on(0, || split(&pool, workers, &all)),
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn as_many_jobs_of_a_scope_as_workers_meet() {
+    for workers in [2, 4, 8] {
+        for wait in WAITS {
+            bounded(&format!("{workers} workers, {wait}"), move || {
+                let pool = pool(workers, wait);
+                for round in 0..50 {
+                    let all = Barrier::new(workers);
+                    let meet = || {
+                        pool.scope(|s| {
+                            (1..workers).for_each(|_| s.spawn(|| _ = all.wait()));
+                            s.spawn(|| pool.scope(|inner| inner.spawn(|| _ = all.wait())));
+                        });
+                    };
+                    match round % 2 {
+                        0 => meet(),
+                        _ => pool.run_on(workers - 1, meet),
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn as_many_units_of_loops_in_loops_as_workers_meet() {
+    for (outer, inner) in [(2, 2), (2, 4), (4, 2), (1, 3)] {
+        for balance in [Balance::Fixed, Balance::Shared] {
+            bounded(&format!("{outer} times {inner}, {balance}"), move || {
+                let pool = pool(outer * inner, Wait::Park);
+                let loops = pool.with(balance);
+                for round in 0..50 {
+                    let all = Barrier::new(outer * inner);
+                    let units = || loops.for_each_index(0..inner, |_| _ = all.wait());
+                    match round % 3 {
+                        0 => loops.for_each_index(0..outer, |_| units()),
+                        1 => pool.scope(|s| (0..outer).for_each(|_| s.spawn(units))),
+                        _ => pool.run_on(0, || loops.for_each_index(0..outer, |_| units())),
+                    }
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A hang fails with a message, and not by the patience of who runs the tests.
+
+use std::{
+    panic::resume_unwind,
+    pin::pin,
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+/// Far more than anything here takes on a busy machine.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs `f` on a thread of its own.
+///
+/// # Panics
+///
+/// If it has not come to an end in time: then its thread is left as it is. What `f` throws is
+/// re-thrown.
+#[allow(
+    dead_code,
+    reason = "each program that has this module uses what it needs"
+)]
+#[track_caller]
+pub fn bounded<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (done, wait) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        // Nobody waits any more if it took too long.
+        let _ = done.send(f());
+    });
+    match wait.recv_timeout(LIMIT) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => panic!("{what}: not done after {LIMIT:?}"),
+        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(payload) => resume_unwind(payload),
+            Ok(()) => unreachable!("it would have sent"),
+        },
+    }
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on a thread that runs none of the pool's work meanwhile.
+#[allow(
+    dead_code,
+    reason = "each program that has this module uses what it needs"
+)]
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        thread::park();
+    }
+}

@@ -1,0 +1,108 @@
+//! A process that was forked from one with a pool: it may drop the pool, which does nothing, and
+//! make new ones. One test, so that no other thread of the harness is in the middle of something.
+
+#![cfg(all(unix, not(miri)))]
+
+use creel::{Pool, net::UdpSocket, time};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    process,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
+
+/// Says when it is dropped, and where.
+struct Owned {
+    _alive: Arc<()>,
+    process: u32,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        assert_eq!(process::id(), self.process, "dropped in the other process");
+    }
+}
+
+/// Runs `f` in a forked process; whether it came to its end there, within ten seconds.
+fn in_a_fork(f: impl FnOnce()) -> bool {
+    // SAFETY: the child goes on with a copy of everything, and with this thread alone: no other of
+    // this test has a lock then that the child takes.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "the system refuses a process");
+    if child == 0 {
+        // SAFETY: takes an integer; the child ends by its signal if it hangs.
+        unsafe { libc::alarm(10) };
+        let ended = catch_unwind(AssertUnwindSafe(f)).is_ok();
+        // SAFETY: ends the child, without what the harness does at the end.
+        unsafe { libc::_exit(i32::from(!ended)) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is a live integer, which nobody else uses meanwhile.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    status == 0
+}
+
+fn pool() -> Pool {
+    Pool::builder().workers(2).build().unwrap()
+}
+
+#[test]
+fn a_forked_process_drops_the_pool_and_makes_its_own() {
+    let alive = Arc::new(());
+    let owned = Owned {
+        _alive: Arc::clone(&alive),
+        process: process::id(),
+    };
+    let mut kept = Some(pool());
+    let pool_here = kept.as_ref().unwrap();
+    pool_here.broadcast(|_| ());
+    let waits = pool_here.spawn(async move {
+        let _owned = owned;
+        std::future::pending::<()>().await;
+    });
+    let address = "127.0.0.1:0".parse().unwrap();
+    let mut socket = Some(UdpSocket::bind(address).unwrap());
+    let to = socket.as_ref().unwrap().local_addr().unwrap();
+    pool_here.block_on(async {
+        let mut bytes = [0; 8];
+        let receive = socket.as_ref().unwrap().recv(&mut bytes);
+        let mut receive = pin!(receive);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(receive.as_mut().poll(&mut cx).is_pending());
+    });
+
+    assert!(in_a_fork(|| drop(kept.take())), "it drops a pool in use");
+    let idle = pool();
+    assert!(in_a_fork(|| drop(idle)), "it drops a pool without threads");
+    assert!(in_a_fork(|| drop(socket.take())), "it drops a socket");
+    let new_one = || {
+        let pool = pool();
+        let mut items = vec![1; 1000];
+        pool.for_each_mut(&mut items, |i, item| *item += i);
+        assert_eq!(items[999], 1000);
+        let task = pool.spawn(async {
+            time::sleep(Duration::from_millis(1)).await;
+            5
+        });
+        assert_eq!(pool.block_on(task).unwrap(), 5);
+    };
+    assert!(in_a_fork(new_one), "it makes a pool of its own");
+
+    // Nothing of that has been done to what is here.
+    let pool_here = kept.as_ref().unwrap();
+    assert_eq!(pool_here.broadcast(|i| i), [0, 1]);
+    std::net::UdpSocket::bind(address)
+        .unwrap()
+        .send_to(b"here", to)
+        .unwrap();
+    let mut bytes = [0; 8];
+    let receive = socket.as_ref().unwrap().recv(&mut bytes);
+    let received = pool_here.block_on(time::timeout(Duration::from_secs(10), receive));
+    assert_eq!(received.unwrap().unwrap(), 4);
+    drop(kept);
+    drop(waits);
+    assert_eq!(Arc::strong_count(&alive), 1);
+}

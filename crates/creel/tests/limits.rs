@@ -1,0 +1,155 @@
+//! Numbers and means at their ends: callers by the thousand, workers by the thousand, the longest
+//! time, items without a size.
+
+#![cfg(not(miri))]
+
+mod bounded;
+
+use bounded::{block_on, bounded};
+use creel::{Balance, Pool, Wait, task, time};
+use std::{
+    hint::black_box,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+const BALANCES: [Balance; 3] = [Balance::Fixed, Balance::Sticky, Balance::Shared];
+
+fn pool(workers: usize) -> Pool {
+    Pool::builder().workers(workers).build().unwrap()
+}
+
+#[test]
+fn callers_by_the_thousand_do_not_pile_up_on_one_stack() {
+    const CALLERS: usize = 3000;
+    bounded("run_on inside of run_on", || {
+        let pool = Arc::new(pool(2));
+        let (release, gate) = mpsc::channel::<()>();
+        let (begun, begins) = mpsc::channel();
+        thread::scope(|s| {
+            let blocked = &pool;
+            s.spawn(move || {
+                blocked.run_on(1, move || {
+                    begun.send(()).unwrap();
+                    let _ = gate.recv();
+                });
+            });
+            begins.recv().unwrap();
+            for _ in 0..CALLERS {
+                let call = || {
+                    pool.run_on(0, || {
+                        let held = black_box([1_u8; 512]);
+                        pool.run_on(1, || ());
+                        black_box(&held);
+                    });
+                };
+                let small = thread::Builder::new().stack_size(64 << 10);
+                small.spawn_scoped(s, call).unwrap();
+            }
+            drop(release);
+        });
+    });
+}
+
+#[test]
+fn workers_by_the_thousand_do_each_kind_of_work() {
+    const WORKERS: usize = 2000;
+    bounded("thousands of workers", || {
+        let pool = pool(WORKERS);
+        assert!(pool.broadcast(|worker| worker).into_iter().eq(0..WORKERS));
+        for balance in BALANCES {
+            let mut items = vec![0; 50_000];
+            let loops = pool.with(balance);
+            (0..5).for_each(|_| loops.for_each_mut(&mut items, |i, item| *item += i));
+            assert!(items.iter().enumerate().all(|(i, item)| *item == 5 * i));
+        }
+        let tasks: Vec<_> = (0..20_000)
+            .map(|i| {
+                pool.spawn(async move {
+                    task::yield_now().await;
+                    i
+                })
+            })
+            .collect();
+        let sum = pool.block_on(async {
+            let mut sum = 0;
+            for task in tasks {
+                sum += task.await.unwrap();
+            }
+            sum
+        });
+        assert_eq!(sum, 19_999 * 10_000);
+        pool.resize(1).unwrap();
+        assert_eq!(block_on(pool.spawn(async { 5 })).unwrap(), 5);
+    });
+}
+
+#[test]
+fn times_at_both_ends_are_waited_for_or_not() {
+    const SHORT: Duration = Duration::from_millis(5);
+    bounded("durations", || {
+        pool(1).block_on(async {
+            assert!(
+                time::timeout(SHORT, time::sleep(Duration::MAX))
+                    .await
+                    .is_err()
+            );
+            assert!(time::timeout(Duration::MAX, async {}).await.is_ok());
+            time::sleep(Duration::ZERO).await;
+            time::sleep_until(Instant::now() - Duration::from_secs(5)).await;
+            let mut never = time::interval(Duration::MAX).slack(Duration::MAX);
+            assert!(time::timeout(SHORT, never.tick()).await.is_err());
+            let mut ever = time::interval(Duration::from_nanos(1)).skip_missed();
+            for _ in 0..100 {
+                ever.tick().await;
+            }
+            let mut at_once = time::interval(Duration::from_secs(1)).early(Duration::MAX);
+            let first = at_once.tick().await;
+            assert!(at_once.tick().await > first);
+        });
+    });
+    for wait in [
+        Wait::Throttle(Duration::MAX),
+        Wait::Throttle(Duration::from_nanos(1)),
+        Wait::Spin(Duration::MAX),
+    ] {
+        bounded(&format!("{wait:?}"), move || {
+            let pool = Pool::builder().workers(2).wait(wait).build().unwrap();
+            assert_eq!(block_on(pool.spawn(async { 1 })).unwrap(), 1);
+            assert_eq!(pool.map(&[1; 1000], |_, x| x + 1), [2; 1000]);
+            assert_eq!(pool.run_on(1, || 2), 2);
+        });
+    }
+}
+
+#[test]
+fn items_without_a_size_and_ranges_to_the_end() {
+    bounded("counts at the end of a word", || {
+        let pool = pool(3);
+        let throw = || resume_unwind(Box::new("at the first"));
+        let throws = |f: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
+        for loops in BALANCES.map(|balance| pool.with(balance)) {
+            let visits = AtomicUsize::new(0);
+            let visit = || _ = visits.fetch_add(1, Ordering::Relaxed);
+            loops.for_each_mut(&mut [(); 100_000], |_, ()| visit());
+            assert_eq!(visits.swap(0, Ordering::Relaxed), 100_000);
+            assert_eq!(loops.map(&[(); 100_000], |_, ()| ()).len(), 100_000);
+            loops.for_each_index(usize::MAX - 1000..usize::MAX, |i| {
+                assert!(i >= usize::MAX - 1000);
+                visit();
+            });
+            assert_eq!(visits.into_inner(), 1000);
+            let all = || vec![(); usize::MAX];
+            throws(&|| loops.for_each_index(0..usize::MAX, |_| throw()));
+            throws(&|| loops.for_each_mut(&mut all(), |_, ()| throw()));
+            throws(&|| loops.for_each_chunk_mut(&mut all(), usize::MAX / 2, |_, _| throw()));
+            throws(&|| drop(loops.map(&all(), |_, ()| -> () { throw() })));
+        }
+    });
+}

@@ -1,0 +1,146 @@
+//! What lies in a thread-local of the program's is dropped when its thread ends, after the
+//! runtime's own: pools, senders and handles must come to their end there, too.
+
+#![cfg(not(miri))]
+
+use creel::{
+    JoinHandle, Pool,
+    channel::{Closed, oneshot, ring, slot},
+    net::UdpSocket,
+    time,
+};
+use std::{
+    cell::RefCell,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+type Kept = Vec<Box<dyn FnOnce()>>;
+
+/// Calls what it was given, one after the other, when it is dropped.
+struct AtTheEnd(RefCell<Kept>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|call| call());
+    }
+}
+
+thread_local! {
+    static END: AtTheEnd = const { AtTheEnd(RefCell::new(Vec::new())) };
+}
+
+/// Has `f` called when this thread's locals are dropped: after those of the runtime, which
+/// are used after this.
+fn at_the_end(f: impl FnOnce() + 'static) {
+    END.with(|end| end.0.borrow_mut().push(Box::new(f)));
+}
+
+fn pool(workers: usize) -> Pool {
+    Pool::builder().workers(workers).build().unwrap()
+}
+
+/// Uses all thread-locals of the runtime, on a thread that is no worker.
+fn use_all() {
+    let pool = pool(1);
+    let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    pool.block_on(async {
+        let mut bytes = [0; 8];
+        let receive = time::timeout(Duration::from_millis(1), socket.recv(&mut bytes));
+        assert!(receive.await.is_err());
+        pool.spawn(async {}).await.unwrap();
+    });
+    let mut items = [0; 100];
+    pool.for_each_mut(&mut items, |i, item| *item = i);
+    pool.session(|loops| loops.for_each_mut(&mut items, |i, item| *item += i));
+    let (tx, rx) = oneshot::channel();
+    pool.spawn(async move { tx.send(()).unwrap() }).detach();
+    rx.recv_blocking().unwrap();
+    time::Clock::monotonic().nanos();
+}
+
+/// Runs `f` on a thread that ends after it.
+fn on_a_thread(f: impl FnOnce() + Send + 'static) {
+    thread::spawn(move || {
+        // First, so that it is dropped last.
+        at_the_end(|| ());
+        use_all();
+        f();
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_pool_ends_with_its_thread() {
+    let alive = Arc::new(());
+    let inner = Arc::clone(&alive);
+    on_a_thread(move || {
+        let pool = pool(2);
+        pool.broadcast(|_| ());
+        pool.spawn(async move {
+            let _alive = inner;
+            std::future::pending::<()>().await;
+        })
+        .detach();
+        at_the_end(move || drop(pool));
+    });
+    assert_eq!(Arc::strong_count(&alive), 1);
+}
+
+#[test]
+fn a_pool_may_be_used_until_then() {
+    let (told, sums) = mpsc::channel();
+    on_a_thread(move || {
+        at_the_end(move || {
+            use_all();
+            let pool = pool(2);
+            let mut items = vec![1; 1000];
+            pool.for_each_mut(&mut items, |i, item| *item += i);
+            let sleep = || time::sleep(Duration::from_millis(1));
+            let task = pool.spawn(async move {
+                sleep().await;
+                items.iter().sum::<usize>()
+            });
+            told.send(pool.block_on(task).unwrap()).unwrap();
+        });
+    });
+    assert_eq!(sums.recv(), Ok(500_500));
+}
+
+#[test]
+fn a_sender_tells_its_receiver() {
+    let pool = pool(1);
+    let (one, one_rx) = oneshot::channel::<u8>();
+    let (slot, mut slot_rx) = slot::channel::<u8>();
+    let (ring, ring_rx) = ring::channel::<u8>(1);
+    let waits: Vec<JoinHandle<Result<u8, Closed>>> = vec![
+        pool.spawn(one_rx),
+        pool.spawn(async move { slot_rx.recv().await }),
+        pool.spawn(async move { ring_rx.recv().await }),
+    ];
+    while pool.stats().tasks.polls < 3 {
+        thread::yield_now();
+    }
+    on_a_thread(move || at_the_end(move || drop((one, slot, ring))));
+    for wait in waits {
+        assert_eq!(pool.block_on(wait).unwrap(), Err(Closed));
+    }
+}
+
+#[test]
+fn a_task_is_cancelled_and_spawned_from_there() {
+    let pool = pool(1);
+    let handle = pool.handle();
+    let task = pool.spawn(std::future::pending::<()>());
+    let (told, ran) = mpsc::channel();
+    on_a_thread(move || {
+        at_the_end(move || {
+            task.cancel();
+            drop(task);
+            handle.spawn(async move { told.send(()).unwrap() }).detach();
+        });
+    });
+    assert_eq!(ran.recv(), Ok(()));
+}

@@ -1,0 +1,172 @@
+//! A system that refuses threads: whoever needs one gets a clear error, what has its thread goes
+//! on, and once there are threads again, so does the rest. Each case is a process of its own, whose
+//! memory it limits.
+
+#![cfg(all(target_os = "linux", not(miri)))]
+
+mod bounded;
+
+use bounded::{LIMIT, block_on};
+use creel::{Balance, JoinError, Pool, task, time};
+use std::{
+    env,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Set in a case's own process.
+const CASE: &str = "CREEL_REFUSED_CASE";
+
+/// Runs `f` in a process of its own: this program once more, with this test alone.
+#[track_caller]
+fn alone(test: &str, f: impl FnOnce()) {
+    if env::var(CASE).is_ok() {
+        return f();
+    }
+    let mut own = Command::new(env::current_exe().unwrap());
+    own.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    let mut process = own.env(CASE, test).stdout(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            break status;
+        }
+        if begin.elapsed() > LIMIT {
+            process.kill().unwrap();
+            process.wait().unwrap();
+            panic!("{test}: not done after {LIMIT:?}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status.success(), "{test}: {status}");
+}
+
+/// Sets the limit of the address space.
+fn limit(bytes: libc::rlim_t) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit is a valid one that lives during the call.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Leaves too little address space for the stack of a thread.
+fn refuse_threads() {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let pages: u64 = status.split(' ').next().unwrap().parse().expect("a number");
+    limit(pages * 4096 + (1 << 20));
+}
+
+fn allow_threads() {
+    limit(libc::RLIM_INFINITY);
+}
+
+fn message(f: impl FnOnce()) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("there is no thread");
+    *payload.downcast::<String>().expect("a message")
+}
+
+fn pool(workers: usize) -> Pool {
+    let builder = Pool::builder().workers(workers).name("crew");
+    builder.build().unwrap()
+}
+
+#[test]
+fn a_refused_thread_is_a_clear_error() {
+    alone("a_refused_thread_is_a_clear_error", || {
+        let pool = pool(3);
+        pool.run_on(1, || ()); // this one has its thread already
+        refuse_threads();
+        let expected = "cannot start worker 2 of pool crew: ";
+        let run_on = message(|| pool.run_on(2, || ()));
+        assert!(run_on.starts_with(expected), "{run_on}");
+        let broadcast = message(|| drop(pool.broadcast(|worker| worker)));
+        assert!(broadcast.starts_with("cannot start worker "), "{broadcast}");
+        let scope = message(|| pool.scope(|s| s.spawn_on(2, || ())));
+        assert!(scope.starts_with(expected), "{scope}");
+        let bound = block_on(pool.spawn_on(2, async {}));
+        assert!(matches!(bound, Err(JoinError::NoThread(_))), "{bound:?}");
+        // A loop needs no thread but its caller's.
+        let visits = pool.with(Balance::Fixed).map(&[1, 2, 3], |_, x| x + 1);
+        assert_eq!(visits, [2, 3, 4]);
+        // What has its threads goes on.
+        assert_eq!(pool.run_on(1, || 5), 5);
+        pool.resize(2).unwrap();
+        let visits = pool.with(Balance::Fixed).map(&[1, 2, 3], |_, x| x + 1);
+        assert_eq!(visits, [2, 3, 4]);
+    });
+}
+
+#[test]
+fn a_pool_without_threads_refuses_and_works_once_it_can_have_them() {
+    let test = "a_pool_without_threads_refuses_and_works_once_it_can_have_them";
+    alone(test, || {
+        let pool = pool(2);
+        refuse_threads();
+        let refused = block_on(pool.spawn(async {}));
+        assert!(
+            matches!(refused, Err(JoinError::NoThread(_))),
+            "{refused:?}"
+        );
+        assert_eq!(pool.join(|| 1, || 2), (1, 2));
+        assert_eq!(
+            pool.block_on(async { task::spawn(async { 3 }).await })
+                .unwrap(),
+            3
+        );
+        allow_threads();
+        assert_eq!(block_on(pool.spawn(async { 2 })).unwrap(), 2);
+        assert_eq!(pool.broadcast(|worker| worker), [0, 1]);
+        pool.block_on(time::sleep(Duration::from_millis(1)));
+    });
+}
+
+#[test]
+fn the_workers_that_have_their_threads_go_on() {
+    alone("the_workers_that_have_their_threads_go_on", || {
+        let pool = pool(4);
+        pool.run_on(0, || ());
+        refuse_threads();
+        // Each would have another called, for which there is no thread.
+        let tasks: Vec<_> = (0..8)
+            .map(|i| {
+                pool.spawn(async move {
+                    for _ in 0..20 {
+                        task::spawn(async {}).detach();
+                        time::sleep(Duration::from_micros(50)).await;
+                        task::yield_now().await;
+                    }
+                    i
+                })
+            })
+            .collect();
+        for (i, task) in tasks.into_iter().enumerate() {
+            assert_eq!(block_on(task).unwrap(), i);
+        }
+        let mut items = [1; 100];
+        pool.scope(|s| {
+            items
+                .iter_mut()
+                .for_each(|item| s.spawn(move || *item += 1))
+        });
+        assert_eq!(items, [2; 100]);
+        allow_threads();
+        assert_eq!(pool.broadcast(|worker| worker), [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_pool_ends_where_threads_are_refused() {
+    alone("a_pool_ends_where_threads_are_refused", || {
+        let (first, second) = (pool(2), pool(2));
+        first.run_on(0, || ());
+        refuse_threads();
+        first.spawn(std::future::pending::<()>()).detach();
+        second.block_on(async { task::spawn(std::future::pending::<()>()).detach() });
+        drop((first, second));
+    });
+}

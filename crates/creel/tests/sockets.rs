@@ -1,0 +1,137 @@
+//! Sockets and the pools that wait for them: they outlive pools, go from one to the next, and two
+//! may wait for one.
+
+#![cfg(not(miri))]
+
+use creel::{Pool, net::UdpSocket, time};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    pin::pin,
+    sync::{Arc, mpsc},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const SHORT: Duration = Duration::from_millis(1);
+
+fn pool(workers: usize) -> Pool {
+    Pool::builder().workers(workers).build().unwrap()
+}
+
+/// A socket, where it is, and one to send there.
+fn socket() -> (Arc<UdpSocket>, SocketAddr, std::net::UdpSocket) {
+    let socket = UdpSocket::bind(LOOPBACK).unwrap();
+    let to = socket.local_addr().unwrap();
+    (
+        Arc::new(socket),
+        to,
+        std::net::UdpSocket::bind(LOOPBACK).unwrap(),
+    )
+}
+
+/// Runs `f` on a thread of its own.
+///
+/// # Panics
+///
+/// If it takes longer than ten seconds.
+fn bounded(f: impl FnOnce() + Send + 'static) {
+    let (done, wait) = mpsc::channel();
+    std::thread::spawn(move || {
+        f();
+        done.send(()).unwrap();
+    });
+    wait.recv_timeout(Duration::from_secs(10))
+        .expect("it comes to an end");
+}
+
+#[test]
+fn a_socket_goes_from_pool_to_pool() {
+    bounded(|| {
+        let (socket, to, sender) = socket();
+        for workers in [1, 2, 1, 3] {
+            let pool = pool(workers);
+            let read = Arc::clone(&socket);
+            let task = pool.spawn(async move {
+                let given_up = time::timeout(SHORT, read.recv(&mut [0; 8])).await;
+                assert!(given_up.is_err());
+                read.recv(&mut [0; 8]).await.unwrap()
+            });
+            while pool.stats().tasks.polls < 2 {
+                std::thread::yield_now();
+            }
+            sender.send_to(b"one", to).unwrap();
+            assert_eq!(pool.block_on(task).unwrap(), 3);
+        }
+    });
+}
+
+#[test]
+fn two_pools_wait_for_one_socket_and_one_of_them_ends() {
+    bounded(|| {
+        let (socket, to, sender) = socket();
+        let pools = [pool(1), pool(2)];
+        let (got, count) = mpsc::channel();
+        let waits: Vec<_> = pools
+            .iter()
+            .map(|pool| {
+                let (socket, got) = (Arc::clone(&socket), got.clone());
+                pool.spawn(async move {
+                    loop {
+                        socket.recv(&mut [0; 8]).await.unwrap();
+                        got.send(()).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let [first, second] = pools;
+        for _ in 0..20 {
+            sender.send_to(b"one", to).unwrap();
+            count.recv().unwrap();
+        }
+        drop(first);
+        for _ in 0..20 {
+            sender.send_to(b"one", to).unwrap();
+            count.recv().unwrap();
+        }
+        drop((second, waits));
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_kept_handle_keeps_no_descriptor() {
+    let pollers = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let name = |fd: Result<std::fs::DirEntry, _>| std::fs::read_link(fd.ok()?.path()).ok();
+        let is_poller = |name: &std::path::PathBuf| name.to_string_lossy().contains("eventpoll");
+        open.filter_map(name).filter(is_poller).count()
+    };
+    let handles: Vec<_> = (0..100)
+        .map(|_| {
+            let pool = pool(1);
+            let (socket, ..) = socket();
+            pool.block_on(async {
+                let given_up = time::timeout(SHORT, socket.recv(&mut [0; 8])).await;
+                assert!(given_up.is_err());
+            });
+            pool.handle()
+        })
+        .collect();
+    // Other tests of this file have a few pools.
+    let pollers = pollers();
+    assert!(pollers < 20, "{pollers} pollers are open");
+    drop(handles);
+}
+
+#[test]
+fn a_wait_on_a_thread_without_a_pool_panics() {
+    let (socket, ..) = socket();
+    let wait = || {
+        let mut bytes = [0; 8];
+        let receive = pin!(socket.recv(&mut bytes));
+        let _ = receive.poll(&mut Context::from_waker(Waker::noop()));
+    };
+    let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait));
+    assert!(thrown.is_err());
+}

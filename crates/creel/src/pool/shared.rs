@@ -360,9 +360,10 @@ impl Shared {
                     }
                     self.idle.unappoint(index, started.is_err());
                 }
-                Appointed::Spinners(seats) => {
-                    for index in seats {
-                        self.seats.at(index).notify();
+                Appointed::Spinners => {
+                    let seats = (0..self.workers()).map(|index| self.seats.at(index));
+                    for seat in seats.filter(|seat| seat.is_idle()) {
+                        seat.notify();
                     }
                     return;
                 }

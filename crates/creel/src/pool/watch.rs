@@ -18,11 +18,15 @@ pub(crate) const WATCH_EVERY: Duration = Duration::from_millis(1);
 
 /// What a worker remembers of its last look as the watch.
 pub(super) struct Watch {
-    last: Option<Look>,
+    last: Look,
+    /// The memory of the next look: watching allocates nothing.
+    next: Look,
 }
 
+#[derive(Default)]
 struct Look {
-    at: Instant,
+    /// None: this worker was not the watch.
+    at: Option<Instant>,
     /// How far each desk has come.
     desks: Vec<u64>,
     /// How often each seat has looked at its timers.
@@ -44,39 +48,48 @@ pub(super) struct Found {
 }
 
 impl Watch {
-    pub(super) fn new() -> Self {
-        Self { last: None }
+    pub(super) fn new(shared: &Shared) -> Self {
+        let sized = || {
+            let mut look = Look::default();
+            look.take(shared);
+            look.at = None;
+            look
+        };
+        Self {
+            last: sized(),
+            next: sized(),
+        }
     }
 
     /// How long the worker shall sleep at most, which has nothing to do: it may become the watch.
     pub(super) fn timeout(&mut self, shared: &Shared, seat: &Seat) -> Option<Duration> {
         if !shared.idle.watches(seat.index) {
-            self.last = None;
+            self.last.at = None;
             return None;
         }
-        let last = self.last.get_or_insert_with(|| Look::take(shared));
-        Some(WATCH_EVERY.saturating_sub(last.at.elapsed()))
+        let at = self.last.at.unwrap_or_else(|| self.last.take(shared));
+        Some(WATCH_EVERY.saturating_sub(at.elapsed()))
     }
 
     /// Looks, if this worker is the watch and it is time to.
     pub(super) fn look(&mut self, shared: &Arc<Shared>, seat: &Seat) -> Found {
-        let Some(last) = &self.last else {
+        let Some(at) = self.last.at else {
             return Found::default();
         };
         if !shared.idle.is_watch(seat.index) {
-            self.last = None;
+            self.last.at = None;
             return Found::default();
         }
-        if last.at.elapsed() < WATCH_EVERY {
+        if at.elapsed() < WATCH_EVERY {
             return Found::default();
         }
-        let now = Look::take(shared);
+        let (last, now) = (&self.last, &mut self.next);
+        now.take(shared);
         let found = now.compare(last, shared, seat);
         let quiet = !found.any() && now.desks == last.desks && now.reactions == last.reactions;
+        std::mem::swap(&mut self.last, &mut self.next);
         if quiet && shared.idle.resign(seat.index) {
-            self.last = None;
-        } else {
-            self.last = Some(now);
+            self.last.at = None;
         }
         found
     }
@@ -89,17 +102,18 @@ impl Found {
 }
 
 impl Look {
-    fn take(shared: &Shared) -> Self {
+    /// Looks now; gives the time.
+    fn take(&mut self, shared: &Shared) -> Instant {
+        let now = Instant::now();
+        self.at = Some(now);
+        task::progress(shared, &mut self.desks);
         let seats = 0..shared.idle.seats();
-        Self {
-            at: Instant::now(),
-            desks: task::progress(shared),
-            reactions: seats
-                .map(|index| shared.seats.at(index).timers.reactions())
-                .collect(),
-            asked: shared.driver.attended(),
-            called: shared.idle.called(),
-        }
+        let reactions = seats.map(|index| shared.seats.at(index).timers.reactions());
+        self.reactions.clear();
+        self.reactions.extend(reactions);
+        self.asked = shared.driver.attended();
+        self.called = shared.idle.called();
+        now
     }
 
     /// What has not moved since `last`, and is now this worker's.

@@ -54,7 +54,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     let _timers = timers::serve(Arc::clone(&seat.timers));
     let _driver = io::enter(Arc::clone(&shared.driver));
     let mut pace = Pace::new(&shared, seat);
-    let mut watch = Watch::new();
+    let mut watch = Watch::new(&shared);
     loop {
         seat.begin_turn();
         if shared.seating.version() != seated {

@@ -40,7 +40,8 @@ pub(crate) struct Behind {
 /// Called from time to time by a pool's owner, who waits for its end: cancels what lies behind
 /// workers that have not come further than `last`, and renews that.
 pub(crate) fn cancel_behind(pool: &Arc<Shared>, last: &mut Behind) {
-    let (now, called) = (steal::progress(pool), pool.idle.called());
+    let (mut now, called) = (Vec::new(), pool.idle.called());
+    steal::progress(pool, &mut now);
     if let Some(called) = called.filter(|called| last.called == Some(*called)) {
         // It has not come, as nobody else would find out: somebody must be able to search.
         pool.idle.give_up(called);

@@ -62,8 +62,9 @@ pub(super) fn desks(pool: &Shared) -> impl Iterator<Item = &Desk> {
 }
 
 /// How far each desk has come.
-pub(crate) fn progress(pool: &Shared) -> Vec<u64> {
-    desks(pool).map(Desk::progress).collect()
+pub(crate) fn progress(pool: &Shared, into: &mut Vec<u64>) {
+    into.clear();
+    into.extend(desks(pool).map(Desk::progress));
 }
 
 /// Claims a task from another desk whose polls are worth it, or who is stuck.

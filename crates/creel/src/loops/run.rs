@@ -114,7 +114,7 @@ impl Loops {
 
     /// Whether no worker of the loop but the caller is in somebody's code; a moment ago.
     fn others_idle(&self, seats: usize) -> bool {
-        let busy = |index: &usize| !self.shared.seats.at(*index).is_idle();
+        let busy = |index: &usize| self.shared.seats.at(*index).is_elsewhere();
         match (0..seats).find(busy) {
             None => true,
             Some(first) => {

@@ -76,6 +76,8 @@ pub(crate) struct Seat {
     called: AtomicBool,
     /// It is idle by `Idle`'s book. Its own thread's.
     idle: AtomicBool,
+    /// It takes part in the pool's loop. Advice, for who calls the next one.
+    looping: AtomicBool,
     pub(crate) timers: Arc<Timers>,
     /// The pool's, in which this worker may sleep.
     driver: Arc<Driver>,
@@ -121,6 +123,7 @@ impl Seat {
             thread: SeatThread::default(),
             called: AtomicBool::new(false),
             idle: AtomicBool::new(true),
+            looping: AtomicBool::new(false),
             timers: Arc::new(Timers::new(clock.clone())),
             driver: Arc::clone(driver),
             counters: CachePadded::new(Counters::default()),
@@ -244,6 +247,17 @@ impl Seat {
     /// Whether it is idle by the book, as its own thread last wrote there.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is in somebody's code, but for a share of the pool's loop: it will not come at
+    /// once for the next one.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        !self.is_idle() && !self.looping.load(Ordering::Relaxed)
+    }
+
+    /// It takes part in a loop, and may not idle by the book.
+    pub(crate) fn set_looping(&self, looping: bool) {
+        self.looping.store(looping, Ordering::Relaxed);
     }
 
     /// Its own thread has written that.

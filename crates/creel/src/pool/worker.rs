@@ -147,13 +147,16 @@ fn help(seat: &Seat, shared: &Arc<Shared>, searches: &mut bool) -> bool {
 }
 
 fn take_part(seat: &Seat, shared: &Arc<Shared>) -> bool {
+    // By the book it idles on, so that a loop costs nothing, unless something would wait for it.
     let leaves = seat.is_idle() && (shared.hides(seat) || shared.idle.is_watch(seat.index));
     if leaves {
+        seat.set_looping(true);
         shared.leave_idle_for_long(seat);
     }
     let looped = dispatch::take_part(shared, seat);
     if leaves {
         shared.enter_idle(seat);
+        seat.set_looping(false);
     }
     looped
 }

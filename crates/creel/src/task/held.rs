@@ -78,7 +78,7 @@ impl<'a> Held<'a> {
     /// Runs one task, from here, from outside or stolen. False: there is none.
     ///
     /// With `cancel` it drops the task's future instead.
-    #[inline]
+    #[inline(always)]
     pub(super) fn step(self, cancel: bool) -> bool {
         if self.own(|own| own.polls_left == 0) {
             return self.step_after_a_look(cancel);
@@ -154,7 +154,7 @@ impl<'a> Held<'a> {
     }
 
     /// Runs a task that was just claimed here, which is not bound.
-    #[inline]
+    #[inline(always)]
     fn run(self, task: Task, claim: Claim) {
         self.own(|own| own.polls_left -= 1);
         // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
@@ -166,7 +166,7 @@ impl<'a> Held<'a> {
     }
 
     /// Claims the next task to run.
-    #[inline]
+    #[inline(always)]
     fn next(self) -> Option<(Task, Claim)> {
         // SAFETY: this thread holds the desk.
         if let Some(task) = unsafe { self.desk.lifo.take() } {

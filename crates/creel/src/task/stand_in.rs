@@ -5,7 +5,7 @@
 //! back, and what lies at the desk: then the caller finds out at its next step, and stands up.
 
 use super::desk::{self, Held};
-use super::seeded;
+use super::seeded::{self, Seeded};
 use crate::pool::current;
 use crate::pool::shared::{Shared, When};
 use crate::seat::idle::Loan;
@@ -47,7 +47,7 @@ impl<'a> StandIn<'a> {
         unsafe { self.pool.tasks.guests.desk(guest).sit_down(self.pool) };
     }
 
-    fn held(&self) -> Option<Held<'_>> {
+    fn held(&self) -> Option<Held<'a>> {
         self.at.and_then(|_| desk::here_in(self.pool))
     }
 
@@ -61,37 +61,55 @@ impl<'a> StandIn<'a> {
     /// Runs tasks, at least one if there is any, until `enough`; then true. False: there is
     /// nothing to do, the desk is free.
     pub(super) fn help(&mut self, enough: impl Fn() -> bool) -> bool {
-        loop {
-            self.stand_up_if_relieved();
-            let Some(held) = self.held() else { break };
-            let stepped = match &self.pool.tasks.seeded {
-                None => held.step(false),
-                // The future is one of those that are drawn from.
-                Some(_) if enough() && seeded::own_turn(self.pool) => return true,
-                Some(seeded) => seeded::step(seeded, held),
-            };
-            if !stepped {
-                break;
+        if let Some(seeded) = &self.pool.tasks.seeded {
+            return self.draw(seeded, enough);
+        }
+        while let Some(held) = self.held_unless_relieved() {
+            while held.step(false) {
+                if enough() {
+                    return true;
+                }
+                if self.may_be_relieved() {
+                    break;
+                }
             }
-            if enough() && !self.pool.tasks.is_seeded() {
-                return true;
+            if !self.may_be_relieved() {
+                break;
             }
         }
         self.stand_up();
         enough()
     }
 
-    fn stand_up_if_relieved(&mut self) {
-        let reliefs = self.pool.idle.reliefs();
-        if reliefs == self.reliefs {
-            return;
+    /// The same in the deterministic mode: the future is one of those that are drawn from.
+    fn draw(&mut self, seeded: &Seeded, enough: impl Fn() -> bool) -> bool {
+        while let Some(held) = self.held() {
+            if enough() && seeded::own_turn(self.pool) {
+                return true;
+            }
+            if !seeded::step(seeded, held) {
+                break;
+            }
         }
-        self.reliefs = reliefs;
-        if let Some((loan, _)) = self.at
-            && !self.pool.idle.is_lent(loan)
-        {
-            self.stand_up();
+        self.stand_up();
+        enough()
+    }
+
+    /// Somebody has been relieved since this last looked whether it was.
+    #[inline]
+    fn may_be_relieved(&self) -> bool {
+        self.pool.idle.reliefs() != self.reliefs
+    }
+
+    fn held_unless_relieved(&mut self) -> Option<Held<'a>> {
+        if self.may_be_relieved() {
+            self.reliefs = self.pool.idle.reliefs();
+            let (loan, _) = self.at?;
+            if !self.pool.idle.is_lent(loan) {
+                self.stand_up();
+            }
         }
+        self.held()
     }
 
     /// Goes on with a chain of short hand-overs that the future's end has begun: to wake a thread

@@ -27,8 +27,7 @@ pub(super) struct Watch {
 struct Look {
     /// None: this worker was not the watch.
     at: Option<Instant>,
-    /// How far each desk has come.
-    desks: Vec<u64>,
+    tasks: task::Progress,
     /// How often each seat has looked at its timers.
     reactions: Vec<u64>,
     /// How often the poller was asked.
@@ -86,7 +85,7 @@ impl Watch {
         let (last, now) = (&self.last, &mut self.next);
         now.take(shared);
         let found = now.compare(last, shared, seat);
-        let quiet = !found.any() && now.desks == last.desks && now.reactions == last.reactions;
+        let quiet = !found.any() && now.tasks == last.tasks && now.reactions == last.reactions;
         std::mem::swap(&mut self.last, &mut self.next);
         if quiet && shared.idle.resign(seat.index) {
             self.last.at = None;
@@ -106,7 +105,7 @@ impl Look {
     fn take(&mut self, shared: &Shared) -> Instant {
         let now = Instant::now();
         self.at = Some(now);
-        task::progress(shared, &mut self.desks);
+        self.tasks.take(shared);
         let seats = 0..shared.idle.seats();
         let reactions = seats.map(|index| shared.seats.at(index).timers.reactions());
         self.reactions.clear();
@@ -135,7 +134,7 @@ impl Look {
             }
         }
         Found {
-            tasks: task::rescue_tasks(shared, seat, &last.desks, &self.desks),
+            tasks: task::rescue_tasks(shared, seat, &last.tasks, &self.tasks),
             sockets,
             fired,
         }

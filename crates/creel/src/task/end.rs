@@ -3,7 +3,7 @@
 use super::desk::{self, Desk};
 use super::slab::Heap;
 use super::state::Then;
-use super::steal;
+use super::steal::Progress;
 use super::tasks::for_each_cell;
 use crate::pool::shared::Shared;
 use crate::seat::idle::Called;
@@ -33,21 +33,24 @@ pub(crate) fn cancel_all(pool: &Arc<Shared>) {
 /// How far all had come at the owner's last look.
 #[derive(Default)]
 pub(crate) struct Behind {
-    desks: Vec<u64>,
+    progress: Progress,
     called: Option<Called>,
 }
 
 /// Called from time to time by a pool's owner, who waits for its end: cancels what lies behind
 /// workers that have not come further than `last`, and renews that.
 pub(crate) fn cancel_behind(pool: &Arc<Shared>, last: &mut Behind) {
-    let (mut now, called) = (Vec::new(), pool.idle.called());
-    steal::progress(pool, &mut now);
+    let (mut now, called) = (Progress::default(), pool.idle.called());
+    now.take(pool);
     if let Some(called) = called.filter(|called| last.called == Some(*called)) {
         // It has not come, as nobody else would find out: somebody must be able to search.
         pool.idle.give_up(called);
     }
-    let stuck = super::turn::mark_stuck(pool, &last.desks, &now);
-    *last = Behind { desks: now, called };
+    let stuck = now.mark_stuck(&last.progress, pool);
+    *last = Behind {
+        progress: now,
+        called,
+    };
     if !stuck && pool.tasks.outside.len() == 0 || !desk::may_sit_down() {
         return;
     }

@@ -35,7 +35,7 @@ pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use desk::{Desk, block_for_channel, free_channel};
 pub(crate) use end::{Behind, cancel_all, cancel_behind, end};
-pub(crate) use steal::progress;
+pub(crate) use steal::Progress;
 pub(crate) use tasks::{Tasks, stats};
 pub(crate) use turn::{clear_desk, may_retire, rescue_tasks, rescue_timers, rest, run_due, turn};
 

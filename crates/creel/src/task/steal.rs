@@ -61,10 +61,55 @@ pub(super) fn desks(pool: &Shared) -> impl Iterator<Item = &Desk> {
     seats.chain(pool.tasks.guests.all())
 }
 
-/// How far each desk has come.
-pub(crate) fn progress(pool: &Shared, into: &mut Vec<u64>) {
-    into.clear();
-    into.extend(desks(pool).map(Desk::progress));
+/// How far all desks have come.
+#[derive(Default, PartialEq)]
+pub(crate) struct Progress {
+    /// The polls begun: the seats' first, then the guests'.
+    polls: Vec<u64>,
+    /// The tasks made, by guest.
+    made: Vec<u64>,
+    seats: usize,
+}
+
+impl Progress {
+    /// Looks again, into the same memory.
+    pub(crate) fn take(&mut self, pool: &Shared) {
+        self.seats = pool.idle.seats();
+        self.polls.clear();
+        self.polls.extend(desks(pool).map(Desk::progress));
+        self.made.clear();
+        let made = |desk: &Desk| desk.counters.spawned.get();
+        self.made.extend(pool.tasks.guests.all().map(made));
+    }
+
+    /// Marks the desks that have not come further since `before`, so that a search takes from
+    /// them. Says whether there was one with something to take.
+    pub(super) fn mark_stuck(&self, before: &Self, pool: &Shared) -> bool {
+        let mut found = false;
+        for (at, desk) in desks(pool).enumerate().take(self.polls.len()) {
+            if self.seats == before.seats
+                && before.polls.get(at) == Some(&self.polls[at])
+                && desk.has_hints()
+            {
+                desk.mark_stuck(self.polls[at]);
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Whether one who stands in for a worker has not come further since `before`. Who makes tasks
+    /// has, in a poll however long.
+    pub(super) fn has_stuck_guest(&self, before: &Self, pool: &Shared) -> bool {
+        let stuck = |(guest, desk): (usize, &Desk)| {
+            let at = self.seats + guest;
+            let same = |now: Option<&u64>, before: Option<&u64>| now.is_some() && now == before;
+            desk.is_held()
+                && same(self.polls.get(at), before.polls.get(at))
+                && same(self.made.get(guest), before.made.get(guest))
+        };
+        self.seats == before.seats && pool.tasks.guests.all().enumerate().any(stuck)
+    }
 }
 
 /// Claims a task from another desk whose polls are worth it, or who is stuck.

@@ -1,8 +1,8 @@
 //! What tasks add to a worker's turn, its wait and its rescue of others.
 
 use super::cell::{Ran, Schedule, Task};
-use super::desk::{self, Desk, Held};
-use super::steal;
+use super::desk::{self, Held};
+use super::steal::Progress;
 use crate::pool::panics::quietly;
 use crate::pool::seat::Seat;
 use crate::pool::shared::{Shared, When};
@@ -186,34 +186,16 @@ pub(crate) fn may_retire(pool: &Arc<Shared>, seat: &Seat) -> bool {
     false
 }
 
-/// Marks the desks that have not come further between two looks, so that a search takes from them.
-/// Says whether there was one with something to take.
-pub(super) fn mark_stuck(pool: &Shared, before: &[u64], now: &[u64]) -> bool {
-    let mut found = false;
-    for (at, desk) in steal::desks(pool).enumerate().take(now.len()) {
-        if before.get(at) == Some(&now[at]) && desk.has_hints() {
-            desk.mark_stuck(now[at]);
-            found = true;
-        }
-    }
-    found
-}
-
 /// What the watch does for tasks, which have come so far between two looks. Says whether this
 /// worker shall search, or take from outside.
 ///
 /// One whose seat is lent takes the seat back from a borrower who is stuck.
-pub(crate) fn rescue_tasks(pool: &Shared, seat: &Seat, before: &[u64], now: &[u64]) -> bool {
-    let found = mark_stuck(pool, before, now) || pool.tasks.outside.len() > 0;
+pub(crate) fn rescue_tasks(pool: &Shared, seat: &Seat, before: &Progress, now: &Progress) -> bool {
+    let found = now.mark_stuck(before, pool) || pool.tasks.outside.len() > 0;
     if !found || pool.idle.may_run_tasks(seat.index) {
         return found;
     }
-    let seats = pool.idle.seats();
-    let stuck = |(guest, desk): (usize, &Desk)| {
-        let at = seats + guest;
-        desk.is_held() && before.get(at).is_some_and(|b| now.get(at) == Some(b))
-    };
-    let relieves = pool.tasks.guests.all().enumerate().any(stuck);
+    let relieves = now.has_stuck_guest(before, pool);
     if relieves {
         pool.idle.relieve(seat.index);
     }

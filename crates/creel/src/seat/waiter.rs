@@ -57,6 +57,17 @@ impl Waiter {
         }
     }
 
+    /// The same at the cost of a load where it does not sleep. What it waits for was published by a
+    /// read-modify-write that is `SeqCst`, and its `done` reads that `SeqCst`: so either this finds
+    /// it asleep, or it looks once more before it sleeps and finds what it waits for.
+    #[inline]
+    pub(crate) fn wake_if_asleep(&self) {
+        match self {
+            Self::Thread(word) if word.load(Ordering::SeqCst) != ASLEEP => {}
+            _ => self.wake(),
+        }
+    }
+
     /// Blocks the calling thread, which is this one, until `done`. Meanwhile it calls `help` as
     /// long as that finds something to do.
     pub(crate) fn wait_until(&self, done: impl Fn() -> bool, help: impl FnMut() -> bool) {
@@ -78,7 +89,7 @@ impl Waiter {
                         break;
                     }
                     if !help() {
-                        sleep(word, every);
+                        sleep(word, every, &done);
                     }
                 }
                 // A wake that was used up here may have been meant for a wait around this one.
@@ -109,9 +120,13 @@ impl Waiter {
 
 /// Sleeps until woken, or for `most`, unless something has come since the word was made quiet. May
 /// end early if there is a limit.
-fn sleep(word: &WaitWord, most: Option<Duration>) {
-    let asleep = word.compare_exchange(QUIET, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
-    while asleep.is_ok() && word.load(Ordering::Acquire) == ASLEEP {
+fn sleep(word: &WaitWord, most: Option<Duration>, done: impl Fn() -> bool) {
+    // `SeqCst` and a look after: see `wake_if_asleep`.
+    let asleep = word.compare_exchange(QUIET, ASLEEP, Ordering::SeqCst, Ordering::Acquire);
+    if asleep.is_err() || done() {
+        return;
+    }
+    while word.load(Ordering::Acquire) == ASLEEP {
         word.wait(ASLEEP, most);
         if most.is_some() {
             break;

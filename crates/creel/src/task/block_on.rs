@@ -20,15 +20,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Wakes a caller of `block_on`.
 struct Bell {
-    /// The future was woken since it was last polled. Acquire and release: what the waker did
-    /// before is seen by the poll.
+    /// The future was woken since it was last polled. `SeqCst`, as the waiter demands.
     woken: AtomicBool,
     waiter: Waiter,
 }
 
 impl Bell {
     fn is_woken(&self) -> bool {
-        self.woken.load(Ordering::Acquire)
+        self.woken.load(Ordering::SeqCst)
     }
 }
 
@@ -38,8 +37,8 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
-            self.waiter.wake();
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            self.waiter.wake_if_asleep();
         }
     }
 }

@@ -5,8 +5,13 @@
 //! else has a use for that CPU. So it is left out, for two milliseconds' worth of calls at first
 //! (once is chance), for longer each time it happens soon again.
 
-use super::wait::Laggard;
-use crate::pool::shared::Shared;
+use super::join::Laggard;
+use super::share::Share;
+use crate::seat::table::Table;
+use crossbeam_utils::CachePadded;
+
+/// The lines of all seats.
+type Shares = Table<CachePadded<Share>>;
 
 /// A caller that slept less for a worker has no reason to complain.
 const SLEPT_NS: u64 = 400_000;
@@ -19,7 +24,7 @@ const OUT_TIMES: u64 = 4;
 
 /// The seats that are out. Belongs to who holds the loop slot.
 #[derive(Default)]
-pub(super) struct Bench {
+pub(in crate::loops) struct SitOut {
     /// How many seats are out.
     out: usize,
     /// How much loop time is left until all may come back.
@@ -30,23 +35,23 @@ pub(super) struct Bench {
     calm_ns: u64,
 }
 
-impl Bench {
+impl SitOut {
     /// A loop begins that takes `ns` on one thread; how many seats are out.
-    pub(super) fn pass(&mut self, ns: u64, shared: &Shared) -> usize {
+    pub(in crate::loops) fn pass(&mut self, ns: u64, shares: &Shares) -> usize {
         if self.out == 0 {
             self.calm_ns = (self.calm_ns + ns).min(OUT_NS_MAX);
             return 0;
         }
         self.left_ns = self.left_ns.saturating_sub(ns);
         if self.left_ns == 0 {
-            shared.seats.made().for_each(|seat| seat.share.bench(false));
+            shares.made().for_each(|share| share.sit_out(false));
             self.out = 0;
         }
         self.out
     }
 
     /// A caller slept for a worker, in a loop that takes `total_ns` on one thread.
-    pub(super) fn judge(&mut self, laggard: Laggard, total_ns: u64, shared: &Shared) {
+    pub(in crate::loops) fn judge(&mut self, laggard: Laggard, total_ns: u64, shares: &Shares) {
         let slept = laggard.slept_ns;
         if total_ns == 0 || slept < SLEPT_NS || slept / SLEPT_TIMES < total_ns {
             return;
@@ -59,9 +64,9 @@ impl Bench {
         self.last_ns = longer.clamp(OUT_NS_MIN, OUT_NS_MAX);
         self.left_ns = self.last_ns;
         self.calm_ns = 0;
-        let share = &shared.seats.at(laggard.seat).share;
-        if !share.is_benched() {
-            share.bench(true);
+        let share = shares.at(laggard.seat);
+        if !share.sits_out() {
+            share.sit_out(true);
             self.out += 1;
         }
     }

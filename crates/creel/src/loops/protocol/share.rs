@@ -5,7 +5,7 @@
 //! *in* before. So a caller that finds every share claimed, and after that nobody in, knows that
 //! all is done.
 
-use super::words::{Call, Grain, Left};
+use super::call::{Call, Grain, Left};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
@@ -33,7 +33,7 @@ struct Claims {
     seen: AtomicU64,
     /// Whether the seat's thread is to stay out of loops for a while: it lost its CPU in the
     /// middle of one. Written by who holds the loop slot; late news are harmless.
-    benched: AtomicBool,
+    sits_out: AtomicBool,
     /// What the share's blocks took in a loop that is being timed, whoever ran them. Ordered by
     /// `done`.
     cost_ns: AtomicU64,
@@ -55,7 +55,7 @@ impl Share {
                 left: AtomicU64::new(0),
                 entered: AtomicU64::new(0),
                 seen: AtomicU64::new(0),
-                benched: AtomicBool::new(false),
+                sits_out: AtomicBool::new(false),
                 cost_ns: AtomicU64::new(0),
             }),
             up: CachePadded::new(Up {
@@ -140,13 +140,13 @@ impl Share {
     }
 
     /// Whether the seat's thread is to stay out.
-    pub(crate) fn is_benched(&self) -> bool {
-        self.claims.benched.load(Ordering::Relaxed)
+    pub(crate) fn sits_out(&self) -> bool {
+        self.claims.sits_out.load(Ordering::Relaxed)
     }
 
     /// Tells the seat's thread to stay out, or to come back.
-    pub(crate) fn bench(&self, out: bool) {
-        self.claims.benched.store(out, Ordering::Relaxed);
+    pub(crate) fn sit_out(&self, out: bool) {
+        self.claims.sits_out.store(out, Ordering::Relaxed);
     }
 
     /// Whether all of loop `epoch` has been claimed.

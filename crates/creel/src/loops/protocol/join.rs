@@ -1,6 +1,6 @@
 //! The caller's side of a loop: its share, the others' rest, and the wait.
 
-use super::{dispatch::Part, words::Grain};
+use super::{call::Grain, dispatch::Part};
 use crate::{
     seat::waiter::Waiter,
     sync::{LOOKS, lock, now_ns, spin_loop},
@@ -8,9 +8,9 @@ use crate::{
 
 /// A worker for whom the caller slept long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Laggard {
-    pub(super) seat: usize,
-    pub(super) slept_ns: u64,
+pub(in crate::loops) struct Laggard {
+    pub(in crate::loops) seat: usize,
+    pub(in crate::loops) slept_ns: u64,
 }
 
 /// A caller with fewer units than this may be done before a worker has seen the call.
@@ -24,7 +24,7 @@ impl Part<'_> {
     /// whom it slept longest, if it slept.
     ///
     /// `spin_ns` is how long it spins for each before it sleeps.
-    pub(super) fn work_and_join(&self, units: usize, spin_ns: u64) -> Option<Laggard> {
+    pub(in crate::loops) fn work_and_join(&self, units: usize, spin_ns: u64) -> Option<Laggard> {
         let join = Join {
             part: *self,
             spin_ns,
@@ -91,11 +91,11 @@ impl Join<'_> {
         }
         let begin = now_ns();
         let waiter = Waiter::current();
-        *lock(&self.part.shared.line.caller) = Some(waiter.clone());
+        *lock(&self.part.loops.line.caller) = Some(waiter.clone());
         // The bit is set for each sleep anew: another's wake may have ended the last.
         let left = || share.is_done(epoch) || !share.await_leave(epoch);
         waiter.wait_until(left, || false);
-        *lock(&self.part.shared.line.caller) = None;
+        *lock(&self.part.loops.line.caller) = None;
         now_ns() - begin
     }
 }

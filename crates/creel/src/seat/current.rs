@@ -1,16 +1,16 @@
 //! Which worker the calling thread is, if any.
 
-use super::shared::Shared;
+use super::seats::Seats;
 use crate::sync::{local, thread_local};
 use std::{cell::RefCell, sync::Arc};
 
 thread_local! {
-    static CURRENT: RefCell<Option<(Arc<Shared>, usize)>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<(Arc<Seats>, usize)>> = const { RefCell::new(None) };
 }
 
 /// Marks the calling thread as worker `index` until the guard is dropped.
-pub(crate) fn enter(shared: Arc<Shared>, index: usize) -> Entered {
-    local(&CURRENT, |current| current.replace(Some((shared, index))));
+pub(crate) fn enter(seats: Arc<Seats>, index: usize) -> Entered {
+    local(&CURRENT, |current| current.replace(Some((seats, index))));
     Entered
 }
 
@@ -23,8 +23,8 @@ impl Drop for Entered {
     }
 }
 
-/// The pool and index of the calling worker.
-pub(crate) fn worker() -> Option<(Arc<Shared>, usize)> {
+/// The seats of the pool and the index of the calling worker.
+pub(crate) fn worker() -> Option<(Arc<Seats>, usize)> {
     local(&CURRENT, |current| current.borrow().clone()).flatten()
 }
 
@@ -33,10 +33,10 @@ pub(crate) fn may_be_waited_for() -> bool {
     local(&CURRENT, |current| current.borrow().is_some()).unwrap_or(false)
 }
 
-/// The index of the calling worker in this pool.
-pub(crate) fn index_in(shared: &Arc<Shared>) -> Option<usize> {
+/// The index of the calling worker in the pool of these seats.
+pub(crate) fn index_in(seats: &Arc<Seats>) -> Option<usize> {
     let index = local(&CURRENT, |current| match &*current.borrow() {
-        Some((own, index)) if Arc::ptr_eq(own, shared) => Some(*index),
+        Some((own, index)) if Arc::ptr_eq(own, seats) => Some(*index),
         _ => None,
     });
     index.flatten()

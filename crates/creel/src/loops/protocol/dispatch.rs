@@ -2,7 +2,7 @@
 //!
 //! # The protocol
 //!
-//! 1. The caller holds the slot (`Line::state`), so there is one loop at a time. It writes the
+//! 1. The caller holds the slot (`Protocol::slot`), so there is one loop at a time. It writes the
 //!    job down, then swaps a new [`Call`] in, with the next epoch. This one swap publishes
 //!    the loop and tells whether somebody sleeps.
 //! 2. A worker that sees a new epoch says that it is *in*, and claims blocks: of its own share
@@ -23,29 +23,30 @@
 //! else the next publication's swap finds the bit, and wakes.
 
 use super::{
-    body::{Body, Code, Words},
+    Protocol,
+    call::{Call, Even, Grain, units_of},
+    closure::{Body, Code, Words},
     share::Share,
-    words::{Call, Even, Grain, units_of},
 };
 use crate::{
-    pool::{nearness::by_index, panics::FirstPanic, seat::Seat, shared::Shared, trace::Doing},
-    seat::waiter::Waiter,
+    seat::{
+        panics::FirstPanic, seat::Seat, seats::Seats, steal_order::by_index, trace::Doing,
+        waiter::Waiter,
+    },
     sync::{
         AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, lock, now_ns,
     },
 };
 use crossbeam_utils::CachePadded;
-use std::{mem::transmute, ops::Range, ptr, sync::Arc};
+use std::{mem::transmute, ops::Range, ptr};
 
 /// The pool's side of the loop protocol.
 pub(crate) struct Line {
     down: CachePadded<Down>,
     /// What was thrown in the loop under way.
-    pub(super) panic: FirstPanic,
+    pub(in crate::loops) panic: FirstPanic,
     /// Who holds the slot, if it sleeps until a worker is out.
-    pub(super) caller: Mutex<Option<Waiter>>,
-    /// The slot: who holds it may call a loop.
-    pub(super) state: CachePadded<Mutex<super::run::State>>,
+    pub(in crate::loops) caller: Mutex<Option<Waiter>>,
     /// The seats below this index, but for seat 0, are known to have threads. Reset when a thread
     /// ends.
     ensured: AtomicUsize,
@@ -164,7 +165,6 @@ impl Line {
             down: CachePadded::new(Down::new()),
             panic: FirstPanic::default(),
             caller: Mutex::new(None),
-            state: CachePadded::new(Mutex::new(super::run::State::default())),
             ensured: AtomicUsize::new(0),
             woken_ns: AtomicU64::new(0),
             wake_ns: AtomicU64::new(WAKE_NS_AT_FIRST),
@@ -199,7 +199,7 @@ impl Line {
 
     /// A loop that takes longer than this on one thread is worth a wake: with one other the sum
     /// of both costs would be saved, and the caller's is felt even if the other is not.
-    pub(super) fn wake_pays_ns(&self) -> u64 {
+    pub(in crate::loops) fn wake_pays_ns(&self) -> u64 {
         self.wake_ns() + 2 * self.waker_ns.load(Ordering::Relaxed)
     }
 
@@ -213,7 +213,7 @@ impl Line {
     }
 
     /// A wake was not worth it: think it a little cheaper, so that it is tried again some day.
-    pub(super) fn forget_wake(&self) {
+    pub(in crate::loops) fn forget_wake(&self) {
         for cost in [&self.wake_ns, &self.waker_ns] {
             let average = cost.load(Ordering::Relaxed);
             cost.store(average - average / 256, Ordering::Relaxed);
@@ -222,21 +222,27 @@ impl Line {
 
     /// Makes sure that the seats below `seats` have threads, but for the caller's. One that the
     /// system refuses is no matter: the caller claims what nobody else does.
-    pub(super) fn ensure_threads(&self, shared: &Arc<Shared>, seats: usize, caller: usize) {
+    pub(in crate::loops) fn ensure_threads(&self, all: &Seats, seats: usize, caller: usize) {
         // Seat 0 is left out where a thread from outside takes its share.
-        let first = caller == 0 || shared.seats.at(0).thread.is_running();
+        let first = caller == 0 || all.at(0).thread.is_running();
         if first && self.ensured.load(Ordering::Relaxed) >= seats {
             return;
         }
         let others = (0..seats).filter(|seat| *seat != caller);
-        let mut all = others.map(|seat| shared.ensure_started(shared.seats.at(seat)));
-        if all.all(|started| started.is_ok()) {
+        let mut started = others.map(|seat| all.ensure_started(all.at(seat)));
+        if started.all(|started| started.is_ok()) {
             self.ensured.store(seats, Ordering::SeqCst);
         }
     }
 
     /// Publishes `job` and wakes who sleeps. `cold` says that somebody may.
-    pub(super) fn publish(&self, shared: &Shared, job: &Job<'_>, call: Call, cold: bool) -> Call {
+    pub(in crate::loops) fn publish(
+        &self,
+        seats: &Seats,
+        job: &Job<'_>,
+        call: Call,
+        cold: bool,
+    ) -> Call {
         self.down.write(job);
         let call = if cold {
             self.woken_ns.store(now_ns(), Ordering::Relaxed);
@@ -246,7 +252,7 @@ impl Line {
         };
         let before = Call(self.down.call.swap(call.0, Ordering::AcqRel));
         if cold {
-            wake_children(shared, call, call.caller());
+            wake_children(seats, call, call.caller());
             let took = now_ns() - self.woken_ns();
             if took >= WAKE_NS_MIN {
                 follow(&self.waker_ns, took);
@@ -254,7 +260,7 @@ impl Line {
         } else if before.has_sleepers() {
             let others = (0..call.seats()).filter(|seat| *seat != call.caller());
             others.for_each(|seat| {
-                shared.seats.at(seat).notify();
+                seats.at(seat).notify();
             });
         }
         call
@@ -269,39 +275,39 @@ fn follow(average: &AtomicU64, measured: u64) {
 }
 
 /// Wakes the two children of seat `me` in the tree whose root is the caller.
-fn wake_children(shared: &Shared, call: Call, me: usize) {
+fn wake_children(all: &Seats, call: Call, me: usize) {
     let seats = call.seats();
     let rank = (me + seats - call.caller()) % seats;
     for child in (2 * rank + 1..=2 * rank + 2).take_while(|child| *child < seats) {
         let seat = (call.caller() + child) % seats;
-        shared.seats.at(seat).notify();
+        all.at(seat).notify();
     }
 }
 
 /// What a loop's caller writes down.
 #[derive(Clone, Copy)]
-pub(super) struct Job<'a> {
-    pub(super) body: Body<'a>,
+pub(in crate::loops) struct Job<'a> {
+    pub(in crate::loops) body: Body<'a>,
     /// Where the shares begin, and the last one's end; none: they are even.
-    pub(super) bounds: Option<&'a [usize]>,
+    pub(in crate::loops) bounds: Option<&'a [usize]>,
     /// How the units are cut into even shares, or into a queue's blocks.
-    pub(super) even: Even,
+    pub(in crate::loops) even: Even,
     /// Whether what each share takes is measured.
-    pub(super) timed: bool,
+    pub(in crate::loops) timed: bool,
 }
 
 /// One thread's part in a loop: it claims blocks and runs them.
 #[derive(Clone, Copy)]
-pub(super) struct Part<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) call: Call,
+pub(in crate::loops) struct Part<'a> {
+    pub(in crate::loops) loops: &'a Protocol,
+    pub(in crate::loops) call: Call,
     /// The one whose share it takes.
-    pub(super) seat: &'a Seat,
+    pub(in crate::loops) seat: &'a Seat,
 }
 
 impl<'a> Part<'a> {
-    pub(super) fn share(&self, seat: usize) -> &'a Share {
-        &self.shared.seats.at(seat).share
+    pub(in crate::loops) fn share(&self, seat: usize) -> &'a Share {
+        self.loops.shares.at(seat)
     }
 
     /// Whom to take blocks from, the nearest first.
@@ -316,7 +322,7 @@ impl<'a> Part<'a> {
     }
 
     /// Runs the own share, then what others have left that is worth taking.
-    pub(super) fn work(&self) {
+    pub(in crate::loops) fn work(&self) {
         let (epoch, grain) = (self.call.epoch(), self.call.grain());
         if grain == Grain::QUEUE {
             let caller = self.call.caller();
@@ -325,7 +331,7 @@ impl<'a> Part<'a> {
             }
             return;
         }
-        while let Some(blocks) = self.seat.share.claim_front(epoch, grain) {
+        while let Some(blocks) = self.share(self.seat.index).claim_front(epoch, grain) {
             self.run(self.seat.index, blocks);
         }
         if grain != Grain::WHOLE {
@@ -339,8 +345,8 @@ impl<'a> Part<'a> {
     }
 
     /// Runs blocks of share `home` that this thread has claimed.
-    pub(super) fn run(&self, home: usize, blocks: Range<u64>) {
-        let line = &self.shared.line;
+    pub(in crate::loops) fn run(&self, home: usize, blocks: Range<u64>) {
+        let line = &self.loops.line;
         let queue = self.call.grain() == Grain::QUEUE;
         // SAFETY: this thread has claimed these blocks of `self.call`'s epoch and runs them
         // now. The claim read from what was written after that epoch's job, and the next job
@@ -364,33 +370,40 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Whether there is a loop that this seat has not looked at; a moment ago.
-#[inline]
-pub(crate) fn has_part(shared: &Shared, seat: &Seat) -> bool {
-    seat.share.is_unseen(shared.line.call())
-}
+impl Protocol {
+    /// Whether there is a loop that this seat has not looked at; a moment ago.
+    #[inline]
+    pub(crate) fn has_part(&self, seat: &Seat) -> bool {
+        self.shares.at(seat.index).is_unseen(self.line.call())
+    }
 
-/// A worker's source of work: takes part in the loop under way, if it has not yet. Says
-/// whether it did.
-pub(crate) fn take_part(shared: &Shared, seat: &Seat) -> bool {
-    let call = shared.line.call();
-    let (who, share) = (seat.index, &seat.share);
-    if !share.is_news(call) || who >= call.seats() || who == call.caller() || share.is_benched() {
-        return false;
+    /// A worker's source of work: takes part in the loop under way, if it has not yet. Says
+    /// whether it did.
+    pub(crate) fn take_part(&self, seat: &Seat) -> bool {
+        let call = self.line.call();
+        let (who, share) = (seat.index, self.shares.at(seat.index));
+        let mine = who < call.seats() && who != call.caller();
+        if !share.is_news(call) || !mine || share.sits_out() {
+            return false;
+        }
+        share.enter(call.epoch());
+        if call.wakes() {
+            self.line.note_wake();
+            wake_children(&self.seats, call, who);
+        }
+        let traced = self.seats.tracing.begin();
+        let part = Part {
+            loops: self,
+            call,
+            seat,
+        };
+        part.work();
+        seat.spans.note(Doing::Loop, traced);
+        if share.leave(call.epoch()) {
+            let caller = lock(&self.line.caller).clone();
+            caller.iter().for_each(Waiter::wake);
+        }
+        part.report();
+        true
     }
-    share.enter(call.epoch());
-    if call.wakes() {
-        shared.line.note_wake();
-        wake_children(shared, call, who);
-    }
-    let traced = shared.tracing.begin();
-    let part = Part { shared, call, seat };
-    part.work();
-    seat.spans.note(Doing::Loop, traced);
-    if share.leave(call.epoch()) {
-        let caller = lock(&shared.line.caller).clone();
-        caller.iter().for_each(Waiter::wake);
-    }
-    part.report();
-    true
 }

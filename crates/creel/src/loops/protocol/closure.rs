@@ -14,7 +14,7 @@ use std::{
 
 /// A closure of up to three words (a slice and something of the user's), or where it is.
 #[derive(Clone, Copy)]
-pub(super) struct Words([MaybeUninit<*const ()>; 3]);
+pub(in crate::loops) struct Words([MaybeUninit<*const ()>; 3]);
 
 impl Default for Words {
     fn default() -> Self {
@@ -25,20 +25,20 @@ impl Default for Words {
 /// A closure `Fn(units, who)` that is `Sync`: does some of a loop's units, as the one with the
 /// index `who` (below the number of seats), which no other thread has during this loop.
 #[derive(Clone, Copy)]
-pub(super) struct Body<'a> {
-    pub(super) code: Code,
-    pub(super) words: Words,
+pub(in crate::loops) struct Body<'a> {
+    pub(in crate::loops) code: Code,
+    pub(in crate::loops) words: Words,
     closure: PhantomData<&'a ()>,
 }
 
 /// Calls the closure that is, or whose address is, in the words.
-pub(super) type Code = unsafe fn(*const Words, Range<usize>, usize);
+pub(in crate::loops) type Code = unsafe fn(*const Words, Range<usize>, usize);
 
 impl<'a> Body<'a> {
     /// # Safety
     /// While the body or a copy is in use, the closure is used through that one only, and nobody
     /// drops it. What is dropped after that is the original.
-    pub(super) unsafe fn new<F: Fn(Range<usize>, usize) + Sync>(closure: &'a F) -> Self {
+    pub(in crate::loops) unsafe fn new<F: Fn(Range<usize>, usize) + Sync>(closure: &'a F) -> Self {
         let mut words = Words::default();
         let code: Code = if is_small::<F>() {
             // SAFETY: `F` fits into the words in size and alignment; it is moved there, as no one
@@ -57,7 +57,7 @@ impl<'a> Body<'a> {
     }
 
     /// Does these units.
-    pub(super) fn call(&self, units: Range<usize>, who: usize) {
+    pub(in crate::loops) fn call(&self, units: Range<usize>, who: usize) {
         // SAFETY: the code and the words were made for each other, and `'a` is not over.
         unsafe { (self.code)(&self.words, units, who) }
     }

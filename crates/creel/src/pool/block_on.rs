@@ -1,20 +1,16 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
-use super::desk;
-use super::seeded;
-use super::stand_in::StandIn;
+use super::watch::WATCH_EVERY;
+use super::{Pool, seeded};
 use crate::net::io;
-use crate::pool::shared::{Attend, Rouse, Shared};
-use crate::pool::watch::WATCH_EVERY;
-use crate::pool::{Pool, current};
+use crate::seat::current;
 use crate::seat::waiter::Waiter;
-use crate::sync::{AtomicBool, Ordering, WaitWord, local, thread_local};
+use crate::seat::wakers::{PollerWaker, SeatWaker};
+use crate::sync::{AtomicBool, Ordering, WaitWord};
+use crate::task::{Frame, Inside, StandIn, holds_a_desk_of, is_inside};
 use crate::time::timers;
-use std::cell::Cell;
 use std::future::Future;
-use std::iter::successors;
 use std::pin::pin;
-use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -62,10 +58,11 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        let pool = &self.shared;
+        let pool = &*self.shared;
+        let (seats, tasks) = (&pool.seats, &*pool.tasks);
         // In another `block_on` of the pool, whether or not it has found a desk.
-        let nested = is_inside(pool);
-        let inside = current::index_in(pool).is_some() || desk::here_in(pool).is_some() || nested;
+        let nested = is_inside(tasks);
+        let inside = current::index_in(seats).is_some() || holds_a_desk_of(tasks) || nested;
         assert!(
             !inside,
             "block_on inside a worker of the same pool: await the future instead"
@@ -78,17 +75,16 @@ impl Pool {
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
         // What the future waits for by time or on a socket is the business of seat 0.
-        let seat = pool.seats.at(0);
-        let rouse = Rouse::waker(pool, 0);
-        seat.timers.set_rouse(rouse);
-        pool.driver.set_rouse(Attend::waker(pool));
-        let _timers = timers::enter(Arc::clone(&seat.timers));
+        let timers = pool.timers.at(0);
+        timers.set_rouse(SeatWaker::waker(seats, 0));
+        pool.driver.set_rouse(PollerWaker::waker(seats));
+        let _timers = timers::enter(Arc::clone(timers));
         let _driver = io::enter(Arc::clone(&pool.driver));
-        let frame = Frame::new(pool);
+        let frame = Frame::new(tasks);
         let _inside = Inside::enter(&frame);
-        let mut stand_in = StandIn::new(pool);
+        let mut stand_in = StandIn::new(tasks);
         // In the deterministic mode nobody else comes for what other threads have woken.
-        let look = pool.tasks.is_seeded().then_some(WATCH_EVERY);
+        let look = seats.is_threadless().then_some(WATCH_EVERY);
         loop {
             let woken = bell.woken.swap(false, Ordering::AcqRel);
             if woken || look.is_some() {
@@ -109,66 +105,5 @@ impl Pool {
                 Some(_) => WaitWord::new(0).wait(0, look),
             }
         }
-    }
-}
-
-/// A `block_on` that this thread is in, and the one around it.
-struct Frame {
-    pool: *const Shared,
-    outer: *const Frame,
-}
-
-thread_local! {
-    /// The innermost, or null. It lies on this thread's stack.
-    static INSIDE: Cell<*const Frame> = const { Cell::new(ptr::null()) };
-}
-
-/// The frames of the calling thread, the innermost first.
-///
-/// The caller does not keep them longer than the thread is in there.
-fn frames<'a>() -> impl Iterator<Item = &'a Frame> {
-    let first = local(&INSIDE, Cell::get).unwrap_or(ptr::null());
-    // SAFETY: null, or on the stack of a `block_on` that this thread is in, which takes it out
-    // before it returns; and nobody changes it.
-    let frame = |at: *const Frame| unsafe { at.as_ref() };
-    successors(frame(first), move |inner| frame(inner.outer))
-}
-
-/// The pool whose `block_on` the calling thread is in, of several the innermost; children inherit
-/// it. The caller does not keep it longer than the thread is in there.
-#[inline]
-pub(super) fn inside<'a>() -> Option<&'a Shared> {
-    let frame = frames().next()?;
-    // SAFETY: borrowed by that `block_on`.
-    Some(unsafe { &*frame.pool })
-}
-
-/// Whether the calling thread is in a `block_on` of this pool, also one around another's.
-fn is_inside(pool: &Arc<Shared>) -> bool {
-    frames().any(|frame| ptr::eq(frame.pool, Arc::as_ptr(pool)))
-}
-
-impl Frame {
-    fn new(pool: &Arc<Shared>) -> Self {
-        Self {
-            pool: Arc::as_ptr(pool),
-            outer: local(&INSIDE, Cell::get).unwrap_or(ptr::null()),
-        }
-    }
-}
-
-/// Keeps a frame the innermost until it is dropped.
-struct Inside<'a>(&'a Frame);
-
-impl<'a> Inside<'a> {
-    fn enter(frame: &'a Frame) -> Self {
-        local(&INSIDE, |inside| inside.set(frame));
-        Self(frame)
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        local(&INSIDE, |inside| inside.set(self.0.outer));
     }
 }

@@ -15,10 +15,10 @@ pub(crate) const SEATS_MAX: usize = (1 << SEAT_BITS) - 1;
 
 const SEAT_BITS: u32 = 10;
 const EPOCH_BITS: u32 = 39;
-pub(super) const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
+pub(in crate::loops) const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
 
 /// The epoch after `epoch`.
-pub(super) fn next_epoch(epoch: u64) -> u64 {
+pub(in crate::loops) fn next_epoch(epoch: u64) -> u64 {
     if epoch == EPOCH_MASK { 1 } else { epoch + 1 }
 }
 

@@ -4,7 +4,7 @@
 //! even split; a new site takes an old one's place. Nothing here changes an outcome: only which
 //! worker visits which items.
 
-use super::words::{Even, Grain};
+use super::call::{Even, Grain};
 use std::panic::Location;
 
 const SITES: usize = 64;
@@ -29,11 +29,11 @@ const MOVE_AGAIN: u64 = 64;
 
 /// The sites, each in the place that its key's hash gives.
 #[derive(Default)]
-pub(super) struct Sites(Vec<Site>);
+pub(in crate::loops) struct Sites(Vec<Site>);
 
 /// What is remembered of one site.
 #[derive(Default)]
-pub(super) struct Site {
+pub(in crate::loops) struct Site {
     key: (usize, usize, usize),
     calls: u64,
     /// What a call takes in all, on one thread; an average.
@@ -56,7 +56,7 @@ pub(super) struct Site {
 
 /// How a call is to be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(in crate::loops) enum Plan {
     /// By its caller alone: sharing it would cost more than it brings.
     Inline {
         /// Whether to measure what it takes.
@@ -73,7 +73,7 @@ pub(super) enum Plan {
 
 impl Sites {
     /// The site of this place, for so many units on so many seats.
-    pub(super) fn find(
+    pub(in crate::loops) fn find(
         &mut self,
         place: &'static Location<'static>,
         units: usize,
@@ -119,18 +119,18 @@ impl Site {
     }
 
     /// What a call takes in all, on one thread.
-    pub(super) fn total_ns(&self) -> u64 {
+    pub(in crate::loops) fn total_ns(&self) -> u64 {
         self.total_ns
     }
 
     /// Where the shares begin, and the last one's end.
-    pub(super) fn bounds(&self) -> &[usize] {
+    pub(in crate::loops) fn bounds(&self) -> &[usize] {
         &self.bounds
     }
 
     /// How the next call is to be run. `cold`: somebody sleeps, and to wake them pays for loops
     /// that take longer than so many ns on one thread; `now_ns` tells the time.
-    pub(super) fn plan(&mut self, cold: Option<u64>, now_ns: impl Fn() -> u64) -> Plan {
+    pub(in crate::loops) fn plan(&mut self, cold: Option<u64>, now_ns: impl Fn() -> u64) -> Plan {
         let call = self.calls;
         self.calls += 1;
         let learning = self.uneven && self.moves < MOVES_MAX;
@@ -178,7 +178,7 @@ impl Site {
     }
 
     /// Learns what a call that ran inline took.
-    pub(super) fn learn_total(&mut self, ns: u64) {
+    pub(in crate::loops) fn learn_total(&mut self, ns: u64) {
         self.total_ns = match self.total_ns {
             0 => ns,
             // One bad measurement (the thread was preempted) must not count for much.
@@ -187,7 +187,7 @@ impl Site {
     }
 
     /// Learns what each share of a call took, and moves the shares if that pays.
-    pub(super) fn learn(&mut self, cost: impl Fn(usize) -> u64) {
+    pub(in crate::loops) fn learn(&mut self, cost: impl Fn(usize) -> u64) {
         let mut total = 0;
         for (seat, least) in self.costs.iter_mut().enumerate() {
             let ns = cost(seat);

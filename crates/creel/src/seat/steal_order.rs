@@ -5,7 +5,7 @@ use creel_topology::{CpuSet, Machine};
 
 /// The other workers, the nearest to worker `index` first: by the smallest unit of the machine
 /// that both sit in, then by the distance of their indices. `seats` has the PUs of each worker.
-pub(super) fn nearest(machine: &Machine, seats: &[CpuSet], index: usize) -> Vec<usize> {
+pub(crate) fn nearest(machine: &Machine, seats: &[CpuSet], index: usize) -> Vec<usize> {
     let around = machine.units_around(&seats[index]);
     let unit = |other: usize| {
         let both = around.iter().position(|unit| seats[other].is_subset(unit));

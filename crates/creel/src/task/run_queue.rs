@@ -42,7 +42,7 @@ impl Buffer {
 }
 
 /// The queue.
-pub(super) struct Hints {
+pub(super) struct RunQueue {
     /// Positions. Written by the owner only, with release; a thief's acquire shows it the buffer
     /// and the hints up to there.
     ends: CachePadded<Ends>,
@@ -60,11 +60,11 @@ struct Ends {
 }
 
 // SAFETY: `buffers` is the owner's, as `push` demands; the rest is atomic.
-unsafe impl Send for Hints {}
+unsafe impl Send for RunQueue {}
 // SAFETY: as above.
-unsafe impl Sync for Hints {}
+unsafe impl Sync for RunQueue {}
 
-impl Hints {
+impl RunQueue {
     pub(super) fn new() -> Self {
         let first = Box::into_raw(Box::new(Buffer::new(LEN_MIN)));
         Self {
@@ -160,7 +160,7 @@ impl Hints {
     /// # Safety
     ///
     /// The caller is the owner of `own`, which is another queue.
-    pub(super) unsafe fn steal(&self, own: &Hints) -> Option<(Task, Claim)> {
+    pub(super) unsafe fn steal(&self, own: &RunQueue) -> Option<(Task, Claim)> {
         let head = self.ends.head.load(Ordering::Acquire);
         let len = self.len();
         let buffer = self.buffer();
@@ -187,7 +187,7 @@ impl Hints {
     }
 }
 
-impl Drop for Hints {
+impl Drop for RunQueue {
     fn drop(&mut self) {
         // SAFETY: nobody else has the queue any more.
         let buffers = self

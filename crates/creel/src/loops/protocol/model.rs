@@ -2,11 +2,12 @@
 //! bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
 
 use super::{
-    body::Body,
-    dispatch::{Job, Part, take_part},
-    words::{Call, Even, Grain},
+    Protocol,
+    call::{Call, Even, Grain},
+    closure::Body,
+    dispatch::{Job, Part},
 };
-use crate::pool::{Pool, Wait, shared::Shared};
+use crate::seat::{parker::Poller, seats::Seats};
 use loom::{cell::UnsafeCell, model::Builder, thread};
 use std::{ops::Range, sync::Arc};
 
@@ -22,19 +23,26 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-fn shared(seats: usize) -> Arc<Shared> {
-    let pool = Pool::builder().workers(seats).wait(Wait::Park).build();
-    let shared = Arc::clone(&pool.expect("in range").shared);
-    // Loom does not see that who finds a seat made comes after who made it.
-    (0..seats).for_each(|seat| shared.seats.at(seat).share.close(0));
-    shared
+/// There is none.
+struct NoPoller;
+
+impl Poller for NoPoller {
+    fn interrupt(&self) {}
+}
+
+fn protocol(seats: usize) -> Arc<Protocol> {
+    let seats_of = Seats::new("model".into(), seats, true, Arc::new(NoPoller));
+    let loops = Protocol::new(seats_of);
+    // Loom does not see that who finds a share made comes after who made it.
+    (0..seats).for_each(|seat| loops.shares.at(seat).close(0));
+    Arc::new(loops)
 }
 
 /// Calls one loop, from the last of so many seats, of a unit a seat, and waits for it. Loom
 /// watches the items, and the frame that the body borrows: nobody may touch them after the
 /// return.
-fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
-    let (seats, caller) = (shared.workers(), shared.workers() - 1);
+fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
+    let (seats, caller) = (loops.seats.workers(), loops.seats.workers() - 1);
     let items = (0..seats).map(|_| Item(UnsafeCell::new(0)));
     let items: Arc<[Item]> = items.collect();
     let watched = Arc::clone(&items);
@@ -53,14 +61,14 @@ fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
         timed: false,
     };
     if grain == Grain::QUEUE {
-        shared.seats.at(caller).share.lay_out(epoch, seats as u64);
+        loops.shares.at(caller).lay_out(epoch, seats as u64);
     }
     let call = Call::new(epoch, seats, caller, grain);
-    let call = shared.line.publish(shared, &job, call, false);
+    let call = loops.line.publish(&loops.seats, &job, call, false);
     let part = Part {
-        shared,
+        loops,
         call,
-        seat: shared.seats.at(caller),
+        seat: loops.seats.at(caller),
     };
     part.work_and_join(seats, 0);
     for item in items.iter() {
@@ -72,15 +80,15 @@ fn call_loop(shared: &Arc<Shared>, epoch: u64, grain: Grain) {
 /// Two loops one after the other, while a worker looks for work twice.
 fn claim_and_join(grain: Grain) {
     check(3, move || {
-        let shared = shared(2);
-        let other = Arc::clone(&shared);
+        let loops = protocol(2);
+        let other = Arc::clone(&loops);
         let worker = thread::spawn(move || {
             let seat = other.seats.at(0);
-            take_part(&other, seat);
-            take_part(&other, seat);
+            other.take_part(seat);
+            other.take_part(seat);
         });
-        call_loop(&shared, 1, grain);
-        call_loop(&shared, 2, grain);
+        call_loop(&loops, 1, grain);
+        call_loop(&loops, 2, grain);
         worker.join().expect("no panic");
     });
 }
@@ -104,12 +112,12 @@ fn a_queue_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
 #[test]
 fn a_group_is_out_when_the_last_of_it_says_so() {
     check(2, || {
-        let shared = shared(3);
+        let loops = protocol(3);
         let workers = [0, 1].map(|seat| {
-            let other = Arc::clone(&shared);
-            thread::spawn(move || take_part(&other, other.seats.at(seat)))
+            let other = Arc::clone(&loops);
+            thread::spawn(move || other.take_part(other.seats.at(seat)))
         });
-        call_loop(&shared, 1, Grain::WHOLE);
+        call_loop(&loops, 1, Grain::WHOLE);
         for worker in workers {
             worker.join().expect("no panic");
         }
@@ -120,23 +128,23 @@ fn a_group_is_out_when_the_last_of_it_says_so() {
 #[test]
 fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
     check(3, || {
-        let shared = shared(2);
-        let other = Arc::clone(&shared);
+        let loops = protocol(2);
+        let other = Arc::clone(&loops);
         let worker = thread::spawn(move || {
             let seat = other.seats.at(0);
             loop {
-                seat.begin_turn();
-                take_part(&other, seat);
+                seat.parker.begin_turn();
+                other.take_part(seat);
                 let call = other.line.mark_sleeper();
-                if !seat.share.is_unseen(call) {
+                if !other.shares.at(0).is_unseen(call) {
                     if call.epoch() == 1 {
                         return; // there is no further loop to be woken for
                     }
-                    seat.park(None);
+                    seat.parker.park(None);
                 }
             }
         });
-        call_loop(&shared, 1, Grain::WHOLE);
+        call_loop(&loops, 1, Grain::WHOLE);
         worker.join().expect("no panic");
     });
 }

@@ -1,7 +1,7 @@
 //! The loops over slices and ranges.
 
-use super::{Loops, collect, split::Split};
-use crate::pool::Balance;
+use super::{collect, split::Split};
+use crate::pool::{Balance, Loops};
 use std::{cmp::Reverse, num::NonZeroUsize, ops::Range, sync::Arc};
 
 impl Loops {
@@ -55,7 +55,7 @@ impl Loops {
         order.sort_by_key(|&(length, index)| (Reverse(length), index));
         let split = Split::new(items);
         let queue = Loops {
-            shared: Arc::clone(self.shared()),
+            shared: Arc::clone(&self.shared),
             balance: Balance::Shared,
         };
         queue.run(order.len(), move |range: Range<usize>, _| {

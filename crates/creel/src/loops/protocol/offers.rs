@@ -11,15 +11,12 @@
 //! then is a part of what it waits for. So a lock that it holds is not taken again by a stranger's
 //! work on its stack.
 
+use super::Protocol;
 use crate::{
-    pool::{
-        current,
-        shared::{Shared, When},
-    },
-    seat::waiter::Waiter,
+    seat::{current, seats::When, waiter::Waiter},
     sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local},
 };
-use std::{cell::Cell, ptr, ptr::NonNull, sync::Arc};
+use std::{cell::Cell, ptr, ptr::NonNull};
 
 /// The offers of a pool.
 pub(crate) struct Offers {
@@ -65,7 +62,7 @@ pub(crate) struct Offer {
 unsafe impl Sync for Offer {}
 
 /// Takes a piece of the offer and runs it; false: there was none. Does not panic.
-pub(super) type Run = unsafe fn(NonNull<Offer>) -> bool;
+pub(in crate::loops) type Run = unsafe fn(NonNull<Offer>) -> bool;
 
 thread_local! {
     /// The offer of which this thread runs a piece, or null.
@@ -84,7 +81,7 @@ fn inside<R>(offer: *const Offer, f: impl FnOnce() -> R) -> R {
 
 impl Offer {
     /// `run` is for the type that begins with this.
-    pub(super) fn new(run: Run, splits: bool) -> Self {
+    pub(in crate::loops) fn new(run: Run, splits: bool) -> Self {
         Self {
             parent: local(&INSIDE, Cell::get).unwrap_or(ptr::null()),
             run,
@@ -130,7 +127,7 @@ impl Offers {
     }
 
     /// Takes a piece of `offer`, if nobody has taken the last one.
-    pub(super) fn claim(&self, offer: &Offer) -> bool {
+    pub(in crate::loops) fn claim(&self, offer: &Offer) -> bool {
         // One step, so that nobody finds a piece that somebody is about to take.
         let one_less = |left: usize| left.checked_sub(1);
         let claimed = offer
@@ -221,8 +218,8 @@ impl Drop for Inside<'_> {
 }
 
 /// An offer that is open, until this is dropped: then nobody is inside any more.
-pub(super) struct Open<'a> {
-    shared: &'a Arc<Shared>,
+pub(in crate::loops) struct Open<'a> {
+    loops: &'a Protocol,
     offer: NonNull<Offer>,
     /// The owner is no worker of the pool: it is as good as worker 0.
     outside: bool,
@@ -238,19 +235,19 @@ impl<'a> Open<'a> {
     ///
     /// The offer is alive, does not move, and may be shared, until this is dropped; `run` and what
     /// it is the first field of were made for each other. The open one is dropped, not leaked.
-    pub(super) unsafe fn new(shared: &'a Arc<Shared>, offer: NonNull<Offer>) -> Self {
+    pub(in crate::loops) unsafe fn new(loops: &'a Protocol, offer: NonNull<Offer>) -> Self {
         let entry = Entry {
             offer,
             inside: 0,
             closed: None,
         };
-        lock(&shared.offers.list).push(entry);
-        let outside = current::index_in(shared).is_none();
+        lock(&loops.offers.list).push(entry);
+        let outside = current::index_in(&loops.seats).is_none();
         if outside {
-            shared.idle.begin_outside();
+            loops.seats.idle.begin_outside();
         }
         Self {
-            shared,
+            loops,
             offer,
             outside,
         }
@@ -262,23 +259,23 @@ impl<'a> Open<'a> {
     }
 
     /// There are so many more pieces; one of the idle is called for them.
-    pub(super) fn add(&self, pieces: usize) {
+    pub(in crate::loops) fn add(&self, pieces: usize) {
         self.offer().left.fetch_add(pieces, Ordering::Release);
-        self.shared.offers.left.fetch_add(pieces, Ordering::SeqCst);
+        self.loops.offers.left.fetch_add(pieces, Ordering::SeqCst);
         // Where no thread can be had, the owner does it all.
-        let _ = self.shared.call(usize::from(self.outside), When::Now);
+        let _ = self.loops.seats.call(usize::from(self.outside), When::Now);
     }
 
     /// Takes a piece and runs it on the owner's thread.
-    pub(super) fn run_one(&self) -> bool {
+    pub(in crate::loops) fn run_one(&self) -> bool {
         let run = self.offer().run;
         // SAFETY: `run` is the offer's own.
         inside(self.offer.as_ptr(), || unsafe { run(self.offer) })
     }
 
     /// Runs a piece of an offer that comes from this one.
-    pub(super) fn help_under(&self) -> bool {
-        let inside = self.shared.offers.enter(Some(self.offer));
+    pub(in crate::loops) fn help_under(&self) -> bool {
+        let inside = self.loops.offers.enter(Some(self.offer));
         inside.iter().for_each(|inside| inside.run(|| false));
         inside.is_some()
     }
@@ -286,7 +283,7 @@ impl<'a> Open<'a> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        let offers = &self.shared.offers;
+        let offers = &self.loops.offers;
         let mut list = lock(&offers.list);
         if let Some(at) = list.iter().position(|entry| entry.offer == self.offer) {
             if list[at].inside == 0 {
@@ -300,7 +297,7 @@ impl Drop for Open<'_> {
             }
         }
         if self.outside {
-            self.shared.idle.end_outside();
+            self.loops.seats.idle.end_outside();
         }
     }
 }

@@ -7,7 +7,8 @@
 //! somebody else has a use for it. Where loops come in a rhythm, a worker that sleeps is awake
 //! before the next.
 
-use super::{Wait, rhythm::Rhythm, seat::Seat, shared::Shared};
+use super::{Wait, rhythm::Rhythm, shared::Shared};
+use crate::seat::seat::Seat;
 use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};
 
 /// The longest spin of `Adaptive` is twice what a wake was measured to take, within these bounds.
@@ -94,8 +95,14 @@ impl Patience {
 
     /// What the worker slept for is over: was it a loop?
     fn called(&mut self, shared: &Shared, seat: &Seat, asleep: bool) {
-        if shared.wait == Wait::Adaptive && seat.share.is_unseen(shared.line.call()) {
-            self.rhythm.called(shared.line.woken_ns(), asleep);
+        if shared.wait == Wait::Adaptive
+            && shared
+                .loops
+                .shares
+                .at(seat.index)
+                .is_unseen(shared.loops.line.call())
+        {
+            self.rhythm.called(shared.loops.line.woken_ns(), asleep);
         }
     }
 
@@ -118,7 +125,7 @@ impl Patience {
 
 /// The longest spin of `Adaptive`.
 fn full_ns(shared: &Shared) -> u64 {
-    (2 * shared.line.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
+    (2 * shared.loops.line.wake_ns()).clamp(SPIN_MIN_NS, SPIN_MAX_NS)
 }
 
 /// Spins for at most `limit()` ns; tells how that ended, and how long it took (short spins count
@@ -128,7 +135,13 @@ fn spin(shared: &Shared, seat: &Seat, limit: impl Fn() -> u64) -> (Spun, u64) {
     loop {
         // Reading the clock costs some 20 ns, and so does a pause: look many times between.
         for look in 0..LOOKS {
-            if seat.share.is_unseen(shared.line.call()) || seat.notified() {
+            if shared
+                .loops
+                .shares
+                .at(seat.index)
+                .is_unseen(shared.loops.line.call())
+                || seat.parker.notified()
+            {
                 return (Spun::Paid, last - begin);
             }
             if look % 4 == 3 {

@@ -19,6 +19,7 @@ use crate::{
     seat::{
         current,
         seat::Seat,
+        seats::Work,
         trace::Doing,
         wakers::{PollerWaker, SeatWaker},
     },
@@ -148,7 +149,7 @@ fn help(seat: &Seat, shared: &Shared, searches: &mut bool) -> bool {
 fn take_part(seat: &Seat, shared: &Shared) -> bool {
     // By the book it idles on, so that a loop costs nothing, unless something would wait for it.
     let leaves =
-        seat.is_idle() && (shared.seats.hides(seat) || shared.seats.idle.is_watch(seat.index));
+        seat.is_idle() && (shared.hides(seat.index) || shared.seats.idle.is_watch(seat.index));
     if leaves {
         seat.set_looping(true);
         shared.seats.leave_idle_for_long(seat);

@@ -373,7 +373,7 @@ impl Seats {
     }
 
     /// Whether something may become ready that only this thread looks at.
-    pub(crate) fn hides(&self, seat: &Seat) -> bool {
+    fn hides(&self, seat: &Seat) -> bool {
         self.work().is_some_and(|work| work.hides(seat.index))
     }
 

@@ -33,8 +33,11 @@ impl Poller for NoPoller {
 fn protocol(seats: usize) -> Arc<Protocol> {
     let seats_of = Seats::new("model".into(), seats, true, Arc::new(NoPoller));
     let loops = Protocol::new(seats_of);
-    // Loom does not see that who finds a share made comes after who made it.
-    (0..seats).for_each(|seat| loops.shares.at(seat).close(0));
+    // Loom does not see that who finds one made comes after who made it.
+    for seat in 0..seats {
+        loops.seats.at(seat);
+        loops.shares.at(seat).close(0);
+    }
     Arc::new(loops)
 }
 

@@ -15,6 +15,8 @@
 //!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 pub mod channel;
 mod loops;
 #[cfg(all(test, shuttle, not(loom)))]

@@ -115,7 +115,7 @@ impl<'a> StandIn<'a> {
     /// Goes on with a chain of short hand-overs that the future's end has begun: to wake a thread
     /// for it would take longer.
     pub(crate) fn finish(&self) {
-        let Some(held) = self.held().filter(|_| !self.tasks.seeded.is_some()) else {
+        let Some(held) = self.held().filter(|_| self.tasks.seeded.is_none()) else {
             return;
         };
         for _ in 0..LAST_RUN {

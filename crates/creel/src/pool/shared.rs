@@ -15,7 +15,7 @@ use crate::{
         seats::{Seats, Work},
         table::Table,
     },
-    sync::{AtomicUsize, Mutex, lock},
+    sync::{AtomicUsize, Mutex, lock, thread},
     task::{Behind, Tasks},
     time::timers::Timers,
 };
@@ -107,8 +107,8 @@ impl Shared {
     }
 
     /// Ends the pool: every thread finishes what it was given and ends. Waits for them, unless
-    /// called by one of them, which would wait for itself.
-    pub(crate) fn close(&self) {
+    /// called by one of them, which would wait for itself: then a thread made for it waits.
+    pub(crate) fn close(self: &Arc<Self>) {
         let seats = &self.seats;
         seats.life.close();
         self.tasks.cancel_all();
@@ -116,21 +116,31 @@ impl Shared {
             seat.notify();
         }
         if current::index_in(seats).is_none() {
-            // Workers whose code blocks them may wait for what lies behind them.
-            let mut last = Behind::default();
-            seats
-                .life
-                .wait_for_others(WATCH_EVERY, || self.tasks.cancel_behind(&mut last));
-            for thread in seats.made().filter_map(|seat| seat.thread.take()) {
-                // A worker catches what its work throws, so an error here is a defect of the
-                // pool, which the thread's own panic message has told already.
-                let _ = thread.join();
-            }
-            seats.leave();
-            self.let_go();
-        } else {
+            return self.wait_for_the_end();
+        }
+        let shared = Arc::clone(self);
+        let waits = thread::Builder::new().spawn(move || shared.wait_for_the_end());
+        if waits.is_err() {
+            // The last thread to leave ends the tasks; what lies behind one that blocks waits.
             seats.leave();
         }
+    }
+
+    /// Waits until all have left, by the owner or in its stead, and ends the tasks.
+    fn wait_for_the_end(&self) {
+        let seats = &self.seats;
+        // Workers whose code blocks them may wait for what lies behind them.
+        let mut last = Behind::default();
+        seats
+            .life
+            .wait_for_others(WATCH_EVERY, || self.tasks.cancel_behind(&mut last));
+        for thread in seats.made().filter_map(|seat| seat.thread.take()) {
+            // A worker catches what its work throws, so an error here is a defect of the pool,
+            // which the thread's own panic message has told already.
+            let _ = thread.join();
+        }
+        seats.leave();
+        self.let_go();
     }
 
     /// Gives back what the system and a driven clock keep for the pool, which has no thread any
@@ -161,7 +171,7 @@ impl Work for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Of a pool that ended on one of its own workers, which nobody waited for.
+        // Of a pool that ended on one of its own workers, where no thread could be had to wait.
         self.let_go();
     }
 }

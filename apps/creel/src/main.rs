@@ -1,7 +1,8 @@
 //! The creel tool: what the machine is, right-sizing any program, and measuring it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod measure;
+mod options;
 mod process;
 mod run;
 mod top;

@@ -84,11 +84,13 @@ impl fmt::Display for Limit {
             LimitKind::Memory if self.path.is_empty() => {
                 write!(f, "the machine's memory ({})", self.value)
             }
-            LimitKind::Cpuset | LimitKind::Quota | LimitKind::Tasks | LimitKind::Memory => match self.generation {
-                0 => write!(f, "{file} of this cgroup ({})", self.value),
-                1 => write!(f, "{file} of the parent cgroup ({})", self.value),
-                _ => write!(f, "{file} of the ancestor cgroup {group} ({})", self.value),
-            },
+            LimitKind::Cpuset | LimitKind::Quota | LimitKind::Tasks | LimitKind::Memory => {
+                match self.generation {
+                    0 => write!(f, "{file} of this cgroup ({})", self.value),
+                    1 => write!(f, "{file} of the parent cgroup ({})", self.value),
+                    _ => write!(f, "{file} of the ancestor cgroup {group} ({})", self.value),
+                }
+            }
         }
     }
 }
@@ -158,7 +160,9 @@ impl Budget {
         };
         let total: u64 = memory.value.parse().unwrap_or(u64::MAX);
         memory.value = format!("{total}/{bytes}");
-        memory.workers = usize::try_from(total / bytes.max(1)).unwrap_or(usize::MAX).max(1);
+        memory.workers = usize::try_from(total / bytes.max(1))
+            .unwrap_or(usize::MAX)
+            .max(1);
         self.limits.push(memory);
         self.bound = least(&self.limits);
         self

@@ -5,7 +5,7 @@ mod plan;
 mod report;
 mod sample;
 
-use crate::process;
+use crate::options;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress};
@@ -39,7 +39,7 @@ pub struct MeasureArgs {
     #[arg(long, default_value_t = 0, value_name = "RUNS")]
     warmup: u32,
     /// Seconds of rest before each run
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = process::seconds)]
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = options::seconds)]
     cooldown: f64,
     /// A second command, split into words as a shell does, run in turn with the first
     #[arg(long, value_name = "COMMAND")]
@@ -65,7 +65,6 @@ pub struct MeasureArgs {
     /// The command and its arguments
     #[arg(
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         value_name = "COMMAND",
         required_unless_present = "from"
     )]

@@ -6,7 +6,7 @@
 mod threads;
 mod throttle;
 
-use crate::process;
+use crate::{options, process};
 use anyhow::{Context, Result};
 use clap::Args;
 use creel_console::{Align, Common, Exit, Failure, Format, Interrupt, Table, output};
@@ -38,10 +38,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
   creel top -p 1234 --for 5")]
 pub struct TopArgs {
     /// Seconds between two drawings
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = process::seconds)]
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = options::seconds)]
     interval: f64,
     /// Watch for so many seconds at the most; the program goes on
-    #[arg(long = "for", value_name = "SECONDS", value_parser = process::seconds)]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = options::seconds)]
     duration: Option<f64>,
     /// Watch a program that runs already
     #[arg(short, long, conflicts_with = "command", value_name = "PID")]
@@ -49,7 +49,6 @@ pub struct TopArgs {
     /// The program and its arguments
     #[arg(
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         required_unless_present = "pid",
         value_name = "PROGRAM"
     )]

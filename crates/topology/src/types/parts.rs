@@ -37,9 +37,15 @@ pub(crate) enum Rule {
         period_us: u64,
     },
     /// A share of the CPU time against others: of `usual` where nobody sets one.
-    Weight { value: u64, usual: u64 },
+    Weight {
+        value: u64,
+        usual: u64,
+    },
     /// So many threads and processes, and those that there are.
-    Tasks { most: u64, now: u64 },
+    Tasks {
+        most: u64,
+        now: u64,
+    },
     /// So many bytes of memory.
     Memory(u64),
 }

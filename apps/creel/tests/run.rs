@@ -44,9 +44,12 @@ struct Asked {
     command: Vec<String>,
 }
 
+/// A line of words.
+type Words = &'static [&'static str];
+
 /// Interpreters and tools that answer by themselves: name, options, a command to see whether
 /// they are there, the command that asks.
-const ASKING: [(&str, &[&str], &[&str], &[&str]); 12] = [
+const ASKING: [(&str, Words, Words, Words); 12] = [
     (
         "Erlang",
         &[],

@@ -54,7 +54,8 @@ pub enum Capabilities {
 impl Capabilities {
     /// Reads the last `-N` of some options.
     fn of(options: &str) -> Self {
-        let n = options.split_ascii_whitespace().filter_map(|word| {
+        let mut words = options.split_ascii_whitespace().rev();
+        let n = words.find_map(|word| {
             let digits = word.strip_prefix("-N").or(word.strip_prefix("-maxN"))?;
             match digits.parse() {
                 Ok(n) => Some(Self::Fixed(n)),
@@ -62,7 +63,7 @@ impl Capabilities {
                 Err(_) => None,
             }
         });
-        n.last().unwrap_or(Self::One)
+        n.unwrap_or(Self::One)
     }
 }
 
@@ -188,8 +189,10 @@ fn options_in(data: &[u8]) -> Capabilities {
                     .clone()
                     .all(|word| word.starts_with('-') && word.len() > 1)
         });
-    let told = options.map(Capabilities::of);
-    told.last().unwrap_or(Capabilities::One)
+    options
+        .map(Capabilities::of)
+        .next()
+        .unwrap_or(Capabilities::One)
 }
 
 /// The link info is text: the libraries, among them the runtime (`-lHSrts_thr`, or

@@ -1,4 +1,4 @@
-//! `creel measure` and `creel top` from outside.
+//! `creel measure` from outside.
 
 use serde_json::Value;
 use std::{
@@ -94,8 +94,6 @@ fn failures_are_named() {
         1,
         "--timeout",
     );
-    fails(&["top", "no-such-program"], 127, "no-such-program");
-    fails(&["top", "-p", "4000000000"], 2, "no process");
 }
 
 /// The JSON of a measurement that must succeed.
@@ -375,13 +373,4 @@ fn runs_are_drawn() {
     ];
     assert_eq!(creel(&drawn).0, Some(0));
     assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
-}
-
-#[test]
-fn top_tells_threads_and_a_verdict() {
-    let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
-    let (code, text, err) = creel(&["top", "--", "sh", "-c", busy]);
-    assert_eq!(code, Some(0), "{err}");
-    assert!(text.contains("threads runnable on average"), "{text}");
-    assert!(text.lines().any(|line| line.contains(" sh ")), "{text}");
 }

@@ -4,6 +4,7 @@
 
 use pty_process::{Size, blocking};
 use std::{
+    fs,
     io::{Read, Write},
     num::NonZeroU16,
     process::{Child, Command},
@@ -51,7 +52,7 @@ fn the_programs_exit_code_is_kept_and_its_output_apart() {
     ];
     let (code, _, err) = creel(&words);
     assert_eq!((code, err.as_str()), (Some(128 + 9), ""));
-    assert_eq!(std::fs::read_to_string(file).unwrap(), "printed\n");
+    assert_eq!(fs::read_to_string(file).unwrap(), "printed\n");
 }
 
 #[test]
@@ -180,9 +181,10 @@ fn keys_and_mouse_are_obeyed() {
     top.press("?");
     top.shows("q quit");
     top.press("T");
-    top.shows("  timeout");
+    top.shows("   sh ");
     top.press("l");
-    assert!(top.until(|rows| rows[2].contains("thread") && rows[2].contains("PU")));
+    let titles = top.until(|rows| rows[2].contains("thread") && rows[2].contains("PU"));
+    assert!(titles, "{:?}", top.rows());
     // A click on the title of the names, which now is the third line.
     top.press("\x1b[<0;14;3M");
     top.shows("name▾");
@@ -194,18 +196,33 @@ fn keys_and_mouse_are_obeyed() {
 
 #[test]
 fn what_has_ended_is_gone_and_the_exit_code_stays() {
-    let script = "sleep 0.3 & wait; sleep 0.3; echo over; exit 5";
-    let mut top = Terminal::start(80, 24, &["--", "sh", "-c", script]);
-    let sleeping = |rows: &[String]| rows.iter().filter(|row| row.contains(" sleep ")).count();
-    assert!(top.until(|rows| sleeping(rows) == 1), "{:?}", top.rows());
-    let first = top.rows();
-    let pid = |rows: &[String]| {
-        let row = rows.iter().find(|row| row.contains(" sleep ")).cloned();
-        row.and_then(|row| row[2..].split_whitespace().next().map(String::from))
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = |name: &str| {
+        let path = folder.path().join(name);
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        path
     };
-    let before = pid(&first);
-    assert!(top.until(|rows| pid(rows).is_some() && pid(rows) != before));
-    assert_eq!(sleeping(&top.rows()), 1, "{:?}", top.rows());
+    let (one, two) = (pipe("one"), pipe("two"));
+    let (first, second) = (one.display(), two.display());
+    let script = format!("cat {first}; cat {second}; echo over; exit 5");
+    let mut top = Terminal::start(80, 24, &["--", "sh", "-c", &script]);
+    let cats = |rows: &[String]| -> Vec<String> {
+        let rows = rows.iter().filter(|row| row.contains(" cat "));
+        let tid = |row: &String| row[1..].split_whitespace().next().map(String::from);
+        rows.filter_map(tid).collect()
+    };
+    assert!(top.until(|rows| cats(rows).len() == 1), "{:?}", top.rows());
+    let before = cats(&top.rows());
+    fs::write(one, "").unwrap();
+    let other = |rows: &[String]| cats(rows).len() == 1 && cats(rows) != before;
+    assert!(top.until(other), "the first one has gone: {:?}", top.rows());
+    fs::write(two, "").unwrap();
     let (code, last) = top.end();
     assert_eq!(code, Some(5));
     assert!(last.iter().any(|row| row.contains("over")), "{last:?}");

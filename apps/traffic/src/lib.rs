@@ -7,8 +7,8 @@
 //!
 //! let pool = creel::Pool::builder().workers(2).build()?;
 //! let network = Arc::new(city::City::grid(8, 8).network()?);
-//! let plans = laps::plans(&network, 100, 1)?;
-//! let mut simulation = Simulation::new(network, Arc::new(plans), Default::default())?;
+//! let plans = laps::plans(&pool, &network, 100, 1)?;
+//! let mut simulation = Simulation::new(&pool, network, Arc::new(plans), Default::default())?;
 //! simulation.run(&pool, 600);
 //! assert_eq!(simulation.tally().moving + simulation.tally().beside, 100);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

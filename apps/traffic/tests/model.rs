@@ -370,8 +370,13 @@ fn one_trip_follows_another_from_where_it_ended() {
 #[test]
 fn an_idle_city_does_nothing_and_a_city_without_cars_is_no_error() {
     let network = Arc::new(City::grid(20, 20).network().unwrap());
-    let mut simulation =
-        Simulation::new(network, Arc::new(Plans::default()), Physics::default()).unwrap();
+    let mut simulation = Simulation::new(
+        &pool(),
+        network,
+        Arc::new(Plans::default()),
+        Physics::default(),
+    )
+    .unwrap();
     run(&mut simulation, 10);
     assert_eq!(simulation.tally(), Default::default());
 }

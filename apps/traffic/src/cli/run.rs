@@ -59,6 +59,7 @@ struct Summary {
     crossings: u64,
     hash: String,
     seconds: f64,
+    cpu_seconds: f64,
     setup_seconds: f64,
     simulated_seconds: f64,
     real_time_ratio: f64,
@@ -90,13 +91,19 @@ impl Run {
             return Err(usage("a simulation ends after 34 days"));
         }
         let before = (simulation.vehicle_seconds(), simulation.tally().crossings);
-        let begun = Instant::now();
+        let begun = (Instant::now(), cpu_seconds());
         let ran = self.advance(&mut simulation, &pool, &interrupt, common)?;
-        let seconds = begun.elapsed().as_secs_f64();
+        let (seconds, cpu) = (begun.0.elapsed().as_secs_f64(), cpu_seconds() - begun.1);
         if let Some(path) = &self.snapshot {
             save(&simulation, path)?;
         }
-        let summary = summary(&simulation, &pool, ran, [seconds, setup_seconds], before);
+        let summary = summary(
+            &simulation,
+            &pool,
+            ran,
+            [seconds, cpu, setup_seconds],
+            before,
+        );
         print(&summary, common)?;
         if interrupt.requested() {
             return Err(Failure::new(Exit::Interrupted, "interrupted").into());
@@ -108,7 +115,7 @@ impl Run {
         let network = self.scene.network(pool)?;
         if let Some(path) = &self.resume {
             let file = File::open(path).with_context(|| path.display().to_string())?;
-            let loaded = Simulation::load(network, BufReader::new(file));
+            let loaded = Simulation::load(pool, network, BufReader::new(file));
             return loaded.map_err(|error| match error {
                 SnapshotError::Io(error) => {
                     anyhow::Error::from(error).context(path.display().to_string())
@@ -117,7 +124,7 @@ impl Run {
             });
         }
         let plans = self.scene.plans(&network, pool)?;
-        Simulation::new(network, plans, self.scene.physics())
+        Simulation::new(pool, network, plans, self.scene.physics())
             .map_err(|error| usage(error.to_string()))
     }
 
@@ -163,7 +170,7 @@ fn summary(
     simulation: &Simulation,
     pool: &Pool,
     ticks: u32,
-    [seconds, setup_seconds]: [f64; 2],
+    [seconds, cpu_seconds, setup_seconds]: [f64; 3],
     (vehicle_seconds, crossings): (f64, u64),
 ) -> Summary {
     let tally = simulation.tally();
@@ -189,6 +196,7 @@ fn summary(
         crossings: tally.crossings,
         hash: format!("{:016x}", simulation.hash(pool)),
         seconds,
+        cpu_seconds,
         setup_seconds,
         simulated_seconds: f64::from(ticks),
         real_time_ratio: rate(f64::from(ticks)),
@@ -204,6 +212,12 @@ fn summary(
         window_ticks: simulation.window_ms() / TICK_MS,
         peak_rss_bytes: peak_rss_bytes(),
     }
+}
+
+/// What the process has used of all CPUs.
+fn cpu_seconds() -> f64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }
 
 /// The most memory that the process has had; 0 where the system does not tell.
@@ -268,6 +282,10 @@ fn text(summary: &Summary) -> String {
             "{:.1}, {:.1}",
             summary.bytes_per_link, summary.bytes_per_car
         ),
+    );
+    row(
+        "seconds of the wall, of all CPUs",
+        format!("{:.2}, {:.2}", summary.seconds, summary.cpu_seconds),
     );
     row("hash", summary.hash.clone());
     text.push_str(&table.text());

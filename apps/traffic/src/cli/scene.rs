@@ -122,9 +122,9 @@ impl Scene {
     }
 
     /// Who drives.
-    pub fn plans(&self, network: &Arc<Network>, _pool: &Pool) -> anyhow::Result<Arc<Plans>> {
+    pub fn plans(&self, network: &Arc<Network>, pool: &Pool) -> anyhow::Result<Arc<Plans>> {
         let cars = self.travellers.cars.unwrap_or(1000);
-        let plans = laps::plans(network, cars, self.seed).map_err(bad_data)?;
+        let plans = laps::plans(pool, network, cars, self.seed).map_err(bad_data)?;
         Ok(Arc::new(plans))
     }
 }

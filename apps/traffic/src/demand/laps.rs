@@ -3,6 +3,7 @@
 use super::{Plans, Route, Traveller};
 use crate::network::{Network, NetworkError};
 use crate::random::Stream;
+use creel::Loops;
 
 /// Roads of a lap, at most.
 const ROADS_MAX: u32 = 160;
@@ -12,10 +13,14 @@ const ROADS_MAX: u32 = 160;
 ///
 /// # Errors
 /// A network in which a car finds no way back: roads must run both ways.
-pub fn plans(network: &Network, cars: u32, seed: u64) -> Result<Plans, NetworkError> {
+pub fn plans(
+    loops: &Loops,
+    network: &Network,
+    cars: u32,
+    seed: u64,
+) -> Result<Plans, NetworkError> {
     let back = backward(network)?;
-    let travellers = (0..cars).map(|car| traveller(network, &back, seed, car));
-    Plans::new(travellers)
+    Plans::gather(loops, cars, |car| traveller(network, &back, seed, car))
 }
 
 /// Of each road, the one that leads back.

@@ -6,6 +6,7 @@
 //! carries the word that it is in, and comes back here once in some fifteen crossings.
 
 use crate::network::{Ms, Network, NetworkError};
+use creel::Loops;
 
 /// After a traveller's last trip.
 const END: u32 = u32::MAX;
@@ -84,14 +85,53 @@ pub struct Traveller {
 }
 
 impl Plans {
-    /// Packs what travellers do. Travellers that stay where they are are welcome.
+    /// Packs what `cars` travellers of a network do, as `traveller` tells for each number; on the
+    /// pool, and the same however large it is. Travellers that stay where they are are welcome.
+    ///
+    /// # Errors
+    /// The first whose plan is too long, or begins too late.
+    pub fn gather(
+        loops: &Loops,
+        cars: u32,
+        traveller: impl Fn(u32) -> Traveller + Sync,
+    ) -> Result<Self, NetworkError> {
+        const AT_ONCE: usize = 4096;
+        let begins: Vec<u32> = (0..cars).step_by(AT_ONCE).collect();
+        let parts = loops.map(&begins, |_, &begin| {
+            let mut part = Self::default();
+            for car in begin..cars.min(begin.saturating_add(AT_ONCE as u32)) {
+                part.push(&traveller(car), car)?;
+            }
+            Ok(part)
+        });
+        let parts = parts.into_iter().collect::<Result<Vec<Self>, _>>()?;
+        let mut plans = Self::default();
+        let words: usize = parts.iter().map(|part| part.words.len()).sum();
+        if words > END as usize {
+            return Err(NetworkError("all plans together are too long".into()));
+        }
+        plans.words.reserve_exact(words);
+        plans.starts.reserve_exact(cars as usize);
+        plans.origins.reserve_exact(cars as usize);
+        for part in parts {
+            let begin = plans.words.len() as u32;
+            plans
+                .starts
+                .extend(part.starts.iter().map(|start| begin + start));
+            plans.origins.extend(part.origins);
+            plans.words.extend(part.words);
+        }
+        Ok(plans)
+    }
+
+    /// Packs what travellers do.
     ///
     /// # Errors
     /// One whose plan is too long, or begins too late.
     pub fn new(travellers: impl IntoIterator<Item = Traveller>) -> Result<Self, NetworkError> {
         let mut plans = Self::default();
-        for traveller in travellers {
-            plans.push(&traveller)?;
+        for (number, traveller) in travellers.into_iter().enumerate() {
+            plans.push(&traveller, number as u32)?;
         }
         plans.words.shrink_to_fit();
         plans.starts.shrink_to_fit();
@@ -99,8 +139,7 @@ impl Plans {
         Ok(plans)
     }
 
-    fn push(&mut self, traveller: &Traveller) -> Result<(), NetworkError> {
-        let number = self.starts.len();
+    fn push(&mut self, traveller: &Traveller, number: u32) -> Result<(), NetworkError> {
         let fail = |reason| Err(NetworkError(format!("traveller {}: {reason}", number + 1)));
         let words: usize = traveller
             .trips
@@ -194,7 +233,7 @@ impl Plans {
     }
 
     /// Whether every turn of every plan is one of this network.
-    pub(crate) fn fits(&self, network: &Network) -> bool {
+    pub(crate) fn fits(&self, network: &Network, loops: &Loops) -> bool {
         let junctions = network.junctions().len() as u32;
         let whole = |traveller: u32| {
             let start = self.starts[traveller as usize] as usize;
@@ -235,6 +274,11 @@ impl Plans {
                 }
             }
         };
-        self.starts.len() == self.origins.len() && (0..self.len() as u32).all(whole)
+        let alike = self.starts.len() == self.origins.len();
+        let all = |car, _: &u32| whole(car as u32);
+        alike
+            && loops
+                .reduce(&self.starts, all, |a, b| a && b)
+                .unwrap_or(true)
     }
 }

@@ -124,14 +124,15 @@ impl Simulation {
     /// All cars where they begin, at time 0.
     ///
     /// # Errors
-    /// Plans that were made for another network, or physics out of range.
+    /// Plans that are not of this network, or physics out of range.
     pub fn new(
+        loops: &Loops,
         network: Arc<Network>,
         plans: Arc<Plans>,
         physics: Physics,
     ) -> Result<Self, NetworkError> {
         physics.check()?;
-        if !plans.fits(&network) {
+        if !plans.fits(&network, loops) {
             return Err(NetworkError("the plans are not of this network".into()));
         }
         let built = build::build(&network, &plans, &physics);
@@ -226,6 +227,7 @@ impl Simulation {
         } = self;
         let (sent, from) = (&*sent, *now_ms);
         loops.zip(tiles, room, |index, tile, room| {
+            tile.warm_up();
             take_in(tile, &sources[index], sent, from);
             room.iter_mut().for_each(Vec::clear);
             tile.run(from, until, rules, room);

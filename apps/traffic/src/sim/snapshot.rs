@@ -5,6 +5,7 @@
 use super::{Rules, Simulation, Tile, build};
 use crate::demand::Plans;
 use crate::network::{Ms, Network, Physics};
+use creel::Loops;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -77,7 +78,11 @@ impl Simulation {
     ///
     /// # Errors
     /// The stream's, and of what is no whole snapshot of this network.
-    pub fn load(network: Arc<Network>, mut from: impl Read) -> Result<Self, SnapshotError> {
+    pub fn load(
+        loops: &Loops,
+        network: Arc<Network>,
+        mut from: impl Read,
+    ) -> Result<Self, SnapshotError> {
         let mut begin = [0; 16];
         from.read_exact(&mut begin)
             .map_err(|_| SnapshotError::Malformed("it is too short"))?;
@@ -102,12 +107,12 @@ impl Simulation {
         }
         let state: State<Plans, Vec<Tile>> = postcard::from_bytes(bytes)
             .map_err(|_| SnapshotError::Malformed("a part of it makes no sense"))?;
-        let mut simulation = Self::new(network, Arc::new(Plans::default()), state.physics)
+        let mut simulation = Self::new(loops, network, Arc::new(Plans::default()), state.physics)
             .map_err(|_| SnapshotError::Malformed("its physics make no sense"))?;
         if state.fingerprint != simulation.fingerprint() {
             return Err(SnapshotError::OtherNetwork);
         }
-        if !state.plans.fits(&simulation.network) {
+        if !state.plans.fits(&simulation.network, loops) {
             return Err(SnapshotError::Malformed("its plans are not of its network"));
         }
         let alike = |(a, b): (&Tile, &Tile)| {

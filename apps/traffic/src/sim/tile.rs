@@ -65,6 +65,38 @@ impl Tile {
         }
     }
 
+    /// Walks over what a window will touch here and there, in order, which a cache takes in four times
+    /// as fast.
+    pub fn warm_up(&self) {
+        const LINE: usize = 64;
+        let heads = self
+            .heads
+            .iter()
+            .step_by(LINE / size_of::<Head>())
+            .map(|head| head.free_at);
+        let tails = self
+            .tails
+            .iter()
+            .step_by(LINE / size_of::<Tail>())
+            .map(|tail| tail.next_in);
+        let crossings = self
+            .crossings
+            .iter()
+            .step_by(LINE / size_of::<Crossing>())
+            .map(|c| c.busy_until);
+        let holes = self
+            .holes
+            .iter()
+            .step_by(LINE / size_of::<Hole>())
+            .map(|hole| hole.at);
+        let all = heads
+            .chain(tails)
+            .chain(crossings)
+            .chain(holes)
+            .chain(self.slab.each_line());
+        std::hint::black_box(all.fold(0, Ms::wrapping_add));
+    }
+
     /// Runs it from `from` to `until`, both whole ticks. What leaves goes into `mail`, by neighbour.
     pub fn run(&mut self, from: Ms, until: Ms, rules: &Rules, mail: &mut [Vec<Message>]) {
         let end = until / SLOT_MS;
@@ -385,6 +417,9 @@ impl Work<'_> {
                 word,
             });
             due.push(key(DEPART, junction, at, place));
+        }
+        if tile.calendar.capacity() > 4 * tile.calendar.len() + 64 {
+            tile.calendar.shrink_to(2 * tile.calendar.len());
         }
         due.sort_unstable();
         // Cars that come over the same road at the same instant go by their number.

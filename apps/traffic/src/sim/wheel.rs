@@ -71,6 +71,14 @@ impl Slab {
         self.free = place;
     }
 
+    /// Something of each line of the cache that it takes.
+    pub fn each_line(&self) -> impl Iterator<Item = Ms> {
+        self.entries
+            .iter()
+            .step_by(64 / size_of::<Entry>())
+            .map(|entry| entry.at)
+    }
+
     pub fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
     }

@@ -1,6 +1,7 @@
 //! Small networks made by hand.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use creel::Pool;
 use creel_traffic::demand::{Plans, Route, Traveller};
 use creel_traffic::network::{Junction, Link, Network, Physics, Plan};
 use creel_traffic::sim::Simulation;
@@ -77,7 +78,8 @@ pub fn simulation(
     physics: Physics,
 ) -> Simulation {
     let plans = Arc::new(Plans::new(travellers).unwrap());
-    let mut simulation = Simulation::new(network.clone(), plans, physics).unwrap();
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let mut simulation = Simulation::new(&pool, network.clone(), plans, physics).unwrap();
     simulation.record(true);
     simulation
 }

@@ -20,6 +20,7 @@
 pub mod demand;
 pub mod network;
 pub mod random;
+pub mod route;
 pub mod sim;
 
 pub use network::city;

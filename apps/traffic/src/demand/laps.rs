@@ -3,24 +3,24 @@
 use super::{Plans, Route, Traveller};
 use crate::network::{Network, NetworkError};
 use crate::random::Stream;
-use creel::Loops;
+use creel::Pool;
 
 /// Roads of a lap, at most.
-const ROADS_MAX: u32 = 160;
+const ROADS_MAX: u32 = 120;
 
 /// `cars` that begin at random junctions within the first minute, and each goes straight on as long
-/// as it likes, then turns; after some hundred roads it goes home, the way back.
+/// as it likes, then turns; after 20 to 60 roads it goes home, the way back.
 ///
 /// # Errors
 /// A network in which a car finds no way back: roads must run both ways.
 pub fn plans(
-    loops: &Loops,
+    pool: &Pool,
     network: &Network,
     cars: u32,
     seed: u64,
 ) -> Result<Plans, NetworkError> {
     let back = backward(network)?;
-    Plans::gather(loops, cars, |car| traveller(network, &back, seed, car))
+    Plans::gather(pool, cars, |_| (), |car, ()| Ok(traveller(network, &back, seed, car)))
 }
 
 /// Of each road, the one that leads back.

@@ -6,7 +6,7 @@
 //! carries the word that it is in, and comes back here once in some fifteen crossings.
 
 use crate::network::{Ms, Network, NetworkError};
-use creel::Loops;
+use creel::{Loops, Pool, Scratch};
 
 /// After a traveller's last trip.
 const END: u32 = u32::MAX;
@@ -88,21 +88,26 @@ impl Plans {
     /// Packs what `cars` travellers of a network do, as `traveller` tells for each number; on the
     /// pool, and the same however large it is. Travellers that stay where they are are welcome.
     ///
+    /// Each worker has a scratch of its own, which must not show.
+    ///
     /// # Errors
-    /// The first whose plan is too long, or begins too late.
-    pub fn gather(
-        loops: &Loops,
+    /// The first of `traveller`, or whose plan is too long or begins too late.
+    pub fn gather<S: Send>(
+        pool: &Pool,
         cars: u32,
-        traveller: impl Fn(u32) -> Traveller + Sync,
+        scratch: impl FnMut(usize) -> S,
+        traveller: impl Fn(u32, &mut S) -> Result<Traveller, NetworkError> + Sync,
     ) -> Result<Self, NetworkError> {
-        const AT_ONCE: usize = 4096;
-        let begins: Vec<u32> = (0..cars).step_by(AT_ONCE).collect();
-        let parts = loops.map(&begins, |_, &begin| {
-            let mut part = Self::default();
-            for car in begin..cars.min(begin.saturating_add(AT_ONCE as u32)) {
-                part.push(&traveller(car), car)?;
-            }
-            Ok(part)
+        const AT_ONCE: u32 = 1024;
+        let mut parts: Vec<Result<Self, NetworkError>> = Vec::new();
+        parts.resize_with(cars.div_ceil(AT_ONCE) as usize, || Ok(Self::default()));
+        let mut scratch = Scratch::new(pool.workers(), scratch);
+        pool.for_each_mut_with(&mut parts, &mut scratch, |index, part, scratch| {
+            let begin = index as u32 * AT_ONCE;
+            let mut plans = Self::default();
+            let done = (begin..cars.min(begin.saturating_add(AT_ONCE)))
+                .try_for_each(|car| plans.push(&traveller(car, scratch)?, car));
+            *part = done.map(|()| plans);
         });
         let parts = parts.into_iter().collect::<Result<Vec<Self>, _>>()?;
         let mut plans = Self::default();

@@ -7,6 +7,7 @@
 //! Left out on purpose: geometry between junctions, lanes that differ within a road, turn bans.
 
 pub mod city;
+pub mod read;
 
 mod tiles;
 

@@ -17,6 +17,7 @@
 //! docs/design/traffic.md is the design.
 #![forbid(unsafe_code)]
 
+pub mod assign;
 pub mod demand;
 pub mod network;
 pub mod random;

@@ -30,6 +30,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Run(cli::run::Run),
+    Assign(cli::assign::Assign),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     cli.common.apply();
     let done = match &cli.command {
         Command::Run(run) => run.run(&cli.common),
+        Command::Assign(assign) => assign.run(&cli.common),
     };
     conclude("creel-traffic", done)
 }

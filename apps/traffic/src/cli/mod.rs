@@ -1,5 +1,6 @@
 //! The commands of the program: what is printed, and which exit code says how it went.
 
+pub mod assign;
 pub mod run;
 mod scene;
 
@@ -44,4 +45,12 @@ fn usage(message: impl Into<String>) -> anyhow::Error {
 /// An error of what was read.
 fn bad_data(what: impl std::fmt::Display) -> anyhow::Error {
     Failure::new(Exit::BadData, what.to_string()).into()
+}
+
+/// Prints a JSON document with the machine and the budget.
+fn document(body: &impl serde::Serialize) -> anyhow::Result<()> {
+    let machine = creel_topology::Machine::detect()?;
+    let budget = creel_topology::Budget::of(&machine);
+    creel_console::output::json(&creel_console::Document::new(&machine, &budget, body))?;
+    Ok(())
 }

@@ -8,16 +8,14 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use creel::{Pool, Wait};
-use creel_console::document::Document;
 use creel_console::{
     Align, Common, Exit, Failure, Format, Interrupt, Knobs, Progress, Table, output,
 };
-use creel_topology::{Budget, Machine};
 use creel_traffic::sim::{END_MS_MAX, Simulation, SnapshotError, TICK_MS};
 use serde::Serialize;
 
 use super::scene::Scene;
-use super::{bad_data, usage, write_whole};
+use super::{bad_data, document, usage, write_whole};
 
 /// Run a simulation, and tell what became of it
 ///
@@ -230,11 +228,7 @@ fn peak_rss_bytes() -> u64 {
 
 fn print(summary: &Summary, common: &Common) -> anyhow::Result<()> {
     match common.format {
-        Format::Json => {
-            let machine = Machine::detect()?;
-            let budget = Budget::of(&machine);
-            output::json(&Document::new(&machine, &budget, summary))?;
-        }
+        Format::Json => document(summary)?,
         Format::Csv => output::csv([summary])?,
         Format::Text => output::text(&text(summary))?,
     }

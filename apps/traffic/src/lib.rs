@@ -20,6 +20,7 @@
 pub mod assign;
 pub mod demand;
 pub mod network;
+pub mod output;
 pub mod random;
 pub mod route;
 pub mod sim;

@@ -14,22 +14,39 @@ impl Router {
     /// By free-flow times.
     pub fn new(network: &Network) -> Self {
         let time = |link| Self::free_flow(network, link);
-        Self::by(network, (0..network.links().len() as u32).map(time).collect())
+        Self::by(
+            network,
+            (0..network.links().len() as u32).map(time).collect(),
+        )
     }
 
     /// By a time for each road, which is at least 1. Takes seconds where there are 100,000 roads.
     pub fn by(network: &Network, times: Vec<Ms>) -> Self {
         let mut input = InputGraph::new();
-        for (link, road) in network.links().iter().enumerate().filter(|(_, road)| road.from != road.to) {
+        for (link, road) in network
+            .links()
+            .iter()
+            .enumerate()
+            .filter(|(_, road)| road.from != road.to)
+        {
             // Of roads side by side the quickest counts.
-            let beside = network.out(road.from).filter(|&other| network.links()[other as usize].to == road.to);
+            let beside = network
+                .out(road.from)
+                .filter(|&other| network.links()[other as usize].to == road.to);
             let best = beside.min_by_key(|&other| (times[other as usize], other));
             if best == Some(link as u32) {
-                input.add_edge(road.from as usize, road.to as usize, times[link].max(1) as usize);
+                input.add_edge(
+                    road.from as usize,
+                    road.to as usize,
+                    times[link].max(1) as usize,
+                );
             }
         }
         input.freeze();
-        Self { graph: fast_paths::prepare(&input), times }
+        Self {
+            graph: fast_paths::prepare(&input),
+            times,
+        }
     }
 
     fn free_flow(network: &Network, link: u32) -> Ms {
@@ -44,7 +61,13 @@ impl Router {
     }
 
     /// The roads of the quickest way, none where it begins at its end; `None` where there is no way.
-    pub fn way(&self, network: &Network, asker: &mut Asker, from: u32, to: u32) -> Option<Vec<u32>> {
+    pub fn way(
+        &self,
+        network: &Network,
+        asker: &mut Asker,
+        from: u32,
+        to: u32,
+    ) -> Option<Vec<u32>> {
         if from == to {
             return Some(Vec::new());
         }

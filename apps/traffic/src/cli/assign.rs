@@ -58,14 +58,30 @@ struct Row {
 impl Assign {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let pool = self.knobs.apply(Pool::builder()).build()?;
-        let network = Tntp::parse(&text(&self.network)?).map_err(|error| told(&self.network, error))?;
+        let network =
+            Tntp::parse(&text(&self.network)?).map_err(|error| told(&self.network, error))?;
         let trips = tntp::trips(&text(&self.trips)?).map_err(|error| told(&self.trips, error))?;
         let found = equilibrium(&pool, &network, &trips, self.gap, self.steps).map_err(bad_data)?;
-        self.print(&network, trips.iter().map(|trip| trip.2).sum(), &found, common)?;
-        Ok(if found.gap <= self.gap { Exit::Done } else { Exit::SomeFailed })
+        self.print(
+            &network,
+            trips.iter().map(|trip| trip.2).sum(),
+            &found,
+            common,
+        )?;
+        Ok(if found.gap <= self.gap {
+            Exit::Done
+        } else {
+            Exit::SomeFailed
+        })
     }
 
-    fn print(&self, network: &Tntp, trips: f64, found: &Equilibrium, common: &Common) -> anyhow::Result<()> {
+    fn print(
+        &self,
+        network: &Tntp,
+        trips: f64,
+        found: &Equilibrium,
+        common: &Common,
+    ) -> anyhow::Result<()> {
         let roads = || network.links.iter().zip(&found.flows);
         let summary = Summary {
             links: network.links.len(),
@@ -88,11 +104,17 @@ impl Assign {
                 let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
                 table.row(["roads".into(), summary.links.to_string()]);
                 table.row(["trips".into(), format!("{}", summary.trips)]);
-                table.row(["left out (to where they begin, or no way)".into(), format!("{}", summary.left_out)]);
+                table.row([
+                    "left out (to where they begin, or no way)".into(),
+                    format!("{}", summary.left_out),
+                ]);
                 table.row(["objective".into(), format!("{:.8}", summary.objective)]);
                 table.row(["relative gap".into(), format!("{:.1e}", summary.gap)]);
                 table.row(["steps".into(), summary.steps.to_string()]);
-                table.row(["time of all trips".into(), format!("{:.4}", summary.total_time)]);
+                table.row([
+                    "time of all trips".into(),
+                    format!("{:.4}", summary.total_time),
+                ]);
                 output::text(&table.text())?;
             }
         }

@@ -1,12 +1,13 @@
 //! The commands of the program: what is printed, and which exit code says how it went.
 
 pub mod assign;
+mod reports;
 pub mod run;
 mod scene;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use creel_console::{Exit, Failure};
@@ -17,11 +18,7 @@ fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut name = path
-        .file_name()
-        .map_or_else(Default::default, ToOwned::to_owned);
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
+    let part = part_of(path);
     let written = || -> io::Result<()> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(&part)?);
         write(&mut file)?;
@@ -35,6 +32,15 @@ fn write_whole(
         let _ = fs::remove_file(&part);
     }
     written.with_context(|| path.display().to_string())
+}
+
+/// Where a file is while it is not whole.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path
+        .file_name()
+        .map_or_else(Default::default, ToOwned::to_owned);
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
 }
 
 /// An error of the command line.

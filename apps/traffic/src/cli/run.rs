@@ -14,6 +14,7 @@ use creel_console::{
 use creel_traffic::sim::{END_MS_MAX, Simulation, SnapshotError, TICK_MS};
 use serde::Serialize;
 
+use super::reports::{Reports, Writing};
 use super::scene::Scene;
 use super::{bad_data, document, usage, write_whole};
 
@@ -37,6 +38,8 @@ pub struct Run {
     /// Go on from a file that --snapshot has written, on the same roads
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
+    #[command(flatten)]
+    reports: Reports,
     #[command(flatten)]
     knobs: Knobs,
 }
@@ -90,7 +93,10 @@ impl Run {
         }
         let before = (simulation.vehicle_seconds(), simulation.tally().crossings);
         let begun = (Instant::now(), cpu_seconds());
-        let ran = self.advance(&mut simulation, &pool, &interrupt, common)?;
+        let mut writing = self.reports.open()?;
+        simulation.record(writing.any());
+        let ran = self.advance(&mut simulation, &pool, &interrupt, common, &mut writing)?;
+        writing.finish(simulation.network())?;
         let (seconds, cpu) = (begun.0.elapsed().as_secs_f64(), cpu_seconds() - begun.1);
         if let Some(path) = &self.snapshot {
             save(&simulation, path)?;
@@ -133,6 +139,7 @@ impl Run {
         pool: &Pool,
         interrupt: &Interrupt,
         common: &Common,
+        writing: &mut Writing,
     ) -> anyhow::Result<u32> {
         let progress = Progress::new(u64::from(self.seconds), "s", common.quiet);
         let begun = Instant::now();
@@ -145,6 +152,7 @@ impl Run {
             // A second of the wall or so between two looks at the clock.
             let ticks = (step * 4).min(self.seconds - done).min(to_snapshot);
             simulation.run(pool, ticks);
+            writing.take(simulation)?;
             done += ticks;
             progress.advance(u64::from(ticks));
             let rate = f64::from(done) / begun.elapsed().as_secs_f64();

@@ -152,7 +152,9 @@ impl Scene {
     pub fn plans(&self, network: &Arc<Network>, pool: &Pool) -> anyhow::Result<Arc<Plans>> {
         let cars = self.travellers.cars;
         let plans = match self.travellers.demand.as_str() {
-            "laps" => laps::plans(pool, network, cars.unwrap_or(1000), self.seed).map_err(bad_data)?,
+            "laps" => {
+                laps::plans(pool, network, cars.unwrap_or(1000), self.seed).map_err(bad_data)?
+            }
             "gravity" => self.gravity(network, pool)?,
             file => {
                 let path = Path::new(file);
@@ -179,7 +181,10 @@ impl Scene {
         let router = Router::new(network);
         let (plans, stay) = gravity::plans(pool, network, &router, &gravity).map_err(bad_data)?;
         if stay > 0 {
-            eprintln!("creel-traffic: {stay} of {} find no way there and back, and stay", gravity.cars);
+            eprintln!(
+                "creel-traffic: {stay} of {} find no way there and back, and stay",
+                gravity.cars
+            );
         }
         Ok(plans)
     }

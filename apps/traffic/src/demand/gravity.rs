@@ -28,25 +28,54 @@ pub struct Gravity {
 ///
 /// # Errors
 /// Plans that do not fit into memory's numbers.
-pub fn plans(pool: &Pool, network: &Network, router: &Router, gravity: &Gravity) -> Result<(Plans, u32), NetworkError> {
-    let plans = Plans::gather(pool, gravity.cars, |_| router.asker(), |car, asker| {
-        let mut stream = Stream::of(gravity.seed, "gravity", u64::from(car));
-        let links = network.links();
-        let mut place = || links[stream.below(links.len() as u64) as usize].from;
-        let origin = place();
-        let candidates: Vec<u32> = (0..gravity.places.max(1)).map(|_| place()).collect();
-        let goal = choose(network, origin, &candidates, stream.unit());
-        let depart_ms = stream.below(u64::from(gravity.within_ms.max(1))) as Ms;
-        let stay_ms = stream.below(u64::from(gravity.within_ms.max(1))) as Ms;
-        let (there, back) = (router.way(network, asker, origin, goal), router.way(network, asker, goal, origin));
-        let (Some(there), Some(back)) = (there, back) else {
-            return Ok(Traveller { origin, ..Traveller::default() });
-        };
-        let back_ms = if gravity.again { depart_ms } else { depart_ms.saturating_add(stay_ms) };
-        let trips = vec![(depart_ms, Route::pack(network, &there)?), (back_ms, Route::pack(network, &back)?)];
-        Ok(Traveller { origin, trips, again: gravity.again })
-    })?;
-    let stay = (0..plans.len() as u32).filter(|&car| plans.departure(car, 0).is_none()).count();
+pub fn plans(
+    pool: &Pool,
+    network: &Network,
+    router: &Router,
+    gravity: &Gravity,
+) -> Result<(Plans, u32), NetworkError> {
+    let plans = Plans::gather(
+        pool,
+        gravity.cars,
+        |_| router.asker(),
+        |car, asker| {
+            let mut stream = Stream::of(gravity.seed, "gravity", u64::from(car));
+            let links = network.links();
+            let mut place = || links[stream.below(links.len() as u64) as usize].from;
+            let origin = place();
+            let candidates: Vec<u32> = (0..gravity.places.max(1)).map(|_| place()).collect();
+            let goal = choose(network, origin, &candidates, stream.unit());
+            let depart_ms = stream.below(u64::from(gravity.within_ms.max(1))) as Ms;
+            let stay_ms = stream.below(u64::from(gravity.within_ms.max(1))) as Ms;
+            let (there, back) = (
+                router.way(network, asker, origin, goal),
+                router.way(network, asker, goal, origin),
+            );
+            let (Some(there), Some(back)) = (there, back) else {
+                return Ok(Traveller {
+                    origin,
+                    ..Traveller::default()
+                });
+            };
+            let back_ms = if gravity.again {
+                depart_ms
+            } else {
+                depart_ms.saturating_add(stay_ms)
+            };
+            let trips = vec![
+                (depart_ms, Route::pack(network, &there)?),
+                (back_ms, Route::pack(network, &back)?),
+            ];
+            Ok(Traveller {
+                origin,
+                trips,
+                again: gravity.again,
+            })
+        },
+    )?;
+    let stay = (0..plans.len() as u32)
+        .filter(|&car| plans.departure(car, 0).is_none())
+        .count();
     Ok((plans, stay as u32))
 }
 

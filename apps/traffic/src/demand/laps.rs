@@ -13,14 +13,14 @@ const ROADS_MAX: u32 = 120;
 ///
 /// # Errors
 /// A network in which a car finds no way back: roads must run both ways.
-pub fn plans(
-    pool: &Pool,
-    network: &Network,
-    cars: u32,
-    seed: u64,
-) -> Result<Plans, NetworkError> {
+pub fn plans(pool: &Pool, network: &Network, cars: u32, seed: u64) -> Result<Plans, NetworkError> {
     let back = backward(network)?;
-    Plans::gather(pool, cars, |_| (), |car, ()| Ok(traveller(network, &back, seed, car)))
+    Plans::gather(
+        pool,
+        cars,
+        |_| (),
+        |car, ()| Ok(traveller(network, &back, seed, car)),
+    )
 }
 
 /// Of each road, the one that leads back.

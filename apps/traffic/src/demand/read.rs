@@ -60,24 +60,44 @@ impl Reading {
 ///
 /// # Errors
 /// Of the file, by line or place.
-pub fn demand(pool: &Pool, network: &Network, path: &Path, cars_max: usize, seed: u64) -> Result<Demand, ReadError> {
+pub fn demand(
+    pool: &Pool,
+    network: &Network,
+    path: &Path,
+    cars_max: usize,
+    seed: u64,
+) -> Result<Demand, ReadError> {
     let bytes = bytes(path)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::Unknown)?;
     let mut reading = Reading::default();
     match () {
-        () if text.contains("Origin") && !text.trim_start().starts_with("<?") => table(text, network, seed, &mut reading)?,
-        () if text.contains("<plans") || text.contains("<population") => matsim(text, network, &mut reading)?,
-        () if text.contains("<routes") || text.contains("<trips") => sumo(text, network, &mut reading)?,
+        () if text.contains("Origin") && !text.trim_start().starts_with("<?") => {
+            table(text, network, seed, &mut reading)?
+        }
+        () if text.contains("<plans") || text.contains("<population") => {
+            matsim(text, network, &mut reading)?
+        }
+        () if text.contains("<routes") || text.contains("<trips") => {
+            sumo(text, network, &mut reading)?
+        }
         () => return Err(ReadError::Unknown),
     }
     reading.wishes.truncate(cars_max);
-    let routed = reading.wishes.iter().flatten().any(|(_, way)| matches!(way, Way::Between(..)));
+    let routed = reading
+        .wishes
+        .iter()
+        .flatten()
+        .any(|(_, way)| matches!(way, Way::Between(..)));
     let router = routed.then(|| Router::new(network));
     let wishes = &reading.wishes;
     let asker = |_| router.as_ref().map(Router::asker);
     let plans = Plans::gather(pool, wishes.len() as u32, asker, |car, asker| {
         let wish = &wishes[car as usize];
-        Ok(traveller(network, router.as_ref().zip(asker.as_mut()), wish))
+        Ok(traveller(
+            network,
+            router.as_ref().zip(asker.as_mut()),
+            wish,
+        ))
     })?;
     for (car, wish) in wishes.iter().enumerate() {
         if plans.departure(car as u32, 0).is_none() && !wish.is_empty() {
@@ -86,13 +106,22 @@ pub fn demand(pool: &Pool, network: &Network, path: &Path, cars_max: usize, seed
             reading.first.get_or_insert(reason);
         }
     }
-    Ok(Demand { plans, left_out: (reading.left_out, reading.first) })
+    Ok(Demand {
+        plans,
+        left_out: (reading.left_out, reading.first),
+    })
 }
 
 /// A traveller whose trips are all there, or one that stays.
-fn traveller(network: &Network, router: Option<(&Router, &mut crate::route::Asker)>, wish: &Wish) -> Traveller {
+fn traveller(
+    network: &Network,
+    router: Option<(&Router, &mut crate::route::Asker)>,
+    wish: &Wish,
+) -> Traveller {
     let begin = |way: &Way| match way {
-        Way::Links(links) => links.first().map(|&link| network.links()[link as usize].from),
+        Way::Links(links) => links
+            .first()
+            .map(|&link| network.links()[link as usize].from),
         Way::Between(from, _) => Some(*from),
     };
     let origin = wish.iter().find_map(|(_, way)| begin(way)).unwrap_or(0);
@@ -102,17 +131,34 @@ fn traveller(network: &Network, router: Option<(&Router, &mut crate::route::Aske
     for (depart_ms, way) in wish {
         let links = match way {
             Way::Links(links) => Some(links.clone()),
-            Way::Between(from, to) => router.as_mut().and_then(|(router, asker)| router.way(network, asker, *from, *to)),
+            Way::Between(from, to) => router
+                .as_mut()
+                .and_then(|(router, asker)| router.way(network, asker, *from, *to)),
         };
-        let fits = |links: &Vec<u32>| links.first().is_none_or(|&link| network.links()[link as usize].from == place);
-        let route = links.filter(fits).and_then(|links| Some((Route::pack(network, &links).ok()?, links)));
+        let fits = |links: &Vec<u32>| {
+            links
+                .first()
+                .is_none_or(|&link| network.links()[link as usize].from == place)
+        };
+        let route = links
+            .filter(fits)
+            .and_then(|links| Some((Route::pack(network, &links).ok()?, links)));
         let Some((route, links)) = route else {
-            return Traveller { origin, ..Traveller::default() };
+            return Traveller {
+                origin,
+                ..Traveller::default()
+            };
         };
-        place = links.last().map_or(place, |&link| network.links()[link as usize].to);
+        place = links
+            .last()
+            .map_or(place, |&link| network.links()[link as usize].to);
         trips.push((*depart_ms, route));
     }
-    Traveller { origin, trips, again: false }
+    Traveller {
+        origin,
+        trips,
+        again: false,
+    }
 }
 
 fn milliseconds(seconds: f64) -> Result<Ms, String> {
@@ -132,10 +178,15 @@ fn table(text: &str, network: &Network, seed: u64, reading: &mut Reading) -> Res
         let cars = amount as u64 + u64::from(stream.unit() < amount.fract());
         match (zone(from), zone(to)) {
             (Some(a), Some(b)) => {
-                let trip = |stream: &mut Stream| vec![(stream.below(3_600_000) as Ms, Way::Between(a, b))];
+                let trip =
+                    |stream: &mut Stream| vec![(stream.below(3_600_000) as Ms, Way::Between(a, b))];
                 reading.wishes.extend((0..cars).map(|_| trip(&mut stream)));
             }
-            _ => reading.leave_out(format!("trips from {} to {}: there is no such zone", from + 1, to + 1)),
+            _ => reading.leave_out(format!(
+                "trips from {} to {}: there is no such zone",
+                from + 1,
+                to + 1
+            )),
         }
     }
     Ok(())
@@ -157,10 +208,16 @@ fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Re
                         wish = Some(Ok(Vec::new()));
                     }
                 }
-                "activity" | "act" if selected => end = element.get("end_time")?.and_then(|text| xml::seconds(&text)),
+                "activity" | "act" if selected => {
+                    end = element
+                        .get("end_time")?
+                        .and_then(|text| xml::seconds(&text))
+                }
                 "leg" if selected => {
                     car = element.get("mode")?.is_some_and(|mode| mode == "car");
-                    end = end.or(element.get("dep_time")?.and_then(|text| xml::seconds(&text)));
+                    end = end.or(element
+                        .get("dep_time")?
+                        .and_then(|text| xml::seconds(&text)));
                 }
                 "route" if selected && car => in_route = true,
                 _ => {}
@@ -168,9 +225,15 @@ fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Re
             xml::Part::Text(text) if in_route => {
                 let path: Result<Vec<u32>, String> = text
                     .split_ascii_whitespace()
-                    .map(|name| links.get(name).copied().ok_or_else(|| format!("there is no link {name}")))
+                    .map(|name| {
+                        links
+                            .get(name)
+                            .copied()
+                            .ok_or_else(|| format!("there is no link {name}"))
+                    })
                     .collect();
-                let trip = path.and_then(|path| Ok((milliseconds(end.unwrap_or(0.0))?, Way::Links(path))));
+                let trip =
+                    path.and_then(|path| Ok((milliseconds(end.unwrap_or(0.0))?, Way::Links(path))));
                 if let Some(wishes) = &mut wish {
                     match (wishes.as_mut(), trip) {
                         // The first road was driven by the trip before, if there was one.
@@ -204,7 +267,12 @@ fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Re
 fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), ReadError> {
     let links = network.links_by_name();
     let path = |edges: &str| -> Result<Vec<u32>, String> {
-        let find = |name: &str| links.get(name).copied().ok_or_else(|| format!("there is no edge {name}"));
+        let find = |name: &str| {
+            links
+                .get(name)
+                .copied()
+                .ok_or_else(|| format!("there is no edge {name}"))
+        };
         edges.split_ascii_whitespace().map(find).collect()
     };
     let mut routes: HashMap<String, Result<Vec<u32>, String>> = HashMap::new();
@@ -219,14 +287,20 @@ fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Read
                         let departs = departs(&element)?;
                         let ends = (element.get("from")?, element.get("to")?);
                         if let Some(route) = element.get("route")? {
-                            let route = routes.get(&route).cloned().unwrap_or_else(|| Err(format!("there is no route {route}")));
+                            let route = routes
+                                .get(&route)
+                                .cloned()
+                                .unwrap_or_else(|| Err(format!("there is no route {route}")));
                             add_all(reading, &who, &departs, route.map(Way::Links));
                         } else if let (Some(from), Some(to)) = ends {
                             let way = path(&from).and_then(|from| Ok((from, path(&to)?)));
                             let way = way.and_then(|(from, to)| match (from.first(), to.first()) {
                                 (Some(&from), Some(&to)) => {
                                     let roads = network.links();
-                                    Ok(Way::Between(roads[from as usize].from, roads[to as usize].to))
+                                    Ok(Way::Between(
+                                        roads[from as usize].from,
+                                        roads[to as usize].to,
+                                    ))
                                 }
                                 _ => Err("it goes from nowhere".into()),
                             });
@@ -262,8 +336,13 @@ fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
         return Ok(vec![xml::seconds(&text).unwrap_or(0.0)]);
     }
     let time = |name| Ok::<_, ReadError>(element.get(name)?.and_then(|text| xml::seconds(&text)));
-    let (begin, end) = (time("begin")?.unwrap_or(0.0), time("end")?.unwrap_or(3600.0));
-    let hourly = element.number::<f64>("vehsPerHour")?.map(|rate| 3600.0 / rate);
+    let (begin, end) = (
+        time("begin")?.unwrap_or(0.0),
+        time("end")?.unwrap_or(3600.0),
+    );
+    let hourly = element
+        .number::<f64>("vehsPerHour")?
+        .map(|rate| 3600.0 / rate);
     let period = element.number::<f64>("period").unwrap_or(None).or(hourly);
     let number = match (element.number::<u32>("number")?, period) {
         (Some(number), _) => number,
@@ -271,12 +350,16 @@ fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
         _ => 0,
     };
     let step = (end - begin).max(0.0) / f64::from(number.max(1));
-    Ok((0..number.min(10_000_000)).map(|index| begin + f64::from(index) * step).collect())
+    Ok((0..number.min(10_000_000))
+        .map(|index| begin + f64::from(index) * step)
+        .collect())
 }
 
 fn add_all(reading: &mut Reading, who: &str, departs: &[f64], way: Result<Way, String>) {
     for &depart in departs {
-        let wish = way.clone().and_then(|way| Ok(vec![(milliseconds(depart)?, way)]));
+        let wish = way
+            .clone()
+            .and_then(|way| Ok(vec![(milliseconds(depart)?, way)]));
         reading.add(who, wish);
     }
 }

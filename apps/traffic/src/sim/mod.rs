@@ -74,6 +74,9 @@ impl Tally {
     }
 }
 
+/// The road of a trip that has none.
+pub const NO_ROAD: u32 = u32::MAX;
+
 /// Something that happened to a car.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Happening {
@@ -83,7 +86,8 @@ pub struct Happening {
     pub car: u32,
     /// What.
     pub what: What,
-    /// On which road; at which junction for [`What::Departed`] and [`What::Arrived`].
+    /// On which road: for [`What::Departed`] the one that it wants to enter, for [`What::Arrived`]
+    /// the one that it came on; [`NO_ROAD`] where a trip has none.
     pub link: u32,
 }
 

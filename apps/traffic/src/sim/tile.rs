@@ -6,7 +6,7 @@
 
 use super::records::*;
 use super::wheel::{Entry, NONE, SLOT_MS, Slab, TIMER, Wheel};
-use super::{Happening, Rules, Tally, What};
+use super::{Happening, NO_ROAD, Rules, Tally, What};
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -482,7 +482,7 @@ impl Work<'_> {
             if turns == 0 {
                 self.leave(head, now);
                 self.tile.slab.remove(place);
-                self.finish(car.car, record.junction, word, now);
+                self.finish(car.car, head, word, now);
                 continue;
             }
             let turn = turns & ((1 << crossing.turn_bits) - 1);
@@ -725,17 +725,14 @@ impl Work<'_> {
     }
 
     /// A car is at the end of its trip.
-    fn finish(&mut self, car: u32, junction: u16, word: u16, now: Ms) {
+    fn finish(&mut self, car: u32, head: u16, word: u16, now: Ms) {
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);
-        self.arrived(car, junction, now);
-        self.next_trip(car, junction, word + 1, now);
-    }
-
-    fn arrived(&mut self, car: u32, junction: u16, now: Ms) {
         self.tile.tally.arrived += 1;
-        let junction = self.tile.first_junction + u32::from(junction);
-        self.tile.tell(now, car, What::Arrived, junction);
+        let link = self.tile.link_of_head(head);
+        self.tile.tell(now, car, What::Arrived, link);
+        let junction = self.tile.heads[usize::from(head)].junction;
+        self.next_trip(car, junction, word + 1, now);
     }
 
     /// Begins the trip at `word`, or puts it on the calendar.
@@ -764,15 +761,17 @@ impl Work<'_> {
         self.tile.tally.begun += 1;
         let word = word + 1;
         let turns = self.rules.plans.word(car, word);
-        let at = self.tile.first_junction + u32::from(junction);
-        self.tile.tell(now, car, What::Departed, at);
         if turns == 0 {
-            self.arrived(car, junction, now);
+            self.tile.tally.arrived += 1;
+            self.tile.tell(now, car, What::Arrived, NO_ROAD);
+            self.tile.tell(now, car, What::Departed, NO_ROAD);
             return self.next_trip(car, junction, word + 1, now);
         }
         let crossing = &self.tile.crossings[usize::from(junction)];
         let (bits, first) = (crossing.turn_bits, crossing.first_tail);
         let tail = first + (turns & ((1 << bits) - 1)) as u16;
+        let link = self.tile.first_link + u32::from(tail);
+        self.tile.tell(now, car, What::Departed, link);
         let entry = Entry {
             car,
             at: now,

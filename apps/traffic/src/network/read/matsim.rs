@@ -8,11 +8,16 @@ use super::xml::{self, Numbers, Part};
 use crate::network::{Junction, Link, Names, Plan};
 
 pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
-    let mut plan = Plan { placed: true, ..Plan::default() };
+    let mut plan = Plan {
+        placed: true,
+        ..Plan::default()
+    };
     let (mut nodes, mut links) = (Numbers::default(), Numbers::default());
     let mut period = 3600.0;
     xml::each(text, |part| {
-        let Part::Begin(element) = part else { return Ok(()) };
+        let Part::Begin(element) = part else {
+            return Ok(());
+        };
         match element.name().as_str() {
             "links" => {
                 if let Some(text) = element.get("capperiod")? {
@@ -27,8 +32,15 @@ pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
                 if known {
                     return Err(element.error(format!("a second node {id}")));
                 }
-                let place = (element.number("x")?.unwrap_or(0.0), element.number("y")?.unwrap_or(0.0));
-                plan.junctions.push(Junction { x: place.0, y: place.1, ..Junction::default() });
+                let place = (
+                    element.number("x")?.unwrap_or(0.0),
+                    element.number("y")?.unwrap_or(0.0),
+                );
+                plan.junctions.push(Junction {
+                    x: place.0,
+                    y: place.1,
+                    ..Junction::default()
+                });
             }
             "link" => {
                 let modes = element.get("modes")?;
@@ -37,12 +49,16 @@ pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
                 }
                 let end = |name: &str| {
                     let id = element.need(name)?;
-                    nodes.get(&id).ok_or_else(|| element.error(format!("there is no node {id}")))
+                    nodes
+                        .get(&id)
+                        .ok_or_else(|| element.error(format!("there is no node {id}")))
                 };
                 let need = |name: &str| -> Result<f64, ReadError> {
                     let value = element.number::<f64>(name)?;
                     let value = value.filter(|value| value.is_finite() && *value > 0.0);
-                    value.ok_or_else(|| element.error(format!("a link's {name} must be a positive number")))
+                    value.ok_or_else(|| {
+                        element.error(format!("a link's {name} must be a positive number"))
+                    })
                 };
                 let (from, to) = (end("from")?, end("to")?);
                 let capacity = need("capacity")? * 3600.0 / period;

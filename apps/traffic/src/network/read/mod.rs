@@ -30,7 +30,11 @@ pub struct Assumed {
 
 impl Default for Assumed {
     fn default() -> Self {
-        Self { length_mm: 200_000, unit_mm: 100, speed_mm_s: 13_889 }
+        Self {
+            length_mm: 200_000,
+            unit_mm: 100,
+            speed_mm_s: 13_889,
+        }
     }
 }
 
@@ -60,9 +64,9 @@ impl std::error::Error for ReadError {}
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => {
-                Self::Malformed(error.to_string())
-            }
+            io::ErrorKind::InvalidData
+            | io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::InvalidInput => Self::Malformed(error.to_string()),
             _ => Self::Io(error),
         }
     }
@@ -86,14 +90,18 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     File::open(path)?.take(BYTES_MAX).read_to_end(&mut packed)?;
     let mut bytes = Vec::new();
     match &packed[..] {
-        [0x1F, 0x8B, ..] => flate2::read::MultiGzDecoder::new(&*packed).take(BYTES_MAX).read_to_end(&mut bytes)?,
-        [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => {
-            lzma_rust2::XzReader::new(&*packed, true).take(BYTES_MAX).read_to_end(&mut bytes)?
-        }
+        [0x1F, 0x8B, ..] => flate2::read::MultiGzDecoder::new(&*packed)
+            .take(BYTES_MAX)
+            .read_to_end(&mut bytes)?,
+        [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => lzma_rust2::XzReader::new(&*packed, true)
+            .take(BYTES_MAX)
+            .read_to_end(&mut bytes)?,
         _ => return Ok(packed),
     };
     if bytes.len() as u64 == BYTES_MAX {
-        return Err(ReadError::Malformed("unpacked it is larger than 8 GiB".into()));
+        return Err(ReadError::Malformed(
+            "unpacked it is larger than 8 GiB".into(),
+        ));
     }
     Ok(bytes)
 }
@@ -105,7 +113,9 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
 /// Names the line or the place.
 pub fn network(path: &Path, assumed: &Assumed, loops: &Loops) -> Result<Plan, ReadError> {
     let bytes = bytes(path)?;
-    if bytes.get(4..14).is_some_and(|begin| begin.ends_with(b"OSMHeader"[..8].as_ref()) || begin.starts_with(b"\x0a\x09OSMHeade")) {
+    if bytes.get(4..14).is_some_and(|begin| {
+        begin.ends_with(b"OSMHeader"[..8].as_ref()) || begin.starts_with(b"\x0a\x09OSMHeade")
+    }) {
         return osm::read(&bytes, loops);
     }
     let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::Unknown)?;
@@ -130,12 +140,19 @@ pub fn network(path: &Path, assumed: &Assumed, loops: &Loops) -> Result<Plan, Re
 
 /// The text of the `.co` beside a `.gr`.
 fn coordinates(path: &Path) -> Result<Option<String>, ReadError> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    for name in [name.replacen(".gr", ".co", 1), name.split(".gr").next().unwrap_or_default().to_owned() + ".co"] {
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    for name in [
+        name.replacen(".gr", ".co", 1),
+        name.split(".gr").next().unwrap_or_default().to_owned() + ".co",
+    ] {
         let beside = path.with_file_name(&name);
         if name.contains(".co") && beside.is_file() {
             let bytes = bytes(&beside)?;
-            let text = String::from_utf8(bytes).map_err(|_| ReadError::Malformed(format!("{name}: is no text")))?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| ReadError::Malformed(format!("{name}: is no text")))?;
             return Ok(Some(text));
         }
     }

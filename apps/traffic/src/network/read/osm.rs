@@ -33,7 +33,9 @@ struct Node {
 
 pub(super) fn read(bytes: &[u8], loops: &Loops) -> Result<Plan, ReadError> {
     let broken = |error: osmpbf::Error| ReadError::Malformed(error.to_string());
-    let blobs: Vec<Blob> = BlobReader::new(bytes).collect::<Result<_, _>>().map_err(broken)?;
+    let blobs: Vec<Blob> = BlobReader::new(bytes)
+        .collect::<Result<_, _>>()
+        .map_err(broken)?;
     let decoded = loops.map(&blobs, |_, blob| ways(blob));
     let mut roads = Vec::new();
     for part in decoded {
@@ -42,7 +44,10 @@ pub(super) fn read(bytes: &[u8], loops: &Loops) -> Result<Plan, ReadError> {
     let mut uses: HashMap<i64, u32> = HashMap::new();
     for way in &roads {
         let ends = [way.nodes.first(), way.nodes.last()];
-        way.nodes.iter().chain(ends.into_iter().flatten()).for_each(|&node| *uses.entry(node).or_default() += 1);
+        way.nodes
+            .iter()
+            .chain(ends.into_iter().flatten())
+            .for_each(|&node| *uses.entry(node).or_default() += 1);
     }
     let decoded = loops.map(&blobs, |_, blob| nodes(blob, &uses));
     let mut places = HashMap::new();
@@ -53,29 +58,43 @@ pub(super) fn read(bytes: &[u8], loops: &Loops) -> Result<Plan, ReadError> {
 }
 
 fn ways(blob: &Blob) -> Result<Vec<Way>, osmpbf::Error> {
-    let BlobDecode::OsmData(block) = blob.decode()? else { return Ok(Vec::new()) };
+    let BlobDecode::OsmData(block) = blob.decode()? else {
+        return Ok(Vec::new());
+    };
     let mut found = Vec::new();
     block.for_each_element(|element| {
         if let Element::Way(way) = element
             && let Some(road) = road(&way.tags().collect())
         {
-            found.push(Way { id: way.id(), road, nodes: way.refs().collect() });
+            found.push(Way {
+                id: way.id(),
+                road,
+                nodes: way.refs().collect(),
+            });
         }
     });
     Ok(found)
 }
 
 fn nodes(blob: &Blob, wanted: &HashMap<i64, u32>) -> Result<Vec<(i64, Node)>, osmpbf::Error> {
-    let BlobDecode::OsmData(block) = blob.decode()? else { return Ok(Vec::new()) };
+    let BlobDecode::OsmData(block) = blob.decode()? else {
+        return Ok(Vec::new());
+    };
     let mut found = Vec::new();
     block.for_each_element(|element| {
         let (id, lon, lat, lights) = match element {
-            Element::DenseNode(node) => {
-                (node.id(), node.decimicro_lon(), node.decimicro_lat(), node.tags().any(|tag| tag == LIGHTS))
-            }
-            Element::Node(node) => {
-                (node.id(), node.decimicro_lon(), node.decimicro_lat(), node.tags().any(|tag| tag == LIGHTS))
-            }
+            Element::DenseNode(node) => (
+                node.id(),
+                node.decimicro_lon(),
+                node.decimicro_lat(),
+                node.tags().any(|tag| tag == LIGHTS),
+            ),
+            Element::Node(node) => (
+                node.id(),
+                node.decimicro_lon(),
+                node.decimicro_lat(),
+                node.tags().any(|tag| tag == LIGHTS),
+            ),
             _ => return,
         };
         if wanted.contains_key(&id) {
@@ -103,7 +122,10 @@ fn road(tags: &HashMap<&str, &str>) -> Option<Road> {
     if matches!(tags.get("access"), Some(&("no" | "private"))) || tags.get("area") == Some(&"yes") {
         return None;
     }
-    let kmh = tags.get("maxspeed").and_then(|text| speed(text)).unwrap_or(kmh);
+    let kmh = tags
+        .get("maxspeed")
+        .and_then(|text| speed(text))
+        .unwrap_or(kmh);
     let round = matches!(tags.get("junction"), Some(&("roundabout" | "circular")));
     let one_way = match tags.get("oneway") {
         Some(&("yes" | "true" | "1")) => 1,
@@ -111,23 +133,51 @@ fn road(tags: &HashMap<&str, &str>) -> Option<Road> {
         Some(_) => 0,
         None => i32::from(round || kind.starts_with("motorway")),
     };
-    let told = tags.get("lanes").and_then(|text| text.parse::<u8>().ok()).filter(|lanes| *lanes > 0);
-    let each = told.map_or(lanes, |told| if one_way == 0 { (told / 2).max(1) } else { told });
-    let lanes = [if one_way >= 0 { each } else { 0 }, if one_way <= 0 { each } else { 0 }];
-    Some(Road { speed_mm_s: kmh * 1_000_000 / 3600, lanes })
+    let told = tags
+        .get("lanes")
+        .and_then(|text| text.parse::<u8>().ok())
+        .filter(|lanes| *lanes > 0);
+    let each = told.map_or(lanes, |told| {
+        if one_way == 0 {
+            (told / 2).max(1)
+        } else {
+            told
+        }
+    });
+    let lanes = [
+        if one_way >= 0 { each } else { 0 },
+        if one_way <= 0 { each } else { 0 },
+    ];
+    Some(Road {
+        speed_mm_s: kmh * 1_000_000 / 3600,
+        lanes,
+    })
 }
 
 /// Kilometres an hour.
 fn speed(text: &str) -> Option<u32> {
-    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|speed| (5..=300).contains(speed));
+    let number = |text: &str| {
+        text.trim()
+            .parse::<u32>()
+            .ok()
+            .filter(|speed| (5..=300).contains(speed))
+    };
     match text.strip_suffix("mph") {
         Some(miles) => number(miles).map(|miles| miles * 1609 / 1000),
         None => number(text),
     }
 }
 
-fn plan(roads: &[Way], uses: &HashMap<i64, u32>, places: &HashMap<i64, Node>) -> Result<Plan, ReadError> {
-    let mut plan = Plan { placed: true, geographic: true, ..Plan::default() };
+fn plan(
+    roads: &[Way],
+    uses: &HashMap<i64, u32>,
+    places: &HashMap<i64, Node>,
+) -> Result<Plan, ReadError> {
+    let mut plan = Plan {
+        placed: true,
+        geographic: true,
+        ..Plan::default()
+    };
     plan.programs.push(Program::in_turn(2, 90_000));
     let mut numbers: HashMap<i64, u32> = HashMap::new();
     let (mut junction_names, mut link_names) = (Vec::new(), Vec::new());
@@ -146,15 +196,32 @@ fn plan(roads: &[Way], uses: &HashMap<i64, u32>, places: &HashMap<i64, Node>) ->
                 continue;
             }
             let number = *numbers.entry(*id).or_insert_with(|| {
-                let control = if node.lights { Control::Signal { program: 0, offset_ms: 0 } } else { Control::Free };
+                let control = if node.lights {
+                    Control::Signal {
+                        program: 0,
+                        offset_ms: 0,
+                    }
+                } else {
+                    Control::Free
+                };
                 let (x, y) = (f64::from(node.lon) / 1e7, f64::from(node.lat) / 1e7);
                 plan.junctions.push(Junction { x, y, control });
                 junction_names.push(id.to_string().into());
                 plan.junctions.len() as u32 - 1
             });
             if let Some((from, begin)) = last.filter(|_| length > 0.0) {
-                for (against, &lanes) in way.road.lanes.iter().enumerate().filter(|(_, lanes)| **lanes > 0) {
-                    let (from, to) = if against == 0 { (from, number) } else { (number, from) };
+                for (against, &lanes) in way
+                    .road
+                    .lanes
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, lanes)| **lanes > 0)
+                {
+                    let (from, to) = if against == 0 {
+                        (from, number)
+                    } else {
+                        (number, from)
+                    };
                     plan.links.push(Link {
                         from,
                         to,
@@ -164,7 +231,9 @@ fn plan(roads: &[Way], uses: &HashMap<i64, u32>, places: &HashMap<i64, Node>) ->
                         lanes,
                         approach: u8::from(runs_north(begin, node)),
                     });
-                    link_names.push(format!("{}:{part}{}", way.id, if against == 0 { "" } else { "r" }).into());
+                    link_names.push(
+                        format!("{}:{part}{}", way.id, if against == 0 { "" } else { "r" }).into(),
+                    );
                 }
                 part += 1;
             }

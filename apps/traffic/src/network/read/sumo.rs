@@ -61,7 +61,11 @@ pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
 impl Reading {
     fn begin(&mut self, element: &xml::Element<'_>) -> Result<(), ReadError> {
         match element.name().as_str() {
-            "edge" if element.get("function")?.is_none_or(|function| function == "normal") => {
+            "edge"
+                if element
+                    .get("function")?
+                    .is_none_or(|function| function == "normal") =>
+            {
                 self.edge = Some(Edge {
                     name: element.need("id")?,
                     ends: (element.need("from")?, element.need("to")?),
@@ -89,27 +93,47 @@ impl Reading {
                 }
             }
             "phase" => {
-                let Some(light) = self.light.as_ref().and_then(|id| self.lights.get_mut(id)) else { return Ok(()) };
+                let Some(light) = self.light.as_ref().and_then(|id| self.lights.get_mut(id)) else {
+                    return Ok(());
+                };
                 let seconds: f64 = element.number("duration")?.unwrap_or(0.0);
                 if !(seconds >= 0.0 && seconds <= 3600.0) {
                     return Err(element.error("a phase longer than an hour"));
                 }
-                light.phases.push(((seconds * 1000.0) as Ms, element.need("state")?.into_bytes()));
+                light.phases.push((
+                    (seconds * 1000.0) as Ms,
+                    element.need("state")?.into_bytes(),
+                ));
             }
             "junction" if element.get("type")?.is_none_or(|kind| kind != "internal") => {
                 let id = element.need("id")?;
                 let Some(number) = self.junctions.add(id.clone()) else {
                     return Err(element.error(format!("a second junction {id}")));
                 };
-                let (x, y) = (element.number("x")?.unwrap_or(0.0), element.number("y")?.unwrap_or(0.0));
-                self.plan.junctions.push(Junction { x, y, ..Junction::default() });
-                self.ruled.push((number, element.get("type")?.unwrap_or_default()));
+                let (x, y) = (
+                    element.number("x")?.unwrap_or(0.0),
+                    element.number("y")?.unwrap_or(0.0),
+                );
+                self.plan.junctions.push(Junction {
+                    x,
+                    y,
+                    ..Junction::default()
+                });
+                self.ruled
+                    .push((number, element.get("type")?.unwrap_or_default()));
             }
             "connection" => {
-                if let (Some(light), Some(index)) = (element.get("tl")?, element.number::<usize>("linkIndex")?)
+                if let (Some(light), Some(index)) =
+                    (element.get("tl")?, element.number::<usize>("linkIndex")?)
                     && let Some(edge) = self.edges.get(&element.need("from")?)
                 {
-                    self.lights.entry(light).or_default().letters.entry(edge).or_default().push(index);
+                    self.lights
+                        .entry(light)
+                        .or_default()
+                        .letters
+                        .entry(edge)
+                        .or_default()
+                        .push(index);
                 }
             }
             _ => {}
@@ -140,19 +164,33 @@ impl Reading {
         for (link, (from, to)) in self.plan.links.iter_mut().zip(&self.ends) {
             let find = |id: &str| {
                 let number = self.junctions.get(id);
-                number.ok_or_else(|| ReadError::Malformed(format!("an edge ends at junction {id}, which is not there")))
+                number.ok_or_else(|| {
+                    ReadError::Malformed(format!(
+                        "an edge ends at junction {id}, which is not there"
+                    ))
+                })
             };
             (link.from, link.to) = (find(from)?, find(to)?);
         }
         let mut into: Vec<Vec<u32>> = vec![Vec::new(); self.plan.junctions.len()];
-        self.plan.links.iter().enumerate().for_each(|(index, link)| into[link.to as usize].push(index as u32));
+        self.plan
+            .links
+            .iter()
+            .enumerate()
+            .for_each(|(index, link)| into[link.to as usize].push(index as u32));
         for (junction, kind) in &self.ruled {
             let roads = &into[*junction as usize];
             let control = match kind.as_str() {
                 "allway_stop" => Control::Stop,
                 "priority" | "priority_stop" => {
-                    let most = roads.iter().map(|&road| self.priorities[road as usize]).max();
-                    for &road in roads.iter().filter(|&&road| Some(self.priorities[road as usize]) == most) {
+                    let most = roads
+                        .iter()
+                        .map(|&road| self.priorities[road as usize])
+                        .max();
+                    for &road in roads
+                        .iter()
+                        .filter(|&&road| Some(self.priorities[road as usize]) == most)
+                    {
                         self.plan.links[road as usize].approach = 1;
                     }
                     Control::Priority
@@ -179,8 +217,9 @@ impl Reading {
         }
         let mut greens = vec![(0, cycle_ms)];
         for (&edge, letters) in &light.letters {
-            let green = longest_green(&light.phases, letters)
-                .ok_or_else(|| ReadError::Malformed(format!("light {id}: an edge never has green")))?;
+            let green = longest_green(&light.phases, letters).ok_or_else(|| {
+                ReadError::Malformed(format!("light {id}: an edge never has green"))
+            })?;
             let known = greens.iter().position(|&other| other == green);
             let approach = known.unwrap_or(greens.len());
             if known.is_none() {
@@ -191,14 +230,18 @@ impl Reading {
             self.plan.links[edge as usize].approach = approach.map_err(too_many)?;
         }
         let program = u16::try_from(self.plan.programs.len());
-        let program = program.map_err(|_| ReadError::Malformed("more than 65,536 lights".into()))?;
+        let program =
+            program.map_err(|_| ReadError::Malformed("more than 65,536 lights".into()))?;
         self.plan.programs.push(Program { cycle_ms, greens });
         let offset_ms = light.offset_ms.rem_euclid(i64::from(cycle_ms)) as Ms;
         for &edge in light.letters.keys() {
             let junction = self.plan.links[edge as usize].to as usize;
             self.plan.junctions[junction].control = Control::Signal { program, offset_ms };
             // Roads of the junction that the light does not know have green always.
-            for &road in into[junction].iter().filter(|road| !light.letters.contains_key(road)) {
+            for &road in into[junction]
+                .iter()
+                .filter(|road| !light.letters.contains_key(road))
+            {
                 self.plan.links[road as usize].approach = 0;
             }
         }
@@ -211,7 +254,9 @@ fn longest_green(phases: &[(Ms, Vec<u8>)], letters: &[usize]) -> Option<(Ms, Ms)
     let mut best: Option<(Ms, Ms)> = None;
     let (mut now, mut begin) = (0, None);
     for (length, state) in phases {
-        let green = letters.iter().any(|&letter| matches!(state.get(letter), Some(b'g' | b'G')));
+        let green = letters
+            .iter()
+            .any(|&letter| matches!(state.get(letter), Some(b'g' | b'G')));
         begin = if green { begin.or(Some(now)) } else { None };
         now += length;
         if let Some(begin) = begin

@@ -43,16 +43,23 @@ impl Tntp {
     /// # Errors
     /// Names the line.
     pub fn parse(text: &str) -> Result<Self, ReadError> {
-        let mut tntp = Self { first_through: 0, ..Self::default() };
+        let mut tntp = Self {
+            first_through: 0,
+            ..Self::default()
+        };
         let mut said = None;
         for (number, line) in text.lines().enumerate() {
             let line = line.split('~').next().unwrap_or_default().trim();
-            if let Some((name, value)) = line.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
+            if let Some((name, value)) =
+                line.strip_prefix('<').and_then(|rest| rest.split_once('>'))
+            {
                 let size = || {
                     let value = value.trim().parse::<u32>();
-                    let value = value.map_err(|_| at_line(number, format!("<{name}>: no number")))?;
+                    let value =
+                        value.map_err(|_| at_line(number, format!("<{name}>: no number")))?;
                     let fits = value as usize <= LINKS_MAX;
-                    fits.then_some(value).ok_or_else(|| at_line(number, format!("<{name}>: more than {LINKS_MAX}")))
+                    fits.then_some(value)
+                        .ok_or_else(|| at_line(number, format!("<{name}>: more than {LINKS_MAX}")))
                 };
                 match name {
                     "NUMBER OF ZONES" => tntp.zones = size()?,
@@ -65,12 +72,15 @@ impl Tntp {
             }
             let line = line.trim_end_matches(';').trim();
             if !line.is_empty() {
-                tntp.links.push(tntp.link(line).map_err(|reason| at_line(number, reason))?);
+                tntp.links
+                    .push(tntp.link(line).map_err(|reason| at_line(number, reason))?);
             }
         }
         if said.is_some_and(|said| said as usize != tntp.links.len()) {
             let (said, links) = (said.unwrap_or(0), tntp.links.len());
-            return Err(ReadError::Malformed(format!("{links} roads, but <NUMBER OF LINKS> says {said}")));
+            return Err(ReadError::Malformed(format!(
+                "{links} roads, but <NUMBER OF LINKS> says {said}"
+            )));
         }
         if tntp.zones > tntp.nodes {
             return Err(ReadError::Malformed("more zones than nodes".into()));
@@ -79,20 +89,35 @@ impl Tntp {
     }
 
     fn link(&self, line: &str) -> Result<TntpLink, String> {
-        let values: Result<Vec<f64>, _> = line.split_ascii_whitespace().take(7).map(str::parse).collect();
+        let values: Result<Vec<f64>, _> = line
+            .split_ascii_whitespace()
+            .take(7)
+            .map(str::parse)
+            .collect();
         let values = values.map_err(|_| format!("'{line}': not all of it numbers"))?;
         let [from, to, capacity, length, free_time, b, power] = values[..] else {
             return Err(format!("'{line}': fewer than seven numbers"));
         };
         let node = |value: f64| {
             let fits = value >= 1.0 && value <= f64::from(self.nodes) && value.fract() == 0.0;
-            fits.then_some(value as u32 - 1).ok_or_else(|| format!("'{line}': there is no node {value}"))
+            fits.then_some(value as u32 - 1)
+                .ok_or_else(|| format!("'{line}': there is no node {value}"))
         };
-        let fine = [capacity, length, free_time, b, power].iter().all(|value| value.is_finite() && *value >= 0.0);
+        let fine = [capacity, length, free_time, b, power]
+            .iter()
+            .all(|value| value.is_finite() && *value >= 0.0);
         if !fine || capacity <= 0.0 {
             return Err(format!("'{line}': a number out of range"));
         }
-        Ok(TntpLink { from: node(from)?, to: node(to)?, capacity, length, free_time, b, power })
+        Ok(TntpLink {
+            from: node(from)?,
+            to: node(to)?,
+            capacity,
+            length,
+            free_time,
+            b,
+            power,
+        })
     }
 
     /// As roads for a simulation: lengths such that the free time, taken as minutes, is kept.
@@ -139,9 +164,16 @@ pub fn trips(text: &str) -> Result<Vec<(u32, u32, f64)>, ReadError> {
         }
         let origin = origin.ok_or_else(|| at_line(number, "trips before the first 'Origin'"))?;
         for part in line.split(';').filter(|part| !part.trim().is_empty()) {
-            let (to, amount) = part.split_once(':').ok_or_else(|| at_line(number, format!("'{part}' is not 'ZONE : TRIPS'")))?;
-            let amount = amount.trim().parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount >= 0.0);
-            let amount = amount.ok_or_else(|| at_line(number, format!("'{part}': no number of trips")))?;
+            let (to, amount) = part
+                .split_once(':')
+                .ok_or_else(|| at_line(number, format!("'{part}' is not 'ZONE : TRIPS'")))?;
+            let amount = amount
+                .trim()
+                .parse::<f64>()
+                .ok()
+                .filter(|amount| amount.is_finite() && *amount >= 0.0);
+            let amount =
+                amount.ok_or_else(|| at_line(number, format!("'{part}': no number of trips")))?;
             all.push((origin, zone(to)?, amount));
         }
     }

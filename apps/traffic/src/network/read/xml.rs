@@ -22,13 +22,17 @@ pub(crate) enum Part<'a> {
 }
 
 /// Calls `f` for each part.
-pub(crate) fn each(text: &str, mut f: impl FnMut(Part<'_>) -> Result<(), ReadError>) -> Result<(), ReadError> {
+pub(crate) fn each(
+    text: &str,
+    mut f: impl FnMut(Part<'_>) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().check_end_names = true;
     let mut depth = 0_u32;
     loop {
         let at = reader.buffer_position();
-        let broken = |error: &dyn std::fmt::Display| ReadError::Malformed(format!("byte {at}: {error}"));
+        let broken =
+            |error: &dyn std::fmt::Display| ReadError::Malformed(format!("byte {at}: {error}"));
         match reader.read_event().map_err(|error| broken(&error))? {
             Event::Start(start) => {
                 depth += 1;
@@ -41,10 +45,18 @@ pub(crate) fn each(text: &str, mut f: impl FnMut(Part<'_>) -> Result<(), ReadErr
             }
             Event::End(end) => {
                 depth = depth.saturating_sub(1);
-                f(Part::End(String::from_utf8_lossy(end.name().as_ref()).into_owned()))?;
+                f(Part::End(
+                    String::from_utf8_lossy(end.name().as_ref()).into_owned(),
+                ))?;
             }
-            Event::Text(text) => f(Part::Text(text.decode().map_err(|error| broken(&error))?.into_owned()))?,
-            Event::Eof if depth > 0 => return Err(ReadError::Malformed("it is cut: an element does not end".into())),
+            Event::Text(text) => f(Part::Text(
+                text.decode().map_err(|error| broken(&error))?.into_owned(),
+            ))?,
+            Event::Eof if depth > 0 => {
+                return Err(ReadError::Malformed(
+                    "it is cut: an element does not end".into(),
+                ));
+            }
             Event::Eof => return Ok(()),
             _ => {}
         }
@@ -71,14 +83,19 @@ impl Element<'_> {
 
     /// An attribute that it must have.
     pub fn need(&self, name: &str) -> Result<String, ReadError> {
-        self.get(name)?.ok_or_else(|| self.error(format!("<{}> has no {name}", self.name())))
+        self.get(name)?
+            .ok_or_else(|| self.error(format!("<{}> has no {name}", self.name())))
     }
 
     /// An attribute as a number, if it has it.
     pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, ReadError> {
-        let Some(text) = self.get(name)? else { return Ok(None) };
+        let Some(text) = self.get(name)? else {
+            return Ok(None);
+        };
         let number = text.trim().parse();
-        number.map(Some).map_err(|_| self.error(format!("<{}>: {name} is '{text}', no number", self.name())))
+        number
+            .map(Some)
+            .map_err(|_| self.error(format!("<{}>: {name} is '{text}', no number", self.name())))
     }
 
     /// An error here.
@@ -99,7 +116,10 @@ impl Numbers {
     pub fn add(&mut self, name: String) -> Option<u32> {
         let number = self.names.len() as u32;
         self.names.push(name.as_str().into());
-        self.numbers.insert(name, number).is_none().then_some(number)
+        self.numbers
+            .insert(name, number)
+            .is_none()
+            .then_some(number)
     }
 
     /// A name's number.
@@ -117,7 +137,15 @@ impl Numbers {
 pub(crate) fn seconds(text: &str) -> Option<f64> {
     let mut total = 0.0;
     for part in text.trim().split(':') {
-        total = total * 60.0 + part.parse::<f64>().ok().filter(|part| part.is_finite() && *part >= 0.0)?;
+        total = total * 60.0
+            + part
+                .parse::<f64>()
+                .ok()
+                .filter(|part| part.is_finite() && *part >= 0.0)?;
     }
-    Some(if text.matches(':').count() == 1 { total * 60.0 } else { total })
+    Some(if text.matches(':').count() == 1 {
+        total * 60.0
+    } else {
+        total
+    })
 }

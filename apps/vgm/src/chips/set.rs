@@ -7,9 +7,11 @@
 //! How loud they are is told by [`levels`].
 
 use super::ay8910::Ay8910;
+use super::edge_chip::EdgeChip;
 use super::fm::opn::Prescaler;
 use super::frame_chip::FrameChip;
 use super::levels;
+use super::nes::Nes;
 use super::okim6258::Okim6258;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
@@ -129,6 +131,8 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
         _ => {
             let frames = frame_chip(header, chip, clock_hz);
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
+            let steps = edge_chip(header, chip, clock_hz).map(SquareChip::Steps);
+            parts.extend(steps.map(|steps| Part::Squares(steps, 0, level)));
         }
     }
     parts.extend(ssg(header, instance, clock_hz));
@@ -157,6 +161,14 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
         ChipId::Ym3812 => FrameChip::Ym3812(Box::new(Ym3812::new(clock_hz))),
         ChipId::Y8950 => FrameChip::Y8950(Box::new(Y8950::new(clock_hz))),
         ChipId::Ymf262 => FrameChip::Ymf262(Box::new(Ymf262::new(clock_hz))),
+        _ => return None,
+    })
+}
+
+/// A chip that says its output as steps.
+fn edge_chip(_header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn EdgeChip>> {
+    Some(match chip {
+        ChipId::NesApu => Box::new(Nes::new(clock_hz)),
         _ => return None,
     })
 }

@@ -3,6 +3,7 @@
 use super::timebase::Timebase;
 use crate::chips::square_chip::SquareChip;
 use crate::edges::{DELAY, StereoEdges};
+use crate::format::Song;
 use crate::sequence::{LANES, Queue};
 
 /// How slowly the mean follows: over 2^11 frames, which leaves all above 4 Hz at 44.1 kHz.
@@ -49,13 +50,14 @@ impl SquareVoice {
     /// Adds the next frames to the mix, acting on the events as they fall due.
     pub fn mix(
         &mut self,
+        song: &Song,
         queues: &mut [Queue; LANES],
         levels: &mut Vec<[i32; 2]>,
         mix: &mut [[f32; 2]],
     ) {
         let end = self.end(mix.len());
         while self.edges.both().tick() < end {
-            let until = self.act(&mut queues[self.lane]).min(end);
+            let until = self.act(song, &mut queues[self.lane]).min(end);
             // A chip's clock is bounded, so a block's ticks are far below 2^32.
             let ticks = (until - self.edges.both().tick()) as u32;
             self.chip.edges(ticks, &mut self.edges);
@@ -83,7 +85,7 @@ impl SquareVoice {
     }
 
     /// Acts on all that is due now; returns the tick of the chip at which the next event is.
-    fn act(&mut self, queue: &mut Queue) -> u64 {
+    fn act(&mut self, song: &Song, queue: &mut Queue) -> u64 {
         let now = self.edges.both().tick();
         let mut taken = 0;
         let mut until = u64::MAX;
@@ -93,7 +95,7 @@ impl SquareVoice {
                 until = tick;
                 break;
             }
-            self.chip.act(event.action);
+            self.chip.act(song, event.action);
             taken += 1;
         }
         queue.take(taken);

@@ -25,6 +25,11 @@ pub trait EdgeChip: Send {
     /// first, lets every step be said.
     fn average_periods_up_to(&mut self, _ticks: u32) {}
 
+    /// Above this the board lets less and less through: 6 dB an octave.
+    fn low_pass_hz(&self) -> Option<u32> {
+        None
+    }
+
     /// Runs `ticks` ticks and says the steps; those of one channel in order of time.
     fn run(&mut self, ticks: u32, steps: &mut dyn Steps);
 }

@@ -15,8 +15,8 @@
 //! Modes at the end: 0 again and again; 1 halt; 2 (sync) again, the oscillator below begins anew;
 //! 3 (swap) halt, and the other of the pair begins.
 //!
-//! A channel with an even number is heard on the right, an odd one on the left, if the header names
-//! more than one. Left out on purpose: interrupts, reading, the amplitude modulation of mode 2.
+//! A channel with an even number is heard on the left, an odd one on the right, if the header names
+//! more than one; else all are heard on both, 3 dB softer. Left out on purpose: interrupts, reading, the amplitude modulation of mode 2.
 //!
 //! Source: Ensoniq, "ES5503 Digital Oscillator Chip" data sheet; "Apple IIGS Hardware Reference",
 //! chapter 5; the VGM 1.71 specification.
@@ -158,10 +158,10 @@ impl Es5503 {
         let channel = oscillator.control >> 4;
         match (self.is_stereo, channel & 1) {
             (false, _) => {
-                frame[0] += level;
-                frame[1] += level;
+                frame[0] += level * 181 >> 8;
+                frame[1] += level * 181 >> 8;
             }
-            (true, 1) => frame[0] += level,
+            (true, 0) => frame[0] += level,
             (true, _) => frame[1] += level,
         }
         oscillator.place += u32::from(oscillator.pitch);

@@ -68,7 +68,7 @@ fn level_of(chip: ChipId) -> Level {
         // The core's full scale is the mixer's.
         ChipId::NesApu | ChipId::Okim6295 => level(1.0, 0x100, 2.0),
         // What follows: the scales that make a tone as loud as libvgm's.
-        ChipId::K051649 => level(3.2, 0xA0, 1.0),
+        ChipId::K051649 => level(3.2, 0xA0, 1.6),
         ChipId::Huc6280 => level(0.72, 0x100, 1.0),
         ChipId::Pokey => level(1.45, 0x100, 1.0),
         ChipId::Vsu => level(2.0, 0x100, 1.0),
@@ -80,7 +80,7 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::C140 => level(1.0, 0x156, 2.0),
         ChipId::Scsp => level(1.0, 0x20, 8.0),
         ChipId::C352 => level(1.0, 0x40, 8.0),
-        ChipId::Es5503 => level(0.7, 0x40, 8.0),
+        ChipId::Es5503 => level(1.0, 0x40, 8.0),
         ChipId::Es5506 => level(1.0, 0x20, 16.0),
         ChipId::Ga20 => level(1.0, 0x280, 1.0),
         _ => level(1.0, 0x100, 1.0),

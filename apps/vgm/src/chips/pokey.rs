@@ -35,12 +35,13 @@ struct Noises {
     seventeen: Vec<bool>,
 }
 
-/// The whole sequence of a shift register of `width` bits whose last bit and bit `tap` are fed back.
+/// The whole sequence of a shift register of `width` bits; where its last bit and bit `tap` agree, a
+/// one comes in, so that there is one 0 more than there are ones.
 fn sequence(width: u32, tap: u32) -> Vec<bool> {
-    let mut register = (1u32 << width) - 1;
-    let length = (1 << width) - 1;
+    let mut register = 0u32;
+    let length = (1u32 << width) - 1;
     let bits = (0..length).map(|_| {
-        let fed = (register >> (width - 1) ^ register >> (tap - 1)) & 1;
+        let fed = (register >> (width - 1) ^ register >> (tap - 1) ^ 1) & 1;
         register = (register << 1 | fed) & length;
         fed != 0
     });

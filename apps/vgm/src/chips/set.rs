@@ -19,6 +19,7 @@ use super::levels;
 use super::mikey::Mikey;
 use super::msm5205::Msm5205;
 use super::nes::Nes;
+use super::nes::fds::Fds;
 use super::okim6258::Okim6258;
 use super::pokey::Pokey;
 use super::saa1099::Saa1099;
@@ -145,6 +146,10 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
             let steps = edge_chip(chip, clock_hz).map(SquareChip::Steps);
             parts.extend(steps.map(|steps| Part::Squares(steps, 0, level)));
+            if chip == ChipId::NesApu && header.is_variant(chip) {
+                let fds = SquareChip::Steps(Box::new(Fds::new(clock_hz)));
+                parts.push(Part::Squares(fds, 0, level));
+            }
         }
     }
     parts.extend(ssg(header, instance, clock_hz));

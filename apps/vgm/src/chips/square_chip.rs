@@ -47,6 +47,14 @@ impl SquareChip {
         }
     }
 
+    /// Above this its board lets less and less through.
+    pub fn low_pass_hz(&self) -> Option<u32> {
+        match self {
+            SquareChip::Steps(chip) => chip.low_pass_hz(),
+            _ => None,
+        }
+    }
+
     /// Lets tones of at most this half period, in ticks, show nothing but their mean.
     pub fn average_periods_up_to(&mut self, period: u32) {
         match self {

@@ -22,6 +22,7 @@ pub struct SquareVoice {
     behind: usize,
     /// The running mean of the levels, times 2^[`MEAN_BITS`].
     mean: [i32; 2],
+    low_pass: Option<LowPass>,
     gain: f32,
 }
 
@@ -31,7 +32,9 @@ impl SquareVoice {
         let mut edges = StereoEdges::new(chip.rate(), output_hz);
         let mut chip = chip;
         chip.average_periods_up_to(edges.both().inaudible_half_period());
+        let low_pass = chip.low_pass_hz();
         SquareVoice {
+            low_pass: low_pass.map(|hz| LowPass::new(hz, output_hz)),
             timebase: Timebase::new(chip.rate()),
             edges,
             chip,
@@ -65,6 +68,9 @@ impl SquareVoice {
         }
         levels.resize(self.behind + mix.len(), [0; 2]);
         self.edges.read(levels);
+        if let Some(low_pass) = &mut self.low_pass {
+            low_pass.apply(levels);
+        }
         let mut mean = self.mean;
         for (frame, level) in mix.iter_mut().zip(&levels[self.behind..]) {
             for side in 0..2 {
@@ -100,5 +106,32 @@ impl SquareVoice {
         }
         queue.take(taken);
         until
+    }
+}
+
+/// A capacitor and a resistor: 6 dB an octave.
+struct LowPass {
+    /// How much of the way the level goes in a frame, in 65,536ths.
+    pace: i64,
+    /// In 65,536ths of a step.
+    levels: [i64; 2],
+}
+
+impl LowPass {
+    fn new(hz: u32, output_hz: u32) -> Self {
+        let turn = std::f64::consts::TAU * f64::from(hz) / f64::from(output_hz);
+        LowPass {
+            pace: (65_536.0 * (1.0 - (-turn).exp())).round() as i64,
+            levels: [0; 2],
+        }
+    }
+
+    fn apply(&mut self, frames: &mut [[i32; 2]]) {
+        for frame in frames {
+            for (level, side) in self.levels.iter_mut().zip(frame) {
+                *level += ((i64::from(*side) << 16) - *level) * self.pace >> 16;
+                *side = (*level >> 16) as i32;
+            }
+        }
     }
 }

@@ -90,7 +90,7 @@ fn nes() -> [Tone; 3] {
     let mut fds = Tone {
         setup: pairs(0xB4, &[(0x3F, 2), (0x29, 0x80)]),
         off: pairs(0xB4, &[(0x20, 0x80)]),
-        ..tone("NES FDS", NES, 1031.0 * NES_HZ / 65536.0 / 64.0, 0.1)
+        ..tone("NES FDS", NES, 1031.0 * NES_HZ / 65536.0 / 64.0, -0.5)
     };
     fds.clock.1 |= 1 << 31;
     for place in 0..64 {

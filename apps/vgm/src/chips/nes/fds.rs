@@ -18,14 +18,18 @@
 //! The wave takes a step every 65,536 / pitch ticks, the modulation likewise. An envelope takes one
 //! every 8 × (speed + 1) × (pace + 1) ticks, up to 32.
 //!
-//! Left out on purpose: the filter of the disk system's own output.
+//! What the machine hears of it goes through a low-pass of its own.
 //!
 //! Source: the NESdev wiki, "FDS audio".
 
-use crate::chips::edge_chip::{Countdown, Shown, Steps};
+use crate::chips::Rate;
+use crate::chips::edge_chip::{Countdown, EdgeChip, Shown, Steps};
 
 /// The loudest in steps of the mixer: 2.4 times one pulse at its loudest.
 const FULL: i32 = 11_750;
+
+/// Where the disk system's output falls off.
+const LOW_PASS_HZ: u32 = 2_000;
 
 /// The wave's place has 6 bits, and 16 of a fraction.
 const FRACTION: u32 = 16;
@@ -65,8 +69,10 @@ impl Envelope {
     }
 }
 
+/// The disk system's sound.
 #[derive(Clone, Debug)]
 pub struct Fds {
+    clock_hz: u32,
     on: bool,
     wave: [u8; 64],
     writes_wave: bool,
@@ -84,12 +90,15 @@ pub struct Fds {
     table_place: u32,
     table_pitch: u16,
     table_halted: bool,
+    averaged: u32,
     shown: Shown,
 }
 
-impl Default for Fds {
-    fn default() -> Self {
+impl Fds {
+    /// A silent chip at `clock_hz`.
+    pub fn new(clock_hz: u32) -> Self {
         Fds {
+            clock_hz,
             on: true,
             wave: [0; 64],
             writes_wave: false,
@@ -106,55 +115,8 @@ impl Default for Fds {
             table_place: 0,
             table_pitch: 0,
             table_halted: true,
+            averaged: 0,
             shown: Shown::default(),
-        }
-    }
-}
-
-impl Fds {
-    pub fn write(&mut self, reg: u8, value: u8) {
-        let high = u16::from(value & 15) << 8;
-        match reg {
-            0x40..=0x7F if self.writes_wave => self.wave[usize::from(reg & 63)] = value & 63,
-            0x20 => self.volume.write(value, self.pace),
-            0x22 => self.pitch = self.pitch & 0xF00 | u16::from(value),
-            0x23 => {
-                self.pitch = self.pitch & 0xFF | high;
-                self.halted = value & 0x80 != 0;
-                self.envelopes_halted = value & 0x40 != 0;
-                if self.halted {
-                    self.place = 0;
-                }
-                if self.envelopes_halted {
-                    for envelope in [&mut self.volume, &mut self.gain] {
-                        envelope.count = Countdown::of(envelope.period(self.pace));
-                    }
-                }
-            }
-            0x24 => self.gain.write(value, self.pace),
-            0x25 => self.counter = (value << 1) as i8 >> 1,
-            0x26 => self.table_pitch = self.table_pitch & 0xF00 | u16::from(value),
-            0x27 => {
-                self.table_pitch = self.table_pitch & 0xFF | high;
-                self.table_halted = value & 0x80 != 0;
-                if self.table_halted {
-                    // The fraction is let go, the place is not.
-                    self.table_place &= !0xFFFF;
-                }
-            }
-            0x28 if self.table_halted => {
-                for _ in 0..2 {
-                    self.table[(self.table_place >> FRACTION) as usize & 63] = value & 7;
-                    self.table_place = self.table_place.wrapping_add(1 << FRACTION);
-                }
-            }
-            0x29 => {
-                self.writes_wave = value & 0x80 != 0;
-                self.master = value & 3;
-            }
-            0x2A => self.pace = value,
-            0x3F => self.on = value & 2 != 0,
-            _ => {}
         }
     }
 
@@ -205,9 +167,72 @@ impl Fds {
             ((self.counter + BENDS[usize::from(step)]) << 1) >> 1
         };
     }
+}
 
-    /// Runs `ticks` ticks that begin at tick `start` of the run.
-    pub fn run(&mut self, start: u32, ticks: u32, limit: u32, steps: &mut dyn Steps) {
+impl EdgeChip for Fds {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: 1,
+        }
+    }
+
+    fn write(&mut self, _port: u8, reg: u8, value: u8) {
+        let high = u16::from(value & 15) << 8;
+        match reg {
+            0x40..=0x7F if self.writes_wave => self.wave[usize::from(reg & 63)] = value & 63,
+            0x20 => self.volume.write(value, self.pace),
+            0x22 => self.pitch = self.pitch & 0xF00 | u16::from(value),
+            0x23 => {
+                self.pitch = self.pitch & 0xFF | high;
+                self.halted = value & 0x80 != 0;
+                self.envelopes_halted = value & 0x40 != 0;
+                if self.halted {
+                    self.place = 0;
+                }
+                if self.envelopes_halted {
+                    for envelope in [&mut self.volume, &mut self.gain] {
+                        envelope.count = Countdown::of(envelope.period(self.pace));
+                    }
+                }
+            }
+            0x24 => self.gain.write(value, self.pace),
+            0x25 => self.counter = (value << 1) as i8 >> 1,
+            0x26 => self.table_pitch = self.table_pitch & 0xF00 | u16::from(value),
+            0x27 => {
+                self.table_pitch = self.table_pitch & 0xFF | high;
+                self.table_halted = value & 0x80 != 0;
+                if self.table_halted {
+                    // The fraction is let go, the place is not.
+                    self.table_place &= !0xFFFF;
+                }
+            }
+            0x28 if self.table_halted => {
+                for _ in 0..2 {
+                    self.table[(self.table_place >> FRACTION) as usize & 63] = value & 7;
+                    self.table_place = self.table_place.wrapping_add(1 << FRACTION);
+                }
+            }
+            0x29 => {
+                self.writes_wave = value & 0x80 != 0;
+                self.master = value & 3;
+            }
+            0x2A => self.pace = value,
+            0x3F => self.on = value & 2 != 0,
+            _ => {}
+        }
+    }
+
+    fn average_periods_up_to(&mut self, ticks: u32) {
+        self.averaged = ticks;
+    }
+
+    fn low_pass_hz(&self) -> Option<u32> {
+        Some(LOW_PASS_HZ)
+    }
+
+    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+        let limit = self.averaged;
         let mut at = 0;
         loop {
             let table_pitch = if self.table_halted {
@@ -221,7 +246,7 @@ impl Fds {
                 self.modulated()
             };
             let averaged = pitch > 0 && (64 << FRACTION) / pitch <= limit;
-            self.shown.show(start + at, self.level(averaged), steps);
+            self.shown.show(at, self.level(averaged), steps);
             if at == ticks {
                 return;
             }

@@ -1,5 +1,5 @@
-//! The NES's APU (in the 2A03 and 2A07): two pulses, a triangle, a noise, sampled deltas; with the
-//! FDS's wave beside it.
+//! The NES's APU (in the 2A03 and 2A07): two pulses, a triangle, a noise, sampled deltas. The FDS's
+//! wave beside it is a part of its own.
 //!
 //! The registers as VGM files write them (command B4): 00 to 1F are the CPU's addresses 4000 to
 //! 401F; 20 to 3E, 3F and 40 to 7F are the [`fds`]'s 4080 to 409E, 4023 and 4040 to 407F.
@@ -31,13 +31,12 @@
 //! Sweep"; the VGM 1.71 specification.
 
 mod dmc;
-mod fds;
+pub mod fds;
 mod tone;
 
 use super::Rate;
 use super::edge_chip::{Countdown, EdgeChip, Shown, Steps};
 use dmc::Dmc;
-use fds::Fds;
 use tone::{Noise, Pulse, Triangle};
 
 /// The mixer's full scale in steps.
@@ -77,7 +76,7 @@ const PAL: System = System {
     ],
 };
 
-/// The APU, with the FDS's sound.
+/// The APU.
 pub struct Nes {
     clock_hz: u32,
     system: &'static System,
@@ -85,7 +84,6 @@ pub struct Nes {
     triangle: Triangle,
     noise: Noise,
     dmc: Dmc,
-    fds: Fds,
     /// Whether the frame counter takes five steps.
     five: bool,
     /// The step of the frame counter that comes next, and when.
@@ -109,7 +107,6 @@ impl Nes {
             triangle: Triangle::default(),
             noise: Noise::new(system.noise_periods[0]),
             dmc: Dmc::new(system.dmc_periods[0]),
-            fds: Fds::default(),
             five: false,
             quarter: 0,
             until_quarter: Countdown::of(system.quarters[0][0]),
@@ -165,7 +162,6 @@ impl Nes {
     fn channels(&mut self, start: u32, ticks: u32, steps: &mut dyn Steps) {
         self.run_pulses(start, ticks, steps);
         self.run_others(start, ticks, steps);
-        self.fds.run(start, ticks, self.averaged, steps);
     }
 
     fn run_pulses(&mut self, start: u32, ticks: u32, steps: &mut dyn Steps) {
@@ -321,7 +317,6 @@ impl EdgeChip for Nes {
                     self.clock_half();
                 }
             }
-            0x20..=0x7F => self.fds.write(reg, value),
             _ => {}
         }
     }

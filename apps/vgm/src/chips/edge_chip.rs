@@ -30,7 +30,7 @@ pub trait EdgeChip: Send {
         None
     }
 
-    /// Runs `ticks` ticks and says the steps; those of one channel in order of time.
+    /// Runs `ticks` ticks, at least 1, and says the steps; those of one channel in order of time.
     fn run(&mut self, ticks: u32, steps: &mut dyn Steps);
 }
 

@@ -158,8 +158,8 @@ impl Es5503 {
         let channel = oscillator.control >> 4;
         match (self.is_stereo, channel & 1) {
             (false, _) => {
-                frame[0] += level * 181 >> 8;
-                frame[1] += level * 181 >> 8;
+                frame[0] += (level * 181) >> 8;
+                frame[1] += (level * 181) >> 8;
             }
             (true, 0) => frame[0] += level,
             (true, _) => frame[1] += level,

@@ -445,7 +445,7 @@ impl GameBoy {
     fn clock_frame(&mut self) {
         let step = self.frame;
         self.frame = (step + 1) & 7;
-        if step % 2 == 0 {
+        if step & 1 == 0 {
             for pulse in &mut self.pulses {
                 pulse.on &= !pulse.length.clock();
             }

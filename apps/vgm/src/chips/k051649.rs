@@ -59,7 +59,7 @@ impl Channel {
 
     fn scaled(&self, sample: i32) -> [i32; 2] {
         let level = if self.on {
-            (sample * i32::from(self.volume) >> 4) * SCALE
+            ((sample * i32::from(self.volume)) >> 4) * SCALE
         } else {
             0
         };

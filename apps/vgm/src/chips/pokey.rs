@@ -8,7 +8,7 @@
 //! | 09 | STIMER: restarts the counters |
 //!
 //! A tick is a clock. A counter counts down (AUDF + 1) × 28 or 114 clocks, or AUDF + 4 clocks; two
-//! joined AUDF × 256 more, and + 7. Each time it has run out the output changes, unless `g` is 0 and
+//! joined AUDF × 256 more, and + 7, while the lower of them runs out every 256 counts. Each time it has run out the output changes, unless `g` is 0 and
 //! the bit of 5-bit noise is 0: with `t` it toggles; else it takes a bit of the 4-bit noise (`n`) or
 //! of the long one. A high-pass is a flip-flop that takes the output when the other channel's
 //! counter runs out, and what is heard is where they differ.
@@ -124,18 +124,20 @@ impl Pokey {
         let joined = self.has(4 - pair as u8);
         let base = if self.has(0) { 114 } else { 28 };
         let count = match (joined, index % 2) {
+            // The low one runs through.
+            (true, 0) => return if fast { 256 } else { 256 * base },
             (true, _) => high << 8 | low,
             (false, 0) => low,
             (false, _) => high,
         };
-        match (fast && (joined || index % 2 == 0), joined) {
+        match (fast && (joined || index & 1 == 0), joined) {
             (true, true) => count + 7,
             (true, false) => count + 4,
             (false, _) => (count + 1) * base,
         }
     }
 
-    /// The high-pass on a channel, if it has one.
+    /// Whether there is a high-pass on a channel.
     fn is_filtered(&self, index: usize) -> bool {
         match index {
             0 => self.has(2),
@@ -192,7 +194,14 @@ impl EdgeChip for Pokey {
         match reg {
             0x00..=0x07 if reg & 1 == 0 => self.channels[usize::from(reg / 2)].set = value,
             0x00..=0x07 => self.channels[usize::from(reg / 2)].control = value,
-            0x08 => self.control = value,
+            0x08 => {
+                self.control = value;
+                // What counted two bytes counts one: no more than that is left.
+                for index in 0..4 {
+                    let left = self.channels[index].count.left();
+                    self.channels[index].count = Countdown::of(left.min(self.period(index)));
+                }
+            }
             0x09 => {
                 for index in 0..4 {
                     self.channels[index].count = Countdown::of(self.period(index));
@@ -208,9 +217,10 @@ impl EdgeChip for Pokey {
 
     fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
         let periods = [0, 1, 2, 3].map(|index| self.period(index));
-        let mut runs = [false; 4];
+        let (mut runs, mut averaged) = ([false; 4], [false; 4]);
         for index in 0..4 {
-            let filters = index >= 2 && self.is_filtered(index - 2);
+            // What a filter takes must be where it is when the filter takes it.
+            let filters = self.is_filtered(index & 1);
             let channel = self.channels[index];
             let period = periods[index];
             let unheard = channel.volume() == 0 || channel.is_level();
@@ -219,7 +229,8 @@ impl EdgeChip for Pokey {
                 && is_inaudible(2, period, self.averaged);
             runs[index] = filters || !(unheard || inaudible);
             let mut level = self.level(index);
-            if !unheard && inaudible {
+            averaged[index] = !unheard && inaudible;
+            if averaged[index] {
                 level = [channel.volume() * SCALE / 2; 2];
             }
             let channel = &mut self.channels[index];
@@ -231,9 +242,9 @@ impl EdgeChip for Pokey {
         }
         loop {
             let mut next = ticks;
-            for index in 0..4 {
-                if runs[index] {
-                    next = next.min(self.channels[index].count.left());
+            for (channel, runs) in self.channels.iter().zip(runs) {
+                if runs {
+                    next = next.min(channel.count.left());
                 }
             }
             if next >= ticks {
@@ -245,16 +256,16 @@ impl EdgeChip for Pokey {
                     self.channels[index].count = Countdown::of(next + periods[index]);
                     for index in [index, index & 1] {
                         let level = self.level(index);
-                        if runs[index] {
+                        if runs[index] && !averaged[index] {
                             self.channels[index].shown.show(next, level, steps);
                         }
                     }
                 }
             }
         }
-        for index in 0..4 {
-            if runs[index] {
-                self.channels[index].count.skip(ticks, 1 << 30);
+        for (channel, runs) in self.channels.iter_mut().zip(runs) {
+            if runs {
+                channel.count.skip(ticks, 1 << 30);
             }
         }
         self.tick += u64::from(ticks);

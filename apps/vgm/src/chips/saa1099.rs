@@ -259,7 +259,7 @@ impl Saa1099 {
     fn drives(&self, index: usize) -> bool {
         let half = index / 3;
         match index % 3 {
-            0 => self.paces >> (4 * half) & 3 == 3,
+            0 => self.noise_period(half).is_none(),
             1 => self.envelopes[half].is_on() && !self.envelopes[half].by_write(),
             _ => false,
         }
@@ -336,11 +336,10 @@ impl Saa1099 {
         let channel = &mut self.channels[index];
         channel.high = !channel.high;
         channel.count = Countdown::of(tick + channel.period());
-        if index % 3 == 0 && self.paces >> (4 * half) & 3 == 3 {
-            self.noise[half].shift();
-        }
-        if index % 3 == 1 && !self.envelopes[half].by_write() {
-            self.envelopes[half].clock();
+        match index % 3 {
+            0 if self.noise_period(half).is_none() => self.noise[half].shift(),
+            1 if !self.envelopes[half].by_write() => self.envelopes[half].clock(),
+            _ => {}
         }
     }
 }

@@ -92,7 +92,7 @@ impl Channel {
         [self.volume >> 4, self.volume & 15].map(|volume| {
             let volume = i32::from(volume);
             let heard = i32::from(level != 0 && volume != 0);
-            ((level * volume >> 3) + heard) * SCALE
+            (((level * volume) >> 3) + heard) * SCALE
         })
     }
 

@@ -164,7 +164,7 @@ impl Voice {
             }
             let sample = self.from + (self.to - self.from) * self.between as i32 / ONE as i32;
             for side in 0..2 {
-                frame[side] += sample * gains[side] >> 9;
+                frame[side] += (sample * gains[side]) >> 9;
             }
             self.between += pace;
         }

@@ -129,7 +129,7 @@ impl LowPass {
     fn apply(&mut self, frames: &mut [[i32; 2]]) {
         for frame in frames {
             for (level, side) in self.levels.iter_mut().zip(frame) {
-                *level += ((i64::from(*side) << 16) - *level) * self.pace >> 16;
+                *level += (((i64::from(*side) << 16) - *level) * self.pace) >> 16;
                 *side = (*level >> 16) as i32;
             }
         }

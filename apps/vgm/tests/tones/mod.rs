@@ -77,7 +77,7 @@ const GAME_BOY: (usize, u32) = (0x80, 4_194_304);
 fn nes() -> [Tone; 3] {
     let pulse = Tone {
         setup: pairs(0xB4, &[(0x15, 1), (0, 0xBF), (1, 0x08), (2, 0xFD)]),
-        on: pairs(0xB4, &[(0, 0xBF), (3, 0xF8 & !7)]),
+        on: pairs(0xB4, &[(0, 0xBF), (3, 0)]),
         off: pairs(0xB4, &[(0, 0xB0)]),
         ..tone("NES pulse", NES, NES_HZ / 16.0 / 254.0, -7.5)
     };
@@ -392,8 +392,7 @@ pub fn pitch(frames: &[[f32; 2]], hz: f64) -> (f64, f64) {
         re * re + im * im
     };
     // In cents.
-    let tried =
-        (-100..=100).map(|cents| hz * f64::from(cents as i32).mul_add(1.0 / 1200.0, 0.0).exp2());
+    let tried = (-100..=100).map(|cents: i32| hz * (f64::from(cents) / 1200.0).exp2());
     let best = tried
         .map(|hz| (hz, power(hz)))
         .max_by(|a, b| a.1.total_cmp(&b.1));

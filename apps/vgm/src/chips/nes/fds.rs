@@ -234,7 +234,7 @@ impl EdgeChip for Fds {
     fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
         let limit = self.averaged;
         let mut at = 0;
-        loop {
+        while at < ticks {
             let table_pitch = if self.table_halted {
                 0
             } else {
@@ -247,9 +247,6 @@ impl EdgeChip for Fds {
             };
             let averaged = pitch > 0 && (64 << FRACTION) / pitch <= limit;
             self.shown.show(at, self.level(averaged), steps);
-            if at == ticks {
-                return;
-            }
             let moved = |envelope: &Envelope| {
                 !envelope.fixed && !self.envelopes_halted && self.pace > 0 && !self.halted
             };

@@ -104,7 +104,7 @@ impl Nes {
             clock_hz,
             system,
             pulses: [Pulse::new(1), Pulse::new(0)],
-            triangle: Triangle::default(),
+            triangle: Triangle::new(),
             noise: Noise::new(system.noise_periods[0]),
             dmc: Dmc::new(system.dmc_periods[0]),
             five: false,

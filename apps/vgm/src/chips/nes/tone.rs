@@ -194,7 +194,7 @@ impl Pulse {
 }
 
 /// The triangle: from 15 to 0 and back in 32 steps.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Triangle {
     pub length: Length,
     pub count: Countdown,
@@ -206,6 +206,19 @@ pub struct Triangle {
 }
 
 impl Triangle {
+    /// It begins at 0, where the chip begins at 15, so that no song begins with a thump.
+    pub fn new() -> Self {
+        Triangle {
+            length: Length::default(),
+            count: Countdown::default(),
+            period: 0,
+            linear: 0,
+            linear_set: 0,
+            linear_starts: false,
+            step: 16,
+        }
+    }
+
     pub fn write(&mut self, reg: u8, value: u8) {
         match reg {
             0 => {

@@ -735,3 +735,20 @@ fn units_tell_what_would_be_rendered() {
     }
     assert!(!out.exists());
 }
+
+#[test]
+fn chips_lists_what_is_played() {
+    let run = program().arg("chips").output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let told = String::from_utf8_lossy(&run.stdout).into_owned();
+    for name in ["YM2151", "NESAPU, FDS", "HuC6280"] {
+        assert!(told.contains(name), "{told}");
+    }
+    let run = program()
+        .args(["chips", "--format", "json"])
+        .output()
+        .unwrap();
+    let listed: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(listed["schema"], 1);
+    assert!(listed["chips"].as_array().unwrap().len() > 20);
+}

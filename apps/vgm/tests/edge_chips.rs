@@ -372,8 +372,8 @@ fn the_scc_cuts_its_lowest_bits_and_stops_when_too_high() {
         chip.write(port, reg, value);
     }
     let all = changes(&mut chip, 1_000);
-    assert_eq!(all[0].1, (100 * 7 >> 4) * 16);
-    assert_eq!(all[1].1, (-100 * 7 >> 4) * 16);
+    assert_eq!(all[0].1, ((100 * 7) >> 4) * 16);
+    assert_eq!(all[1].1, ((-100 * 7) >> 4) * 16);
     assert_eq!(all[2].0 - all[1].0, 16 * 10);
     chip.write(1, 0, 8);
     chip.run(20, &mut |_: u32, _: Sides, _: i32| {});

@@ -9,6 +9,8 @@ mod tone;
 
 use std::path::PathBuf;
 
+use creel_vgm::format::Song;
+use creel_vgm::render::{Buffers, Player, Settings};
 use tone::{SECOND, Tone, pitch, play, tones, wait};
 
 fn rms(frames: &[[f32; 2]]) -> f64 {
@@ -68,6 +70,38 @@ fn eight_notes_are_eight_attacks() {
             let quietest = attacks.iter().copied().fold(f64::MAX, f64::min);
             assert!(loudest > 300.0, "{} is heard: {told:?}", tone.name);
             assert!(quietest > 0.7 * loudest, "{}: {told:?}", tone.name);
+        }
+    }
+}
+
+#[test]
+fn the_size_of_blocks_changes_no_bit() {
+    for tone in tones() {
+        let commands = [
+            &tone.setup[..],
+            &tone.on,
+            &wait(3_000),
+            &tone.off,
+            &tone.on,
+            &wait(3_000),
+        ];
+        let song = Song::parse(tone.song(false, &commands.concat())).unwrap();
+        let (settings, mut buffers) = (Settings::default(), Buffers::default());
+        let mut in_blocks = |block: usize| {
+            let mut player = Player::new(&song, &settings, &mut buffers).unwrap();
+            let mut frames = vec![[0.0f32; 2]; 6_000];
+            for block in frames.chunks_mut(block) {
+                player.fill(&mut buffers, block);
+            }
+            frames
+        };
+        let whole = in_blocks(6_000);
+        for block in [1, 37, 1_024] {
+            assert!(
+                whole == in_blocks(block),
+                "{} in blocks of {block}",
+                tone.name
+            );
         }
     }
 }

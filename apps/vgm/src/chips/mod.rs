@@ -10,6 +10,7 @@ pub mod adpcm_a;
 pub mod adpcm_b;
 pub mod ay8910;
 pub mod bus;
+pub mod checked;
 pub mod edge_chip;
 pub mod es5503;
 pub mod fm;

@@ -110,7 +110,17 @@ fn no_chip(song: &Song) -> Error {
 pub fn frame_ns(chip: ChipId) -> u64 {
     match chip {
         ChipId::Sn76489 | ChipId::Ay8910 => 16,
-        ChipId::Okim6258 => 20,
+        ChipId::Okim6258 | ChipId::Msm5205 | ChipId::K007232 => 20,
+        ChipId::GameBoy
+        | ChipId::NesApu
+        | ChipId::K051649
+        | ChipId::Huc6280
+        | ChipId::Pokey
+        | ChipId::WonderSwan
+        | ChipId::Vsu
+        | ChipId::Saa1099
+        | ChipId::Mikey => 30,
+        ChipId::Ymz280b | ChipId::Es5503 => 50,
         ChipId::Ym2203 => 60,
         ChipId::Ym2413 => 95,
         ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Ymf262 => 100,
@@ -230,5 +240,28 @@ fn sn76489_variant(header: &Header) -> Variant {
         taps,
         width,
         flags: header.byte(0x2B),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::checked;
+    use super::*;
+
+    #[test]
+    fn every_chip_that_is_played_is_listed_and_no_other() {
+        for chip in ChipId::all() {
+            let mut song = vec![0; 0x101];
+            song[..4].copy_from_slice(b"Vgm ");
+            song[8..10].copy_from_slice(&[0x72, 0x01]);
+            song[0x34] = 0xCC;
+            song[chip.clock_offset()..][..4].copy_from_slice(&4_000_000u32.to_le_bytes());
+            let header = Header::parse(&song).unwrap();
+            let second = false;
+            let parts = chip_parts(&header, Instance { chip, second }).unwrap();
+            let listed = checked::of(chip).is_some();
+            assert_eq!(!parts.is_empty(), listed, "{}", chip.name());
+            assert_eq!(frame_ns(chip) > 0, listed, "{}", chip.name());
+        }
     }
 }

@@ -100,7 +100,7 @@ impl Nes {
     /// A silent chip at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let system = if clock_hz < PAL_BELOW_HZ { &PAL } else { &NTSC };
-        Nes {
+        let mut nes = Nes {
             clock_hz,
             system,
             pulses: [Pulse::new(1), Pulse::new(0)],
@@ -112,7 +112,10 @@ impl Nes {
             until_quarter: Countdown::of(system.quarters[0][0]),
             averaged: 0,
             shown: [Shown::default(); 2],
-        }
+        };
+        // Songs that never say which channels are on mean those that the machine's start leaves on.
+        nes.switch(0x0F);
+        nes
     }
 
     fn switch(&mut self, value: u8) {

@@ -90,7 +90,8 @@ impl SquareChip {
         };
         let command = decode(song.bytes(), offset as usize, song.header.version);
         match command {
-            Ok((Command::Block(block), _)) => {
+            // What streams read is no memory.
+            Ok((Command::Block(block), _)) if block.kind >= 0x80 => {
                 // How many bytes tell the place; a song's blocks were checked to have them.
                 let data = &song.bytes()[block.data];
                 let place = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| data[at + n]));

@@ -23,7 +23,7 @@ use super::Rate;
 
 const VOICES: usize = 8;
 
-/// A whole sample of a voice's progress.
+/// A whole sample of a voice's progress; a power of two, by which lines are divided.
 const ONE: u32 = 256;
 
 /// How an ADPCM step grows after a code, in 256ths, by its low three bits.
@@ -83,19 +83,9 @@ impl Voice {
         self.control & 0x10 != 0
     }
 
-    /// A mark in units of the format.
-    fn mark(&self, which: usize) -> u32 {
-        let byte = self.marks[which];
-        match self.format() {
-            1 => byte << 1,
-            2 => byte,
-            _ => byte >> 1,
-        }
-    }
-
     fn start(&mut self) {
         self.plays = self.format() != 0;
-        self.at = self.mark(0);
+        self.at = in_units(self.marks[0], self.format());
         self.decoder = START;
         self.looped = START;
         (self.from, self.to) = (0, 0);
@@ -103,20 +93,21 @@ impl Voice {
     }
 
     /// The next sample; none at the end.
-    fn read(&mut self, memory: &[u8]) -> Option<i32> {
-        if self.loops() && self.at >= self.mark(2) {
-            self.at = self.mark(1);
+    fn read<const FORMAT: u8>(&mut self, memory: &[u8]) -> Option<i32> {
+        let [_, from, to, end] = self.marks.map(|byte| in_units(byte, FORMAT));
+        if self.loops() && self.at >= to {
+            self.at = from;
             self.decoder = self.looped;
-        } else if !self.loops() && self.at >= self.mark(3) {
+        } else if !self.loops() && self.at >= end {
             return None;
         }
-        if self.at == self.mark(1) {
+        if self.at == from {
             self.looped = self.decoder;
         }
         let byte = |at: u32| memory.get(at as usize).copied().unwrap_or(0);
         let at = self.at;
         self.at += 1;
-        Some(match self.format() {
+        Some(match FORMAT {
             1 => {
                 let pair = byte(at >> 1);
                 self.decoder
@@ -151,23 +142,40 @@ impl Voice {
         if !self.plays {
             return;
         }
+        match self.format() {
+            1 => self.add::<1>(out, memory),
+            2 => self.add::<2>(out, memory),
+            _ => self.add::<3>(out, memory),
+        }
+    }
+
+    fn add<const FORMAT: u8>(&mut self, out: &mut [[i32; 2]], memory: &[u8]) {
         let (pace, gains) = (self.pace(), self.gains());
         for frame in out {
             while self.between >= ONE {
                 self.between -= ONE;
                 self.from = self.to;
-                let Some(next) = self.read(memory) else {
+                let Some(next) = self.read::<FORMAT>(memory) else {
                     self.plays = false;
                     return;
                 };
                 self.to = next;
             }
-            let sample = self.from + (self.to - self.from) * self.between as i32 / ONE as i32;
+            let sample = self.from + (((self.to - self.from) * self.between as i32) >> 8);
             for side in 0..2 {
                 frame[side] += (sample * gains[side]) >> 9;
             }
             self.between += pace;
         }
+    }
+}
+
+/// An address in units of a format.
+fn in_units(byte: u32, format: u8) -> u32 {
+    match format {
+        1 => byte << 1,
+        2 => byte,
+        _ => byte >> 1,
     }
 }
 

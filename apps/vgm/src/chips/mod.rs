@@ -10,15 +10,29 @@ pub mod adpcm_a;
 pub mod adpcm_b;
 pub mod ay8910;
 pub mod bus;
+pub mod checked;
+pub mod edge_chip;
+pub mod es5503;
 pub mod fm;
 pub mod frame_chip;
+pub mod game_boy;
+pub mod huc6280;
+pub mod k007232;
+pub mod k051649;
 pub mod levels;
+pub mod mikey;
+pub mod msm5205;
+pub mod nes;
 pub mod okim6258;
 pub mod opl;
+pub mod pokey;
+pub mod saa1099;
 pub mod set;
 pub mod sn76489;
 pub mod square_chip;
 pub mod ssg;
+pub mod vsu;
+pub mod wonderswan;
 pub mod y8950;
 pub mod ym2151;
 pub mod ym2203;
@@ -29,6 +43,7 @@ pub mod ym2612;
 pub mod ym3526;
 pub mod ym3812;
 pub mod ymf262;
+pub mod ymz280b;
 
 /// Frames (or ticks) a second, as an exact ratio.
 ///

@@ -230,8 +230,8 @@ impl<'s> Sequencer<'s> {
                 Some(repeat) => self.offset = repeat.offset,
                 None => self.ended = true,
             },
-            // Copies into RAM are for chips that are not played here.
-            Command::RamWrite(_) | Command::Nothing => {}
+            Command::RamWrite(write) => self.memory(write.kind, false, at),
+            Command::Nothing => {}
         }
     }
 
@@ -262,6 +262,10 @@ impl<'s> Sequencer<'s> {
             0x81 => ChipId::Ym2608,
             0x82 | 0x83 => ChipId::Ym2610,
             0x88 => ChipId::Y8950,
+            0x07 | 0xC2 => ChipId::NesApu,
+            0x86 => ChipId::Ymz280b,
+            0x94 => ChipId::K007232,
+            0xE1 => ChipId::Es5503,
             _ => return,
         };
         let event = Event {

@@ -2,6 +2,7 @@
 
 use super::Rate;
 use super::okim6258::Okim6258;
+use super::pcm::{self, PcmChip};
 use super::y8950::Y8950;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
@@ -39,6 +40,8 @@ pub enum FrameChip {
     Y8950(Box<Y8950>),
     /// The YMF262.
     Ymf262(Box<Ymf262>),
+    /// A chip of samples.
+    Pcm(Box<dyn PcmChip>),
 }
 
 /// The fastest that the MSM6258 is run at; songs change its rate as they play.
@@ -62,6 +65,7 @@ impl FrameChip {
             FrameChip::Ym3812(chip) => chip.rate(),
             FrameChip::Y8950(chip) => chip.rate(),
             FrameChip::Ymf262(chip) => chip.rate(),
+            FrameChip::Pcm(chip) => chip.rate(),
         }
     }
 
@@ -103,8 +107,10 @@ impl FrameChip {
         }
     }
 
-    fn write(&mut self, port: u8, reg: u8, value: u8) {
+    fn write(&mut self, port: u8, reg: u16, value: u16) {
+        let (wide, reg, value) = ((reg, value), reg as u8, value as u8);
         match self {
+            FrameChip::Pcm(chip) => chip.write(port, wide.0, wide.1),
             FrameChip::Okim6258(chip) => chip.write(port, reg, value),
             FrameChip::Ym2151(chip) => chip.write(port, reg, value),
             FrameChip::Ym2203(chip) => chip.write(port, reg, value),
@@ -134,11 +140,15 @@ impl FrameChip {
             FrameChip::Ym3812(chip) => chip.render(out),
             FrameChip::Y8950(chip) => chip.render(out),
             FrameChip::Ymf262(chip) => chip.render(out),
+            FrameChip::Pcm(chip) => chip.render(out),
         }
     }
 
     /// Takes in the memory block whose command lies at byte `offset` of the song.
     fn load(&mut self, song: &Song, offset: u32) {
+        if let FrameChip::Pcm(chip) = self {
+            return pcm::load(chip.as_mut(), song, offset);
+        }
         let command = decode(song.bytes(), offset as usize, song.header.version);
         let Ok((Command::Block(block), _)) = command else {
             return;

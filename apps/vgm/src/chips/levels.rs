@@ -57,13 +57,17 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::Ay8910 => level(SSG_SCALE, 0x100, 2.0),
         ChipId::Okim6258 => level(1.0, 0x1C0, 2.0),
         // As far as their cores have 16 bits.
-        ChipId::SegaPcm => level(1.0, 0x180, 1.0),
+        // The core drops two bits, so that eight loud voices fit.
+        ChipId::SegaPcm => level(4.0, 0x180, 1.0),
         ChipId::Rf5c68 => level(1.0, 0xB0, 1.0),
         ChipId::Rf5c164 => level(1.0, 0x80, 2.0),
         ChipId::Ymz280b => level(1.0, 0x98, 2.0),
         ChipId::Pwm => level(1.0, 0xE0, 1.0),
         ChipId::GameBoy => level(1.0, 0xC0, 4.0),
-        ChipId::NesApu | ChipId::Okim6295 => level(1.0, 0x100, 2.0),
+        ChipId::NesApu => level(1.0, 0x100, 2.0),
+        // As SegaPCM: four voices fit.
+        ChipId::Okim6295 => level(4.0, 0x100, 2.0),
+        ChipId::K053260 => level(2.0, 0x100, 1.0),
         ChipId::MultiPcm => level(1.0, 0x40, 4.0),
         ChipId::Upd7759 => level(1.0, 0x11E, 1.0),
         ChipId::C140 => level(1.0, 0x156, 2.0),

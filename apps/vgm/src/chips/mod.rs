@@ -15,6 +15,8 @@ pub mod frame_chip;
 pub mod levels;
 pub mod okim6258;
 pub mod opl;
+pub mod pcm;
+pub mod rom;
 pub mod set;
 pub mod sn76489;
 pub mod square_chip;

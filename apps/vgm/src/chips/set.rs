@@ -11,6 +11,7 @@ use super::fm::opn::Prescaler;
 use super::frame_chip::FrameChip;
 use super::levels;
 use super::okim6258::Okim6258;
+use super::pcm;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
 use super::y8950::Y8950;
@@ -107,7 +108,14 @@ pub fn frame_ns(chip: ChipId) -> u64 {
 
 /// Clocks that a chip can be asked to run at, in Hz: from a tenth of the slowest in use to more
 /// than the fastest. Outside, time would stand still or a second take minutes.
-const CLOCKS_HZ: std::ops::RangeInclusive<u32> = 100_000..=40_000_000;
+fn clocks_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
+    match chip {
+        // Songs give their native rates.
+        ChipId::C140 | ChipId::Scsp => 4_000..=40_000_000,
+        ChipId::Qsound => 100_000..=100_000_000,
+        _ => 100_000..=40_000_000,
+    }
+}
 
 /// The parts of one chip of a song; none if it is not a chip that is played.
 fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
@@ -132,7 +140,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
         }
     }
     parts.extend(ssg(header, instance, clock_hz));
-    if !parts.is_empty() && !CLOCKS_HZ.contains(&clock_hz) {
+    if !parts.is_empty() && !clocks_hz(chip).contains(&clock_hz) {
         let reason = format!("the {} cannot run at {clock_hz} Hz", header.name(chip));
         return Err(Error::malformed(chip.clock_offset(), reason));
     }
@@ -157,7 +165,7 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
         ChipId::Ym3812 => FrameChip::Ym3812(Box::new(Ym3812::new(clock_hz))),
         ChipId::Y8950 => FrameChip::Y8950(Box::new(Y8950::new(clock_hz))),
         ChipId::Ymf262 => FrameChip::Ymf262(Box::new(Ymf262::new(clock_hz))),
-        _ => return None,
+        _ => FrameChip::Pcm(pcm::of_song(header, chip, clock_hz)?),
     })
 }
 

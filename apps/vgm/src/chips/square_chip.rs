@@ -56,6 +56,7 @@ impl SquareChip {
         let Action::Write { port, reg, value } = action else {
             return;
         };
+        let (reg, value) = (reg as u8, value as u8);
         match self {
             SquareChip::Ay8910(chip) if port == 1 => chip.set_stereo(value),
             SquareChip::Ay8910(chip) => chip.write(port, reg, value),

@@ -111,7 +111,9 @@ impl FrameVoice {
     fn place(&mut self, event: &Event) -> u64 {
         let due = self.timebase.frame_of(event.tick);
         match (&mut self.bus, event.action) {
-            (Some(bus), Action::Write { port, reg, value }) => bus.carry(due, (port, reg, value)),
+            (Some(bus), Action::Write { port, reg, value }) => {
+                bus.carry(due, (port, reg as u8, value as u8))
+            }
             _ => due,
         }
     }
@@ -129,7 +131,7 @@ impl FrameVoice {
             .iter()
             .take_while(|event| place(event.tick) < frames);
         self.data.extend(due.filter_map(|event| match event.action {
-            Action::Write { value, .. } => Some((place(event.tick), value)),
+            Action::Write { value, .. } => Some((place(event.tick), value as u8)),
             Action::Memory(_) => None,
         }));
         queue.take(self.data.len());

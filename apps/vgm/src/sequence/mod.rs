@@ -10,6 +10,7 @@
 
 mod stream;
 
+use crate::chips::pcm;
 use crate::format::{ChipId, Command, Instance, Song, StreamCommand, Write, decode};
 use stream::Stream;
 
@@ -29,10 +30,10 @@ pub enum Action {
     Write {
         /// The chip's port, 0 or 1.
         port: u8,
-        /// The register.
-        reg: u8,
-        /// The value.
-        value: u8,
+        /// The register, or an address where the chip has a window onto its memory.
+        reg: u16,
+        /// The value: a byte for most chips.
+        value: u16,
     },
     /// Take in the memory block whose command lies at this byte of the song.
     Memory(u32),
@@ -130,8 +131,8 @@ impl Listeners {
     fn write(&mut self, tick: u64, write: &Write) {
         let action = Action::Write {
             port: write.port,
-            reg: write.reg as u8,
-            value: write.value as u8,
+            reg: write.reg,
+            value: write.value,
         };
         self.push(write.instance, lanes(write), Event { tick, action });
     }
@@ -230,8 +231,8 @@ impl<'s> Sequencer<'s> {
                 Some(repeat) => self.offset = repeat.offset,
                 None => self.ended = true,
             },
-            // Copies into RAM are for chips that are not played here.
-            Command::RamWrite(_) | Command::Nothing => {}
+            Command::RamWrite(write) => self.memory(write.kind, false, at),
+            Command::Nothing => {}
         }
     }
 
@@ -262,7 +263,10 @@ impl<'s> Sequencer<'s> {
             0x81 => ChipId::Ym2608,
             0x82 | 0x83 => ChipId::Ym2610,
             0x88 => ChipId::Y8950,
-            _ => return,
+            _ => match pcm::of_block(kind) {
+                Some(chip) => chip,
+                None => return,
+            },
         };
         let event = Event {
             tick: self.tick,
@@ -360,7 +364,7 @@ mod tests {
             let queue = &mut sequencer.queues(0)[1];
             for event in queue.pending() {
                 if let Action::Write { value, .. } = event.action {
-                    heard.push((event.tick, value));
+                    heard.push((event.tick, value as u8));
                 }
             }
             queue.take_all(|_| {});

@@ -208,12 +208,12 @@ pub const TONES: &[Tone] = &[
         #[rustfmt::skip]
         setup: &[
             0xC4, 0x80, 0x01, 0x78, 0xC4, 0x10, 0x00, 0x02, 0xC4, 0x12, 0xC8, 0x05,
-            0xC4, 0x00, 0x01, 0x04, 0xC4, 0x20, 0x00, 0x06, 0xC4, 0x01, 0x20, 0x80,
+            0xC4, 0x00, 0x01, 0x04, 0xC4, 0x01, 0x20, 0x80,
         ],
-        on: &[0xC4, 0, 0, 3, 0xC4, 0, 0, 1],
-        off: &[],
+        on: &[0xC4, 0, 0, 3, 0xC4, 0, 0, 1, 0xC4, 0x20, 0, 6],
+        off: &[0xC4, 0, 0, 6],
         hz: 60_000_000.0 / 2496.0 / 48.0,
-        decibels: 0.0,
+        decibels: 3.0,
     },
     Tone {
         name: "C352",
@@ -227,7 +227,7 @@ pub const TONES: &[Tone] = &[
         on: &[0xE1, 0, 3, 0x40, 0, 0xE1, 2, 2, 0, 0],
         off: &[0xE1, 0, 3, 0x20, 0, 0xE1, 2, 2, 0, 0],
         hz: 24_192_000.0 / 288.0 / 4.0 / 50.0,
-        decibels: 0.0,
+        decibels: -0.1,
     },
     Tone {
         name: "C140",
@@ -239,8 +239,8 @@ pub const TONES: &[Tone] = &[
         ],
         on: &[0xD4, 0, 5, 0x80],
         off: &[0xD4, 0, 5, 0],
-        hz: 21_390.0 / 50.0,
-        decibels: 0.0,
+        hz: 12_288_000.0 / 576.0 / 50.0,
+        decibels: 2.4,
     },
     Tone {
         name: "C219",
@@ -257,7 +257,7 @@ pub const TONES: &[Tone] = &[
         on: &[0xD4, 0, 5, 0x80],
         off: &[0xD4, 0, 5, 0],
         hz: 21_390.0 / 50.0,
-        decibels: 0.0,
+        decibels: 2.4,
     },
     Tone {
         name: "uPD7759",
@@ -272,8 +272,9 @@ pub const TONES: &[Tone] = &[
         setup: &[0xB6, 0, 1, 0xB6, 1, 0],
         on: &[0xB6, 0, 1, 0xB6, 2, 0, 0xB6, 1, 0, 0xB6, 1, 1],
         off: &[0xB6, 0, 0],
-        hz: 640_000.0 / 4.0 / 25.0 / 16.0,
-        decibels: 0.0,
+        // Each 256 codes wait for two bytes of the next block's head.
+        hz: 640_000.0 / 4.0 / (25.0 + 18.0 / 256.0) / 16.0,
+        decibels: 12.4,
     },
     Tone {
         name: "GA20",
@@ -287,7 +288,7 @@ pub const TONES: &[Tone] = &[
         on: &[0xBF, 6, 2],
         off: &[0xBF, 6, 0],
         hz: 3_579_545.0 / 4.0 / 50.0 / 40.0,
-        decibels: 0.0,
+        decibels: 7.5,
     },
     Tone {
         name: "X1-010",
@@ -300,7 +301,7 @@ pub const TONES: &[Tone] = &[
         on: &[0xC8, 0, 0, 1],
         off: &[0xC8, 0, 0, 0],
         hz: 16_000_000.0 / 512.0 / 50.0,
-        decibels: 0.0,
+        decibels: -6.1,
     },
     Tone {
         name: "PWM",
@@ -316,6 +317,6 @@ pub const TONES: &[Tone] = &[
         on: &[0x95, 0, 0, 0, 0],
         off: &[0x94, 0],
         hz: 441.0,
-        decibels: 0.0,
+        decibels: 10.7,
     },
 ];

@@ -8,7 +8,7 @@
 //! | 2, 3 | step in 32768ths of a sample, high byte first |
 //! | 4 | bank |
 //! | 5 | bit 7 key, bit 4 loops, bit 3 companded (C140) |
-//! | | C219: bit 6 turned, bit 2 noise, bit 0 sign and magnitude |
+//! | | C219: bit 6 right side turned, bit 2 noise, bit 0 sign and magnitude |
 //! | 6–B | start, end, loop, each high byte first |
 //!
 //! | register | |
@@ -29,8 +29,13 @@ use super::{PcmChip, limit};
 
 const VOICES: usize = 24;
 
-/// Above this a clock is the crystal's, of which a frame has 384.
-const CRYSTAL_HZ: u32 = 1_000_000;
+/// From here on a clock is the chip's; below, it is its rate.
+const CHIP_HZ: u32 = 1_000_000;
+const DIVIDER: u64 = 576;
+
+/// What songs give as the C140's rate, and its clock, which makes it 21,333 Hz.
+const USUAL_HZ: u32 = 21_390;
+const USUAL_CLOCK_HZ: u32 = 12_288_000;
 
 /// Which registers hold the banks of the C219's voices, four by four.
 const BANKS_219: [usize; 4] = [3, 0, 1, 2];
@@ -135,8 +140,7 @@ impl Voice {
             } else {
                 plain
             };
-            let turned = self.mode & TURNED_219 != 0;
-            return if turned { -value } else { value } << 5;
+            return value << 5;
         }
         if self.mode & COMPANDED == 0 {
             return plain << 5;
@@ -162,9 +166,13 @@ impl Voice {
 
 impl PcmChip for C140 {
     fn rate(&self) -> Rate {
+        let clock_hz = match self.clock_hz {
+            USUAL_HZ if self.board != Board::C219 => USUAL_CLOCK_HZ,
+            clock_hz => clock_hz,
+        };
         Rate {
-            frames: u64::from(self.clock_hz),
-            seconds: if self.clock_hz < CRYSTAL_HZ { 1 } else { 384 },
+            frames: u64::from(clock_hz),
+            seconds: if clock_hz < CHIP_HZ { 1 } else { DIVIDER },
         }
     }
 
@@ -217,7 +225,10 @@ impl Voice {
         noise: &mut u16,
         out: &mut [[i32; 2]],
     ) {
-        let volumes = [self.bytes[1], self.bytes[0]].map(i32::from);
+        let mut volumes = [self.bytes[1], self.bytes[0]].map(i32::from);
+        if board == Board::C219 && self.mode & TURNED_219 != 0 {
+            volumes[1] = -volumes[1];
+        }
         let step = self.word(2) * 2;
         let noisy = board == Board::C219 && self.mode & NOISE_219 != 0;
         for frame in out {

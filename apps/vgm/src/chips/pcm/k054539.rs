@@ -23,9 +23,10 @@
 //! A sound ends with a sample that says so: 80, 8000 or the codes 88. Codes are taken low half
 //! first, and differ by squares.
 //!
-//! Left out on purpose: the timer, reading and writing the memory.
+//! Left out on purpose: the timer, reading and writing the memory; and bit 0 of the header's byte 95,
+//! sides changed, which files have set where nothing is changed.
 //!
-//! Source: VGM specification 1.71 (header 95: bit 0 sides changed, bit 1 no echo, bit 2 addresses
+//! Source: VGM specification 1.71 (header 95: bit 1 no echo, bit 2 addresses
 //! taken at key on only); the registers as MAME's k054539 (BSD-3-Clause, Olivier Galibert)
 //! describes them.
 
@@ -40,7 +41,6 @@ const DELAY_MAX: usize = 0x2000;
 const BLOCK: usize = 0x2000;
 const ECHO: usize = DELAY_MAX + BLOCK;
 
-const SIDES_CHANGED: u8 = 1;
 const NO_ECHO: u8 = 2;
 const AT_KEY_ON: u8 = 4;
 
@@ -115,7 +115,7 @@ impl K054539 {
             if self.playing >> number & 1 == 0 {
                 continue;
             }
-            let [left, right, send] = voice.volumes(self.flags);
+            let [left, right, send] = voice.volumes();
             let mut place = self.now + voice.delay();
             for frame in out.iter_mut() {
                 if !voice.run(rom) {
@@ -154,7 +154,7 @@ impl Voice {
     }
 
     /// Volumes left, right, and to the echo, in 16384ths of the whole.
-    fn volumes(&self, flags: u8) -> [i32; 3] {
+    fn volumes(&self) -> [i32; 3] {
         let place = match self.bytes[5] {
             pan @ 0x11..=0x1F => pan - 0x11,
             pan @ 0x81..=0x8F => pan - 0x81,
@@ -162,13 +162,8 @@ impl Voice {
         };
         let volume = attenuated(self.bytes[3]);
         let side = |place: u8| volume * (f64::from(place) / 14.0).sqrt();
-        let sides = if flags & SIDES_CHANGED != 0 {
-            [side(14 - place), side(place)]
-        } else {
-            [side(place), side(14 - place)]
-        };
         let echo = attenuated(self.bytes[3].saturating_add(self.bytes[4])) / 2.0;
-        [sides[0], sides[1], echo].map(|volume| (volume * 16_384.0).round() as i32)
+        [side(place), side(14 - place), echo].map(|volume| (volume * 16_384.0).round() as i32)
     }
 
     /// Of its echo, in frames: what comes back at once has gone all the way round.

@@ -77,6 +77,14 @@ impl FrameChip {
         }
     }
 
+    /// Which of its chip's lanes has its writes.
+    pub fn lane(&self) -> usize {
+        match self {
+            FrameChip::Pcm(chip) => chip.lane(),
+            _ => 0,
+        }
+    }
+
     /// Whether the chip's second lane is data for [`FrameChip::render`].
     pub fn has_data_lane(&self) -> bool {
         matches!(self, FrameChip::Ym2612(_))

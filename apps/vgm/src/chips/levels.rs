@@ -67,12 +67,13 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::NesApu => level(1.0, 0x100, 2.0),
         // As SegaPCM: four voices fit.
         ChipId::Okim6295 => level(4.0, 0x100, 2.0),
+        ChipId::Ymf278b => level(0.707, 0x100, 1.0),
         ChipId::K053260 => level(2.0, 0x100, 1.0),
         // The core drops two bits.
         ChipId::Qsound => level(4.0, 0x100, 1.0),
         // A volume of 15 is 546 / 256.
         ChipId::X1010 => level(546.0 / 512.0, 0x100, 1.0),
-        ChipId::MultiPcm => level(1.0, 0x40, 4.0),
+        ChipId::MultiPcm => level(4.0, 0x40, 4.0),
         ChipId::Upd7759 => level(1.0, 0x11E, 1.0),
         ChipId::C140 => level(1.0, 0x156, 2.0),
         ChipId::Scsp => level(1.0, 0x20, 8.0),
@@ -94,6 +95,12 @@ pub fn of_chip(header: &Header, instance: Instance) -> f32 {
 /// The factor from a step of the SSG of an OPN chip to full scale.
 pub fn of_ssg(header: &Header, instance: Instance) -> f32 {
     SSG_SCALE * given(header, instance, true, SSG_VOLUME) / FULL_SCALE
+}
+
+/// The factor from a step of the FM of a YMF278B to full scale: as that of a YMF262.
+pub fn of_opl4_fm(header: &Header, instance: Instance) -> f32 {
+    let Level { scale, .. } = level_of(ChipId::Ymf262);
+    scale * given(header, instance, true, 0x100) / FULL_SCALE
 }
 
 /// The factor on all levels of a song.

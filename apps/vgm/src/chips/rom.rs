@@ -9,7 +9,7 @@
 //! there is none. A block that comes after the chip has played costs its own length, not the
 //! memory's, but for the first such.
 //!
-//! Left out on purpose: memory that a chip writes to.
+//! A chip that can write to it has a copy of its own from the first such write on.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -147,6 +147,12 @@ impl Rom {
             Source::Own(bytes) => (0, &bytes[..]),
         };
         Reader { start, bytes }
+    }
+
+    /// Writes a byte, as few chips can.
+    pub fn write(&mut self, address: usize, value: u8) {
+        self.take_in(address, Arc::new(vec![value]), 0..1);
+        self.settle();
     }
 
     fn settle(&mut self) {

@@ -40,7 +40,10 @@ impl Part {
     /// Which of its chip's lanes it hears.
     pub fn hears(&self) -> [bool; LANES] {
         match self {
-            Part::Frames(chip, _) => [true, chip.has_data_lane()],
+            Part::Frames(chip, _) => match chip.lane() {
+                0 => [true, chip.has_data_lane()],
+                _ => [false, true],
+            },
             Part::Squares(_, lane, _) => std::array::from_fn(|place| place == *lane),
         }
     }
@@ -138,6 +141,11 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
             let frames = frame_chip(header, chip, clock_hz);
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
         }
+    }
+    if chip == ChipId::Ymf278b {
+        let fm = Ymf262::new(pcm::ymf278b::fm_clock_hz(clock_hz));
+        let level = levels::of_opl4_fm(header, instance);
+        parts.push(Part::Frames(FrameChip::Ymf262(Box::new(fm)), level));
     }
     parts.extend(ssg(header, instance, clock_hz));
     if !parts.is_empty() && !clocks_hz(chip).contains(&clock_hz) {

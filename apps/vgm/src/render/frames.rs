@@ -75,7 +75,7 @@ impl FrameVoice {
         native.resize(wanted, [0; 2]);
         let mut rest = &mut native[..];
         while !rest.is_empty() {
-            let until = self.act(song, &mut queues[0]);
+            let until = self.act(song, &mut queues[self.chip.lane()]);
             let free = usize::try_from(until - self.rendered).unwrap_or(usize::MAX);
             let (block, after) = rest.split_at_mut(free.min(rest.len()));
             self.take_data(&mut queues[1], block.len());

@@ -84,6 +84,8 @@ fn lanes(write: &Write) -> [bool; LANES] {
             [false, true]
         }
         ChipId::Ym2612 if write.port == 0 && reg == 0x2A => [false, true],
+        // The wave half of an OPL4.
+        ChipId::Ymf278b if write.port == 2 => [false, true],
         _ => [true, false],
     }
 }
@@ -273,7 +275,8 @@ impl<'s> Sequencer<'s> {
             action: Action::Memory(at as u32),
         };
         let instance = Instance { chip, second };
-        self.listeners.push(instance, [true, false], event);
+        let lanes = [chip != ChipId::Ymf278b, chip == ChipId::Ymf278b];
+        self.listeners.push(instance, lanes, event);
     }
 
     fn stream(&mut self, command: StreamCommand) {

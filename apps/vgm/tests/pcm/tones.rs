@@ -30,6 +30,13 @@ fn signed(samples: usize, period: f64) -> Vec<u8> {
         .collect()
 }
 
+/// A sine in words, high byte first.
+fn words_be(samples: usize, period: f64) -> Vec<u8> {
+    sine(samples, period)
+        .flat_map(|value| ((value * 32_000.0) as i16).to_be_bytes())
+        .collect()
+}
+
 /// A sine in bytes around 80, none of them 0 or FF.
 fn unsigned(samples: usize, period: f64) -> Vec<u8> {
     sine(samples, period)
@@ -318,5 +325,86 @@ pub const TONES: &[Tone] = &[
         off: &[0x94, 0],
         hz: 441.0,
         decibels: 10.7,
+    },
+    Tone {
+        name: "MultiPCM",
+        header: &[(0x88, 8_053_975)],
+        memory: || {
+            // Sound 1: begins at 100, 8,900 samples, silence around the loop.
+            let mut memory = vec![0; 12];
+            memory.extend([0, 1, 0, 0x22, 0xC8, 0xDD, 0x2B, 0, 0xF0, 0x00, 0xFF, 0]);
+            memory.resize(0x100, 0);
+            memory.extend(signed(8800, 100.0));
+            memory.resize(0x100 + 8960, 0);
+            vec![(0x89, rom(0, memory))]
+        },
+        #[rustfmt::skip]
+        setup: &[
+            0xB5, 1, 0, 0xB5, 2, 0, 0xB5, 0, 0, 0xB5, 2, 1, 0xB5, 0, 1, 0xB5, 2, 2, 0xB5, 0, 0,
+            0xB5, 2, 3, 0xB5, 0, 0x10, 0xB5, 2, 5, 0xB5, 0, 1, 0xB5, 2, 4,
+        ],
+        on: &[0xB5, 0, 0x80],
+        off: &[0xB5, 0, 0],
+        hz: 8_053_975.0 / 180.0 / 100.0,
+        decibels: -0.1,
+    },
+    Tone {
+        name: "YMF278B",
+        header: &[(0x60, 33_868_800)],
+        memory: || {
+            let mut memory = vec![0; 12];
+            memory.extend([0, 1, 0, 0x22, 0xC8, 0xDD, 0x2B, 0, 0xF0, 0x00, 0xFF, 0]);
+            memory.resize(0x100, 0);
+            memory.extend(signed(8800, 100.0));
+            memory.resize(0x100 + 8960, 0);
+            vec![(0x84, rom(0, memory))]
+        },
+        #[rustfmt::skip]
+        setup: &[
+            0xD0, 1, 5, 3, 0xD0, 2, 0xF9, 0, 0xD0, 2, 2, 0, 0xD0, 2, 0x20, 0, 0xD0, 2, 0x38, 0x10,
+            0xD0, 2, 8, 1, 0xD0, 2, 0x50, 1,
+        ],
+        on: &[0xD0, 2, 0x68, 0x80],
+        off: &[0xD0, 2, 0x68, 0],
+        hz: 441.0,
+        decibels: -3.1,
+    },
+    Tone {
+        name: "ES5506",
+        header: &[(0xD0, 16_000_000 | 1 << 31), (0xD4, 0x200)],
+        memory: || vec![(0x90, rom(0, words_be(6250, 62.5)))],
+        // Page 00: step, volumes, K1, K2; page 20: start, end.
+        #[rustfmt::skip]
+        setup: &[
+            0xBE, 0x3C, 0, 0xBE, 0x3D, 0, 0xBE, 0x3E, 0, 0xBE, 0x3F, 0,
+            0xBE, 0x04, 0, 0xBE, 0x05, 0, 0xBE, 0x06, 8, 0xBE, 0x07, 0,
+            0xBE, 0x0A, 0xFF, 0xBE, 0x0B, 0xF0, 0xBE, 0x12, 0xFF, 0xBE, 0x13, 0xF0,
+            0xBE, 0x1E, 0xFF, 0xBE, 0x1F, 0xF0, 0xBE, 0x26, 0xFF, 0xBE, 0x27, 0xF0,
+            0xBE, 0x2F, 31,
+            0xBE, 0x3F, 0x20, 0xBE, 0x07, 0,
+            0xBE, 0x08, 0, 0xBE, 0x09, 0xC3, 0xBE, 0x0A, 0, 0xBE, 0x0B, 0,
+        ],
+        #[rustfmt::skip]
+        on: &[
+            0xBE, 0x0C, 0, 0xBE, 0x0D, 0, 0xBE, 0x0E, 0, 0xBE, 0x0F, 0, 0xBE, 0x02, 3, 0xBE, 0x03, 0,
+        ],
+        off: &[0xBE, 0x02, 3, 0xBE, 0x03, 3],
+        hz: 500.0,
+        decibels: 0.0,
+    },
+    Tone {
+        name: "ES5505",
+        header: &[(0xD0, 16_000_000), (0xD4, 0x200)],
+        memory: || vec![(0x90, rom(0, words_be(6250, 62.5)))],
+        #[rustfmt::skip]
+        setup: &[
+            0xD6, 15, 0, 0, 0xD6, 13, 0, 31, 0xD6, 1, 4, 0, 0xD6, 2, 0, 0, 0xD6, 3, 0, 0,
+            0xD6, 4, 0, 0x30, 0xD6, 5, 0xC0, 0, 0xD6, 6, 0xFF, 0xF0, 0xD6, 7, 0xFF, 0xF0,
+            0xD6, 8, 0xFF, 0, 0xD6, 9, 0xFF, 0,
+        ],
+        on: &[0xD6, 10, 0, 0, 0xD6, 11, 0, 0, 0xD6, 0, 0x0C, 0],
+        off: &[0xD6, 0, 0x0C, 3],
+        hz: 500.0,
+        decibels: 0.0,
     },
 ];

@@ -3,11 +3,14 @@
 //! There are many, and they differ in all but this: they have registers, perhaps an address space
 //! for memory, and a native rate. So here, and here alone, the shape of a chip is a trait.
 
+mod awm;
 pub mod c140;
 pub mod c352;
+pub mod es550x;
 pub mod ga20;
 pub mod k053260;
 pub mod k054539;
+pub mod multipcm;
 mod oki;
 pub mod okim6295;
 pub mod pwm;
@@ -16,6 +19,7 @@ pub mod rf5c68;
 pub mod segapcm;
 pub mod upd7759;
 pub mod x1_010;
+pub mod ymf278b;
 
 use super::Rate;
 use super::rom::Rom;
@@ -35,6 +39,16 @@ pub trait PcmChip: Send {
     /// The memory that blocks of this kind are for, if the chip only reads it.
     fn rom(&mut self, _kind: u8) -> Option<&mut Rom> {
         None
+    }
+
+    /// Where in that memory the addresses of such blocks begin.
+    fn rom_start(&self, _kind: u8) -> usize {
+        0
+    }
+
+    /// Which of its chip's lanes it listens to.
+    fn lane(&self) -> usize {
+        0
     }
 
     /// Stores bytes in the chip's own memory, at an offset into what its registers have chosen.
@@ -58,6 +72,10 @@ pub fn of_song(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn P
         ChipId::Ga20 => Box::new(ga20::Ga20::new(clock_hz)),
         ChipId::Pwm => Box::new(pwm::Pwm::new()),
         ChipId::X1010 => Box::new(x1_010::X1010::new(clock_hz)),
+        ChipId::MultiPcm => Box::new(multipcm::MultiPcm::new(clock_hz)),
+        ChipId::Ymf278b => Box::new(ymf278b::Ymf278b::new(clock_hz)),
+        ChipId::Es5506 if variant => Box::new(es550x::Es550x::new(clock_hz)),
+        ChipId::Es5506 => Box::new(es550x::Es550x::new_5505(clock_hz)),
         _ => return None,
     })
 }
@@ -107,8 +125,9 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
             };
             match head {
                 8 => {
+                    let start = chip.rom_start(block.kind) + word(4, 4);
                     if let Some(rom) = chip.rom(block.kind) {
-                        rom.take_in(word(4, 4), song.shared_bytes(), data);
+                        rom.take_in(start, song.shared_bytes(), data);
                     }
                 }
                 bytes => chip.store(word(0, bytes), &song.bytes()[data]),

@@ -76,11 +76,12 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::MultiPcm => level(4.0, 0x40, 4.0),
         ChipId::Upd7759 => level(1.0, 0x11E, 1.0),
         ChipId::C140 => level(1.0, 0x156, 2.0),
-        ChipId::Scsp => level(1.0, 0x20, 8.0),
+        ChipId::Scsp => level(4.0, 0x20, 8.0),
         ChipId::Es5503 => level(1.0, 0x40, 8.0),
         // The core drops three bits, so that all voices fit.
         ChipId::C352 => level(8.0, 0x40, 8.0),
-        ChipId::Es5506 => level(1.0, 0x20, 16.0),
+        // One voice at its loudest makes 20 bits; the core drops six, players' cores four.
+        ChipId::Es5506 => level(4.0, 0x20, 16.0),
         ChipId::Ga20 => level(1.0, 0x280, 1.0),
         _ => level(1.0, 0x100, 1.0),
     }

@@ -390,7 +390,7 @@ pub const TONES: &[Tone] = &[
         ],
         off: &[0xBE, 0x02, 3, 0xBE, 0x03, 3],
         hz: 500.0,
-        decibels: 0.0,
+        decibels: -6.2,
     },
     Tone {
         name: "ES5505",
@@ -405,6 +405,24 @@ pub const TONES: &[Tone] = &[
         on: &[0xD6, 10, 0, 0, 0xD6, 11, 0, 0, 0xD6, 0, 0x0C, 0],
         off: &[0xD6, 0, 0x0C, 3],
         hz: 500.0,
-        decibels: 0.0,
+        decibels: -6.5,
+    },
+    Tone {
+        name: "SCSP",
+        header: &[(0xB8, 22_579_200)],
+        memory: || {
+            let sound = words_be(8820, 100.0);
+            vec![(0xE0, [&[0, 0, 0, 0][..], &sound].concat())]
+        },
+        #[rustfmt::skip]
+        setup: &[
+            0xC5, 4, 1, 15, 0xC5, 0, 1, 0, 0xC5, 0, 2, 0, 0xC5, 0, 3, 0, 0xC5, 0, 6, 0x22, 0xC5, 0, 7, 0x74,
+            0xC5, 0, 8, 0, 0xC5, 0, 9, 31, 0xC5, 0, 0x0A, 0x3C, 0xC5, 0, 0x0B, 31,
+            0xC5, 0, 0x0D, 0, 0xC5, 0, 0x10, 0, 0xC5, 0, 0x11, 0, 0xC5, 0, 0x16, 0xE0,
+        ],
+        on: &[0xC5, 0, 0, 0x18],
+        off: &[0xC5, 0, 0, 0x10],
+        hz: 441.0,
+        decibels: -6.2,
     },
 ];

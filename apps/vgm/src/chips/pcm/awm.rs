@@ -51,6 +51,23 @@ enum Stage {
     Off,
 }
 
+/// How many steps an envelope of a rate of 0 to 63 goes at frame `clock`.
+#[inline]
+pub fn envelope_step(rate: u32, clock: u32) -> i32 {
+    let shift = 12u32.saturating_sub(rate >> 2);
+    if rate < 4 || clock & ((1 << shift) - 1) != 0 {
+        return 0;
+    }
+    if rate >= 60 {
+        return 8;
+    }
+    let count = PATTERNS[(rate & 3) as usize][(clock >> shift & 7) as usize];
+    match (rate >> 2).saturating_sub(12) {
+        0 => count,
+        faster => (count + 1) << (faster - 1),
+    }
+}
+
 /// A voice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Voice {
@@ -98,8 +115,9 @@ impl Volumes {
         }))
     }
 
+    /// The volume of so many steps.
     #[inline]
-    fn of(&self, steps: i32) -> i32 {
+    pub fn of(&self, steps: i32) -> i32 {
         if steps >= SILENT {
             return 0;
         }
@@ -196,28 +214,10 @@ impl Voice {
             Stage::Release => self.rate(self.rates[2] & 15),
             Stage::Off => return,
         };
-        if rate < 4 {
+        let step = envelope_step(rate, clock);
+        if step == 0 {
             return;
         }
-        let (shift, faster) = (
-            12u32.saturating_sub(rate >> 2),
-            (rate >> 2).saturating_sub(12),
-        );
-        if clock & ((1 << shift) - 1) != 0 {
-            return;
-        }
-        let pattern = &PATTERNS[(rate & 3) as usize];
-        let step = match rate {
-            60.. => 8,
-            _ => {
-                let count = pattern[(clock >> shift & 7) as usize];
-                if faster == 0 {
-                    count
-                } else {
-                    (count + 1) << (faster - 1)
-                }
-            }
-        };
         if self.stage == Stage::Attack {
             self.attenuation += !self.attenuation * step >> 4;
             if self.attenuation <= 0 {

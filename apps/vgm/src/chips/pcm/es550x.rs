@@ -355,7 +355,8 @@ impl PcmChip for Es550x {
             }
         }
         for value in out.as_flattened_mut() {
-            *value >>= 2;
+            // One voice at its loudest.
+            *value >>= 6;
         }
         limit(out);
     }

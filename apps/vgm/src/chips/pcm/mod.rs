@@ -16,6 +16,7 @@ pub mod okim6295;
 pub mod pwm;
 pub mod qsound;
 pub mod rf5c68;
+pub mod scsp;
 pub mod segapcm;
 pub mod upd7759;
 pub mod x1_010;
@@ -76,6 +77,7 @@ pub fn of_song(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn P
         ChipId::Ymf278b => Box::new(ymf278b::Ymf278b::new(clock_hz)),
         ChipId::Es5506 if variant => Box::new(es550x::Es550x::new(clock_hz)),
         ChipId::Es5506 => Box::new(es550x::Es550x::new_5505(clock_hz)),
+        ChipId::Scsp => Box::new(scsp::Scsp::new(clock_hz)),
         _ => return None,
     })
 }

@@ -144,6 +144,7 @@ impl Voice {
         self.stage = Stage::Attack;
         self.attenuation = SILENT;
         (self.at, self.fraction) = (0, 0);
+        self.lfo_phase = 0;
         self.samples = [self.sample(rom, 0), self.sample(rom, 1)];
         if self.rate(self.rates[0] >> 4) == 63 {
             (self.stage, self.attenuation) = (Stage::Decay1, 0);
@@ -238,9 +239,9 @@ impl Voice {
         }
     }
 
-    /// Where the LFO is, −1 to 1: a triangle.
-    fn lfo_at(&self) -> f64 {
-        let turn = f64::from(self.lfo_phase) / 4_294_967_296.0;
+    /// A triangle from −1 up to 1 and back, `ahead` of where the LFO is by a part of a turn.
+    fn lfo_at(&self, ahead: f64) -> f64 {
+        let turn = f64::from(self.lfo_phase) / 4_294_967_296.0 + ahead;
         4.0 * (turn - (turn + 0.5).floor()).abs() - 1.0
     }
 
@@ -255,7 +256,7 @@ impl Voice {
         if vibrato == 0.0 {
             return step;
         }
-        (f64::from(step) * (self.lfo_at() * vibrato / 1200.0).exp2()) as u32
+        (f64::from(step) * (self.lfo_at(0.25) * vibrato / 1200.0).exp2()) as u32
     }
 
     /// Adds frames from frame `clock` on; frames are made at `rate_hz`.
@@ -273,7 +274,7 @@ impl Voice {
         for (part, block) in out.chunks_mut(64).enumerate() {
             let step = self.step();
             let tremolo = TREMOLO[usize::from(self.tremolo & 7)];
-            let tremolo = (f64::from(tremolo) * (1.0 + self.lfo_at()) / 2.0) as i32;
+            let tremolo = (f64::from(tremolo) * (1.0 + self.lfo_at(0.0)) / 2.0) as i32;
             let first = clock.wrapping_add(64 * part as u32);
             for (now, frame) in (0..).zip(block.iter_mut()) {
                 self.envelope(first.wrapping_add(now));

@@ -62,6 +62,8 @@ enum Stage {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     words: [u16; 16],
+    /// As it was when keys last counted: a sound that has ended does not begin again by itself.
+    key: bool,
     stage: Stage,
     attenuation: i32,
     /// In 65536ths of a sample.
@@ -105,12 +107,12 @@ impl Scsp {
     fn execute(&mut self) {
         for slot in &mut self.slots {
             let key = slot.words[0] & 0x0800 != 0;
-            let held = !matches!(slot.stage, Stage::Off | Stage::Release);
-            if key && !held {
+            if key && !slot.key {
                 slot.press();
-            } else if !key && held {
+            } else if !key && slot.key && slot.stage != Stage::Off {
                 slot.stage = Stage::Release;
             }
+            slot.key = key;
         }
     }
 
@@ -193,6 +195,16 @@ impl Slot {
         }
     }
 
+    /// The same from 0 to 1, as attenuation has it: each begins at 1.
+    fn tremolo_wave(&self, wave: u32) -> f64 {
+        let turn = f64::from(self.lfo) / 4_294_967_296.0;
+        match wave {
+            0 => 1.0 - turn,
+            2 => (2.0 * turn - 1.0).abs(),
+            _ => (1.0 + self.wave(wave)) / 2.0,
+        }
+    }
+
     /// What stays the same for a few frames.
     fn prepare(&mut self, frames: usize, hz: u64) {
         let vibrato = VIBRATO[self.bits(0x12, 5, 3) as usize];
@@ -206,7 +218,7 @@ impl Slot {
             self.step = (self.step as f64 * (cents / 1200.0).exp2()) as i64;
         }
         let depth = TREMOLO[self.bits(0x12, 0, 3) as usize];
-        self.tremolo = (depth * (1.0 + self.wave(self.bits(0x12, 3, 2))) / 2.0) as i32;
+        self.tremolo = (depth * self.tremolo_wave(self.bits(0x12, 3, 2))) as i32;
         let turns = LFO_SPEEDS[self.bits(0x12, 10, 5) as usize];
         let turn = (turns << 32) / (hz.max(1) * 100);
         self.lfo = self.lfo.wrapping_add((turn * frames as u64) as u32);
@@ -283,7 +295,7 @@ impl Slot {
         };
         let round = (end - start).max(1 << 16);
         match kind {
-            0 if self.at >= end => self.stage = Stage::Off,
+            0 if self.at >= end.max(start) => self.stage = Stage::Off,
             1 if self.at >= end => self.at = start + (self.at - end) % round,
             2 if !self.backwards && self.at >= start => {
                 self.backwards = true;

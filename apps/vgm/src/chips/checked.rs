@@ -29,6 +29,8 @@ const YMFM: &str = "ymfm, bit by bit, on random streams and songs";
 const DOCUMENTS: &str = "pitch, levels, times and noises of its documents";
 const SAMPLES: &str = "steps, loops, ends and sides of its documents";
 
+const TONES: &str = "pitch, level and attacks of a tone; songs block by block";
+
 /// Every chip that is played, in the header's order.
 pub const CHIPS: &[Checked] = &[
     row(
@@ -66,6 +68,23 @@ pub const CHIPS: &[Checked] = &[
     row(ChipId::Es5503, "ES5503", SAMPLES, None),
     row(ChipId::Mikey, "Mikey", DOCUMENTS, None),
     row(ChipId::K007232, "K007232", SAMPLES, None),
+    row(ChipId::SegaPcm, "SegaPCM", TONES, None),
+    row(ChipId::Rf5c68, "RF5C68", TONES, None),
+    row(ChipId::Pwm, "PWM", TONES, None),
+    row(ChipId::Ymf278b, "YMF278B", TONES, None),
+    row(ChipId::Rf5c164, "RF5C164", TONES, None),
+    row(ChipId::MultiPcm, "MultiPCM", TONES, None),
+    row(ChipId::Upd7759, "uPD7759, uPD7756", TONES, None),
+    row(ChipId::Okim6295, "OKIM6295", TONES, None),
+    row(ChipId::K054539, "K054539", TONES, None),
+    row(ChipId::C140, "C140, C219", TONES, None),
+    row(ChipId::K053260, "K053260", TONES, None),
+    row(ChipId::Qsound, "QSound", TONES, None),
+    row(ChipId::Scsp, "SCSP", TONES, None),
+    row(ChipId::Es5506, "ES5505, ES5506", TONES, None),
+    row(ChipId::X1010, "X1-010", TONES, None),
+    row(ChipId::C352, "C352", TONES, None),
+    row(ChipId::Ga20, "GA20", TONES, None),
     row(ChipId::Msm5205, "MSM5205, MSM6585", SAMPLES, None),
 ];
 

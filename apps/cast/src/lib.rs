@@ -8,6 +8,7 @@ pub mod measure;
 mod media;
 mod net;
 pub mod receive;
+pub mod relay;
 mod run;
 pub mod send;
 pub mod standalone;

@@ -15,7 +15,7 @@ pub struct Media {
     /// What a payload type is: L16/44100, 97=L16/48000/2, PCMU, PCMA, G722, opus/48000/2; again for
     /// more. The static types are known
     #[arg(long, value_name = "[N=]FORMAT", value_parser = typed)]
-    format: Vec<(u8, Format)>,
+    codec: Vec<(u8, Format)>,
     /// Take streams, addresses and formats from this session description
     #[arg(long, value_name = "FILE")]
     pub from_sdp: Option<PathBuf>,
@@ -51,12 +51,12 @@ fn typed(text: &str) -> Result<(u8, Format), String> {
 impl Media {
     /// The formats that the flags name.
     pub fn formats(&self) -> Formats {
-        Formats::new(self.format.clone())
+        Formats::new(self.codec.clone())
     }
 
     /// The first format that the flags name.
     pub fn preferred(&self) -> Option<(u8, Format)> {
-        self.format.first().copied()
+        self.codec.first().copied()
     }
 
     /// The sessions of the description, if one is given.

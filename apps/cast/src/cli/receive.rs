@@ -20,7 +20,7 @@ Examples:
           whatever comes to one port, a row a source
   creel-cast receive --from-sdp session.sdp --rtcp mux --wav heard
           the streams of a session description, written to heard/stream-N.wav
-  creel-cast receive --on 239.1.2.3:5004 --interface eth0 --format 97=L24/48000/2
+  creel-cast receive --on 239.1.2.3:5004 --interface eth0 --codec 97=L24/48000/2
           a multicast group
   creel-cast receive --pcap capture.pcapng --streams-format csv
           a capture, analysed";
@@ -58,7 +58,7 @@ pub struct Receive {
     write_pcap: Option<PathBuf>,
     #[command(flatten)]
     media: Media,
-    /// Datagrams are bare samples of --format, little-endian, or RTP: raw, rtp
+    /// Datagrams are bare samples of --codec, little-endian, or RTP: raw, rtp
     #[arg(long, value_name = "FRAMING", default_value = "rtp", value_parser = framing)]
     framing: bool,
     /// End after so many packets of each stream
@@ -84,7 +84,7 @@ pub fn framing(text: &str) -> Result<bool, String> {
         "raw" => Ok(true),
         "rtp" => Ok(false),
         _ => Err(format!(
-            "`{text}` is not raw or rtp; payload types are told by --format N=NAME/CLOCK"
+            "`{text}` is not raw or rtp; payload types are told by --codec N=NAME/CLOCK"
         )),
     }
 }

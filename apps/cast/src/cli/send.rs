@@ -20,9 +20,9 @@ const EXAMPLES: &str = "\
 Examples:
   creel-cast send --streams 100 --to 127.0.0.1:5004 --buffers 500
           a hundred tones, 10 ms of L16 a packet
-  creel-cast send --to [::1]:5004 --format PCMA --packet-time 20ms --rtcp mux --streams 1
+  creel-cast send --to [::1]:5004 --codec PCMA --packet-time 20ms --rtcp mux --streams 1
           A-law with reports
-  creel-cast send --to 127.0.0.1:5004 --streams 2 --format 96=opus/48000/2 --sdp > session.sdp
+  creel-cast send --to 127.0.0.1:5004 --streams 2 --codec 96=opus/48000/2 --sdp > session.sdp
           what a player needs to hear them
   creel-cast send --pcap capture.pcap --to 127.0.0.1:5004
           a capture, at its own pace";

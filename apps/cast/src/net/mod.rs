@@ -1,6 +1,7 @@
 //! How streams travel: RTP and RTCP, UDP in batches, TCP, session descriptions, captures.
 
 pub(crate) mod audience;
+pub(crate) mod control_port;
 pub(crate) mod identity;
 pub(crate) mod options;
 pub(crate) mod pcap;

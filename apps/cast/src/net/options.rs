@@ -74,11 +74,8 @@ impl Options {
                 let on = self.ipv4_of_interface();
                 socket.join_ssm_v4(&source, &group, &on)
             }
-            (IpAddr::V6(group), None) => socket.join_multicast_v6(&group, index.unwrap_or(0)),
-            (IpAddr::V6(_), Some(_)) => Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "a group of one source is joined with IPv4 only",
-            )),
+            // Of IPv6 the whole group comes, and its other sources are not heard.
+            (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, index.unwrap_or(0)),
             (IpAddr::V4(_), Some(IpAddr::V6(_))) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }

@@ -362,7 +362,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
         .extend(capture.and_then(pcap::Tap::finish));
     for number in &measured.unknown_types {
         let text = format!(
-            "payload type {number} is not known, so its clock is not: name it with --format {number}=NAME/CLOCK or --from-sdp"
+            "payload type {number} is not known, so its clock is not: name it with --codec {number}=NAME/CLOCK or --from-sdp"
         );
         measured.warnings.push(text);
     }

@@ -17,6 +17,8 @@ const QUEUE: usize = 256;
 /// Where recordings are written, on a pool of its own because that blocks.
 #[derive(Debug)]
 pub(super) struct Files {
+    /// It outlives its recordings: dropped, it would cancel them.
+    pool: Arc<Pool>,
     folder: Arc<Folder>,
     told: mpsc::Receiver<String>,
 }
@@ -24,7 +26,7 @@ pub(super) struct Files {
 /// What recorders share.
 #[derive(Debug)]
 pub(super) struct Folder {
-    pool: Pool,
+    pool: Arc<Pool>,
     path: PathBuf,
     tells: mpsc::Sender<String>,
 }
@@ -40,12 +42,14 @@ impl Files {
         made.map_err(|error| Error::Wav(WavError::Io(path.clone(), error)))?;
         let builder = Pool::builder().workers(1).wait(Wait::Park).name("files");
         let (tells, told) = mpsc::channel();
+        let pool = Arc::new(builder.build()?);
         let folder = Folder {
-            pool: builder.build()?,
+            pool: Arc::clone(&pool),
             path,
             tells,
         };
         Ok(Files {
+            pool,
             folder: Arc::new(folder),
             told,
         })
@@ -58,8 +62,11 @@ impl Files {
 
     /// Waits until all files are finished; what went wrong with them. All recorders are gone.
     pub(super) fn finish(self) -> Vec<String> {
-        drop(self.folder);
-        self.told.iter().collect()
+        let Files { pool, folder, told } = self;
+        drop(folder);
+        let told = told.iter().collect();
+        drop(pool);
+        told
     }
 }
 

@@ -9,6 +9,7 @@ mod media;
 mod net;
 pub mod receive;
 pub mod relay;
+pub mod rooms;
 mod run;
 pub mod send;
 pub mod standalone;

@@ -239,12 +239,7 @@ pub fn print(
     common: &Common,
     rows: Option<RowsFormat>,
 ) -> anyhow::Result<Exit> {
-    for warning in &measured.warnings {
-        creel_console::report("creel-cast", &anyhow::anyhow!("{warning}"));
-    }
-    for note in measured.notes.iter().filter(|_| !common.quiet) {
-        eprintln!("creel-cast: {note}");
-    }
+    warn(measured, common);
     let standalone = measured.sources.is_empty() && measured.sent.is_empty();
     let body = Body::new(measured, standalone && measured.warnings.is_empty());
     if let Some(format) = rows {
@@ -262,6 +257,16 @@ pub fn print(
         true => Exit::Done,
         false => Exit::SomeFailed,
     })
+}
+
+/// Tells what went wrong, and what is worth knowing.
+pub fn warn(measured: &Measured, common: &Common) {
+    for warning in &measured.warnings {
+        creel_console::report("creel-cast", &anyhow::anyhow!("{warning}"));
+    }
+    for note in measured.notes.iter().filter(|_| !common.quiet) {
+        eprintln!("creel-cast: {note}");
+    }
 }
 
 /// Prints a document with the machine and the budget.

@@ -3,6 +3,7 @@
 pub(crate) mod codec;
 pub(crate) mod format;
 pub(crate) mod keys;
+pub(crate) mod playout;
 pub(crate) mod recording;
 pub(crate) mod tone;
 pub(crate) mod wav;

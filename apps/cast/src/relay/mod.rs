@@ -15,7 +15,6 @@ use crate::run::{Error, Measured};
 use creel::net::UdpSocket;
 use pipe::Pipe;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -189,7 +188,6 @@ impl<'a> Relay<'a> {
     /// Relays until it is over. Blocks; `interrupted` is asked some times a second and ends it,
     /// too.
     pub fn run(self, interrupted: &dyn Fn() -> bool) -> (Measured, Vec<PortReport>) {
-        let stop = Arc::new(AtomicBool::new(false));
         let tasks: Vec<_> = self
             .pipes
             .into_iter()
@@ -213,8 +211,7 @@ impl<'a> Relay<'a> {
                 break;
             }
         }
-        stop.store(true, Ordering::Relaxed);
-        // Each is waiting for what may come.
+        // Dropped, they are cancelled: each is waiting for what may come.
         drop(tasks);
         let used = self.contexts.usage().since(&first);
         let reports: Vec<PortReport> = self

@@ -196,16 +196,13 @@ impl Way {
         } = self;
         for client in known {
             let outgoing = &mut outgoing[usize::from(client.to.is_ipv4() != *is_ipv4)];
-            for datagram in received
-                .iter()
-                .filter(|datagram| !is_report_of(datagram.bytes))
-            {
+            for datagram in received.iter().filter(|datagram| !is_rtcp(datagram.bytes)) {
                 outgoing.push(datagram.bytes, client.to);
                 client.sent += 1;
             }
             for datagram in received
                 .iter()
-                .filter(|datagram| is_report_of(datagram.bytes) && datagram.from != client.to)
+                .filter(|datagram| is_rtcp(datagram.bytes) && datagram.from != client.to)
             {
                 outgoing.push(datagram.bytes, client.to);
             }
@@ -335,8 +332,4 @@ impl Way {
             }
         }
     }
-}
-
-fn is_report_of(datagram: &[u8]) -> bool {
-    is_rtcp(datagram)
 }

@@ -28,7 +28,7 @@ fn payload_types_clocks_and_channels_are_heeded() {
     let measured = analysed(&folder.0, &[(97, "L16/48000/2")], &packets);
     let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
     assert_eq!((heard.rate, heard.channels), (48_000, 2));
-    assert_eq!(heard.samples, counted(100 * 480));
+    assert!(heard.samples == counted(100 * 480));
     assert_eq!((measured.late, measured.lost), (0, 0));
     assert!(measured.sources[0].jitter_ms.unwrap() < 0.03);
     // µ-law by its static type: a byte a sample.
@@ -104,7 +104,7 @@ fn one_packet_75_late_is_one_late_packet() {
         (0, 1, 0, 1)
     );
     let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert_eq!(heard.samples, counted(400 * 441));
+    assert!(heard.samples == counted(400 * 441));
 }
 
 #[test]

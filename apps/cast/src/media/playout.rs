@@ -119,8 +119,9 @@ impl Playout {
         self.least = self.least.min(early);
         if early < 0 {
             self.heard.late += 1;
-            // Grow at once by what would have done.
-            self.owed = self.owed.max(-early);
+            // Grow at once, by whole frames that are concealed, so that the next one is in time.
+            let frame = self.frame as i64;
+            self.owed = self.owed.max((-early / frame + 1) * frame);
         }
         let place = self.pieces.partition_point(|piece| piece.at < at);
         let is_there = self.pieces.get(place).is_some_and(|piece| piece.at == at);
@@ -175,15 +176,11 @@ impl Playout {
         }
         self.judged = 0;
         let least = std::mem::replace(&mut self.least, i64::MAX);
-        // Half a frame to spare is enough.
-        let spare = least - self.frame as i64 / 2;
-        if least != i64::MAX && spare > self.frame as i64 {
+        // A frame to spare is what is aimed at: half of one is tight, as with a sender's slow
+        // clock, and half of one more is too much.
+        let (frame, spare) = (self.frame as i64, least.saturating_sub(self.frame as i64));
+        if least != i64::MAX && spare.abs() > frame / 2 {
             self.owed = -spare;
-        } else if least != i64::MAX && least < self.frame as i64 / 4 {
-            // It has become tight: a sender's slow clock.
-            self.owed = self.owed.max(self.frame as i64 / 4);
-        } else if self.owed < 0 {
-            self.owed = 0;
         }
     }
 

@@ -159,7 +159,11 @@ impl<'a> Receiver<'a> {
     /// If a context or file cannot be made, or no port can be opened. Some ports that cannot are
     /// a warning.
     pub fn open(plan: &'a Plan) -> Result<Self, Error> {
-        let files = plan.wav.clone().map(Files::new).transpose()?;
+        let files = plan
+            .wav
+            .clone()
+            .map(|path| Files::new(path, false))
+            .transpose()?;
         let capture = plan.capture.as_deref().map(pcap::Tap::create).transpose()?;
         let common = Arc::new(plan.common(files.as_ref()));
         let mut receiver = Receiver {
@@ -282,7 +286,11 @@ impl<'a> Receiver<'a> {
 ///
 /// If the file cannot be read or is no capture, or no recording can be made.
 pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
-    let files = plan.wav.clone().map(Files::new).transpose()?;
+    let files = plan
+        .wav
+        .clone()
+        .map(|path| Files::new(path, true))
+        .transpose()?;
     let common = Arc::new(plan.common(files.as_ref()));
     let mut intakes: Vec<Intake> = Vec::new();
     let mut by_port: HashMap<SocketAddr, usize> = HashMap::new();

@@ -10,6 +10,8 @@ use crate::stream::queue::{self, Leak, Producer};
 use creel::{Pool, Wait};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 /// Buffers on their way to a file; what does not fit leaves a hole in the file only.
 const QUEUE: usize = 256;
@@ -29,15 +31,17 @@ pub(super) struct Folder {
     pool: Arc<Pool>,
     path: PathBuf,
     tells: mpsc::Sender<String>,
+    waits: bool,
 }
 
 impl Files {
-    /// In this folder, which is made if it is not there.
+    /// In this folder, which is made if it is not there. What comes faster than it can be written is
+    /// waited for, or left out.
     ///
     /// # Errors
     ///
     /// If it cannot be made.
-    pub(super) fn new(path: PathBuf) -> Result<Self, Error> {
+    pub(super) fn new(path: PathBuf, waits: bool) -> Result<Self, Error> {
         let made = std::fs::create_dir_all(&path);
         made.map_err(|error| Error::Wav(WavError::Io(path.clone(), error)))?;
         let builder = Pool::builder().workers(1).wait(Wait::Park).name("files");
@@ -47,6 +51,7 @@ impl Files {
             pool: Arc::clone(&pool),
             path,
             tells,
+            waits,
         };
         Ok(Files {
             pool,
@@ -139,16 +144,29 @@ impl Recorder {
         buffer.sequence = frame as u64;
         let frames = buffer.samples.len() / usize::from(format.channels);
         self.end = self.end.max(frame + frames as i64);
-        // Without a file any more, the stream goes on.
-        let _ = open.file.try_push(buffer);
+        if self.folder.waits {
+            wait_push(&mut open.file, buffer);
+        } else {
+            // Without a file any more, the stream goes on.
+            let _ = open.file.try_push(buffer);
+        }
         true
+    }
+}
+
+/// Blocks while the queue is full.
+fn wait_push(file: &mut Producer<Buffer>, buffer: Buffer) {
+    let (mut cx, mut buffer) = (Context::from_waker(Waker::noop()), Some(buffer));
+    while file.poll_push(&mut cx, &mut buffer).is_pending() {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Begins a file, fed through the queue until its producer is dropped.
 fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Producer<Buffer> {
     let path = folder.path.join(format!("{name}.wav"));
-    let (producer, mut consumer) = queue::queue::<Buffer>(QUEUE, Leak::New);
+    let (producer, mut consumer) =
+        queue::queue::<Buffer>(QUEUE, if folder.waits { Leak::No } else { Leak::New });
     let tells = folder.tells.clone();
     let task = async move {
         let told = match Recording::create(&path, format.rate(), u16::from(format.channels)) {

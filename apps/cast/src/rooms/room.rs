@@ -77,19 +77,24 @@ impl Room {
             let mut ticks = self.ticks();
             while !self.legs.is_empty() {
                 ticks.tick().await;
-                // What comes from now on is taken at the next tick: nobody is to be woken for it.
-                let mut cx = Context::from_waker(Waker::noop());
-                for _ in 0..CALLS {
-                    if self.poll_receive(&mut cx).is_pending() {
-                        break;
-                    }
-                }
+                self.receive_all();
                 self.mix(&mut outgoing);
                 if !outgoing.is_empty() {
                     let sent = self.socket.send_batch(&mut outgoing).await;
                     lock(&self.told).sent += sent.sent as u64;
                 }
                 self.part();
+            }
+        }
+    }
+
+    /// Takes what has come. Nobody is to be woken for what comes after that: it is taken at the
+    /// next tick.
+    fn receive_all(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..CALLS {
+            if self.poll_receive(&mut cx).is_pending() {
+                break;
             }
         }
     }

@@ -25,7 +25,8 @@ impl<B: FnOnce() -> R + Send, R: Send> Second<'_, B, R> {
     ///
     /// It is a `Second<B, R>` that begins with the offer, and it is alive.
     unsafe fn run(offer: NonNull<Offer>) -> bool {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: it is a `Second<B, R>` that begins with the offer, and alive, says the
+        // caller. Aliasing: it is only shared; its cells are guarded by the claim below.
         let this = unsafe { offer.cast::<Self>().as_ref() };
         if !this.loops.offers.claim(&this.offer) {
             return false;
@@ -33,7 +34,8 @@ impl<B: FnOnce() -> R + Send, R: Send> Second<'_, B, R> {
         // SAFETY: who takes it has it alone; the owner looks when nobody is inside.
         let work = this.work.with_mut(|work| unsafe { (*work).take() });
         let result = work.map(|work| catch_unwind(AssertUnwindSafe(work)));
-        // SAFETY: as above.
+        // SAFETY: validity: a cell of this join, alive. Aliasing: the claim above was the only one
+        // there is, and the owner looks when nobody is inside.
         this.result.with_mut(|place| unsafe { *place = result });
         true
     }

@@ -72,7 +72,8 @@ impl Nested<'_> {
     ///
     /// It is a `Nested` that begins with the offer, and it is alive.
     unsafe fn help(offer: NonNull<Offer>) -> bool {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: it is a `Nested` that begins with the offer, and alive, says the
+        // caller. Aliasing: it is only shared; what changes in it is atomic.
         let this = unsafe { offer.cast::<Nested<'_>>().as_ref() };
         let who = this.came.fetch_add(1, Ordering::Relaxed);
         while who < this.most && this.run_block(who) {}

@@ -57,7 +57,8 @@ impl Core<'_> {
     ///
     /// It is a `Core` that begins with the offer, and it is alive.
     unsafe fn run(offer: NonNull<Offer>) -> bool {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: it is a `Core` that begins with the offer, and alive, says the caller.
+        // Aliasing: it is only shared; what changes in it is locked or atomic.
         let this = unsafe { offer.cast::<Self>().as_ref() };
         // A job is in the queue before it is counted.
         if !this.loops.offers.claim(&this.offer) {

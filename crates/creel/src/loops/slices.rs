@@ -166,7 +166,8 @@ impl Loops {
         self.run(a.len(), move |range: Range<usize>, _| {
             // SAFETY: `run` gives each unit out once.
             let a = unsafe { a.piece(range.clone()) };
-            // SAFETY: as above; the two slices are different borrows.
+            // SAFETY: validity: `b` has as many items as there are units. Aliasing: `run` gives
+            // each unit out once, and the two slices are different mutable borrows.
             let b = unsafe { b.piece(range.clone()) };
             for ((index, a), b) in range.zip(a).zip(b) {
                 f(index, a, b);

@@ -1,7 +1,8 @@
 //! The pool: placed threads, and the four knobs they obey.
 //!
-//! Loops, tasks, timers and sockets are ways to give a pool work; this module knows none of
-//! them but through the worker's turn. `docs/design/pool.md` holds the contract.
+//! Loops, tasks, timers and sockets know nothing of each other but what `seat/` has; this module
+//! composes them, in the worker's turn. The loop verbs stand on it, in `crate::loops`.
+//! `docs/design/pool.md` holds the contract.
 
 mod block_on;
 mod builder;
@@ -35,7 +36,8 @@ use std::{fmt, sync::Arc};
 ///
 /// A seat's thread starts with its first work. All verbs take `&self` and may be called from
 /// any thread, from inside the pool's own workers too. Dropping a pool lets its threads finish
-/// what they were given and joins them; dropped on one of its own workers it detaches them.
+/// what they were given and joins them; dropped on one of its own workers it returns at once, and
+/// a thread made for it waits for them.
 ///
 /// A process that was forked from this one has the pool, but none of its threads: there, dropping
 /// it does nothing, also not to what it waits for here, and using it may wait for ever. A new pool

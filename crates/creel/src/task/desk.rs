@@ -130,7 +130,8 @@ pub(super) fn here<'a>() -> Option<Held<'a>> {
     let here = local(&HERE, Cell::get).filter(|here| !here.desk.is_null())?;
     // SAFETY: the thread holds a desk of this pool, which therefore lives.
     let tasks = unsafe { &*here.tasks };
-    // SAFETY: as above.
+    // SAFETY: validity: desks are in a table of `tasks`, which lives. Aliasing: it is only shared;
+    // `own` is touched by this thread alone, which holds the desk.
     let desk = unsafe { &*here.desk };
     Some(Held { desk, tasks })
 }
@@ -161,7 +162,8 @@ pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
     }
     // SAFETY: this thread holds the desk and so owns its heap, which lives.
     let heap = unsafe { heap()?.as_ref() };
-    // SAFETY: as above, and the size was looked at.
+    // SAFETY: validity: the size was looked at. Aliasing: this thread holds the desk, so it is the
+    // heap's owner.
     Some(unsafe { heap.alloc_for_channel(size_of::<C>()) }.cast())
 }
 
@@ -172,7 +174,8 @@ pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
 /// It came from [`block_for_channel`] and is not used again.
 #[inline]
 pub(crate) unsafe fn free_channel<C>(channel: NonNull<C>) {
-    // SAFETY: as the caller promises; `heap` is the calling thread's own.
+    // SAFETY: validity: a block from a heap of desks, which lives while the block is out. Aliasing:
+    // it is not used again, says the caller; `heap` is the calling thread's own.
     unsafe { Heap::free(channel.cast(), heap()) };
 }
 
@@ -242,7 +245,7 @@ impl Desk {
             return Some((task, task.state().claimed()));
         }
         let claim = |task: Task| Some((task, task.state().claim_hinted()?));
-        // SAFETY: as above.
+        // SAFETY: nobody holds the desk, nor will, so the caller is its queue's only owner.
         std::iter::from_fn(|| unsafe { self.hints.pop() }).find_map(claim)
     }
 
@@ -295,7 +298,8 @@ impl Desk {
     ///
     /// The caller holds `own`, which is another desk, and is the searcher.
     pub(super) unsafe fn steal(&self, own: &Desk, slot: bool) -> Option<(Task, Claim)> {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: queues live with their desks. Aliasing: the caller holds `own`, so it
+        // is its queue's owner, and only reads this one.
         unsafe { self.hints.steal(&own.hints) }.or_else(|| {
             // SAFETY: there is one searcher at a time.
             let task = slot.then(|| unsafe { self.lifo.steal() })??;

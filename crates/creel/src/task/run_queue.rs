@@ -61,7 +61,8 @@ struct Ends {
 
 // SAFETY: `buffers` is the owner's, as `push` demands; the rest is atomic.
 unsafe impl Send for RunQueue {}
-// SAFETY: as above.
+// SAFETY: through a shared queue, `buffers` is touched by the owner only, as `push` and `pop`
+// demand; the rest is atomic, and a buffer lives as long as the queue.
 unsafe impl Sync for RunQueue {}
 
 impl RunQueue {

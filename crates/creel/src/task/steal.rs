@@ -131,7 +131,8 @@ pub(super) unsafe fn search(tasks: &Tasks, own: &Desk) -> Option<(Task, Claim)> 
         if std::ptr::eq(desk, own) || !worth {
             continue;
         }
-        // SAFETY: as the caller promises, and `own` is another desk.
+        // SAFETY: the caller holds `own`, which is another desk, so it is its queue's owner; it has
+        // the pool's one search, so it is the only thief at a slot.
         if let Some(found) = unsafe { desk.steal(own, stuck) } {
             return Some(found);
         }

@@ -1,10 +1,10 @@
-//! One hand of the timer wheel: the slots' lists, and which are in use.
+//! One level of the timer wheel: the slots' lists, and which are in use.
 //!
 //! The links of a list lie in the wheel's entries; here are the heads, and a bitmap of the slots
 //! that have one, which makes the search for the next deadline, and a jump over an idle hour,
 //! cheap.
 
-/// log2 of the slots of a hand.
+/// log2 of the slots of a level.
 pub(super) const SLOT_BITS: u32 = 10;
 pub(super) const SLOTS: usize = 1 << SLOT_BITS;
 pub(super) const SLOT_MASK: u64 = SLOTS as u64 - 1;

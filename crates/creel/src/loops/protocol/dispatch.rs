@@ -132,7 +132,8 @@ impl Down {
             // SAFETY: `bounds` has one entry more than the loop has seats, and lives as long
             // as what the body borrows.
             let first = unsafe { bounds.add(home) };
-            // SAFETY: as above; nobody writes to it meanwhile.
+            // SAFETY: validity: the share's begin and end, two entries of `bounds` from `first` on,
+            // alive as long as what the body borrows. Aliasing: only read while the loop runs.
             let bounds = unsafe { std::slice::from_raw_parts(first, 2) };
             bounds[0]..bounds[1]
         };
@@ -358,7 +359,9 @@ impl<'a> Part<'a> {
         let (who, counters) = (self.seat.index, &self.seat.counters);
         counters.loop_blocks.add(1);
         counters.loop_units.add(units.len() as u64);
-        // SAFETY: as above.
+        // SAFETY: this thread has claimed these blocks and has not said that it is out: validity,
+        // the body read is this epoch's and its borrows last; aliasing, the closure is `Sync` and
+        // shared.
         let run = || unsafe { line.down.run(units, who) };
         if line.down.timed.load(Ordering::Relaxed) == 1 {
             let begin = now_ns();

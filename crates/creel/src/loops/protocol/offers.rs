@@ -101,7 +101,8 @@ impl Offer {
             if ptr::eq(parent, above.as_ptr()) {
                 return true;
             }
-            // SAFETY: as the caller promises.
+            // SAFETY: validity: alive, and so is all that it comes from, says the caller. Aliasing:
+            // `parent` is only read; it never changes.
             parent = unsafe { (*parent).parent };
         }
         false

@@ -124,6 +124,11 @@ impl Wishes {
     }
 }
 
+/// What the limits warrant now.
+pub fn budget_now(wishes: &Wishes) -> Result<Budget> {
+    Ok(budget(&Machine::detect()?, wishes, Rounding::Floor))
+}
+
 fn budget(machine: &Machine, wishes: &Wishes, rounding: Rounding) -> Budget {
     let budget = Budget::rounded(machine, wishes.rounding.unwrap_or(rounding));
     match wishes.worker_memory {

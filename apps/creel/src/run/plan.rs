@@ -89,6 +89,9 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
     let mut notes = std::mem::take(&mut program.notes);
     notes.append(&mut advice.notes);
     notes.extend(masked.weight_only());
+    if wishes.gc && size.memory_bytes.is_none() {
+        notes.push("no cgroup limits memory, so --gc leaves heaps as they are".into());
+    }
     let budget = match wishes.jobs {
         Some(n) => floor.explicit(n),
         None => floor,

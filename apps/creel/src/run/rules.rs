@@ -129,7 +129,7 @@ const LIBRARIES: [(&str, &str); 10] = [
     ("POLARS_MAX_THREADS", "polars"),
     ("RAYON_NUM_THREADS", "Rust extensions on rayon"),
     ("LOKY_MAX_CPU_COUNT", "joblib"),
-    ("PYTEST_XDIST_AUTO_NUM_WORKERS", "pytest -n auto"),
+    ("PYTEST_XDIST_AUTO_NUM_WORKERS", "pytest's -n auto"),
 ];
 /// Of these, the ones that come with OpenMP and BLAS.
 const NUMERIC: usize = 4;
@@ -231,7 +231,7 @@ fn by_shim(who: &str) -> Advice {
 
 fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
     list.iter().fold(Advice::default(), |advice, (name, who)| {
-        advice.env(name, n, format!("{who}'s threads"))
+        advice.env(name, n, format!("threads of {who}"))
     })
 }
 

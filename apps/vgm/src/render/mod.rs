@@ -160,18 +160,19 @@ impl<'s> Player<'s> {
             let queues = sequencer.queues(listener);
             voices.push(match part {
                 Part::Frames(mut chip, level) => {
-                    let bus = Bus::of(instance.chip);
+                    let lane = chip.lane();
+                    let bus = Bus::of(instance.chip).filter(|_| lane == 0);
                     if bus.is_some() {
                         // Its writes wait for their turns, but its rate must be known.
-                        chip.foresee(queues[0].pending());
+                        chip.foresee(queues[lane].pending());
                     } else {
-                        queues[0].take_all(|action| chip.act(song, action));
+                        queues[lane].take_all(|action| chip.act(song, action));
                     }
                     let way = (rate, &mut *kernels);
                     Voice::Frames(FrameVoice::new(chip, bus, gain * level, way))
                 }
                 Part::Squares(mut chip, lane, level) => {
-                    queues[lane].take_all(|action| chip.act(action));
+                    queues[lane].take_all(|action| chip.act(song, action));
                     Voice::Squares(SquareVoice::new(chip, lane, gain * level, rate))
                 }
             });
@@ -208,7 +209,7 @@ impl<'s> Player<'s> {
             let queues = self.sequencer.queues(listener);
             match voice {
                 Voice::Frames(voice) => voice.mix(self.song, queues, &mut buffers.native, mix),
-                Voice::Squares(voice) => voice.mix(queues, &mut buffers.levels, mix),
+                Voice::Squares(voice) => voice.mix(self.song, queues, &mut buffers.levels, mix),
             }
         }
         self.fade.apply(self.frame, mix);

@@ -1,0 +1,6 @@
+//! The chips that play samples: notes of all of them, and what each one's registers do.
+
+#[path = "notes.rs"]
+mod notes;
+#[path = "tones.rs"]
+mod tones;

@@ -2,5 +2,7 @@
 
 #[path = "notes.rs"]
 mod notes;
+#[path = "storm.rs"]
+mod storm;
 #[path = "tones.rs"]
 mod tones;

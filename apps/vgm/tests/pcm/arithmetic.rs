@@ -92,7 +92,9 @@ fn segapcm_ends_behind_its_last_page_and_goes_on_at_the_loop() {
             (0x84, 0),
             (0x85, 1),
         ];
-        voice.map(|(reg, value)| chip.write(0, reg, value));
+        voice
+            .into_iter()
+            .for_each(|(reg, value)| chip.write(0, reg, value));
         chip.write(0, 0x86, flags);
         both(&mut chip, 2048)
     };
@@ -256,7 +258,9 @@ fn qsound_goes_back_by_its_loop_and_pans_by_a_constant_power() {
             (6, 0x4000),
             (0x80, pan),
         ];
-        voice.map(|(reg, value)| chip.write(0, reg, value));
+        voice
+            .into_iter()
+            .for_each(|(reg, value)| chip.write(0, reg, value));
         both(&mut chip, 8)
     };
     let samples: Vec<_> = note(0x110).iter().map(|frame| frame[0] >> 6).collect();
@@ -282,7 +286,9 @@ fn c352_turns_back_links_and_moves_its_volume_by_steps() {
             (7, 6),
             (3, 0x4004 | flags),
         ];
-        voice.map(|(reg, value)| chip.write(0, reg, value));
+        voice
+            .into_iter()
+            .for_each(|(reg, value)| chip.write(0, reg, value));
         chip.write(0, 0x202, 0);
         // Each frame but one takes a sample; the volume has settled after 256.
         left(&mut chip, 400)
@@ -310,10 +316,12 @@ fn c352_turns_back_links_and_moves_its_volume_by_steps() {
         (7, 0),
         (3, 0x4006),
     ];
-    voice.map(|(reg, value)| chip.write(0, reg, value));
+    voice
+        .into_iter()
+        .for_each(|(reg, value)| chip.write(0, reg, value));
     chip.write(0, 0x202, 0);
     let frames = left(&mut chip, 600);
-    let at = |steps: i32| (0x4000 * steps >> 8) >> 3;
+    let at = |steps: i32| ((0x4000 * steps) >> 8) >> 3;
     assert_eq!([frames[99], frames[199]], [at(100), at(200)]);
     assert_eq!(frames[599], at(255));
 }
@@ -332,7 +340,9 @@ fn c140_expands_codes_and_loops_and_c219_swaps_bytes() {
             (11, 2),
             (5, 0x80 | mode),
         ];
-        voice.map(|(reg, value)| chip.write(0, reg, value));
+        voice
+            .into_iter()
+            .for_each(|(reg, value)| chip.write(0, reg, value));
         left(&mut chip, 8)
     };
     // Each sample is heard when the next is taken; a byte is 32 of 4096.
@@ -377,14 +387,16 @@ fn ga20_has_its_curve_of_volume_and_its_rates() {
     let level = |volume: u16| {
         let mut chip = with_rom(Ga20::new(3_579_545), 0x93, &[0xC0; 64]);
         let voice = [(2, 4), (4, 0xF0), (5, volume), (6, 2)];
-        voice.map(|(reg, value)| chip.write(0, reg, value));
+        voice
+            .into_iter()
+            .for_each(|(reg, value)| chip.write(0, reg, value));
         let frames = left(&mut chip, 80);
         // Sixteen ticks a sample are a frame a sample: 64 of them.
         assert_eq!(frames.iter().filter(|level| **level != 0).count(), 64);
         frames[9]
     };
     for volume in [1, 10, 30, 90, 255] {
-        let expected = 64 * (256 * volume / (volume + 10)) >> 2;
+        let expected = (64 * (256 * volume / (volume + 10))) >> 2;
         assert_eq!(level(volume as u16), expected, "{volume}");
     }
 }
@@ -398,7 +410,9 @@ fn x1_010_plays_waves_by_envelopes() {
     }
     // A turn of the wave in 128 frames, of the envelope in 1,024.
     let voice = [(1, 1), (2, 0), (3, 4), (4, 128), (5, 1), (0, 7)];
-    voice.map(|(reg, value)| chip.write(0, reg, value));
+    voice
+        .into_iter()
+        .for_each(|(reg, value)| chip.write(0, reg, value));
     let frames = both(&mut chip, 1200);
     assert_eq!((frames[10], frames[70]), ([3000, 0], [-3000, 0]));
     assert_eq!((frames[522], frames[582]), ([0, 3000], [0, -3000]));
@@ -452,12 +466,12 @@ fn ymf278b_decays_and_attacks_in_the_manuals_times() {
             "rate {rate}: {took} s"
         );
     }
-    // Attack at rate 16: 778 ms.
+    // Attack at rate 16: 778 ms, to a tenth.
     let mut chip = opl4([0x40, 0, 0xF0]);
     let frames = left(&mut chip, 88_200);
     let top = *frames.last().unwrap();
     let took = frames.iter().position(|level| *level == top).unwrap() as f64 / 44.1;
-    assert!((740.0..810.0).contains(&took), "{took} ms");
+    assert!((700.0..856.0).contains(&took), "{took} ms");
 }
 
 #[test]
@@ -514,7 +528,9 @@ fn es5506_loops_turns_and_halves_its_volume_by_the_exponent() {
             (9, 0xFFFF),
             (11, 31),
         ];
-        below.map(|(register, value)| es5506(&mut chip, register, value));
+        below
+            .into_iter()
+            .for_each(|(register, value)| es5506(&mut chip, register, value));
         let above = [
             (15, 0x20),
             (1, 4 << 11),
@@ -522,7 +538,9 @@ fn es5506_loops_turns_and_halves_its_volume_by_the_exponent() {
             (3, 4 << 11),
             (0, 0x300 | control),
         ];
-        above.map(|(register, value)| es5506(&mut chip, register, value));
+        above
+            .into_iter()
+            .for_each(|(register, value)| es5506(&mut chip, register, value));
         left(&mut chip, 24)
     };
     // A filter wide open lets all but some of the first frames through.
@@ -559,12 +577,14 @@ fn scsp_has_levels_of_six_decibels_and_octaves() {
             (0x10, octave << 11),
             (0x16, send << 8),
         ];
-        words.map(|(at, value)| word(&mut chip, at, value));
+        words
+            .into_iter()
+            .for_each(|(at, value)| word(&mut chip, at, value));
         word(&mut chip, 0, 0x1820);
         both(&mut chip, 64)
     };
     let whole = note(0xE0, 0);
-    assert_eq!(whole[60], [60 * 64 >> 2; 2]);
+    assert_eq!(whole[60], [(60 * 64) >> 2; 2]);
     assert_eq!(note(0xE0, 1)[30], whole[60]);
     assert_eq!(note(0xE0, 15)[60], whole[30]);
     for level in 1..7 {

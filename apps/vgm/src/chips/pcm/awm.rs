@@ -223,7 +223,7 @@ impl Voice {
             return;
         }
         if self.stage == Stage::Attack {
-            self.attenuation += !self.attenuation * step >> 4;
+            self.attenuation += (!self.attenuation * step) >> 4;
             if self.attenuation <= 0 {
                 (self.stage, self.attenuation) = (Stage::Decay1, 0);
             }
@@ -293,10 +293,10 @@ impl Voice {
                 now = now.wrapping_add(1);
                 let total = self.attenuation + self.level_now + tremolo;
                 let [first, second] = self.samples;
-                let between = (second - first) * (self.fraction >> 1) as i32 >> 15;
+                let between = ((second - first) * (self.fraction >> 1) as i32) >> 15;
                 let value = first + between;
-                frame[0] += value * volumes.of(total + left) >> 15;
-                frame[1] += value * volumes.of(total + right) >> 15;
+                frame[0] += (value * volumes.of(total + left)) >> 15;
+                frame[1] += (value * volumes.of(total + right)) >> 15;
                 self.fraction += step;
                 if self.fraction >= 0x1_0000 {
                     self.at += self.fraction >> 16;
@@ -319,7 +319,7 @@ impl Voice {
     /// The level goes down by 0.375 dB in 27 frames, and up in half as many.
     fn move_level(&mut self, clock: u32) {
         let aim = i32::from(self.level) << 2;
-        if self.level_now < aim && clock % 7 == 0 {
+        if self.level_now < aim && clock.is_multiple_of(7) {
             self.level_now += 1;
         } else if self.level_now > aim && clock % 7 < 2 {
             self.level_now -= 1;

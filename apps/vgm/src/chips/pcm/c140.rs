@@ -247,7 +247,7 @@ impl Voice {
                 self.sample = self.decode(byte, board);
             }
             let rise = self.sample - self.last;
-            let value = self.last + (rise * (self.fraction >> 1) as i32 >> 15);
+            let value = self.last + ((rise * (self.fraction >> 1) as i32) >> 15);
             frame[0] += value * volumes[0];
             frame[1] += value * volumes[1];
         }

@@ -255,10 +255,10 @@ impl PcmChip for C352 {
                 let mut sample = voice.sample;
                 if !voice.has(flag::NO_LINE) {
                     let rise = i64::from(voice.sample - voice.last);
-                    sample = voice.last + (rise * i64::from(voice.fraction) >> 16) as i32;
+                    sample = voice.last + ((rise * i64::from(voice.fraction)) >> 16) as i32;
                 }
-                frame[0] += sample * sides[0] >> 8;
-                frame[1] += sample * sides[1] >> 8;
+                frame[0] += (sample * sides[0]) >> 8;
+                frame[1] += (sample * sides[1]) >> 8;
                 if !voice.has(flag::BUSY) {
                     break;
                 }

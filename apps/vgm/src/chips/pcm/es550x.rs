@@ -308,8 +308,8 @@ impl Voice {
             let [one, two] = [self.sample(rom, place), self.sample(rom, place + 1)];
             let between = (one * (0x800 - part) + two * part) >> 11;
             let value = i64::from(self.filter(between));
-            frame[0] += (value * volumes[0] >> 11) as i32;
-            frame[1] += (value * volumes[1] >> 11) as i32;
+            frame[0] += ((value * volumes[0]) >> 11) as i32;
+            frame[1] += ((value * volumes[1]) >> 11) as i32;
             self.advance();
             if self.ramp_frames > 0 {
                 self.ramp();

@@ -174,7 +174,7 @@ impl Slot {
             return;
         }
         if self.stage == Stage::Attack {
-            self.attenuation += !self.attenuation * step >> 4;
+            self.attenuation += (!self.attenuation * step) >> 4;
             if self.attenuation <= 0 {
                 (self.stage, self.attenuation) = (Stage::Decay1, 0);
             }
@@ -283,7 +283,7 @@ impl Slot {
             0 => {
                 let (place, part) = (at >> 16, (at & 0xFFFF) as i32 >> 1);
                 let (one, two) = (self.sample(ram, place), self.sample(ram, place + 1));
-                one + ((two - one) * part >> 15)
+                one + (((two - one) * part) >> 15)
             }
             1 => {
                 self.advance_noise();
@@ -299,7 +299,7 @@ impl Slot {
         };
         let held = self.stage == Stage::Attack && self.bits(0x08, 5, 1) != 0;
         let envelope = if held { 0 } else { envelope };
-        value * volumes.of(envelope + level + self.tremolo) >> 15
+        (value * volumes.of(envelope + level + self.tremolo)) >> 15
     }
 
     fn advance(&mut self) {
@@ -357,14 +357,14 @@ impl Scsp {
                 if slot.bits(0x0C, 9, 1) == 0 {
                     self.ring[at] = value;
                 }
-                frame[0] += value * slot.sides[0] >> 15;
-                frame[1] += value * slot.sides[1] >> 15;
+                frame[0] += (value * slot.sides[0]) >> 15;
+                frame[1] += (value * slot.sides[1]) >> 15;
             }
         }
     }
 
     fn add(&mut self, out: &mut [[i32; 2]]) {
-        let (hz, leaps) = (self.hz(), self.clock % LFO_FRAMES == 0);
+        let (hz, leaps) = (self.hz(), self.clock.is_multiple_of(LFO_FRAMES));
         for slot in &mut self.slots {
             slot.prepare(leaps, hz);
         }
@@ -377,8 +377,8 @@ impl Scsp {
             for slot in self.slots.iter_mut().filter(sounds) {
                 for (now, frame) in (self.clock..).zip(out.iter_mut()) {
                     let value = slot.frame(&self.ram, &self.volumes, now, 0);
-                    frame[0] += value * slot.sides[0] >> 15;
-                    frame[1] += value * slot.sides[1] >> 15;
+                    frame[0] += (value * slot.sides[0]) >> 15;
+                    frame[1] += (value * slot.sides[1]) >> 15;
                 }
             }
         }
@@ -431,7 +431,7 @@ impl PcmChip for Scsp {
             rest = after;
         }
         for value in out.as_flattened_mut() {
-            *value = *value * self.master >> 10;
+            *value = (*value * self.master) >> 10;
         }
         limit(out);
     }

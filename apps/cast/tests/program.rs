@@ -2,10 +2,8 @@
 
 mod folder;
 
-use creel_cast::audio::BUFFER_SAMPLES;
-use creel_cast::framing::Framing;
 use creel_cast::receive::{self, Receiver};
-use creel_cast::wav::Sound;
+use creel_cast::{Formats, Rtcp, Sound};
 use folder::Folder;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -13,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
+const BUFFER_SAMPLES: usize = 441;
 
 fn creel_cast(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
@@ -27,17 +26,14 @@ fn what_comes_over_tcp_is_heard_over_udp() {
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let on = port.local_addr().unwrap();
     drop(port);
+    let sessions = receive::Plan::sessions(on, 1, &Formats::default(), Rtcp::Off).unwrap();
     let plan = receive::Plan {
-        streams: 2,
-        on,
-        shared_port: true,
-        groups: 1,
+        streams: Some(2),
         wait: MS,
-        framing: Framing::default(),
         buffers: Some(BUFFERS as u64),
-        idle: 2_000 * MS,
         at_most: Some(20_000 * MS),
         wav: Some(folder.0.clone()),
+        ..receive::Plan::new(sessions)
     };
     let receiver = Receiver::open(&plan).unwrap();
     let to = on.to_string();

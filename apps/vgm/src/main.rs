@@ -23,6 +23,7 @@ enum Command {
     Render(cli::render::Render),
     Info(cli::info::Info),
     Units(cli::units::Units),
+    Chips(cli::chips::Chips),
     Generate(cli::generate::Generate),
 }
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Render(render) => render.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
         Command::Units(units) => units.run(),
+        Command::Chips(chips) => chips.run(&cli.common),
         Command::Generate(generate) => generate.run(),
     };
     conclude("creel-vgm", done)

@@ -411,9 +411,9 @@ fn song_without_a_player() -> Vec<u8> {
     song[..0x40].copy_from_slice(&small[..0x40]);
     song[8..10].copy_from_slice(&[0x72, 0x01]);
     song[0x34] = 0xCC;
-    // A Mikey, of the Atari Lynx.
-    song[0xE4..0xE8].copy_from_slice(&16_000_000u32.to_le_bytes());
-    song.extend([0x40, 0x20, 0x7F]);
+    // An MSM5232, of arcade boards.
+    song[0xF4..0xF8].copy_from_slice(&2_000_000u32.to_le_bytes());
+    song.extend([0x43, 0x00, 0x7F]);
     song.extend(&small[0x40..]);
     song
 }
@@ -426,7 +426,12 @@ fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
     let out = folder.path("out");
     let run = render(&[&lacking, &whole], &out, &["--lines"]);
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
-    assert_eq!(stderr(&run).matches("Mikey").count(), 1, "{}", stderr(&run));
+    assert_eq!(
+        stderr(&run).matches("MSM5232").count(),
+        1,
+        "{}",
+        stderr(&run)
+    );
     assert_eq!(
         (&summary(&run)["songs"], &summary(&run)["incomplete"]),
         (&2.into(), &1.into())
@@ -451,7 +456,7 @@ fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
         &["--strict", "--format", "json"],
     );
     assert_eq!(run.status.code(), Some(1));
-    assert!(stderr(&run).contains("needs Mikey"), "{}", stderr(&run));
+    assert!(stderr(&run).contains("needs MSM5232"), "{}", stderr(&run));
     assert_eq!(summary(&run)["failed"], 1);
     assert!(!folder.path("strict/lacking.wav").exists());
 
@@ -462,7 +467,7 @@ fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
         .unwrap();
     assert_eq!(
         summary(&info)["chips_missing"],
-        serde_json::json!(["Mikey"])
+        serde_json::json!(["MSM5232"])
     );
 }
 
@@ -729,4 +734,21 @@ fn units_tell_what_would_be_rendered() {
         assert!(output.starts_with(out.to_str().unwrap()) && output.ends_with(".wav"));
     }
     assert!(!out.exists());
+}
+
+#[test]
+fn chips_lists_what_is_played() {
+    let run = program().arg("chips").output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let told = String::from_utf8_lossy(&run.stdout).into_owned();
+    for name in ["YM2151", "NESAPU, FDS", "HuC6280"] {
+        assert!(told.contains(name), "{told}");
+    }
+    let run = program()
+        .args(["chips", "--format", "json"])
+        .output()
+        .unwrap();
+    let listed: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(listed["schema"], 1);
+    assert!(listed["chips"].as_array().unwrap().len() > 20);
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use creel_cast::sink::Way;
 use creel_cast::standalone::{self, Plan};
+use creel_cast::stream::Way;
 use creel_console::plot::{Chart, Series};
 use creel_console::{Align, Common, Exit, Format, Interrupt, Progress, Table, output};
 use serde::Serialize;
@@ -111,7 +111,7 @@ impl Evaluate {
                 while runs.len() < self.runs {
                     let plan = self.plan(streams, way);
                     let measured = standalone::run(&plan, &|| interrupt.requested());
-                    let values = values(&Body::new(&measured.map_err(failed)?));
+                    let values = values(&Body::new(&measured.map_err(failed)?, true));
                     kept.add(&key, values)?;
                     runs.push(values);
                     progress.advance(1);

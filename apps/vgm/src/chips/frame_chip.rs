@@ -1,6 +1,8 @@
 //! Any chip, or part of one, that renders native frames.
 
 use super::Rate;
+use super::es5503::Es5503;
+use super::msm5205::Msm5205;
 use super::okim6258::Okim6258;
 use super::pcm::{self, PcmChip};
 use super::y8950::Y8950;
@@ -13,6 +15,7 @@ use super::ym2612::Ym2612;
 use super::ym3526::Ym3526;
 use super::ym3812::Ym3812;
 use super::ymf262::Ymf262;
+use super::ymz280b::Ymz280b;
 use crate::format::{Command, Song, decode};
 use crate::sequence::{Action, Event};
 
@@ -40,6 +43,12 @@ pub enum FrameChip {
     Y8950(Box<Y8950>),
     /// The YMF262.
     Ymf262(Box<Ymf262>),
+    /// The ES5503.
+    Es5503(Box<Es5503>),
+    /// The MSM5205 or MSM6585.
+    Msm5205(Box<Msm5205>),
+    /// The YMZ280B.
+    Ymz280b(Box<Ymz280b>),
     /// A chip of samples.
     Pcm(Box<dyn PcmChip>),
 }
@@ -65,6 +74,9 @@ impl FrameChip {
             FrameChip::Ym3812(chip) => chip.rate(),
             FrameChip::Y8950(chip) => chip.rate(),
             FrameChip::Ymf262(chip) => chip.rate(),
+            FrameChip::Es5503(chip) => chip.rate(),
+            FrameChip::Msm5205(chip) => chip.rate(),
+            FrameChip::Ymz280b(chip) => chip.rate(),
             FrameChip::Pcm(chip) => chip.rate(),
         }
     }
@@ -73,6 +85,7 @@ impl FrameChip {
     pub fn pace(&self) -> Rate {
         match self {
             FrameChip::Okim6258(chip) if chip.rate().hz() < OKIM6258_PACE.hz() => OKIM6258_PACE,
+            FrameChip::Es5503(chip) if chip.rate().hz() < chip.pace().hz() => chip.pace(),
             _ => self.rate(),
         }
     }
@@ -130,6 +143,9 @@ impl FrameChip {
             FrameChip::Ym3812(chip) => chip.write(port, reg, value),
             FrameChip::Y8950(chip) => chip.write(port, reg, value),
             FrameChip::Ymf262(chip) => chip.write(port, reg, value),
+            FrameChip::Es5503(chip) => chip.write(port, reg, value),
+            FrameChip::Msm5205(chip) => chip.write(port, reg, value),
+            FrameChip::Ymz280b(chip) => chip.write(port, reg, value),
         }
     }
 
@@ -148,6 +164,9 @@ impl FrameChip {
             FrameChip::Ym3812(chip) => chip.render(out),
             FrameChip::Y8950(chip) => chip.render(out),
             FrameChip::Ymf262(chip) => chip.render(out),
+            FrameChip::Es5503(chip) => chip.render(out),
+            FrameChip::Msm5205(chip) => chip.render(out),
+            FrameChip::Ymz280b(chip) => chip.render(out),
             FrameChip::Pcm(chip) => chip.render(out),
         }
     }
@@ -166,12 +185,17 @@ impl FrameChip {
             (FrameChip::Y8950(chip), 0x88) => chip.adpcm_b_mut(),
             (FrameChip::Ym2610(chip), 0x82) => chip.adpcm_a_mut(),
             (FrameChip::Ym2610(chip), 0x83) => chip.adpcm_b_mut(),
+            (FrameChip::Ymz280b(chip), 0x86) => chip.memory_mut(),
+            (FrameChip::Es5503(chip), 0xE1) => chip.memory_mut(),
             _ => return,
         };
         // The block's first words are the size of the whole memory and the place in it; a song's
         // blocks were checked to lie within what a chip can address.
-        let (head, data) = song.bytes()[block.data].split_at(8);
-        let start = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        // Of a RAM's, the first word is the place.
+        let words = if block.kind < 0xC0 { 2 } else { 1 };
+        let (head, data) = song.bytes()[block.data].split_at(4 * words);
+        let place = head.last_chunk().expect("a word at least");
+        let start = u32::from_le_bytes(*place) as usize;
         let end = start + data.len();
         if memory.len() < end {
             memory.resize(end, 0);

@@ -61,10 +61,22 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::SegaPcm => level(4.0, 0x180, 1.0),
         ChipId::Rf5c68 => level(1.0, 0xB0, 1.0),
         ChipId::Rf5c164 => level(1.0, 0x80, 2.0),
-        ChipId::Ymz280b => level(1.0, 0x98, 2.0),
+        // The core keeps a bit less, so that eight voices fit.
+        ChipId::Ymz280b => level(2.0, 0x98, 2.0),
         ChipId::Pwm => level(1.0, 0xE0, 1.0),
-        ChipId::GameBoy => level(1.0, 0xC0, 4.0),
+        // The core's four channels fill its scale; the machine's are twice as loud.
+        ChipId::GameBoy => level(2.0, 0xC0, 4.0),
+        // The core's full scale is the mixer's.
         ChipId::NesApu => level(1.0, 0x100, 2.0),
+        // What follows: the scales that make a tone as loud as libvgm's.
+        ChipId::K051649 => level(3.2, 0xA0, 1.6),
+        ChipId::Huc6280 => level(0.72, 0x100, 1.0),
+        ChipId::Pokey => level(1.45, 0x100, 1.0),
+        ChipId::Vsu => level(2.0, 0x100, 1.0),
+        ChipId::Saa1099 => level(1.07, 0x100, 1.0),
+        ChipId::Mikey => level(0.94, 0x100, 2.0),
+        ChipId::Msm5205 => level(1.0, 0x100, 2.0),
+        ChipId::Es5503 => level(1.0, 0x40, 8.0),
         // As SegaPCM: four voices fit.
         ChipId::Okim6295 => level(4.0, 0x100, 2.0),
         ChipId::Ymf278b => level(0.707, 0x100, 1.0),
@@ -77,7 +89,6 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::Upd7759 => level(1.0, 0x11E, 1.0),
         ChipId::C140 => level(1.0, 0x156, 2.0),
         ChipId::Scsp => level(4.0, 0x20, 8.0),
-        ChipId::Es5503 => level(1.0, 0x40, 8.0),
         // The core drops three bits, so that all voices fit.
         ChipId::C352 => level(8.0, 0x40, 8.0),
         // One voice at its loudest makes 20 bits; the core drops six, players' cores four.

@@ -7,13 +7,27 @@
 //! How loud they are is told by [`levels`].
 
 use super::ay8910::Ay8910;
+use super::edge_chip::EdgeChip;
+use super::es5503::Es5503;
 use super::fm::opn::Prescaler;
 use super::frame_chip::FrameChip;
+use super::game_boy::GameBoy;
+use super::huc6280::Huc6280;
+use super::k007232::K007232;
+use super::k051649::K051649;
 use super::levels;
+use super::mikey::Mikey;
+use super::msm5205::Msm5205;
+use super::nes::Nes;
+use super::nes::fds::Fds;
 use super::okim6258::Okim6258;
 use super::pcm;
+use super::pokey::Pokey;
+use super::saa1099::Saa1099;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
+use super::vsu::Vsu;
+use super::wonderswan::WonderSwan;
 use super::y8950::Y8950;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
@@ -24,6 +38,7 @@ use super::ym2612::Ym2612;
 use super::ym3526::Ym3526;
 use super::ym3812::Ym3812;
 use super::ymf262::Ymf262;
+use super::ymz280b::Ymz280b;
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Header, Instance, Song};
 use crate::sequence::LANES;
@@ -99,7 +114,34 @@ fn no_chip(song: &Song) -> Error {
 pub fn frame_ns(chip: ChipId) -> u64 {
     match chip {
         ChipId::Sn76489 | ChipId::Ay8910 => 16,
-        ChipId::Okim6258 => 20,
+        ChipId::Okim6258 | ChipId::Msm5205 | ChipId::K007232 => 20,
+        ChipId::GameBoy
+        | ChipId::NesApu
+        | ChipId::K051649
+        | ChipId::Huc6280
+        | ChipId::Pokey
+        | ChipId::WonderSwan
+        | ChipId::Vsu
+        | ChipId::Saa1099
+        | ChipId::Mikey => 30,
+        ChipId::Ymz280b | ChipId::Es5503 => 50,
+        ChipId::SegaPcm
+        | ChipId::Rf5c68
+        | ChipId::Pwm
+        | ChipId::Ymf278b
+        | ChipId::Rf5c164
+        | ChipId::MultiPcm
+        | ChipId::Upd7759
+        | ChipId::Okim6295
+        | ChipId::K054539
+        | ChipId::C140
+        | ChipId::K053260
+        | ChipId::Qsound
+        | ChipId::Scsp
+        | ChipId::Es5506
+        | ChipId::X1010
+        | ChipId::C352
+        | ChipId::Ga20 => 80,
         ChipId::Ym2203 => 60,
         ChipId::Ym2413 => 95,
         ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Ymf262 => 100,
@@ -146,6 +188,12 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
         _ => {
             let frames = frame_chip(header, chip, clock_hz);
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
+            let steps = edge_chip(chip, clock_hz).map(SquareChip::Steps);
+            parts.extend(steps.map(|steps| Part::Squares(steps, 0, level)));
+            if chip == ChipId::NesApu && header.is_variant(chip) {
+                let fds = SquareChip::Steps(Box::new(Fds::new(clock_hz)));
+                parts.push(Part::Squares(fds, 0, level));
+            }
         }
     }
     if chip == ChipId::Ymf278b {
@@ -179,7 +227,29 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
         ChipId::Ym3812 => FrameChip::Ym3812(Box::new(Ym3812::new(clock_hz))),
         ChipId::Y8950 => FrameChip::Y8950(Box::new(Y8950::new(clock_hz))),
         ChipId::Ymf262 => FrameChip::Ymf262(Box::new(Ymf262::new(clock_hz))),
+        ChipId::Es5503 => FrameChip::Es5503(Box::new(Es5503::new(clock_hz, header.byte(0xD4)))),
+        ChipId::Msm5205 => {
+            FrameChip::Msm5205(Box::new(Msm5205::new(clock_hz, header.byte(0xD7), variant)))
+        }
+        ChipId::Ymz280b => FrameChip::Ymz280b(Box::new(Ymz280b::new(clock_hz))),
         _ => FrameChip::Pcm(pcm::of_song(header, chip, clock_hz)?),
+    })
+}
+
+/// A chip that says its output as steps.
+fn edge_chip(chip: ChipId, clock_hz: u32) -> Option<Box<dyn EdgeChip>> {
+    Some(match chip {
+        ChipId::GameBoy => Box::new(GameBoy::new(clock_hz)),
+        ChipId::NesApu => Box::new(Nes::new(clock_hz)),
+        ChipId::K051649 => Box::new(K051649::new(clock_hz)),
+        ChipId::Huc6280 => Box::new(Huc6280::new(clock_hz)),
+        ChipId::Pokey => Box::new(Pokey::new(clock_hz)),
+        ChipId::WonderSwan => Box::new(WonderSwan::new(clock_hz)),
+        ChipId::Vsu => Box::new(Vsu::new(clock_hz)),
+        ChipId::Saa1099 => Box::new(Saa1099::new(clock_hz)),
+        ChipId::Mikey => Box::new(Mikey::new(clock_hz)),
+        ChipId::K007232 => Box::new(K007232::new(clock_hz)),
+        _ => return None,
     })
 }
 
@@ -209,5 +279,28 @@ fn sn76489_variant(header: &Header) -> Variant {
         taps,
         width,
         flags: header.byte(0x2B),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::checked;
+    use super::*;
+
+    #[test]
+    fn every_chip_that_is_played_is_listed_and_no_other() {
+        for chip in ChipId::all() {
+            let mut song = vec![0; 0x101];
+            song[..4].copy_from_slice(b"Vgm ");
+            song[8..10].copy_from_slice(&[0x72, 0x01]);
+            song[0x34] = 0xCC;
+            song[chip.clock_offset()..][..4].copy_from_slice(&4_000_000u32.to_le_bytes());
+            let header = Header::parse(&song).unwrap();
+            let second = false;
+            let parts = chip_parts(&header, Instance { chip, second }).unwrap();
+            let listed = checked::of(chip).is_some();
+            assert_eq!(!parts.is_empty(), listed, "{}", chip.name());
+            assert_eq!(frame_ns(chip) > 0, listed, "{}", chip.name());
+        }
     }
 }

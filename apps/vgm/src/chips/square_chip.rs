@@ -2,10 +2,12 @@
 
 use super::Rate;
 use super::ay8910::Ay8910;
+use super::edge_chip::EdgeChip;
 use super::fm::opn::Prescaler;
 use super::sn76489::Sn76489;
 use super::ssg::Ssg;
 use crate::edges::{Sides, StereoEdges};
+use crate::format::{Command, Song, decode};
 use crate::sequence::Action;
 
 /// One chip of square waves, whichever it is.
@@ -16,6 +18,8 @@ pub enum SquareChip {
     Sn76489(Box<Sn76489>),
     /// The SSG of an OPN chip.
     Ssg(Box<Ssg>, SsgClock),
+    /// Any chip that says its output as steps.
+    Steps(Box<dyn EdgeChip>),
 }
 
 /// What makes an SSG tick.
@@ -39,6 +43,15 @@ impl SquareChip {
                 frames: u64::from(clock.clock_hz),
                 seconds: clock.divider * u64::from(clock.prescaler.ssg()),
             },
+            SquareChip::Steps(chip) => chip.rate(),
+        }
+    }
+
+    /// Above this its board lets less and less through.
+    pub fn low_pass_hz(&self) -> Option<u32> {
+        match self {
+            SquareChip::Steps(chip) => chip.low_pass_hz(),
+            _ => None,
         }
     }
 
@@ -48,13 +61,15 @@ impl SquareChip {
             SquareChip::Ay8910(chip) => chip.average_periods_up_to(period),
             SquareChip::Sn76489(chip) => chip.average_periods_up_to(period),
             SquareChip::Ssg(chip, _) => chip.average_periods_up_to(period),
+            SquareChip::Steps(chip) => chip.average_periods_up_to(2 * period),
         }
     }
 
     /// Does what an event asks for, between two ticks.
-    pub fn act(&mut self, action: Action) {
-        let Action::Write { port, reg, value } = action else {
-            return;
+    pub fn act(&mut self, song: &Song, action: Action) {
+        let (port, reg, value) = match action {
+            Action::Write { port, reg, value } => (port, reg, value),
+            Action::Memory(offset) => return self.load(song, offset),
         };
         let (reg, value) = (reg as u8, value as u8);
         match self {
@@ -65,6 +80,36 @@ impl SquareChip {
                 clock.prescaler.select(port, reg);
                 chip.write(reg, value);
             }
+            SquareChip::Steps(chip) => chip.write(port, reg, value),
+        }
+    }
+
+    /// Takes in the memory that the command at byte `offset` of the song brings.
+    fn load(&mut self, song: &Song, offset: u32) {
+        let SquareChip::Steps(chip) = self else {
+            return;
+        };
+        let command = decode(song.bytes(), offset as usize, song.header.version);
+        match command {
+            // What streams read is no memory.
+            Ok((Command::Block(block), _)) if block.kind >= 0x80 => {
+                // How many bytes tell the place; a song's blocks were checked to have them.
+                let data = &song.bytes()[block.data];
+                let place = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| data[at + n]));
+                let (head, start) = match block.kind {
+                    0x80..=0xBF => (8, place(4)),
+                    0xC0..=0xDF => (2, u32::from(u16::from_le_bytes([data[0], data[1]]))),
+                    _ => (4, place(0)),
+                };
+                chip.load(block.kind, start as usize, &data[head..]);
+            }
+            Ok((Command::RamWrite(write), _)) => {
+                let bank = song.bank(write.kind).map_or(&[][..], |bank| &bank.data);
+                let from = bank.len().min(write.from as usize);
+                let end = bank.len().min(from + write.length as usize);
+                chip.load(write.kind, write.to as usize, &bank[from..end]);
+            }
+            _ => {}
         }
     }
 
@@ -80,6 +125,7 @@ impl SquareChip {
             SquareChip::Ssg(chip, _) => chip.edges(ticks, |tick, _, delta| {
                 edges.step(tick, Sides::Both, delta);
             }),
+            SquareChip::Steps(chip) => chip.run(ticks, edges),
         }
     }
 }

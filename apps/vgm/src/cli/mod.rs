@@ -1,5 +1,6 @@
 //! The commands of the program: what is printed, and which exit code says how it went.
 
+pub mod chips;
 pub mod generate;
 pub mod info;
 mod plain;

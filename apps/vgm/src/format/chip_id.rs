@@ -48,10 +48,16 @@ pub enum ChipId {
     C352,
     Ga20,
     Mikey,
+    K007232,
+    K005289,
+    Msm5205,
+    Msm5232,
+    Bsmt2000,
+    Ics2115,
 }
 
 /// How many chips the format knows.
-pub const CHIPS: usize = 42;
+pub const CHIPS: usize = 48;
 
 /// Every chip with its name and where its clock lies in the header.
 /// Source: VGM specification 1.72, "Header".
@@ -98,6 +104,12 @@ const TABLE: [(ChipId, &str, usize); CHIPS] = [
     (ChipId::C352, "C352", 0xDC),
     (ChipId::Ga20, "GA20", 0xE0),
     (ChipId::Mikey, "Mikey", 0xE4),
+    (ChipId::K007232, "K007232", 0xE8),
+    (ChipId::K005289, "K005289", 0xEC),
+    (ChipId::Msm5205, "MSM5205", 0xF0),
+    (ChipId::Msm5232, "MSM5232", 0xF4),
+    (ChipId::Bsmt2000, "BSMT2000", 0xF8),
+    (ChipId::Ics2115, "ICS2115", 0xFC),
 ];
 
 impl ChipId {
@@ -131,6 +143,6 @@ mod tests {
         for (number, row) in TABLE.iter().enumerate() {
             assert_eq!(row.0 as usize, number, "{}", row.1);
         }
-        assert_eq!(ChipId::from_number(42), None);
+        assert_eq!(ChipId::from_number(48), None);
     }
 }

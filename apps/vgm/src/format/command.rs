@@ -304,7 +304,17 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
         0x3F | 0x4F => to(ChipId::Sn76489, code == 0x3F, 1, 0, ops[0]),
         // Where the three channels are heard; with bit 6 set it is for a YM2203's SSG.
         0x31 if ops[0] & 0x40 == 0 => to(ChipId::Ay8910, ops[0] >> 7 != 0, 1, 0, ops[0] & 0x3F),
+        0x32 => to(
+            ChipId::Msm5205,
+            ops[0] >> 7 != 0,
+            0,
+            ops[0] >> 4 & 7,
+            ops[0] & 15,
+        ),
         0x40 if ops.len() == 2 => to(ChipId::Mikey, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
+        0x41 if ops.len() == 2 => to(ChipId::K007232, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
+        0x42 if ops.len() == 2 => to(ChipId::K005289, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
+        0x43 if ops.len() == 2 => to(ChipId::Msm5232, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x51..=0x5F | 0xA1..=0xAF => {
             let (chip, port) = YAMAHA[usize::from(code & 15) - 1];
             to(chip, code >= 0xA1, port, ops[0], ops[1])
@@ -314,6 +324,16 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
             let chip = BYTE_CHIPS[usize::from(code & 15)];
             to(chip, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1])
         }
+        // An address, its high byte first; that of the WonderSwan's memory is told from a register
+        // by its port.
+        0xC6 => to(
+            ChipId::WonderSwan,
+            ops[0] >> 7 != 0,
+            1 + (ops[0] & 0x7F),
+            ops[1],
+            ops[2],
+        ),
+        0xC7 => to(ChipId::Vsu, ops[0] >> 7 != 0, ops[0] & 0x7F, ops[1], ops[2]),
         0xB2 => Write {
             instance: Instance {
                 chip: ChipId::Pwm,

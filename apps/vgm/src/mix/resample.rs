@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::kernel::{CHUNK, Kernel};
+use super::kernel::{CHUNK, Kernel, ONE};
 use crate::vector;
 
 /// Output frames whose places are looked up before their sums are computed.
@@ -31,6 +31,8 @@ pub struct Resampler {
     parts: u64,
     /// Phases of the kernel a part, times 2^64; 0 if a part is a phase.
     phases_a_part: u64,
+    /// Whether each output frame is a native one, at this place among the taps.
+    same: Option<usize>,
     /// Of a native frame: where the next output frame lies between two.
     part: u64,
     /// The native frames, from the first that the next output frame needs.
@@ -52,7 +54,9 @@ impl Resampler {
         assert!(native > 0 && output > 0, "rates are above 0");
         let phases = kernel.phases();
         let history = kernel.taps() / 2 - 1;
+        let alone = |row: &[i16]| row.iter().filter(|tap| **tap != 0).count() == 1;
         Resampler {
+            same: (native == output && alone(kernel.row(0))).then_some(history),
             step: (native / output) as usize,
             step_part: native % output,
             parts: output,
@@ -110,6 +114,7 @@ impl Resampler {
             self.skip(mix.len())
         } else {
             match self.kernel.taps() {
+                _ if self.same.is_some() => self.copy(gain, mix),
                 2 => self.sum::<2>(gain, mix),
                 _ => self.sum::<CHUNK>(gain, mix),
             }
@@ -118,6 +123,18 @@ impl Resampler {
         self.right.drain(..start);
         self.silent = self.silent.min(self.left.len());
         self.alike = self.alike.min(self.left.len());
+    }
+
+    /// Adds native frames as they are, to the bit what the products would add up to; returns where
+    /// the next output frame begins.
+    fn copy(&self, gain: f32, mix: &mut [[f32; 2]]) -> usize {
+        let from = self.same.unwrap_or(0);
+        let sides = self.left[from..].iter().zip(&self.right[from..]);
+        for (out, (left, right)) in mix.iter_mut().zip(sides) {
+            out[0] += (i32::from(*left) * ONE) as f32 * gain;
+            out[1] += (i32::from(*right) * ONE) as f32 * gain;
+        }
+        mix.len()
     }
 
     /// Moves on without mixing; returns where the next output frame begins.
@@ -248,6 +265,26 @@ mod tests {
                 assert!((got - expected).abs() < error, "{k}: {got} {expected}");
                 assert_eq!(frame[1], -frame[0]);
             }
+        }
+    }
+
+    #[test]
+    fn at_one_rate_frames_come_out_as_they_went_in() {
+        let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 17) as i32 - 0x4000;
+        for quality in [Quality::BandLimited, Quality::Linear] {
+            let copied = run(quality, (1, 1), 256, noise);
+            assert!(
+                (0..)
+                    .zip(&copied)
+                    .all(|(n, frame)| frame[0] == noise(n) as f32)
+            );
+            let mut summed = resampler(quality, (1, 1));
+            assert!(summed.same.take().is_some());
+            let native: Vec<_> = (0..summed.wanted(900)).map(|n| [noise(n); 2]).collect();
+            let mut out = vec![[0.0; 2]; 900];
+            summed.push(&native);
+            summed.mix(1.0 / ONE as f32, &mut out);
+            assert!(out.iter().zip(&copied).all(|(a, b)| a[0] == b[0]));
         }
     }
 

@@ -172,7 +172,7 @@ impl<'s> Player<'s> {
                     Voice::Frames(FrameVoice::new(chip, bus, gain * level, way))
                 }
                 Part::Squares(mut chip, lane, level) => {
-                    queues[lane].take_all(|action| chip.act(action));
+                    queues[lane].take_all(|action| chip.act(song, action));
                     Voice::Squares(SquareVoice::new(chip, lane, gain * level, rate))
                 }
             });
@@ -209,7 +209,7 @@ impl<'s> Player<'s> {
             let queues = self.sequencer.queues(listener);
             match voice {
                 Voice::Frames(voice) => voice.mix(self.song, queues, &mut buffers.native, mix),
-                Voice::Squares(voice) => voice.mix(queues, &mut buffers.levels, mix),
+                Voice::Squares(voice) => voice.mix(self.song, queues, &mut buffers.levels, mix),
             }
         }
         self.fade.apply(self.frame, mix);

@@ -3,6 +3,7 @@
 use super::timebase::Timebase;
 use crate::chips::square_chip::SquareChip;
 use crate::edges::{DELAY, StereoEdges};
+use crate::format::Song;
 use crate::sequence::{LANES, Queue};
 
 /// How slowly the mean follows: over 2^11 frames, which leaves all above 4 Hz at 44.1 kHz.
@@ -21,6 +22,7 @@ pub struct SquareVoice {
     behind: usize,
     /// The running mean of the levels, times 2^[`MEAN_BITS`].
     mean: [i32; 2],
+    low_pass: Option<LowPass>,
     gain: f32,
 }
 
@@ -30,7 +32,9 @@ impl SquareVoice {
         let mut edges = StereoEdges::new(chip.rate(), output_hz);
         let mut chip = chip;
         chip.average_periods_up_to(edges.both().inaudible_half_period());
+        let low_pass = chip.low_pass_hz();
         SquareVoice {
+            low_pass: low_pass.map(|hz| LowPass::new(hz, output_hz)),
             timebase: Timebase::new(chip.rate()),
             edges,
             chip,
@@ -49,13 +53,14 @@ impl SquareVoice {
     /// Adds the next frames to the mix, acting on the events as they fall due.
     pub fn mix(
         &mut self,
+        song: &Song,
         queues: &mut [Queue; LANES],
         levels: &mut Vec<[i32; 2]>,
         mix: &mut [[f32; 2]],
     ) {
         let end = self.end(mix.len());
         while self.edges.both().tick() < end {
-            let until = self.act(&mut queues[self.lane]).min(end);
+            let until = self.act(song, &mut queues[self.lane]).min(end);
             // A chip's clock is bounded, so a block's ticks are far below 2^32.
             let ticks = (until - self.edges.both().tick()) as u32;
             self.chip.edges(ticks, &mut self.edges);
@@ -63,6 +68,9 @@ impl SquareVoice {
         }
         levels.resize(self.behind + mix.len(), [0; 2]);
         self.edges.read(levels);
+        if let Some(low_pass) = &mut self.low_pass {
+            low_pass.apply(levels);
+        }
         let mut mean = self.mean;
         for (frame, level) in mix.iter_mut().zip(&levels[self.behind..]) {
             for side in 0..2 {
@@ -83,7 +91,7 @@ impl SquareVoice {
     }
 
     /// Acts on all that is due now; returns the tick of the chip at which the next event is.
-    fn act(&mut self, queue: &mut Queue) -> u64 {
+    fn act(&mut self, song: &Song, queue: &mut Queue) -> u64 {
         let now = self.edges.both().tick();
         let mut taken = 0;
         let mut until = u64::MAX;
@@ -93,10 +101,37 @@ impl SquareVoice {
                 until = tick;
                 break;
             }
-            self.chip.act(event.action);
+            self.chip.act(song, event.action);
             taken += 1;
         }
         queue.take(taken);
         until
+    }
+}
+
+/// A capacitor and a resistor: 6 dB an octave.
+struct LowPass {
+    /// How much of the way the level goes in a frame, in 65,536ths.
+    pace: i64,
+    /// In 65,536ths of a step.
+    levels: [i64; 2],
+}
+
+impl LowPass {
+    fn new(hz: u32, output_hz: u32) -> Self {
+        let turn = std::f64::consts::TAU * f64::from(hz) / f64::from(output_hz);
+        LowPass {
+            pace: (65_536.0 * (1.0 - (-turn).exp())).round() as i64,
+            levels: [0; 2],
+        }
+    }
+
+    fn apply(&mut self, frames: &mut [[i32; 2]]) {
+        for frame in frames {
+            for (level, side) in self.levels.iter_mut().zip(frame) {
+                *level += (((i64::from(*side) << 16) - *level) * self.pace) >> 16;
+                *side = (*level >> 16) as i32;
+            }
+        }
     }
 }

@@ -265,6 +265,10 @@ impl<'s> Sequencer<'s> {
             0x81 => ChipId::Ym2608,
             0x82 | 0x83 => ChipId::Ym2610,
             0x88 => ChipId::Y8950,
+            0x07 | 0xC2 => ChipId::NesApu,
+            0x86 => ChipId::Ymz280b,
+            0x94 => ChipId::K007232,
+            0xE1 => ChipId::Es5503,
             _ => match pcm::of_block(kind) {
                 Some(chip) => chip,
                 None => return,

@@ -11,7 +11,7 @@
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, TrySendError, blocking, memory};
-use crate::pool::panics::quietly;
+use crate::seat::panics::quietly;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};

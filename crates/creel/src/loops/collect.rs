@@ -4,7 +4,7 @@
 //! half-way drops each result once and leaks none.
 
 use super::split::Split;
-use crate::pool::panics::quietly;
+use crate::seat::panics::quietly;
 use crate::sync::{Mutex, lock};
 use std::{
     mem::{MaybeUninit, needs_drop},

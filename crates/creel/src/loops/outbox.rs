@@ -9,7 +9,8 @@
 //!
 //! Left out on purpose: delivery while senders still run, which no order could survive.
 
-use super::{Loops, split::Split};
+use super::split::Split;
+use crate::pool::Loops;
 use std::ops::Range;
 
 /// The grid has at most so many sections and ranges.

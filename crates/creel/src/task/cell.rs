@@ -11,7 +11,7 @@ use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Claim, Completed, State, Then};
-use crate::pool::panics::quietly;
+use crate::seat::panics::quietly;
 use crate::sync::{UnsafeCell, local, prefetch, thread_local};
 use std::any::Any;
 use std::future::Future;

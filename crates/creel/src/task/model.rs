@@ -3,9 +3,9 @@
 
 use super::cell::{Ran, Schedule, Task};
 use super::desk::Counters;
-use super::hints::Hints;
 use super::join::{JoinError, JoinHandle};
 use super::lifo::Lifo;
+use super::run_queue::RunQueue;
 use super::slab::{Block, Heap};
 use super::state::State;
 use crate::sync::{AtomicPtr, lock};
@@ -254,14 +254,14 @@ fn owner_and_thief_claim_each_task_once() {
     bounded(|| {
         let blocks = Arc::new(blocks(3));
         let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
-        let hints = Arc::new(Hints::new());
+        let hints = Arc::new(RunQueue::new());
         // SAFETY: this thread is the owner.
         unsafe { hints.push(task(0)) };
         // SAFETY: as above.
         unsafe { hints.push(task(1)) };
         let theirs = hints.clone();
         let thief = thread::spawn(move || {
-            let own = Hints::new();
+            let own = RunQueue::new();
             // SAFETY: this thread is the owner of `own`.
             let mut had = usize::from(unsafe { theirs.steal(&own) }.is_some());
             // SAFETY: as above.

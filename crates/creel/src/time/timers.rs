@@ -20,8 +20,8 @@
 use super::clock::{Clock, Subscription};
 use super::notes::Notes;
 use super::wheel::{self, Key, Wheel};
-use crate::pool::panics::quietly;
-use crate::pool::woken::Woken;
+use crate::seat::panics::quietly;
+use crate::seat::woken::Woken;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, local, lock, thread_local};
 use std::cell::{Cell, RefCell};
 use std::ptr;

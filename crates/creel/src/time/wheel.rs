@@ -20,7 +20,7 @@
 //!
 //! Left out: locking, clocks and wakers; `timers.rs` adds these.
 
-use super::hand::{Hand, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
+use super::level::{Hand, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
 
 /// log2 of a tick's nanoseconds.
 const TICK_SHIFT: u32 = 16;

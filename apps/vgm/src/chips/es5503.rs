@@ -1,0 +1,191 @@
+//! Ensoniq's ES5503 (DOC), in the Apple IIgs and the Mirage: 32 oscillators.
+//!
+//! | register | |
+//! |---|---|
+//! | 00–1F, 20–3F | pitch of each oscillator, low 8 bits and high 8 |
+//! | 40–5F | volume |
+//! | 80–9F | where its table begins, in pages of 256 bytes |
+//! | A0–BF | `c c c c i m m h` channel, interrupt, mode, halted |
+//! | C0–DF | `- b s s s r r r` bank, table of 256 × 2^s bytes, resolution |
+//! | E1 | twice the number of oscillators less 1 |
+//!
+//! A frame takes 8 × (oscillators + 2) clocks. In each, an oscillator adds its pitch to its place of
+//! 24 bits; the byte it plays is that at place / 2^(9 + r - s). A byte of 0 ends the table.
+//!
+//! Modes at the end: 0 again and again; 1 halt; 2 (sync) again, the oscillator below begins anew;
+//! 3 (swap) halt, and the other of the pair begins.
+//!
+//! A channel with an even number is heard on the left, an odd one on the right, if the header names
+//! more than one; else all are heard on both, 3 dB softer. Left out on purpose: interrupts, reading, the amplitude modulation of mode 2.
+//!
+//! Source: Ensoniq, "ES5503 Digital Oscillator Chip" data sheet; "Apple IIGS Hardware Reference",
+//! chapter 5; the VGM 1.71 specification.
+
+use super::Rate;
+
+const OSCILLATORS: usize = 32;
+
+const MEMORY: usize = 1 << 17;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Oscillator {
+    pitch: u16,
+    volume: u8,
+    table: u8,
+    control: u8,
+    size: u8,
+    place: u32,
+}
+
+impl Oscillator {
+    fn is_halted(&self) -> bool {
+        self.control & 1 != 0
+    }
+
+    fn mode(&self) -> u8 {
+        self.control >> 1 & 3
+    }
+
+    fn bytes(&self) -> u32 {
+        256 << (self.size >> 3 & 7)
+    }
+
+    fn shift(&self) -> u32 {
+        u32::from(9 + (self.size & 7) - (self.size >> 3 & 7))
+    }
+
+    /// Where the table begins: tables lie at multiples of their size.
+    fn start(&self) -> u32 {
+        let bank = u32::from(self.size >> 6 & 1) << 16;
+        bank | (u32::from(self.table) << 8 & !(self.bytes() - 1))
+    }
+
+    fn begin(&mut self) {
+        self.control &= !1;
+        self.place = 0;
+    }
+}
+
+/// The chip.
+#[derive(Clone, Debug)]
+pub struct Es5503 {
+    clock_hz: u32,
+    oscillators: [Oscillator; OSCILLATORS],
+    enabled: usize,
+    is_stereo: bool,
+    memory: Vec<u8>,
+}
+
+impl Es5503 {
+    /// A silent chip at `clock_hz`; `channels` is the header's byte 0xD4, outputs of the board.
+    pub fn new(clock_hz: u32, channels: u8) -> Self {
+        let halted = Oscillator {
+            control: 1,
+            ..Oscillator::default()
+        };
+        Es5503 {
+            clock_hz,
+            oscillators: [halted; OSCILLATORS],
+            enabled: 1,
+            is_stereo: channels > 1,
+            memory: vec![0; MEMORY],
+        }
+    }
+
+    /// Native frames a second; writes to E1 change it.
+    pub fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: 8 * (self.enabled as u64 + 2),
+        }
+    }
+
+    /// The fastest that it is run at: with all oscillators, which is usual, 26 kHz at 7.16 MHz.
+    pub fn pace(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: 8 * (OSCILLATORS as u64 + 2),
+        }
+    }
+
+    /// The samples' memory.
+    pub fn memory_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.memory
+    }
+
+    /// Writes one register; `port` has no meaning here.
+    pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
+        let oscillator = &mut self.oscillators[usize::from(reg & 31)];
+        match reg {
+            0x00..=0x1F => oscillator.pitch = oscillator.pitch & 0xFF00 | u16::from(value),
+            0x20..=0x3F => oscillator.pitch = oscillator.pitch & 0xFF | u16::from(value) << 8,
+            0x40..=0x5F => oscillator.volume = value,
+            0x80..=0x9F => oscillator.table = value,
+            0xA0..=0xBF => {
+                if oscillator.is_halted() && value & 1 == 0 {
+                    oscillator.place = 0;
+                }
+                oscillator.control = value;
+            }
+            0xC0..=0xDF => oscillator.size = value,
+            0xE1 => self.enabled = usize::from(value >> 1 & 31) + 1,
+            _ => {}
+        }
+    }
+
+    /// Overwrites `out` with the next frames; an oscillator at its loudest makes 32,640.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        out.fill([0; 2]);
+        for frame in out {
+            for index in 0..self.enabled {
+                if !self.oscillators[index].is_halted() {
+                    self.play(index, frame);
+                }
+            }
+        }
+    }
+
+    fn play(&mut self, index: usize, frame: &mut [i32; 2]) {
+        let oscillator = &mut self.oscillators[index];
+        let at = oscillator.place >> oscillator.shift();
+        let bytes = oscillator.bytes();
+        let byte = self.memory[(oscillator.start() | at & (bytes - 1)) as usize % MEMORY];
+        if byte == 0 {
+            self.end(index, true);
+            return;
+        }
+        let level = (i32::from(byte) - 128) * i32::from(oscillator.volume);
+        let channel = oscillator.control >> 4;
+        match (self.is_stereo, channel & 1) {
+            (false, _) => {
+                frame[0] += (level * 181) >> 8;
+                frame[1] += (level * 181) >> 8;
+            }
+            (true, 0) => frame[0] += level,
+            (true, _) => frame[1] += level,
+        }
+        oscillator.place += u32::from(oscillator.pitch);
+        if oscillator.place >> oscillator.shift() >= bytes {
+            self.end(index, false);
+        }
+    }
+
+    /// The end of a table, or its end mark.
+    fn end(&mut self, index: usize, marked: bool) {
+        let oscillator = &mut self.oscillators[index];
+        match oscillator.mode() {
+            0 | 2 if !marked => {
+                let whole = oscillator.bytes() << oscillator.shift();
+                oscillator.place -= whole;
+                if oscillator.mode() == 2 && index % 2 == 1 {
+                    self.oscillators[index - 1].place = 0;
+                }
+            }
+            3 => {
+                oscillator.control |= 1;
+                self.oscillators[index ^ 1].begin();
+            }
+            _ => oscillator.control |= 1,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The K051649 (SCC) and K052539 (SCC-I): five waves of 32 samples.
+//!
+//! The registers as VGM files write them (command D2), by port:
+//!
+//! | port | register | |
+//! |---|---|---|
+//! | 0 | 00–7F | waves of channels 0 to 3, signed bytes; channel 4 plays that of channel 3 |
+//! | 1 | 00–09 | periods, low 8 bits and high 4 of each channel |
+//! | 2 | 00–04 | volumes, 0 to 15 |
+//! | 3 | 00 | which channels are on, from bit 0 |
+//! | 4 | 00–9F | the K052539's waves: channel 4 has one of its own |
+//! | 5 | 00 | test register: bit 5 lets a write to a period restart the wave |
+//!
+//! A tick is half a clock of the header's, which is half the bus's. A channel takes the next of its 32 samples every period + 1 ticks; at periods
+//! below 9 it stands still. Its output is sample × volume, without the lowest four bits.
+//!
+//! Left out on purpose: the test register's other bits, which turn the waves in memory.
+//!
+//! Source: "Konami SCC sound chip documentation" (NYYRIKKI and Sean Young, MSX Assembly Page: "SCC
+//! and SCC+"); the VGM 1.71 specification.
+
+use super::Rate;
+use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+
+/// Samples of a wave.
+const WAVE: usize = 32;
+
+/// Periods below this stop a channel.
+const PERIOD_MIN: u16 = 9;
+
+/// The test register's bit by which a period's write restarts the wave.
+const RESTARTS: u8 = 0x20;
+
+/// Steps of ours in one of the chip's.
+const SCALE: i32 = 16;
+
+/// One wave.
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    wave: [i8; WAVE],
+    period: u16,
+    volume: u8,
+    on: bool,
+    place: u8,
+    count: Countdown,
+    shown: Shown,
+}
+
+impl Channel {
+    fn level(&self) -> [i32; 2] {
+        let sample = i32::from(self.wave[usize::from(self.place)]);
+        self.scaled(sample)
+    }
+
+    fn mean(&self) -> [i32; 2] {
+        let sum: i32 = self.wave.iter().map(|sample| i32::from(*sample)).sum();
+        self.scaled(sum / WAVE as i32)
+    }
+
+    fn scaled(&self, sample: i32) -> [i32; 2] {
+        let level = if self.on {
+            ((sample * i32::from(self.volume)) >> 4) * SCALE
+        } else {
+            0
+        };
+        [level; 2]
+    }
+
+    fn run(&mut self, ticks: u32, limit: u32, steps: &mut dyn Steps) {
+        let period = u32::from(self.period) + 1;
+        if self.period < PERIOD_MIN {
+            self.shown.show(0, self.level(), steps);
+            return;
+        }
+        let averaged = is_inaudible(WAVE as u32, period, limit);
+        if averaged || !self.on || self.volume == 0 {
+            self.shown.show(0, self.mean(), steps);
+            let moved = self.count.skip(ticks, period);
+            self.place = ((u32::from(self.place) + moved) % WAVE as u32) as u8;
+            return;
+        }
+        self.shown.show(0, self.level(), steps);
+        let mut count = self.count;
+        count.run(ticks, |tick| {
+            self.place = (self.place + 1) % WAVE as u8;
+            self.shown.show(tick, self.level(), steps);
+            period
+        });
+        self.count = count;
+    }
+}
+
+/// The chip.
+#[derive(Clone, Debug)]
+pub struct K051649 {
+    clock_hz: u32,
+    channels: [Channel; 5],
+    test: u8,
+    averaged: u32,
+}
+
+impl K051649 {
+    /// A silent chip at `clock_hz`.
+    pub fn new(clock_hz: u32) -> Self {
+        K051649 {
+            clock_hz,
+            channels: [Channel::default(); 5],
+            test: 0,
+            averaged: 0,
+        }
+    }
+
+    fn set_period(&mut self, reg: u8, value: u8) {
+        let restarts = self.test & RESTARTS != 0;
+        let Some(channel) = self.channels.get_mut(usize::from(reg / 2)) else {
+            return;
+        };
+        channel.period = match reg & 1 {
+            0 => channel.period & 0xF00 | u16::from(value),
+            _ => channel.period & 0xFF | u16::from(value & 15) << 8,
+        };
+        if restarts {
+            channel.place = 0;
+            channel.count = Countdown::of(u32::from(channel.period));
+        }
+    }
+}
+
+impl EdgeChip for K051649 {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: 2 * u64::from(self.clock_hz),
+            seconds: 1,
+        }
+    }
+
+    fn write(&mut self, port: u8, reg: u8, value: u8) {
+        let (channel, place) = (usize::from(reg) / WAVE, usize::from(reg) % WAVE);
+        match (port, reg) {
+            (0, 0x00..=0x7F) => {
+                self.channels[channel].wave[place] = value as i8;
+                if channel == 3 {
+                    self.channels[4].wave[place] = value as i8;
+                }
+            }
+            (4, 0x00..=0x9F) => self.channels[channel].wave[place] = value as i8,
+            (1, _) => self.set_period(reg, value),
+            (2, 0..=4) => self.channels[usize::from(reg)].volume = value & 15,
+            (3, _) => {
+                for (bit, channel) in self.channels.iter_mut().enumerate() {
+                    channel.on = value >> bit & 1 != 0;
+                }
+            }
+            (5, _) => self.test = value,
+            _ => {}
+        }
+    }
+
+    fn average_periods_up_to(&mut self, ticks: u32) {
+        self.averaged = ticks;
+    }
+
+    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+        for channel in &mut self.channels {
+            channel.run(ticks, self.averaged, steps);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The sound of the Atari Lynx's Mikey: four shift registers with taps to choose.
+//!
+//! The registers as VGM files write them (command 40), the CPU's addresses less FD00:
+//!
+//! | register | |
+//! |---|---|
+//! | 20 + 8 × channel | volume, signed |
+//! | + 1 | taps: bits 0 to 5 of the register, bits 6 and 7 its 10 and 11 |
+//! | + 2 | the output itself |
+//! | + 3 | the register's low 8 bits |
+//! | + 4 | the counter's period, less 1 |
+//! | + 5 | `t d i r c p p p` tap 7, integrate (i), reload (r), count (c), a count every 2^p µs; 7: with the channel before |
+//! | + 6 | the counter |
+//! | + 7 | bits 4 to 7: the register's high 4 bits |
+//! | 40–43 | `l l l l r r r r` how loud each channel is on either side, where 44 says so |
+//! | 44 | which sides are attenuated: bits 4 to 7 left, 0 to 3 right |
+//! | 50 | which sides are switched off, likewise |
+//!
+//! A tick is 16 clocks, a microsecond. When a counter has run out, its register shifts left; what
+//! comes in is the inverted parity of the taps. The output is the volume, or its negative where bit
+//! 0 is clear; integrated, these are added up, within 8 bits.
+//!
+//! Left out on purpose: channel 0 counting with timer 7, the DAC's other inputs.
+//!
+//! Source: Epyx, "Handy specification", "Audio"; the VGM 1.72 specification.
+
+use super::Rate;
+use super::edge_chip::{Countdown, EdgeChip, Shown, Steps};
+
+/// Steps of ours in one of 128 × 16 levels.
+const SCALE: i32 = 4;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    volume: i8,
+    taps: u16,
+    output: i8,
+    register: u16,
+    period: u8,
+    control: u8,
+    /// What is left of a count that the channel before drives.
+    linked: u8,
+    count: Countdown,
+    shown: Shown,
+}
+
+impl Channel {
+    fn is_linked(&self) -> bool {
+        self.control & 7 == 7
+    }
+
+    fn counts(&self) -> bool {
+        self.control & 8 != 0
+    }
+
+    fn integrates(&self) -> bool {
+        self.control & 0x20 != 0
+    }
+
+    fn reloads(&self) -> bool {
+        self.control & 0x10 != 0
+    }
+
+    fn ticks(&self, counts: u8) -> u32 {
+        (u32::from(counts) + 1) << (self.control & 7)
+    }
+
+    fn shift(&mut self) {
+        let parity = (self.register & self.taps).count_ones() & 1;
+        self.register = (self.register << 1 | (parity as u16 ^ 1)) & 0xFFF;
+        let change = if self.register & 1 != 0 {
+            i32::from(self.volume)
+        } else {
+            -i32::from(self.volume)
+        };
+        let sum = if self.integrates() {
+            i32::from(self.output) + change
+        } else {
+            change
+        };
+        self.output = sum.clamp(-128, 127) as i8;
+        if !self.reloads() {
+            self.control &= !8;
+        }
+    }
+
+    fn set_taps(&mut self, seven: u8) {
+        self.taps = self.taps & !0x80 | u16::from(seven & 0x80);
+    }
+}
+
+/// The chip.
+#[derive(Clone, Debug)]
+pub struct Mikey {
+    clock_hz: u32,
+    channels: [Channel; 4],
+    attenuations: [u8; 4],
+    attenuated: u8,
+    off: u8,
+}
+
+impl Mikey {
+    /// A silent chip at `clock_hz`.
+    pub fn new(clock_hz: u32) -> Self {
+        Mikey {
+            clock_hz,
+            channels: [Channel::default(); 4],
+            attenuations: [0xFF; 4],
+            attenuated: 0,
+            off: 0,
+        }
+    }
+
+    fn gains(&self, index: usize) -> [i32; 2] {
+        let loud = self.attenuations[index];
+        [(4, loud >> 4), (0, loud & 15)].map(|(side, level)| {
+            let has = |mask: u8| mask >> (side + index) & 1 != 0;
+            match (has(self.off), has(self.attenuated)) {
+                (true, _) => 0,
+                (false, true) => i32::from(level) * SCALE,
+                (false, false) => 16 * SCALE,
+            }
+        })
+    }
+
+    fn show(&mut self, index: usize, tick: u32, steps: &mut dyn Steps) {
+        let output = i32::from(self.channels[index].output);
+        let level = self.gains(index).map(|gain| gain * output);
+        self.channels[index].shown.show(tick, level, steps);
+    }
+
+    /// Lets a channel's counter run out, and those that count with it.
+    fn run_out(&mut self, index: usize, tick: u32, steps: &mut dyn Steps) {
+        self.channels[index].shift();
+        self.show(index, tick, steps);
+        let Some(next) = self.channels.get_mut(index + 1) else {
+            return;
+        };
+        if next.is_linked() && next.counts() {
+            if next.linked > 0 {
+                next.linked -= 1;
+            } else {
+                next.linked = next.period;
+                self.run_out(index + 1, tick, steps);
+            }
+        }
+    }
+
+    fn write_channel(&mut self, index: usize, reg: u8, value: u8) {
+        let channel = &mut self.channels[index];
+        match reg {
+            0 => channel.volume = value as i8,
+            1 => {
+                let bits = u16::from(value);
+                channel.taps = channel.taps & 0x80 | bits & 0x3F | (bits & 0xC0) << 4;
+            }
+            2 => channel.output = value as i8,
+            3 => channel.register = channel.register & 0xF00 | u16::from(value),
+            4 => channel.period = value,
+            5 => {
+                let was = channel.control;
+                channel.control = value;
+                channel.set_taps(value);
+                // A counter that begins, or counts at another pace, begins with its whole period.
+                if (was ^ value) & 0x0F != 0 {
+                    channel.count = Countdown::of(channel.ticks(channel.period));
+                    channel.linked = channel.period;
+                }
+            }
+            6 => {
+                channel.count = Countdown::of(channel.ticks(value));
+                channel.linked = value;
+            }
+            _ => channel.register = channel.register & 0xFF | u16::from(value & 0xF0) << 4,
+        }
+    }
+}
+
+impl EdgeChip for Mikey {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: 16,
+        }
+    }
+
+    fn write(&mut self, _port: u8, reg: u8, value: u8) {
+        match reg {
+            0x20..=0x3F => self.write_channel(usize::from(reg - 0x20) / 8, reg & 7, value),
+            0x40..=0x43 => self.attenuations[usize::from(reg & 3)] = value,
+            0x44 => self.attenuated = value,
+            0x50 => self.off = value,
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+        for index in 0..4 {
+            self.show(index, 0, steps);
+        }
+        loop {
+            let own = |channel: &Channel| channel.counts() && !channel.is_linked();
+            let nexts = self.channels.iter().filter(|channel| own(channel));
+            let next = nexts.map(|channel| channel.count.left()).min();
+            let Some(next) = next.filter(|next| *next < ticks) else {
+                break;
+            };
+            for index in 0..4 {
+                let channel = &mut self.channels[index];
+                if own(channel) && channel.count.left() == next {
+                    channel.count = Countdown::of(next + channel.ticks(channel.period));
+                    self.run_out(index, next, steps);
+                }
+            }
+        }
+        for channel in &mut self.channels {
+            if channel.counts() && !channel.is_linked() {
+                channel.count.skip(ticks, 1 << 30);
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! OKI's MSM5205 and MSM6585: an ADPCM voice whose CPU feeds it code by code.
+//!
+//! The registers as VGM files write them (command 32: register in bits 4 to 6, value in 0 to 3):
+//!
+//! | register | |
+//! |---|---|
+//! | 0 | reset: silence, and the smallest step |
+//! | 1 | a code of 4 bits, or of 3 |
+//! | 2 | the clock that plays codes where no divider does |
+//! | 4 | pins S1 (bit 0) and S2: the divider |
+//!
+//! | S2 S1 | 0 0 | 0 1 | 1 0 | 1 1 |
+//! |---|---|---|---|---|
+//! | MSM5205 | 96 | 64 | 48 | by register 2 |
+//! | MSM6585 | 160 | 80 | 40 | 20 |
+//!
+//! A code moves the output by the step that its low three bits select of the current size, down
+//! where bit 3 is set; then the size itself moves, over 49 sizes each 1.1 times the one before.
+//!
+//! Up to seven codes wait, for VGM files place writes on a grid that the chip does not share. Left
+//! out on purpose: the converter's 10 bits; all 12 are heard.
+//!
+//! Source: OKI MSM5205 data sheet (dividers, pins, block diagram); the step sizes: Dialogic ADPCM
+//! Algorithm, appendix A; the registers: libvgm's of the same name, in the format's 1.72.
+
+use std::collections::VecDeque;
+
+use super::Rate;
+
+/// Step sizes: 16 × 1.1^n, cut.
+const STEP_SIZES: [i32; 49] = [
+    16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
+    143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,
+    876, 963, 1060, 1166, 1282, 1411, 1552,
+];
+
+/// How the step size moves after a code, by its low three bits.
+const STEP_MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
+
+/// Codes that may wait; more are lost.
+const WAITING_MAX: usize = 7;
+
+/// The chip.
+///
+/// ```
+/// use creel_vgm::chips::msm5205::Msm5205;
+///
+/// let mut chip = Msm5205::new(384_000, 0b110, false); // divider 48, 4 bits
+/// assert_eq!(chip.rate().hz(), 8_000.0);
+/// chip.write(0, 1, 7);
+/// let mut frames = [[0; 2]; 2];
+/// chip.render(&mut frames);
+/// // 16 + 16 / 2 + 16 / 4 + 16 / 8, of 12 bits.
+/// assert_eq!(frames, [[30 << 4; 2]; 2]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Msm5205 {
+    clock_hz: u32,
+    is_msm6585: bool,
+    pins: u8,
+    is_3_bit: bool,
+    reset: bool,
+    vclk: bool,
+    /// Clocks of register 2 that have not been heard yet.
+    ticked: u32,
+    waiting: VecDeque<u8>,
+    value: i32,
+    step: i32,
+}
+
+impl Msm5205 {
+    /// A chip at `clock_hz`; `flags` is the VGM header's byte 0xD7: bits 0 and 1 the pins S1 and S2,
+    /// bit 2 codes of 4 bits instead of 3.
+    pub fn new(clock_hz: u32, flags: u8, is_msm6585: bool) -> Self {
+        Msm5205 {
+            clock_hz,
+            is_msm6585,
+            pins: flags & 3,
+            is_3_bit: flags & 4 == 0,
+            reset: false,
+            vclk: false,
+            ticked: 0,
+            waiting: VecDeque::with_capacity(WAITING_MAX),
+            value: 0,
+            step: 0,
+        }
+    }
+
+    fn is_slave(&self) -> bool {
+        self.pins == 3 && !self.is_msm6585
+    }
+
+    /// Codes a second; writes to register 4 change it. Without a divider, as with the smallest.
+    pub fn rate(&self) -> Rate {
+        let dividers = if self.is_msm6585 {
+            [160, 80, 40, 20]
+        } else {
+            [96, 64, 48, 48]
+        };
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: dividers[usize::from(self.pins)],
+        }
+    }
+
+    /// Writes one register; `port` has no meaning here.
+    pub fn write(&mut self, _port: u8, reg: u8, value: u8) {
+        match reg {
+            0 => {
+                let reset = value & 1 != 0;
+                if reset != self.reset {
+                    self.value = 0;
+                    self.step = 0;
+                }
+                self.reset = reset;
+                if reset {
+                    self.waiting.clear();
+                    self.ticked = 0;
+                }
+            }
+            1 if self.waiting.len() < WAITING_MAX => self.waiting.push_back(value),
+            2 => {
+                let vclk = value & 1 != 0;
+                self.ticked += u32::from(vclk && !self.vclk);
+                self.vclk = vclk;
+            }
+            4 => self.pins = value & 3,
+            _ => {}
+        }
+    }
+
+    /// Overwrites `out` with the next frames, each side -32768 to 32767.
+    pub fn render(&mut self, out: &mut [[i32; 2]]) {
+        for frame in out {
+            let mut codes = 1;
+            if self.is_slave() {
+                codes = self.ticked;
+                self.ticked = 0;
+            }
+            for _ in 0..codes {
+                if let Some(code) = self.waiting.pop_front() {
+                    self.play(code);
+                }
+            }
+            *frame = [self.value << 4; 2];
+        }
+    }
+
+    fn play(&mut self, code: u8) {
+        if self.reset {
+            return;
+        }
+        let code = if self.is_3_bit { code << 1 } else { code };
+        let size = STEP_SIZES[self.step as usize];
+        // The parts are cut one by one, as the chip's shifter does.
+        let parts = [(4, size), (2, size / 2), (1, size / 4)];
+        let chosen = parts.iter().filter(|(bit, _)| code & bit != 0);
+        let step = chosen.map(|(_, part)| part).sum::<i32>() + size / 8;
+        let step = if code & 8 != 0 { -step } else { step };
+        self.value = (self.value + step).clamp(-2048, 2047);
+        self.step = (self.step + STEP_MOVES[usize::from(code & 7)]).clamp(0, 48);
+    }
+}

@@ -1,0 +1,273 @@
+//! Atari's POKEY: four counters whose outputs random bits may hold back or replace.
+//!
+//! | register | |
+//! |---|---|
+//! | 00, 02, 04, 06 | AUDF: periods |
+//! | 01, 03, 05, 07 | AUDC: `g n t v l l l l` see below, the level itself, level |
+//! | 08 | AUDCTL: bit 7 noise of 9 bits instead of 17; 6 and 5 channels 0 and 2 count clocks; 4 and 3 join 0 to 1, 2 to 3; 2 and 1 high-pass of 0 by 2, of 1 by 3; 0 base of 15 kHz instead of 64 |
+//! | 09 | STIMER: restarts the counters |
+//!
+//! A tick is a clock. A counter counts down (AUDF + 1) × 28 or 114 clocks, or AUDF + 4 clocks; two
+//! joined AUDF × 256 more, and + 7, while the lower of them runs out every 256 counts. Each time it has run out the output changes, unless `g` is 0 and
+//! the bit of 5-bit noise is 0: with `t` it toggles; else it takes a bit of the 4-bit noise (`n`) or
+//! of the long one. A high-pass is a flip-flop that takes the output when the other channel's
+//! counter runs out, and what is heard is where they differ.
+//!
+//! The four levels add up as they are. Left out on purpose: the output stage's bend when all are
+//! loud, serial transfers, the two-tone mode, resetting the noises.
+//!
+//! Source: Atari, "POKEY (C012294)" data sheet; "De Re Atari", chapter 7; the VGM 1.71
+//! specification.
+
+use std::sync::OnceLock;
+
+use super::Rate;
+use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
+
+/// Steps of ours in one of 15 levels.
+const SCALE: i32 = 512;
+
+/// The noises' bits, in order of time.
+struct Noises {
+    four: Vec<bool>,
+    five: Vec<bool>,
+    nine: Vec<bool>,
+    seventeen: Vec<bool>,
+}
+
+/// The whole sequence of a shift register of `width` bits; where its last bit and bit `tap` agree, a
+/// one comes in, so that there is one 0 more than there are ones.
+fn sequence(width: u32, tap: u32) -> Vec<bool> {
+    let mut register = 0u32;
+    let length = (1u32 << width) - 1;
+    let bits = (0..length).map(|_| {
+        let fed = (register >> (width - 1) ^ register >> (tap - 1) ^ 1) & 1;
+        register = (register << 1 | fed) & length;
+        fed != 0
+    });
+    bits.collect()
+}
+
+fn noises() -> &'static Noises {
+    static NOISES: OnceLock<Noises> = OnceLock::new();
+    NOISES.get_or_init(|| Noises {
+        four: sequence(4, 3),
+        five: sequence(5, 3),
+        nine: sequence(9, 4),
+        seventeen: sequence(17, 12),
+    })
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    /// AUDF and AUDC.
+    set: u8,
+    control: u8,
+    high: bool,
+    /// The high-pass's flip-flop.
+    held: bool,
+    count: Countdown,
+    shown: Shown,
+}
+
+impl Channel {
+    fn volume(&self) -> i32 {
+        i32::from(self.control & 15)
+    }
+
+    fn is_level(&self) -> bool {
+        self.control & 0x10 != 0
+    }
+
+    fn toggles(&self) -> bool {
+        self.control & 0x20 != 0
+    }
+
+    fn is_pure(&self) -> bool {
+        self.control & 0xA0 == 0xA0
+    }
+}
+
+/// The chip.
+#[derive(Clone)]
+pub struct Pokey {
+    clock_hz: u32,
+    channels: [Channel; 4],
+    control: u8,
+    tick: u64,
+    noises: &'static Noises,
+    averaged: u32,
+}
+
+impl Pokey {
+    /// A silent chip at `clock_hz`.
+    pub fn new(clock_hz: u32) -> Self {
+        Pokey {
+            clock_hz,
+            channels: [Channel::default(); 4],
+            control: 0,
+            tick: 0,
+            noises: noises(),
+            averaged: 0,
+        }
+    }
+
+    fn has(&self, bit: u8) -> bool {
+        self.control >> bit & 1 != 0
+    }
+
+    fn period(&self, index: usize) -> u32 {
+        let pair = index / 2;
+        let fast = self.has(6 - pair as u8);
+        let low = u32::from(self.channels[2 * pair].set);
+        let high = u32::from(self.channels[2 * pair + 1].set);
+        let joined = self.has(4 - pair as u8);
+        let base = if self.has(0) { 114 } else { 28 };
+        let count = match (joined, index % 2) {
+            // The low one runs through.
+            (true, 0) => return if fast { 256 } else { 256 * base },
+            (true, _) => high << 8 | low,
+            (false, 0) => low,
+            (false, _) => high,
+        };
+        match (fast && (joined || index & 1 == 0), joined) {
+            (true, true) => count + 7,
+            (true, false) => count + 4,
+            (false, _) => (count + 1) * base,
+        }
+    }
+
+    /// Whether there is a high-pass on a channel.
+    fn is_filtered(&self, index: usize) -> bool {
+        match index {
+            0 => self.has(2),
+            1 => self.has(1),
+            _ => false,
+        }
+    }
+
+    fn level(&self, index: usize) -> [i32; 2] {
+        let channel = &self.channels[index];
+        let high = if self.is_filtered(index) {
+            channel.high != channel.held
+        } else {
+            channel.high
+        };
+        let heard = high || channel.is_level();
+        [if heard { channel.volume() * SCALE } else { 0 }; 2]
+    }
+
+    /// Lets the counter run out at `tick` of the run.
+    fn run_out(&mut self, index: usize, tick: u32) {
+        let at = self.tick + u64::from(tick);
+        let bit = |bits: &[bool]| bits[(at % bits.len() as u64) as usize];
+        let channel = self.channels[index];
+        if channel.control & 0x80 != 0 || bit(&self.noises.five) {
+            let high = if channel.toggles() {
+                !channel.high
+            } else if channel.control & 0x40 != 0 {
+                bit(&self.noises.four)
+            } else if self.has(7) {
+                bit(&self.noises.nine)
+            } else {
+                bit(&self.noises.seventeen)
+            };
+            self.channels[index].high = high;
+        }
+        if let Some(filtered) = index.checked_sub(2)
+            && self.is_filtered(filtered)
+        {
+            self.channels[filtered].held = self.channels[filtered].high;
+        }
+    }
+}
+
+impl EdgeChip for Pokey {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: 1,
+        }
+    }
+
+    fn write(&mut self, _port: u8, reg: u8, value: u8) {
+        match reg {
+            0x00..=0x07 if reg & 1 == 0 => self.channels[usize::from(reg / 2)].set = value,
+            0x00..=0x07 => self.channels[usize::from(reg / 2)].control = value,
+            0x08 => {
+                self.control = value;
+                // What counted two bytes counts one: no more than that is left.
+                for index in 0..4 {
+                    let left = self.channels[index].count.left();
+                    self.channels[index].count = Countdown::of(left.min(self.period(index)));
+                }
+            }
+            0x09 => {
+                for index in 0..4 {
+                    self.channels[index].count = Countdown::of(self.period(index));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn average_periods_up_to(&mut self, ticks: u32) {
+        self.averaged = ticks;
+    }
+
+    fn run(&mut self, ticks: u32, steps: &mut dyn Steps) {
+        let periods = [0, 1, 2, 3].map(|index| self.period(index));
+        let (mut runs, mut averaged) = ([false; 4], [false; 4]);
+        for index in 0..4 {
+            // What a filter takes must be where it is when the filter takes it.
+            let filters = self.is_filtered(index & 1);
+            let channel = self.channels[index];
+            let period = periods[index];
+            let unheard = channel.volume() == 0 || channel.is_level();
+            let inaudible = channel.is_pure()
+                && !self.is_filtered(index)
+                && is_inaudible(2, period, self.averaged);
+            runs[index] = filters || !(unheard || inaudible);
+            let mut level = self.level(index);
+            averaged[index] = !unheard && inaudible;
+            if averaged[index] {
+                level = [channel.volume() * SCALE / 2; 2];
+            }
+            let channel = &mut self.channels[index];
+            channel.shown.show(0, level, steps);
+            if !runs[index] {
+                let times = channel.count.skip(ticks, period);
+                channel.high ^= channel.is_pure() && times & 1 != 0;
+            }
+        }
+        loop {
+            let mut next = ticks;
+            for (channel, runs) in self.channels.iter().zip(runs) {
+                if runs {
+                    next = next.min(channel.count.left());
+                }
+            }
+            if next >= ticks {
+                break;
+            }
+            for index in 0..4 {
+                if runs[index] && self.channels[index].count.left() == next {
+                    self.run_out(index, next);
+                    self.channels[index].count = Countdown::of(next + periods[index]);
+                    for index in [index, index & 1] {
+                        let level = self.level(index);
+                        if runs[index] && !averaged[index] {
+                            self.channels[index].shown.show(next, level, steps);
+                        }
+                    }
+                }
+            }
+        }
+        for (channel, runs) in self.channels.iter_mut().zip(runs) {
+            if runs {
+                channel.count.skip(ticks, 1 << 30);
+            }
+        }
+        self.tick += u64::from(ticks);
+    }
+}

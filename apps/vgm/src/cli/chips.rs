@@ -1,0 +1,67 @@
+//! `creel-vgm chips`: what is played, and how that was checked.
+
+use clap::Args;
+
+use creel_console::{Align, Common, Exit, Format, Table, output};
+use creel_vgm::chips::checked::{CHIPS, Checked};
+use serde::Serialize;
+
+/// List the chips that are played and how each was checked
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  creel-vgm chips
+  creel-vgm chips --format csv")]
+pub struct Chips {}
+
+#[derive(Serialize)]
+struct Document {
+    schema: u32,
+    chips: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    checked: &'static str,
+    /// Its speed beside libvgm's, on one thread.
+    ratio: Option<f32>,
+}
+
+impl Chips {
+    /// Prints all chips.
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let rows = CHIPS.iter().map(row);
+        match common.format {
+            Format::Json => output::json(&Document {
+                schema: 1,
+                chips: rows.collect(),
+            })?,
+            Format::Csv => output::csv(rows)?,
+            Format::Text => output::text(&table().text())?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn row(chip: &Checked) -> Row {
+    Row {
+        name: chip.name,
+        checked: chip.how,
+        ratio: chip.ratio,
+    }
+}
+
+fn table() -> Table {
+    let mut table = Table::new(&[
+        ("chip", Align::Left),
+        ("checked by", Align::Left),
+        ("beside libvgm", Align::Right),
+    ]);
+    for chip in CHIPS {
+        let ratio = chip
+            .ratio
+            .map_or("-".into(), |ratio| format!("{ratio:.1} ×"));
+        table.row([chip.name.into(), chip.how.into(), ratio]);
+    }
+    table
+}

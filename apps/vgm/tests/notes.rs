@@ -1,0 +1,55 @@
+//! Short notes of many chips, made by others: each at its pitch, none silent, none clipped.
+//!
+//! They are not part of the project: they lie in the folder that `CREEL_SHARED` names, or in
+//! `../shared` beside the project; without them this says that it skips.
+
+#[path = "tones/mod.rs"]
+#[allow(dead_code, reason = "the notes bring their own commands")]
+mod tone;
+
+use std::path::{Path, PathBuf};
+
+use tone::{pitch, play};
+
+/// Files, the pitch that the chip's documents give for what they write, and how much of the song,
+/// in frames, has it.
+const NOTES: &[(&str, f64, usize)] = &[
+    ("gb_dmg_a4", 131_072.0 / 298.0, 22_000),
+    ("huc6280_a4", 3_579_545.0 / 32.0 / 254.0, 22_000),
+    // Its header has the clock of the bus, so all is an octave higher.
+    ("k051649_a4", 3_579_545.0 / 16.0 / 255.0, 22_000),
+    // An envelope that is at its end within four frames of the television.
+    ("nes_apu_a4", 1_789_773.0 / 16.0 / 254.0, 3_000),
+    ("pokey_a4", 1_789_790.0 / 28.0 / 73.0 / 2.0, 22_000),
+    ("saa1099_a4", 8_000_000.0 / 128.0 / 284.0, 22_000),
+    ("wonderswan_a4", 3_072_000.0 / 32.0 / 55.0, 22_000),
+];
+
+fn folder() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let shared = std::env::var_os("CREEL_SHARED").map_or(beside, PathBuf::from);
+    Some(shared.join("vgm/notes")).filter(|folder| folder.is_dir())
+}
+
+#[test]
+fn notes_have_their_pitch() {
+    let Some(folder) = folder() else {
+        eprintln!("skipped: no vgm/notes in CREEL_SHARED or ../shared");
+        return;
+    };
+    for (name, hz, frames) in NOTES {
+        let song = std::fs::read(folder.join(name).with_extension("vgm")).unwrap();
+        let played = play(song);
+        let frames = &played[100..*frames.min(&played.len())];
+        let (found, part) = pitch(frames, *hz);
+        let cents = 1200.0 * (found / hz).log2();
+        println!("{name}: {found:.2} Hz, {cents:+.1} cents, {part:.2} of the power");
+        assert!(cents.abs() <= 5.0, "{name}");
+        assert!(part > 0.1, "{name}");
+        let peak = played
+            .iter()
+            .flatten()
+            .fold(0.0f32, |peak, side| peak.max(side.abs()));
+        assert!((0.01..1.0).contains(&peak), "{name}: peak {peak}");
+    }
+}

@@ -147,6 +147,12 @@ pub fn frame_ns(chip: ChipId) -> u64 {
         ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Ymf262 => 100,
         ChipId::Ym2610 | ChipId::Ym2612 => 115,
         ChipId::Y8950 | ChipId::Ym2608 | ChipId::Ym2151 => 125,
+        // Of samples: a few ns a voice that plays.
+        ChipId::Okim6295 | ChipId::Upd7759 | ChipId::Pwm | ChipId::Ga20 => 15,
+        ChipId::SegaPcm | ChipId::Rf5c68 | ChipId::Rf5c164 | ChipId::K053260 => 25,
+        ChipId::K054539 | ChipId::C140 | ChipId::X1010 => 40,
+        ChipId::Qsound | ChipId::C352 | ChipId::Es5506 | ChipId::MultiPcm => 80,
+        ChipId::Scsp | ChipId::Ymf278b => 120,
         _ => 0,
     }
 }

@@ -26,6 +26,9 @@ pub const SILENT: i32 = 0x3FF;
 /// One dB of three, in steps.
 const THREE_DB: i32 = 32;
 
+/// Frames between two looks at the LFO.
+const LFO_FRAMES: u32 = 64;
+
 /// Speeds of the LFO in mHz.
 const LFO_MHZ: [u64; 8] = [168, 2019, 3196, 4206, 5215, 5888, 6224, 7066];
 /// Vibrato in thousandths of a cent.
@@ -170,7 +173,7 @@ impl Voice {
 
     fn sample(&self, rom: Reader<'_>, at: u32) -> i32 {
         let at = if at >= self.length {
-            self.loop_at + at - self.length
+            self.loop_at.wrapping_add(at - self.length)
         } else {
             at
         };
@@ -220,7 +223,7 @@ impl Voice {
             return;
         }
         if self.stage == Stage::Attack {
-            self.attenuation += !self.attenuation * step >> 4;
+            self.attenuation += (!self.attenuation * step) >> 4;
             if self.attenuation <= 0 {
                 (self.stage, self.attenuation) = (Stage::Decay1, 0);
             }
@@ -270,24 +273,30 @@ impl Voice {
         let [left, right] = pan(self.pan);
         let lfo = LFO_MHZ[usize::from(self.lfo >> 3 & 7)] << 32;
         let lfo = (lfo / (rate_hz * 1000)) as u32;
-        // The LFO is looked at 64 frames at a time: it makes 7 turns a second at most.
-        for (part, block) in out.chunks_mut(64).enumerate() {
+        let (mut now, mut rest) = (clock, out);
+        while !rest.is_empty() {
+            // The LFO makes 7 turns a second at most, so it goes by leaps, always at the same frames.
+            if now % LFO_FRAMES == 0 {
+                self.lfo_phase = self.lfo_phase.wrapping_add(lfo.wrapping_mul(LFO_FRAMES));
+            }
+            let frames = (LFO_FRAMES - now % LFO_FRAMES) as usize;
+            let (block, after) = rest.split_at_mut(frames.min(rest.len()));
             let step = self.step();
             let tremolo = TREMOLO[usize::from(self.tremolo & 7)];
             let tremolo = (f64::from(tremolo) * (1.0 + self.lfo_at(0.0)) / 2.0) as i32;
-            let first = clock.wrapping_add(64 * part as u32);
-            for (now, frame) in (0..).zip(block.iter_mut()) {
-                self.envelope(first.wrapping_add(now));
+            for frame in block.iter_mut() {
+                self.envelope(now);
                 if self.stage == Stage::Off {
                     return;
                 }
-                self.move_level(first.wrapping_add(now));
+                self.move_level(now);
+                now = now.wrapping_add(1);
                 let total = self.attenuation + self.level_now + tremolo;
                 let [first, second] = self.samples;
-                let between = (second - first) * (self.fraction >> 1) as i32 >> 15;
+                let between = ((second - first) * (self.fraction >> 1) as i32) >> 15;
                 let value = first + between;
-                frame[0] += value * volumes.of(total + left) >> 15;
-                frame[1] += value * volumes.of(total + right) >> 15;
+                frame[0] += (value * volumes.of(total + left)) >> 15;
+                frame[1] += (value * volumes.of(total + right)) >> 15;
                 self.fraction += step;
                 if self.fraction >= 0x1_0000 {
                     self.at += self.fraction >> 16;
@@ -296,9 +305,7 @@ impl Voice {
                     self.samples = [self.sample(rom, self.at), self.sample(rom, self.at + 1)];
                 }
             }
-            self.lfo_phase = self
-                .lfo_phase
-                .wrapping_add(lfo.wrapping_mul(block.len() as u32));
+            rest = after;
         }
     }
 
@@ -312,7 +319,7 @@ impl Voice {
     /// The level goes down by 0.375 dB in 27 frames, and up in half as many.
     fn move_level(&mut self, clock: u32) {
         let aim = i32::from(self.level) << 2;
-        if self.level_now < aim && clock % 7 == 0 {
+        if self.level_now < aim && clock.is_multiple_of(7) {
             self.level_now += 1;
         } else if self.level_now > aim && clock % 7 < 2 {
             self.level_now -= 1;

@@ -69,6 +69,7 @@ struct Voice {
     fraction: u32,
     sample: i32,
     last: i32,
+    noise: u16,
 }
 
 /// Either chip.
@@ -78,7 +79,6 @@ pub struct C140 {
     board: Board,
     voices: [Voice; VOICES],
     banks: [u8; 4],
-    noise: u16,
     rom: Rom,
 }
 
@@ -93,9 +93,11 @@ impl C140 {
         Self {
             clock_hz,
             board,
-            voices: Default::default(),
+            voices: std::array::from_fn(|number| Voice {
+                noise: 0x1234 + number as u16,
+                ..Voice::default()
+            }),
             banks: [0; 4],
-            noise: 0x1234,
             rom: Rom::default(),
         }
     }
@@ -127,7 +129,7 @@ impl Voice {
         match board {
             Board::System2 => (banked & 0x20_0000) >> 2 | banked & 0x7_FFFF,
             Board::System21 => (banked & 0x30_0000) >> 1 | banked & 0x7_FFFF,
-            Board::C219 => (u32::from(bank_219 & 3) << 17) + address ^ 1,
+            Board::C219 => (u32::from(bank_219 & 3) << 17).wrapping_add(address) ^ 1,
         }
     }
 
@@ -153,7 +155,7 @@ impl Voice {
 
     /// Goes to the next byte; whether there is one.
     fn advance(&mut self) -> bool {
-        self.at += 1;
+        self.at = self.at.wrapping_add(1);
         if self.at >= self.length {
             if self.mode & LOOPS == 0 {
                 return false;
@@ -203,7 +205,7 @@ impl PcmChip for C140 {
         for (number, voice) in self.voices[..voices].iter_mut().enumerate() {
             if voice.playing {
                 let bank = self.banks[BANKS_219[number >> 2 & 3]];
-                voice.add(rom, (self.board, bank), &mut self.noise, out);
+                voice.add(rom, (self.board, bank), out);
             }
         }
         for value in out.as_flattened_mut() {
@@ -218,13 +220,7 @@ impl PcmChip for C140 {
 }
 
 impl Voice {
-    fn add(
-        &mut self,
-        rom: Reader<'_>,
-        (board, bank): (Board, u8),
-        noise: &mut u16,
-        out: &mut [[i32; 2]],
-    ) {
+    fn add(&mut self, rom: Reader<'_>, (board, bank): (Board, u8), out: &mut [[i32; 2]]) {
         let mut volumes = [self.bytes[1], self.bytes[0]].map(i32::from);
         if board == Board::C219 && self.mode & TURNED_219 != 0 {
             volumes[1] = -volumes[1];
@@ -243,15 +239,15 @@ impl Voice {
                 self.fraction &= 0xFFFF;
                 self.last = self.sample;
                 let byte = if noisy {
-                    *noise = *noise >> 1 ^ ((*noise & 1).wrapping_neg() & 0xFFF6);
-                    *noise as u8
+                    self.noise = self.noise >> 1 ^ ((self.noise & 1).wrapping_neg() & 0xFFF6);
+                    self.noise as u8
                 } else {
                     rom.byte(self.place(board, bank))
                 };
                 self.sample = self.decode(byte, board);
             }
             let rise = self.sample - self.last;
-            let value = self.last + (rise * (self.fraction >> 1) as i32 >> 15);
+            let value = self.last + ((rise * (self.fraction >> 1) as i32) >> 15);
             frame[0] += value * volumes[0];
             frame[1] += value * volumes[1];
         }

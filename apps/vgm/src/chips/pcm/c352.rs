@@ -1,4 +1,5 @@
-//! Namco's C352: 32 voices of 8-bit or companded samples, to four outputs.
+//! Namco's C352: 32 voices of 8-bit or companded samples, to four outputs. Each voice has
+//! a noise of its own here, where the chip has one for all, so that voices can be rendered one by one.
 //!
 //! Each voice has eight words at 8 v (command E1 has address and word):
 //!
@@ -67,6 +68,7 @@ struct Voice {
     fraction: u32,
     sample: i32,
     last: i32,
+    noise: u16,
     /// Front left and right, rear left and right, on their way to what is set.
     now: [i32; 4],
 }
@@ -77,7 +79,6 @@ pub struct C352 {
     clock_hz: u32,
     divider: u64,
     voices: [Voice; VOICES],
-    noise: u16,
     companded: [i32; 256],
     rom: Rom,
 }
@@ -109,8 +110,10 @@ impl C352 {
                 0 => USUAL_DIVIDER,
                 fours => u64::from(fours) * 4,
             },
-            voices: Default::default(),
-            noise: 0x1234,
+            voices: std::array::from_fn(|number| Voice {
+                noise: 0x1234 + number as u16,
+                ..Voice::default()
+            }),
             companded: companded(),
             rom: Rom::default(),
         }
@@ -148,12 +151,12 @@ impl Voice {
         }
     }
 
-    fn fetch(&mut self, rom: Reader<'_>, companded: &[i32; 256], noise: &mut u16) {
+    fn fetch(&mut self, rom: Reader<'_>, companded: &[i32; 256]) {
         self.last = self.sample;
         if self.has(flag::NOISE) {
-            let turned = (*noise & 1).wrapping_neg() & 0xFFF6;
-            *noise = *noise >> 1 ^ turned;
-            self.sample = i32::from(*noise as i16);
+            let turned = (self.noise & 1).wrapping_neg() & 0xFFF6;
+            self.noise = self.noise >> 1 ^ turned;
+            self.sample = i32::from(self.noise as i16);
             return;
         }
         let byte = rom.byte(self.at & 0xFF_FFFF);
@@ -242,7 +245,7 @@ impl PcmChip for C352 {
             for frame in out.iter_mut() {
                 let next = voice.fraction + u32::from(voice.step);
                 if next & 0x1_0000 != 0 {
-                    voice.fetch(rom, &self.companded, &mut self.noise);
+                    voice.fetch(rom, &self.companded);
                 }
                 if (next ^ voice.fraction) & 0x1_8000 != 0 {
                     voice.move_volumes();
@@ -252,10 +255,10 @@ impl PcmChip for C352 {
                 let mut sample = voice.sample;
                 if !voice.has(flag::NO_LINE) {
                     let rise = i64::from(voice.sample - voice.last);
-                    sample = voice.last + (rise * i64::from(voice.fraction) >> 16) as i32;
+                    sample = voice.last + ((rise * i64::from(voice.fraction)) >> 16) as i32;
                 }
-                frame[0] += sample * sides[0] >> 8;
-                frame[1] += sample * sides[1] >> 8;
+                frame[0] += (sample * sides[0]) >> 8;
+                frame[1] += (sample * sides[1]) >> 8;
                 if !voice.has(flag::BUSY) {
                     break;
                 }

@@ -189,20 +189,24 @@ fn expanded(word: i32) -> i32 {
 
 /// What a volume of 16 bits, of which it uses twelve, multiplies by; 2048 is the whole.
 #[inline]
-fn volume(level: i32) -> i32 {
+fn volume(level: i32) -> i64 {
     let (exponent, mantissa) = (level >> 12, level >> 4 & 0xFF | 0x100);
-    mantissa << 11 >> (20 - exponent)
+    i64::from(mantissa << 11 >> (20 - exponent))
 }
 
 /// What is left of the way from `old` to `new`.
 #[inline]
 fn low_pass(new: i32, k: i32, old: i32) -> i32 {
-    ((i64::from(k >> 2) * i64::from(new - old)) >> 14) as i32 + old
+    (((i64::from(k >> 2) * i64::from(new.wrapping_sub(old))) >> 14) as i32).wrapping_add(old)
 }
 
 #[inline]
 fn high_pass(new: i32, k: i32, old: i32, new_before: i32) -> i32 {
-    new - new_before + ((i64::from(k >> 2) * i64::from(old)) >> 15) as i32 + old / 2
+    let kept = ((i64::from(k >> 2) * i64::from(old)) >> 15) as i32 + old / 2;
+    // A filter of 18 bits does not leave them.
+    new.wrapping_sub(new_before)
+        .wrapping_add(kept)
+        .clamp(-0x2_0000, 0x1_FFFF)
 }
 
 impl Voice {
@@ -303,9 +307,9 @@ impl Voice {
             let part = (self.at & 0x7FF) as i32;
             let [one, two] = [self.sample(rom, place), self.sample(rom, place + 1)];
             let between = (one * (0x800 - part) + two * part) >> 11;
-            let value = self.filter(between);
-            frame[0] += (value * volumes[0]) >> 11;
-            frame[1] += (value * volumes[1]) >> 11;
+            let value = i64::from(self.filter(between));
+            frame[0] += ((value * volumes[0]) >> 11) as i32;
+            frame[1] += ((value * volumes[1]) >> 11) as i32;
             self.advance();
             if self.ramp_frames > 0 {
                 self.ramp();

@@ -131,8 +131,8 @@ impl Voice {
                     return;
                 }
             }
-            frame[0] += self.output * volumes[0] >> 16;
-            frame[1] += self.output * volumes[1] >> 16;
+            frame[0] += (self.output * volumes[0]) >> 16;
+            frame[1] += (self.output * volumes[1]) >> 16;
         }
     }
 
@@ -175,7 +175,7 @@ impl PcmChip for K053260 {
         let value = value as u8;
         match reg {
             0x08..=0x27 => {
-                let voice = &mut self.voices[usize::from(reg - 8 >> 3)];
+                let voice = &mut self.voices[usize::from((reg - 8) >> 3)];
                 voice.write(reg & 7, value);
             }
             0x28 => self.press(value),

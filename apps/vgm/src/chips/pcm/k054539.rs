@@ -116,16 +116,15 @@ impl K054539 {
                 continue;
             }
             let [left, right, send] = voice.volumes();
-            let mut place = self.now + voice.delay();
-            for frame in out.iter_mut() {
+            let echo = self.now + voice.delay();
+            for (place, frame) in (echo..).zip(out.iter_mut()) {
                 if !voice.run(rom) {
                     self.playing &= !(1 << number);
                     break;
                 }
-                frame[0] += voice.value * left >> 16;
-                frame[1] += voice.value * right >> 16;
-                self.echo[place % ECHO] += voice.value * send >> 16;
-                place += 1;
+                frame[0] += (voice.value * left) >> 16;
+                frame[1] += (voice.value * right) >> 16;
+                self.echo[place % ECHO] += (voice.value * send) >> 16;
             }
         }
     }

@@ -151,10 +151,10 @@ impl Voice {
         let bank = u32::from(self.bank & 0x7F) << 16;
         let (volume, send) = (i32::from(self.volume), i32::from(self.echo));
         for (frame, sent) in out.iter_mut().zip(sent) {
-            let value = rom.signed(bank | u32::from(self.address)) * volume >> 6;
-            frame[0] += value * sides[0] >> 14;
-            frame[1] += value * sides[1] >> 14;
-            *sent += value * send >> 14;
+            let value = (rom.signed(bank | u32::from(self.address)) * volume) >> 6;
+            frame[0] += (value * sides[0]) >> 14;
+            frame[1] += (value * sides[1]) >> 14;
+            *sent += (value * send) >> 14;
             let mut at = i64::from(self.address) << 12 | i64::from(self.fraction >> 4);
             at += i64::from(self.step);
             if at >> 12 >= i64::from(self.end) {
@@ -192,11 +192,11 @@ impl Coded {
             self.at = self.at.wrapping_add(1);
         }
         self.second_code = !self.second_code;
-        let moved = (1 + (code << 1).abs()) * self.step >> 1;
+        let moved = ((1 + (code << 1).abs()) * self.step) >> 1;
         let moved = if code <= 0 { -moved } else { moved };
         self.value = (self.value + moved).clamp(-0x8000, 0x7FFF);
         let scale = SCALES[(code + 8) as usize];
-        self.step = (self.step * scale >> 6).clamp(1, 2000);
+        self.step = ((self.step * scale) >> 6).clamp(1, 2000);
     }
 }
 
@@ -209,7 +209,7 @@ impl Echo {
             let old = self.line[self.at];
             let smooth = (old + self.last) >> 1;
             self.last = old;
-            let fed_back = i64::from(smooth) * i64::from(self.feedback) >> 14;
+            let fed_back = (i64::from(smooth) * i64::from(self.feedback)) >> 14;
             self.line[self.at] = (i64::from(*sent) + fed_back).clamp(-0x8000, 0x7FFF) as i32;
             self.at += 1;
             if self.at >= self.length {
@@ -284,9 +284,9 @@ impl PcmChip for Qsound {
                 if count % 3 == number as u64 {
                     coded.advance(rom);
                 }
-                let value = coded.value * volume >> 14;
-                frame[0] += value * sides[VOICES + number][0] >> 14;
-                frame[1] += value * sides[VOICES + number][1] >> 14;
+                let value = (coded.value * volume) >> 14;
+                frame[0] += (value * sides[VOICES + number][0]) >> 14;
+                frame[1] += (value * sides[VOICES + number][1]) >> 14;
             }
         }
         self.frame += out.len() as u64;

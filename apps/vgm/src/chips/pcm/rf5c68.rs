@@ -108,7 +108,7 @@ impl Voice {
             self.at = (self.at + u32::from(self.step)) & 0x07FF_FFFF;
             let size = i32::from(byte & 0x7F);
             for (side, volume) in frame.iter_mut().zip(volumes) {
-                let value = size * volume >> 5;
+                let value = (size * volume) >> 5;
                 *side += if byte & 0x80 != 0 { value } else { -value };
             }
         }

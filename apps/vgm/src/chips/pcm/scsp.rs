@@ -35,6 +35,8 @@ use super::{PcmChip, limit};
 const SLOTS: usize = 32;
 const RAM: usize = 0x8_0000;
 const RING: usize = 64;
+/// Frames between two looks at the LFO.
+const LFO_FRAMES: u32 = 64;
 
 /// Below this a clock is the rate.
 const CLOCK_HZ: u32 = 1_000_000;
@@ -64,6 +66,7 @@ struct Slot {
     words: [u16; 16],
     /// As it was when keys last counted: a sound that has ended does not begin again by itself.
     key: bool,
+    was_pressed: bool,
     stage: Stage,
     attenuation: i32,
     /// In 65536ths of a sample.
@@ -71,6 +74,8 @@ struct Slot {
     backwards: bool,
     lfo: u32,
     noise: u32,
+    /// What the LFO's noise was at its last look.
+    lfo_noise: u8,
     /// Of the block being rendered.
     step: i64,
     tremolo: i32,
@@ -133,6 +138,7 @@ impl Slot {
     }
 
     fn press(&mut self) {
+        self.was_pressed = true;
         self.stage = Stage::Attack;
         // An attack begins 26 dB down.
         self.attenuation = 0x17F;
@@ -168,7 +174,7 @@ impl Slot {
             return;
         }
         if self.stage == Stage::Attack {
-            self.attenuation += !self.attenuation * step >> 4;
+            self.attenuation += (!self.attenuation * step) >> 4;
             if self.attenuation <= 0 {
                 (self.stage, self.attenuation) = (Stage::Decay1, 0);
             }
@@ -191,7 +197,7 @@ impl Slot {
             1 if turn < 0.5 => 1.0,
             1 => -1.0,
             2 => 4.0 * (turn + 0.25 - (turn + 0.75).floor()).abs() - 1.0,
-            _ => f64::from(self.noise & 0xFF) / 127.5 - 1.0,
+            _ => f64::from(self.lfo_noise) / 127.5 - 1.0,
         }
     }
 
@@ -205,8 +211,24 @@ impl Slot {
         }
     }
 
-    /// What stays the same for a few frames.
-    fn prepare(&mut self, frames: usize, hz: u64) {
+    /// Lets the LFO go on by the frames between two looks at it.
+    fn leap(&mut self, hz: u64) {
+        let turns = LFO_SPEEDS[self.bits(0x12, 10, 5) as usize];
+        let turn = (turns << 32) / (hz.max(1) * 100);
+        self.lfo = self.lfo.wrapping_add((turn * u64::from(LFO_FRAMES)) as u32);
+        self.lfo_noise = (self.noise >> 24) as u8;
+        self.advance_noise();
+    }
+
+    fn advance_noise(&mut self) {
+        self.noise = self.noise.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+    }
+
+    /// What stays the same until the next look at the LFO.
+    fn prepare(&mut self, leaps: bool, hz: u64) {
+        if leaps {
+            self.leap(hz);
+        }
         let vibrato = VIBRATO[self.bits(0x12, 5, 3) as usize];
         let step = i64::from(1024 + self.bits(0x10, 0, 10)) << 6;
         self.step = match self.octave() {
@@ -219,11 +241,6 @@ impl Slot {
         }
         let depth = TREMOLO[self.bits(0x12, 0, 3) as usize];
         self.tremolo = (depth * self.tremolo_wave(self.bits(0x12, 3, 2))) as i32;
-        let turns = LFO_SPEEDS[self.bits(0x12, 10, 5) as usize];
-        let turn = (turns << 32) / (hz.max(1) * 100);
-        self.lfo = self.lfo.wrapping_add((turn * frames as u64) as u32);
-        self.noise = self.noise.wrapping_mul(1_103_515_245).wrapping_add(12_345);
-        self.noise ^= self.noise >> 16;
         self.sides = self.pan();
     }
 
@@ -266,10 +283,10 @@ impl Slot {
             0 => {
                 let (place, part) = (at >> 16, (at & 0xFFFF) as i32 >> 1);
                 let (one, two) = (self.sample(ram, place), self.sample(ram, place + 1));
-                one + ((two - one) * part >> 15)
+                one + (((two - one) * part) >> 15)
             }
             1 => {
-                self.noise = self.noise.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+                self.advance_noise();
                 i32::from((self.noise >> 16) as i16)
             }
             _ => 0,
@@ -282,7 +299,7 @@ impl Slot {
         };
         let held = self.stage == Stage::Attack && self.bits(0x08, 5, 1) != 0;
         let envelope = if held { 0 } else { envelope };
-        value * volumes.of(envelope + level + self.tremolo) >> 15
+        (value * volumes.of(envelope + level + self.tremolo)) >> 15
     }
 
     fn advance(&mut self) {
@@ -340,27 +357,28 @@ impl Scsp {
                 if slot.bits(0x0C, 9, 1) == 0 {
                     self.ring[at] = value;
                 }
-                frame[0] += value * slot.sides[0] >> 15;
-                frame[1] += value * slot.sides[1] >> 15;
+                frame[0] += (value * slot.sides[0]) >> 15;
+                frame[1] += (value * slot.sides[1]) >> 15;
             }
         }
     }
 
     fn add(&mut self, out: &mut [[i32; 2]]) {
-        let hz = self.hz();
+        let (hz, leaps) = (self.hz(), self.clock.is_multiple_of(LFO_FRAMES));
         for slot in &mut self.slots {
-            slot.prepare(out.len(), hz);
+            slot.prepare(leaps, hz);
         }
         let sounds = |slot: &&mut Slot| slot.stage != Stage::Off;
-        let moves = |slot: &Slot| slot.stage != Stage::Off && slot.moved_by().is_some();
+        // By what was written alone, so that blocks' borders do not show in the ring.
+        let moves = |slot: &Slot| slot.was_pressed && slot.moved_by().is_some();
         if self.slots.iter().any(moves) {
             self.add_moved(out);
         } else {
             for slot in self.slots.iter_mut().filter(sounds) {
                 for (now, frame) in (self.clock..).zip(out.iter_mut()) {
                     let value = slot.frame(&self.ram, &self.volumes, now, 0);
-                    frame[0] += value * slot.sides[0] >> 15;
-                    frame[1] += value * slot.sides[1] >> 15;
+                    frame[0] += (value * slot.sides[0]) >> 15;
+                    frame[1] += (value * slot.sides[1]) >> 15;
                 }
             }
         }
@@ -404,12 +422,16 @@ impl PcmChip for Scsp {
 
     fn render(&mut self, out: &mut [[i32; 2]]) {
         out.fill([0; 2]);
-        // The LFO is looked at 64 frames at a time.
-        for block in out.chunks_mut(64) {
+        let mut rest = &mut *out;
+        while !rest.is_empty() {
+            // The LFO goes by leaps, always at the same frames.
+            let frames = (LFO_FRAMES - self.clock % LFO_FRAMES) as usize;
+            let (block, after) = rest.split_at_mut(frames.min(rest.len()));
             self.add(block);
+            rest = after;
         }
         for value in out.as_flattened_mut() {
-            *value = *value * self.master >> 10;
+            *value = (*value * self.master) >> 10;
         }
         limit(out);
     }

@@ -174,8 +174,8 @@ impl PcmChip for Ymf278b {
         }
         self.clock = self.clock.wrapping_add(out.len() as u32);
         for frame in out.iter_mut() {
-            frame[0] = frame[0] * self.mix[0] >> 10;
-            frame[1] = frame[1] * self.mix[1] >> 10;
+            frame[0] = (frame[0] * self.mix[0]) >> 10;
+            frame[1] = (frame[1] * self.mix[1]) >> 10;
         }
         limit(out);
     }

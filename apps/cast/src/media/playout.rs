@@ -460,14 +460,14 @@ mod tests {
             let number = random.next();
             let samples = vec![1; (number % 700) as usize];
             playout.take(
-                if number % 50 == 0 {
+                if number.is_multiple_of(50) {
                     (number >> 32) as u32
                 } else {
                     (number >> 50) as u32
                 },
                 samples,
             );
-            if number % 3 > 0 {
+            if !number.is_multiple_of(3) {
                 playout.play(&mut frame);
             }
         }

@@ -144,12 +144,15 @@ struct Written {
     bytes: Vec<u8>,
 }
 
+/// The thread that writes; what went wrong, at its end.
+type Writing = JoinHandle<Result<(), String>>;
+
 /// Writes what comes to a capture, on a thread of its own. Clones write to the same one.
 #[derive(Debug, Clone)]
 pub(crate) struct Tap {
     sender: SyncSender<Written>,
     missed: Arc<AtomicU64>,
-    writer: Arc<Mutex<Option<JoinHandle<Result<(), String>>>>>,
+    writer: Arc<Mutex<Option<Writing>>>,
     path: PathBuf,
 }
 

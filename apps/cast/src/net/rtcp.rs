@@ -84,7 +84,7 @@ impl Block {
         }
         let away = middle(now_ntp).wrapping_sub(self.last_report);
         let trip = away.wrapping_sub(self.since_report);
-        (trip < 1 << 24).then(|| Duration::from_nanos(u64::from(trip) * 1_000_000_000 >> 16))
+        (trip < 1 << 24).then(|| Duration::from_nanos((u64::from(trip) * 1_000_000_000) >> 16))
     }
 }
 

@@ -236,7 +236,9 @@ impl Incoming {
 
     /// What the source says of itself.
     pub(super) fn sender_says(&mut self, info: SenderInfo, arrival: u64) {
-        self.sender = Some((info, arrival));
+        if self.sender.is_none_or(|(_, before)| before <= arrival) {
+            self.sender = Some((info, arrival));
+        }
     }
 
     pub(super) fn leaves(&mut self) {

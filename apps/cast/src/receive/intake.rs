@@ -31,8 +31,9 @@ pub(super) struct Common {
     /// The receiver's own name in reports.
     pub(super) ssrc: u32,
     pub(super) name: String,
-    /// What came on another port than its stream's: reports, by the source they are of.
-    pub(super) elsewhere: Mutex<HashMap<u32, Told>>,
+    /// Reports that came on another port than their source, or before it: by source, the last one
+    /// and when it came.
+    pub(super) elsewhere: Mutex<HashMap<u32, (Told, u64)>>,
 }
 
 /// What came to a socket, beside what its sources tell.
@@ -284,7 +285,7 @@ impl Intake {
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner);
                     if elsewhere.len() < SOURCES_MAX {
-                        elsewhere.insert(ssrc, told);
+                        elsewhere.insert(ssrc, (told, arrival));
                     }
                 }
             }
@@ -332,6 +333,7 @@ impl Intake {
         let interval = rtcp::INTERVAL.as_nanos() as u64;
         let spread = interval / 2 + (u64::from(self.common.ssrc) ^ now) % interval;
         self.next_report = now + spread;
+        self.join_elsewhere();
         let own_port = self.session.rtcp == Rtcp::Own;
         let mut by_place: HashMap<SocketAddr, Vec<rtcp::Block>> = HashMap::new();
         for source in &mut self.sources {
@@ -352,6 +354,19 @@ impl Intake {
         places.collect()
     }
 
+    /// What came of its sources' reports on other ports.
+    fn join_elsewhere(&mut self) {
+        let elsewhere = &self.common.elsewhere;
+        let elsewhere = elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        for source in &mut self.sources {
+            match elsewhere.get(&source.ssrc()) {
+                Some(&(Told::Sender(_, info), arrival)) => source.sender_says(info, arrival),
+                Some((Told::Bye(_), _)) => source.leaves(),
+                _ => {}
+            }
+        }
+    }
+
     /// What came: a row a source, and what was none.
     pub(super) fn tell(mut self) -> (Vec<(SourceReport, StreamStats)>, Junk) {
         self.junk.unproven += self
@@ -360,19 +375,7 @@ impl Intake {
             .map(|kept| kept.len() as u64)
             .sum::<u64>();
         let port = self.session.address.port();
-        let elsewhere = self
-            .common
-            .elsewhere
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for source in &mut self.sources {
-            match elsewhere.get(&source.ssrc()) {
-                Some(&Told::Sender(_, info)) => source.sender_says(info, 0),
-                Some(Told::Bye(_)) => source.leaves(),
-                _ => {}
-            }
-        }
-        drop(elsewhere);
+        self.join_elsewhere();
         let rows = self.sources.into_iter().map(|source| source.tell(port));
         (rows.collect(), self.junk)
     }

@@ -160,7 +160,7 @@ impl Browser {
         let mut says = BufReader::new(child.stdout.take()?);
         let lines = says.by_ref().lines().map_while(Result::ok);
         let mut ports = lines.filter_map(|line| {
-            line.split("on port ")
+            line.split("successfully on port ")
                 .nth(1)?
                 .trim_end_matches('.')
                 .parse()

@@ -29,7 +29,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    Run(cli::run::Run),
+    Run(Box<cli::run::Run>),
     Assign(cli::assign::Assign),
     Watch(cli::watch::Watch),
 }

@@ -564,7 +564,7 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     #[inline(always)]
     fn done(&mut self) {
         if self.ticket.is_some() {
-            self.leave();
+            self.pass_on();
         }
     }
 
@@ -572,6 +572,15 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
         match Self::SIDE {
             Side::Senders => self.ring.is_full(),
             Side::Receivers => self.ring.is_empty(),
+        }
+    }
+
+    /// Leaves the list. A wake that was meant for this end goes to the next, if there is still
+    /// what it was for: this end may have helped itself before it came.
+    #[cold]
+    fn pass_on(&mut self) {
+        if self.leave() && !self.may_sleep() {
+            self.ring.wake(Self::SIDE);
         }
     }
 
@@ -588,8 +597,8 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
 impl<T, const SENDS: bool> Drop for End<'_, T, SENDS> {
     #[inline]
     fn drop(&mut self) {
-        if self.ticket.is_some() && self.leave() && !self.may_sleep() {
-            self.ring.wake(Self::SIDE);
+        if self.ticket.is_some() {
+            self.pass_on();
         }
     }
 }

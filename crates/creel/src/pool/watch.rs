@@ -123,7 +123,7 @@ impl Look {
     fn compare(&self, last: &Look, shared: &Shared, seat: &Seat) -> Found {
         if let Some(called) = self.called.filter(|_| self.called == last.called) {
             // It has not come: others may be called again.
-            shared.seats.idle.give_up(called);
+            shared.seats.give_up(called);
         }
         let sockets = !shared.driver.is_empty() && self.asked == last.asked;
         let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);

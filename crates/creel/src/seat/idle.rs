@@ -168,7 +168,7 @@ impl Idle {
 
     /// Begins the one search. False: another is under way.
     pub(crate) fn begin_search(&self) -> bool {
-        !self.searching.load(Ordering::Relaxed) && !self.searching.swap(true, Ordering::SeqCst)
+        !self.searching.load(Ordering::SeqCst) && !self.searching.swap(true, Ordering::SeqCst)
     }
 
     pub(crate) fn is_searching(&self) -> bool {
@@ -234,12 +234,15 @@ impl Idle {
         state.called.filter(|_| self.is_searching())
     }
 
-    /// Ends the search of a call to a seat that does not come.
-    pub(crate) fn give_up(&self, called: Called) {
-        if self.called() == Some(called) {
+    /// Ends the search of a call to a seat that does not come. False: it has come, and ended it.
+    #[must_use]
+    pub(crate) fn give_up(&self, called: Called) -> bool {
+        let open = self.called() == Some(called);
+        if open {
             self.uncall(called.seat);
             self.end_search();
         }
+        open
     }
 
     /// How many seats there have been.

@@ -6,7 +6,7 @@
 
 use super::{
     current,
-    idle::{Appointed, Idle},
+    idle::{Appointed, Called, Idle},
     life::Life,
     parker::{Poller, Was},
     seat::Seat,
@@ -375,6 +375,14 @@ impl Seats {
     /// Whether something may become ready that only this thread looks at.
     fn hides(&self, seat: &Seat) -> bool {
         self.work().is_some_and(|work| work.hides(seat.index))
+    }
+
+    /// Ends the search of a call to a seat that does not come, as [`end_search`](Self::end_search)
+    /// does.
+    pub(crate) fn give_up(&self, called: Called) {
+        if self.idle.give_up(called) {
+            self.call_if_work();
+        }
     }
 
     /// The search is over; if there is still work, the next one is called. Who published some

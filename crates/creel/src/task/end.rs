@@ -43,7 +43,7 @@ impl Tasks {
         now.take(self);
         if let Some(called) = called.filter(|called| last.called == Some(*called)) {
             // It has not come, as nobody else would find out: somebody must be able to search.
-            self.seats.idle.give_up(called);
+            self.seats.give_up(called);
         }
         let stuck = now.mark_stuck(&last.progress, self);
         *last = Behind {

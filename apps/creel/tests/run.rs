@@ -304,7 +304,10 @@ struct Quota {
 impl Quota {
     /// `None`, with a word on stderr, where the host does not let us make one.
     fn of_one_cpu() -> Option<Self> {
-        let name = format!("creel-run-{}", std::process::id());
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("creel-run-{}-{number}", std::process::id());
         for (mount, file, value) in [
             ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "100000"),
             ("/sys/fs/cgroup", "cpu.max", "100000 100000"),
@@ -321,6 +324,13 @@ impl Quota {
         }
         eprintln!("skipped: this host lets nobody make a cgroup with a quota");
         None
+    }
+
+    /// Takes the quota away.
+    fn lift(&self) {
+        let v1 = fs::write(self.outer.join("cpu.cfs_quota_us"), "-1");
+        v1.or_else(|_| fs::write(self.outer.join("cpu.max"), "max"))
+            .unwrap();
     }
 
     /// Whether no quota binds this process itself.
@@ -578,6 +588,72 @@ fn exit_codes_signals_and_the_users_own_settings_are_untouched() {
     let told = run(&["--explain", "--dry-run", "--", "sh"]);
     let text = String::from_utf8(told.stdout).unwrap();
     assert!(text.contains("kept:     OMP_NUM_THREADS=7: you have set it") || !text.contains("OMP"));
+}
+
+#[test]
+fn limits_that_change_are_said_and_the_program_can_be_told() {
+    let Some(quota) = Quota::of_one_cpu() else {
+        return;
+    };
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        eprintln!("skipped: one CPU is all that there is");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let told = folder.path().join("told");
+    let line = format!("echo $CREEL_WORKERS > {}", told.display());
+    let program = format!(
+        "until [ -e {} ]; do sleep 0.05; done; exit 3",
+        told.display()
+    );
+    let mut words = quota.enter("inner");
+    words.extend([CREEL, "run", "--watch", "--on-change", &line]);
+    words.extend(["--", "timeout", "60", "sh", "-c", &program]);
+    let child = Command::new(words[0])
+        .args(&words[1..])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The shell has become the tool, and the tool has started its program.
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    while fs::read_to_string(&children).unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    quota.lift();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("workers are warranted now"), "{said}");
+    assert_ne!(fs::read_to_string(told).unwrap(), "1\n");
+}
+
+#[test]
+fn a_watched_program_gets_our_signals() {
+    let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut child = Command::new(CREEL)
+        .args([
+            "run",
+            "--watch",
+            "--",
+            "timeout",
+            "--foreground",
+            "60",
+            "sh",
+            "-c",
+            script,
+        ])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    let code = child.wait().unwrap().code().unwrap();
+    // `timeout` passes the signal on and tells the code of whom it started, or its own.
+    assert!([9, 124, 143].contains(&code), "{code}");
 }
 
 #[test]

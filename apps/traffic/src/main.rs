@@ -29,8 +29,9 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    Run(cli::run::Run),
+    Run(Box<cli::run::Run>),
     Assign(cli::assign::Assign),
+    Watch(cli::watch::Watch),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Run(run) => run.run(&cli.common),
         Command::Assign(assign) => assign.run(&cli.common),
+        Command::Watch(watch) => watch.run(&cli.common),
     };
     conclude("creel-traffic", done)
 }

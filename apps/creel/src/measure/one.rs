@@ -6,11 +6,13 @@
 //! counted too; those that stay are ended after a while, and said.
 //!
 //! Traps. A child's `ru_maxrss` carries the resident size that its parent had when it called
-//! exec; started by `posix_spawn`, which borrows the parent's memory, it would carry all of
-//! ours, after a true fork only this small process's own pages. `ru_maxrss` is the largest
-//! *single* process: for a tree the proportional sizes (PSS) are sampled, in which what several
-//! share counts once. Times and switches are differences of this process's account of its
-//! children: one run at a time, so the difference is that run's.
+//! exec: started by `posix_spawn`, which borrows the parent's memory and so is quick, all of
+//! ours; after a true fork, which costs a tenth of a millisecond more, only a few pages. So the
+//! first run of a command is forked, and the others are spawned: where one of these does not come
+//! above our own size, the command is a small one, and what its first run took is said. And
+//! `ru_maxrss` is the largest *single* process: for a tree the proportional sizes (PSS) are
+//! sampled, in which what several share counts once. Times and switches are differences of this
+//! process's account of its children: one run at a time, so the difference is that run's.
 
 use super::{counters::Counters, sample::Sample};
 use crate::process::descendants;
@@ -29,6 +31,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::{BTreeMap, HashMap},
     ffi::OsString,
     fs::{self, File},
     io::{BufRead, BufReader, Write},
@@ -78,7 +81,7 @@ pub enum Answer {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// The figures by name.
-    pub values: std::collections::BTreeMap<String, f64>,
+    pub values: BTreeMap<String, f64>,
     /// The command's exit code, or 128 + the signal that ended it.
     pub exit_code: i32,
     pub timed_out: bool,
@@ -93,13 +96,16 @@ pub fn serve() -> Result<()> {
     let mut answers = UnixStream::from(socket);
     let orders = BufReader::new(answers.try_clone()?);
     let watch = Watch::default();
-    let mut energy = Meter::start();
-    let mut counters = Counters::open();
+    let mut meters = Meters {
+        energy: Meter::start(),
+        counters: Counters::open(),
+        first_peaks: HashMap::new(),
+    };
     thread::scope(|s| {
         let watcher = s.spawn(|| watch.run());
         let served = orders.lines().try_for_each(|line| {
             let order: Order = serde_json::from_str(&line?)?;
-            let done = run(&order, &watch, watcher.thread(), &mut counters, &mut energy);
+            let done = run(&order, &watch, watcher.thread(), &mut meters);
             let answer = match done {
                 Ok(outcome) => Answer::Ran(outcome),
                 Err(error) => Answer::Failed(format!("{error:#}")),
@@ -112,21 +118,28 @@ pub fn serve() -> Result<()> {
     })
 }
 
+/// What is kept from run to run.
+struct Meters {
+    energy: Option<Meter>,
+    counters: Counters,
+    /// The peak memory of each command's first run, bytes.
+    first_peaks: HashMap<Vec<Vec<u8>>, u64>,
+}
+
 /// Runs the command to its end, and its orphans to theirs, and tells what they cost.
-fn run(
-    order: &Order,
-    watch: &Watch,
-    watcher: &Thread,
-    counters: &mut Counters,
-    energy: &mut Option<Meter>,
-) -> Result<Outcome> {
+fn run(order: &Order, watch: &Watch, watcher: &Thread, meters: &mut Meters) -> Result<Outcome> {
     let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let first_peak = meters.first_peaks.get(&order.words).copied();
     let mut command = command(order)?;
-    if energy.is_some() {
-        *energy = Meter::start();
+    if first_peak.is_none() {
+        // Changes nothing, but makes the standard library fork rather than spawn: see above.
+        command.gid(getgid().as_raw());
+    }
+    if meters.energy.is_some() {
+        meters.energy = Meter::start();
     }
     watch.prepare(order);
-    counters.begin();
+    meters.counters.begin();
     let begin = Instant::now();
     let mut child = command.spawn().with_context(|| {
         let program = OsString::from_vec(order.words.first().cloned().unwrap_or_default());
@@ -149,13 +162,22 @@ fn run(
     sample.set("cpu_s", Some(user + sys));
     sample.set("user_s", Some(user));
     sample.set("sys_s", Some(sys));
-    let peak = maxrss.max(watch.peak.load(Ordering::Relaxed));
+    let own = u64::try_from(getrusage(UsageWho::RUSAGE_SELF)?.max_rss()).unwrap_or(0) * 1024;
+    let alone = match first_peak {
+        Some(first) if maxrss <= own => first,
+        _ => maxrss,
+    };
+    if first_peak.is_none() {
+        meters.first_peaks.insert(order.words.clone(), alone);
+    }
+    let peak = alone.max(watch.peak.load(Ordering::Relaxed));
     sample.set("peak_rss_bytes", Some(peak as f64));
     let switches = switches(&after) - switches(&before);
     sample.set("context_switches", Some(switches as f64));
-    counters.read(&mut sample);
-    sample.set("energy_j", energy.take().map(Meter::joules));
-    *energy = Meter::start();
+    meters.counters.read(&mut sample);
+    let energy = meters.energy.take();
+    sample.set("energy_j", energy.map(Meter::joules));
+    meters.energy = Meter::start();
     Ok(Outcome {
         values: sample.values,
         exit_code: exit_code(status),
@@ -185,9 +207,7 @@ fn command(order: &Order) -> Result<Command> {
         .args(words)
         .stdin(Stdio::null())
         .stdout(stream(order.show_stdout, Stdio::inherit)?)
-        .stderr(stream(order.show_stderr, Stdio::inherit)?)
-        // Changes nothing, but makes the standard library fork rather than spawn: see above.
-        .gid(getgid().as_raw());
+        .stderr(stream(order.show_stderr, Stdio::inherit)?);
     Ok(command)
 }
 
@@ -227,7 +247,7 @@ struct Shared(Mutex<State>);
 impl Shared {
     fn set(&self, state: State, watcher: &Thread) {
         *self.0.lock().unwrap_or_else(|e| e.into_inner()) = state;
-        if state != State::Lingering {
+        if state == State::Over {
             watcher.unpark();
         }
     }
@@ -257,12 +277,12 @@ impl Watch {
         *limits = (order.timeout_s, order.linger_s);
     }
 
-    /// Sleeps while nothing runs; else looks every so often.
+    /// Looks every so often; nobody wakes it for a run, which would disturb a short one.
     fn run(&self) {
         loop {
             match self.state.get() {
                 State::Over => return,
-                State::Idle => thread::park(),
+                State::Idle => thread::park_timeout(LOOK_EVERY),
                 State::Running | State::Lingering => self.one_run(),
             }
         }

@@ -8,6 +8,7 @@ mod plan;
 mod program;
 mod rules;
 mod shell;
+mod watch;
 mod wrappers;
 
 use anyhow::{Context, Result};
@@ -34,6 +35,7 @@ use crate::options::{self, Round};
   creel run --as java -- ./start-server.sh
   creel run --worker-memory 2GiB -- python train.py
   creel run --export docker -- ./service
+  creel run --watch --on-change 'kill -USR1 $CREEL_PID' -- ./service
 
 Exit codes: the program's own; 2 for a wish that cannot be met, 126 and 127 as a shell's.")]
 pub struct RunArgs {
@@ -69,6 +71,13 @@ pub struct RunArgs {
     /// Also preload a library that answers how many CPUs there are (not for static programs)
     #[arg(long)]
     shim: bool,
+    /// Stay as the program's parent, and say on stderr when the limits change while it runs
+    #[arg(long)]
+    watch: bool,
+    /// With --watch: also run this line of shell, with CREEL_WORKERS and CREEL_PID set, so that a
+    /// program that can be told is told
+    #[arg(long, value_name = "LINE", requires = "watch")]
+    on_change: Option<String>,
     /// Start nothing: tell what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -123,6 +132,14 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
         eprint!("{}", explain::explain(&plan));
     } else if plan.budget.is_none() && !common.quiet {
         eprintln!("creel: {}", plan.notes.join("; "));
+    }
+    if args.watch {
+        let watch = watch::Watch {
+            wishes: &wishes,
+            on_change: args.on_change.as_deref(),
+            quiet: common.quiet,
+        };
+        return watch.run(&plan, &args.command);
     }
     Err(plan.exec(&args.command))
 }

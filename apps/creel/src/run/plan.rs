@@ -89,6 +89,9 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
     let mut notes = std::mem::take(&mut program.notes);
     notes.append(&mut advice.notes);
     notes.extend(masked.weight_only());
+    if wishes.gc && size.memory_bytes.is_none() {
+        notes.push("no cgroup limits memory, so --gc leaves heaps as they are".into());
+    }
     let budget = match wishes.jobs {
         Some(n) => floor.explicit(n),
         None => floor,
@@ -122,6 +125,11 @@ impl Wishes {
     fn narrows(&self) -> bool {
         self.cpus.is_some() || self.no_smt || self.placement != Placement::Unpinned
     }
+}
+
+/// What the limits warrant now.
+pub fn budget_now(wishes: &Wishes) -> Result<Budget> {
+    Ok(budget(&Machine::detect()?, wishes, Rounding::Floor))
 }
 
 fn budget(machine: &Machine, wishes: &Wishes, rounding: Rounding) -> Budget {

@@ -45,8 +45,8 @@ impl Report {
 
     fn text(&self, verdict: &str) -> String {
         let throttled = match &self.throttled {
-            Some(periods) => format!("throttled in {periods}\n"),
-            None => String::new(),
+            Some(periods) if periods.all > 0 => format!("throttled in {periods}\n"),
+            _ => String::new(),
         };
         format!("{}\n{throttled}{verdict}\n", self.table().text())
     }

@@ -200,11 +200,11 @@ fn state(scene: &Scene, width: usize) -> String {
     let stretch = scene.interval;
     let usable = scene.watch.usable;
     let throttled = match &stretch.throttled {
-        Some(periods) => format!(
+        Some(periods) if periods.all > 0 => format!(
             "  throttled {periods} {}",
             sparkline(scene.watch, width / 6)
         ),
-        None => String::new(),
+        _ => String::new(),
     };
     format!(
         "{:.1} runnable, {usable} usable, waited {:.0} %{throttled}  {}",

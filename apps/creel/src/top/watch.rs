@@ -12,6 +12,9 @@ use std::{
     time::Instant,
 };
 
+/// Less CPU time than this share of one CPU says nothing about a program's size.
+const IDLE: f64 = 0.02;
+
 /// How many looks the lanes remember, and intervals the sparkline.
 const HISTORY: usize = 512;
 
@@ -195,7 +198,10 @@ impl Stretch {
 
     /// Whether its size is the program's trouble.
     pub fn judgement(&self, usable: usize) -> &'static str {
-        if self.runnable_mean > usable as f64 * 1.25 {
+        let ran: f64 = self.threads.iter().map(|t| t.cpu_s).sum();
+        if ran < self.seconds * IDLE {
+            "it is idle"
+        } else if self.runnable_mean > usable as f64 * 1.25 {
             "more threads than CPUs; try `creel run -- PROGRAM`"
         } else if self.waiting() > 0.25 {
             "its threads fit, but others use the CPUs too"

@@ -4,6 +4,7 @@ pub mod assign;
 mod reports;
 pub mod run;
 mod scene;
+pub mod watch;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

@@ -109,7 +109,7 @@ impl City {
 
     /// The river is the row of blocks in the middle; rings are avenues.
     fn crosses(&self, x: u32, from_y: u32) -> bool {
-        !self.river || from_y != self.height / 2 - 1 || x % 8 == 0
+        !self.river || from_y != self.height / 2 - 1 || x.is_multiple_of(8)
     }
 
     fn roads(&self, x: u32, y: u32, plan: &mut Plan) {
@@ -118,7 +118,7 @@ impl City {
         for (to_x, to_y, approach) in [east, north].into_iter().flatten() {
             let (from, to) = (self.number(x, y), self.number(to_x, to_y));
             let line = if approach == 0 { y } else { x };
-            let avenue = self.avenue > 0 && line % self.avenue == 0;
+            let avenue = self.avenue > 0 && line.is_multiple_of(self.avenue);
             let (a, b) = (plan.junctions[from as usize], plan.junctions[to as usize]);
             let length = ((a.x - b.x).hypot(a.y - b.y) * 1000.0).round() as u32;
             let link = Link {

@@ -70,7 +70,7 @@ impl Filter {
             (west..=east).contains(&place.x) && (south..=north).contains(&place.y)
         };
         (self.from_ms..self.until_ms).contains(&happening.at_ms)
-            && happening.car % self.every.max(1) == 0
+            && happening.car.is_multiple_of(self.every.max(1))
             && in_region()
     }
 }

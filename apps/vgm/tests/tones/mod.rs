@@ -25,20 +25,20 @@ pub struct Tone {
 }
 
 /// Writes by a command of two operands: register, value.
-fn pairs(command: u8, writes: &[(u8, u8)]) -> Vec<u8> {
+pub fn pairs(command: u8, writes: &[(u8, u8)]) -> Vec<u8> {
     let bytes = writes.iter().map(|(reg, value)| [command, *reg, *value]);
     bytes.collect::<Vec<_>>().concat()
 }
 
 /// Writes by a command of three operands: port, register, value.
-fn triples(command: u8, writes: &[(u8, u8, u8)]) -> Vec<u8> {
+pub fn triples(command: u8, writes: &[(u8, u8, u8)]) -> Vec<u8> {
     let bytes = writes.iter();
     let bytes = bytes.map(|(port, reg, value)| [command, *port, *reg, *value]);
     bytes.collect::<Vec<_>>().concat()
 }
 
 /// A data block with these words before its bytes.
-fn block(kind: u8, words: &[u32], data: &[u8]) -> Vec<u8> {
+pub fn block(kind: u8, words: &[u32], data: &[u8]) -> Vec<u8> {
     let length = (4 * words.len() + data.len()) as u32;
     let mut block = vec![0x67, 0x66, kind];
     block.extend(length.to_le_bytes());
@@ -48,7 +48,7 @@ fn block(kind: u8, words: &[u32], data: &[u8]) -> Vec<u8> {
 }
 
 /// A memory of 0x100 bytes that begins with this one.
-fn rom(kind: u8, data: &[u8]) -> Vec<u8> {
+pub fn rom(kind: u8, data: &[u8]) -> Vec<u8> {
     block(kind, &[0x100, 0], data)
 }
 
@@ -57,7 +57,7 @@ fn square(high: u8, low: u8) -> [u8; 32] {
     std::array::from_fn(|place| if place < 16 { high } else { low })
 }
 
-fn tone(name: &'static str, clock: (usize, u32), hz: f64, decibels: f64) -> Tone {
+pub fn tone(name: &'static str, clock: (usize, u32), hz: f64, decibels: f64) -> Tone {
     Tone {
         name,
         clock,

@@ -9,6 +9,8 @@ pub(crate) mod idle;
 pub(crate) mod knobs;
 pub(crate) mod lend;
 pub(crate) mod life;
+#[cfg(all(test, loom))]
+mod model;
 pub(crate) mod panics;
 pub(crate) mod parker;
 #[allow(clippy::module_inception)]

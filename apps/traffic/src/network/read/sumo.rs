@@ -97,7 +97,7 @@ impl Reading {
                     return Ok(());
                 };
                 let seconds: f64 = element.number("duration")?.unwrap_or(0.0);
-                if !(seconds >= 0.0 && seconds <= 3600.0) {
+                if !(0.0..=3600.0).contains(&seconds) {
                     return Err(element.error("a phase longer than an hour"));
                 }
                 light.phases.push((

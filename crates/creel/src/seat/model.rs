@@ -26,6 +26,8 @@ struct Pieces {
     /// Taken so far.
     taken: AtomicUsize,
     all: usize,
+    /// Who takes one comes back only when all are taken, as if they waited for each other.
+    meet: bool,
     /// 1 once all are taken.
     done: WaitWord,
     ended: AtomicUsize,
@@ -33,7 +35,7 @@ struct Pieces {
 
 impl Pieces {
     /// With as many threads, which are loom's.
-    fn begin(workers: usize, all: usize) -> (Arc<Self>, Vec<thread::JoinHandle<()>>) {
+    fn begin(workers: usize, all: usize, meet: bool) -> (Arc<Self>, Vec<thread::JoinHandle<()>>) {
         let seats = Seats::new("model".into(), workers, false, Arc::new(NoPoller));
         // Here, because loom does not see that who finds one made comes after who made it.
         for seat in 0..workers {
@@ -45,6 +47,7 @@ impl Pieces {
             left: AtomicUsize::new(0),
             taken: AtomicUsize::new(0),
             all,
+            meet,
             done: WaitWord::new(0),
             ended: AtomicUsize::new(0),
         });
@@ -70,16 +73,21 @@ impl Pieces {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
         if took.is_ok() && self.taken.fetch_add(1, Ordering::AcqRel) + 1 == self.all {
             self.done.swap(1, Ordering::AcqRel);
-            self.done.wake_one();
+            (0..=self.all).for_each(|_| self.done.wake_one());
         }
         took.is_ok()
     }
 
-    /// Waits until all are taken, and ends the threads.
-    fn finish(&self, threads: Vec<thread::JoinHandle<()>>) {
+    /// Waits until all are taken.
+    fn wait(&self) {
         while self.done.load(Ordering::Acquire) == 0 {
             self.done.wait(0, None);
         }
+    }
+
+    /// The same, and ends the threads.
+    fn finish(&self, threads: Vec<thread::JoinHandle<()>>) {
+        self.wait();
         self.seats.life.close();
         for seat in self.seats.made() {
             seat.notify();
@@ -106,7 +114,9 @@ impl Work for Pieces {
                 if seats.leave_idle(seat) {
                     seats.end_search();
                 }
-                self.take();
+                if self.take() && self.meet {
+                    self.wait();
+                }
                 continue;
             }
             seats.enter_idle(seat);
@@ -143,18 +153,18 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
     check(3, || {
-        let (pieces, threads) = Pieces::begin(1, 2);
+        let (pieces, threads) = Pieces::begin(1, 2, false);
         pieces.publish();
         pieces.publish();
         pieces.finish(threads);
     });
 }
 
-/// Two of them, one of which is searching as the second piece comes.
+/// Two of them, one of which is searching as the second piece comes, and then waits for the other.
 #[test]
 fn what_is_published_during_a_search_is_taken() {
     check(1, || {
-        let (pieces, threads) = Pieces::begin(2, 2);
+        let (pieces, threads) = Pieces::begin(2, 2, true);
         pieces.publish();
         pieces.publish();
         pieces.finish(threads);

@@ -1,7 +1,7 @@
 //! Fork-join loops: the items of a slice shared out among the workers while the caller waits.
 //!
 //! The invariant: each item is visited exactly once, by one thread, before the call returns; so
-//! the outcome has the same bits at any number of workers and under any [`Balance`]. When a
+//! the outcome has the same bits at any number of workers and under any [`Balance`](crate::Balance). When a
 //! closure panics, the items not yet begun may be left out, and the first panic is re-thrown at
 //! the caller after everything that was begun has ended.
 //!

@@ -65,7 +65,7 @@ impl Pool {
 
 impl Handle {
     /// As [`Pool::spawn`]. Once the pool is dropped, the future is dropped at once and the handle
-    /// gives [`JoinError::Refused`](super::JoinError::Refused).
+    /// gives [`JoinError::Refused`](crate::JoinError::Refused).
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,

@@ -1,4 +1,7 @@
-//! How a worker waits when a turn found nothing: the fourth knob's mechanism.
+//! How a worker waits when a turn found nothing: the mechanism of the knob `Wait`.
+//!
+//! Bottom up: `seat/parker.rs` is the sleep itself and why no wake-up is lost, `rhythm.rs` when the
+//! next loop is due, `spin.rs` how long to spin, and here what is done in which order.
 
 use super::{Wait, shared::Shared, spin::Patience};
 use crate::net::driver::Found;

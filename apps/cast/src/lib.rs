@@ -4,27 +4,21 @@
 //! quantum it makes the buffers that are due and pushes each to its sink.
 #![forbid(unsafe_code)]
 
-pub mod audience;
-pub mod audio;
-pub mod buffer;
-pub mod context;
-pub mod contexts;
-pub mod control;
-pub mod framing;
-pub mod histogram;
-pub mod machine;
-pub mod ports;
-pub mod queue;
+pub mod measure;
+mod media;
+mod net;
 pub mod receive;
-pub mod rtp;
-pub mod run;
+pub mod relay;
+pub mod rooms;
+mod run;
 pub mod send;
-pub mod sink;
-pub mod source;
 pub mod standalone;
-pub mod stats;
 pub mod stream;
-pub mod tcp;
-pub mod tone;
-pub mod udp;
-pub mod wav;
+
+pub use media::format::{Encoding, Format, Formats};
+pub use media::tone::{Shape, Tone};
+pub use media::wav::{Sound, WavError};
+pub use net::audience::{Audience, Command};
+pub use net::options::Options;
+pub use net::session::{Rtcp, Session};
+pub use run::{Error, Measured};

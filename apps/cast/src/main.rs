@@ -15,6 +15,10 @@ Examples:
   creel-cast receive --streams 100 --on 127.0.0.1:5004 --wav heard
   creel-cast send --streams 100 --to 127.0.0.1:5004 --buffers 500
           five seconds of a hundred tones, each written to heard/stream-N.wav
+  creel-cast relay --on 0.0.0.0:5004 --to 10.0.0.1:5004 10.0.0.2:5004 --control 127.0.0.1:8080
+          from one sender to many clients, who come and go by `PUT /clients/HOST:PORT`
+  creel-cast rooms --on 0.0.0.0:6000 --rooms 400
+          conferences: whoever sends to a port hears all others who do
   creel-cast evaluate --svg diagrams --format csv > table.csv
           the evaluation's table and diagrams: 200 runs, five minutes; with --resume runs.csv
           an interrupted one goes on where it stopped";
@@ -34,6 +38,8 @@ enum Command {
     Standalone(cli::standalone::Standalone),
     Send(cli::send::Send),
     Receive(cli::receive::Receive),
+    Relay(cli::relay::Relay),
+    Rooms(cli::rooms::Rooms),
     Evaluate(cli::evaluate::Evaluate),
 }
 
@@ -44,6 +50,8 @@ fn main() -> ExitCode {
         Command::Standalone(standalone) => standalone.run(&cli.common),
         Command::Send(send) => send.run(&cli.common),
         Command::Receive(receive) => receive.run(&cli.common),
+        Command::Relay(relay) => relay.run(&cli.common),
+        Command::Rooms(rooms) => rooms.run(&cli.common),
         Command::Evaluate(evaluate) => evaluate.run(&cli.common),
     };
     conclude("creel-cast", done)

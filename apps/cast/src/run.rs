@@ -1,11 +1,15 @@
-//! What the three programs have in common: their errors, and what they measure.
+//! What the programs have in common: their errors, and what they measure.
 
-use crate::contexts::Used;
-use crate::stats::{Histograms, Moments, StreamStats};
-use crate::wav::WavError;
+use crate::measure::contexts::Used;
+use crate::measure::stats::{Histograms, Moments, StreamStats};
+use crate::media::wav::WavError;
+use crate::receive::{Junk, SourceReport};
+use crate::send::SentReport;
 use creel::BuildError;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 /// Why a run gave no result.
 #[derive(Debug)]
@@ -14,8 +18,12 @@ pub enum Error {
     Pool(BuildError),
     /// A socket could not be opened: what for, and why.
     Socket(String, io::Error),
-    /// A file could not be read or written.
+    /// A sound could not be read or written.
     Wav(WavError),
+    /// Another file could not be read or written.
+    File(PathBuf, io::Error),
+    /// A file is not what it should be.
+    Malformed(PathBuf, String),
     /// What is asked for cannot be.
     Plan(String),
     /// The run was given up.
@@ -28,6 +36,8 @@ impl fmt::Display for Error {
             Error::Pool(error) => error.fmt(f),
             Error::Socket(what, error) => write!(f, "{what}: {error}"),
             Error::Wav(error) => error.fmt(f),
+            Error::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Error::Malformed(path, what) => write!(f, "{}: {what}", path.display()),
             Error::Plan(what) => f.write_str(what),
             Error::Interrupted => f.write_str("interrupted"),
         }
@@ -37,7 +47,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Socket(_, error) => Some(error),
+            Error::Socket(_, error) | Error::File(_, error) => Some(error),
             _ => None,
         }
     }
@@ -76,8 +86,22 @@ pub struct Measured {
     pub late: u64,
     /// Packets that came after a later one.
     pub reordered: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Packets that were due while the program did not run, and were left out.
+    pub skipped: u64,
+    /// A row a stream that came.
+    pub sources: Vec<SourceReport>,
+    /// A row a stream that was sent.
+    pub sent: Vec<SentReport>,
+    /// What came and was no stream's.
+    pub junk: Junk,
+    /// Payload types whose clock nobody told.
+    pub unknown_types: BTreeSet<u8>,
     /// What went wrong while the rest went on; one line each.
     pub warnings: Vec<String>,
+    /// What is worth knowing and no failure.
+    pub notes: Vec<String>,
 }
 
 impl Measured {

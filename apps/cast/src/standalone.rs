@@ -1,18 +1,18 @@
 //! The evaluation without a network: many sources and sinks, a few contexts, everything measured.
 
-use crate::context::{StatsSink, Window};
-use crate::contexts::{Contexts, resident_bytes};
-use crate::control::{Changes, Control, Running};
-use crate::machine::Trigger;
-use crate::queue::{self, Leak};
+use crate::measure::context::{StatsSink, Window};
+use crate::measure::contexts::{Contexts, resident_bytes};
+use crate::measure::stats::StreamStats;
 use crate::run::{Error, Measured};
-use crate::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, Way};
-use crate::source::{Blank, Paced};
-use crate::stats::StreamStats;
-use crate::stream::Stream;
+use crate::stream::control::{Changes, Control, Running};
+use crate::stream::flow::Stream;
+use crate::stream::machine::Trigger;
+use crate::stream::queue::{self, Leak};
+use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, Way};
+use crate::stream::source::{Blank, Paced};
 use creel::Pool;
 use creel::channel::slot;
-use creel::time::{Clock, interval};
+use creel::time::interval;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
@@ -43,6 +43,13 @@ pub struct Plan {
     pub ramp_up: Duration,
 }
 
+impl Plan {
+    /// Buffers of each stream before the measured ones.
+    fn ramp(&self) -> u64 {
+        (self.ramp_up.as_nanos() / self.period.as_nanos().max(1)) as u64
+    }
+}
+
 /// Runs the plan and measures. Blocks for its whole time; `interrupted` is asked some times a
 /// second.
 ///
@@ -54,10 +61,10 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     let memory = resident_bytes();
     let begin = Instant::now() + plan.ramp_up;
     let end = begin + plan.period * u32::try_from(plan.buffers).unwrap_or(u32::MAX);
-    let clock = Clock::monotonic();
+    let ramp = plan.ramp();
     let window = Arc::new(Window {
-        begin: clock.nanos_at(begin),
-        end: clock.nanos_at(end),
+        begin: ramp,
+        end: ramp + plan.buffers,
     });
     let (done, results) = mpsc::channel();
     let launch = Launch {
@@ -74,11 +81,15 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     let first = contexts.usage_at(begin, interrupted);
     let grown = resident_bytes().zip(memory);
     let last = contexts.usage_at(end, interrupted);
-    let (first, last) = first.zip(last).ok_or(Error::Interrupted)?;
-    for control in &controls {
-        // A stream that has failed already is told in vain.
-        let _ = control.trigger(Trigger::Stop);
+    let used = first.zip(last);
+    if used.is_none() {
+        for control in &controls {
+            // One that has ended already is told in vain.
+            let _ = control.trigger(Trigger::Stop);
+        }
     }
+    let (first, last) = used.ok_or(Error::Interrupted)?;
+    // Each stream ends by itself, with its last buffer.
     let streams: Vec<StreamStats> = results.iter().collect();
     Ok(Measured {
         contexts: contexts.count(),
@@ -150,11 +161,10 @@ impl Launch<'_> {
     ) -> Arc<Control> {
         let plan = self.plan;
         let phase = plan.period.mul_f64(index as f64 / plan.streams as f64);
-        let ahead = self.begin.saturating_duration_since(Instant::now());
-        let periods = ahead.as_nanos() / plan.period.as_nanos().max(1);
-        let first = self.begin - plan.period * u32::try_from(periods).unwrap_or(0) + phase;
+        let ramp = plan.ramp();
+        let first = self.begin - plan.period * u32::try_from(ramp).unwrap_or(0) + phase;
         let pace = interval(plan.period).starting(first);
-        let source = Paced::new(pace, Blank, plan.samples, u64::MAX);
+        let source = Paced::new(pace, Blank, plan.samples, ramp + plan.buffers);
         let control = Arc::new(Control::started(self.changes.clone()));
         let running = control.run(Stream::new(source, push));
         let stats = |running: Running<Stream<_, P>>| stats(running.into_work().into_push());

@@ -1,14 +1,11 @@
-//! RTP as an ordinary player speaks it: `ffmpeg`, where it is installed.
+//! RTP as ordinary players speak it: `ffmpeg` and `gst-launch-1.0`, where they are installed.
 
 mod folder;
+mod packets;
 
-use creel_cast::audio::RATE;
-use creel_cast::framing::Framing;
-use creel_cast::receive;
-use creel_cast::rtp;
-use creel_cast::send::{self, Program};
-use creel_cast::tone::{Shape, Tone};
-use creel_cast::wav::Sound;
+use creel_cast::receive::{self, Receiver};
+use creel_cast::send;
+use creel_cast::{Format, Formats, Measured, Rtcp, Session, Shape, Sound, Tone};
 use folder::Folder;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -16,18 +13,48 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn ffmpeg() -> Option<Command> {
-    let mut look = Command::new("ffmpeg");
-    look.arg("-version")
+/// The program, if it is installed.
+fn player(name: &str, version: &str) -> Option<Command> {
+    let mut look = Command::new(name);
+    look.arg(version)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     if look.status().is_err() {
-        eprintln!("skipped: ffmpeg is not installed");
+        eprintln!("skipped: {name} is not installed");
         return None;
     }
-    let mut ffmpeg = Command::new("ffmpeg");
+    Some(Command::new(name))
+}
+
+fn ffmpeg() -> Option<Command> {
+    let mut ffmpeg = player("ffmpeg", "-version")?;
     ffmpeg.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y"]);
     Some(ffmpeg)
+}
+
+/// GStreamer with this pipeline, if it has all that is in it.
+fn gst(pipeline: &str) -> Option<Command> {
+    let mut gst = player("gst-launch-1.0", "--version")?;
+    for element in pipeline
+        .split('!')
+        .filter_map(|part| part.split_whitespace().next())
+    {
+        if element.contains('/') || element.contains('.') {
+            continue;
+        }
+        let mut look = Command::new("gst-inspect-1.0");
+        let found = look
+            .arg(element)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if !found.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: GStreamer has no {element}");
+            return None;
+        }
+    }
+    gst.arg("-q").args(pipeline.split_whitespace());
+    Some(gst)
 }
 
 /// A port that is free, and so is the next one, which players take for RTCP.
@@ -52,80 +79,312 @@ impl Drop for Player {
     }
 }
 
-#[test]
-fn ffmpeg_hears_what_is_sent() {
-    let Some(mut ffmpeg) = ffmpeg() else { return };
-    let (folder, to) = (Folder::new("to-ffmpeg"), free_port());
-    let (sdp, heard) = (folder.0.join("stream.sdp"), folder.0.join("heard.wav"));
-    std::fs::write(&sdp, rtp::sdp(to, rtp::L16_MONO, RATE)).unwrap();
-    ffmpeg
-        .args(["-protocol_whitelist", "file,udp,rtp", "-i"])
-        .arg(&sdp);
-    ffmpeg.args(["-t", "0.5"]).arg(&heard);
-    let mut player = Player(ffmpeg.spawn().unwrap());
-    let plan = send::Plan {
-        streams: 1,
-        to: vec![to],
-        shared_port: false,
-        groups: 1,
+fn wav(path: &std::path::Path, samples: &[i16], rate: u32, channels: u16) {
+    let mut bytes = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0".to_vec();
+    bytes.extend(channels.to_le_bytes());
+    bytes.extend(rate.to_le_bytes());
+    bytes.extend((rate * u32::from(channels) * 2).to_le_bytes());
+    bytes.extend((channels * 2).to_le_bytes());
+    bytes.extend([16, 0]);
+    bytes.extend(b"data");
+    bytes.extend((samples.len() as u32 * 2).to_le_bytes());
+    bytes.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+    let riff = bytes.len() as u32 - 8;
+    bytes[4..8].copy_from_slice(&riff.to_le_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Noise, of which no piece is like another.
+fn noise(samples: usize) -> Vec<i16> {
+    let mut noise = vec![0; samples];
+    Tone::new(Shape::Noise, 1.0, 8_000).fill(&mut noise);
+    noise
+}
+
+/// What is received into `folder` while `player` plays.
+fn received(
+    folder: &Folder,
+    on: SocketAddr,
+    formats: &[(u8, &str)],
+    mut player: Command,
+) -> Measured {
+    let named = formats
+        .iter()
+        .map(|(number, text)| (*number, text.parse().unwrap()));
+    let sessions =
+        receive::Plan::sessions(on, 1, &Formats::new(named.collect()), Rtcp::Off).unwrap();
+    let plan = receive::Plan {
         wait: MS,
-        buffers: 6_000,
-        ramp_up: Duration::ZERO,
-        framing: Framing::default(),
-        program: Program::Tone(Shape::Sine, 441.0),
+        idle: 700 * MS,
+        at_most: Some(60_000 * MS),
+        wav: Some(folder.0.clone()),
+        ..receive::Plan::new(sessions)
     };
-    let ended = std::cell::RefCell::new(&mut player.0);
-    // It sends until the player has had enough.
-    send::run(&plan, &|| ended.borrow_mut().try_wait().unwrap().is_some()).unwrap();
-    let samples = Sound::read(&heard).unwrap().samples;
-    assert!(samples.len() >= 20_000, "only {} samples", samples.len());
-    // A period is 100 samples: the tone as it is made, from one of 100 places on.
-    let mut tone = vec![0; samples.len() + 100];
-    Tone::new(Shape::Sine, 441.0, RATE).fill(&mut tone);
-    let close = |from: usize| {
-        let pairs = samples.iter().zip(&tone[from..]);
-        pairs
-            .into_iter()
-            .all(|(a, b)| (i32::from(*a) - i32::from(*b)).abs() <= 1)
-    };
-    assert!((0..100).any(close), "it heard something else");
+    let receiver = Receiver::open(&plan).unwrap();
+    let player = Player(
+        player
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let measured = receiver.run(&|| false);
+    drop(player);
+    measured
 }
 
 #[test]
-fn what_ffmpeg_sends_is_heard() {
-    let Some(mut ffmpeg) = ffmpeg() else { return };
-    let (folder, on) = (Folder::new("from-ffmpeg"), free_port());
-    let plan = receive::Plan {
-        streams: 1,
-        on,
-        shared_port: false,
-        groups: 1,
-        wait: MS,
-        framing: Framing::default(),
-        buffers: None,
-        idle: 500 * MS,
-        at_most: Some(60_000 * MS),
-        wav: Some(folder.0.clone()),
+fn what_ffmpeg_sends_is_heard_sample_by_sample() {
+    for (codec, payload_type, format) in [
+        ("pcm_s16be", 97, "L16/8000"),
+        ("pcm_s16be", 97, "L16/48000/2"),
+        ("pcm_s16be", 10, "L16/44100/2"),
+        ("pcm_s16be", 11, "L16/44100"),
+        ("pcm_mulaw", 0, "PCMU"),
+        ("pcm_alaw", 8, "PCMA"),
+    ] {
+        let Some(mut ffmpeg) = ffmpeg() else { return };
+        let (folder, on) = (Folder::new("from-ffmpeg"), free_port());
+        let parsed: Format = format.parse().unwrap();
+        let channels = u16::from(parsed.channels);
+        let samples = noise(parsed.rate() as usize * usize::from(channels));
+        let file = folder.0.join("sent.wav");
+        wav(&file, &samples, parsed.rate(), channels);
+        ffmpeg
+            .args(["-re", "-i"])
+            .arg(&file)
+            .args(["-acodec", codec, "-f", "rtp"]);
+        ffmpeg
+            .args(["-payload_type", &payload_type.to_string()])
+            .arg(format!("rtp://{on}"));
+        let measured = received(&folder, on, &[(payload_type, format)], ffmpeg);
+        let source = &measured.sources[0];
+        assert_eq!(
+            (source.lost, source.duplicates, source.restarts),
+            (0, 0, 0),
+            "{format}"
+        );
+        assert_eq!(measured.warnings, Vec::<String>::new(), "{format}");
+        // Its report came on the next port or on none; it never counts as a packet.
+        assert!(source.jitter_ms.unwrap() < 100.0);
+        let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+        assert_eq!(
+            (heard.rate, heard.channels),
+            (parsed.rate(), usize::from(channels))
+        );
+        assert!(
+            heard.samples.len() >= samples.len() * 9 / 10,
+            "{format}: {}",
+            heard.samples.len()
+        );
+        let compared = heard.samples.len().min(samples.len());
+        let lossless = format.starts_with("L16");
+        let step = |sample: i16| {
+            if lossless {
+                0
+            } else {
+                (i32::from(sample).abs() / 16).max(16)
+            }
+        };
+        let pairs = heard.samples[..compared].iter().zip(&samples[..compared]);
+        let close = |(&heard, &sent): (&i16, &i16)| {
+            (i32::from(heard) - i32::from(sent)).abs() <= step(sent)
+        };
+        assert!(
+            pairs.into_iter().all(close),
+            "{format} is heard as something else"
+        );
+    }
+}
+
+#[test]
+fn what_gstreamer_sends_is_heard_with_its_reports() {
+    for (encoder, format, payload_type) in [
+        (
+            "audio/x-raw,format=S16BE,rate=48000,channels=2 ! rtpL16pay pt=97",
+            "L16/48000/2",
+            97,
+        ),
+        (
+            "audio/x-raw,rate=8000,channels=1 ! mulawenc ! rtppcmupay",
+            "PCMU",
+            0,
+        ),
+        (
+            "audio/x-raw,rate=8000,channels=1 ! alawenc ! rtppcmapay",
+            "PCMA",
+            8,
+        ),
+    ] {
+        let (folder, on) = (Folder::new("from-gst"), free_port());
+        let (port, next) = (on.port(), on.port() + 1);
+        let parsed: Format = format.parse().unwrap();
+        // A second and a half.
+        let buffers = parsed.rate() / 320;
+        let pipeline = format!(
+            "rtpbin name=bin audiotestsrc wave=saw num-buffers={buffers} samplesperbuffer=480 is-live=true ! \
+             audioconvert ! audioresample ! {encoder} ! bin.send_rtp_sink_0 \
+             bin.send_rtp_src_0 ! udpsink host=127.0.0.1 port={port} \
+             bin.send_rtcp_src_0 ! udpsink host=127.0.0.1 port={next} sync=false async=false"
+        );
+        let Some(gst) = gst(&pipeline) else { return };
+        let named = Formats::new(vec![(payload_type, format.parse().unwrap())]);
+        let plan = receive::Plan {
+            wait: MS,
+            idle: 1_000 * MS,
+            at_most: Some(60_000 * MS),
+            wav: Some(folder.0.clone()),
+            ..receive::Plan::new(receive::Plan::sessions(on, 1, &named, Rtcp::Own).unwrap())
+        };
+        let receiver = Receiver::open(&plan).unwrap();
+        let mut gst = gst;
+        let player = Player(
+            gst.stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
+        let measured = receiver.run(&|| false);
+        drop(player);
+        assert_eq!(measured.sources.len(), 1, "{format}: reports are no stream");
+        let source = &measured.sources[0];
+        assert_eq!(
+            (source.lost, source.duplicates, source.restarts),
+            (0, 0, 0),
+            "{format}"
+        );
+        assert_eq!(source.format, Some(format.parse().unwrap()));
+        assert!(
+            measured.junk.rtcp > 0 && source.left,
+            "{format}: {:?}",
+            measured.junk
+        );
+        let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+        let seconds = heard.samples.len() as f64 / f64::from(heard.rate) / heard.channels as f64;
+        assert!((1.2..2.0).contains(&seconds), "{format}: {seconds} s");
+        assert!(heard.samples.iter().any(|&sample| sample > 15_000));
+    }
+}
+
+#[test]
+fn ffmpeg_hears_what_is_sent_by_its_description() {
+    for (format, payload_type, lossless) in [
+        ("L16/44100", 11, true),
+        ("L16/48000/2", 96, true),
+        ("PCMU", 0, false),
+        ("PCMA", 8, false),
+    ] {
+        let Some(mut ffmpeg) = ffmpeg() else { return };
+        let (folder, to) = (Folder::new("to-ffmpeg"), free_port());
+        let format: Format = format.parse().unwrap();
+        let mut session = Session::new(to, payload_type, format);
+        session.packet_time = 10 * MS;
+        let (sdp, heard) = (folder.0.join("stream.sdp"), folder.0.join("heard.wav"));
+        std::fs::write(&sdp, Session::describe(std::slice::from_ref(&session))).unwrap();
+        ffmpeg
+            .args(["-protocol_whitelist", "file,udp,rtp", "-i"])
+            .arg(&sdp);
+        ffmpeg.args(["-t", "0.5"]).arg(&heard);
+        let mut player = Player(ffmpeg.spawn().unwrap());
+        let plan = send::Plan {
+            sessions: vec![session],
+            wait: MS,
+            buffers: 6_000,
+            ramp_up: Duration::ZERO,
+            program: send::Program::Tone(Shape::Sine, 441.0),
+            ..send::Plan::new(to, 1)
+        };
+        let ended = std::cell::RefCell::new(&mut player.0);
+        // It sends until the player has had enough.
+        send::run(&plan, &|| ended.borrow_mut().try_wait().unwrap().is_some()).unwrap();
+        let sound = Sound::read(&heard).unwrap();
+        assert_eq!(
+            (sound.rate, sound.channels),
+            (format.rate(), usize::from(format.channels))
+        );
+        let samples: Vec<i16> = sound
+            .samples
+            .chunks_exact(sound.channels)
+            .map(|frame| frame[0])
+            .collect();
+        assert!(
+            samples.len() >= format.rate() as usize * 9 / 20,
+            "only {} samples",
+            samples.len()
+        );
+        // The tone as it is made, from some packet on.
+        let mut tone = vec![0; samples.len() + format.rate() as usize * 20];
+        Tone::new(Shape::Sine, 441.0, format.rate()).fill(&mut tone);
+        let frames = format.rate() as usize / 100;
+        let allowed = if lossless { 1 } else { 1_100 };
+        let close = |from: usize| {
+            let mut pairs = samples.iter().zip(&tone[from..]);
+            pairs.all(|(a, b)| (i32::from(*a) - i32::from(*b)).abs() <= allowed)
+        };
+        assert!(
+            (0..2_000).any(|packet| close(packet * frames)),
+            "{format}: it heard something else"
+        );
+    }
+}
+
+#[test]
+fn gstreamer_reports_what_it_gets() {
+    let to = free_port();
+    let (port, next) = (to.port(), to.port() + 1);
+    let back = free_port();
+    let pipeline = format!(
+        "rtpbin name=bin udpsrc address=127.0.0.1 port={port} \
+         caps=application/x-rtp,media=audio,clock-rate=8000,encoding-name=PCMU,payload=0 ! bin.recv_rtp_sink_0 \
+         bin. ! rtppcmudepay ! fakesink sync=false \
+         udpsrc address=127.0.0.1 port={next} ! bin.recv_rtcp_sink_0 \
+         bin.send_rtcp_src_0 ! udpsink host=127.0.0.1 port={} sync=false async=false",
+        back.port()
+    );
+    let Some(mut gst) = gst(&pipeline) else {
+        return;
     };
-    let receiver = receive::Receiver::open(&plan).unwrap();
-    let source = format!("sine=frequency=441:sample_rate={RATE}:duration=1");
-    ffmpeg.args([
-        "-re", "-f", "lavfi", "-i", &source, "-ac", "1", "-ar", "44100",
-    ]);
-    ffmpeg
-        .args(["-acodec", "pcm_s16be", "-f", "rtp"])
-        .arg(format!("rtp://{on}"));
-    ffmpeg.stdout(Stdio::null());
-    let player = Player(ffmpeg.spawn().unwrap());
-    let received = receiver.run(&|| false);
-    drop(player);
-    assert_eq!(received.lost, 0);
-    let samples = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
-    assert!(samples.len() >= 40_000, "only {} samples", samples.len());
-    // A sine of 441 Hz repeats after 100 samples.
-    let repeats = samples
-        .windows(101)
-        .filter(|w| (i32::from(w[0]) - i32::from(w[100])).abs() <= 2);
-    assert!(repeats.count() > samples.len() * 9 / 10);
-    assert!(samples.iter().any(|&sample| sample > 3_000));
+    let _player = Player(
+        gst.stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    // Its reports go to a port of the test's, which knows what was sent.
+    let reports = UdpSocket::bind(back).unwrap();
+    reports.set_read_timeout(Some(20_000 * MS)).unwrap();
+    let mut session = Session::new(to, 0, "PCMU".parse().unwrap());
+    session.rtcp = Rtcp::Own;
+    let plan = send::Plan {
+        sessions: vec![session],
+        wait: MS,
+        buffers: 100_000,
+        ramp_up: Duration::ZERO,
+        ssrc: Some(0x0102_0304),
+        ..send::Plan::new(to, 1)
+    };
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sending =
+            scope.spawn(|| send::run(&plan, &|| over.load(std::sync::atomic::Ordering::Relaxed)));
+        let mut bytes = [0; 2_048];
+        let block = loop {
+            let len = reports.recv(&mut bytes).expect("it reports");
+            // A receiver's report with a block about the stream.
+            let about = bytes[..len]
+                .windows(4)
+                .skip(8)
+                .position(|four| four == [1, 2, 3, 4]);
+            if let Some(at) = about.filter(|_| bytes[1] == 201 || bytes[1] == 200) {
+                break bytes[at + 8..at + 8 + 24].to_vec();
+            }
+        };
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        sending.join().unwrap().unwrap();
+        // Its count begins after its probation: what came then makes it less than nothing.
+        let lost = i32::from_be_bytes([block[5], block[6], block[7], 0]) >> 8;
+        assert!(block[4] == 0 && (-2..=0).contains(&lost), "it lacks {lost}");
+        let jitter = u32::from_be_bytes(block[12..16].try_into().unwrap());
+        assert!(jitter < 8_000 / 10, "{jitter} ticks");
+    });
 }

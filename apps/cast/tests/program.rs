@@ -2,10 +2,8 @@
 
 mod folder;
 
-use creel_cast::audio::BUFFER_SAMPLES;
-use creel_cast::framing::Framing;
 use creel_cast::receive::{self, Receiver};
-use creel_cast::wav::Sound;
+use creel_cast::{Formats, Rtcp, Sound};
 use folder::Folder;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -13,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
+const BUFFER_SAMPLES: usize = 441;
 
 fn creel_cast(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
@@ -27,17 +26,14 @@ fn what_comes_over_tcp_is_heard_over_udp() {
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let on = port.local_addr().unwrap();
     drop(port);
+    let sessions = receive::Plan::sessions(on, 1, &Formats::default(), Rtcp::Off).unwrap();
     let plan = receive::Plan {
-        streams: 2,
-        on,
-        shared_port: true,
-        groups: 1,
+        streams: Some(2),
         wait: MS,
-        framing: Framing::default(),
         buffers: Some(BUFFERS as u64),
-        idle: 2_000 * MS,
         at_most: Some(20_000 * MS),
         wav: Some(folder.0.clone()),
+        ..receive::Plan::new(sessions)
     };
     let receiver = Receiver::open(&plan).unwrap();
     let to = on.to_string();
@@ -143,5 +139,212 @@ fn an_interrupted_evaluation_goes_on_where_it_stopped() {
     let kept: Vec<&str> = before.lines().nth(1).unwrap().split(',').collect();
     let cpu = kept[6].parse::<f64>().unwrap();
     let row: Vec<&str> = table.lines().nth(1).unwrap().split(',').collect();
-    assert_eq!(row[3].parse::<f64>().unwrap(), cpu, "{table}");
+    assert_eq!(row[5].parse::<f64>().unwrap(), cpu, "{table}");
+}
+
+#[test]
+fn an_evaluation_over_udp_is_one_page() {
+    let folder = Folder::new("page");
+    let page = folder.0.join("page.html");
+    let mut evaluate = creel_cast(&[
+        "evaluate",
+        "--udp",
+        "--only-udp",
+        "--streams",
+        "2,4",
+        "--runs",
+        "1",
+    ]);
+    evaluate
+        .args([
+            "--buffers",
+            "5",
+            "--wait",
+            "1ms",
+            "--format",
+            "csv",
+            "--page",
+        ])
+        .arg(&page);
+    let output = evaluate.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Both sides, two ways to have ports, two numbers of streams.
+    assert_eq!(table.lines().count(), 1 + 2 * 2 * 2, "{table}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert_eq!(
+        (page.matches("<svg").count(), page.matches("<tr>").count()),
+        (3, 9)
+    );
+}
+
+#[test]
+fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
+    let folder = Folder::new("tcp-pcap");
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let on = free.local_addr().unwrap().to_string();
+    drop(free);
+    // Over TCP: the sender connects once the receiver listens.
+    let mut receiver = creel_cast(&[
+        "receive", "--tcp", "--on", &on, "--idle", "300ms", "--for", "20s",
+    ]);
+    receiver
+        .args(["--codec", "PCMA", "--streams-format", "csv"])
+        .stdout(Stdio::piped());
+    let receiver = receiver.stderr(Stdio::null()).spawn().unwrap();
+    let send = |more: &[&str]| {
+        let mut sender = creel_cast(&["send", "--streams", "1", "--to", &on, "--codec", "PCMA"]);
+        sender
+            .args([
+                "--buffers",
+                "40",
+                "--ramp-up",
+                "0s",
+                "--packet-time",
+                "20ms",
+            ])
+            .args(more);
+        let output = sender.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    while std::net::TcpStream::connect(&on).is_err() {
+        std::thread::sleep(MS);
+    }
+    send(&["--over-tcp"]);
+    let rows = receiver.wait_with_output().unwrap();
+    assert!(
+        packets(&rows.stdout) >= 35,
+        "{}",
+        String::from_utf8_lossy(&rows.stdout)
+    );
+    // Over UDP into a capture, with a receiver that hears all.
+    let capture = folder.0.join("a.pcap");
+    let receive = |more: &[&str]| {
+        let mut receiver = creel_cast(&[
+            "receive",
+            "--streams",
+            "1",
+            "--idle",
+            "300ms",
+            "--for",
+            "20s",
+        ]);
+        receiver
+            .args(["--streams-format", "csv"])
+            .args(more)
+            .stdout(Stdio::piped());
+        receiver
+    };
+    let path = capture.to_str().unwrap();
+    let receiver = receive(&["--on", &on, "--write-pcap", path])
+        .spawn()
+        .unwrap();
+    opened(&on);
+    send(&[]);
+    let heard = packets(&receiver.wait_with_output().unwrap().stdout);
+    assert!(heard >= 35);
+    // What is in it, and what it is sent as again.
+    assert_eq!(
+        packets(&receive(&["--pcap", path]).output().unwrap().stdout),
+        heard
+    );
+    let receiver = receive(&["--on", &on]).spawn().unwrap();
+    opened(&on);
+    let replayed = creel_cast(&["send", "--pcap", path, "--to", &on])
+        .output()
+        .unwrap();
+    assert!(
+        replayed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&replayed.stderr)
+    );
+    assert_eq!(packets(&receiver.wait_with_output().unwrap().stdout), heard);
+}
+
+/// Waits until somebody listens there, by sending what is nothing to them.
+fn opened(on: &str) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect(on).unwrap();
+    let mut heard = 0;
+    while heard < 3 {
+        // An error tells that nobody heard the one before.
+        heard = if socket.send(b"?").is_ok() {
+            heard + 1
+        } else {
+            0
+        };
+        std::thread::sleep(MS);
+    }
+}
+
+/// The packets of the first row.
+fn packets(rows: &[u8]) -> u64 {
+    let rows = String::from_utf8_lossy(rows).into_owned();
+    let mut lines = rows
+        .lines()
+        .map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let column = header.iter().position(|name| name == "packets").unwrap();
+    lines.next().map_or(0, |row| row[column].parse().unwrap())
+}
+
+#[test]
+fn a_description_that_was_printed_is_taken_by_both_sides_and_reports_agree() {
+    let folder = Folder::new("sdp");
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let on = free.local_addr().unwrap();
+    drop(free);
+    let sdp = folder.0.join("session.sdp");
+    let mut print = creel_cast(&["send", "--streams", "2", "--to", &on.to_string(), "--sdp"]);
+    print.args([
+        "--codec",
+        "97=L16/16000/2",
+        "--packet-time",
+        "5ms",
+        "--rtcp",
+        "mux",
+    ]);
+    std::fs::write(&sdp, print.output().unwrap().stdout).unwrap();
+    let mut receiver = creel_cast(&["receive", "--idle", "400ms", "--for", "20s", "--from-sdp"]);
+    receiver
+        .arg(&sdp)
+        .args(["--streams-format", "json"])
+        .stdout(Stdio::piped());
+    let receiver = receiver.spawn().unwrap();
+    opened(&on.to_string());
+    let mut sender = creel_cast(&["send", "--ramp-up", "0s", "--buffers", "400", "--from-sdp"]);
+    let sent = sender
+        .arg(&sdp)
+        .args(["--streams-format", "json"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&sent.stderr).into_owned();
+    assert!(sent.status.success(), "{told}");
+    let came = String::from_utf8_lossy(&receiver.wait_with_output().unwrap().stdout).into_owned();
+    let sent = String::from_utf8_lossy(&sent.stdout).into_owned();
+    assert_eq!(
+        (came.lines().count(), sent.lines().count()),
+        (2, 2),
+        "{came}{sent}"
+    );
+    for line in came.lines() {
+        assert!(
+            line.contains(r#""format":"L16/16000/2""#) && line.contains(r#""lost":0,"#),
+            "{line}"
+        );
+        assert!(!line.contains(r#""sender_packets":null"#), "{line}");
+    }
+    // The receiver has reported at the begin.
+    for line in sent.lines() {
+        assert!(
+            line.contains(r#""receiver_lost":0,"#) && line.contains(r#""packets":400,"#),
+            "{line}"
+        );
+        assert!(!line.contains(r#""round_trip_ms":null"#), "{line}");
+    }
 }

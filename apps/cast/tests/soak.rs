@@ -1,13 +1,12 @@
 //! Runs after runs at a high rate: what an hour would leak, minutes show. Run it with
 //! `--ignored`; `CREEL_SOAK_ROUNDS` sets the length.
 
-use creel_cast::contexts::resident_bytes;
-use creel_cast::framing::Framing;
+use creel_cast::measure::resident_bytes;
 use creel_cast::receive::{self, Receiver};
-use creel_cast::send::{self, Program};
-use creel_cast::sink::Way;
+use creel_cast::send;
 use creel_cast::standalone;
-use creel_cast::tone::Shape;
+use creel_cast::stream::Way;
+use creel_cast::{Formats, Rtcp};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -36,28 +35,20 @@ fn over_loopback() {
     let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let to: SocketAddr = port.local_addr().unwrap();
     drop(port);
+    let sessions = receive::Plan::sessions(to, 1, &Formats::default(), Rtcp::Off).unwrap();
     let receive = receive::Plan {
-        streams: 50,
-        on: to,
-        shared_port: true,
-        groups: 1,
+        streams: Some(50),
         wait: MS,
-        framing: Framing::default(),
-        buffers: None,
         idle: 100 * MS,
         at_most: Some(10_000 * MS),
-        wav: None,
+        ..receive::Plan::new(sessions)
     };
     let send = send::Plan {
-        streams: 50,
-        to: vec![to],
         shared_port: true,
-        groups: 1,
         wait: MS,
         buffers: 10,
         ramp_up: Duration::ZERO,
-        framing: Framing::default(),
-        program: Program::Tone(Shape::Sine, 440.0),
+        ..send::Plan::new(to, 50)
     };
     // Another process may have got the port meanwhile.
     let Ok(receiver) = Receiver::open(&receive) else {

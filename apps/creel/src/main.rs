@@ -1,7 +1,8 @@
 //! The creel tool: what the machine is, right-sizing any program, and measuring it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod measure;
+mod options;
 mod process;
 mod run;
 mod top;
@@ -27,14 +28,14 @@ enum Verb {
     /// Show the machine, the budget, and where workers sit
     Topo(topo::Args),
     Run(run::RunArgs),
-    Measure(measure::MeasureArgs),
+    Measure(Box<measure::MeasureArgs>),
     Top(top::TopArgs),
 }
 
 fn main() -> ExitCode {
     let mut first = std::env::args_os().skip(1);
     if first.next().is_some_and(|verb| verb == measure::ONE) {
-        return conclude("creel", measure::measure_one(first));
+        return conclude("creel", measure::measure_one());
     }
     let cli: Cli = args::parse();
     cli.common.apply();

@@ -1,6 +1,5 @@
-//! What several commands ask of processes and take as arguments.
+//! What several commands ask of processes.
 
-use anyhow::{Context, Result, bail};
 use std::fs;
 
 /// All processes below `root`, children before grandchildren.
@@ -27,13 +26,4 @@ fn children(pid: u32) -> Vec<u32> {
             .collect()
     };
     lists.flat_map(pids).collect()
-}
-
-/// Reads a time in seconds, at most a day.
-pub fn seconds(text: &str) -> Result<f64> {
-    let s: f64 = text.parse().context("no number")?;
-    if !(0.0..=86_400.0).contains(&s) {
-        bail!("not between 0 and a day");
-    }
-    Ok(s)
 }

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use creel_console::{Common, Exit, Failure, Format, knobs, output};
-use creel_topology::{Budget, Error, Layout, Machine, Placement, Rounding, place};
+use creel_topology::{Budget, Error, Layout, Machine, Placement, place};
+
+use crate::options::{self, Round};
 
 /// The flags of `creel topo`.
 #[derive(clap::Args)]
@@ -32,15 +34,12 @@ pub struct Args {
     /// What a quota of 2.5 CPUs is worth: floor 2 workers, ceil 3
     #[arg(long, value_enum, default_value_t = Round::Floor)]
     rounding: Round,
-    /// Also draw the machine into this file
+    /// How many workers fit into the memory limit, at so much each (512MiB, 2G)
+    #[arg(long, value_name = "SIZE", value_parser = options::bytes)]
+    worker_memory: Option<u64>,
+    /// Also draw the machine into this file; - draws on stdout, and prints nothing else
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Round {
-    Floor,
-    Ceil,
 }
 
 /// All that is shown: a machine, its budget, and seats where they were asked for.
@@ -59,6 +58,10 @@ struct Seating {
 /// Reads the machine, seats the workers, prints.
 pub fn run(args: &Args, common: &Common) -> anyhow::Result<Exit> {
     let view = view(args).map_err(with_exit)?;
+    if args.svg.as_deref() == Some(Path::new("-")) {
+        output::text(&svg::draw(&view))?;
+        return Ok(Exit::Done);
+    }
     if let Some(file) = &args.svg {
         write_whole(file, &svg::draw(&view)).with_context(|| file.display().to_string())?;
     }
@@ -76,11 +79,10 @@ fn view(args: &Args) -> Result<View, Error> {
         (None, Some(root)) => Machine::read_from(root)?,
         (None, None) => Machine::detect()?,
     };
-    let rounding = match args.rounding {
-        Round::Floor => Rounding::Floor,
-        Round::Ceil => Rounding::Ceil,
-    };
-    let budget = Budget::rounded(&machine, rounding);
+    let mut budget = Budget::rounded(&machine, args.rounding.into());
+    if let Some(bytes) = args.worker_memory {
+        budget = budget.with_memory(&machine, bytes);
+    }
     let workers = args.workers.unwrap_or(budget.workers());
     let placement = args
         .place

@@ -1,6 +1,11 @@
-//! `creel measure` and `creel top` from outside.
+//! `creel measure` from outside.
 
-use std::{fs, process::Command};
+use serde_json::Value;
+use std::{
+    fs,
+    io::Read,
+    process::{Command, Stdio},
+};
 use tempfile::TempDir;
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
@@ -35,9 +40,11 @@ fn a_program_is_charged_with_its_own_memory_and_not_ours() {
     };
     // `tail` must keep the whole of what it was asked for.
     assert!(measured("64") > 64e6);
-    let (_, json, _) = creel(&["measure", "-n", "1", "--format", "json", "true"]);
-    let small = figure(&json, "peak_rss_bytes");
-    assert!(small < 2.0 * 1024.0 * 1024.0, "true takes {small} bytes");
+    let told = json(&["-n", "3", "true"]);
+    for run in told["runs"].as_array().unwrap() {
+        let small = run["peak_rss_bytes"].as_f64().unwrap();
+        assert!(small < 2.0 * 1024.0 * 1024.0, "true takes {small} bytes");
+    }
 }
 
 #[test]
@@ -80,15 +87,292 @@ fn failures_are_named() {
     fails(&["measure", "--matrix", "x", "true"], 2, "NAME=VALUE");
     fails(&["measure", "--matrix", "x=1", "true"], 2, "{x}");
     fails(&["measure", "-n", "0", "true"], 2, "10000");
-    fails(&["top", "no-such-program"], 127, "no-such-program");
-    fails(&["top", "-p", "4000000000"], 2, "no process");
+    fails(&["measure", "--metric", "x=no group", "true"], 2, "group");
+    fails(&["measure", "--metric", "x=(1)", "true"], 1, "matches");
+    fails(&["measure", "--scan", "x=3..1", "true"], 2, "nowhere");
+    fails(&["measure", "--prepare", "exit 3", "true"], 1, "exit 3");
+    fails(
+        &["measure", "--timeout", "0.05", "sleep", "9"],
+        1,
+        "--timeout",
+    );
+}
+
+/// The JSON of a measurement that must succeed.
+fn json(words: &[&str]) -> Value {
+    let all = [&["measure", "--format", "json"], words].concat();
+    let (code, json, err) = creel(&all);
+    assert_eq!(code, Some(0), "{words:?}: {err}");
+    serde_json::from_str(&json).unwrap()
 }
 
 #[test]
-fn top_tells_threads_and_a_verdict() {
-    let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
-    let (code, text, err) = creel(&["top", "--", "sh", "-c", busy]);
+fn memory_that_processes_share_counts_once() {
+    let script = "$x = 'a' x 64e6; for (1..4) { fork or do { select undef, undef, undef, 0.3; \
+                  exit } } wait for 1..4";
+    if Command::new("perl").arg("-v").output().is_err() {
+        eprintln!("skipped: perl is not installed");
+        return;
+    }
+    let told = json(&["-n1", "perl", "-e", script]);
+    let peak = told["runs"][0]["peak_rss_bytes"].as_f64().unwrap();
+    assert!((64e6..160e6).contains(&peak), "{peak} bytes");
+}
+
+#[test]
+fn what_was_measured_before_a_failure_is_kept_and_resumed() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (csv, count) = (path("runs.csv"), path("count"));
+    // The third run fails.
+    let script = format!("echo x >> {count}; test $(wc -l < {count}) -ne 3");
+    let words = [
+        "measure", "-n", "4", "--csv", &csv, "--resume", "--", "sh", "-c", &script,
+    ];
+    let (code, text, err) = creel(&words);
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("(2 runs)") && err.contains("exit code 1"),
+        "{text}{err}"
+    );
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 3);
+    let (code, text, err) = creel(&words);
     assert_eq!(code, Some(0), "{err}");
-    assert!(text.contains("threads runnable on average"), "{text}");
-    assert!(text.lines().any(|line| line.contains(" sh ")), "{text}");
+    assert!(text.contains("(4 runs)"), "{text}");
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 5);
+    assert_eq!(
+        fs::read_to_string(&count).unwrap().lines().count(),
+        5,
+        "two more runs"
+    );
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured_and_names_itself() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = TempDir::new().unwrap();
+        let csv = folder.path().join("runs.csv");
+        let mut measure = Command::new(CREEL)
+            .args(["measure", "-n", "1000", "--csv", csv.to_str().unwrap()])
+            .args(["sleep", "0.05"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while fs::read_to_string(&csv).unwrap_or_default().lines().count() < 4 {
+            std::thread::yield_now();
+        }
+        let mut kill = Command::new("kill");
+        kill.args([signal, &measure.id().to_string()]);
+        assert!(kill.status().unwrap().success());
+        let mut text = String::new();
+        measure
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        assert_eq!(measure.wait().unwrap().code(), Some(code), "{signal}");
+        assert!(
+            text.contains("sleep 0.05") && text.contains("wall"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn pairs_of_a_matrix_are_compared_at_the_same_setting() {
+    let words = [
+        "-n2",
+        "--matrix",
+        "t=0.05,0.01",
+        "--vs",
+        "sleep {t}",
+        "--",
+        "sleep",
+        "{t}",
+    ];
+    let told = json(&words);
+    let ratio = |i: usize| {
+        told["commands"][i]["ratio"]["wall_s"]["median"]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(told["commands"][3]["base"], "sleep 0.01");
+    assert!(
+        (0.5..2.0).contains(&ratio(3)),
+        "not against the first setting: {}",
+        ratio(3)
+    );
+    let (_, text, _) = creel(&[&["measure"][..], &words].concat());
+    assert!(
+        text.contains("sleep 0.01 t=0.01 ÷ sleep 0.01 t=0.01"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_short_run_has_a_mean_of_its_cpu_time_and_an_exit_code() {
+    let told = json(&["-n3", "--ignore-failure", "sh", "-c", "exit 7"]);
+    let cpu = &told["summary"]["cpu_s"]["geometric_mean"];
+    assert!(cpu.as_f64().unwrap() > 0.0, "{cpu}");
+    assert_ne!(
+        told["summary"]["user_s"]["geometric_mean"], 0.0,
+        "zero means none"
+    );
+    assert_eq!(told["runs"][2]["exit_code"], 7);
+    let reason = &told["energy_untold"];
+    assert!(
+        !told["runs"][0]["energy_j"].is_null() || reason.as_str().unwrap().contains("powercap")
+    );
+}
+
+#[test]
+fn a_daemon_is_named_and_ended() {
+    let words = [
+        "measure",
+        "-n1",
+        "--linger",
+        "1.2",
+        "sh",
+        "-c",
+        "sleep 70 & exit 0",
+    ];
+    let (code, _, err) = creel(&words);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("sleep") && err.contains("--linger"), "{err}");
+    assert!(err.contains("1 processes outlived it"), "{err}");
+}
+
+#[test]
+fn output_is_dropped_unless_it_is_asked_for() {
+    let run = |flags: &[&str]| {
+        let words = ["measure", "-n1"].into_iter().chain(flags.iter().copied());
+        let words: Vec<&str> = words
+            .chain(["sh", "-c", "echo out; echo err >&2"])
+            .collect();
+        let (code, out, err) = creel(&words);
+        assert_eq!(code, Some(0), "{err}");
+        (out.starts_with("out\n"), err.contains("err"))
+    };
+    assert_eq!(run(&[]), (false, false));
+    assert_eq!(run(&["--show-stdout"]), (true, false));
+    assert_eq!(run(&["--show-stderr"]), (false, true));
+    assert_eq!(run(&["--show-output"]), (true, true));
+    let (code, _, _) = creel(&["measure", "--show-stdout", "--format", "json", "true"]);
+    assert_eq!(code, Some(2));
+}
+
+#[test]
+fn labels_are_columns_and_files_grow() {
+    let folder = TempDir::new().unwrap();
+    let csv = folder.path().join("runs.csv").display().to_string();
+    for version in ["version=1", "version=2"] {
+        let words = ["-n2", "--csv", &csv, "--append", "--label", version, "true"];
+        json(&words);
+    }
+    let text = fs::read_to_string(&csv).unwrap();
+    assert!(text.starts_with("command,version,run,wall_s,"), "{text}");
+    assert_eq!(text.lines().count(), 5);
+    let told = json(&["--from", &csv]);
+    assert_eq!(told["commands"][1]["labels"]["version"], "2");
+    let (code, _, err) = creel(&["measure", "-n1", "--csv", &csv, "--append", "true"]);
+    assert_eq!(code, Some(65), "other columns");
+    assert!(err.contains("other columns"), "{err}");
+}
+
+#[test]
+fn a_programs_own_figures_are_recorded() {
+    let script = "echo 'rendered 1_000 samples'; echo 'rendered 48,000 samples' >&2";
+    let told = json(&[
+        "-n2",
+        "--metric",
+        r"samples=rendered (\S+) samples",
+        "sh",
+        "-c",
+        script,
+    ]);
+    assert_eq!(told["runs"][1]["samples"], 48000.0, "the last match counts");
+    assert_eq!(told["summary"]["samples"]["median"], 48000.0);
+}
+
+#[test]
+fn a_command_against_itself_gives_the_noise() {
+    let told = json(&["-n6", "--aa", "sleep", "0.01"]);
+    let floor = told["noise_floor"].as_f64().unwrap();
+    assert!(floor >= 1.0, "{floor}");
+    let (_, text, _) = creel(&["measure", "-n6", "--aa", "sleep", "0.01"]);
+    assert!(text.contains("differs from itself by up to"), "{text}");
+}
+
+#[test]
+fn hooks_run_around_the_runs() {
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("log");
+    let line = |word: &str| format!("echo {word} {{n}} >> {}", log.display());
+    let (setup, prepare, cleanup) = (line("setup"), line("prepare"), line("cleanup"));
+    let words = [
+        "-n2",
+        "--setup",
+        &setup,
+        "--prepare",
+        &prepare,
+        "--cleanup",
+        &cleanup,
+        "--scan",
+        "n=1..2",
+        "echo",
+        "{n}",
+    ];
+    json(&words);
+    let expected = "setup 1\nsetup 2\nprepare 1\nprepare 2\nprepare 1\nprepare 2\ncleanup 1\n\
+                    cleanup 2\n";
+    assert_eq!(fs::read_to_string(log).unwrap(), expected);
+}
+
+#[test]
+fn the_articles_raw_figures_are_read() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("raw.txt");
+    let text = "# seconds, rates, bytes\nold:\n00:00:40.0\n00:00:40.0\n00:00:40.0\n10x\n10x\n10x\n\
+                4096\n4096\n4096\n4096\nnew:\n00:00:19.999999999\n00:00:20.0\n20:1\n20x\n20x\n20x\n\
+                1024\n1024\n1024\n";
+    fs::write(&file, text.replace("20:1\n", "00:00:20.1\n")).unwrap();
+    let file = file.to_str().unwrap();
+    let told = json(&["--from", file]);
+    let mean = |i: usize| {
+        let mean = &told["commands"][i]["summary"]["wall_s"]["geometric_mean"];
+        mean.as_f64().unwrap()
+    };
+    assert!((mean(0) - 40.0).abs() < 1e-6 && (mean(1) - 20.0).abs() < 1e-6);
+    let (_, text, _) = creel(&["measure", "--markdown", "--from", file]);
+    assert!(
+        text.contains("| new ÷ old |") && text.contains("0.500"),
+        "{text}"
+    );
+}
+
+#[test]
+fn runs_are_drawn() {
+    let folder = TempDir::new().unwrap();
+    let svg = folder.path().join("runs.svg");
+    for plot in ["histogram", "runs", "scan", "scatter"] {
+        let words = [
+            "measure", "-n3", "--scan", "t=1..2", "--plot", plot, "--", "echo", "{t}",
+        ];
+        let (code, text, err) = creel(&words);
+        assert_eq!(code, Some(0), "{err}");
+        assert!(text.contains("wall, ms"), "{text}");
+    }
+    let drawn = [
+        "measure",
+        "-n3",
+        "--plot",
+        "runs",
+        "--svg",
+        svg.to_str().unwrap(),
+        "true",
+    ];
+    assert_eq!(creel(&drawn).0, Some(0));
+    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
 }

@@ -167,6 +167,107 @@ fn the_drawing_is_whole_or_absent() {
 }
 
 #[test]
+fn a_large_machine_is_drawn_to_fit_a_page() {
+    let levels = "package:8 numa:1 l3:1 l2:8 l1:1 core:1 pu:2";
+    let drawing = text(&["--synthetic", levels, "--svg", "-"]);
+    assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
+    let size = |name: &str| -> f64 {
+        let (_, rest) = drawing.split_once(&format!("{name}=\"")).unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
+    };
+    let (width, height) = (size("width"), size("height"));
+    assert!(
+        width < 2.0 * height && height < 2.0 * width,
+        "{width} x {height}"
+    );
+    assert!(width * height < 3e6, "{width} x {height}");
+}
+
+#[test]
+fn every_line_without_lines_inside_names_its_pus() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "sys/devices/system/cpu/online", "0-1\n");
+    for pu in 0..2 {
+        let cpu = format!("sys/devices/system/cpu/cpu{pu}");
+        write(
+            root.path(),
+            &format!("{cpu}/topology/thread_siblings_list"),
+            "0-1\n",
+        );
+        let cache = format!("{cpu}/cache/index0");
+        write(root.path(), &format!("{cache}/level"), "1\n");
+        write(root.path(), &format!("{cache}/type"), "Data\n");
+        write(
+            root.path(),
+            &format!("{cache}/shared_cpu_list"),
+            &format!("{pu}\n"),
+        );
+    }
+    let text = text(&["--root", root.path().to_str().unwrap()]);
+    assert!(
+        text.contains("L1d: PU 0\n") && text.contains("L1d: PU 1\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn memory_tasks_and_weights_are_told() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "sys/devices/system/cpu/online", "0-63\n");
+    write(
+        root.path(),
+        "proc/self/mountinfo",
+        "31 23 0:26 / /cg rw - cgroup2 cgroup rw\n",
+    );
+    write(root.path(), "proc/self/cgroup", "0::/a/b\n");
+    write(root.path(), "cg/a/b/cpu.weight", "20\n");
+    write(root.path(), "cg/a/memory.max", "8589934592\n");
+    let folder = root.path().to_str().unwrap().to_owned();
+    let root_of = ["--root", &folder];
+    let told = text(&root_of);
+    assert!(
+        told.contains("note: /cg/a/b/cpu.weight is 20 (usually 100)"),
+        "{told}"
+    );
+    let fits = text(&[&root_of[..], &["--worker-memory", "512MiB"]].concat());
+    let bound = "usable: 16 workers, bound by memory.max of the parent cgroup";
+    assert!(fits.contains(bound), "{fits}");
+    write(root.path(), "cg/a/b/pids.max", "20\n");
+    write(root.path(), "cg/a/b/pids.current", "9\n");
+    let told = text(&root_of);
+    assert!(
+        told.contains("usable: 11 workers, bound by pids.max of this cgroup (9/20)"),
+        "{told}"
+    );
+    write(
+        root.path(),
+        "proc/self/limits",
+        "Max processes  7  7  processes\n",
+    );
+    write(
+        root.path(),
+        "proc/self/status",
+        "CapEff:\t0000000000000000\n",
+    );
+    let told = text(&root_of);
+    assert!(
+        told.contains("usable: 7 workers, bound by the user's limit on processes"),
+        "{told}"
+    );
+    write(
+        root.path(),
+        "proc/self/status",
+        "CapEff:\t000001ffffffffff\n",
+    );
+    assert!(
+        text(&root_of).contains("usable: 11 workers"),
+        "root is exempt"
+    );
+    write(root.path(), "cg/a/cpu.max", "300000 100000\n");
+    assert!(!text(&root_of).contains("note:"), "a quota is set");
+}
+
+#[test]
 fn bad_input_is_named_and_has_its_code() {
     let root = tempfile::tempdir().unwrap();
     let empty = root.path().to_str().unwrap();

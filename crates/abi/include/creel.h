@@ -1,8 +1,12 @@
 /* How many threads this process should have, and where: for programs that link
- * libcreel_abi.a. See docs/sizing.md.
+ * libcreel_abi.a or libcreel_abi.so. See docs/sizing.md.
  *
  *   cargo build --profile small -p creel-abi
  *   cc -I crates/abi/include program.c target/small/libcreel_abi.a -lpthread -ldl
+ *
+ * or, once crates/abi/install has put them under a prefix:
+ *
+ *   cc program.c $(pkg-config --cflags --libs creel)
  */
 #ifndef CREEL_H
 #define CREEL_H
@@ -12,7 +16,8 @@ extern "C" {
 #endif
 
 /* The usable cores: mask, cpuset and quota counted, hyper-threads once; at least 1.
- * A fraction of a quota is cut off. 1 where the machine cannot be read. */
+ * A fraction of a quota is cut off. Where /proc and /sys cannot be read, the size of the
+ * affinity mask. */
 unsigned creel_workers(void);
 
 /* The same, with a fraction counted as one more. */

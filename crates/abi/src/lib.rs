@@ -14,11 +14,12 @@ const EINVAL: c_int = 22;
 /// What stands for an error without a number of its own.
 const EIO: c_int = 5;
 
-/// The budget's workers, or 1 where the machine cannot be read.
+/// The budget's workers; where the machine cannot be read, what the system call tells of the
+/// affinity mask, as the runtimes themselves count that would else be asked.
 fn workers(rounding: Rounding) -> c_uint {
     let count = catch_unwind(|| match Machine::detect() {
         Ok(machine) => Budget::rounded(&machine, rounding).workers(),
-        Err(_) => 1,
+        Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
     });
     c_uint::try_from(count.unwrap_or(1)).unwrap_or(c_uint::MAX)
 }

@@ -7,16 +7,21 @@ use std::{
 
 /// The static library that cargo has built beside this test.
 fn library() -> PathBuf {
+    newest(".a")
+}
+
+/// The newest of the libraries with such an ending.
+fn newest(ending: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let deps = own.parent().unwrap();
     let found = std::fs::read_dir(deps).unwrap().filter_map(|entry| {
         let path = entry.unwrap().path();
         let name = path.file_name()?.to_str()?;
-        let ours = name.starts_with("libcreel_abi") && name.ends_with(".a");
+        let ours = name.starts_with("libcreel_abi") && name.ends_with(ending);
         let built = path.metadata().ok()?.modified().ok()?;
         ours.then_some((built, path))
     });
-    found.max().expect("cargo builds the static library").1
+    found.max().expect("cargo builds the libraries").1
 }
 
 fn example(name: &str) -> PathBuf {
@@ -77,4 +82,73 @@ fn a_haskell_program_counts_by_the_budget() {
         said,
         format!("processors {workers}, capabilities {workers}\n")
     );
+}
+
+/// Builds the C program that prints `creel_workers()`.
+fn counter(folder: &Path) -> Option<PathBuf> {
+    let (source, program) = (folder.join("count.c"), folder.join("count"));
+    let text = "#include <creel.h>\n#include <stdio.h>\n\
+                int main(void) { printf(\"%u\\n\", creel_workers()); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let mut cc = Command::new("cc");
+    cc.arg("-o")
+        .arg(&program)
+        .arg("-I")
+        .arg(include)
+        .arg(source);
+    cc.arg(library()).args(["-lpthread", "-ldl", "-lm"]);
+    output(&mut cc).map(|_| program)
+}
+
+#[test]
+fn without_proc_and_sys_the_mask_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = counter(folder.path()) else {
+        return;
+    };
+    let hidden = "mount -t tmpfs none /sys && mount -t tmpfs none /proc || exit 99; exec \"$0\"";
+    let mut command = Command::new("unshare");
+    let out = command
+        .args(["-m", "sh", "-c", hidden])
+        .arg(program)
+        .output();
+    let Some(out) = out.ok().filter(|out| out.status.success()) else {
+        eprintln!("skipped: this host lets nobody hide /proc and /sys");
+        return;
+    };
+    let mask = creel_topology::affinity::current().unwrap().len();
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), format!("{mask}\n"));
+}
+
+#[test]
+fn the_shared_library_is_installed_and_linked_by_pkg_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = folder.path().join("built");
+    std::fs::create_dir(&built).unwrap();
+    std::fs::copy(newest(".a"), built.join("libcreel_abi.a")).unwrap();
+    std::fs::copy(newest(".so"), built.join("libcreel_abi.so")).unwrap();
+    let prefix = folder.path().join("usr");
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("install");
+    output(
+        Command::new(install)
+            .arg(&prefix)
+            .env("CREEL_BUILT", &built),
+    )
+    .unwrap();
+    let mut ask = Command::new("pkg-config");
+    ask.args(["--cflags", "--libs", "creel"]);
+    ask.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let Some(flags) = output(&mut ask) else {
+        return;
+    };
+    let program = folder.path().join("workers");
+    let mut cc = Command::new("cc");
+    cc.arg("-o").arg(&program).arg(example("workers.c"));
+    cc.args(flags.split_whitespace());
+    if output(&mut cc).is_some() {
+        let mut run = Command::new(program);
+        let said = output(run.env("LD_LIBRARY_PATH", prefix.join("lib"))).unwrap();
+        assert_eq!(said, "workers 1, mask of 1\na CPU outside: 22\n");
+    }
 }

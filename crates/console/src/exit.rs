@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 /// How a program ended.
 ///
-/// Source: 64 to 78 from BSD's `sysexits.h`; 126 and 127 are the shells', and 130 is the shells' 128 + SIGINT.
+/// Source: 64 to 78 from BSD's `sysexits.h`; 126 and 127 are the shells', and so are 130 and 143:
+/// 128 + SIGINT and SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// 0: all that was asked for is done.
@@ -30,10 +31,12 @@ pub enum Exit {
     NotFound,
     /// 130: interrupted by the user; finished outputs are whole.
     Interrupted,
+    /// 143: the same by SIGTERM.
+    Terminated,
 }
 
 impl Exit {
-    /// The process's exit code, 0 to 130.
+    /// The process's exit code, 0 to 143.
     ///
     /// ```
     /// assert_eq!(creel_console::Exit::BadData.code(), 65);
@@ -48,6 +51,7 @@ impl Exit {
             Exit::NotExecutable => 126,
             Exit::NotFound => 127,
             Exit::Interrupted => 130,
+            Exit::Terminated => 143,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Ctrl-C as a flag that a program looks at between its units.
 //!
 //! The first SIGINT or SIGTERM sets the flag: the program finishes or abandons the unit under
-//! way, leaves whole outputs only, and ends with [`Exit::Interrupted`]. A second one ends the
-//! process at once with the same code, for a unit that takes too long.
+//! way, leaves whole outputs only, and ends with [`Exit::Interrupted`] or [`Exit::Terminated`]. A
+//! second one ends the process at once with that code, for a unit that takes too long.
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +19,9 @@ pub struct Interrupt {
     /// Only ever goes from false to true. Relaxed: it carries no data, and the one who reads it
     /// next time is soon enough.
     requested: Arc<AtomicBool>,
+    /// Whether it was SIGTERM; set before `requested` is, and looked at after it. Relaxed: the
+    /// handlers set both in one thread, and a wrong word in a race of two signals harms nobody.
+    terminated: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -29,10 +32,13 @@ impl Interrupt {
     /// When the system refuses the handlers.
     pub fn install() -> io::Result<Self> {
         let interrupt = Interrupt::default();
-        for signal in [SIGINT, SIGTERM] {
+        for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
             // Order matters: the shutdown looks at the flag before this signal sets it.
-            let code = i32::from(Exit::Interrupted.code());
+            let code = i32::from(exit.code());
             flag::register_conditional_shutdown(signal, code, interrupt.requested.clone())?;
+            if exit == Exit::Terminated {
+                flag::register(signal, interrupt.terminated.clone())?;
+            }
             flag::register(signal, interrupt.requested.clone())?;
         }
         Ok(interrupt)
@@ -52,7 +58,7 @@ impl Interrupt {
     ///
     /// # Errors
     ///
-    /// A [`Failure`] with [`Exit::Interrupted`] once a stop was asked for.
+    /// A [`Failure`] with [`Exit::Interrupted`] or [`Exit::Terminated`] once a stop was asked for.
     ///
     /// ```
     /// use creel_console::Interrupt;
@@ -63,7 +69,9 @@ impl Interrupt {
     /// assert_eq!(interrupt.check().unwrap_err().to_string(), "interrupted");
     /// ```
     pub fn check(&self) -> Result<(), Failure> {
-        if self.requested() {
+        if self.requested() && self.terminated.load(Ordering::Relaxed) {
+            Err(Failure::new(Exit::Terminated, "terminated"))
+        } else if self.requested() {
             Err(Failure::new(Exit::Interrupted, "interrupted"))
         } else {
             Ok(())

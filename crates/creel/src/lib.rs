@@ -15,6 +15,8 @@
 //!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 pub mod channel;
 mod loops;
 #[cfg(all(test, shuttle, not(loom)))]
@@ -27,9 +29,9 @@ pub mod task;
 pub mod time;
 
 pub use creel_topology::{CpuSet, Neighbour, Placement};
-pub use loops::{Addressed, Loops, Outbox, Outboxes, Post, Scope, Scratch};
+pub use loops::{Addressed, Outbox, Outboxes, Post, Scope, Scratch};
 pub use pool::{
-    AcquireError, Balance, BuildError, Builder, Handle, NamedPools, ParseKnobError, Pool, Settings,
-    Stats, TaskStats, Wait, WorkerStats,
+    AcquireError, Balance, BuildError, Builder, Handle, Loops, NamedPools, ParseKnobError, Pool,
+    Settings, Stats, TaskStats, Wait, WorkerStats,
 };
 pub use task::{JoinError, JoinHandle};

@@ -3,7 +3,10 @@
 use creel::{Balance, Outbox, Pool, Wait};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// The system's allocator, which counts.
@@ -47,8 +50,15 @@ fn a_loop_that_has_run_before_allocates_nothing() {
             }
         };
         (0..40).for_each(|_| frame());
-        // A thread that starts late allocates then.
+        // Not what is made once: threads that start late, what a worker searches with, and what
+        // a caller offers to share with, where a worker is in somebody's code.
+        let meeting = Arc::new(Barrier::new(pool.workers() + 1));
+        for task in (0..pool.workers()).map(|_| Arc::clone(&meeting)) {
+            pool.spawn_fn(move || task.wait()).detach();
+        }
+        meeting.wait();
         pool.broadcast(|_| ());
+        pool.scope(|s| s.spawn(|| ()));
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         (0..40).for_each(|_| frame());
         assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);

@@ -174,6 +174,31 @@ fn a_pool_ends_although_its_tasks_block_for_each_other() {
 }
 
 #[test]
+fn a_pool_dropped_on_its_own_worker_cancels_what_lies_behind_that_one() {
+    for workers in [1, 2, 4] {
+        bounded(&format!("{workers} workers"), move || {
+            for _ in 0..50 {
+                let pool = pool(workers);
+                let handle = pool.handle();
+                let (told, tells) = mpsc::channel();
+                let drops = async move {
+                    let (done, wait) = mpsc::channel::<()>();
+                    let child = async move {
+                        pending::<()>().await;
+                        drop(done);
+                    };
+                    task::spawn(child).detach();
+                    drop(pool);
+                    told.send(wait.recv()).unwrap();
+                };
+                handle.spawn(drops).detach();
+                tells.recv().unwrap().unwrap_err();
+            }
+        });
+    }
+}
+
+#[test]
 fn whatever_is_cancelled_tells_its_other_end() {
     bounded("cancelled ends of channels", || {
         let pool = pool(4);

@@ -114,7 +114,9 @@ pub unsafe extern "C" fn sched_getaffinity(
     let real: Real = unsafe { std::mem::transmute(next) };
     // SAFETY: the caller's own call, passed on.
     let result = unsafe { real(pid, size, mask) };
-    if let (0, 0, Some(n)) = (result, pid, cpus()) {
+    // SAFETY: always succeeds.
+    let is_own = pid == 0 || pid == unsafe { libc::getpid() };
+    if let (0, true, Some(n)) = (result, is_own, cpus()) {
         // SAFETY: the call has succeeded, so `mask` points to `size` bytes, now initialised,
         // and by the caller's contract nobody else uses them meanwhile.
         let bytes = unsafe { std::slice::from_raw_parts_mut(mask.cast::<u8>(), size) };

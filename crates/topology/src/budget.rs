@@ -29,18 +29,25 @@ pub enum LimitKind {
     Affinity,
     /// A control group's CPU time.
     Quota,
+    /// A number of threads and processes, of a control group or of a user.
+    Tasks,
+    /// Memory, of which each worker takes a part.
+    Memory,
     /// A number that the program was given.
     Explicit,
 }
 
 impl LimitKind {
-    /// The name that programs print: `cores`, `cpuset`, `affinity`, `quota` or `explicit`.
+    /// The name that programs print: `cores`, `cpuset`, `affinity`, `quota`, `tasks`, `memory` or
+    /// `explicit`.
     pub fn name(self) -> &'static str {
         match self {
             LimitKind::Cores => "cores",
             LimitKind::Cpuset => "cpuset",
             LimitKind::Affinity => "affinity",
             LimitKind::Quota => "quota",
+            LimitKind::Tasks => "tasks",
+            LimitKind::Memory => "memory",
             LimitKind::Explicit => "explicit",
         }
     }
@@ -54,7 +61,8 @@ pub struct Limit {
     pub kind: LimitKind,
     /// The file that sets it; empty when none does.
     pub path: String,
-    /// What is written there: a CPU list, `QUOTA/PERIOD` in microseconds, or a number of cores.
+    /// What is written there: a CPU list, `QUOTA/PERIOD` in microseconds, or a number of cores; of
+    /// tasks, `NOW/MOST`; of memory, `BYTES/BYTES OF A WORKER`.
     pub value: String,
     /// How many workers it leaves, at least 1 for a quota; for a cpuset or the mask, together with
     /// the sets before it.
@@ -70,11 +78,19 @@ impl fmt::Display for Limit {
             LimitKind::Cores => write!(f, "the machine's cores ({})", self.value),
             LimitKind::Affinity => write!(f, "the affinity mask ({})", self.value),
             LimitKind::Explicit => write!(f, "the given number ({})", self.value),
-            LimitKind::Cpuset | LimitKind::Quota => match self.generation {
-                0 => write!(f, "{file} of this cgroup ({})", self.value),
-                1 => write!(f, "{file} of the parent cgroup ({})", self.value),
-                _ => write!(f, "{file} of the ancestor cgroup {group} ({})", self.value),
-            },
+            LimitKind::Tasks if group == "/proc/self" => {
+                write!(f, "the user's limit on processes ({})", self.value)
+            }
+            LimitKind::Memory if self.path.is_empty() => {
+                write!(f, "the machine's memory ({})", self.value)
+            }
+            LimitKind::Cpuset | LimitKind::Quota | LimitKind::Tasks | LimitKind::Memory => {
+                match self.generation {
+                    0 => write!(f, "{file} of this cgroup ({})", self.value),
+                    1 => write!(f, "{file} of the parent cgroup ({})", self.value),
+                    _ => write!(f, "{file} of the ancestor cgroup {group} ({})", self.value),
+                }
+            }
         }
     }
 }
@@ -114,12 +130,42 @@ impl Budget {
                 .iter()
                 .filter_map(|constraint| quota_limit(constraint, rounding)),
         );
+        limits.extend(
+            machine
+                .constraints()
+                .iter()
+                .filter_map(tasks_limit)
+                .filter(|limit| limit.workers < cores),
+        );
         // Of equal limits the first is named: the machine before the cpusets before the mask before
-        // the quotas, and of these the nearest.
-        let bound = (0..limits.len())
-            .min_by_key(|&i| limits[i].workers)
-            .unwrap_or(0);
+        // the quotas, and of these the nearest, before the numbers of tasks.
+        let bound = least(&limits);
         Budget { limits, bound }
+    }
+
+    /// The same limits, and how many workers of `bytes` of memory each fit into the least memory
+    /// limit, or else into the machine's memory; at least 1.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, Machine};
+    ///
+    /// let machine = Machine::synthetic("core:8")?;
+    /// let budget = Budget::of(&machine).with_memory(&machine, 1 << 30);
+    /// assert_eq!(budget.workers(), 8, "a machine made up tells no memory");
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
+    pub fn with_memory(mut self, machine: &Machine, bytes: u64) -> Budget {
+        let Some(mut memory) = machine.memory_limit() else {
+            return self;
+        };
+        let total: u64 = memory.value.parse().unwrap_or(u64::MAX);
+        memory.value = format!("{total}/{bytes}");
+        memory.workers = usize::try_from(total / bytes.max(1))
+            .unwrap_or(usize::MAX)
+            .max(1);
+        self.limits.push(memory);
+        self.bound = least(&self.limits);
+        self
     }
 
     /// The same limits, overruled by a number that the program was given; at least 1.
@@ -146,6 +192,11 @@ impl Budget {
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
+}
+
+fn least(limits: &[Limit]) -> usize {
+    let places = 0..limits.len();
+    places.min_by_key(|&i| limits[i].workers).unwrap_or(0)
 }
 
 fn limit(kind: LimitKind, workers: usize, value: String) -> Limit {
@@ -205,4 +256,56 @@ fn quota_limit(constraint: &Constraint, rounding: Rounding) -> Option<Limit> {
         generation: constraint.generation,
         ..limit(LimitKind::Quota, workers, format!("{quota_us}/{period_us}"))
     })
+}
+
+fn tasks_limit(constraint: &Constraint) -> Option<Limit> {
+    let Rule::Tasks { most, now } = constraint.rule else {
+        return None;
+    };
+    let left = usize::try_from(most.saturating_sub(now)).unwrap_or(usize::MAX);
+    Some(Limit {
+        path: constraint.path.clone(),
+        generation: constraint.generation,
+        ..limit(LimitKind::Tasks, left.max(1), format!("{now}/{most}"))
+    })
+}
+
+impl Machine {
+    /// The least memory limit of the process's control groups, or else the memory of the
+    /// machine's nodes, as a limit whose value is in bytes; `None` where neither is told.
+    pub fn memory_limit(&self) -> Option<Limit> {
+        let of_groups = self.constraints().iter().filter_map(|constraint| {
+            let Rule::Memory(bytes) = constraint.rule else {
+                return None;
+            };
+            let found = Limit {
+                path: constraint.path.clone(),
+                generation: constraint.generation,
+                ..limit(LimitKind::Memory, 1, bytes.to_string())
+            };
+            Some((bytes, found))
+        });
+        let nodes = self.numa_nodes().iter().map(|node| node.memory_bytes);
+        let total = nodes.sum::<Option<u64>>().filter(|&bytes| bytes > 0);
+        let whole = total.map(|bytes| (bytes, limit(LimitKind::Memory, 1, bytes.to_string())));
+        let least = of_groups.chain(whole).min_by_key(|(bytes, _)| *bytes);
+        least.map(|(_, limit)| limit)
+    }
+
+    /// Why the budget may be far too large: the process's control groups give it a share of the
+    /// CPUs by weight and no quota, so all CPUs look usable while others use them too.
+    pub fn weight_only(&self) -> Option<String> {
+        let rules = || self.constraints().iter();
+        if rules().any(|constraint| matches!(constraint.rule, Rule::Quota { .. })) {
+            return None;
+        }
+        rules().find_map(|constraint| match constraint.rule {
+            Rule::Weight { value, usual } => Some(format!(
+                "{} is {value} (usually {usual}) and no quota is set: when others are busy this \
+                 process gets a part of the CPUs only, and a pool as large as the machine thrashes",
+                constraint.path
+            )),
+            _ => None,
+        })
+    }
 }

@@ -1,14 +1,17 @@
-//! `creel-cast evaluate`: the evaluation's table and diagrams, over the number of streams and the
-//! ways in which sinks get buffers.
+//! `creel-cast evaluate`: the evaluation's table and diagrams, over the number of streams, the ways
+//! in which sinks get buffers, and UDP.
 
+use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use creel_cast::sink::Way;
-use creel_cast::standalone::{self, Plan};
+use creel_cast::standalone;
+use creel_cast::stream::Way;
+use creel_cast::{Error, Formats, Measured, Rtcp, receive, send};
 use creel_console::plot::{Chart, Series};
 use creel_console::{Align, Common, Exit, Format, Interrupt, Progress, Table, output};
 use serde::Serialize;
@@ -17,8 +20,21 @@ use super::kept::{Kept, Values};
 use super::report::{Body, print_document};
 use super::{count, failed, period, time};
 
-/// Measure every way to a sink over the number of streams; five minutes as it stands
+/// Where the receiver of the UDP half listens; stream n on port + n.
+const PORT: u16 = 20_000;
+/// A packet of the UDP half: 10 ms.
+const PACKET_TIME: Duration = Duration::from_millis(10);
+
+const EXAMPLES: &str = "\
+Examples:
+  creel-cast evaluate --page evaluation.html --format csv > table.csv
+          sinks in one process, the medians of ten runs, in five minutes
+  creel-cast evaluate --udp --streams 100,1000,5000 --groups 1,2 --wait 1ms,20ms --runs 3 --resume runs.csv
+          senders and receivers over the loopback, too; interrupted and given again, it goes on";
+
+/// Measure every way to a sink, and UDP, over the number of streams; five minutes as it stands
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Evaluate {
     /// Numbers of streams
     #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "100,200,300,400,500", value_parser = count)]
@@ -26,32 +42,72 @@ pub struct Evaluate {
     /// Runs of each; the medians are told
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = count)]
     runs: usize,
-    /// Contexts
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
-    groups: usize,
+    /// Numbers of contexts
+    #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count)]
+    groups: Vec<usize>,
     /// How long a context waits before it reacts again
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = time)]
-    wait: Duration,
-    /// From one buffer of a stream to the next
+    #[arg(long, value_delimiter = ',', value_name = "TIME,TIME,…", default_value = "20ms", value_parser = time)]
+    wait: Vec<Duration>,
+    /// From one buffer of a stream to the next; over UDP it is 10 ms
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period)]
     period: Duration,
     /// Buffers of each stream and run
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = count)]
     buffers: usize,
+    /// Also send and receive over UDP on the loopback, a port a stream and one for all
+    #[arg(long)]
+    udp: bool,
+    /// Leave out what is not UDP
+    #[arg(long, requires = "udp")]
+    only_udp: bool,
     /// Write parked.svg, latency.svg and cpu.svg into this folder
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
+    /// Write the table and the diagrams as one page
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
     /// Add each finished run to this file (CSV) and leave out those that it holds already: given
     /// again, an interrupted evaluation goes on where it stopped
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
 }
 
-/// The medians of one way and number of streams.
+/// What is measured: a way to a sink, or both sides of UDP.
+#[derive(Debug, Clone, Copy)]
+enum Subject {
+    Sink(&'static str, Way),
+    Udp { shared_port: bool },
+}
+
+impl Subject {
+    /// The rows that a run gives.
+    fn names(self) -> Vec<&'static str> {
+        match self {
+            Subject::Sink(name, _) => vec![name],
+            Subject::Udp { shared_port: false } => {
+                vec!["UDP send a port each", "UDP receive a port each"]
+            }
+            Subject::Udp { shared_port: true } => vec!["UDP send one port", "UDP receive one port"],
+        }
+    }
+}
+
+/// One point of the evaluation.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    subject: Subject,
+    streams: usize,
+    groups: usize,
+    wait: Duration,
+}
+
+/// The medians of one point.
 #[derive(Serialize, Debug, Clone)]
 struct Row {
     sink: String,
     streams: usize,
+    groups: usize,
+    wait_ms: f64,
     runs: usize,
     cpu_ns_per_buffer: f64,
     parked_share: f64,
@@ -91,6 +147,32 @@ impl Evaluate {
         Ok(Exit::Done)
     }
 
+    /// All points, in the order in which they are told.
+    fn points(&self) -> Vec<Point> {
+        let mut subjects = Vec::new();
+        if !self.only_udp {
+            subjects.extend(Way::ALL.map(|(name, way)| Subject::Sink(name, way)));
+        }
+        if self.udp {
+            subjects.extend([false, true].map(|shared_port| Subject::Udp { shared_port }));
+        }
+        let mut points = Vec::new();
+        for subject in subjects {
+            for &wait in &self.wait {
+                for &groups in &self.groups {
+                    let of = |&streams| Point {
+                        subject,
+                        streams,
+                        groups,
+                        wait,
+                    };
+                    points.extend(self.streams.iter().map(of));
+                }
+            }
+        }
+        points
+    }
+
     /// Runs what has not been run yet.
     fn measure(&self, common: &Common) -> anyhow::Result<Vec<Row>> {
         let interrupt = Interrupt::install()?;
@@ -98,37 +180,108 @@ impl Evaluate {
             .resume
             .as_deref()
             .map_or(Ok(Kept::none()), Kept::open)?;
-        let total = (Way::ALL.len() * self.streams.len() * self.runs) as u64;
+        let points = self.points();
+        let total = (points.len() * self.runs) as u64;
         let progress = Progress::new(total, "runs", common.quiet);
-        self.tell_kept(&kept, total, common, &progress);
+        self.tell_kept(&kept, &points, common, &progress);
         let mut rows = Vec::new();
-        for (name, way) in Way::ALL {
-            for &streams in &self.streams {
-                progress.set_message(format!("{name}, {streams} streams"));
-                let key = self.key(name, streams);
-                let mut runs = kept.of(&key, self.runs);
-                progress.advance(runs.len() as u64);
-                while runs.len() < self.runs {
-                    let plan = self.plan(streams, way);
-                    let measured = standalone::run(&plan, &|| interrupt.requested());
-                    let values = values(&Body::new(&measured.map_err(failed)?));
-                    kept.add(&key, values)?;
-                    runs.push(values);
-                    progress.advance(1);
+        for point in points {
+            let names = point.subject.names();
+            progress.set_message(format!("{}, {} streams", names[0], point.streams));
+            let mut runs: Vec<Vec<Values>> = names
+                .iter()
+                .map(|name| kept.of(&self.key(name, &point), self.runs))
+                .collect();
+            // Of a run with two rows that was torn between them, the first one is told alone.
+            let there = runs.iter().map(Vec::len).min().unwrap_or(0);
+            progress.advance(there as u64);
+            for _ in there..self.runs {
+                let values = self
+                    .once(&point, &|| interrupt.requested())
+                    .map_err(failed)?;
+                for ((name, values), runs) in names.iter().zip(values).zip(&mut runs) {
+                    if runs.len() < self.runs {
+                        kept.add(&self.key(name, &point), values)?;
+                        runs.push(values);
+                    }
                 }
-                rows.push(medians(name, streams, &runs));
+                progress.advance(1);
             }
+            let told = names.iter().zip(&runs);
+            rows.extend(told.map(|(name, runs)| medians(name, &point, runs)));
         }
         Ok(rows)
     }
 
+    /// One run: what its rows have measured.
+    fn once(&self, point: &Point, interrupted: &dyn Fn() -> bool) -> Result<Vec<Values>, Error> {
+        match point.subject {
+            Subject::Sink(_, way) => {
+                let measured = standalone::run(&self.plan(point, way), interrupted)?;
+                Ok(vec![values(&measured, false)])
+            }
+            Subject::Udp { shared_port } => {
+                let (sent, received) = self.over_udp(point, shared_port, interrupted)?;
+                Ok(vec![values(&sent, true), values(&received, true)])
+            }
+        }
+    }
+
+    /// Sends over the loopback and receives it, in contexts of their own.
+    fn over_udp(
+        &self,
+        point: &Point,
+        shared_port: bool,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Measured, Measured), Error> {
+        let on = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+        let ports = if shared_port { 1 } else { point.streams };
+        let receive = receive::Plan {
+            streams: Some(point.streams),
+            groups: point.groups,
+            wait: point.wait,
+            idle: Duration::from_millis(300) + point.wait,
+            ..receive::Plan::new(receive::Plan::sessions(
+                on,
+                ports,
+                &Formats::default(),
+                Rtcp::Off,
+            )?)
+        };
+        let send = send::Plan {
+            shared_port,
+            groups: point.groups,
+            wait: point.wait,
+            // The receiver leaves out its first second.
+            buffers: self.buffers as u64
+                + (Duration::from_secs(1).as_nanos() / PACKET_TIME.as_nanos()) as u64,
+            ramp_up: Duration::from_millis(500),
+            ..send::Plan::new(on, point.streams)
+        };
+        let receiver = receive::Receiver::open(&receive)?;
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(move || receiver.run(&|| false));
+            let sent = send::run(&send, interrupted);
+            let received = receiving
+                .join()
+                .map_err(|_| Error::Plan("the receiver panicked".into()))?;
+            let sent = sent?;
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+            Ok((sent, received))
+        })
+    }
+
     /// Says what need not be run again.
-    fn tell_kept(&self, kept: &Kept, total: u64, common: &Common, progress: &Progress) {
-        let keys = Way::ALL.iter().flat_map(|(name, _)| {
-            let streams = self.streams.iter();
-            streams.map(|&streams| self.key(name, streams))
-        });
-        let there: usize = keys.map(|key| kept.of(&key, self.runs).len()).sum();
+    fn tell_kept(&self, kept: &Kept, points: &[Point], common: &Common, progress: &Progress) {
+        let total = points.len() * self.runs;
+        let of_point = |point: &Point| {
+            let names = point.subject.names().into_iter();
+            let there = names.map(|name| kept.of(&self.key(name, point), self.runs).len());
+            there.min().unwrap_or(0)
+        };
+        let there: usize = points.iter().map(of_point).sum();
         if let Some(path) = self.resume.as_ref().filter(|_| there > 0 && !common.quiet) {
             let path = path.display();
             progress.println(&format!(
@@ -138,18 +291,24 @@ impl Evaluate {
     }
 
     /// What tells runs apart in the file.
-    fn key(&self, sink: &str, streams: usize) -> String {
+    fn key(&self, sink: &str, point: &Point) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let (groups, buffers) = (self.groups, self.buffers);
-        let (wait, period) = (ms(self.wait), ms(self.period));
-        format!("{sink},{streams},{groups},{wait},{period},{buffers}")
+        let (streams, groups, buffers) = (point.streams, point.groups, self.buffers);
+        let period = match point.subject {
+            Subject::Sink(..) => ms(self.period),
+            Subject::Udp { .. } => ms(PACKET_TIME),
+        };
+        format!(
+            "{sink},{streams},{groups},{},{period},{buffers}",
+            ms(point.wait)
+        )
     }
 
-    fn plan(&self, streams: usize, way: Way) -> Plan {
-        Plan {
-            streams,
-            groups: self.groups,
-            wait: self.wait,
+    fn plan(&self, point: &Point, way: Way) -> standalone::Plan {
+        standalone::Plan {
+            streams: point.streams,
+            groups: point.groups,
+            wait: point.wait,
             period: self.period,
             buffers: self.buffers as u64,
             way,
@@ -159,26 +318,38 @@ impl Evaluate {
     }
 
     fn draw(&self, rows: &[Row]) -> anyhow::Result<()> {
-        let Some(folder) = &self.svg else {
-            return Ok(());
-        };
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        for measure in CHARTS {
-            let path = folder.join(format!("{}.svg", measure.0));
-            let part = folder.join(format!("{}.svg.part", measure.0));
-            let written = fs::write(&part, chart(rows, measure).svg());
-            written
-                .and_then(|()| fs::rename(&part, &path))
-                .with_context(|| path.display().to_string())?;
+        if let Some(folder) = &self.svg {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            for measure in CHARTS {
+                let path = folder.join(format!("{}.svg", measure.0));
+                write_whole(&path, &chart(rows, measure).svg())?;
+            }
         }
-        Ok(())
+        match &self.page {
+            Some(path) => write_whole(path, &page(rows)),
+            None => Ok(()),
+        }
     }
 }
 
-/// What is kept of a run, in the order of [`COLUMNS`](super::kept::COLUMNS).
-fn values(body: &Body) -> Values {
+/// Writes a file that is whole or not there.
+fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.with_context(|| path.display().to_string())
+}
+
+/// What is kept of a run, in the order of [`COLUMNS`](super::kept::COLUMNS); over a network the CPU
+/// time is that of the side's own contexts.
+fn values(measured: &Measured, of_contexts: bool) -> Values {
+    let body = Body::new(measured, true);
+    let cpu = match of_contexts {
+        true => measured.used.contexts.as_nanos() as f64 / measured.buffers.max(1) as f64,
+        false => body.cpu_ns_per_buffer,
+    };
     [
-        body.cpu_ns_per_buffer,
+        cpu,
         body.parked_share,
         body.interval_ms.mean,
         body.interval_ms.sd,
@@ -189,7 +360,7 @@ fn values(body: &Body) -> Values {
     ]
 }
 
-fn medians(sink: &str, streams: usize, runs: &[Values]) -> Row {
+fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
     let medians: Values = std::array::from_fn(|column| {
         let mut values: Vec<f64> = runs.iter().map(|run| run[column]).collect();
         values.sort_by(f64::total_cmp);
@@ -208,7 +379,9 @@ fn medians(sink: &str, streams: usize, runs: &[Values]) -> Row {
     ] = medians;
     Row {
         sink: sink.into(),
-        streams,
+        streams: point.streams,
+        groups: point.groups,
+        wait_ms: point.wait.as_secs_f64() * 1e3,
         runs: runs.len(),
         cpu_ns_per_buffer: cpu,
         parked_share: parked,
@@ -221,45 +394,103 @@ fn medians(sink: &str, streams: usize, runs: &[Values]) -> Row {
     }
 }
 
+/// What a curve is called: its groups and quantum only where there are several.
+fn curve(row: &Row, rows: &[Row]) -> String {
+    let mut name = row.sink.clone();
+    if rows.iter().any(|other| other.groups != row.groups) {
+        name += &format!(", {} groups", row.groups);
+    }
+    if rows.iter().any(|other| other.wait_ms != row.wait_ms) {
+        name += &format!(", {} ms", row.wait_ms);
+    }
+    name
+}
+
 /// A measure over the number of streams, a curve a way.
 fn chart(rows: &[Row], (title, label, value): Measure) -> Chart {
-    let series = Way::ALL.map(|(name, _)| Series {
-        name: name.into(),
-        points: rows
-            .iter()
-            .filter(|row| row.sink == name)
-            .map(|row| (row.streams as f64, value(row)))
-            .collect(),
-    });
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows {
+        let (name, point) = (curve(row, rows), (row.streams as f64, value(row)));
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series {
+                name,
+                points: vec![point],
+            }),
+        }
+    }
     Chart {
         title: title.into(),
         x_label: "streams".into(),
         y_label: label.into(),
-        series: series.into(),
+        series,
     }
 }
 
+/// The table's header and a line a row.
+const HEADER: [&str; 9] = [
+    "sink",
+    "streams",
+    "groups",
+    "wait, ms",
+    "CPU, ns a buffer",
+    "parked, %",
+    "interval, ms",
+    "latency p50 / p99, µs",
+    "lateness p50 / p99, ms",
+];
+
+fn cells(row: &Row) -> [String; 9] {
+    [
+        row.sink.clone(),
+        row.streams.to_string(),
+        row.groups.to_string(),
+        row.wait_ms.to_string(),
+        format!("{:.0}", row.cpu_ns_per_buffer),
+        format!("{:.1}", 100.0 * row.parked_share),
+        format!("{:.3} ± {:.3}", row.interval_mean_ms, row.interval_sd_ms),
+        format!("{:.3} / {:.3}", row.latency_p50_us, row.latency_p99_us),
+        format!("{:.3} / {:.3}", row.lateness_p50_ms, row.lateness_p99_ms),
+    ]
+}
+
 fn text(rows: &[Row]) -> String {
-    let mut table = Table::new(&[
-        ("sink", Align::Left),
-        ("streams", Align::Right),
-        ("CPU, ns a buffer", Align::Right),
-        ("parked, %", Align::Right),
-        ("interval, ms", Align::Right),
-        ("latency p50 / p99, µs", Align::Right),
-        ("lateness p50 / p99, ms", Align::Right),
-    ]);
+    let align = |(at, name)| (name, if at == 0 { Align::Left } else { Align::Right });
+    let columns: Vec<_> = HEADER.into_iter().enumerate().map(align).collect();
+    let mut table = Table::new(&columns);
     for row in rows {
-        table.row([
-            row.sink.clone(),
-            row.streams.to_string(),
-            format!("{:.0}", row.cpu_ns_per_buffer),
-            format!("{:.1}", 100.0 * row.parked_share),
-            format!("{:.3} ± {:.3}", row.interval_mean_ms, row.interval_sd_ms),
-            format!("{:.3} / {:.3}", row.latency_p50_us, row.latency_p99_us),
-            format!("{:.3} / {:.3}", row.lateness_p50_ms, row.lateness_p99_ms),
-        ]);
+        table.row(cells(row));
     }
     let charts = CHARTS.map(|measure| chart(rows, measure).text(50, 10));
     format!("{}\n{}", table.text(), charts.join("\n"))
+}
+
+/// The table and the diagrams; needs nothing but itself.
+fn page(rows: &[Row]) -> String {
+    let mut page = String::from(
+        "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>creel-cast evaluate</title>\n\
+         <style>body{font:14px sans-serif;max-width:70em;margin:2em auto}td,th{padding:.2em .8em;\
+         text-align:right}td:first-child,th:first-child{text-align:left}svg{max-width:100%}</style>\n\
+         <h1>creel-cast evaluate</h1>\n",
+    );
+    for measure in CHARTS {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            page,
+            "<h2>{}</h2>\n{}",
+            measure.1,
+            chart(rows, measure).svg()
+        );
+    }
+    let cell = |tag: &str, text: &str| format!("<{tag}>{text}</{tag}>");
+    let header: String = HEADER.iter().map(|name| cell("th", name)).collect();
+    let _ = writeln!(
+        page,
+        "<h2>medians of the runs</h2>\n<table>\n<tr>{header}</tr>"
+    );
+    for row in rows {
+        let line: String = cells(row).iter().map(|text| cell("td", text)).collect();
+        let _ = writeln!(page, "<tr>{line}</tr>");
+    }
+    page + "</table>\n</html>\n"
 }

@@ -2,8 +2,12 @@
 
 pub mod evaluate;
 mod kept;
+mod media;
 pub mod receive;
+pub mod relay;
 mod report;
+pub mod rooms;
+mod rows;
 pub mod send;
 pub mod standalone;
 
@@ -11,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use creel::Wait;
-use creel_cast::run::Error;
+use creel_cast::{Error, WavError};
 use creel_console::{Exit, Failure};
 
 /// The contexts, as all programs have them.
@@ -57,8 +61,8 @@ fn failed(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Plan(_) | Error::Pool(_) => Exit::Usage,
         Error::Interrupted => Exit::Interrupted,
-        Error::Wav(creel_cast::wav::WavError::Io(..)) => Exit::SomeFailed,
-        Error::Wav(_) => Exit::BadData,
+        Error::Wav(WavError::Io(..)) | Error::File(..) => Exit::SomeFailed,
+        Error::Wav(_) | Error::Malformed(..) => Exit::BadData,
         Error::Socket(..) => Exit::TryAgain,
     };
     Failure::new(exit, error.to_string()).into()

@@ -1,28 +1,67 @@
-//! `creel-cast receive`: streams from UDP, counted, measured, and written to files.
+//! `creel-cast receive`: streams from UDP, TCP or a capture, counted, measured, and written to
+//! files.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use creel_cast::framing::Framing;
+use creel_cast::Session;
 use creel_cast::receive::{self, Plan};
 use creel_console::{Common, Exit, Interrupt};
 
-use super::{Contexts, count, failed, period, report};
+use super::media::{Media, source};
+use super::rows::RowsFormat;
+use super::{count, failed, period, report, time};
 
-/// Receive streams from UDP, and tell what was lost, late or out of order
+const EXAMPLES: &str = "\
+Examples:
+  creel-cast receive --on 0.0.0.0:5004 --shared-port --streams-format text
+          whatever comes to one port, a row a source
+  creel-cast receive --from-sdp session.sdp --rtcp mux --wav heard
+          the streams of a session description, written to heard/stream-N.wav
+  creel-cast receive --on 239.1.2.3:5004 --interface eth0 --codec 97=L24/48000/2
+          a multicast group
+  creel-cast receive --pcap capture.pcapng --streams-format csv
+          a capture, analysed";
+
+/// Receive streams, and tell what was lost, late, out of order or twice
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Receive {
-    #[command(flatten)]
-    contexts: Contexts,
-    /// Stream n comes to port + n of this address
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5004")]
+    /// Streams that are expected: so many ports, unless they share one [default: 500]
+    #[arg(long, value_name = "N", value_parser = count)]
+    streams: Option<usize>,
+    /// Contexts: threads that share the streams
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    groups: usize,
+    /// How long a context waits before it reacts again; 0ms: as soon as it can
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
+    wait: Duration,
+    /// Stream n comes to port + n of this address; a multicast group's is joined
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5004", conflicts_with_all = ["from_sdp", "pcap"])]
     on: SocketAddr,
+    /// Hear only this source of a multicast group
+    #[arg(long, value_name = "IP", value_parser = source)]
+    source: Option<IpAddr>,
     /// All streams come to the same port
     #[arg(long)]
     shared_port: bool,
-    /// End after so many buffers of each stream
+    /// Packets come over TCP, each after its length
+    #[arg(long)]
+    tcp: bool,
+    /// Analyse this capture instead of what comes
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Write all that comes into this capture
+    #[arg(long, value_name = "FILE", conflicts_with = "pcap")]
+    write_pcap: Option<PathBuf>,
+    #[command(flatten)]
+    media: Media,
+    /// Datagrams are bare samples of --codec, little-endian, or RTP: raw, rtp
+    #[arg(long, value_name = "FRAMING", default_value = "rtp", value_parser = framing)]
+    framing: bool,
+    /// End after so many packets of each stream
     #[arg(long, value_name = "N", value_parser = count)]
     buffers: Option<usize>,
     /// End when nothing has come for so long, once something has
@@ -31,37 +70,75 @@ pub struct Receive {
     /// End after so long in any case
     #[arg(long, value_name = "TIME", value_parser = period)]
     r#for: Option<Duration>,
-    /// A datagram: raw (samples only) or rtp
-    #[arg(long, value_name = "FRAMING", default_value_t)]
-    framing: Framing,
     /// Write each stream to stream-N.wav in this folder
     #[arg(long, value_name = "DIR")]
     wav: Option<PathBuf>,
+    /// Print a row a stream; the totals go to stderr then, unless --format asks for more than text
+    #[arg(long, value_name = "FORMAT")]
+    streams_format: Option<RowsFormat>,
+}
+
+/// Whether datagrams are bare samples.
+pub fn framing(text: &str) -> Result<bool, String> {
+    match text {
+        "raw" => Ok(true),
+        "rtp" => Ok(false),
+        _ => Err(format!(
+            "`{text}` is not raw or rtp; payload types are told by --codec N=NAME/CLOCK"
+        )),
+    }
 }
 
 impl Receive {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let interrupt = Interrupt::install()?;
-        let plan = Plan {
-            streams: self.contexts.streams,
-            on: self.on,
-            shared_port: self.shared_port,
-            groups: self.contexts.groups,
-            wait: self.contexts.wait,
-            framing: self.framing,
+        let plan = self.plan()?;
+        let measured = match &self.pcap {
+            Some(capture) => receive::analyse(&plan, capture),
+            None => receive::run(&plan, &|| interrupt.requested()),
+        };
+        let measured = measured.map_err(failed)?;
+        if !measured.sources.is_empty() && measured.buffers == 0 && !common.quiet {
+            eprintln!("creel-cast: it ended in the first second, which CPU and parked leave out");
+        }
+        report::print(&measured, common, self.streams_format)
+    }
+
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let (sessions, described) = match self.media.described()? {
+            Some(sessions) => (sessions, true),
+            None => (self.sessions()?, false),
+        };
+        let streams = match described {
+            true => self.streams.or(Some(sessions.len())),
+            false => self.streams,
+        };
+        Ok(Plan {
+            streams,
+            raw: self.framing,
+            groups: self.groups,
+            wait: self.wait,
             buffers: self.buffers.map(|buffers| buffers as u64),
             idle: self.idle,
             at_most: self.r#for,
             wav: self.wav.clone(),
+            capture: self.write_pcap.clone(),
+            options: self.media.options(),
+            ..Plan::new(sessions)
+        })
+    }
+
+    fn sessions(&self) -> anyhow::Result<Vec<Session>> {
+        let ports = match (self.shared_port || self.tcp, self.streams) {
+            (true, _) => 1,
+            (false, streams) => streams.unwrap_or(500),
         };
-        let measured = receive::run(&plan, &|| interrupt.requested()).map_err(failed)?;
-        let came = measured
-            .streams
-            .iter()
-            .any(|stream| stream.latency.count() > 0);
-        if came && measured.buffers == 0 && !common.quiet {
-            eprintln!("creel-cast: it ended in the first second, which CPU and parked leave out");
+        let sessions = Plan::sessions(self.on, ports, &self.media.formats(), self.media.rtcp);
+        let mut sessions = sessions.map_err(failed)?;
+        for session in &mut sessions {
+            session.source = self.source;
+            session.tcp = self.tcp;
         }
-        report::print(&measured, common)
+        Ok(sessions)
     }
 }

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use creel_cast::run::Measured;
-use creel_cast::stats::Percentiles;
+use creel_cast::Measured;
+use creel_cast::measure::Percentiles;
 use creel_console::document::Document;
 use creel_console::{Align, Common, Exit, Format, Table, output};
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
+use super::rows::{self, RowsFormat};
+
 /// A run in the units of the schema.
-#[derive(Serialize, Debug, Clone, Copy)]
+#[derive(Serialize, Debug, Clone)]
 pub struct Body {
     pub streams: usize,
     pub buffers: u64,
@@ -24,6 +26,60 @@ pub struct Body {
     pub lost: u64,
     pub late: u64,
     pub reordered: u64,
+    pub duplicates: u64,
+    #[serde(flatten)]
+    pub network: Option<Network>,
+}
+
+/// What came over a network, of all streams.
+#[derive(Serialize, Debug, Clone)]
+pub struct Network {
+    pub packets: u64,
+    pub bytes: u64,
+    pub expected: u64,
+    pub jitter_ms: Option<f64>,
+    pub payload_types: Vec<u8>,
+    pub malformed: u64,
+    pub unproven: u64,
+    pub rtcp: u64,
+    pub restarts: u64,
+    pub skipped: u64,
+}
+
+impl Network {
+    /// The totals; jitter is the streams' mean.
+    fn new(measured: &Measured) -> Option<Self> {
+        let (came, sent) = (&measured.sources, &measured.sent);
+        if came.is_empty()
+            && sent.is_empty()
+            && measured.streams.is_empty()
+            && measured.warnings.is_empty()
+        {
+            return None;
+        }
+        let jitters: Vec<f64> = came.iter().filter_map(|source| source.jitter_ms).collect();
+        let mut types: Vec<u8> = came
+            .iter()
+            .flat_map(|source| source.payload_types.clone())
+            .collect();
+        types.sort_unstable();
+        types.dedup();
+        Some(Network {
+            packets: came.iter().map(|source| source.packets).sum::<u64>()
+                + sent.iter().map(|sent| sent.packets).sum::<u64>(),
+            bytes: came.iter().map(|source| source.bytes).sum::<u64>()
+                + sent.iter().map(|sent| sent.bytes).sum::<u64>(),
+            expected: came.iter().map(|source| source.expected).sum(),
+            jitter_ms: (!jitters.is_empty())
+                .then(|| jitters.iter().sum::<f64>() / jitters.len() as f64),
+            payload_types: types,
+            malformed: measured.junk.malformed,
+            unproven: measured.junk.unproven,
+            rtcp: measured.junk.rtcp,
+            restarts: came.iter().map(|source| source.restarts).sum(),
+            skipped: measured.skipped,
+        })
+    }
 }
 
 /// Mean and standard deviation.
@@ -66,10 +122,18 @@ struct Row {
     lost: u64,
     late: u64,
     reordered: u64,
+    duplicates: u64,
+    packets: Option<u64>,
+    expected: Option<u64>,
+    jitter_ms: Option<f64>,
+    payload_types: Option<String>,
+    malformed: Option<u64>,
+    restarts: Option<u64>,
 }
 
 impl Body {
-    pub fn new(measured: &Measured) -> Self {
+    /// The figures of a run; of one without a network, those that it has.
+    pub fn new(measured: &Measured, standalone: bool) -> Self {
         const MILLISECOND: f64 = 1e6;
         let interval = measured.interval();
         let (us, ms) = (Duration::from_micros(1), Duration::from_millis(1));
@@ -88,10 +152,17 @@ impl Body {
             lost: measured.lost,
             late: measured.late,
             reordered: measured.reordered,
+            duplicates: measured.duplicates,
+            network: if standalone {
+                None
+            } else {
+                Network::new(measured)
+            },
         }
     }
 
-    fn row(self) -> Row {
+    fn row(&self) -> Row {
+        let network = self.network.as_ref();
         Row {
             streams: self.streams,
             buffers: self.buffers,
@@ -109,6 +180,16 @@ impl Body {
             lost: self.lost,
             late: self.late,
             reordered: self.reordered,
+            duplicates: self.duplicates,
+            packets: network.map(|network| network.packets),
+            expected: network.map(|network| network.expected),
+            jitter_ms: network.and_then(|network| network.jitter_ms),
+            payload_types: network.map(|network| {
+                let types: Vec<String> = network.payload_types.iter().map(u8::to_string).collect();
+                types.join(" ")
+            }),
+            malformed: network.map(|network| network.malformed),
+            restarts: network.map(|network| network.restarts),
         }
     }
 
@@ -132,28 +213,70 @@ impl Body {
         line("lost", self.lost.to_string());
         line("late", self.late.to_string());
         line("reordered", self.reordered.to_string());
+        line("duplicates", self.duplicates.to_string());
+        if let Some(network) = &self.network {
+            line("packets", network.packets.to_string());
+            if network.expected > 0 {
+                line("expected", network.expected.to_string());
+                let jitter = network
+                    .jitter_ms
+                    .map_or("not known".into(), |ms| format!("{ms:.3} ms"));
+                line("jitter, mean of the streams", jitter);
+                line("payload types", format!("{:?}", network.payload_types));
+                line("new starts", network.restarts.to_string());
+                line("neither RTP nor RTCP", network.malformed.to_string());
+                line("RTCP", network.rtcp.to_string());
+            }
+        }
         table
     }
 }
 
-/// Prints a run; its warnings go to stderr, and make the exit code say so.
-pub fn print(measured: &Measured, common: &Common) -> anyhow::Result<Exit> {
-    for warning in &measured.warnings {
-        creel_console::report("creel-cast", &anyhow::anyhow!("{warning}"));
+/// Prints a run: a row a stream, if asked for, and the totals. Its warnings go to stderr, and make
+/// the exit code say so.
+pub fn print(
+    measured: &Measured,
+    common: &Common,
+    rows: Option<RowsFormat>,
+) -> anyhow::Result<Exit> {
+    warn(measured, common);
+    let standalone = measured.sources.is_empty() && measured.sent.is_empty();
+    let body = Body::new(measured, standalone && measured.warnings.is_empty());
+    if let Some(format) = rows {
+        rows::print(measured, format)?;
     }
-    let body = Body::new(measured);
     match common.format {
+        Format::Text if rows.is_some() => eprint!("{}", body.table().text()),
         Format::Text => output::text(&body.table().text())?,
+        // A line, as the rows before it.
+        Format::Json if rows.is_some() => output::json_line(&document(body)?)?,
         Format::Json => print_document(body)?,
         Format::Csv => output::csv([body.row()])?,
     }
-    Ok(Exit::Done)
+    Ok(match measured.warnings.is_empty() {
+        true => Exit::Done,
+        false => Exit::SomeFailed,
+    })
+}
+
+/// Tells what went wrong, and what is worth knowing.
+pub fn warn(measured: &Measured, common: &Common) {
+    for warning in &measured.warnings {
+        creel_console::report("creel-cast", &anyhow::anyhow!("{warning}"));
+    }
+    for note in measured.notes.iter().filter(|_| !common.quiet) {
+        eprintln!("creel-cast: {note}");
+    }
 }
 
 /// Prints a document with the machine and the budget.
 pub fn print_document(body: impl Serialize) -> anyhow::Result<()> {
+    output::json(&document(body)?)?;
+    Ok(())
+}
+
+fn document<B: Serialize>(body: B) -> anyhow::Result<Document<B>> {
     let machine = Machine::detect()?;
     let budget = Budget::of(&machine);
-    output::json(&Document::new(&machine, &budget, body))?;
-    Ok(())
+    Ok(Document::new(&machine, &budget, body))
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use creel_cast::sink::Way;
 use creel_cast::standalone::{self, Plan};
+use creel_cast::stream::Way;
 use creel_console::{Common, Exit, Interrupt};
 
 use super::{Contexts, count, failed, period, report, time};
@@ -45,6 +45,6 @@ impl Standalone {
             ramp_up: self.ramp_up,
         };
         let measured = standalone::run(&plan, &|| interrupt.requested()).map_err(failed)?;
-        report::print(&measured, common)
+        report::print(&measured, common, None)
     }
 }

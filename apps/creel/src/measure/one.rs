@@ -1,179 +1,382 @@
-//! One run, in a process of its own.
+//! The process that runs the commands, one after the other.
 //!
-//! `creel measure` starts itself again for each run (the hidden command `measure-one`), so that
-//! the kernel's account of this process's children is the account of that one run. This
-//! process adopts orphans (it is a *subreaper*), so children that outlive their parent are
-//! waited for and counted too.
+//! `creel measure` starts itself once more for this (the hidden command `measure-one`), before
+//! anything is parsed: what this process has allocated, each command starts with. It adopts
+//! orphans (it is a *subreaper*), so children that outlive their parent are waited for and
+//! counted too; those that stay are ended after a while, and said.
 //!
-//! Two traps. A child's `ru_maxrss` carries the resident size that its parent had when it
-//! called exec, and so would carry ours if the command were started by `posix_spawn`, which
-//! borrows the parent's memory; after a true fork the child holds only this small process's
-//! own pages, less than any program. And `ru_maxrss` is the largest *single* process: for the
-//! whole tree the resident sizes are also sampled together.
+//! Traps. A child's `ru_maxrss` carries the resident size that its parent had when it called
+//! exec: started by `posix_spawn`, which borrows the parent's memory and so is quick, all of
+//! ours; after a true fork, which costs a tenth of a millisecond more, only a few pages. So the
+//! first run of a command is forked, and the others are spawned: where one of these does not come
+//! above our own size, the command is a small one, and what its first run took is said. And
+//! `ru_maxrss` is the largest *single* process: for a tree the proportional sizes (PSS) are
+//! sampled, in which what several share counts once. Times and switches are differences of this
+//! process's account of its children: one run at a time, so the difference is that run's.
 
-use super::sample::Sample;
+use super::{counters::Counters, sample::Sample};
 use crate::process::descendants;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use creel_console::energy::Meter;
 use nix::{
     errno::Errno,
     sys::{
         prctl,
         resource::{Usage, UsageWho, getrusage},
+        signal::{Signal, kill},
         time::TimeVal,
-        wait::{WaitStatus, wait},
+        wait::wait,
     },
-    unistd::getgid,
+    unistd::{Pid, getgid},
 };
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::{BTreeMap, HashMap},
     ffi::OsString,
-    fs,
-    os::unix::process::CommandExt,
-    process::{Command, Stdio},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
+    fs::{self, File},
+    io::{BufRead, BufReader, Write},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStringExt, net::UnixStream, process::CommandExt, process::ExitStatusExt},
+    },
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
+use wait4::Wait4;
 
 /// How often the tree's memory is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// After how long a word is said about processes that outlive the command.
+const SAY_AFTER: Duration = Duration::from_secs(1);
 
-/// What `measure-one` prints.
+/// One run to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Outcome {
-    pub sample: Sample,
-    /// The command's exit code, or 128 + the signal that ended it.
-    pub exit: i32,
+pub struct Order {
+    /// The command's words, as bytes.
+    pub words: Vec<Vec<u8>>,
+    pub show_stdout: bool,
+    pub show_stderr: bool,
+    /// Where stdout and stderr go instead, to be searched.
+    pub keep_in: Option<PathBuf>,
+    /// How long the command may take, seconds.
+    pub timeout_s: Option<f64>,
+    /// How long processes that outlive it are waited for, seconds.
+    pub linger_s: f64,
 }
 
-/// Runs the command to its end, and its orphans to theirs, and tells what they cost.
-/// What it prints goes to our stderr if `show`, else nowhere.
-pub fn run(command: &[OsString], show: bool) -> Result<Outcome> {
+/// What came of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    Ran(Outcome),
+    /// It could not be started.
+    Failed(String),
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The figures by name.
+    pub values: BTreeMap<String, f64>,
+    /// The command's exit code, or 128 + the signal that ended it.
+    pub exit_code: i32,
+    pub timed_out: bool,
+    /// How many processes outlived the command for too long and were ended.
+    pub ended: usize,
+}
+
+/// Serves the orders that come on stdin, a socket, until it is closed.
+pub fn serve() -> Result<()> {
     prctl::set_child_subreaper(true).context("cannot adopt orphans")?;
-    let (program, args) = command.split_first().context("no command")?;
-    let migrations = migration_counter();
-    let energy = Meter::start();
-    let watched = Watched::default();
-    let begin = Instant::now();
-    let child = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(if show {
-            Stdio::from(std::io::stderr())
-        } else {
-            Stdio::null()
-        })
-        // Changes nothing, but makes the standard library fork rather than spawn: see above.
-        .gid(getgid().as_raw())
-        .spawn()
-        .with_context(|| format!("cannot run {}", program.display()))?;
-    let pid = i32::try_from(child.id()).context("a pid that is none")?;
-    let (status, end, energy) = thread::scope(|s| {
-        let watcher = s.spawn(|| watched.watch(energy));
-        let (status, end) = wait_for_all(pid);
-        watched.stop.store(true, Ordering::Relaxed);
-        watcher.thread().unpark();
-        let energy = watcher.join().ok().flatten();
-        (status, end, energy)
-    });
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let sample = Sample {
-        wall_s: (end - begin).as_secs_f64(),
-        user_s: seconds(usage.user_time()),
-        sys_s: seconds(usage.system_time()),
-        peak_rss_bytes: peak(&usage).max(watched.peak.into_inner()),
-        context_switches: switches(&usage),
-        migrations: migrations.and_then(|mut counter| counter.read().ok()),
-        energy_j: energy.map(Meter::joules),
+    let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let mut answers = UnixStream::from(socket);
+    let orders = BufReader::new(answers.try_clone()?);
+    let watch = Watch::default();
+    let mut meters = Meters {
+        energy: Meter::start(),
+        counters: Counters::open(),
+        first_peaks: HashMap::new(),
     };
-    Ok(Outcome {
-        sample,
-        exit: exit_code(status?),
+    thread::scope(|s| {
+        let watcher = s.spawn(|| watch.run());
+        let served = orders.lines().try_for_each(|line| {
+            let order: Order = serde_json::from_str(&line?)?;
+            let done = run(&order, &watch, watcher.thread(), &mut meters);
+            let answer = match done {
+                Ok(outcome) => Answer::Ran(outcome),
+                Err(error) => Answer::Failed(format!("{error:#}")),
+            };
+            let text = serde_json::to_string(&answer)?;
+            Ok(writeln!(answers, "{text}")?)
+        });
+        watch.state.set(State::Over, watcher.thread());
+        served
     })
 }
 
-/// Waits until no child and no adopted orphan is left; gives the status of `pid` and when it
-/// ended.
-fn wait_for_all(pid: i32) -> (Result<WaitStatus>, Instant) {
-    let mut ended = (
-        Err(anyhow::anyhow!("the command was never seen to end")),
-        Instant::now(),
-    );
-    loop {
-        match wait() {
-            Ok(status) if status.pid().is_some_and(|p| p.as_raw() == pid) => {
-                ended = (Ok(status), Instant::now());
-            }
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return ended,
-        }
-    }
+/// What is kept from run to run.
+struct Meters {
+    energy: Option<Meter>,
+    counters: Counters,
+    /// The peak memory of each command's first run, bytes.
+    first_peaks: HashMap<Vec<Vec<u8>>, u64>,
 }
 
-fn exit_code(status: WaitStatus) -> i32 {
-    match status {
-        WaitStatus::Exited(_, code) => code,
-        WaitStatus::Signaled(_, signal, _) => 128 + signal as i32,
-        _ => -1,
+/// Runs the command to its end, and its orphans to theirs, and tells what they cost.
+fn run(order: &Order, watch: &Watch, watcher: &Thread, meters: &mut Meters) -> Result<Outcome> {
+    let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let first_peak = meters.first_peaks.get(&order.words).copied();
+    let mut command = command(order)?;
+    if first_peak.is_none() {
+        // Changes nothing, but makes the standard library fork rather than spawn: see above.
+        command.gid(getgid().as_raw());
     }
+    if meters.energy.is_some() {
+        meters.energy = Meter::start();
+    }
+    watch.prepare(order);
+    meters.counters.begin();
+    let begin = Instant::now();
+    let mut child = command.spawn().with_context(|| {
+        let program = OsString::from_vec(order.words.first().cloned().unwrap_or_default());
+        format!("cannot run {}", program.display())
+    })?;
+    watch.state.set(State::Running, watcher);
+    let ended = wait_for(&mut child);
+    let wall = begin.elapsed();
+    watch.state.set(State::Lingering, watcher);
+    while !matches!(wait(), Err(Errno::ECHILD)) {}
+    watch.state.set(State::Idle, watcher);
+    let (status, maxrss) = ended?;
+    let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let (user, sys) = (
+        seconds(after.user_time()) - seconds(before.user_time()),
+        seconds(after.system_time()) - seconds(before.system_time()),
+    );
+    let mut sample = Sample::default();
+    sample.set("wall_s", Some(wall.as_secs_f64()));
+    sample.set("cpu_s", Some(user + sys));
+    sample.set("user_s", Some(user));
+    sample.set("sys_s", Some(sys));
+    let own = u64::try_from(getrusage(UsageWho::RUSAGE_SELF)?.max_rss()).unwrap_or(0) * 1024;
+    let alone = match first_peak {
+        Some(first) if maxrss <= own => first,
+        _ => maxrss,
+    };
+    if first_peak.is_none() {
+        meters.first_peaks.insert(order.words.clone(), alone);
+    }
+    let peak = alone.max(watch.peak.load(Ordering::Relaxed));
+    sample.set("peak_rss_bytes", Some(peak as f64));
+    let switches = switches(&after) - switches(&before);
+    sample.set("context_switches", Some(switches as f64));
+    meters.counters.read(&mut sample);
+    let energy = meters.energy.take();
+    sample.set("energy_j", energy.map(Meter::joules));
+    meters.energy = Meter::start();
+    Ok(Outcome {
+        values: sample.values,
+        exit_code: exit_code(status),
+        timed_out: watch.timed_out.load(Ordering::Relaxed),
+        ended: watch.ended.load(Ordering::Relaxed) as usize,
+    })
+}
+
+fn command(order: &Order) -> Result<Command> {
+    let mut words = order.words.iter().cloned().map(OsString::from_vec);
+    let Some(program) = words.next() else {
+        bail!("no command");
+    };
+    let kept = order.keep_in.as_ref();
+    let stream = |shown: bool, inherited: fn() -> Stdio| -> Result<Stdio> {
+        match kept {
+            Some(file) => {
+                let file = File::options().append(true).create(true).open(file);
+                Ok(file.context("cannot keep what the command prints")?.into())
+            }
+            None if shown => Ok(inherited()),
+            None => Ok(Stdio::null()),
+        }
+    };
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(stream(order.show_stdout, Stdio::inherit)?)
+        .stderr(stream(order.show_stderr, Stdio::inherit)?);
+    Ok(command)
+}
+
+/// Waits for the command itself; gives its status and its own peak memory in bytes.
+fn wait_for(child: &mut Child) -> Result<(ExitStatus, u64)> {
+    let ended = child.wait4().context("the command was never seen to end")?;
+    Ok((ended.status, ended.rusage.maxrss))
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    let by_signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(by_signal).unwrap_or(-1)
 }
 
 fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
 
-/// The largest single process, in bytes; Linux counts in KiB.
-fn peak(usage: &Usage) -> u64 {
-    u64::try_from(usage.max_rss()).unwrap_or(0) * 1024
+fn switches(usage: &Usage) -> i64 {
+    usage.voluntary_context_switches() + usage.involuntary_context_switches()
 }
 
-fn switches(usage: &Usage) -> u64 {
-    let both = usage.voluntary_context_switches() + usage.involuntary_context_switches();
-    u64::try_from(both).unwrap_or(0)
+/// What the runner is doing, for the watching thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Running,
+    /// The command has ended, and others that it started have not.
+    Lingering,
+    Over,
 }
 
-/// A kernel counter of migrations that children inherit, where the kernel allows it.
-fn migration_counter() -> Option<perf_event::Counter> {
-    let mut builder = perf_event::Builder::new().kind(perf_event::events::Software::CPU_MIGRATIONS);
-    // A migration happens inside the kernel: without this the count is always zero.
-    builder.inherit(true).include_kernel();
-    let mut counter = builder.build().ok()?;
-    counter.enable().ok()?;
-    Some(counter)
-}
-
-/// What the watching thread sees of the tree.
 #[derive(Default)]
-struct Watched {
-    stop: AtomicBool,
-    /// The largest sum of resident sizes so far, bytes.
-    peak: AtomicU64,
-}
+struct Shared(Mutex<State>);
 
-impl Watched {
-    /// Looks at the tree's memory and the energy counter until told to stop.
-    fn watch(&self, mut energy: Option<Meter>) -> Option<Meter> {
-        while !self.stop.load(Ordering::Relaxed) {
-            let descendants = descendants(std::process::id());
-            // A single process is accounted for exactly by the kernel's high-water mark.
-            if descendants.len() > 1 {
-                let sum = descendants.iter().filter_map(|&pid| resident(pid)).sum();
-                self.peak.fetch_max(sum, Ordering::Relaxed);
-            }
-            if let Some(meter) = &mut energy {
-                meter.look();
-            }
-            thread::park_timeout(LOOK_EVERY);
+impl Shared {
+    fn set(&self, state: State, watcher: &Thread) {
+        *self.0.lock().unwrap_or_else(|e| e.into_inner()) = state;
+        if state == State::Over {
+            watcher.unpark();
         }
-        energy
+    }
+
+    fn get(&self) -> State {
+        *self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-/// A process's resident size in bytes (`/proc/PID/status`, in KiB).
-fn resident(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+/// What the watching thread sees of the tree, and its limits.
+#[derive(Default)]
+struct Watch {
+    state: Shared,
+    /// The largest sum of proportional sizes of this run, bytes.
+    peak: AtomicU64,
+    timed_out: AtomicBool,
+    ended: AtomicU64,
+    limits: Mutex<(Option<f64>, f64)>,
+}
+
+impl Watch {
+    fn prepare(&self, order: &Order) {
+        self.peak.store(0, Ordering::Relaxed);
+        self.timed_out.store(false, Ordering::Relaxed);
+        self.ended.store(0, Ordering::Relaxed);
+        let mut limits = self.limits.lock().unwrap_or_else(|e| e.into_inner());
+        *limits = (order.timeout_s, order.linger_s);
+    }
+
+    /// Looks every so often; nobody wakes it for a run, which would disturb a short one.
+    fn run(&self) {
+        loop {
+            match self.state.get() {
+                State::Over => return,
+                State::Idle => thread::park_timeout(LOOK_EVERY),
+                State::Running | State::Lingering => self.one_run(),
+            }
+        }
+    }
+
+    fn one_run(&self) {
+        let begin = Instant::now();
+        let mut lingers: Option<Instant> = None;
+        let mut said = false;
+        let (timeout_s, linger_s) = *self.limits.lock().unwrap_or_else(|e| e.into_inner());
+        loop {
+            thread::park_timeout(LOOK_EVERY);
+            let state = self.state.get();
+            match state {
+                State::Idle | State::Over => return,
+                State::Running if timeout_s.is_some_and(|s| begin.elapsed().as_secs_f64() > s) => {
+                    self.timed_out.store(true, Ordering::Relaxed);
+                    signal_all(Signal::SIGKILL);
+                }
+                State::Running => {}
+                State::Lingering => {
+                    let since = lingers.get_or_insert_with(Instant::now).elapsed();
+                    if since > SAY_AFTER && !said {
+                        said = true;
+                        say(linger_s);
+                    }
+                    self.end_after(since.as_secs_f64() - linger_s);
+                }
+            }
+            self.look();
+        }
+    }
+
+    /// Ends what lingers, politely at first.
+    fn end_after(&self, over_s: f64) {
+        if over_s > 0.0 && self.ended.load(Ordering::Relaxed) == 0 {
+            let count = signal_all(Signal::SIGTERM);
+            self.ended.store(count as u64, Ordering::Relaxed);
+        } else if over_s > 1.0 {
+            signal_all(Signal::SIGKILL);
+        }
+    }
+
+    /// Sums up the tree's memory. A single process is accounted for exactly by the kernel's
+    /// high-water mark.
+    fn look(&self) {
+        let descendants = descendants(std::process::id());
+        if descendants.len() > 1 {
+            let sum = descendants
+                .iter()
+                .filter_map(|&pid| proportional(pid))
+                .sum();
+            self.peak.fetch_max(sum, Ordering::Relaxed);
+        }
+    }
+}
+
+fn say(linger_s: f64) {
+    let alive = descendants(std::process::id());
+    let names: Vec<String> = alive.iter().take(3).map(|&pid| name(pid)).collect();
+    eprintln!(
+        "creel: the command has ended, and {} of its processes have not ({}); they are ended \
+         after {linger_s} s (--linger)",
+        alive.len(),
+        names.join(", ")
+    );
+}
+
+fn name(pid: u32) -> String {
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("{pid} {}", comm.trim())
+}
+
+/// Tells every process below this one; gives how many.
+pub fn signal_all(signal: Signal) -> usize {
+    signal_below(std::process::id(), signal)
+}
+
+/// Tells every process below that one; gives how many.
+pub fn signal_below(root: u32, signal: Signal) -> usize {
+    let all = descendants(root);
+    for pid in all.iter().filter_map(|&pid| i32::try_from(pid).ok()) {
+        // Who has ended meanwhile needs no telling.
+        let _ = kill(Pid::from_raw(pid), signal);
+    }
+    all.len()
+}
+
+/// A process's proportional size in bytes: pages that several share count in parts.
+///
+/// Source: proc_pid_smaps(5), `smaps_rollup`, in KiB.
+fn proportional(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|l| l.strip_prefix("Pss:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

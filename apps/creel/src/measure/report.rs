@@ -1,103 +1,39 @@
-//! What a measurement prints: text, Markdown, JSON, and the CSV of the raw runs, which can be
-//! read back.
+//! What a measurement prints: tables as text or Markdown, sentences, JSON, plots.
 
-use super::sample::{FIGURES, Figure, Sample, Summary};
-use anyhow::{Context, Result, bail};
-use creel_console::{Align, Table, output};
-use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, io, path::Path};
+use super::{
+    sample::{FIGURES, Sample, Unit, WALL, show, title, unit},
+    stats::{Ratio, Summary},
+    store::{Measured, own_figures},
+};
+use anyhow::{Context, Result};
+use creel_console::{
+    Align, Table, output,
+    plot::{Chart, Series},
+};
+use serde::Serialize;
+use std::{collections::BTreeMap, io};
 
-/// A command's runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    pub label: String,
-    pub samples: Vec<Sample>,
+/// The names of the figures that some run tells, in the order of tables.
+fn told(all: &[Measured]) -> Vec<String> {
+    let measured = FIGURES.iter().map(|figure| figure.name.to_owned());
+    let every = measured.chain(own_figures(all));
+    let tells = |name: &String| all.iter().any(|m| m.values(name).is_some());
+    every.filter(tells).collect()
 }
 
-/// A line of the CSV: one run.
-#[derive(Serialize, Deserialize)]
-struct Row {
-    command: String,
-    run: usize,
-    wall_s: f64,
-    user_s: f64,
-    sys_s: f64,
-    peak_rss_bytes: u64,
-    context_switches: u64,
-    migrations: Option<u64>,
-    energy_j: Option<f64>,
+fn summary(m: &Measured, name: &str) -> Option<Summary> {
+    Summary::of(&m.values(name)?)
 }
 
-impl Row {
-    fn new(command: &str, run: usize, s: &Sample) -> Self {
-        Self {
-            command: command.into(),
-            run,
-            wall_s: s.wall_s,
-            user_s: s.user_s,
-            sys_s: s.sys_s,
-            peak_rss_bytes: s.peak_rss_bytes,
-            context_switches: s.context_switches,
-            migrations: s.migrations,
-            energy_j: s.energy_j,
-        }
-    }
-
-    fn sample(&self) -> Sample {
-        Sample {
-            wall_s: self.wall_s,
-            user_s: self.user_s,
-            sys_s: self.sys_s,
-            peak_rss_bytes: self.peak_rss_bytes,
-            context_switches: self.context_switches,
-            migrations: self.migrations,
-            energy_j: self.energy_j,
-        }
-    }
+fn ratio(base: &Measured, m: &Measured, name: &str) -> Option<Ratio> {
+    Ratio::of(&base.values(name)?, &m.values(name)?)
 }
 
-fn rows(all: &[Measured]) -> impl Iterator<Item = Row> + '_ {
-    all.iter().flat_map(|m| {
-        let numbered = m.samples.iter().enumerate();
-        numbered.map(|(i, sample)| Row::new(&m.label, i + 1, sample))
-    })
-}
-
-/// Writes every run as CSV to stdout.
-pub fn csv(all: &[Measured]) -> io::Result<()> {
-    output::csv(rows(all))
-}
-
-/// Writes every run as CSV to a file.
-pub fn csv_file(all: &[Measured], file: &Path) -> Result<()> {
-    let write = || -> csv::Result<()> {
-        let mut writer = csv::Writer::from_path(file)?;
-        rows(all).try_for_each(|row| writer.serialize(row))?;
-        Ok(writer.flush()?)
-    };
-    write().with_context(|| format!("cannot write {}", file.display()))
-}
-
-/// Reads the runs back from a CSV, in the order of their first lines.
-pub fn from_csv(file: &Path) -> Result<Vec<Measured>> {
-    let mut all: Vec<Measured> = Vec::new();
-    let mut reader =
-        csv::Reader::from_path(file).with_context(|| format!("cannot read {}", file.display()))?;
-    for row in reader.deserialize() {
-        let row: Row = row.with_context(|| format!("{} is no measurement", file.display()))?;
-        let sample = row.sample();
-        match all.iter_mut().find(|m| m.label == row.command) {
-            Some(known) => known.samples.push(sample),
-            None => all.push(Measured {
-                label: row.command,
-                samples: vec![sample],
-            }),
-        }
-    }
-    if all.is_empty() {
-        bail!("{} holds no runs", file.display());
-    }
-    Ok(all)
+/// By how much a command differs from itself in these runs, as a factor; 1 where not asked.
+fn floor(all: &[Measured]) -> f64 {
+    let again = all.iter().filter(|m| m.again);
+    let floors = again.filter_map(|m| Some(ratio(&all[m.base], m, WALL)?.floor()));
+    floors.fold(1.0, f64::max)
 }
 
 /// The document that `--format json` prints.
@@ -106,55 +42,52 @@ struct Document<'a> {
     schema: u32,
     /// The first command's runs and summary; `commands` has all.
     runs: &'a [Sample],
-    summary: BTreeMap<&'static str, Option<Summary>>,
+    summary: BTreeMap<String, Option<Summary>>,
+    /// How far the first command differs from itself, as a factor; null where not asked for.
+    noise_floor: Option<f64>,
+    /// Why there is no figure of energy; null where there is one.
+    energy_untold: Option<&'static str>,
     commands: Vec<Command<'a>>,
 }
 
 #[derive(Serialize)]
 struct Command<'a> {
     command: &'a str,
+    labels: &'a BTreeMap<String, String>,
     runs: &'a [Sample],
-    summary: BTreeMap<&'static str, Option<Summary>>,
-    /// Of each figure: this command's over the first one's, run by run.
-    ratio: BTreeMap<&'static str, Option<Summary>>,
-}
-
-fn summary(samples: &[Sample]) -> BTreeMap<&'static str, Option<Summary>> {
-    let each = FIGURES.iter();
-    each.map(|f| (f.name, Summary::of_figure(f, samples)))
-        .collect()
-}
-
-/// `samples` over `base`, pair by pair; `None` where a figure is missing or zero.
-fn ratio(figure: &Figure, base: &[Sample], samples: &[Sample]) -> Option<Summary> {
-    let pairs = base.iter().zip(samples);
-    let ratios: Option<Vec<f64>> = pairs
-        .map(|(b, s)| {
-            let (b, s) = ((figure.of)(b)?, (figure.of)(s)?);
-            (b > 0.0).then(|| s / b)
-        })
-        .collect();
-    Summary::of(ratios?.into_iter())
+    summary: BTreeMap<String, Option<Summary>>,
+    /// The command that it is compared with: the first at the same settings.
+    base: &'a str,
+    /// Of each figure: this command's over its base's, run by run.
+    ratio: BTreeMap<String, Option<Ratio>>,
 }
 
 /// Prints everything as one JSON document.
-pub fn json(all: &[Measured]) -> Result<()> {
+pub fn json(all: &[Measured], energy_untold: Option<&'static str>) -> Result<()> {
     let first = all.first().context("nothing was measured")?;
-    let command = |m: &'_ Measured| -> BTreeMap<&'static str, Option<Summary>> {
-        let each = FIGURES.iter();
-        each.map(|f| (f.name, ratio(f, &first.samples, &m.samples)))
-            .collect()
+    let own = own_figures(all);
+    let names = || {
+        let measured = FIGURES.iter().map(|figure| figure.name.to_owned());
+        measured.chain(own.iter().cloned())
     };
-    let commands = all.iter().map(|m| Command {
-        command: &m.label,
-        runs: &m.samples,
-        summary: summary(&m.samples),
-        ratio: command(m),
+    let summaries = |m: &Measured| names().map(|n| (n.clone(), summary(m, &n))).collect();
+    let commands = all.iter().map(|m| {
+        let base = &all[m.base];
+        Command {
+            command: &m.label,
+            labels: &m.labels,
+            runs: &m.samples,
+            summary: summaries(m),
+            base: &base.label,
+            ratio: names().map(|n| (n.clone(), ratio(base, m, &n))).collect(),
+        }
     });
     let document = Document {
         schema: 1,
         runs: &first.samples,
-        summary: summary(&first.samples),
+        summary: summaries(first),
+        noise_floor: all.iter().any(|m| m.again).then(|| floor(all)),
+        energy_untold,
         commands: commands.collect(),
     };
     Ok(output::json(&document)?)
@@ -170,79 +103,241 @@ pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
         }
     };
     let mut parts = Vec::new();
-    match all {
-        [one] => parts.push(format!("{}\n\n{}", heading(one), render(spread(one)))),
-        [a, b] => {
-            parts.push(format!("A: {}\n\n{}", heading(a), render(spread(a))));
-            parts.push(format!("B: {}\n\n{}", heading(b), render(spread(b))));
-            parts.push(format!("B ÷ A, pair by pair\n\n{}", render(ratios(a, b))));
+    if all.len() <= 3 {
+        for m in all {
+            parts.push(format!("{}\n\n{}", heading(m), render(spread(m))));
         }
-        many => {
-            let runs = many.iter().map(|m| m.samples.len()).min().unwrap_or(0);
-            let table = render(means(many));
-            parts.push(format!("geometric means of {runs} runs each\n\n{table}"));
-        }
+    } else {
+        parts.push(format!("geometric means\n\n{}", render(means(all))));
+    }
+    let compared = all.iter().filter(|m| !std::ptr::eq(*m, &all[m.base]));
+    let (compared, floor) = (compared.collect::<Vec<_>>(), floor(all));
+    if !compared.is_empty() {
+        let table = render(ratios(all, &compared));
+        parts.push(format!("ratios, run by run (geometric means)\n\n{table}"));
+    }
+    let mut sentences: Vec<String> = Vec::new();
+    for m in &compared {
+        let base = &all[m.base];
+        let verdict = match ratio(base, m, WALL) {
+            Some(ratio) if m.again => format!(
+                "noise: {} differs from itself by up to ×{:.3}",
+                base.label,
+                ratio.floor()
+            ),
+            Some(ratio) => ratio.verdict(&m.label, &base.label, floor),
+            None => continue,
+        };
+        sentences.push(verdict);
+    }
+    sentences.extend(all.iter().filter_map(outliers));
+    if !sentences.is_empty() {
+        parts.push(format!("{}\n", sentences.join("\n")));
     }
     output::text(&parts.join("\n"))
 }
 
 fn heading(m: &Measured) -> String {
     let s = if m.samples.len() == 1 { "" } else { "s" };
-    format!("{} ({} run{s})", m.label, m.samples.len())
+    let labels: Vec<String> = m.labels.iter().map(|(k, v)| format!(", {k}={v}")).collect();
+    format!(
+        "{} ({} run{s}{})",
+        m.label,
+        m.samples.len(),
+        labels.concat()
+    )
 }
 
-const SPREAD: [(&str, Align); 5] = [
-    ("", Align::Left),
-    ("min", Align::Right),
-    ("median", Align::Right),
-    ("max", Align::Right),
-    ("geometric mean", Align::Right),
-];
-
-fn four(s: Summary, show: impl Fn(f64) -> String) -> [String; 4] {
-    [s.min, s.median, s.max, s.geometric_mean].map(show)
+fn outliers(m: &Measured) -> Option<String> {
+    let wall = summary(m, WALL)?;
+    (wall.outliers > 0).then(|| {
+        let s = if wall.outliers == 1 { "" } else { "s" };
+        format!(
+            "{}: {} outlier{s} of {} runs; something else used the machine, or the first runs \
+             were cold (--warmup)",
+            m.label,
+            wall.outliers,
+            m.samples.len()
+        )
+    })
 }
 
 /// One command: a figure a row.
 fn spread(m: &Measured) -> Table {
-    let mut table = Table::new(&SPREAD);
-    for figure in &FIGURES {
-        if let Some(s) = Summary::of_figure(figure, &m.samples) {
-            let title = [figure.title.to_owned()];
-            table.row(title.into_iter().chain(four(s, figure.show)));
-        }
+    let right = |title| (title, Align::Right);
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        right("mean"),
+        right("± 95 %"),
+        right("σ"),
+        right("min"),
+        right("median"),
+        right("max"),
+        right("geo. mean"),
+    ]);
+    for name in told(std::slice::from_ref(m)) {
+        let Some(s) = summary(m, &name) else {
+            continue;
+        };
+        let unit = unit(&name);
+        let or_none = |value: Option<f64>| value.map_or("-".into(), |v| show(unit, v));
+        table.row([
+            title(&name).to_owned(),
+            show(unit, s.mean),
+            or_none(s.ci95),
+            show(unit, s.sd),
+            show(unit, s.min),
+            show(unit, s.median),
+            show(unit, s.max),
+            or_none(s.geometric_mean),
+        ]);
     }
     table
 }
 
-fn ratios(a: &Measured, b: &Measured) -> Table {
-    let mut table = Table::new(&SPREAD);
-    for figure in &FIGURES {
-        if let Some(s) = ratio(figure, &a.samples, &b.samples) {
-            let title = [figure.title.to_owned()];
-            table.row(title.into_iter().chain(four(s, |r| format!("{r:.3}"))));
-        }
-    }
-    table
-}
-
-/// Many commands: one a row, with the geometric mean of each figure that all of them tell.
+/// Many commands: a command a row, a figure a column.
 fn means(all: &[Measured]) -> Table {
-    let mean = |figure: &Figure, m: &Measured| Summary::of_figure(figure, &m.samples);
-    let told = |figure: &&Figure| all.iter().all(|m| mean(figure, m).is_some());
-    let figures: Vec<&Figure> = FIGURES.iter().filter(told).collect();
-    let titles = figures.iter().map(|f| (f.title, Align::Right));
-    let columns: Vec<_> = [("command", Align::Left)]
-        .into_iter()
-        .chain(titles)
-        .collect();
+    let names = told(all);
+    let mut columns = vec![("command", Align::Left), ("runs", Align::Right)];
+    columns.extend(names.iter().map(|name| (title(name), Align::Right)));
     let mut table = Table::new(&columns);
     for m in all {
-        let cells = figures.iter().map(|f| match mean(f, m) {
-            Some(s) => (f.show)(s.geometric_mean),
-            None => String::new(),
-        });
-        table.row([m.label.clone()].into_iter().chain(cells));
+        let mut cells = vec![label(m), m.samples.len().to_string()];
+        cells.extend(names.iter().map(|name| mean(m, name)));
+        table.row(cells);
     }
     table
+}
+
+fn label(m: &Measured) -> String {
+    let labels: Vec<String> = m.labels.iter().map(|(k, v)| format!(" {k}={v}")).collect();
+    format!("{}{}", m.label, labels.concat())
+}
+
+/// The geometric mean, or where a value is zero the arithmetic one.
+fn mean(m: &Measured, name: &str) -> String {
+    let Some(s) = summary(m, name) else {
+        return "-".into();
+    };
+    show(unit(name), s.geometric_mean.unwrap_or(s.mean))
+}
+
+/// What is compared: a command a row, a figure a column.
+fn ratios(all: &[Measured], compared: &[&Measured]) -> Table {
+    let shown = |name: &String| unit(name) != Unit::Count || all.len() <= 3;
+    let names: Vec<String> = told(all).into_iter().filter(shown).collect();
+    let mut columns = vec![("command ÷ base", Align::Left)];
+    columns.extend(names.iter().map(|name| (title(name), Align::Right)));
+    let mut table = Table::new(&columns);
+    for m in compared {
+        let base = &all[m.base];
+        let cell = |name: &String| match ratio(base, m, name) {
+            Some(ratio) => format!("{:.3}", ratio.geometric_mean),
+            None => "-".into(),
+        };
+        let mut cells = vec![format!("{} ÷ {}", label(m), label(base))];
+        cells.extend(names.iter().map(cell));
+        table.row(cells);
+    }
+    table
+}
+
+/// What a plot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Plot {
+    /// How often which wall time came
+    Histogram,
+    /// Wall time run by run
+    Runs,
+    /// The mean wall time at each command of a matrix or scan
+    Scan,
+    /// Wall time beside peak memory, a point a run
+    Scatter,
+}
+
+/// Bars of a histogram.
+const BINS: usize = 20;
+
+/// The chart of some runs.
+pub fn chart(all: &[Measured], plot: Plot) -> Chart {
+    let walls = |m: &Measured| m.values(WALL).unwrap_or_default();
+    let ms = |s: f64| s * 1e3;
+    let each = |points: &dyn Fn(&Measured) -> Vec<(f64, f64)>| -> Vec<Series> {
+        let series = all.iter().map(|m| Series {
+            name: m.label.clone(),
+            points: points(m),
+        });
+        series.collect()
+    };
+    let (x_label, y_label, series) = match plot {
+        Plot::Histogram => ("wall, ms", "runs", each(&|m| histogram(&walls(m)))),
+        Plot::Runs => {
+            let runs = |m: &Measured| {
+                let numbered = walls(m).into_iter().enumerate();
+                numbered.map(|(i, s)| ((i + 1) as f64, ms(s))).collect()
+            };
+            ("run", "wall, ms", each(&runs))
+        }
+        Plot::Scatter => {
+            let pairs = |m: &Measured| {
+                let memory = m.values("peak_rss_bytes").unwrap_or_default();
+                let mut points: Vec<(f64, f64)> = walls(m)
+                    .into_iter()
+                    .zip(memory)
+                    .map(|(s, b)| (ms(s), b / 1048576.0))
+                    .collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                points
+            };
+            ("wall, ms", "peak memory, MiB", each(&pairs))
+        }
+        Plot::Scan => ("setting", "wall, ms", scan(all)),
+    };
+    Chart {
+        title: String::new(),
+        x_label: x_label.into(),
+        y_label: y_label.into(),
+        series,
+    }
+}
+
+/// A curve for each command of a matrix; x is the number in its settings, or else its place.
+fn scan(all: &[Measured]) -> Vec<Series> {
+    let mut curves: Vec<Series> = Vec::new();
+    let mut base = usize::MAX;
+    let (mut place, mut within) = (0, 0);
+    for m in all.iter().filter(|m| !m.again) {
+        if m.base != base {
+            (base, within, place) = (m.base, 0, place + 1);
+        }
+        let number = m.labels.values().find_map(|value| value.parse().ok());
+        let x = number.unwrap_or(f64::from(place));
+        let Some(wall) = summary(m, WALL) else {
+            continue;
+        };
+        if curves.len() <= within {
+            curves.push(Series {
+                name: m.label.clone(),
+                points: Vec::new(),
+            });
+        }
+        curves[within].points.push((x, wall.mean * 1e3));
+        within += 1;
+    }
+    curves
+}
+
+fn histogram(walls: &[f64]) -> Vec<(f64, f64)> {
+    let least = walls.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = walls.iter().copied().fold(0.0, f64::max);
+    let width = ((most - least) / BINS as f64).max(1e-9);
+    let mut bins = [0.0; BINS];
+    for wall in walls {
+        bins[(((wall - least) / width) as usize).min(BINS - 1)] += 1.0;
+    }
+    let middle = |i: usize| (least + (i as f64 + 0.5) * width) * 1e3;
+    bins.iter()
+        .enumerate()
+        .map(|(i, &n)| (middle(i), n))
+        .collect()
 }

@@ -1,121 +1,120 @@
-//! What one run cost, and what several runs say together.
+//! What one run cost: named figures, of which each may be untold.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::collections::BTreeMap;
 
 /// The cost of one run: of the command and of every process that descends from it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// From the start of the command to its end, seconds.
-    pub wall_s: f64,
-    /// CPU time in user code, seconds.
-    pub user_s: f64,
-    /// CPU time in the kernel, seconds.
-    pub sys_s: f64,
-    /// The most memory resident at one time, bytes. Of several processes the sum; what they
-    /// share counts once for each.
-    pub peak_rss_bytes: u64,
-    /// Voluntary and involuntary switches.
-    pub context_switches: u64,
-    /// Moves of a thread to another CPU, where the kernel tells.
-    pub migrations: Option<u64>,
-    /// The packages' energy while it ran, joules, where readable.
-    pub energy_j: Option<f64>,
+    /// The command's exit code, or 128 + the signal that ended it.
+    pub exit_code: i32,
+    /// Figures by name; what is not told is absent. Beside [`FIGURES`], a program's own.
+    pub values: BTreeMap<String, f64>,
 }
 
-/// A figure of a sample: its name in JSON and CSV, its title, and how to take and show it.
+/// How a figure is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Seconds,
+    Bytes,
+    Count,
+    Joules,
+    /// A program's own.
+    Plain,
+}
+
+/// A figure that every run may have: its name in JSON and CSV, its title, its unit.
 pub struct Figure {
     pub name: &'static str,
     pub title: &'static str,
-    pub of: fn(&Sample) -> Option<f64>,
-    pub show: fn(f64) -> String,
+    pub unit: Unit,
 }
 
-/// Every figure, in the order that tables show them.
-pub const FIGURES: [Figure; 7] = [
-    Figure {
-        name: "wall_s",
-        title: "wall",
-        of: |s| Some(s.wall_s),
-        show: seconds,
-    },
-    Figure {
-        name: "user_s",
-        title: "user",
-        of: |s| Some(s.user_s),
-        show: seconds,
-    },
-    Figure {
-        name: "sys_s",
-        title: "sys",
-        of: |s| Some(s.sys_s),
-        show: seconds,
-    },
-    Figure {
-        name: "peak_rss_bytes",
-        title: "peak memory",
-        of: |s| Some(s.peak_rss_bytes as f64),
-        show: bytes,
-    },
-    Figure {
-        name: "context_switches",
-        title: "switches",
-        of: |s| Some(s.context_switches as f64),
-        show: count,
-    },
-    Figure {
-        name: "migrations",
-        title: "migrations",
-        of: |s| s.migrations.map(|n| n as f64),
-        show: count,
-    },
-    Figure {
-        name: "energy_j",
-        title: "energy",
-        of: |s| s.energy_j,
-        show: |j| format!("{j:.1} J"),
-    },
+const fn figure(name: &'static str, title: &'static str, unit: Unit) -> Figure {
+    Figure { name, title, unit }
+}
+
+/// Every figure that is measured, in the order that tables show them.
+///
+/// `user_s` and `sys_s` are split by the kernel's ticks, so a short run may show zero of one;
+/// their sum, `cpu_s`, is exact to the microsecond.
+pub const FIGURES: [Figure; 10] = [
+    figure(WALL, "wall", Unit::Seconds),
+    figure("cpu_s", "user + sys", Unit::Seconds),
+    figure("user_s", "user", Unit::Seconds),
+    figure("sys_s", "sys", Unit::Seconds),
+    figure("peak_rss_bytes", "peak memory", Unit::Bytes),
+    figure("context_switches", "switches", Unit::Count),
+    figure("migrations", "migrations", Unit::Count),
+    figure("cycles", "cycles", Unit::Count),
+    figure("instructions", "instructions", Unit::Count),
+    figure("energy_j", "energy", Unit::Joules),
 ];
 
-/// The least, the middle, the most and the geometric mean of one figure over the runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Summary {
-    pub min: f64,
-    pub median: f64,
-    pub max: f64,
-    /// Zero if any value is.
-    pub geometric_mean: f64,
+/// The figure by which commands are compared in a sentence.
+pub const WALL: &str = "wall_s";
+
+/// How a figure of this name is shown.
+pub fn unit(name: &str) -> Unit {
+    let known = FIGURES.iter().find(|figure| figure.name == name);
+    known.map_or(Unit::Plain, |figure| figure.unit)
 }
 
-impl Summary {
-    /// Sums up the values; `None` if there are none.
-    pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.collect();
-        sorted.sort_by(f64::total_cmp);
-        let n = sorted.len();
-        let (&min, &max) = (sorted.first()?, sorted.last()?);
-        let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
-        let logs: f64 = sorted.iter().map(|v| v.ln()).sum();
-        Some(Self {
-            min,
-            median,
-            max,
-            geometric_mean: (logs / n as f64).exp(),
-        })
+/// What tables call it.
+pub fn title(name: &str) -> &str {
+    let known = FIGURES.iter().find(|figure| figure.name == name);
+    known.map_or(name, |figure| figure.title)
+}
+
+impl Sample {
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.get(name).copied()
     }
 
-    /// Sums up one figure; `None` where a run does not tell it.
-    pub fn of_figure(figure: &Figure, samples: &[Sample]) -> Option<Self> {
-        let values: Option<Vec<f64>> = samples.iter().map(figure.of).collect();
-        Self::of(values?.into_iter())
+    pub fn set(&mut self, name: &str, value: Option<f64>) {
+        if let Some(value) = value {
+            self.values.insert(name.into(), value);
+        }
     }
 }
 
-/// Seconds in the unit that reads best.
+impl Serialize for Sample {
+    /// A map of the figures, null where untold; counts are whole numbers.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let own = self.values.keys().map(String::as_str);
+        let own = own.filter(|name| unit(name) == Unit::Plain);
+        let names = FIGURES.iter().map(|figure| figure.name).chain(own);
+        let mut map = serializer.serialize_map(None)?;
+        for name in names {
+            match (self.get(name), unit(name)) {
+                (Some(value), Unit::Bytes | Unit::Count) => {
+                    map.serialize_entry(name, &(value as u64))?;
+                }
+                (value, _) => map.serialize_entry(name, &value)?,
+            }
+        }
+        map.serialize_entry("exit_code", &self.exit_code)?;
+        map.end()
+    }
+}
+
+/// A value in the unit that reads best.
+pub fn show(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Seconds => seconds(value),
+        Unit::Bytes => bytes(value),
+        Unit::Count => format!("{value:.0}"),
+        Unit::Joules => format!("{value:.1} J"),
+        Unit::Plain => plain(value),
+    }
+}
+
 fn seconds(s: f64) -> String {
     match s {
         s if s >= 100.0 => format!("{s:.1} s"),
         s if s >= 1.0 => format!("{s:.3} s"),
-        s => format!("{:.2} ms", s * 1e3),
+        s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
+        s => format!("{:.0} µs", s * 1e6),
     }
 }
 
@@ -128,23 +127,13 @@ fn bytes(b: f64) -> String {
     }
 }
 
-fn count(n: f64) -> String {
-    format!("{n:.0}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_summary_is_what_the_schoolbook_says() {
-        let s = Summary::of([8.0, 2.0, 4.0, 1.0].into_iter()).unwrap();
-        assert_eq!((s.min, s.median, s.max), (1.0, 3.0, 8.0));
-        assert!((s.geometric_mean - 64_f64.powf(0.25)).abs() < 1e-12);
-        assert_eq!(
-            Summary::of([0.0, 5.0].into_iter()).unwrap().geometric_mean,
-            0.0
-        );
-        assert_eq!(Summary::of([].into_iter()), None);
+/// Four digits that count.
+fn plain(value: f64) -> String {
+    match value.abs() {
+        a if a >= 1000.0 || a == 0.0 => format!("{value:.0}"),
+        a if a >= 100.0 => format!("{value:.1}"),
+        a if a >= 10.0 => format!("{value:.2}"),
+        a if a >= 1.0 => format!("{value:.3}"),
+        _ => format!("{value:.4}"),
     }
 }

@@ -20,8 +20,8 @@ pub struct Facts {
     pub needed: Vec<String>,
     /// Whether it names no dynamic loader, so that no preloaded library reaches it.
     pub is_static: bool,
-    /// Go's build information or build id is there.
-    pub go: bool,
+    /// Go's build information or build id is there: its version, as (1, 26), where told.
+    pub go: Option<Option<(u32, u32)>>,
     pub ghc: Option<Ghc>,
     /// The marks in its read-only data, of those in [`MARKS`].
     pub marks: Vec<&'static str>,
@@ -36,6 +36,35 @@ pub struct Ghc {
     pub rtsopts: RtsOpts,
     /// Whether its own defaults (`-with-rtsopts`) pin the capabilities: `-qa`.
     pub pins: bool,
+    /// How many capabilities its own defaults ask for.
+    pub own: Capabilities,
+}
+
+/// What a Haskell program's `-with-rtsopts` say of capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capabilities {
+    /// Nothing: it runs with one.
+    One,
+    /// `-N`: as many as the machine has.
+    Machine,
+    /// `-N4`, `-maxN4`: a number of its own.
+    Fixed(usize),
+}
+
+impl Capabilities {
+    /// Reads the last `-N` of some options.
+    fn of(options: &str) -> Self {
+        let mut words = options.split_ascii_whitespace().rev();
+        let n = words.find_map(|word| {
+            let digits = word.strip_prefix("-N").or(word.strip_prefix("-maxN"))?;
+            match digits.parse() {
+                Ok(n) => Some(Self::Fixed(n)),
+                Err(_) if digits.is_empty() => Some(Self::Machine),
+                Err(_) => None,
+            }
+        });
+        n.unwrap_or(Self::One)
+    }
 }
 
 /// The `-rtsopts` that a Haskell program was linked with.
@@ -69,9 +98,8 @@ pub fn read(path: &Path) -> Option<Facts> {
         needed: needed(&mut file).unwrap_or_default(),
         ..Facts::default()
     };
-    facts.go =
-        has_section(&mut file, ".go.buildinfo") || has_section(&mut file, ".note.go.buildid");
-    if facts.go || facts.needed.iter().any(|name| is_runtime(name)) {
+    facts.go = go(&mut file);
+    if facts.go.is_some() || facts.needed.iter().any(|name| is_runtime(name)) {
         return Some(facts);
     }
     if let Some(info) = section(&mut file, ".debug-ghc-link-info") {
@@ -87,6 +115,7 @@ pub fn read(path: &Path) -> Option<Facts> {
             threaded: !holds(NOT_THREADED),
             rtsopts: RtsOpts::Some,
             pins: false,
+            own: options_in(&data),
         });
     }
     let marks = MARKS.into_iter().filter(|mark| holds(mark.as_bytes()));
@@ -126,6 +155,46 @@ fn section(file: &mut Stream, name: &str) -> Option<Vec<u8>> {
     Some(data.to_vec())
 }
 
+/// Go's version stands in `.go.buildinfo` since 1.18: a header of 32 bytes, a length, `go1.26.1`.
+fn go(file: &mut Stream) -> Option<Option<(u32, u32)>> {
+    if let Some(info) = section(file, ".go.buildinfo") {
+        let text = info.get(33..).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text[..text.len().min(16)]).into_owned();
+        return Some(go_version(&text));
+    }
+    has_section(file, ".note.go.buildid").then_some(None)
+}
+
+fn go_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text
+        .strip_prefix("go")?
+        .split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// In a stripped program `-with-rtsopts` is a text of options only, between NULs; the runtime's
+/// own help, which names options too, is prose.
+fn options_in(data: &[u8]) -> Capabilities {
+    let texts = data
+        .split(|&b| b == 0)
+        .filter(|text| text.starts_with(b"-"));
+    let options = texts
+        .filter_map(|text| std::str::from_utf8(text).ok())
+        .filter(|text| {
+            let words = text.split_ascii_whitespace();
+            words
+                .clone()
+                .any(|word| word.starts_with("-N") || word.starts_with("-maxN"))
+                && words
+                    .clone()
+                    .all(|word| word.starts_with('-') && word.len() > 1)
+        });
+    options
+        .map(Capabilities::of)
+        .next()
+        .unwrap_or(Capabilities::One)
+}
+
 /// The link info is text: the libraries, among them the runtime (`-lHSrts_thr`, or
 /// `-lHSrts-1.0.2_thr_l`), and the options that the program was linked with.
 fn ghc_from_link_info(info: &[u8]) -> Ghc {
@@ -144,7 +213,18 @@ fn ghc_from_link_info(info: &[u8]) -> Ghc {
             .any(|name| memmem::find(name, b"_thr").is_some()),
         rtsopts: linked.map_or(RtsOpts::Some, |(_, rtsopts)| rtsopts),
         pins: holds("-qa"),
+        own: with_rtsopts(info),
     }
+}
+
+/// `Just "-N -A4m"` among the link info.
+fn with_rtsopts(info: &[u8]) -> Capabilities {
+    let text = String::from_utf8_lossy(info);
+    let options = text
+        .split("Just \"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
+    options.map_or(Capabilities::One, Capabilities::of)
 }
 
 #[cfg(test)]
@@ -158,6 +238,7 @@ mod tests {
             threaded: true,
             rtsopts: RtsOpts::All,
             pins: true,
+            own: Capabilities::One,
         };
         assert_eq!(ghc_from_link_info(info), all);
         let old = br#"(["-lHSmy_thr","-lHSrts"],[]) RtsOptsSafeOnly Nothing"#;
@@ -165,7 +246,30 @@ mod tests {
             threaded: false,
             rtsopts: RtsOpts::Some,
             pins: false,
+            own: Capabilities::One,
         };
         assert_eq!(ghc_from_link_info(old), some);
+    }
+
+    #[test]
+    fn a_programs_own_capabilities_are_read() {
+        assert_eq!(
+            with_rtsopts(br#"([],Just "-A4m -N",All)"#),
+            Capabilities::Machine
+        );
+        assert_eq!(
+            with_rtsopts(br#"(Just "-maxN4",x)"#),
+            Capabilities::Fixed(4)
+        );
+        assert_eq!(options_in(b"x\0-N -qg\0y"), Capabilities::Machine);
+        let help = b"\0-N[<n>] use <n> processors\0  -N4 x\0";
+        assert_eq!(options_in(help), Capabilities::One);
+    }
+
+    #[test]
+    fn gos_version_is_read() {
+        assert_eq!(go_version("go1.26.1 X:y"), Some((1, 26)));
+        assert_eq!(go_version("go1.9rc2"), Some((1, 9)));
+        assert_eq!(go_version("devel"), None);
     }
 }

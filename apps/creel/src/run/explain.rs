@@ -1,8 +1,10 @@
-//! A plan in words, and as configuration to paste.
+//! A plan in words, as JSON or CSV, and as configuration to paste.
 
-use super::{plan::Plan, rules::Knob};
+use super::{knob::Turn, plan::Plan};
 use clap::ValueEnum;
-use std::fmt::Write;
+use creel_console::document::{BudgetFields, SCHEMA};
+use serde::Serialize;
+use std::{ffi::OsString, fmt::Write};
 
 /// Where the settings are to be pasted.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -32,17 +34,9 @@ pub fn explain(plan: &Plan) -> String {
         None => line("mask:", "left as it is".into()),
     }
     for setting in &plan.settings {
-        match (&setting.knob, &setting.kept) {
-            (Knob::Env(name, _), Some(own)) => {
-                line(
-                    "kept:",
-                    format!("{name}={}: you have set it", own.display()),
-                );
-            }
-            (Knob::Env(name, value), None) => {
-                line("set:", format!("{name}={value}: {}", setting.why));
-            }
-            (Knob::Arg(argument), _) => line("set:", format!("{argument}: {}", setting.why)),
+        match &setting.kept {
+            Some(kept) => line("kept:", format!("{kept}: you have set it")),
+            None => line("set:", format!("{}: {}", shown(&setting.knob), setting.why)),
         }
     }
     for note in &plan.notes {
@@ -51,25 +45,89 @@ pub fn explain(plan: &Plan) -> String {
     text
 }
 
+fn shown(knob: &super::knob::Knob) -> String {
+    match knob.turn {
+        Turn::Argument => knob.value.clone(),
+        Turn::Variable => format!("{}={}", knob.name, knob.value),
+        Turn::Option { .. } => format!("{} gets {}", knob.name, knob.value),
+    }
+}
+
 fn workers(plan: &Plan) -> String {
-    let s = if plan.workers == 1 { "" } else { "s" };
+    let Some(budget) = &plan.budget else {
+        return "not known".into();
+    };
+    let s = if plan.workers() == 1 { "" } else { "s" };
     format!(
         "{} worker{s}, bound by {}",
-        plan.workers,
-        plan.budget.bound_by()
+        plan.workers(),
+        budget.bound_by()
     )
 }
 
-/// The settings in the target's own form.
-pub fn export(plan: &Plan, target: Target) -> String {
-    let mut variables = Vec::new();
-    let mut arguments = Vec::new();
-    for knob in plan.turned() {
-        match knob {
-            Knob::Env(name, value) => variables.push((*name, value.as_str())),
-            Knob::Arg(argument) => arguments.push(argument.as_str()),
+/// The plan for programs.
+#[derive(Serialize)]
+pub struct Document {
+    schema: u32,
+    program: String,
+    because: String,
+    budget: Option<BudgetFields>,
+    /// The narrowed mask as a Linux list; null where it is left as it is.
+    mask: Option<String>,
+    command: Vec<String>,
+    settings: Vec<SettingFields>,
+    notes: Vec<String>,
+}
+
+/// One setting; also a row of the CSV.
+#[derive(Serialize)]
+pub struct SettingFields {
+    /// `variable`, `option` (among others in a variable) or `argument`.
+    kind: &'static str,
+    name: &'static str,
+    value: String,
+    /// Null where it is turned; else where the user has turned it already.
+    kept: Option<String>,
+    why: String,
+}
+
+impl Document {
+    pub fn new(plan: &Plan, command: &[OsString]) -> Self {
+        let words = plan.command(command);
+        Self {
+            schema: SCHEMA,
+            program: plan.program.path.display().to_string(),
+            because: plan.program.because.clone(),
+            budget: plan.budget.as_ref().map(BudgetFields::from),
+            mask: plan.mask.as_ref().map(ToString::to_string),
+            command: words.iter().map(|w| w.to_string_lossy().into()).collect(),
+            settings: rows(plan).collect(),
+            notes: plan.notes.clone(),
         }
     }
+}
+
+/// A row a setting.
+pub fn rows(plan: &Plan) -> impl Iterator<Item = SettingFields> {
+    plan.settings.iter().map(|setting| SettingFields {
+        kind: match setting.knob.turn {
+            Turn::Variable => "variable",
+            Turn::Option { .. } => "option",
+            Turn::Argument => "argument",
+        },
+        name: setting.knob.name,
+        value: setting.knob.value.clone(),
+        kept: setting.kept.clone(),
+        why: setting.why.clone(),
+    })
+}
+
+/// The settings in the target's own form; empty where nothing is to be set.
+pub fn export(plan: &Plan, target: Target) -> String {
+    let variables: Vec<(&str, String)> = plan
+        .variables()
+        .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+        .collect();
     let mask = plan.mask.as_ref().map(ToString::to_string);
     let mut lines: Vec<String> = match target {
         Target::Env => each(&variables, |name, value| {
@@ -94,12 +152,10 @@ pub fn export(plan: &Plan, target: Target) -> String {
         )),
         (Target::Systemd, Some(mask)) => lines.push(format!("CPUAffinity={mask}")),
     }
-    let argument = |a: &str| format!("# and give the program this argument first: {a}");
-    lines.extend(arguments.into_iter().map(argument));
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn each(variables: &[(&str, &str)], line: impl Fn(&str, &str) -> String) -> Vec<String> {
+fn each(variables: &[(&str, String)], line: impl Fn(&str, &str) -> String) -> Vec<String> {
     variables
         .iter()
         .map(|(name, value)| line(name, value))

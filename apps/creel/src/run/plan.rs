@@ -1,28 +1,33 @@
 //! What `creel run` will do, before it does it: a value to explain, to export or to carry out.
 
 use super::{
-    program::{self, Program},
-    rules::{self, Knob, Sizing},
+    exec,
+    knob::{Knob, Turn},
+    program::{self, Program, Runtime},
+    rules::{self, Advice, Advised, Sizing},
 };
 use anyhow::{Context, Result};
 use creel_console::{Exit, Failure};
-use creel_topology::{Budget, CpuSet, LimitKind, Machine, Placement, Rounding, affinity, place};
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-    os::unix::process::CommandExt,
-    path::PathBuf,
-    process::Command,
+use creel_topology::{
+    Budget, CpuSet, Layout, LimitKind, Machine, Placement, Rounding, affinity, place,
 };
+use std::{env, ffi::OsString, path::PathBuf};
 
 /// What the user asks for.
 #[derive(Debug, Default)]
 pub struct Wishes {
     pub jobs: Option<usize>,
+    pub rounding: Option<Rounding>,
+    /// Memory of a worker, in bytes.
+    pub worker_memory: Option<u64>,
     pub placement: Placement,
     pub cpus: Option<CpuSet>,
     pub no_smt: bool,
+    pub runtime: Option<Runtime>,
+    pub gc: bool,
     pub shim: Option<PathBuf>,
+    /// Whether the settings are to be pasted elsewhere, where no arguments can be put.
+    pub variables_only: bool,
 }
 
 /// One knob that the rules name, and whether it is turned.
@@ -30,16 +35,16 @@ pub struct Wishes {
 pub struct Setting {
     pub knob: Knob,
     pub why: String,
-    /// The user's own value, which stays.
-    pub kept: Option<OsString>,
+    /// Where the user has turned it already; that stays.
+    pub kept: Option<String>,
 }
 
 /// Everything that happens between here and the program's first instruction.
 #[derive(Debug)]
 pub struct Plan {
     pub program: Program,
-    pub budget: Budget,
-    pub workers: usize,
+    /// None where the machine cannot be read; then nothing is turned.
+    pub budget: Option<Budget>,
     /// The mask that the program gets, if not the one we have.
     pub mask: Option<CpuSet>,
     pub settings: Vec<Setting>,
@@ -47,9 +52,25 @@ pub struct Plan {
 }
 
 /// Looks at the program and the machine and decides.
-pub fn make(command: &OsStr, wishes: &Wishes) -> Result<Plan> {
-    let program = program::identify(command)?;
-    let machine = Machine::detect()?;
+pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
+    let mut program = program::identify(command)?;
+    if let Some(runtime) = wishes.runtime {
+        let same =
+            |known: &Runtime| std::mem::discriminant(known) == std::mem::discriminant(&runtime);
+        if !program.runtimes.first().is_some_and(same) {
+            program.runtimes = vec![runtime];
+            program.arguments_at = None;
+        }
+        program.because = "you have said what it is".into();
+    }
+    let machine = match Machine::detect() {
+        Ok(machine) => machine,
+        Err(error) if wishes.narrows() => return Err(error.into()),
+        Err(error) => {
+            let note = format!("the machine cannot be read, so nothing is changed: {error}");
+            return Ok(unchanged(program, note));
+        }
+    };
     let mask = mask(&machine, wishes)?;
     // Below the mask the budget is another: what follows must see it as the program will.
     let masked = match &mask {
@@ -59,42 +80,64 @@ pub fn make(command: &OsStr, wishes: &Wishes) -> Result<Plan> {
         }
         None => machine,
     };
-    let floor = Budget::of(&masked);
-    let size = sizing(&masked, &floor, wishes.jobs);
-    let advice = rules::advise(program.runtime, &size);
-    let mut settings: Vec<Setting> = advice.knobs.into_iter().map(setting).collect();
-    let mut notes = advice.notes;
-    if let Some(library) = &wishes.shim {
-        notes.push(shim_note(&program));
-        let variables = [
-            ("LD_PRELOAD", library.display().to_string()),
-            ("CREEL_CPUS", floor.workers().to_string()),
-        ];
-        settings.extend(variables.map(|(name, value)| {
-            setting((Knob::Env(name, value), "the shim that was asked for".into()))
-        }));
+    let floor = budget(&masked, wishes, Rounding::Floor);
+    let size = sizing(&masked, &floor, wishes, program.arguments_at.is_some());
+    let mut advice = Advice::default();
+    for runtime in &program.runtimes {
+        advice.join(rules::advise(*runtime, &size));
+    }
+    let mut notes = std::mem::take(&mut program.notes);
+    notes.append(&mut advice.notes);
+    notes.extend(masked.weight_only());
+    if wishes.gc && size.memory_bytes.is_none() {
+        notes.push("no cgroup limits memory, so --gc leaves heaps as they are".into());
     }
     let budget = match wishes.jobs {
         Some(n) => floor.explicit(n),
         None => floor,
     };
-    Ok(Plan {
-        workers: budget.workers(),
-        program,
-        budget,
+    let mut plan = Plan {
+        budget: Some(budget),
         mask,
-        settings,
+        settings: Vec::new(),
         notes,
-    })
+        program,
+    };
+    advice.knobs.into_iter().for_each(|knob| plan.turn(knob));
+    if let Some(library) = &wishes.shim {
+        plan.preload(library);
+    }
+    Ok(plan)
 }
 
-fn shim_note(program: &Program) -> String {
-    let limit = if program.is_static {
-        "this program is static, so the shim does not reach it"
-    } else {
-        "a static program started by this one would not be reached"
-    };
-    format!("the shim answers sysconf, get_nprocs and sched_getaffinity; {limit}")
+fn unchanged(program: Program, note: String) -> Plan {
+    Plan {
+        program,
+        budget: None,
+        mask: None,
+        settings: Vec::new(),
+        notes: vec![note],
+    }
+}
+
+impl Wishes {
+    /// Whether something is asked for that only a machine that can be read gives.
+    fn narrows(&self) -> bool {
+        self.cpus.is_some() || self.no_smt || self.placement != Placement::Unpinned
+    }
+}
+
+/// What the limits warrant now.
+pub fn budget_now(wishes: &Wishes) -> Result<Budget> {
+    Ok(budget(&Machine::detect()?, wishes, Rounding::Floor))
+}
+
+fn budget(machine: &Machine, wishes: &Wishes, rounding: Rounding) -> Budget {
+    let budget = Budget::rounded(machine, wishes.rounding.unwrap_or(rounding));
+    match wishes.worker_memory {
+        Some(bytes) => budget.with_memory(machine, bytes),
+        None => budget,
+    }
 }
 
 /// The mask for the program; `None` where nothing asks for one.
@@ -104,8 +147,9 @@ fn mask(machine: &Machine, wishes: &Wishes) -> Result<Option<CpuSet>> {
     if let Some(cpus) = &wishes.cpus {
         let missing = cpus - allowed;
         if !missing.is_empty() || cpus.is_empty() {
-            let text =
-                format!("--cpus {cpus}: of these, {missing} may not be used here; {allowed} may");
+            let text = format!(
+                "--cpu-list {cpus}: of these, {missing} may not be used here; {allowed} may"
+            );
             return Err(Failure::new(Exit::Usage, text).into());
         }
         mask = cpus.clone();
@@ -117,32 +161,41 @@ fn mask(machine: &Machine, wishes: &Wishes) -> Result<Option<CpuSet>> {
     if wishes.placement != Placement::Unpinned {
         let workers = match wishes.jobs {
             Some(n) => n,
-            None => Budget::of(machine).workers().min(mask.len()),
+            None => budget(machine, wishes, Rounding::Floor)
+                .workers()
+                .min(mask.len()),
         };
-        let layout = place(machine, &mask, workers, &wishes.placement)?;
-        let union = |all: CpuSet, seat: &CpuSet| &all | seat;
-        mask = layout.seats().iter().fold(CpuSet::new(), union);
+        mask = union(&place(machine, &mask, workers, &wishes.placement)?);
     }
     Ok((mask != *allowed).then_some(mask))
 }
 
-fn sizing(machine: &Machine, floor: &Budget, explicit: Option<usize>) -> Sizing {
-    let quotas = || floor.limits().iter().filter(|l| l.kind == LimitKind::Quota);
-    let bound = floor.bound_by();
-    let workers = explicit.unwrap_or(floor.workers()).max(1) as u64;
+fn union(layout: &Layout) -> CpuSet {
+    let join = |all: CpuSet, seat: &CpuSet| &all | seat;
+    layout.seats().iter().fold(CpuSet::new(), join)
+}
+
+fn sizing(machine: &Machine, floor: &Budget, wishes: &Wishes, takes_arguments: bool) -> Sizing {
+    let mut quotas = floor.limits().iter().filter(|l| l.kind == LimitKind::Quota);
+    let workers = wishes.jobs.unwrap_or(floor.workers()).max(1) as u64;
     let last_level = machine.caches().iter().max_by_key(|cache| cache.level);
+    let memory = machine
+        .memory_limit()
+        .filter(|limit| !limit.path.is_empty());
     Sizing {
         floor: floor.workers(),
-        ceil: Budget::rounded(machine, Rounding::Ceil).workers(),
-        explicit,
+        ceil: budget(machine, wishes, Rounding::Ceil).workers(),
+        explicit: wishes.jobs,
         pus: machine.allowed().len(),
-        own_quota: quotas()
+        own_quota: quotas
             .find(|l| l.generation == 0)
             .and_then(|l| cpus(&l.value)),
-        outer_quota_binds: bound.kind == LimitKind::Quota && bound.generation > 0,
         cache_bytes: last_level
             .and_then(|cache| cache.size_bytes)
             .map(|bytes| bytes / workers),
+        memory_bytes: memory.and_then(|limit| limit.value.parse().ok()),
+        gc: wishes.gc,
+        takes_arguments: takes_arguments && !wishes.variables_only,
     }
 }
 
@@ -153,32 +206,92 @@ fn cpus(value: &str) -> Option<f64> {
     (period > 0.0).then(|| quota / period)
 }
 
-/// A knob is turned unless the user has set it.
-fn setting((knob, why): (Knob, String)) -> Setting {
-    let kept = match &knob {
-        Knob::Env(name, _) => env::var_os(name),
-        Knob::Arg(_) => None,
-    };
-    Setting { knob, why, kept }
+/// This process's environment, as the knobs ask for it.
+fn environment(name: &str) -> Option<OsString> {
+    env::var_os(name)
 }
 
 impl Plan {
+    /// Turns a knob, unless the user has.
+    fn turn(&mut self, advised: Advised) {
+        let kept = advised.knob.kept(&self.program.words, &environment);
+        if kept.is_none() {
+            self.notes.extend(advised.effect.map(String::from));
+        }
+        self.settings.push(Setting {
+            knob: advised.knob,
+            why: advised.why,
+            kept,
+        });
+    }
+
+    /// Puts the preload library before the program, beside what the user preloads.
+    fn preload(&mut self, library: &std::path::Path) {
+        let limit = if self.program.is_static {
+            "this program is static, so the shim does not reach it"
+        } else {
+            "a static program started by this one would not be reached"
+        };
+        self.notes.push(format!(
+            "the shim answers sysconf, get_nprocs and sched_getaffinity; {limit}"
+        ));
+        let own = library.display().to_string();
+        // A second `creel run` inside the first one preloads nothing more.
+        let theirs = environment("LD_PRELOAD").unwrap_or_default();
+        let is_there = theirs.to_string_lossy().split([':', ' ']).any(|l| l == own);
+        let preload = Knob {
+            turn: Turn::Option {
+                separator: ":",
+                before: false,
+            },
+            ..Knob::option("LD_PRELOAD", own, &[])
+        };
+        let why = || "the shim that was asked for".to_owned();
+        self.settings.push(Setting {
+            kept: is_there.then(|| format!("LD_PRELOAD={}", theirs.display())),
+            knob: preload,
+            why: why(),
+        });
+        self.settings.push(Setting {
+            knob: Knob::variable("CREEL_CPUS", self.workers()),
+            why: why(),
+            kept: None,
+        });
+    }
+
+    pub fn workers(&self) -> usize {
+        self.budget.as_ref().map_or(1, Budget::workers)
+    }
+
     /// The settings that the program gets from us.
-    pub fn turned(&self) -> impl Iterator<Item = &Knob> {
-        let turned = self.settings.iter().filter(|s| s.kept.is_none());
-        turned.map(|s| &s.knob)
+    pub fn turned(&self) -> impl Iterator<Item = &Setting> {
+        self.settings.iter().filter(|s| s.kept.is_none())
+    }
+
+    /// The variables that the program gets from us, the user's own options included.
+    pub fn variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
+        let knobs = self.turned().map(|setting| &setting.knob);
+        knobs.filter_map(|knob| Some((knob.name, knob.variable_value(&environment)?)))
+    }
+
+    /// The arguments that the program gets from us before its own.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.turned().flat_map(|setting| setting.knob.arguments())
+    }
+
+    /// The whole command as it will be executed.
+    pub fn command(&self, command: &[OsString]) -> Vec<OsString> {
+        let mut words = command.to_vec();
+        if let Some(at) = self.program.arguments_at {
+            let ours: Vec<OsString> = self.arguments().map(OsString::from).collect();
+            words.splice(at..at, ours);
+        }
+        words
     }
 
     /// Becomes the program: same process, signals and exit code. Returns only if that fails.
-    pub fn exec(&self, args: &[OsString]) -> anyhow::Error {
-        let mut command = Command::new(&self.program.path);
-        for knob in self.turned() {
-            match knob {
-                Knob::Env(name, value) => command.env(name, value),
-                Knob::Arg(argument) => command.arg(argument),
-            };
-        }
-        let error = command.args(args).exec();
+    pub fn exec(&self, command: &[OsString]) -> anyhow::Error {
+        let error = exec::replace(&self.program.path, &self.command(command), self.variables());
         let path = self.program.path.display();
         Failure::new(Exit::NotExecutable, format!("cannot run {path}: {error}")).into()
     }

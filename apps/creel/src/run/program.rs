@@ -1,6 +1,9 @@
-//! Finds out what a program is before it is started.
+//! Finds out what a command will start, before it is started.
 
-use super::elf::{self, Facts, Ghc};
+use super::{
+    elf::{self, Capabilities, Facts, Ghc, RtsOpts},
+    shell, wrappers,
+};
 use anyhow::Result;
 use creel_console::{Exit, Failure};
 use std::{
@@ -11,20 +14,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How many interpreters a script may name one after the other; the kernel's own bound is 5.
-const INTERPRETERS_MAX: usize = 5;
+/// How many programs that start another one are looked through: wrappers, scripts, shells. The
+/// kernel's own bound for interpreters is 5.
+const DEPTH_MAX: usize = 8;
 /// How much of a script is searched for what it will start.
 const SCRIPT_MAX: u64 = 64 << 10;
+/// How many programs of one script are looked at.
+const COMMANDS_MAX: usize = 8;
 
 /// A runtime that chooses its number of threads by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
-    Go,
+    /// Its version, where told.
+    Go(Option<(u32, u32)>),
     Ghc(Ghc),
-    /// The launcher `java` itself, which takes arguments.
     Java,
-    /// A script that will start `java`.
-    JavaScriptLauncher,
     Node,
     Python,
     Erlang,
@@ -37,53 +41,274 @@ pub enum Runtime {
     Tokio,
     Julia,
     Ocaml,
+    R,
+    Cargo,
+    Make,
+    Ninja,
+    Pigz,
+    Xz,
+    Zstd,
     /// A shell's script: what it starts is not known.
     Shell,
     Unknown,
 }
 
+/// Names for `--as`, and for files that are named like their runtime.
+const NAMES: [(&str, Runtime); 35] = [
+    ("java", Runtime::Java),
+    ("go", Runtime::Go(None)),
+    ("ghc", Runtime::Ghc(ASSUMED)),
+    ("haskell", Runtime::Ghc(ASSUMED)),
+    ("node", Runtime::Node),
+    ("python", Runtime::Python),
+    ("pypy", Runtime::Python),
+    ("ruby", Runtime::Ruby),
+    ("erlang", Runtime::Erlang),
+    ("elixir", Runtime::Erlang),
+    ("beam", Runtime::Erlang),
+    ("erlexec", Runtime::Erlang),
+    ("erl", Runtime::Erlang),
+    ("mono", Runtime::Mono),
+    ("dotnet", Runtime::DotNet),
+    ("julia", Runtime::Julia),
+    ("crystal", Runtime::Crystal),
+    ("rayon", Runtime::Rayon),
+    ("tokio", Runtime::Tokio),
+    ("ocaml", Runtime::Ocaml),
+    ("openmp", Runtime::OpenMp),
+    // These two count by OMP_NUM_THREADS, without the library.
+    ("nproc", Runtime::OpenMp),
+    ("sort", Runtime::OpenMp),
+    ("R", Runtime::R),
+    ("Rscript", Runtime::R),
+    ("cargo", Runtime::Cargo),
+    ("make", Runtime::Make),
+    ("gmake", Runtime::Make),
+    ("ninja", Runtime::Ninja),
+    ("pigz", Runtime::Pigz),
+    ("unpigz", Runtime::Pigz),
+    ("xz", Runtime::Xz),
+    ("zstd", Runtime::Zstd),
+    ("zstdmt", Runtime::Zstd),
+    ("shell", Runtime::Shell),
+];
+
+/// What `--as ghc` stands for.
+const ASSUMED: Ghc = Ghc {
+    threaded: true,
+    rtsopts: RtsOpts::Some,
+    pins: false,
+    own: Capabilities::Machine,
+};
+
+/// Reads a name for `--as`.
+pub fn runtime_named(name: &str) -> Result<Runtime, String> {
+    let known = NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+    known.map(|(_, runtime)| *runtime).ok_or_else(|| {
+        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+        format!("no runtime that is known; one of {}", names.join(", "))
+    })
+}
+
 /// A program found, and what it is.
 #[derive(Debug)]
 pub struct Program {
+    /// What is executed: the command's first word, found.
     pub path: PathBuf,
-    pub runtime: Runtime,
+    /// The runtimes to size; several where a script starts several.
+    pub runtimes: Vec<Runtime>,
     /// How that was told: "it links libgomp".
     pub because: String,
+    /// Where in the command the sized program's own arguments begin; `None` where a script
+    /// starts it, so that only variables reach it.
+    pub arguments_at: Option<usize>,
+    /// Every word that a runtime may find among its arguments: the command's, and a script's.
+    pub words: Vec<OsString>,
     /// Whether no preloaded library reaches it.
     pub is_static: bool,
+    pub notes: Vec<String>,
 }
 
-/// Finds a command as a shell would, and looks into it.
-pub fn identify(command: &OsStr) -> Result<Program> {
-    let path = find(command)?;
-    let mut because = String::new();
-    let mut looked = path.clone();
-    for _ in 0..INTERPRETERS_MAX {
-        let head = head(&looked)?;
-        if head.starts_with(b"\x7fELF") {
-            return Ok(from_elf(path, &looked, because));
-        }
-        let Some(interpreter) = interpreter(&head) else {
-            break;
-        };
-        because = format!("a script of {}, ", interpreter.display());
-        if is_shell(&interpreter) {
-            let (runtime, told) = from_shell_script(&looked);
-            return Ok(Program {
-                path,
-                runtime,
-                because: because + told,
-                is_static: false,
-            });
-        }
-        looked = find(interpreter.as_os_str())?;
+/// Finds a command as a shell would, looks through what only starts another program, and into
+/// what that is.
+pub fn identify(command: &[OsString]) -> Result<Program> {
+    let (first, _) = split(command)?;
+    let path = find(first)?;
+    let mut sight = Sight::default();
+    sight.command(command, &path, 0, Some(1), 0);
+    if sight.runtimes.is_empty() {
+        sight.runtimes.push(Runtime::Unknown);
     }
+    sight.words.extend_from_slice(&command[1..]);
     Ok(Program {
         path,
-        runtime: Runtime::Unknown,
-        because: because + "neither an ELF file nor a script",
-        is_static: false,
+        words: sight.words,
+        runtimes: sight.runtimes,
+        because: sight.because.join(", "),
+        arguments_at: sight.arguments_at,
+        is_static: sight.is_static,
+        notes: sight.notes,
     })
+}
+
+/// What has been seen of a command so far.
+#[derive(Default)]
+struct Sight {
+    runtimes: Vec<Runtime>,
+    because: Vec<String>,
+    arguments_at: Option<usize>,
+    words: Vec<OsString>,
+    is_static: bool,
+    notes: Vec<String>,
+}
+
+impl Sight {
+    /// Looks at `command[at..]`, whose program lies at `path`; `arguments_at` is where arguments
+    /// can be put, if they can.
+    fn command(
+        &mut self,
+        command: &[OsString],
+        path: &Path,
+        at: usize,
+        arguments_at: Option<usize>,
+        depth: usize,
+    ) {
+        if depth >= DEPTH_MAX {
+            return;
+        }
+        let own = &command[at..];
+        if let Some(through) = wrappers::through(own)
+            && let Ok(inner) = find(&own[through.at])
+        {
+            self.because.push(format!("{} starts", name(path)));
+            self.notes.extend(through.note);
+            let next = arguments_at.map(|at| at + through.at);
+            return self.command(command, &inner, at + through.at, next, depth + 1);
+        }
+        if is_shell(path)
+            && let Some(script) = script_argument(own)
+        {
+            self.because.push(format!("{} -c", name(path)));
+            return self.script(&script, &own[1..], depth + 1);
+        }
+        self.file(own, path, arguments_at, depth);
+    }
+
+    /// Looks into the program's file, and through the interpreters that it names.
+    fn file(
+        &mut self,
+        own: &[OsString],
+        path: &Path,
+        mut arguments_at: Option<usize>,
+        depth: usize,
+    ) {
+        let mut looked = path.to_owned();
+        for _ in depth..DEPTH_MAX {
+            let head = head(&looked);
+            if head.starts_with(b"\x7fELF") {
+                return self.elf(&looked, arguments_at);
+            }
+            let Some(interpreter) = interpreter(&head) else {
+                self.because.push("neither an ELF file nor a script".into());
+                return;
+            };
+            self.because
+                .push(format!("a script of {}", interpreter.display()));
+            if is_shell(&interpreter) {
+                return self.shell_script(&looked, own, depth + 1);
+            }
+            // Arguments would become the script's, not the runtime's.
+            arguments_at = None;
+            match find(interpreter.as_os_str()) {
+                Ok(found) => looked = found,
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn elf(&mut self, elf: &Path, arguments_at: Option<usize>) {
+        // /usr/bin/python3 is a link to python3.11: the real name tells more.
+        let real = elf.canonicalize().unwrap_or_else(|_| elf.to_owned());
+        let Some(facts) = elf::read(&real) else {
+            self.because.push("an ELF file that cannot be read".into());
+            return;
+        };
+        self.is_static = facts.is_static;
+        let names = [name(elf), name(&real)];
+        let (runtime, told) = from_facts(&facts, &names);
+        self.because.push(told);
+        self.found(runtime, arguments_at);
+    }
+
+    fn found(&mut self, runtime: Runtime, arguments_at: Option<usize>) {
+        if self.runtimes.is_empty() {
+            self.arguments_at = arguments_at;
+        }
+        if runtime != Runtime::Unknown && !self.runtimes.contains(&runtime) {
+            self.runtimes.push(runtime);
+        }
+    }
+
+    /// A shell's script in a file: it is named like what it starts, or tells by its text.
+    fn shell_script(&mut self, script: &Path, own: &[OsString], depth: usize) {
+        let text = text(script);
+        let launches = |words: &[&str]| words.iter().any(|w| text.contains(w));
+        let known = if let Some(runtime) = by_name(&name(script)) {
+            Some((runtime, "named like the runtime that it starts"))
+        } else if launches(&["JAVA_HOME", "JAVACMD", "exec java "]) {
+            Some((Runtime::Java, "which starts java"))
+        } else if launches(&["erlexec", "erl_call", "exec erl ", "ERL_EXEC", "ERTS_BIN"]) {
+            Some((Runtime::Erlang, "which starts erl"))
+        } else {
+            None
+        };
+        match known {
+            Some((runtime, told)) => {
+                self.because.push(told.into());
+                self.found(runtime, None);
+            }
+            None => self.script(&text, own, depth),
+        }
+    }
+
+    /// The programs that a script's text starts: those behind `exec` alone where there are some.
+    fn script(&mut self, text: &str, own: &[OsString], depth: usize) {
+        let commands = shell::commands(text);
+        let is_exec = |words: &&Vec<String>| words[0] == "exec" && words.len() > 1;
+        let executed: Vec<_> = commands.iter().filter(is_exec).collect();
+        let last: Vec<_> = commands.iter().collect();
+        let chosen = if executed.is_empty() { last } else { executed };
+        for words in chosen.into_iter().take(COMMANDS_MAX) {
+            let words = &words[usize::from(words[0] == "exec")..];
+            let words = match words.first().map(String::as_str) {
+                // An entry point that becomes what it is given.
+                Some("$@") => own.get(1..).unwrap_or_default().to_vec(),
+                _ => words.iter().map(OsString::from).collect(),
+            };
+            if let Some(first) = words.first()
+                && let Ok(path) = find(first)
+            {
+                self.words.extend_from_slice(&words[1..]);
+                self.command(&words, &path, 0, None, depth + 1);
+            }
+        }
+        if self.runtimes.is_empty() {
+            self.because.push("whose children are not known".into());
+        }
+        self.runtimes.push(Runtime::Shell);
+    }
+}
+
+/// The script of `sh -c SCRIPT`; options may stand before or share the word with `-c`.
+fn script_argument(command: &[OsString]) -> Option<String> {
+    let mut words = command[1..].iter();
+    let is_c = |word: &OsStr| {
+        let bytes = word.as_bytes();
+        bytes.starts_with(b"-") && !bytes.starts_with(b"--") && bytes.contains(&b'c')
+    };
+    let dash = words.find(|word| is_c(word) || !word.as_bytes().starts_with(b"-"))?;
+    let script = is_c(dash).then(|| words.next()).flatten()?;
+    Some(script.to_string_lossy().into_owned())
 }
 
 /// Resolves a command by `PATH`.
@@ -116,13 +341,22 @@ fn is_executable(path: &Path) -> Option<bool> {
     Some(data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-fn head(path: &Path) -> Result<Vec<u8>> {
+/// The file's beginning; nothing where it is executable and not readable.
+fn head(path: &Path) -> Vec<u8> {
     let mut head = Vec::new();
-    // A program may be executable and not readable: then it is merely unknown.
     if let Ok(file) = File::open(path) {
-        file.take(256).read_to_end(&mut head)?;
+        // What was read until an error is enough to tell, or it is not.
+        let _ = file.take(256).read_to_end(&mut head);
     }
-    Ok(head)
+    head
+}
+
+fn text(script: &Path) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(script) {
+        let _ = file.take(SCRIPT_MAX).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The program that a `#!` line names; behind `env`, the one that env starts.
@@ -149,56 +383,13 @@ fn is_shell(interpreter: &Path) -> bool {
     shells.contains(&name(interpreter).as_str())
 }
 
-/// What a shell's script will start, if it says so.
-fn from_shell_script(script: &Path) -> (Runtime, &'static str) {
-    let mut text = String::new();
-    if let Ok(file) = File::open(script) {
-        let mut bytes = Vec::new();
-        if file.take(SCRIPT_MAX).read_to_end(&mut bytes).is_ok() {
-            text = String::from_utf8_lossy(&bytes).into_owned();
-        }
-    }
-    let launches = |words: &[&str]| words.iter().any(|w| text.contains(w));
-    if launches(&["JAVA_HOME", "JAVACMD", "exec java "]) {
-        (Runtime::JavaScriptLauncher, "which starts java")
-    } else if launches(&["erlexec", "erl_call", "exec erl "]) || starts_erl(&text) {
-        (Runtime::Erlang, "which starts erl")
-    } else if let Some(runtime) = by_name(&name(script)) {
-        (runtime, "named like the runtime that it starts")
-    } else {
-        (Runtime::Shell, "whose children are not known")
-    }
-}
-
-/// Elixir's launcher builds its command from a variable.
-fn starts_erl(text: &str) -> bool {
-    text.contains("ERL_EXEC") || text.contains("ERTS_BIN")
-}
-
-fn from_elf(path: PathBuf, elf: &Path, script: String) -> Program {
-    // /usr/bin/python3 is a link to python3.11: the real name tells more.
-    let real = elf.canonicalize().unwrap_or_else(|_| elf.to_owned());
-    let Some(facts) = elf::read(&real) else {
-        return Program {
-            path,
-            runtime: Runtime::Unknown,
-            because: script + "an ELF file that cannot be read",
-            is_static: false,
-        };
-    };
-    let (runtime, told) = from_facts(&facts, &name(&real));
-    Program {
-        path,
-        runtime,
-        because: script + &told,
-        is_static: facts.is_static,
-    }
-}
-
-/// The rule for each runtime, the surest sign first.
-fn from_facts(facts: &Facts, name: &str) -> (Runtime, String) {
-    if facts.go {
-        return (Runtime::Go, "it holds Go's build information".into());
+/// The rule for each runtime, the surest sign first; a file may have several names.
+fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
+    if let Some(version) = facts.go {
+        return (
+            Runtime::Go(version),
+            "it holds Go's build information".into(),
+        );
     }
     if let Some(ghc) = facts.ghc {
         let kind = if ghc.threaded { "" } else { "non-" };
@@ -212,6 +403,7 @@ fn from_facts(facts: &Facts, name: &str) -> (Runtime, String) {
         ("libruby", Runtime::Ruby),
         ("libmonosgen", Runtime::Mono),
         ("libjulia", Runtime::Julia),
+        ("libR.", Runtime::R),
     ];
     let by_mark = [
         ("CRYSTAL_WORKERS", Runtime::Crystal),
@@ -222,12 +414,10 @@ fn from_facts(facts: &Facts, name: &str) -> (Runtime, String) {
     ];
     let links = |library: &str| facts.needed.iter().any(|n| n.starts_with(library));
     if let Some((library, runtime)) = by_library.into_iter().find(|(l, _)| links(l)) {
-        return (
-            runtime,
-            format!("it links {}", library.trim_end_matches('.')),
-        );
+        let library = library.trim_end_matches('.');
+        return (runtime, format!("it links {library}"));
     }
-    if let Some(runtime) = by_name(name) {
+    if let Some((name, runtime)) = names.iter().find_map(|n| Some((n, by_name(n)?))) {
         return (runtime, format!("its file is named {name}"));
     }
     if let Some((mark, runtime)) = by_mark.into_iter().find(|(m, _)| facts.marks.contains(m)) {
@@ -241,23 +431,15 @@ fn from_facts(facts: &Facts, name: &str) -> (Runtime, String) {
     (Runtime::Unknown, "no known runtime in it".into())
 }
 
-/// The runtime that a file name stands for.
-fn by_name(name: &str) -> Option<Runtime> {
-    let names = [
-        ("java", Runtime::Java),
-        ("node", Runtime::Node),
-        ("python", Runtime::Python),
-        ("ruby", Runtime::Ruby),
-        ("beam", Runtime::Erlang),
-        ("erlexec", Runtime::Erlang),
-        ("mono", Runtime::Mono),
-        ("dotnet", Runtime::DotNet),
-        ("julia", Runtime::Julia),
+/// The runtime that a file name stands for. A file may be called what it likes: names that are
+/// words of their own (`go`, `crystal`) are the compilers, and tell nothing.
+fn by_name(file: &str) -> Option<Runtime> {
+    let misleading = [
+        "go", "ghc", "haskell", "crystal", "rayon", "tokio", "ocaml", "openmp", "shell",
     ];
-    let named = names
-        .into_iter()
-        .find(|(prefix, _)| is_versioned(name, prefix));
-    named.map(|(_, runtime)| runtime)
+    let mut names = NAMES.iter().filter(|(name, _)| !misleading.contains(name));
+    let named = names.find(|(prefix, _)| is_versioned(file, prefix));
+    named.map(|(_, runtime)| *runtime)
 }
 
 /// Whether a file name is `prefix` and a version: `python3.11`, `mono-sgen`, `beam.smp`.
@@ -300,5 +482,17 @@ mod tests {
         assert!(is_versioned("nodejs", "node"));
         assert!(!is_versioned("node-exporter", "node"));
         assert!(!is_versioned("javac", "java"));
+    }
+
+    #[test]
+    fn a_shells_script_is_found_among_its_options() {
+        let script = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            script_argument(&words)
+        };
+        assert_eq!(script(&["sh", "-c", "exec x"]), Some("exec x".into()));
+        assert_eq!(script(&["bash", "-e", "-uc", "x"]), Some("x".into()));
+        assert_eq!(script(&["sh", "file", "-c"]), None);
+        assert_eq!(script(&["bash", "--login"]), None);
     }
 }

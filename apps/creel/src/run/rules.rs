@@ -2,10 +2,13 @@
 //!
 //! The facts were measured by asking the runtimes under masks, quotas and parents' quotas;
 //! docs/sizing.md holds the table. A rule here sets nothing that a runtime gets right alone, and
-//! nothing that could make a program fail which runs without it.
+//! nothing that could make a program fail which runs without it: no number of threads is raised
+//! that the program chose itself (GHC without `-N`, Julia, make), and nothing that a child of
+//! another kind chokes on goes into a variable.
 
 use super::{
-    elf::{Ghc, RtsOpts},
+    elf::{Capabilities, Ghc, RtsOpts},
+    knob::{Knob, Turn},
     program::Runtime,
 };
 
@@ -22,10 +25,14 @@ pub struct Sizing {
     pub pus: usize,
     /// The quota of the innermost cgroup, in CPUs; what some runtimes see.
     pub own_quota: Option<f64>,
-    /// Whether the number is bound by an outer cgroup's quota, which no runtime but Rust's sees.
-    pub outer_quota_binds: bool,
     /// The last-level cache that a worker has for itself, in bytes, where known.
     pub cache_bytes: Option<u64>,
+    /// The least memory limit of all cgroups, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Whether memory and collectors are to be sized too.
+    pub gc: bool,
+    /// Whether arguments can be put before the program's own.
+    pub takes_arguments: bool,
 }
 
 impl Sizing {
@@ -37,38 +44,57 @@ impl Sizing {
         self.explicit.unwrap_or(self.ceil)
     }
 
-    /// What a runtime chooses that sees the mask and its own cgroup's quota, rounded up.
-    fn seen_with_quota(&self) -> usize {
+    /// What a runtime chooses that sees the mask and its own cgroup's quota, rounded up, with a
+    /// least number of its own.
+    fn seen_with_quota(&self, least: usize) -> usize {
         let quota = self.own_quota.map_or(usize::MAX, |q| q.ceil() as usize);
-        self.pus.min(quota.max(1))
+        self.pus.min(quota.max(least))
+    }
+
+    /// Whether a runtime's own number is the budget's, however a fraction is rounded.
+    fn is_right(&self, own: usize) -> bool {
+        match self.explicit {
+            Some(n) => own == n,
+            None => (self.floor..=self.ceil).contains(&own),
+        }
     }
 }
 
-/// One knob to turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Knob {
-    /// An environment variable.
-    Env(&'static str, String),
-    /// An argument put before the program's own.
-    Arg(String),
+/// One knob, why it is turned, and what else that does.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Advised {
+    pub knob: Knob,
+    pub why: String,
+    /// Said only where the knob is turned.
+    pub effect: Option<&'static str>,
 }
 
-/// What the rules say for one program: knobs with the reason for each, and notes.
+/// What the rules say for one program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Advice {
-    pub knobs: Vec<(Knob, String)>,
+    pub knobs: Vec<Advised>,
     pub notes: Vec<String>,
 }
 
 impl Advice {
-    fn env(mut self, name: &'static str, value: impl ToString, why: impl Into<String>) -> Self {
-        self.knobs
-            .push((Knob::Env(name, value.to_string()), why.into()));
+    fn turn(mut self, knob: Knob, why: impl Into<String>) -> Self {
+        self.knobs.push(Advised {
+            knob,
+            why: why.into(),
+            effect: None,
+        });
         self
     }
 
-    fn arg(mut self, argument: String, why: impl Into<String>) -> Self {
-        self.knobs.push((Knob::Arg(argument), why.into()));
+    fn env(self, name: &'static str, value: impl ToString, why: impl Into<String>) -> Self {
+        self.turn(Knob::variable(name, value), why)
+    }
+
+    /// Says what else the last knob does.
+    fn effect(mut self, effect: Option<&'static str>) -> Self {
+        if let Some(last) = self.knobs.last_mut() {
+            last.effect = effect;
+        }
         self
     }
 
@@ -76,17 +102,47 @@ impl Advice {
         self.notes.push(text.into());
         self
     }
+
+    fn note_if(self, condition: bool, text: impl Into<String>) -> Self {
+        if condition { self.note(text) } else { self }
+    }
+
+    /// Adds another runtime's advice; a variable that both name is turned once.
+    pub fn join(&mut self, other: Advice) {
+        for advised in other.knobs {
+            if !self.knobs.iter().any(|known| known.knob == advised.knob) {
+                self.knobs.push(advised);
+            }
+        }
+        self.notes.extend(other.notes);
+    }
 }
 
 /// Libraries that start threads inside any program, and how each is told.
-const LIBRARIES: [(&str, &str); 7] = [
+const LIBRARIES: [(&str, &str); 10] = [
     ("OMP_NUM_THREADS", "OpenMP"),
     ("OPENBLAS_NUM_THREADS", "OpenBLAS"),
     ("MKL_NUM_THREADS", "MKL"),
+    ("BLIS_NUM_THREADS", "BLIS"),
     ("NUMEXPR_NUM_THREADS", "numexpr"),
     ("NUMBA_NUM_THREADS", "numba"),
     ("POLARS_MAX_THREADS", "polars"),
+    ("RAYON_NUM_THREADS", "Rust extensions on rayon"),
     ("LOKY_MAX_CPU_COUNT", "joblib"),
+    ("PYTEST_XDIST_AUTO_NUM_WORKERS", "pytest's -n auto"),
+];
+/// Of these, the ones that come with OpenMP and BLAS.
+const NUMERIC: usize = 4;
+
+/// R's own.
+const R: [(&str, &str); 4] = [
+    ("R_DATATABLE_NUM_THREADS", "data.table"),
+    ("MC_CORES", "parallel's mc.cores"),
+    ("RCPP_PARALLEL_NUM_THREADS", "RcppParallel"),
+    (
+        "R_PARALLELLY_AVAILABLECORES_SYSTEM",
+        "future and parallelly",
+    ),
 ];
 
 /// What to turn for a program of this runtime.
@@ -94,176 +150,273 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
     let none = Advice::default();
     let n = size.floor();
     match runtime {
-        Runtime::Go => go(size),
+        Runtime::Go(version) => go(version, size),
         Runtime::Ghc(linked) => ghc(linked, size),
         Runtime::Java => java(size),
-        Runtime::JavaScriptLauncher => java_by_environment(size),
         Runtime::Node => node(size),
-        Runtime::Python => libraries(n).env(
+        Runtime::Python => libraries_of(&LIBRARIES, n).env(
             "PYTHON_CPU_COUNT",
             n,
             "os.cpu_count, from Python 3.13; older ones count every CPU of the machine",
         ),
-        Runtime::Erlang => none.env(
-            "ERL_FLAGS",
-            format!("+S {n}:{n}"),
+        Runtime::R => libraries_of(&R, n).also(libraries_of(&LIBRARIES[..NUMERIC], n)),
+        Runtime::Erlang => none.turn(
+            Knob {
+                // Before all else, so that whatever the user says later wins.
+                turn: Turn::Option {
+                    separator: " ",
+                    before: true,
+                },
+                ..Knob::option("ERL_AFLAGS", format!("+S {n}:{n}"), &["+S"])
+            }
+            .or_in(&["ERL_FLAGS", "ERL_ZFLAGS", "ELIXIR_ERL_OPTIONS"]),
             "schedulers; Erlang sees the mask, and no quota",
         ),
-        Runtime::OpenMp => libraries_of(&LIBRARIES[..3], n),
-        Runtime::Mono => no_knob("Mono (MONO_THREADS_PER_CPU only multiplies what it sees)"),
-        Runtime::DotNet => none.env("DOTNET_PROCESSOR_COUNT", size.ceil(), "processors"),
+        Runtime::OpenMp => libraries_of(&LIBRARIES[..NUMERIC], n),
+        Runtime::Mono => by_shim("Mono (MONO_THREADS_PER_CPU only multiplies what it sees)"),
+        Runtime::DotNet => none.turn(
+            Knob::variable("DOTNET_PROCESSOR_COUNT", size.ceil()),
+            "processors",
+        ),
         Runtime::Crystal => none
             .env("CRYSTAL_WORKERS", n, "else 4 workers, whatever the machine")
             .env("GC_MARKERS", n, "the collector's threads, else one a CPU"),
         Runtime::Rayon => none.env("RAYON_NUM_THREADS", n, "rayon's global pool"),
         Runtime::Tokio => none.env("TOKIO_WORKER_THREADS", n, "tokio's workers"),
-        Runtime::Julia => none.env("JULIA_NUM_THREADS", n, "else one thread"),
-        Runtime::Ocaml => none.env(
-            "OCAMLRUNPARAM",
-            format!("d={n}"),
-            "a cap on domains (OCaml 5)",
+        Runtime::Julia => julia(size),
+        Runtime::Ocaml => {
+            by_shim("OCaml (its d= is a cap on domains: a program that spawns one more would fail)")
+        }
+        Runtime::Shell => libraries_of(&LIBRARIES, n).note(
+            "what a shell's script starts is not always known: put `creel run --` before the \
+             program inside, or name its runtime by --as",
         ),
-        Runtime::Shell => libraries(n).note(
-            "what a shell's script starts is not known: only variables that are safe for every \
-             program are set; put `creel run --` before the program inside for more",
+        Runtime::Cargo => none.turn(
+            Knob::variable("CARGO_BUILD_JOBS", n).or_marks(&["-j", "--jobs"]),
+            "compilers at once; cargo sees the mask and quotas, and counts hyper-threads",
         ),
-        Runtime::Ruby => no_knob("Ruby"),
-        Runtime::Unknown => no_knob("this program"),
+        Runtime::Make => make(size),
+        Runtime::Ninja => ninja(size),
+        Runtime::Pigz => none.turn(
+            Knob::option("PIGZ", format!("-p {n}"), &["-p", "--processes"]),
+            "threads; else one for every CPU of the machine",
+        ),
+        Runtime::Xz => none.turn(
+            Knob::option("XZ_DEFAULTS", format!("-T{n}"), &["-T", "--threads"]).or_in(&["XZ_OPT"]),
+            "threads; else one, and with -T0 as many as the machine has",
+        ),
+        Runtime::Zstd => none.turn(
+            Knob::variable("ZSTD_NBTHREADS", n).or_marks(&["-T", "--threads", "--single-thread"]),
+            "threads; else one, and with -T0 as many as the machine has",
+        ),
+        Runtime::Ruby => by_shim("Ruby"),
+        Runtime::Unknown => by_shim("this program")
+            .note("if it starts a runtime that creel knows, name it: --as java, --as python, …"),
     }
 }
 
-fn no_knob(who: &str) -> Advice {
-    Advice::default().note(format!(
-        "{who} has no knob for its number of threads: --cpus or --placement give it a mask, \
-         --shim changes the answer when it asks how many CPUs there are"
-    ))
+impl Advice {
+    fn also(mut self, other: Advice) -> Self {
+        self.join(other);
+        self
+    }
 }
 
-fn libraries(n: usize) -> Advice {
-    libraries_of(&LIBRARIES, n)
+fn by_shim(who: &str) -> Advice {
+    Advice::default().note(format!(
+        "{who} has no knob for its number of threads: --shim changes the answer when it asks how \
+         many CPUs there are, --cpu-list or --placement give it a mask"
+    ))
 }
 
 fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
     list.iter().fold(Advice::default(), |advice, (name, who)| {
-        advice.env(name, n, format!("{who}'s threads"))
+        advice.env(name, n, format!("threads of {who}"))
     })
 }
 
-fn go(size: &Sizing) -> Advice {
-    let wanted = size
-        .explicit
-        .or(size.outer_quota_binds.then_some(size.ceil));
-    match wanted {
-        Some(n) if size.explicit.is_some() => {
-            Advice::default().env("GOMAXPROCS", n, "the number that was asked for")
-        }
-        Some(n) => Advice::default().env(
-            "GOMAXPROCS",
-            n,
-            "the quota is an outer cgroup's, which Go does not see",
+/// From 1.25 on Go sees its own group's quota, rounded up, and takes two threads at least.
+fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
+    let sees_quota = version.is_none_or(|version| version >= (1, 25));
+    let own = if sees_quota {
+        size.seen_with_quota(2)
+    } else {
+        size.pus
+    };
+    let n = size.ceil();
+    let advice = if size.is_right(own) {
+        Advice::default().note(format!(
+            "this will not help: Go comes to {own} by itself; it is left alone"
+        ))
+    } else {
+        let why = format!("Go would take {own}");
+        Advice::default().env("GOMAXPROCS", n, why)
+    };
+    match size.memory_bytes.filter(|_| size.gc) {
+        Some(bytes) => advice.env(
+            "GOMEMLIMIT",
+            format!("{}MiB", (bytes / 10 * 9) >> 20),
+            "nine tenths of the memory limit: the collector works harder before the limit ends \
+             the program",
         ),
-        None => Advice::default().note(
-            "this will not help: Go sees its mask and its own quota by itself; it is left alone",
-        ),
+        None => advice,
     }
 }
 
 fn ghc(linked: Ghc, size: &Sizing) -> Advice {
     let advice = Advice::default();
-    let n = size.floor();
     if !linked.threaded {
         return advice.note(
-            "this will not help: a program with GHC's non-threaded runtime has one capability, \
-             and ends with an error if GHCRTS says -N",
+            "this will not help: a program with GHC's non-threaded runtime has one capability",
         );
     }
-    let advice = match linked.rtsopts {
-        RtsOpts::IgnoreAll => advice.note(
-            "linked with -rtsopts=ignoreAll: it takes no options; --cpus gives it a mask, which \
-             its own -N obeys",
+    let advice = capabilities(advice, linked, size);
+    let advice = advice.note_if(
+        linked.pins,
+        "its own -qa pins each capability to a CPU: several such programs share one",
+    );
+    let area = size.cache_bytes.map(|bytes| bytes >> 20);
+    let Some(mib) = area.filter(|&mib| mib >= 2) else {
+        return advice;
+    };
+    let takes_it = linked.rtsopts == RtsOpts::All && size.takes_arguments;
+    if size.gc && takes_it {
+        return advice.turn(
+            rts(format!("-A{mib}m"), &["-A"]),
+            "the allocation area: a worker's share of the last-level cache",
+        );
+    }
+    advice.note_if(
+        size.gc || !takes_it,
+        format!(
+            "advice: an allocation area as large as a worker's share of the last-level cache \
+             makes collections rarer: +RTS -A{mib}m, for which it must be linked with -rtsopts"
         ),
-        RtsOpts::None => advice.note(
-            "linked with -rtsopts=none: it takes no options and warns of GHCRTS; --cpus gives it \
-             a mask, which its own -N obeys",
-        ),
-        RtsOpts::Some if n > size.pus => advice.note(format!(
+    )
+}
+
+/// Options of GHC's runtime go as arguments, which children do not inherit: a program with the
+/// non-threaded runtime ends with an error when `GHCRTS` says `-N`.
+fn rts(option: String, marks: &'static [&'static str]) -> Knob {
+    Knob {
+        between: Some(("+RTS", "-RTS")),
+        ..Knob::argument(format!("+RTS {option} -RTS"), marks)
+    }
+    .or_in(&["GHCRTS"])
+}
+
+fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
+    let own = match linked.own {
+        Capabilities::One => 1,
+        Capabilities::Machine => size.pus,
+        Capabilities::Fixed(n) => n,
+    };
+    let n = match size.explicit {
+        Some(n) => n,
+        // What the program chose itself is not raised.
+        None => size.floor.min(own),
+    };
+    let deaf = match linked.rtsopts {
+        RtsOpts::IgnoreAll => Some("ignoreAll"),
+        RtsOpts::None => Some("none"),
+        RtsOpts::Some | RtsOpts::All => None,
+    };
+    if n == own {
+        let choice = if linked.own == Capabilities::One {
+            "it is linked without -N, so it has one capability; --jobs gives it more".into()
+        } else {
+            format!("this will not help: it comes to {own} by itself; it is left alone")
+        };
+        advice.note(choice)
+    } else if let Some(deaf) = deaf {
+        advice.note(format!(
+            "linked with -rtsopts={deaf}: it takes no options; --cpu-list gives it a mask, which \
+             its own -N obeys"
+        ))
+    } else if linked.rtsopts == RtsOpts::Some && n > size.pus {
+        advice.note(format!(
             "linked without -rtsopts it refuses more capabilities than its mask has CPUs ({})",
             size.pus
-        )),
-        RtsOpts::Some | RtsOpts::All => advice.env(
-            "GHCRTS",
-            format!("-N{n}"),
-            "capabilities; GHC's own -N sees the mask and no quota. Programs that it starts \
-             inherit this: non-threaded Haskell ones would end with an error",
-        ),
-    };
-    let advice = if linked.pins {
-        advice.note("its own -qa pins each capability to a CPU: several such programs share one")
+        ))
+    } else if !size.takes_arguments {
+        advice.note(
+            "a script starts it, so it cannot be given arguments: put `creel run --` before the \
+             program inside",
+        )
     } else {
-        advice
-    };
-    match size.cache_bytes.map(|bytes| bytes >> 20) {
-        Some(mib) if mib >= 2 => advice.note(format!(
-            "advice: an allocation area as large as a worker's share of the last-level cache \
-             makes collections rarer: +RTS -A{mib}m"
-        )),
-        _ => advice,
+        advice.turn(
+            rts(format!("-N{n}"), &["-N", "-maxN"]),
+            "capabilities; GHC's own -N sees the mask and no quota",
+        )
     }
 }
 
-/// Whether Java would come to another number by itself.
-fn java_errs(size: &Sizing) -> bool {
-    size.ceil() != size.seen_with_quota()
-}
+const JAVA_VARIABLES: &[&str] = &["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"];
 
-const JAVA_SEES: &str = "this will not help: Java sees its mask and its own quota by itself";
-const JAVA_SERIAL: &str = "one processor also makes Java choose its serial collector";
+/// An argument of `java` itself, or, where a script starts it, a variable, about which Java
+/// prints a line.
+fn java_option(
+    size: &Sizing,
+    option: String,
+    marks: &'static [&'static str],
+) -> (Knob, &'static str) {
+    if size.takes_arguments {
+        (
+            Knob::argument(option, marks).or_in(JAVA_VARIABLES),
+            "as an argument, because JAVA_TOOL_OPTIONS makes Java print a line",
+        )
+    } else {
+        (
+            Knob::option("JAVA_TOOL_OPTIONS", option, marks).or_in(JAVA_VARIABLES),
+            "Java will print on stderr that it picked this up",
+        )
+    }
+}
 
 fn java(size: &Sizing) -> Advice {
+    let own = size.seen_with_quota(1);
     let n = size.ceil();
-    if !java_errs(size) {
-        return Advice::default().note(JAVA_SEES);
-    }
-    let option = format!("-XX:ActiveProcessorCount={n}");
-    let advice = Advice::default().arg(
-        option,
-        "as an argument, because JAVA_TOOL_OPTIONS makes Java print a line",
-    );
-    if n == 1 {
-        advice.note(JAVA_SERIAL)
+    let advice = if size.is_right(own) {
+        Advice::default().note(format!(
+            "this will not help: Java comes to {own} by itself; it is left alone"
+        ))
     } else {
-        advice
-    }
-}
-
-fn java_by_environment(size: &Sizing) -> Advice {
-    let n = size.ceil();
-    if !java_errs(size) {
-        return Advice::default().note(JAVA_SEES);
-    }
-    let value = format!("-XX:ActiveProcessorCount={n}");
-    let advice = Advice::default().env(
-        "JAVA_TOOL_OPTIONS",
-        value,
-        "the script starts Java itself, which will print on stderr that it picked this up",
-    );
-    if n == 1 {
-        advice.note(JAVA_SERIAL)
-    } else {
-        advice
-    }
+        let option = format!("-XX:ActiveProcessorCount={n}");
+        let (knob, how) = java_option(size, option, &["-XX:ActiveProcessorCount"]);
+        let serial = "one processor also makes Java choose its serial collector";
+        let why = format!("Java would take {own}; {how}");
+        Advice::default()
+            .turn(knob, why)
+            .effect((n == 1).then_some(serial))
+    };
+    let Some(bytes) = size.memory_bytes.filter(|_| size.gc) else {
+        return advice;
+    };
+    let heap = format!("-Xmx{}m", (bytes / 4 * 3) >> 20);
+    let marks = &["-Xmx", "-XX:MaxHeapSize", "-XX:MaxRAM"];
+    let (knob, how) = java_option(size, heap, marks);
+    advice.turn(
+        knob,
+        format!("three quarters of the memory limit, where Java takes one quarter; {how}"),
+    )
 }
 
 /// libuv's pool for blocking calls; fewer would make file and name look-ups wait.
 const UV_DEFAULT: usize = 4;
+/// V8's own number of helper threads.
+const V8_DEFAULT: usize = 4;
 
 fn node(size: &Sizing) -> Advice {
     let n = size.floor();
-    let advice = Advice::default().env(
-        "NODE_OPTIONS",
-        format!("--v8-pool-size={n}"),
-        "V8's helper threads",
-    );
+    let mut advice = Advice::default();
+    if n != V8_DEFAULT {
+        let knob = Knob::option(
+            "NODE_OPTIONS",
+            format!("--v8-pool-size={n}"),
+            &["--v8-pool-size"],
+        );
+        advice = advice.turn(knob, "V8's helper threads, else 4");
+    }
     if n > UV_DEFAULT {
         advice.env(
             "UV_THREADPOOL_SIZE",
@@ -278,77 +431,51 @@ fn node(size: &Sizing) -> Advice {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SIZE: Sizing = Sizing {
-        floor: 2,
-        ceil: 3,
-        explicit: None,
-        pus: 8,
-        own_quota: None,
-        outer_quota_binds: true,
-        cache_bytes: Some(16 << 20),
-    };
-
-    fn threaded(rtsopts: RtsOpts) -> Runtime {
-        Runtime::Ghc(Ghc {
-            threaded: true,
-            rtsopts,
-            pins: false,
-        })
-    }
-
-    fn knobs(runtime: Runtime, size: &Sizing) -> Vec<Knob> {
-        let knobs = advise(runtime, size).knobs;
-        knobs.into_iter().map(|(knob, _)| knob).collect()
-    }
-
-    #[test]
-    fn an_outer_quota_is_told_to_those_who_do_not_see_it() {
-        let env = |name, value: &str| vec![Knob::Env(name, value.into())];
-        assert_eq!(knobs(Runtime::Go, &SIZE), env("GOMAXPROCS", "3"));
-        assert_eq!(knobs(threaded(RtsOpts::Some), &SIZE), env("GHCRTS", "-N2"));
-        let arg = Knob::Arg("-XX:ActiveProcessorCount=3".into());
-        assert_eq!(knobs(Runtime::Java, &SIZE), [arg]);
-    }
-
-    #[test]
-    fn those_who_see_it_are_left_alone() {
-        let own = Sizing {
-            own_quota: Some(2.5),
-            outer_quota_binds: false,
-            ..SIZE
-        };
-        assert_eq!(knobs(Runtime::Go, &own), []);
-        assert_eq!(knobs(Runtime::Java, &own), []);
-        assert_eq!(knobs(Runtime::JavaScriptLauncher, &own), []);
-    }
-
-    #[test]
-    fn an_explicit_number_wins_unless_the_program_would_fail() {
-        let many = Sizing {
-            explicit: Some(20),
-            ..SIZE
-        };
-        assert_eq!(knobs(threaded(RtsOpts::Some), &many), []);
-        assert_eq!(knobs(threaded(RtsOpts::All), &many).len(), 1);
-        assert_eq!(
-            knobs(Runtime::Go, &many),
-            [Knob::Env("GOMAXPROCS", "20".into())]
-        );
-    }
-
-    #[test]
-    fn haskell_programs_that_take_no_options_get_none() {
-        let plain = Runtime::Ghc(Ghc {
-            threaded: false,
-            rtsopts: RtsOpts::All,
-            pins: false,
-        });
-        for runtime in [plain, threaded(RtsOpts::None), threaded(RtsOpts::IgnoreAll)] {
-            assert_eq!(knobs(runtime, &SIZE), []);
+/// Julia runs one thread unless it is told; what `auto` stands for, and its BLAS, count CPUs.
+fn julia(size: &Sizing) -> Advice {
+    let n = size.floor();
+    let advice = Advice::default()
+        .env(
+            "JULIA_CPU_THREADS",
+            n,
+            "Sys.CPU_THREADS, and so --threads=auto",
+        )
+        .env("OPENBLAS_NUM_THREADS", n, "OpenBLAS's threads");
+    match size.explicit {
+        Some(n) => advice.turn(
+            Knob::variable("JULIA_NUM_THREADS", n).or_marks(&["-t", "--threads"]),
+            "the number that was asked for",
+        ),
+        None => {
+            advice.note("Julia has one thread unless it is told: --threads=auto, or --jobs here")
         }
     }
 }
+
+/// A Makefile that lacks a dependency fails with several jobs, so none are added unasked.
+fn make(size: &Sizing) -> Advice {
+    match size.explicit {
+        Some(n) => Advice::default().turn(
+            Knob::option("MAKEFLAGS", format!("-j{n}"), &["-j", "--jobs"]),
+            "the number of jobs that was asked for",
+        ),
+        None => Advice::default().note(format!(
+            "make runs one job unless it is told: --jobs {} would do for what may be used here",
+            size.floor
+        )),
+    }
+}
+
+fn ninja(size: &Sizing) -> Advice {
+    let n = size.floor();
+    if !size.takes_arguments {
+        return by_shim("ninja, started by a script,");
+    }
+    Advice::default().turn(
+        Knob::argument(format!("-j{n}"), &["-j"]),
+        "jobs; else two more than the machine has CPUs",
+    )
+}
+
+#[cfg(test)]
+mod tests;

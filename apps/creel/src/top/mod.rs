@@ -3,53 +3,68 @@
 //! The proof whether a program's size is its trouble: threads that are runnable at the same time
 //! beyond the CPUs that they may use do nothing but switch.
 
+mod live;
+mod report;
+mod screen;
+mod started;
 mod threads;
 mod throttle;
+mod view;
+mod watch;
 
-use crate::process;
+use crate::options;
 use anyhow::{Context, Result};
 use clap::Args;
-use creel_console::{Align, Common, Exit, Failure, Format, Interrupt, Table, output};
+use creel_console::{Common, Exit, Format, Interrupt, output};
 use creel_topology::{Budget, Machine};
-use serde::Serialize;
+use live::{End, Live};
+use report::Report;
+use screen::Screen;
+use started::Started;
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
-    io::{self, IsTerminal, Write},
-    process::{Child, Command},
+    fs,
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
-use threads::Thread;
-use throttle::Throttled;
+use watch::Watch;
 
 /// How often the threads' states are looked at, to count who is runnable.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Start a program and show, thread by thread, where it runs and what it waits for
 ///
-/// On a terminal the table is drawn anew every interval; at the program's end, and always when
-/// stdout is no terminal, one table tells the whole run, with a verdict: whether the program has
-/// more runnable threads than usable CPUs.
+/// On a terminal the picture is kept open: figures of the last interval, a lane a PU, the
+/// program's output in a pane of its own; ? shows the keys. At the end, and always when stdout is
+/// no terminal, one table tells the whole run, with a verdict: whether the program has more
+/// runnable threads than usable CPUs.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel top -- ./service
   creel top --for 10 --format json -- ./batch input
-  creel top -p 1234 --for 5")]
+  creel top -p 1234 --for 5
+
+What the program prints goes to a pane, to --output FILE, or, when stdout is no terminal, to
+stderr. Exit codes: the program's own; 0 when it is only watched (-p) or goes on (--for); 2 for a
+command line that is wrong, 126 and 127 as a shell's, 130 and 143 when interrupted.")]
 pub struct TopArgs {
-    /// Seconds between two drawings
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = process::seconds)]
+    /// Seconds between two drawings, and what the figures are of
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = options::seconds)]
     interval: f64,
     /// Watch for so many seconds at the most; the program goes on
-    #[arg(long = "for", value_name = "SECONDS", value_parser = process::seconds)]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = options::seconds)]
     duration: Option<f64>,
+    /// Where the program's output goes
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
+    output: Option<PathBuf>,
     /// Watch a program that runs already
     #[arg(short, long, conflicts_with = "command", value_name = "PID")]
     pid: Option<u32>,
-    /// The program and its arguments
+    /// The program and its arguments; all that follows the program is its own
     #[arg(
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         required_unless_present = "pid",
         value_name = "PROGRAM"
     )]
@@ -59,195 +74,87 @@ pub struct TopArgs {
 /// Runs `creel top`.
 pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
     let interrupt = Interrupt::install()?;
-    let budget = Budget::of(&Machine::detect()?).workers();
-    let (pid, mut child) = match args.pid {
-        Some(pid) => (pid, None),
-        None => start(&args.command).map(|child| (child.id(), Some(child)))?,
+    let machine = Machine::detect()?;
+    let usable = Budget::of(&machine).workers();
+    let terminals = io::stdout().is_terminal() && io::stdin().is_terminal();
+    let live = terminals && matches!(common.format, Format::Text);
+    let mut started = match args.pid {
+        Some(_) => None,
+        None => Some(start(args, live)?),
     };
-    let mut watch = Watch::begin(pid, budget)?;
-    let live = io::stdout().is_terminal() && matches!(common.format, Format::Text);
-    let mut drawn = Instant::now();
-    while watch.look(child.as_mut())? {
-        let over = args
-            .duration
-            .is_some_and(|s| watch.begin.elapsed().as_secs_f64() >= s);
-        if over || interrupt.requested() {
-            break;
+    let pid = started.as_ref().map(Started::id).or(args.pid);
+    let pid = pid.context("neither a program nor a process")?;
+    let mut watch = Watch::begin(pid, usable, machine.allowed().iter())?;
+    let end = if live {
+        let program = name(args, pid);
+        let mut live = Live {
+            program: &program,
+            watch: &mut watch,
+            started: started.as_mut(),
+            interval_s: args.interval,
+            until_s: args.duration,
+            interrupt: &interrupt,
+        };
+        live.run()?
+    } else {
+        wait(args, &mut watch, started.as_mut(), &interrupt);
+        End::Over
+    };
+    let code = started.as_mut().and_then(Started::ended);
+    let whole = watch.whole();
+    let verdict = report::verdict(&whole, usable);
+    let pane = started.as_ref().and_then(|s| s.output(usize::MAX));
+    if let Some(rows) = pane.filter(|rows| !rows.is_empty()) {
+        // The pane has gone with the picture; what it showed last has not.
+        output::text(&format!("{}\n\n", rows.join("\n")))?;
+    }
+    Report::new(whole, usable, code).print(&verdict, common)?;
+    interrupt.check()?;
+    if let Some(started) = started.filter(|_| end == End::Over) {
+        started.let_go();
+    }
+    match code {
+        // The program's own code is ours.
+        Some(code @ 1..) => std::process::exit(code),
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// A pane would end with us, so a program that is to go on has none.
+fn start(args: &TopArgs, live: bool) -> Result<Started> {
+    let (program, rest) = args.command.split_first().context("no program was given")?;
+    let (columns, rows) = Screen::size();
+    match &args.output {
+        Some(file) => Started::into_file(program, rest, file),
+        None if live && args.duration.is_some() => {
+            Started::into_file(program, rest, Path::new("/dev/null"))
         }
-        if live && drawn.elapsed().as_secs_f64() >= args.interval {
-            draw(&watch.report())?;
-            drawn = Instant::now();
+        None if live => Started::in_pane(program, rest, live::pane_rows(rows), columns),
+        None => Started::beside(program, rest),
+    }
+}
+
+fn wait(args: &TopArgs, watch: &mut Watch, mut started: Option<&mut Started>, stop: &Interrupt) {
+    loop {
+        let alive = watch.look();
+        let ended = started.as_mut().is_some_and(|s| s.ended().is_some());
+        let over = args.duration.is_some_and(|s| watch.elapsed_s() >= s);
+        if !alive || ended || over || stop.requested() {
+            return;
         }
         sleep(LOOK_EVERY);
     }
-    print(&watch.report(), common)?;
-    interrupt.check()?;
-    Ok(Exit::Done)
 }
 
-fn start(command: &[OsString]) -> Result<Child> {
-    let (program, args) = command.split_first().context("no program was given")?;
-    let started = Command::new(program).args(args).spawn();
-    started.map_err(|e| {
-        let code = match e.kind() {
-            io::ErrorKind::NotFound => Exit::NotFound,
-            _ => Exit::NotExecutable,
-        };
-        Failure::new(code, format!("cannot run {}: {e}", program.display())).into()
-    })
-}
-
-/// A program under watch.
-struct Watch {
-    pid: u32,
-    begin: Instant,
-    first: BTreeMap<u32, Thread>,
-    last: BTreeMap<u32, Thread>,
-    usable: usize,
-    throttled: Option<Throttled>,
-    looks: u64,
-    /// The sum over all looks of how many threads were runnable.
-    runnable: u64,
-}
-
-impl Watch {
-    fn begin(pid: u32, usable: usize) -> Result<Self> {
-        let first = threads::look(&[pid]);
-        if first.is_empty() {
-            return Err(Failure::new(Exit::Usage, format!("there is no process {pid}")).into());
-        }
-        Ok(Self {
-            pid,
-            begin: Instant::now(),
-            last: first.clone(),
-            first,
-            usable,
-            throttled: Throttled::begin(pid),
-            looks: 0,
-            runnable: 0,
-        })
-    }
-
-    /// Looks once; says whether the program is still there.
-    fn look(&mut self, child: Option<&mut Child>) -> Result<bool> {
-        let mut pids = process::descendants(self.pid);
-        pids.push(self.pid);
-        let now = threads::look(&pids);
-        let ended = match child {
-            Some(child) => child.try_wait()?.is_some(),
-            None => now.is_empty(),
-        };
-        self.looks += 1;
-        self.runnable += now.values().filter(|t| t.runnable()).count() as u64;
-        // A thread that ended keeps what was last seen of it.
-        self.last.extend(now);
-        Ok(!ended)
-    }
-
-    fn report(&self) -> Report {
-        let none = Thread::default();
-        let mut threads: Vec<Thread> = self
-            .last
-            .values()
-            .map(|t| t.since(self.first.get(&t.tid).unwrap_or(&none)))
-            .collect();
-        threads.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
-        Report {
-            schema: 1,
-            seconds: self.begin.elapsed().as_secs_f64(),
-            usable_workers: self.usable,
-            runnable_mean: self.runnable as f64 / self.looks.max(1) as f64,
-            throttled: self.throttled.as_ref().map(Throttled::since),
-            threads,
+/// What the picture calls the program.
+fn name(args: &TopArgs, pid: u32) -> String {
+    let first = args.command.first().map(Path::new);
+    let file = first.and_then(Path::file_name);
+    match file {
+        Some(file) => file.to_string_lossy().into_owned(),
+        None => {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("{} ({pid})", name.trim())
         }
     }
-}
-
-/// What was seen so far.
-#[derive(Serialize)]
-struct Report {
-    schema: u32,
-    seconds: f64,
-    usable_workers: usize,
-    /// Threads that ran or wanted to, on average over the looks.
-    runnable_mean: f64,
-    /// Periods in which the cgroup's quota stopped the program, of all periods.
-    throttled: Option<throttle::Periods>,
-    threads: Vec<Thread>,
-}
-
-impl Report {
-    /// Whether its size is the program's trouble, in a sentence.
-    fn verdict(&self) -> String {
-        let waited: f64 = self.threads.iter().map(|t| t.waited_s).sum();
-        let ran: f64 = self.threads.iter().map(|t| t.cpu_s).sum();
-        let ratio = waited / (waited + ran).max(1e-9);
-        let seen = format!(
-            "{:.1} threads runnable on average, {} usable; runnable threads waited {:.0} % of \
-             their time for a CPU",
-            self.runnable_mean,
-            self.usable_workers,
-            ratio * 100.0
-        );
-        if self.runnable_mean > self.usable_workers as f64 * 1.25 {
-            format!("{seen}: more threads than CPUs; try `creel run -- PROGRAM`")
-        } else if ratio > 0.25 {
-            format!("{seen}: its threads fit, but others use the CPUs too")
-        } else {
-            format!("{seen}: its size is not its trouble")
-        }
-    }
-
-    fn table(&self) -> Table {
-        let right = |title| (title, Align::Right);
-        let mut table = Table::new(&[
-            right("thread"),
-            ("name", Align::Left),
-            right("on PU"),
-            right("CPU %"),
-            right("waited %"),
-            right("voluntary"),
-            right("involuntary"),
-            right("migrations"),
-        ]);
-        let percent = |s: f64| format!("{:.1}", s / self.seconds.max(1e-9) * 100.0);
-        for t in &self.threads {
-            table.row([
-                t.tid.to_string(),
-                t.name.clone(),
-                t.cpu.to_string(),
-                percent(t.cpu_s),
-                percent(t.waited_s),
-                t.voluntary.to_string(),
-                t.involuntary.to_string(),
-                t.migrations.map_or("-".into(), |n| n.to_string()),
-            ]);
-        }
-        table
-    }
-
-    fn text(&self) -> String {
-        let throttled = match &self.throttled {
-            Some(periods) => format!("throttled in {periods}\n"),
-            None => String::new(),
-        };
-        let table = self.table().text();
-        format!("{table}\n{throttled}{}\n", self.verdict())
-    }
-}
-
-/// Draws over the screen.
-fn draw(report: &Report) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    write!(out, "\x1b[H\x1b[2J{}", report.text())?;
-    out.flush()
-}
-
-fn print(report: &Report, common: &Common) -> Result<()> {
-    match common.format {
-        Format::Text => output::text(&report.text())?,
-        Format::Json => output::json(report)?,
-        Format::Csv => output::csv(report.threads.iter())?,
-    }
-    Ok(())
 }

@@ -10,18 +10,29 @@ use std::{collections::BTreeMap, fs, path::Path};
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Thread {
     pub tid: u32,
+    /// The process that it belongs to, and that one's parent.
+    pub pid: u32,
+    pub parent: u32,
     pub name: String,
     /// R, S, D … as proc(5) says.
     pub state: char,
     /// The PU that it ran on last.
     pub cpu: usize,
     pub cpu_s: f64,
+    /// Of its CPU time, the part in the kernel, 0 to 1: near 1 for one that only switches.
+    pub sys_share: f64,
     /// Time that it was runnable and had no CPU.
     pub waited_s: f64,
     pub voluntary: u64,
     pub involuntary: u64,
     /// Where the kernel tells.
     pub migrations: Option<u64>,
+    /// How often it was seen on another PU than at the look before: at most the migrations.
+    pub moves_seen: u64,
+    #[serde(skip)]
+    user_ticks: u64,
+    #[serde(skip)]
+    sys_ticks: u64,
 }
 
 impl Thread {
@@ -32,9 +43,13 @@ impl Thread {
 
     /// What this thread did since `before`.
     pub fn since(&self, before: &Thread) -> Thread {
+        let user = self.user_ticks.saturating_sub(before.user_ticks);
+        let sys = self.sys_ticks.saturating_sub(before.sys_ticks);
         Thread {
-            cpu_s: self.cpu_s - before.cpu_s,
-            waited_s: self.waited_s - before.waited_s,
+            cpu_s: (self.cpu_s - before.cpu_s).max(0.0),
+            waited_s: (self.waited_s - before.waited_s).max(0.0),
+            sys_share: sys as f64 / (user + sys).max(1) as f64,
+            moves_seen: self.moves_seen.saturating_sub(before.moves_seen),
             voluntary: self.voluntary.saturating_sub(before.voluntary),
             involuntary: self.involuntary.saturating_sub(before.involuntary),
             migrations: self
@@ -48,13 +63,14 @@ impl Thread {
 
 /// Every thread of these processes, by id.
 pub fn look(pids: &[u32]) -> BTreeMap<u32, Thread> {
-    let folders = pids
-        .iter()
-        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
+    let folders = pids.iter().filter_map(|&pid| {
+        let entries = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        Some(entries.map(move |entry| (pid, entry)))
+    });
     folders
         .flatten()
-        .filter_map(|entry| read(&entry.ok()?.path()))
-        .map(|thread| (thread.tid, thread))
+        .filter_map(|(pid, entry)| Some((pid, read(&entry.ok()?.path())?)))
+        .map(|(pid, thread)| (thread.tid, Thread { pid, ..thread }))
         .collect()
 }
 
@@ -84,6 +100,9 @@ fn parse_stat(stat: &str) -> Option<Thread> {
         tid: tid.parse().ok()?,
         name: name.into(),
         state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        user_ticks: fields.get(11)?.parse().ok()?,
+        sys_ticks: fields.get(12)?.parse().ok()?,
         cpu: fields.get(36)?.parse().ok()?,
         ..Thread::default()
     })

@@ -13,6 +13,9 @@ pub(super) struct Document {
     #[serde(flatten)]
     machine: MachineFields,
     budget: BudgetFields,
+    /// The least memory limit that is told, in bytes.
+    memory_bytes: Option<u64>,
+    notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     placement: Option<PlacementFields>,
 }
@@ -31,6 +34,11 @@ impl Document {
             schema: SCHEMA,
             machine: (&view.machine).into(),
             budget: (&view.budget).into(),
+            memory_bytes: view
+                .machine
+                .memory_limit()
+                .and_then(|m| m.value.parse().ok()),
+            notes: view.machine.weight_only().into_iter().collect(),
             placement: view.seating.as_ref().map(PlacementFields::from),
         }
     }

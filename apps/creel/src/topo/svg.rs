@@ -1,7 +1,7 @@
 //! The machine as SVG: boxes in boxes, a cell a PU, a badge a worker.
 //!
 //! Sizes are computed from the inside out; an object's boxes are laid in as many rows as make it
-//! about as wide as high.
+//! about as wide as high, and its labels in as many lines as its content is wide.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ const BADGE_LETTER: f64 = 5.6;
 /// Letters of a badge that fits into a cell.
 const CELL_LETTERS: usize = 4;
 /// How much wider than high a box becomes, about.
-const ASPECT: f64 = 1.4;
+const ASPECT: f64 = 1.2;
 
 /// Fill colours of cores by kind, the slowest first; further kinds repeat the last.
 const KINDS: [&str; 3] = ["#dbe9f6", "#9ecae1", "#5fa8d3"];
@@ -30,6 +30,8 @@ const WORKER: &str = "#2a7f3f";
 /// A laid-out object: its size and what is inside at which place.
 struct Laid<'a> {
     object: &'a Object,
+    /// The labels, a line each or several in one.
+    title: Vec<String>,
     width: f64,
     height: f64,
     inside: Vec<(f64, f64, Laid<'a>)>,
@@ -73,45 +75,94 @@ fn caption(view: &View) -> String {
 }
 
 fn lay(object: &Object) -> Laid<'_> {
-    let mut inside: Vec<Laid> = object.inside.iter().map(lay).collect();
-    let title = object.labels.join(" + ").chars().count() as f64 * LETTER + 2.0 * GAP;
-    let badges: CpuSet = object.workers.iter().map(|(worker, _)| *worker).collect();
-    let title = title.max(if object.is_core {
-        0.0
-    } else {
-        badge_width(&badges.to_string()) + 2.0 * GAP
-    });
-    let top = 2.0 * GAP + LINE + badges_height(object);
+    let inside: Vec<Laid> = object.inside.iter().map(lay).collect();
     let cells = if inside.is_empty() {
         object.pus.len()
     } else {
         0
     };
-    let area: f64 = inside
-        .iter()
-        .map(|inner| (inner.width + GAP) * (inner.height + GAP))
-        .sum();
-    let widest = inside.iter().map(|inner| inner.width).fold(0.0, f64::max);
-    let row_width = (area.sqrt() * ASPECT).max(2.0 * (widest + GAP));
-    let (mut x, mut y, mut row, mut width) =
-        (GAP, top, 0.0, title.max(cells as f64 * (CELL + GAP) + GAP));
-    let mut placed = Vec::with_capacity(inside.len());
-    for inner in inside.drain(..) {
-        if x > GAP && x + inner.width > row_width + GAP {
-            (x, y, row) = (GAP, y + row + GAP, 0.0);
-        }
-        let right = x + inner.width + GAP;
-        (width, row) = (width.max(right), f64::max(row, inner.height));
-        placed.push((x, y, inner));
-        x = right;
-    }
-    let bottom = if cells > 0 { CELL } else { row };
+    let badges: CpuSet = object.workers.iter().map(|(worker, _)| *worker).collect();
+    let badge = if object.is_core {
+        0.0
+    } else {
+        badge_width(&badges.to_string())
+    };
+    let rows = rows(&inside);
+    let content = match cells {
+        0 => rows.width,
+        _ => cells as f64 * (CELL + GAP) - GAP,
+    };
+    let widest_word = object.labels.iter().map(|label| text_width(label));
+    let words = widest_word.fold(0.0, f64::max);
+    let width = content.max(badge).max(words);
+    let title = title(&object.labels, width);
+    let top = 2.0 * GAP + LINE * title.len() as f64 + badges_height(object);
+    let bottom = if cells > 0 { CELL } else { rows.height };
+    let places = rows.places.into_iter();
+    let placed = inside.into_iter().zip(places);
     Laid {
         object,
-        width,
-        height: y + bottom + GAP,
-        inside: placed,
+        title,
+        width: width + 2.0 * GAP,
+        height: top + bottom + GAP,
+        inside: placed
+            .map(|(laid, (x, y))| (GAP + x, top + y, laid))
+            .collect(),
     }
+}
+
+/// Boxes laid in rows.
+#[derive(Default)]
+struct Rows {
+    width: f64,
+    height: f64,
+    places: Vec<(f64, f64)>,
+}
+
+/// Of all numbers of columns, the one that makes the rows about as wide as high.
+fn rows(boxes: &[Laid]) -> Rows {
+    let all = (1..=boxes.len()).map(|columns| in_columns(boxes, columns));
+    let side = |rows: &Rows| rows.width.max(rows.height * ASPECT);
+    all.min_by(|a, b| side(a).total_cmp(&side(b)))
+        .unwrap_or_default()
+}
+
+fn in_columns(boxes: &[Laid], columns: usize) -> Rows {
+    let mut rows = Rows::default();
+    for row in boxes.chunks(columns) {
+        let mut x = 0.0;
+        let top = if rows.places.is_empty() {
+            0.0
+        } else {
+            rows.height + GAP
+        };
+        for laid in row {
+            rows.places.push((x, top));
+            rows.height = rows.height.max(top + laid.height);
+            rows.width = rows.width.max(x + laid.width);
+            x += laid.width + GAP;
+        }
+    }
+    rows
+}
+
+/// The labels in as few lines as fit into a width.
+fn title(labels: &[String], width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for label in labels {
+        match lines.last_mut() {
+            Some(line) if text_width(line) + text_width(label) + 3.0 * LETTER <= width => {
+                *line += " + ";
+                *line += label;
+            }
+            _ => lines.push(label.clone()),
+        }
+    }
+    lines
+}
+
+fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * LETTER
 }
 
 /// Workers that may move inside a wider object stand below its title.
@@ -131,7 +182,10 @@ fn paint(out: &mut String, view: &View, laid: &Laid, (x, y): (f64, f64)) {
         "none"
     };
     rect(out, (x, y), (laid.width, laid.height), fill);
-    label(out, (x + GAP, y + LINE), &object.labels.join(" + "));
+    for (i, line) in laid.title.iter().enumerate() {
+        label(out, (x + GAP, y + LINE * (i + 1) as f64), line);
+    }
+    let below = y + LINE * laid.title.len() as f64;
     if laid.inside.is_empty() {
         cells(out, view, object, (x + GAP, y + laid.height - GAP - CELL));
     }
@@ -142,7 +196,7 @@ fn paint(out: &mut String, view: &View, laid: &Laid, (x, y): (f64, f64)) {
             out,
             (
                 x + GAP + badge_width(&text) / 2.0,
-                y + LINE + GAP + BADGE / 2.0,
+                below + GAP + BADGE / 2.0,
             ),
             &text,
         );

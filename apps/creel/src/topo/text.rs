@@ -97,6 +97,8 @@ fn draw_object(out: &mut String, view: &View, object: &Object, depth: usize) {
     let mut line = object.labels.join(" + ");
     if object.is_core {
         line += &kind_note(view, object);
+    }
+    if object.is_core || object.inside.is_empty() {
         line += &format!(": PU {}", object.pus);
     }
     let allowed = &object.pus & view.machine.allowed();
@@ -169,5 +171,8 @@ fn usable(view: &View) -> String {
         styled(BOLD, &workers),
         view.budget.bound_by()
     );
+    if let Some(note) = view.machine.weight_only() {
+        out += &format!("note: {note}\n");
+    }
     out
 }

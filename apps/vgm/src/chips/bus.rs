@@ -93,7 +93,9 @@ impl Bus {
         let family = match chip {
             ChipId::Ym2151 => Family::Opm,
             ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 | ChipId::Ym2612 => Family::Opn,
-            ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950 | ChipId::Ymf262 => Family::Opl,
+            ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950 | ChipId::Ymf262 | ChipId::Ymf278b => {
+                Family::Opl
+            }
             ChipId::Ym2413 => Family::Opll,
             _ => return None,
         };

@@ -32,6 +32,8 @@ const fn row(chip: ChipId, name: &'static str, how: &'static str, ratio: Option<
 const YMFM: &str = "ymfm, bit by bit, on random streams and songs";
 const DOCUMENTS: &str = "figures of its documents; libvgm's spectra of random songs";
 
+const TONES: &str = "pitch, level and attacks of a tone; songs block by block";
+
 /// Every chip that is played, in the header's order.
 pub const CHIPS: &[Checked] = &[
     row(
@@ -74,6 +76,23 @@ pub const CHIPS: &[Checked] = &[
     row(ChipId::Es5503, "ES5503", DOCUMENTS, Some(2.9)),
     row(ChipId::Mikey, "Mikey", DOCUMENTS, Some(13.8)),
     row(ChipId::K007232, "K007232", DOCUMENTS, Some(3.2)),
+    row(ChipId::SegaPcm, "SegaPCM", TONES, None),
+    row(ChipId::Rf5c68, "RF5C68", TONES, None),
+    row(ChipId::Pwm, "PWM", TONES, None),
+    row(ChipId::Ymf278b, "YMF278B", TONES, None),
+    row(ChipId::Rf5c164, "RF5C164", TONES, None),
+    row(ChipId::MultiPcm, "MultiPCM", TONES, None),
+    row(ChipId::Upd7759, "uPD7759, uPD7756", TONES, None),
+    row(ChipId::Okim6295, "OKIM6295", TONES, None),
+    row(ChipId::K054539, "K054539", TONES, None),
+    row(ChipId::C140, "C140, C219", TONES, None),
+    row(ChipId::K053260, "K053260", TONES, None),
+    row(ChipId::Qsound, "QSound", TONES, None),
+    row(ChipId::Scsp, "SCSP", TONES, None),
+    row(ChipId::Es5506, "ES5505, ES5506", TONES, None),
+    row(ChipId::X1010, "X1-010", TONES, None),
+    row(ChipId::C352, "C352", TONES, None),
+    row(ChipId::Ga20, "GA20", TONES, None),
     row(ChipId::Msm5205, "MSM5205, MSM6585", DOCUMENTS, Some(0.9)),
 ];
 

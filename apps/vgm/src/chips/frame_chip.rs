@@ -4,6 +4,7 @@ use super::Rate;
 use super::es5503::Es5503;
 use super::msm5205::Msm5205;
 use super::okim6258::Okim6258;
+use super::pcm::{self, PcmChip};
 use super::y8950::Y8950;
 use super::ym2151::Ym2151;
 use super::ym2203::Ym2203;
@@ -48,6 +49,8 @@ pub enum FrameChip {
     Msm5205(Box<Msm5205>),
     /// The YMZ280B.
     Ymz280b(Box<Ymz280b>),
+    /// A chip of samples.
+    Pcm(Box<dyn PcmChip>),
 }
 
 /// The fastest that the MSM6258 is run at; songs change its rate as they play.
@@ -74,6 +77,7 @@ impl FrameChip {
             FrameChip::Es5503(chip) => chip.rate(),
             FrameChip::Msm5205(chip) => chip.rate(),
             FrameChip::Ymz280b(chip) => chip.rate(),
+            FrameChip::Pcm(chip) => chip.rate(),
         }
     }
 
@@ -83,6 +87,14 @@ impl FrameChip {
             FrameChip::Okim6258(chip) if chip.rate().hz() < OKIM6258_PACE.hz() => OKIM6258_PACE,
             FrameChip::Es5503(chip) if chip.rate().hz() < chip.pace().hz() => chip.pace(),
             _ => self.rate(),
+        }
+    }
+
+    /// Which of its chip's lanes has its writes.
+    pub fn lane(&self) -> usize {
+        match self {
+            FrameChip::Pcm(chip) => chip.lane(),
+            _ => 0,
         }
     }
 
@@ -116,8 +128,10 @@ impl FrameChip {
         }
     }
 
-    fn write(&mut self, port: u8, reg: u8, value: u8) {
+    fn write(&mut self, port: u8, reg: u16, value: u16) {
+        let (wide, reg, value) = ((reg, value), reg as u8, value as u8);
         match self {
+            FrameChip::Pcm(chip) => chip.write(port, wide.0, wide.1),
             FrameChip::Okim6258(chip) => chip.write(port, reg, value),
             FrameChip::Ym2151(chip) => chip.write(port, reg, value),
             FrameChip::Ym2203(chip) => chip.write(port, reg, value),
@@ -153,11 +167,15 @@ impl FrameChip {
             FrameChip::Es5503(chip) => chip.render(out),
             FrameChip::Msm5205(chip) => chip.render(out),
             FrameChip::Ymz280b(chip) => chip.render(out),
+            FrameChip::Pcm(chip) => chip.render(out),
         }
     }
 
     /// Takes in the memory block whose command lies at byte `offset` of the song.
     fn load(&mut self, song: &Song, offset: u32) {
+        if let FrameChip::Pcm(chip) = self {
+            return pcm::load(chip.as_mut(), song, offset);
+        }
         let command = decode(song.bytes(), offset as usize, song.header.version);
         let Ok((Command::Block(block), _)) = command else {
             return;

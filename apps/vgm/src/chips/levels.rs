@@ -57,7 +57,8 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::Ay8910 => level(SSG_SCALE, 0x100, 2.0),
         ChipId::Okim6258 => level(1.0, 0x1C0, 2.0),
         // As far as their cores have 16 bits.
-        ChipId::SegaPcm => level(1.0, 0x180, 1.0),
+        // The core drops two bits, so that eight loud voices fit.
+        ChipId::SegaPcm => level(4.0, 0x180, 1.0),
         ChipId::Rf5c68 => level(1.0, 0xB0, 1.0),
         ChipId::Rf5c164 => level(1.0, 0x80, 2.0),
         // The core keeps a bit less, so that eight voices fit.
@@ -66,7 +67,7 @@ fn level_of(chip: ChipId) -> Level {
         // The core's four channels fill its scale; the machine's are twice as loud.
         ChipId::GameBoy => level(2.0, 0xC0, 4.0),
         // The core's full scale is the mixer's.
-        ChipId::NesApu | ChipId::Okim6295 => level(1.0, 0x100, 2.0),
+        ChipId::NesApu => level(1.0, 0x100, 2.0),
         // What follows: the scales that make a tone as loud as libvgm's.
         ChipId::K051649 => level(3.2, 0xA0, 1.6),
         ChipId::Huc6280 => level(0.72, 0x100, 1.0),
@@ -75,13 +76,23 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::Saa1099 => level(1.07, 0x100, 1.0),
         ChipId::Mikey => level(0.94, 0x100, 2.0),
         ChipId::Msm5205 => level(1.0, 0x100, 2.0),
-        ChipId::MultiPcm => level(1.0, 0x40, 4.0),
+        ChipId::Es5503 => level(1.0, 0x40, 8.0),
+        // As SegaPCM: four voices fit.
+        ChipId::Okim6295 => level(4.0, 0x100, 2.0),
+        ChipId::Ymf278b => level(0.707, 0x100, 1.0),
+        ChipId::K053260 => level(2.0, 0x100, 1.0),
+        // The core drops two bits.
+        ChipId::Qsound => level(4.0, 0x100, 1.0),
+        // A volume of 15 is 546 / 256.
+        ChipId::X1010 => level(546.0 / 512.0, 0x100, 1.0),
+        ChipId::MultiPcm => level(4.0, 0x40, 4.0),
         ChipId::Upd7759 => level(1.0, 0x11E, 1.0),
         ChipId::C140 => level(1.0, 0x156, 2.0),
-        ChipId::Scsp => level(1.0, 0x20, 8.0),
-        ChipId::C352 => level(1.0, 0x40, 8.0),
-        ChipId::Es5503 => level(1.0, 0x40, 8.0),
-        ChipId::Es5506 => level(1.0, 0x20, 16.0),
+        ChipId::Scsp => level(4.0, 0x20, 8.0),
+        // The core drops three bits, so that all voices fit.
+        ChipId::C352 => level(8.0, 0x40, 8.0),
+        // One voice at its loudest makes 20 bits; the core drops six, players' cores four.
+        ChipId::Es5506 => level(4.0, 0x20, 16.0),
         ChipId::Ga20 => level(1.0, 0x280, 1.0),
         _ => level(1.0, 0x100, 1.0),
     }
@@ -96,6 +107,12 @@ pub fn of_chip(header: &Header, instance: Instance) -> f32 {
 /// The factor from a step of the SSG of an OPN chip to full scale.
 pub fn of_ssg(header: &Header, instance: Instance) -> f32 {
     SSG_SCALE * given(header, instance, true, SSG_VOLUME) / FULL_SCALE
+}
+
+/// The factor from a step of the FM of a YMF278B to full scale: as that of a YMF262.
+pub fn of_opl4_fm(header: &Header, instance: Instance) -> f32 {
+    let Level { scale, .. } = level_of(ChipId::Ymf262);
+    scale * given(header, instance, true, 0x100) / FULL_SCALE
 }
 
 /// The factor on all levels of a song.

@@ -21,6 +21,7 @@ use super::msm5205::Msm5205;
 use super::nes::Nes;
 use super::nes::fds::Fds;
 use super::okim6258::Okim6258;
+use super::pcm;
 use super::pokey::Pokey;
 use super::saa1099::Saa1099;
 use super::sn76489::{Sn76489, Variant};
@@ -54,7 +55,10 @@ impl Part {
     /// Which of its chip's lanes it hears.
     pub fn hears(&self) -> [bool; LANES] {
         match self {
-            Part::Frames(chip, _) => [true, chip.has_data_lane()],
+            Part::Frames(chip, _) => match chip.lane() {
+                0 => [true, chip.has_data_lane()],
+                _ => [false, true],
+            },
             Part::Squares(_, lane, _) => std::array::from_fn(|place| place == *lane),
         }
     }
@@ -126,13 +130,26 @@ pub fn frame_ns(chip: ChipId) -> u64 {
         ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Ymf262 => 100,
         ChipId::Ym2610 | ChipId::Ym2612 => 115,
         ChipId::Y8950 | ChipId::Ym2608 | ChipId::Ym2151 => 125,
+        // Of samples: a few ns a voice that plays.
+        ChipId::Okim6295 | ChipId::Upd7759 | ChipId::Pwm | ChipId::Ga20 => 15,
+        ChipId::SegaPcm | ChipId::Rf5c68 | ChipId::Rf5c164 | ChipId::K053260 => 25,
+        ChipId::K054539 | ChipId::C140 | ChipId::X1010 => 40,
+        ChipId::Qsound | ChipId::C352 | ChipId::Es5506 | ChipId::MultiPcm => 80,
+        ChipId::Scsp | ChipId::Ymf278b => 120,
         _ => 0,
     }
 }
 
 /// Clocks that a chip can be asked to run at, in Hz: from a tenth of the slowest in use to more
 /// than the fastest. Outside, time would stand still or a second take minutes.
-const CLOCKS_HZ: std::ops::RangeInclusive<u32> = 100_000..=40_000_000;
+fn clocks_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
+    match chip {
+        // Songs give their native rates.
+        ChipId::C140 | ChipId::Scsp => 4_000..=40_000_000,
+        ChipId::Qsound => 100_000..=100_000_000,
+        _ => 100_000..=40_000_000,
+    }
+}
 
 /// The parts of one chip of a song; none if it is not a chip that is played.
 fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
@@ -162,8 +179,13 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
             }
         }
     }
+    if chip == ChipId::Ymf278b {
+        let fm = Ymf262::new(pcm::ymf278b::fm_clock_hz(clock_hz));
+        let level = levels::of_opl4_fm(header, instance);
+        parts.push(Part::Frames(FrameChip::Ymf262(Box::new(fm)), level));
+    }
     parts.extend(ssg(header, instance, clock_hz));
-    if !parts.is_empty() && !CLOCKS_HZ.contains(&clock_hz) {
+    if !parts.is_empty() && !clocks_hz(chip).contains(&clock_hz) {
         let reason = format!("the {} cannot run at {clock_hz} Hz", header.name(chip));
         return Err(Error::malformed(chip.clock_offset(), reason));
     }
@@ -193,7 +215,7 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
             FrameChip::Msm5205(Box::new(Msm5205::new(clock_hz, header.byte(0xD7), variant)))
         }
         ChipId::Ymz280b => FrameChip::Ymz280b(Box::new(Ymz280b::new(clock_hz))),
-        _ => return None,
+        _ => FrameChip::Pcm(pcm::of_song(header, chip, clock_hz)?),
     })
 }
 

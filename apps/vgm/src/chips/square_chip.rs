@@ -71,6 +71,7 @@ impl SquareChip {
             Action::Write { port, reg, value } => (port, reg, value),
             Action::Memory(offset) => return self.load(song, offset),
         };
+        let (reg, value) = (reg as u8, value as u8);
         match self {
             SquareChip::Ay8910(chip) if port == 1 => chip.set_stereo(value),
             SquareChip::Ay8910(chip) => chip.write(port, reg, value),

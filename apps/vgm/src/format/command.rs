@@ -320,7 +320,7 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
             to(chip, code >= 0xA1, port, ops[0], ops[1])
         }
         0xA0 => to(ChipId::Ay8910, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
-        0xB0..=0xBF => {
+        0xB0..=0xBF if code != 0xB2 => {
             let chip = BYTE_CHIPS[usize::from(code & 15)];
             to(chip, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1])
         }
@@ -334,14 +334,24 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
             ops[2],
         ),
         0xC7 => to(ChipId::Vsu, ops[0] >> 7 != 0, ops[0] & 0x7F, ops[1], ops[2]),
-        0xC0..=0xC8 => Write {
+        0xB2 => Write {
             instance: Instance {
-                chip: WORD_CHIPS[usize::from(code & 15)],
-                second: ops[usize::from(code == 0xC0)] >> 7 != 0,
+                chip: ChipId::Pwm,
+                second: false,
             },
             port: 0,
-            reg: u16_at(ops, 0) & 0x7FFF,
-            value: u16::from(ops[2]),
+            reg: u16::from(ops[0] >> 4),
+            value: u16::from_be_bytes([ops[0] & 15, ops[1]]),
+        },
+        0xC0..=0xC8 => word_write(code, ops),
+        0xD6 => Write {
+            instance: Instance {
+                chip: ChipId::Es5506,
+                second: ops[0] >> 7 != 0,
+            },
+            port: 1,
+            reg: u16::from(ops[0] & 0x7F),
+            value: u16::from_be_bytes([ops[1], ops[2]]),
         },
         0xD0..=0xD6 => {
             let chip = PORT_CHIPS[usize::from(code & 15)];
@@ -358,6 +368,34 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
         },
         _ => return None,
     })
+}
+
+/// C0 to C8: a word, an address but for the QSound and the MultiPCM, and a byte.
+fn word_write(code: u8, ops: &[u8]) -> Write {
+    let (low_first, high_first) = (u16_at(ops, 0), u16::from_be_bytes([ops[0], ops[1]]));
+    let byte = u16::from(ops[2]);
+    let (port, second, reg, value) = match code {
+        0xC0 => (0, low_first >> 15 != 0, low_first & 0x7FFF, byte),
+        // What chips these are leaves no second one.
+        0xC1 | 0xC2 => (1, false, low_first, byte),
+        0xC3 => (
+            1,
+            ops[0] >> 7 != 0,
+            u16::from(ops[0] & 0x7F),
+            u16_at(ops, 1),
+        ),
+        0xC4 => (0, false, byte, high_first),
+        _ => (0, high_first >> 15 != 0, high_first & 0x7FFF, byte),
+    };
+    Write {
+        instance: Instance {
+            chip: WORD_CHIPS[usize::from(code & 15)],
+            second,
+        },
+        port,
+        reg,
+        value,
+    }
 }
 
 #[cfg(test)]

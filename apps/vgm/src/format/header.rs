@@ -195,6 +195,11 @@ impl Header {
         u16_at(&self.fields, offset)
     }
 
+    /// A 32-bit field of the header, 0 if the header ends before it.
+    pub fn long(&self, offset: usize) -> u32 {
+        u32_at(&self.fields, offset)
+    }
+
     /// How often to play the loop when `asked` times were asked for: at least once.
     pub fn loops(&self, asked: u32) -> u32 {
         let modifier = match self.loop_modifier {

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::bank::{Bank, Banks};
 use super::bytes::u32_at;
@@ -32,7 +33,7 @@ pub struct Song {
     pub header: Header,
     /// What it is called.
     pub tags: Gd3,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     banks: Vec<Bank>,
     ticks: u64,
     repeat: Option<Loop>,
@@ -84,7 +85,7 @@ impl Song {
             banks: walk.banks.finish(),
             header,
             tags,
-            bytes,
+            bytes: Arc::new(bytes),
             warnings,
         })
     }
@@ -97,6 +98,11 @@ impl Song {
     /// The decompressed song.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The same, to be kept by chips that read their memory in it.
+    pub fn shared_bytes(&self) -> Arc<Vec<u8>> {
+        Arc::clone(&self.bytes)
     }
 
     /// The data bank of a kind, 0 to 0x3F; other kinds have none.

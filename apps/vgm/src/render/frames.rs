@@ -75,7 +75,7 @@ impl FrameVoice {
         native.resize(wanted, [0; 2]);
         let mut rest = &mut native[..];
         while !rest.is_empty() {
-            let until = self.act(song, &mut queues[0]);
+            let until = self.act(song, &mut queues[self.chip.lane()]);
             let free = usize::try_from(until - self.rendered).unwrap_or(usize::MAX);
             let (block, after) = rest.split_at_mut(free.min(rest.len()));
             self.take_data(&mut queues[1], block.len());
@@ -111,7 +111,9 @@ impl FrameVoice {
     fn place(&mut self, event: &Event) -> u64 {
         let due = self.timebase.frame_of(event.tick);
         match (&mut self.bus, event.action) {
-            (Some(bus), Action::Write { port, reg, value }) => bus.carry(due, (port, reg, value)),
+            (Some(bus), Action::Write { port, reg, value }) => {
+                bus.carry(due, (port, reg as u8, value as u8))
+            }
             _ => due,
         }
     }
@@ -129,7 +131,7 @@ impl FrameVoice {
             .iter()
             .take_while(|event| place(event.tick) < frames);
         self.data.extend(due.filter_map(|event| match event.action {
-            Action::Write { value, .. } => Some((place(event.tick), value)),
+            Action::Write { value, .. } => Some((place(event.tick), value as u8)),
             Action::Memory(_) => None,
         }));
         queue.take(self.data.len());

@@ -160,12 +160,13 @@ impl<'s> Player<'s> {
             let queues = sequencer.queues(listener);
             voices.push(match part {
                 Part::Frames(mut chip, level) => {
-                    let bus = Bus::of(instance.chip);
+                    let lane = chip.lane();
+                    let bus = Bus::of(instance.chip).filter(|_| lane == 0);
                     if bus.is_some() {
                         // Its writes wait for their turns, but its rate must be known.
-                        chip.foresee(queues[0].pending());
+                        chip.foresee(queues[lane].pending());
                     } else {
-                        queues[0].take_all(|action| chip.act(song, action));
+                        queues[lane].take_all(|action| chip.act(song, action));
                     }
                     let way = (rate, &mut *kernels);
                     Voice::Frames(FrameVoice::new(chip, bus, gain * level, way))

@@ -10,6 +10,7 @@
 
 mod stream;
 
+use crate::chips::pcm;
 use crate::format::{ChipId, Command, Instance, Song, StreamCommand, Write, decode};
 use stream::Stream;
 
@@ -29,10 +30,10 @@ pub enum Action {
     Write {
         /// The chip's port, 0 or 1.
         port: u8,
-        /// The register.
-        reg: u8,
-        /// The value.
-        value: u8,
+        /// The register, or an address where the chip has a window onto its memory.
+        reg: u16,
+        /// The value: a byte for most chips.
+        value: u16,
     },
     /// Take in the memory block whose command lies at this byte of the song.
     Memory(u32),
@@ -83,6 +84,8 @@ fn lanes(write: &Write) -> [bool; LANES] {
             [false, true]
         }
         ChipId::Ym2612 if write.port == 0 && reg == 0x2A => [false, true],
+        // The wave half of an OPL4.
+        ChipId::Ymf278b if write.port == 2 => [false, true],
         _ => [true, false],
     }
 }
@@ -130,8 +133,8 @@ impl Listeners {
     fn write(&mut self, tick: u64, write: &Write) {
         let action = Action::Write {
             port: write.port,
-            reg: write.reg as u8,
-            value: write.value as u8,
+            reg: write.reg,
+            value: write.value,
         };
         self.push(write.instance, lanes(write), Event { tick, action });
     }
@@ -266,14 +269,18 @@ impl<'s> Sequencer<'s> {
             0x86 => ChipId::Ymz280b,
             0x94 => ChipId::K007232,
             0xE1 => ChipId::Es5503,
-            _ => return,
+            _ => match pcm::of_block(kind) {
+                Some(chip) => chip,
+                None => return,
+            },
         };
         let event = Event {
             tick: self.tick,
             action: Action::Memory(at as u32),
         };
         let instance = Instance { chip, second };
-        self.listeners.push(instance, [true, false], event);
+        let lanes = [chip != ChipId::Ymf278b, chip == ChipId::Ymf278b];
+        self.listeners.push(instance, lanes, event);
     }
 
     fn stream(&mut self, command: StreamCommand) {
@@ -364,7 +371,7 @@ mod tests {
             let queue = &mut sequencer.queues(0)[1];
             for event in queue.pending() {
                 if let Action::Write { value, .. } = event.action {
-                    heard.push((event.tick, value));
+                    heard.push((event.tick, value as u8));
                 }
             }
             queue.take_all(|_| {});

@@ -108,7 +108,7 @@ impl Stream {
         let blocks = song.bank(self.bank).map_or(&[][..], |bank| &bank.blocks);
         if let Some(place) = blocks.get(usize::from(block)) {
             self.start = place.start;
-            let length = place.len().div_ceil(self.step) as u64;
+            let length = place.len().div_ceil(self.step * self.width()) as u64;
             self.run(now, length, flags & REVERSE != 0, flags & 1 != 0);
         }
     }
@@ -130,9 +130,9 @@ impl Stream {
         } else {
             self.made
         };
-        let byte = self.byte(song, index);
+        let data = self.data(song, index);
         self.move_on();
-        self.write(self.target?, byte?)
+        self.write(self.target?, data?)
     }
 
     fn run(&mut self, now: u64, length: u64, reverse: bool, repeat: bool) {
@@ -142,17 +142,29 @@ impl Stream {
         (self.next_tick, self.next_fraction) = (now, 0);
     }
 
-    fn until_end(&self, song: &Song) -> u64 {
-        let bytes = song.bank(self.bank).map_or(0, |bank| bank.data.len());
-        let left = bytes.saturating_sub(self.start.saturating_add(self.base));
-        left.div_ceil(self.step) as u64
+    /// Bytes of one write's data: the steps count in these.
+    fn width(&self) -> usize {
+        let is_pwm = self.target.is_some_and(|target| target.chip == ChipId::Pwm);
+        if is_pwm { 2 } else { 1 }
     }
 
-    fn byte(&self, song: &Song, index: u64) -> Option<u8> {
-        let index = usize::try_from(index).ok()?;
-        let at = self.start.checked_add(self.base)?;
-        let at = at.checked_add(index.checked_mul(self.step)?)?;
-        song.bank(self.bank)?.data.get(at).copied()
+    fn until_end(&self, song: &Song) -> u64 {
+        let bytes = song.bank(self.bank).map_or(0, |bank| bank.data.len());
+        let base = self.base * self.width();
+        let left = bytes.saturating_sub(self.start.saturating_add(base));
+        left.div_ceil(self.step * self.width()) as u64
+    }
+
+    /// The data of a write, its low byte first.
+    fn data(&self, song: &Song, index: u64) -> Option<u16> {
+        let (index, width) = (usize::try_from(index).ok()?, self.width());
+        let at = self.start.checked_add(self.base * width)?;
+        let at = at.checked_add(index.checked_mul(self.step * width)?)?;
+        let data = song.bank(self.bank)?.data.get(at..at.checked_add(width)?)?;
+        Some(
+            data.iter()
+                .rfold(0, |word, byte| word << 8 | u16::from(*byte)),
+        )
     }
 
     fn move_on(&mut self) {
@@ -172,17 +184,17 @@ impl Stream {
 
     /// The SN76489 has no register numbers: the high bits of its byte choose what is set, and only
     /// its levels fit a byte.
-    fn write(&self, instance: Instance, byte: u8) -> Option<Write> {
+    fn write(&self, instance: Instance, data: u16) -> Option<Write> {
         let (reg, value) = match instance.chip {
             ChipId::Sn76489 if self.reg & 0x10 == 0 => return None,
-            ChipId::Sn76489 => (0, self.reg & 0xF0 | byte & 0x0F),
-            _ => (self.reg, byte),
+            ChipId::Sn76489 => (0, u16::from(self.reg & 0xF0) | data & 0x0F),
+            _ => (self.reg, data),
         };
         Some(Write {
             instance,
             port: self.port,
             reg: u16::from(reg),
-            value: u16::from(value),
+            value,
         })
     }
 }

@@ -72,7 +72,8 @@ pub struct Receiver<T> {
 // SAFETY: the two halves share an `Inner` whose accesses the state word orders; the message
 // itself moves from one thread to the other.
 unsafe impl<T: Send> Send for Sender<T> {}
-// SAFETY: as above.
+// SAFETY: the state word orders all accesses of the two halves; the message is sent to this
+// thread.
 unsafe impl<T: Send> Send for Receiver<T> {}
 // SAFETY: a shared `Sender` only reads the state word.
 unsafe impl<T: Send> Sync for Sender<T> {}

@@ -73,7 +73,8 @@ struct Ring<T> {
 
 // SAFETY: a message is touched only by the one thread whose claim matches its stamp.
 unsafe impl<T: Send> Send for Ring<T> {}
-// SAFETY: as above.
+// SAFETY: a place's message is touched by the one thread whose claim matches its stamp, also
+// through a shared ring; so threads get messages of different places, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 /// Makes a channel of `capacity` places.

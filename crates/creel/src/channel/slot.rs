@@ -11,7 +11,7 @@
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, TrySendError, blocking, memory};
-use crate::pool::panics::quietly;
+use crate::seat::panics::quietly;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -93,11 +93,13 @@ pub struct Receiver<T> {
 
 // SAFETY: the state word orders all accesses of the two halves; messages move between threads.
 unsafe impl<T: Send> Send for Sender<T> {}
-// SAFETY: as above.
+// SAFETY: the state word orders all accesses of the two halves; a received message is sent
+// to this thread.
 unsafe impl<T: Send> Send for Receiver<T> {}
 // SAFETY: a shared half only reads the state word; the rest takes `&mut self`.
 unsafe impl<T: Send> Sync for Sender<T> {}
-// SAFETY: as above.
+// SAFETY: a shared half only reads the state word, which is atomic; what touches messages takes
+// `&mut self`.
 unsafe impl<T: Send> Sync for Receiver<T> {}
 
 impl<T> Inner<T> {
@@ -129,7 +131,9 @@ impl<T> Inner<T> {
             }
             // SAFETY: the exchange cleared the bit, on the value read before the copy.
             let rx = (seen & RX_WAITING != 0).then(|| unsafe { rx.into_waker() });
-            // SAFETY: as above.
+            // SAFETY: validity: the exchange found `TX_WAITING` set on the value read before the
+            // copy, so the copy is of a whole waker. Aliasing: the exchange cleared that bit, so
+            // nobody else takes it.
             let tx = (seen & TX_WAITING != 0).then(|| unsafe { tx.into_waker() });
             let other = if gone == TX_GONE { rx } else { tx };
             if let Some(waker) = other {

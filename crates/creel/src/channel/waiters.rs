@@ -9,7 +9,7 @@
 //! The list is linked through slots that waiters know by index, so that one of very many that give
 //! up leaves as fast as one of a few.
 
-use crate::pool::panics::quietly;
+use crate::seat::panics::quietly;
 use crate::sync::Mutex;
 use std::mem;
 use std::task::Waker;

@@ -4,7 +4,7 @@
 //! half-way drops each result once and leaks none.
 
 use super::split::Split;
-use crate::pool::panics::quietly;
+use crate::seat::panics::quietly;
 use crate::sync::{Mutex, lock};
 use std::{
     mem::{MaybeUninit, needs_drop},
@@ -41,7 +41,8 @@ impl<R> Results<'_, R> {
     /// # Safety
     /// No two calls have ranges that overlap.
     pub(super) unsafe fn fill(&self, range: Range<usize>, made: impl Iterator<Item = R>) {
-        // SAFETY: the same demand as `piece`'s.
+        // SAFETY: validity: `piece` checks that the range is inside. Aliasing: no two calls have
+        // ranges that overlap, says the caller.
         let places = unsafe { self.places.piece(range.clone()) };
         let mut piece = Piece { places, filled: 0 };
         for result in made.take(range.len()) {

@@ -1,6 +1,6 @@
 //! Loops with one outcome: folded along a tree that depends on the number of items only.
 
-use super::Loops;
+use crate::pool::Loops;
 
 /// The most leaves of a fold's tree. Enough that 64 workers have some to share out unevenly.
 const LEAVES_MAX: usize = 1024;

@@ -1,13 +1,10 @@
 //! Two closures at the same time.
 
-use super::{
-    Loops,
+use super::protocol::{
+    Protocol,
     offers::{Offer, Open},
 };
-use crate::{
-    pool::{panics::discard, shared::Shared},
-    sync::UnsafeCell,
-};
+use crate::{pool::Loops, seat::panics::discard, sync::UnsafeCell};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     ptr::NonNull,
@@ -18,7 +15,7 @@ use std::{
 #[repr(C)]
 struct Second<'a, B, R> {
     offer: Offer,
-    shared: &'a Shared,
+    loops: &'a Protocol,
     work: UnsafeCell<Option<B>>,
     result: UnsafeCell<Option<thread::Result<R>>>,
 }
@@ -28,15 +25,17 @@ impl<B: FnOnce() -> R + Send, R: Send> Second<'_, B, R> {
     ///
     /// It is a `Second<B, R>` that begins with the offer, and it is alive.
     unsafe fn run(offer: NonNull<Offer>) -> bool {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: it is a `Second<B, R>` that begins with the offer, and alive, says the
+        // caller. Aliasing: it is only shared; its cells are guarded by the claim below.
         let this = unsafe { offer.cast::<Self>().as_ref() };
-        if !this.shared.offers.claim(&this.offer) {
+        if !this.loops.offers.claim(&this.offer) {
             return false;
         }
         // SAFETY: who takes it has it alone; the owner looks when nobody is inside.
         let work = this.work.with_mut(|work| unsafe { (*work).take() });
         let result = work.map(|work| catch_unwind(AssertUnwindSafe(work)));
-        // SAFETY: as above.
+        // SAFETY: validity: a cell of this join, alive. Aliasing: the claim above was the only one
+        // there is, and the owner looks when nobody is inside.
         this.result.with_mut(|place| unsafe { *place = result });
         true
     }
@@ -64,22 +63,23 @@ impl Loops {
     /// ```
     pub fn join<A, B: Send>(&self, a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, B) {
         fn second<'a, F: FnOnce() -> R + Send, R: Send>(
-            shared: &'a Shared,
+            loops: &'a Protocol,
             work: F,
         ) -> Second<'a, F, R> {
             Second {
                 offer: Offer::new(Second::<F, R>::run, false),
-                shared,
+                loops,
                 work: UnsafeCell::new(Some(work)),
                 result: UnsafeCell::new(None),
             }
         }
-        let second = second(self.shared(), b);
+        let loops = &self.shared().loops;
+        let second = second(loops, b);
         let first = {
             // SAFETY: it lives until the end of this function, is not moved, and `open` is dropped
             // before. What others use of it: the closure and its result are `Send` and used by who
             // takes it only; the rest is atomic.
-            let open = unsafe { Open::new(self.shared(), NonNull::from(&second).cast()) };
+            let open = unsafe { Open::new(loops, NonNull::from(&second).cast()) };
             open.add(1);
             let first = catch_unwind(AssertUnwindSafe(a));
             open.run_one();

@@ -3,16 +3,17 @@
 //! So runs what is called while the pool runs another loop, or while one of its workers is in
 //! somebody's code and would leave its share to the caller.
 
-use super::{
-    body::Body,
+use super::protocol::{
+    Protocol,
+    call::Even,
+    closure::Body,
     offers::{Offer, Open},
-    words::Even,
 };
 use crate::{
-    pool::{panics::FirstPanic, shared::Shared},
+    seat::panics::FirstPanic,
     sync::{AtomicUsize, Ordering},
 };
-use std::{any::Any, ops::Range, ptr::NonNull, sync::Arc};
+use std::{any::Any, ops::Range, ptr::NonNull};
 
 /// How many blocks a worker the units are cut into, where there are that many.
 const BLOCKS_PER_WORKER: usize = 8;
@@ -20,7 +21,7 @@ const BLOCKS_PER_WORKER: usize = 8;
 #[repr(C)]
 struct Nested<'a> {
     offer: Offer,
-    shared: &'a Shared,
+    loops: &'a Protocol,
     body: Body<'a>,
     blocks: usize,
     even: Even,
@@ -38,15 +39,15 @@ unsafe impl Sync for Nested<'_> {}
 
 /// Runs all units, with the help of who is idle, on at most `most` threads. Gives what was thrown.
 pub(super) fn run(
-    shared: &Arc<Shared>,
+    loops: &Protocol,
     units: usize,
     most: usize,
     body: Body<'_>,
 ) -> Option<Box<dyn Any + Send>> {
-    let blocks = units.min(shared.workers() * BLOCKS_PER_WORKER).max(1);
+    let blocks = units.min(loops.seats.workers() * BLOCKS_PER_WORKER).max(1);
     let nested = Nested {
         offer: Offer::new(Nested::help, true),
-        shared,
+        loops,
         body,
         blocks,
         even: Even::new(units, blocks),
@@ -57,7 +58,7 @@ pub(super) fn run(
     };
     // SAFETY: it lives until the end of this function, is not moved, is `Sync`, and `open` is
     // dropped before.
-    let open = unsafe { Open::new(shared, NonNull::from(&nested).cast()) };
+    let open = unsafe { Open::new(loops, NonNull::from(&nested).cast()) };
     // Before the first block, which may take long, also where nobody idles now.
     open.add(1);
     while nested.run_block(0) {}
@@ -71,7 +72,8 @@ impl Nested<'_> {
     ///
     /// It is a `Nested` that begins with the offer, and it is alive.
     unsafe fn help(offer: NonNull<Offer>) -> bool {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: it is a `Nested` that begins with the offer, and alive, says the
+        // caller. Aliasing: it is only shared; what changes in it is atomic.
         let this = unsafe { offer.cast::<Nested<'_>>().as_ref() };
         let who = this.came.fetch_add(1, Ordering::Relaxed);
         while who < this.most && this.run_block(who) {}
@@ -97,6 +99,6 @@ impl Nested<'_> {
 
     /// Nobody need come any more.
     fn end(&self) {
-        self.shared.offers.claim(&self.offer);
+        self.loops.offers.claim(&self.offer);
     }
 }

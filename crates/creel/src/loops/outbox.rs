@@ -9,7 +9,8 @@
 //!
 //! Left out on purpose: delivery while senders still run, which no order could survive.
 
-use super::{Loops, split::Split};
+use super::split::Split;
+use crate::pool::Loops;
 use std::ops::Range;
 
 /// The grid has at most so many sections and ranges.
@@ -169,9 +170,10 @@ impl<A: sealed::Rows, B: sealed::Rows> sealed::Rows for (A, B) {
     }
 
     unsafe fn row(grids: &Self::Grids, section: usize) -> Self::Post {
-        // SAFETY: the same demand.
+        // SAFETY: the caller gives each section out once, which is what the row of `A`'s grid
+        // demands: the row is inside the grid, and nobody else has it.
         let a = unsafe { A::row(&grids.0, section) };
-        // SAFETY: the same demand.
+        // SAFETY: the same for `B`'s grid, which is another one: no row of it is a row of `A`'s.
         let b = unsafe { B::row(&grids.1, section) };
         (a, b)
     }
@@ -225,7 +227,8 @@ impl Loops {
                 let mut post = unsafe { O::row(&grids, section) };
                 let begin = section * len;
                 let piece = begin..total.min(begin.saturating_add(len));
-                // SAFETY: as above, and sections do not overlap.
+                // SAFETY: validity: the piece ends at `total`. Aliasing: `run` gives each section
+                // out once, and the pieces of two sections do not overlap.
                 let items = unsafe { senders.piece(piece.clone()) };
                 for (index, sender) in piece.zip(items) {
                     f(index, sender, &mut post);
@@ -268,7 +271,8 @@ impl Loops {
                 let items = unsafe { receivers.piece(first..end) };
                 for section in 0..sections {
                     let bucket = section * ranges + range;
-                    // SAFETY: as above: each range has buckets of its own.
+                    // SAFETY: validity: `bucket` is below sections × ranges. Aliasing: `run` gives
+                    // each range out once, and each range has buckets of its own.
                     let bucket = unsafe { buckets.piece(bucket..bucket + 1) };
                     for (place, message) in bucket[0].drain(..) {
                         let place = place as usize;

@@ -5,17 +5,18 @@
 //! (`offers.rs`); the one who waits helps to empty it, so a scope gets on even when no worker is
 //! free.
 
-use super::{
-    Loops,
+use super::protocol::{
+    Protocol,
     offers::{Offer, Open},
 };
 use crate::{
-    pool::{
+    pool::Loops,
+    seat::{
+        lend,
         panics::{FirstPanic, discard},
-        seat::Job,
-        shared::Shared,
+        urgent::Job,
+        waiter::Latch,
     },
-    seat::{lend, waiter::Latch},
     sync::{Mutex, lock},
 };
 use std::{
@@ -30,8 +31,8 @@ use std::{
 /// Where closures are spawned that may borrow what outlives the scope (`'env`).
 /// Made by [`Loops::scope`].
 pub struct Scope<'scope, 'env: 'scope> {
-    shared: &'scope Arc<Shared>,
-    core: &'scope Core,
+    loops: &'scope Protocol,
+    core: &'scope Core<'scope>,
     open: &'scope Open<'scope>,
     /// Invariant in both, as in `std::thread::Scope`.
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -40,26 +41,27 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// What the scope and its helpers share.
 #[repr(C)]
-struct Core {
+struct Core<'a> {
     offer: Offer,
-    shared: Arc<Shared>,
+    loops: &'a Protocol,
     queue: Mutex<VecDeque<Job>>,
     /// Counts the jobs spawned and not yet done, and the scope's closure while it runs.
     latch: Arc<Latch>,
     panic: Arc<FirstPanic>,
 }
 
-impl Core {
+impl Core<'_> {
     /// Runs the oldest job; says whether there was one.
     ///
     /// # Safety
     ///
     /// It is a `Core` that begins with the offer, and it is alive.
     unsafe fn run(offer: NonNull<Offer>) -> bool {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: it is a `Core` that begins with the offer, and alive, says the caller.
+        // Aliasing: it is only shared; what changes in it is locked or atomic.
         let this = unsafe { offer.cast::<Self>().as_ref() };
         // A job is in the queue before it is counted.
-        if !this.shared.offers.claim(&this.offer) {
+        if !this.loops.offers.claim(&this.offer) {
             return false;
         }
         let job = lock(&this.queue).pop_front();
@@ -91,18 +93,19 @@ impl Loops {
         &self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
     ) -> R {
+        let loops = &self.shared().loops;
         let core = Core {
             offer: Offer::new(Core::run, false),
-            shared: Arc::clone(self.shared()),
+            loops,
             queue: Mutex::new(VecDeque::new()),
             latch: Latch::new(1),
             panic: Arc::default(),
         };
         // SAFETY: `core` lives until the end of this function, is not moved, and is `Sync`; `open`
         // is dropped before it.
-        let open = unsafe { Open::new(self.shared(), NonNull::from(&core).cast()) };
+        let open = unsafe { Open::new(loops, NonNull::from(&core).cast()) };
         let scope = Scope {
-            shared: self.shared(),
+            loops,
             core: &core,
             open: &open,
             scope: PhantomData,
@@ -144,8 +147,8 @@ impl<'scope> Scope<'scope, '_> {
     /// # Panics
     /// If there is no such worker.
     pub fn spawn_on(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
-        let seat = self.shared.seat_in_use(worker);
-        self.shared.send(seat, self.job(f));
+        let seats = &self.loops.seats;
+        seats.send(seats.seat_in_use(worker), self.job(f));
     }
 
     /// The closure as a job that keeps its panic and counts itself done.

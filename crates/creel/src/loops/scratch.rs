@@ -1,6 +1,7 @@
 //! Something of its own for each worker of a loop: a buffer, a random generator, a sum.
 
-use super::{Loops, split::Split};
+use super::split::Split;
+use crate::pool::Loops;
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
 

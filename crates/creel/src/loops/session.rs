@@ -1,8 +1,8 @@
 //! A frame of several loops during which the workers stay awake and the caller is pinned.
 
-use super::Loops;
 use crate::{
-    pool::{Pool, current, shared::Shared},
+    pool::{Loops, Pool, shared::Shared},
+    seat::current,
     sync::Ordering,
 };
 

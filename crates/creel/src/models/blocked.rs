@@ -366,7 +366,7 @@ fn no_thread_is_started_after_the_pool_was_dropped() {
             "a thread lives after the pool was dropped"
         );
         drop(waits);
-        let stats = task::stats(&shared);
+        let stats = shared.tasks.stats();
         assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
         assert_eq!(Arc::strong_count(&alive), 1);
     });
@@ -398,7 +398,7 @@ fn several_spawn_on_a_pool_without_threads_beside_its_drop() {
         }
         assert_eq!(ended.load(Ordering::Relaxed), 2);
         assert!(shared.seats.made().all(|seat| !seat.thread.is_running()));
-        let stats = task::stats(&shared);
+        let stats = shared.tasks.stats();
         assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
     });
 }

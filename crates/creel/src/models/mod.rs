@@ -116,6 +116,6 @@ fn throw() {
 fn end_and_count(pool: Pool) {
     let shared = Arc::clone(&pool.shared);
     drop(pool);
-    let stats = task::stats(&shared);
+    let stats = shared.tasks.stats();
     assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
 }

@@ -197,7 +197,7 @@ fn ended_while_others_spawn_and_wake() {
         drop(pool);
         other.join().expect("no panic");
         drop(waits);
-        let stats = task::stats(&shared);
+        let stats = shared.tasks.stats();
         assert_eq!(stats.spawned, stats.finished + stats.cancelled, "{stats:?}");
         assert_eq!(Arc::strong_count(&alive), 1);
     });

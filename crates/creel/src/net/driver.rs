@@ -20,7 +20,8 @@
 
 use super::readiness::lock;
 use super::source::AnySource;
-use crate::pool::woken::{Woken, wake_all};
+use crate::seat::parker;
+use crate::seat::woken::{Woken, wake_all};
 use polling::{Events, PollMode, Poller};
 use std::io;
 use std::num::NonZeroUsize;
@@ -244,8 +245,9 @@ impl Driver {
         for source in sources.slots.iter().flatten() {
             source.leave(self, &mut due);
         }
-        // Its last reference, unless a socket is being dropped just now.
-        drop((poller, sources));
+        let rouse = lock(&self.rouse).take();
+        // The poller's last reference, unless a socket is being dropped just now.
+        drop((poller, sources, rouse));
         due.run(wake_all);
     }
 
@@ -306,6 +308,12 @@ impl Driver {
         }
         drop(sources);
         drop(gone);
+    }
+}
+
+impl parker::Poller for Driver {
+    fn interrupt(&self) {
+        self.notify();
     }
 }
 

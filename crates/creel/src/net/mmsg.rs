@@ -88,7 +88,8 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::
         if let Some(segment) = run.segment {
             let control = controls[count].write(Control([0; 32]));
             header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
-            header.msg_hdr.msg_controllen = size_of::<Control>();
+            // The type differs between C libraries.
+            header.msg_hdr.msg_controllen = size_of::<Control>() as _;
             ask_to_split(&mut header.msg_hdr, segment);
         }
         datagrams[count] = run.datagrams as u8;
@@ -103,7 +104,7 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::
     // alive and have not moved. Aliasing: no reference to an element of the arrays is used after
     // its address was taken; the call writes to the headers only, which are borrowed mutably, and
     // reads the rest.
-    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, count as u32, flags) };
+    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, count as u32, flags as _) };
     let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
     Ok(datagrams[..sent].iter().map(|&n| usize::from(n)).sum())
 }
@@ -127,7 +128,8 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
         header.msg_hdr.msg_iov = part;
         header.msg_hdr.msg_iovlen = 1;
         header.msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
-        header.msg_hdr.msg_controllen = size_of::<Control>();
+        // The type differs between C libraries.
+        header.msg_hdr.msg_controllen = size_of::<Control>() as _;
         told += 1;
     }
     assert_eq!(told, received.slots.len(), "each slot has its piece");
@@ -143,7 +145,7 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
             socket.as_raw_fd(),
             headers.as_mut_ptr().cast(),
             told as u32,
-            libc::MSG_DONTWAIT,
+            libc::MSG_DONTWAIT as _,
             std::ptr::null_mut(),
         )
     };

@@ -21,11 +21,11 @@
 
 mod batch;
 pub(crate) mod driver;
-mod habit;
 pub(crate) mod io;
 #[cfg(target_os = "linux")]
 mod mmsg;
 mod readiness;
+mod retry;
 #[cfg(any(test, not(target_os = "linux")))]
 mod single;
 mod source;

@@ -8,7 +8,7 @@
 //! that is given up leaves nothing behind. An event wakes all who wait, so nobody's wake needs to
 //! be passed on.
 
-use crate::pool::woken::Woken;
+use crate::seat::woken::Woken;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -264,7 +264,7 @@ mod tests {
         fn event(&mut self) -> Vec<usize> {
             let mut due = Woken::default();
             self.readiness.set(&mut due);
-            due.run(crate::pool::woken::wake_all);
+            due.run(crate::seat::woken::wake_all);
             self.readiness.clear();
             let counts = self.counts.iter().map(|count| &count.0);
             counts

@@ -1,9 +1,9 @@
 //! A socket, its place in a driver, and how the poller looks at it.
 
 use super::driver::Driver;
-use super::habit::{Habit, Report};
 use super::readiness::{Readiness, lock};
-use crate::pool::woken::Woken;
+use super::retry::{Habit, Report};
+use crate::seat::woken::Woken;
 use polling::{AsSource, Event, PollMode, Poller};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::io;
 use super::*;
-use crate::pool::woken::wake_all;
+use crate::seat::woken::wake_all;
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
@@ -582,4 +582,7 @@ fn the_last_named_worker_is_roused_and_may_ask_at_once() {
             .map(|worker| worker.1.load(Ordering::SeqCst));
         assert_eq!(asked, [1, n], "the first, then the other");
     }
+    // It lets go of the wakers, which keep it.
+    driver.end();
+    assert_eq!(Arc::strong_count(&driver), 1 + workers.len());
 }

@@ -1,9 +1,9 @@
 //! The four knobs, set before a pool is made.
 
-use super::{Balance, Pool, Wait, seating::Offer, shared::Shared};
-use crate::{loops::LoopsByBalance, seat::table::SEATS_MAX as WORKERS_MAX, time::Clock};
+use super::{Balance, Pool, Wait, loops::LoopsByBalance, seating::Offer, shared::Shared};
+use crate::{seat::table::SEATS_MAX as WORKERS_MAX, time::Clock};
 use creel_topology::Placement;
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 /// Why a pool could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Builder {
         let workers = self.workers.unwrap_or(offer.workers);
         check_workers(workers)?;
         offer.seating.seat_as_asked(workers)?;
-        let shared = Arc::new_cyclic(|own| Shared::new(self, workers, offer, own.clone()));
+        let shared = Shared::new(self, workers, offer);
         let loops = LoopsByBalance::new(&shared);
         Ok(Pool { shared, loops })
     }

@@ -1,33 +1,34 @@
 //! The pool: placed threads, and the four knobs they obey.
 //!
-//! Loops, tasks, timers and sockets are ways to give a pool work; this module knows none of
-//! them but through the worker's turn. `docs/design/pool.md` holds the contract.
+//! Loops, tasks, timers and sockets know nothing of each other but what `seat/` has; this module
+//! composes them, in the worker's turn. The loop verbs stand on it, in `crate::loops`.
+//! `docs/design/pool.md` holds the contract.
 
+mod block_on;
 mod builder;
-
-pub(crate) mod current;
-mod knobs;
+mod loops;
 mod named;
-pub(crate) mod nearness;
-pub(crate) mod panics;
-mod patience;
 mod rhythm;
-pub(crate) mod seat;
 mod seating;
+mod seeded;
 pub(crate) mod shared;
-pub(crate) mod stats;
-pub(crate) mod trace;
+mod spawn;
+mod spin;
+mod trace;
 mod wait;
-pub(crate) mod watch;
-pub(crate) mod woken;
+mod watch;
 mod worker;
 
+pub use crate::seat::{
+    knobs::{Balance, ParseKnobError, Wait},
+    stats::{Stats, TaskStats, WorkerStats},
+};
 pub use builder::{BuildError, Builder};
-pub use knobs::{Balance, ParseKnobError, Wait};
+pub use loops::Loops;
 pub use named::{AcquireError, NamedPools, Settings};
-pub use stats::{Stats, TaskStats, WorkerStats};
 
-use crate::{loops::LoopsByBalance, seat::lend};
+use crate::seat::{current, lend};
+use loops::LoopsByBalance;
 use shared::Shared;
 use std::{fmt, sync::Arc};
 
@@ -35,7 +36,8 @@ use std::{fmt, sync::Arc};
 ///
 /// A seat's thread starts with its first work. All verbs take `&self` and may be called from
 /// any thread, from inside the pool's own workers too. Dropping a pool lets its threads finish
-/// what they were given and joins them; dropped on one of its own workers it detaches them.
+/// what they were given and joins them; dropped on one of its own workers it returns at once, and
+/// a thread made for it waits for them.
 ///
 /// A process that was forked from this one has the pool, but none of its threads: there, dropping
 /// it does nothing, also not to what it waits for here, and using it may wait for ever. A new pool
@@ -74,7 +76,7 @@ impl Pool {
 
     /// How many workers the pool has now.
     pub fn workers(&self) -> usize {
-        self.shared.workers()
+        self.shared.seats.workers()
     }
 
     /// Changes the number of workers, at any time and from any thread; returns at once.
@@ -107,11 +109,12 @@ impl Pool {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn run_on<R: Send>(&self, worker: usize, f: impl FnOnce() -> R + Send) -> R {
-        let seat = self.shared.seat_in_use(worker);
-        if current::index_in(&self.shared) == Some(worker) {
+        let seats = &self.shared.seats;
+        let seat = seats.seat_in_use(worker);
+        if current::index_in(seats) == Some(worker) {
             return f();
         }
-        let mut results = lend::lend(vec![f], |_, job| self.shared.send(seat, job));
+        let mut results = lend::lend(vec![f], |_, job| seats.send(seat, job));
         results.remove(0)
     }
 
@@ -123,9 +126,8 @@ impl Pool {
     pub fn broadcast<R: Send>(&self, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let f = &f;
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
-        lend::lend(works, |index, job| {
-            self.shared.send(self.shared.seats.at(index), job);
-        })
+        let seats = &self.shared.seats;
+        lend::lend(works, |index, job| seats.send(seats.at(index), job))
     }
 
     /// A handle, which other threads keep to give this pool work.
@@ -149,7 +151,7 @@ impl Pool {
                 .filter(|s| s.thread.is_running())
                 .map(|s| s.index)
                 .collect(),
-            tasks: crate::task::stats(&self.shared),
+            tasks: self.shared.tasks.stats(),
         }
     }
 
@@ -188,7 +190,7 @@ impl Default for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.shared.is_forked() {
+        if self.shared.seats.is_forked() {
             // Its locks may be held for ever by threads that are not here, its descriptors are
             // shared with the process that has them, and what its tasks own is that one's.
             std::mem::forget(Arc::clone(&self.shared));
@@ -201,7 +203,7 @@ impl Drop for Pool {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("name", &self.shared.name)
+            .field("name", &self.shared.seats.name)
             .field("workers", &self.workers())
             .field("wait", &self.shared.wait)
             .field("balance", &self.shared.balance)
@@ -219,14 +221,14 @@ pub struct Handle {
 impl Handle {
     /// How many workers the pool has now.
     pub fn workers(&self) -> usize {
-        self.shared.workers()
+        self.shared.seats.workers()
     }
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle")
-            .field("pool", &self.shared.name)
+            .field("pool", &self.shared.seats.name)
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@
 //! touches. The caller of a loop takes seat 0's share wherever it runs; where it stays on the
 //! PU of another worker, that worker changes seats with worker 0.
 
-use super::nearness;
+use crate::seat::steal_order;
 use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local};
 use creel_topology::{
     Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement,
@@ -210,7 +210,7 @@ impl Seating {
         let pinned = floor.layout.as_ref().filter(|layout| layout.pinned());
         match (&self.world, pinned) {
             (Some(world), Some(layout)) if index < layout.seats().len() => {
-                nearness::nearest(&world.machine, layout.seats(), index).into()
+                steal_order::nearest(&world.machine, layout.seats(), index).into()
             }
             _ => Arc::default(),
         }

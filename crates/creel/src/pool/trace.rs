@@ -1,93 +1,19 @@
-//! What each worker did when, for a trace viewer.
-//!
-//! Off, it costs a relaxed load a span. On, a span costs two looks at the clock and an
-//! uncontended lock, and each worker keeps the first [`SPANS_MAX`] of them.
+//! What each worker did when, written for a trace viewer.
 
-use super::{Pool, shared::Shared};
-use crate::sync::{AtomicBool, Mutex, Ordering, lock, now_ns};
+use super::Pool;
+use crate::seat::{seats::Seats, trace::Tracing};
 use std::{
     fs::File,
     io::{self, BufWriter, Write},
     path::Path,
 };
 
-/// The most spans kept of one worker.
-const SPANS_MAX: usize = 200_000;
-
-/// Shorter spans are not kept: a wait that ended before it began.
-const SPAN_NS_MIN: u64 = 50;
-
-/// What a worker was at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Doing {
-    Loop,
-    Urgent,
-    Spinning,
-    Parked,
-}
-
-impl Doing {
-    fn name(self) -> &'static str {
-        match self {
-            Doing::Loop => "loop",
-            Doing::Urgent => "urgent job",
-            Doing::Spinning => "spinning",
-            Doing::Parked => "parked",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    doing: Doing,
-    begin_ns: u64,
-    end_ns: u64,
-}
-
-/// The spans of one seat.
-#[derive(Debug, Default)]
-pub(crate) struct Spans(Mutex<Vec<Span>>);
-
-/// Whether spans are kept now.
-#[derive(Debug, Default)]
-pub(crate) struct Tracing(AtomicBool);
-
-impl Tracing {
-    /// The time, if spans are kept: what [`Spans::note`] is given at the span's end.
-    pub(crate) fn begin(&self) -> Option<u64> {
-        self.0.load(Ordering::Relaxed).then(now_ns)
-    }
-}
-
-impl Spans {
-    /// Keeps a span that began at `begin` and ends now.
-    #[inline]
-    pub(crate) fn note(&self, doing: Doing, begin: Option<u64>) {
-        if let Some(begin_ns) = begin {
-            self.keep(doing, begin_ns);
-        }
-    }
-
-    #[cold]
-    fn keep(&self, doing: Doing, begin_ns: u64) {
-        let end_ns = now_ns();
-        let mut spans = lock(&self.0);
-        if end_ns - begin_ns >= SPAN_NS_MIN && spans.len() < SPANS_MAX {
-            spans.push(Span {
-                doing,
-                begin_ns,
-                end_ns,
-            });
-        }
-    }
-}
-
 /// Ends the tracing when dropped.
-struct On<'a>(&'a Shared);
+struct On<'a>(&'a Tracing);
 
 impl Drop for On<'_> {
     fn drop(&mut self) {
-        self.0.tracing.0.store(false, Ordering::Relaxed);
+        self.0.set(false);
     }
 }
 
@@ -109,29 +35,26 @@ impl Pool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn trace<R>(&self, path: impl AsRef<Path>, f: impl FnOnce() -> R) -> io::Result<R> {
-        let shared = &self.shared;
-        shared
-            .seats
-            .made()
-            .for_each(|seat| lock(&seat.spans.0).clear());
-        shared.tracing.0.store(true, Ordering::Relaxed);
-        let on = On(shared);
+        let seats = &self.shared.seats;
+        seats.made().for_each(|seat| drop(seat.spans.take()));
+        seats.tracing.set(true);
+        let on = On(&seats.tracing);
         let result = f();
         drop(on);
-        write(shared, path.as_ref())?;
+        write(seats, path.as_ref())?;
         Ok(result)
     }
 }
 
 /// The Trace Event Format, complete events.
 /// Source: "Trace Event Format", section "Complete Events".
-fn write(shared: &Shared, path: &Path) -> io::Result<()> {
+fn write(seats: &Seats, path: &Path) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     write!(out, "{{\"traceEvents\":[")?;
     let mut comma = "";
-    for seat in shared.seats.made() {
+    for seat in seats.made() {
         let row = seat.index;
-        let spans = std::mem::take(&mut *lock(&seat.spans.0));
+        let spans = seat.spans.take();
         if spans.is_empty() {
             continue;
         }

@@ -1,8 +1,10 @@
 //! How a worker waits when a turn found nothing: the fourth knob's mechanism.
 
-use super::{Wait, patience::Patience, seat::Seat, shared::Shared, trace::Doing};
+use super::{Wait, shared::Shared, spin::Patience};
 use crate::net::driver::Found;
+use crate::seat::{seat::Seat, trace::Doing};
 use crate::sync::now_ns;
+use crate::time::timers::Timers;
 use std::time::Duration;
 
 /// When a worker reacts to timers and sockets, and how it waits.
@@ -14,6 +16,7 @@ use std::time::Duration;
 pub(crate) struct Pace<'a> {
     shared: &'a Shared,
     seat: &'a Seat,
+    timers: &'a Timers,
     /// Nanoseconds; zero without a throttle.
     quantum: u64,
     /// When the worker may react again, in nanoseconds of the clock.
@@ -36,6 +39,7 @@ impl<'a> Pace<'a> {
         Self {
             shared,
             seat,
+            timers: shared.timers.at(seat.index),
             quantum,
             line: 0,
             leaves_due: false,
@@ -50,7 +54,7 @@ impl<'a> Pace<'a> {
         if self.quantum == 0 || self.leaves_due || self.leaves_ready {
             return true;
         }
-        let now = self.seat.timers.clock().exact_nanos();
+        let now = self.timers.clock().exact_nanos();
         if now < self.line {
             return false;
         }
@@ -85,30 +89,30 @@ impl<'a> Pace<'a> {
     /// A worker that watches only looks after others, so it does not spin.
     pub(crate) fn wait(&mut self, watch: Option<Duration>) -> Found {
         let (shared, spans) = (self.shared, &self.seat.spans);
-        let traced = shared.tracing.begin();
+        let traced = shared.seats.tracing.begin();
         let came = watch.is_none() && self.patience.spin(shared, self.seat);
         spans.note(Doing::Spinning, traced);
         if came {
             return Found::default();
         }
-        let call = self.shared.line.mark_sleeper();
-        if self.seat.share.is_unseen(call) {
+        let call = self.shared.loops.line.mark_sleeper();
+        if self.shared.loops.shares.at(self.seat.index).is_unseen(call) {
             return Found::default();
         }
         let begin = now_ns();
         let found = if self.busy && self.quantum > 0 {
-            self.seat.rest(self.until(self.line));
+            self.seat.parker.rest(self.until(self.line));
             Found::default()
         } else {
             self.sleep(watch)
         };
-        spans.note(Doing::Parked, shared.tracing.begin().map(|_| begin));
+        spans.note(Doing::Parked, shared.seats.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
         self.patience.slept(self.shared, self.seat, parked);
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
         if found.count > 0 {
-            self.line = self.line_after(self.seat.timers.clock().exact_nanos());
+            self.line = self.line_after(self.timers.clock().exact_nanos());
             self.busy = true;
         }
         found
@@ -117,7 +121,7 @@ impl<'a> Pace<'a> {
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
     /// nobody is in there.
     fn sleep(&self, watch: Option<Duration>) -> Found {
-        let deadline = self.seat.timers.sleep_until();
+        let deadline = self.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
         let alarm = self
             .patience
@@ -126,18 +130,22 @@ impl<'a> Pace<'a> {
         // One that has passed was heard: it ended the last sleep.
         let alarm = alarm.filter(|left| !left.is_zero());
         let timeout = [timeout, watch, alarm].into_iter().flatten().min();
-        if !self.shared.driver.is_empty()
-            && let Some(found) = self.seat.poll(timeout)
-        {
-            return found;
+        let driver = &self.shared.driver;
+        if !driver.is_empty() {
+            // None: another is in there, and this one has not slept.
+            let mut found = Some(Found::default());
+            self.seat.parker.poll(|| found = driver.wait(timeout));
+            if let Some(found) = found {
+                return found;
+            }
         }
-        self.seat.park(timeout);
+        self.seat.parker.park(timeout);
         Found::default()
     }
 
     /// The time from now to `nanos`; none by a clock that is driven, whose driver wakes us.
     fn until(&self, nanos: u64) -> Option<Duration> {
-        let clock = self.seat.timers.clock();
+        let clock = self.timers.clock();
         let left = nanos.saturating_sub(clock.exact_nanos());
         (!clock.is_driven()).then_some(Duration::from_nanos(left))
     }

@@ -9,22 +9,29 @@
 //! The invariant: what is ready, and whose worker does not get on, is taken by the second look
 //! after it became ready.
 
-use super::{seat::Seat, shared::Shared};
-use crate::{seat::idle::Called, sync::Instant, task};
-use std::{sync::Arc, time::Duration};
+use super::shared::Shared;
+use crate::{
+    seat::{idle::Called, seat::Seat},
+    sync::Instant,
+    task::Progress,
+};
+use std::time::Duration;
 
 /// How often the watch looks.
 pub(crate) const WATCH_EVERY: Duration = Duration::from_millis(1);
 
 /// What a worker remembers of its last look as the watch.
 pub(super) struct Watch {
-    last: Option<Look>,
+    last: Look,
+    /// The memory of the next look: watching allocates nothing.
+    next: Look,
 }
 
+#[derive(Default)]
 struct Look {
-    at: Instant,
-    /// How far each desk has come.
-    desks: Vec<u64>,
+    /// None: this worker was not the watch.
+    at: Option<Instant>,
+    tasks: Progress,
     /// How often each seat has looked at its timers.
     reactions: Vec<u64>,
     /// How often the poller was asked.
@@ -44,39 +51,48 @@ pub(super) struct Found {
 }
 
 impl Watch {
-    pub(super) fn new() -> Self {
-        Self { last: None }
+    pub(super) fn new(shared: &Shared) -> Self {
+        let sized = || {
+            let mut look = Look::default();
+            look.take(shared);
+            look.at = None;
+            look
+        };
+        Self {
+            last: sized(),
+            next: sized(),
+        }
     }
 
     /// How long the worker shall sleep at most, which has nothing to do: it may become the watch.
     pub(super) fn timeout(&mut self, shared: &Shared, seat: &Seat) -> Option<Duration> {
-        if !shared.idle.watches(seat.index) {
-            self.last = None;
+        if !shared.seats.idle.watches(seat.index) {
+            self.last.at = None;
             return None;
         }
-        let last = self.last.get_or_insert_with(|| Look::take(shared));
-        Some(WATCH_EVERY.saturating_sub(last.at.elapsed()))
+        let at = self.last.at.unwrap_or_else(|| self.last.take(shared));
+        Some(WATCH_EVERY.saturating_sub(at.elapsed()))
     }
 
     /// Looks, if this worker is the watch and it is time to.
-    pub(super) fn look(&mut self, shared: &Arc<Shared>, seat: &Seat) -> Found {
-        let Some(last) = &self.last else {
+    pub(super) fn look(&mut self, shared: &Shared, seat: &Seat) -> Found {
+        let Some(at) = self.last.at else {
             return Found::default();
         };
-        if !shared.idle.is_watch(seat.index) {
-            self.last = None;
+        if !shared.seats.idle.is_watch(seat.index) {
+            self.last.at = None;
             return Found::default();
         }
-        if last.at.elapsed() < WATCH_EVERY {
+        if at.elapsed() < WATCH_EVERY {
             return Found::default();
         }
-        let now = Look::take(shared);
+        let (last, now) = (&self.last, &mut self.next);
+        now.take(shared);
         let found = now.compare(last, shared, seat);
-        let quiet = !found.any() && now.desks == last.desks && now.reactions == last.reactions;
-        if quiet && shared.idle.resign(seat.index) {
-            self.last = None;
-        } else {
-            self.last = Some(now);
+        let quiet = !found.any() && now.tasks == last.tasks && now.reactions == last.reactions;
+        std::mem::swap(&mut self.last, &mut self.next);
+        if quiet && shared.seats.idle.resign(seat.index) {
+            self.last.at = None;
         }
         found
     }
@@ -89,24 +105,25 @@ impl Found {
 }
 
 impl Look {
-    fn take(shared: &Shared) -> Self {
-        let seats = 0..shared.idle.seats();
-        Self {
-            at: Instant::now(),
-            desks: task::progress(shared),
-            reactions: seats
-                .map(|index| shared.seats.at(index).timers.reactions())
-                .collect(),
-            asked: shared.driver.attended(),
-            called: shared.idle.called(),
-        }
+    /// Looks now; gives the time.
+    fn take(&mut self, shared: &Shared) -> Instant {
+        let now = Instant::now();
+        self.at = Some(now);
+        self.tasks.take(&shared.tasks);
+        let seats = 0..shared.seats.idle.seats();
+        let reactions = seats.map(|index| shared.timers.at(index).reactions());
+        self.reactions.clear();
+        self.reactions.extend(reactions);
+        self.asked = shared.driver.attended();
+        self.called = shared.seats.idle.called();
+        now
     }
 
     /// What has not moved since `last`, and is now this worker's.
-    fn compare(&self, last: &Look, shared: &Arc<Shared>, seat: &Seat) -> Found {
+    fn compare(&self, last: &Look, shared: &Shared, seat: &Seat) -> Found {
         if let Some(called) = self.called.filter(|_| self.called == last.called) {
             // It has not come: others may be called again.
-            shared.idle.give_up(called);
+            shared.seats.idle.give_up(called);
         }
         let sockets = !shared.driver.is_empty() && self.asked == last.asked;
         let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);
@@ -115,13 +132,13 @@ impl Look {
             .filter(same);
         let mut fired = false;
         for index in late {
-            let other = shared.seats.at(index);
-            if other.timers.is_used() && !other.sleeps() {
-                fired |= task::rescue_timers(shared, seat, &other.timers);
+            let timers = shared.timers.at(index);
+            if timers.is_used() && !shared.seats.at(index).sleeps() {
+                fired |= shared.tasks.rescue_timers(seat, timers);
             }
         }
         Found {
-            tasks: task::rescue_tasks(shared, seat, &last.desks, &self.desks),
+            tasks: shared.tasks.rescue(seat, &last.tasks, &self.tasks),
             sockets,
             fired,
         }

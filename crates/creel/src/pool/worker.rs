@@ -10,20 +10,19 @@
 //! 5. due timers and ready sockets.
 //!
 //! A source is anything that (a) publishes its work before it calls [`Seat::notify`] or
-//! [`Shared::call`], and (b) can be asked in a turn. That is all it takes to be sure that no work
+//! [`Seats::call`](crate::seat::seats::Seats::call), and (b) can be asked in a turn. That is all it takes to be sure that no work
 //! is slept over; what is published where only a busy worker looks is the watch's (`watch.rs`).
 
-use super::{
-    current,
-    seat::Seat,
-    shared::{Attend, Rouse, Shared},
-    trace::Doing,
-    wait::Pace,
-    watch::Watch,
-};
+use super::{shared::Shared, wait::Pace, watch::Watch};
 use crate::{
-    loops::dispatch,
     net::{driver::Found, io},
+    seat::{
+        current,
+        seat::Seat,
+        seats::Work,
+        trace::Doing,
+        wakers::{PollerWaker, SeatWaker},
+    },
     task,
     time::timers,
 };
@@ -43,52 +42,53 @@ impl Drop for NoWayOut {
 }
 
 /// The body of a seat's thread.
-pub(crate) fn run(shared: Arc<Shared>, index: usize) {
+pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let _no_way_out = NoWayOut;
-    let mut seated = sit_down(&shared, index);
-    let _entered = current::enter(Arc::clone(&shared), index);
-    let seat = shared.seats.at(index);
-    let rouse = Rouse::waker(&shared, index);
-    seat.timers.set_rouse(rouse);
-    shared.driver.set_rouse(Attend::waker(&shared));
-    let _timers = timers::serve(Arc::clone(&seat.timers));
+    let mut seated = sit_down(shared, index);
+    let (seats, timers) = (&shared.seats, shared.timers.at(index));
+    let _entered = current::enter(Arc::clone(seats), index);
+    let _inside = task::enter(Arc::clone(&shared.tasks), index);
+    let seat = seats.at(index);
+    timers.set_rouse(SeatWaker::waker(seats, index));
+    shared.driver.set_rouse(PollerWaker::waker(seats));
+    let _timers = timers::serve(Arc::clone(timers));
     let _driver = io::enter(Arc::clone(&shared.driver));
-    let mut pace = Pace::new(&shared, seat);
-    let mut watch = Watch::new();
+    let mut pace = Pace::new(shared, seat);
+    let mut watch = Watch::new(shared);
     loop {
-        seat.begin_turn();
+        seat.parker.begin_turn();
         if shared.seating.version() != seated {
-            seated = sit_down(&shared, index);
+            seated = sit_down(shared, index);
         }
-        if turn(seat, &shared, &mut pace, &mut watch) {
+        if turn(seat, shared, &mut pace, &mut watch) {
             pace.worked();
             continue;
         }
-        if shared.wants_gone(index) {
-            task::clear_desk(&shared, seat);
+        if seats.wants_gone(index) {
+            shared.tasks.clear_desk(seat);
             let unbound = || {
-                let timers = shared.is_closing() || seat.timers.may_end();
-                let asked = seat.has_urgent() || seat.is_called();
-                shared.wants_gone(index) && timers && !asked && task::may_retire(&shared, seat)
+                let timers = seats.is_closing() || timers.may_end();
+                let asked = seat.urgent.any() || seat.is_called();
+                seats.wants_gone(index) && timers && !asked && shared.tasks.may_retire(seat)
             };
             if seat.thread.retire(unbound) {
                 break;
             }
         }
-        if task::rest(&shared, seat) {
-            let found = pace.wait(watch.timeout(&shared, seat));
-            take_up(seat, &shared, &mut pace, found);
+        // It looks at all that anybody may take after it said that it idles.
+        if shared.tasks.rest(seat) && !shared.loops.offers.any_left() {
+            let found = pace.wait(watch.timeout(shared, seat));
+            take_up(seat, shared, &mut pace, found);
         }
     }
     shared.seating.leave(index);
-    shared.line.forget_threads();
-    if shared.is_closing() {
-        return shared.leave();
+    shared.loops.forget_threads();
+    if !seats.is_closing() {
+        // The next one's thread begins as an idle one, whom others may have to look for sockets.
+        seats.enter_idle(seat);
+        shared.driver.rouse_if_unattended();
     }
-    // The next one's thread begins as an idle one, whom others may have to look for sockets.
-    shared.enter_idle(seat);
-    shared.driver.rouse_if_unattended();
-    shared.leave();
+    seats.leave();
 }
 
 /// Goes where worker `index` sits now; returns the version of the layout that says so.
@@ -103,71 +103,75 @@ fn sit_down(shared: &Shared, index: usize) -> usize {
 
 /// One turn, with or without a look at timers and sockets. Says whether there may be more to do
 /// at once.
-fn turn(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace, watch: &mut Watch) -> bool {
+fn turn(seat: &Seat, shared: &Shared, pace: &mut Pace, watch: &mut Watch) -> bool {
     // The search is this worker's until it has found a task, or runs something else.
-    let mut searches = seat.take_called() && shared.leave_idle(seat);
-    let calls = dispatch::has_part(shared, seat);
-    if (calls || seat.has_urgent()) && std::mem::take(&mut searches) {
-        shared.end_search();
+    let mut searches = seat.take_called() && shared.seats.leave_idle(seat);
+    let calls = shared.loops.has_part(seat);
+    if (calls || seat.urgent.any()) && std::mem::take(&mut searches) {
+        shared.seats.end_search();
     }
     let looped = calls && take_part(seat, shared);
     let urgent = run_urgent(seat, shared);
     let watched = watch.look(shared, seat);
     let helped = help(seat, shared, &mut searches);
-    let tasks = task::turn(shared, seat, searches, watched.tasks);
+    let tasks = shared.tasks.turn(seat, searches, watched.tasks);
     let reacted = (pace.reacts() || watched.sockets) && react(seat, shared, pace);
     looped || urgent || helped || tasks || reacted || watched.fired
 }
 
 /// Takes part in what others have offered to share.
-fn help(seat: &Seat, shared: &Arc<Shared>, searches: &mut bool) -> bool {
+fn help(seat: &Seat, shared: &Shared, searches: &mut bool) -> bool {
     // A loop that this seat has a share in may have been called since it last looked, and then have
     // made offers.
-    if shared.offers.left() == 0 || dispatch::has_part(shared, seat) {
+    if shared.loops.offers.left() == 0 || shared.loops.has_part(seat) {
         return false;
     }
     let leaves = seat.is_idle();
-    *searches |= shared.leave_idle(seat);
-    let Some(inside) = shared.offers.enter(None) else {
+    *searches |= shared.seats.leave_idle(seat);
+    let Some(inside) = shared.loops.offers.enter(None) else {
         return false;
     };
     if std::mem::take(searches) {
-        shared.idle.end_search();
+        shared.seats.idle.end_search();
     }
-    if inside.leaves_some() || shared.tasks.outside.len() > 0 {
-        shared.call_if_work();
+    if inside.leaves_some() || shared.tasks.any_outside() {
+        shared.seats.call_if_work();
     }
-    inside.run(|| seat.has_urgent());
+    inside.run(|| seat.urgent.any());
     drop(inside);
     if leaves {
         // At once: the next loop may come before this worker's turn has ended.
-        shared.enter_idle(seat);
+        shared.seats.enter_idle(seat);
     }
     true
 }
 
-fn take_part(seat: &Seat, shared: &Arc<Shared>) -> bool {
-    let leaves = seat.is_idle() && (shared.hides(seat) || shared.idle.is_watch(seat.index));
+fn take_part(seat: &Seat, shared: &Shared) -> bool {
+    // By the book it idles on, so that a loop costs nothing, unless something would wait for it.
+    let leaves =
+        seat.is_idle() && (shared.hides(seat.index) || shared.seats.idle.is_watch(seat.index));
     if leaves {
-        shared.leave_idle_for_long(seat);
+        seat.set_looping(true);
+        shared.seats.leave_idle_for_long(seat);
     }
-    let looped = dispatch::take_part(shared, seat);
+    let looped = shared.loops.take_part(seat);
     if leaves {
-        shared.enter_idle(seat);
+        shared.seats.enter_idle(seat);
+        seat.set_looping(false);
     }
     looped
 }
 
-fn run_urgent(seat: &Seat, shared: &Arc<Shared>) -> bool {
-    if !seat.has_urgent() {
+fn run_urgent(seat: &Seat, shared: &Shared) -> bool {
+    if !seat.urgent.any() {
         return false;
     }
     let leaves = seat.is_idle();
-    shared.leave_idle_for_long(seat);
-    let traced = shared.tracing.begin();
+    shared.seats.leave_idle_for_long(seat);
+    let traced = shared.seats.tracing.begin();
     let urgent = seat.run_urgent();
     if leaves {
-        shared.enter_idle(seat);
+        shared.seats.enter_idle(seat);
     }
     seat.spans.note(Doing::Urgent, traced.filter(|_| urgent));
     urgent
@@ -175,8 +179,9 @@ fn run_urgent(seat: &Seat, shared: &Arc<Shared>) -> bool {
 
 /// Wakes what waits for due timers, and after the last of these for ready sockets. Says whether
 /// there was any.
-fn react(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
-    let fired = seat.timers.fire(|due| task::run_due(shared, seat, due));
+fn react(seat: &Seat, shared: &Shared, pace: &mut Pace) -> bool {
+    let timers = shared.timers.at(seat.index);
+    let fired = timers.fire(|due| shared.tasks.run_due(seat, due));
     seat.counters.timers.add(fired.count as u64);
     pace.leaves_due(fired.more);
     if fired.more {
@@ -188,9 +193,9 @@ fn react(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace) -> bool {
 }
 
 /// Wakes what waits for the sockets that were found ready. Returns how many events that were.
-fn take_up(seat: &Seat, shared: &Arc<Shared>, pace: &mut Pace, found: Found) -> usize {
+fn take_up(seat: &Seat, shared: &Shared, pace: &mut Pace, found: Found) -> usize {
     seat.counters.events.add(found.count as u64);
-    found.due.run(|due| task::run_due(shared, seat, due));
+    found.due.run(|due| shared.tasks.run_due(seat, due));
     pace.leaves_ready(found.full || found.level && shared.driver.is_unsure());
     found.count
 }

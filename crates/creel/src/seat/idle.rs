@@ -312,7 +312,7 @@ impl Idle {
 
     /// Names the watch, if one is missing: the first idle seat of which `sleeps` says that its
     /// thread sleeps or has not started. The caller notifies it; or, where all that are idle
-    /// spin, these: the first of them that goes to sleep will be it.
+    /// spin, all these: the first of them that goes to sleep will be it.
     pub(crate) fn appoint(&self, sleeps: impl Fn(usize) -> bool) -> Appointed {
         self.change(|state| {
             if !state.is_unwatched() || state.asked {
@@ -326,9 +326,8 @@ impl Idle {
                 state.watch = Some(seat);
                 return Appointed::Seat(seat);
             }
-            let spinners = (0..state.seats).filter(idle).collect();
             state.asked = true;
-            Appointed::Spinners(spinners)
+            Appointed::Spinners
         })
     }
 
@@ -390,7 +389,7 @@ pub(crate) enum Appointed {
     /// The watch.
     Seat(usize),
     /// All that idle without sleeping.
-    Spinners(Vec<usize>),
+    Spinners,
 }
 
 impl State {

@@ -109,6 +109,12 @@ impl SeatThread {
         self.alive.load(Ordering::SeqCst)
     }
 
+    /// One runs that nobody started here.
+    #[cfg(all(test, loom))]
+    pub(super) fn mark_running(&self) {
+        self.alive.store(true, Ordering::SeqCst);
+    }
+
     /// Sees to it that a thread runs; `start` makes it.
     pub(crate) fn ensure(
         &self,

@@ -1,10 +1,26 @@
 //! Seats: the places of a pool's workers, and how their threads live, sleep and are woken.
 //!
 //! This is the bottom of the runtime. It knows no kind of work: loops, tasks, timers and sockets
-//! are built on it, and `pool/` composes them.
+//! are built on it, and `pool/` composes them. What it needs of them it asks by two traits, [`seats::Work`]
+//! and [`parker::Poller`].
 
+pub(crate) mod current;
 pub(crate) mod idle;
+pub(crate) mod knobs;
 pub(crate) mod lend;
 pub(crate) mod life;
+#[cfg(all(test, loom))]
+mod model;
+pub(crate) mod panics;
+pub(crate) mod parker;
+#[allow(clippy::module_inception)]
+pub(crate) mod seat;
+pub(crate) mod seats;
+pub(crate) mod stats;
+pub(crate) mod steal_order;
 pub(crate) mod table;
+pub(crate) mod trace;
+pub(crate) mod urgent;
 pub(crate) mod waiter;
+pub(crate) mod wakers;
+pub(crate) mod woken;

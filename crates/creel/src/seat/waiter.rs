@@ -5,7 +5,7 @@
 //! each other both get on, also across pools. It runs nothing else: neither a task inside
 //! another's poll, nor what threads from outside want, which would pile up on its stack.
 
-use crate::pool::{current, shared::Shared};
+use super::{current, seats::Seats};
 use crate::sync::{AtomicUsize, Ordering, WaitWord, local, thread_local};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) enum Waiter {
     /// A thread from outside: its word counts the wakes.
     Thread(Arc<WaitWord>),
     /// The worker with this index.
-    Worker(Arc<Shared>, usize),
+    Worker(Arc<Seats>, usize),
 }
 
 thread_local! {
@@ -35,8 +35,8 @@ const ASLEEP: u32 = 2;
 impl Waiter {
     /// The calling thread.
     pub(crate) fn current() -> Self {
-        if let Some((shared, index)) = current::worker() {
-            return Self::Worker(shared, index);
+        if let Some((seats, index)) = current::worker() {
+            return Self::Worker(seats, index);
         }
         // At a thread's end its locals are gone, and loom's threads share theirs.
         let kept = (!cfg!(loom)).then(|| local(&WORD, Arc::clone)).flatten();
@@ -51,9 +51,20 @@ impl Waiter {
                     word.wake_one();
                 }
             }
-            Self::Worker(shared, index) => {
-                shared.seats.at(*index).notify();
+            Self::Worker(seats, index) => {
+                seats.at(*index).notify();
             }
+        }
+    }
+
+    /// The same at the cost of a load where it does not sleep. What it waits for was published by a
+    /// read-modify-write that is `SeqCst`, and its `done` reads that `SeqCst`: so either this finds
+    /// it asleep, or it looks once more before it sleeps and finds what it waits for.
+    #[inline]
+    pub(crate) fn wake_if_asleep(&self) {
+        match self {
+            Self::Thread(word) if word.load(Ordering::SeqCst) != ASLEEP => {}
+            _ => self.wake(),
         }
     }
 
@@ -78,26 +89,26 @@ impl Waiter {
                         break;
                     }
                     if !help() {
-                        sleep(word, every);
+                        sleep(word, every, &done);
                     }
                 }
                 // A wake that was used up here may have been meant for a wait around this one.
                 word.swap(WOKEN, Ordering::AcqRel);
             }
-            Self::Worker(shared, index) => {
+            Self::Worker(seats, index) => {
                 if done() {
                     return;
                 }
-                let seat = shared.seats.at(*index);
+                let seat = seats.at(*index);
                 // It is not idle, although it sleeps.
-                shared.leave_idle_for_long(seat);
+                seats.leave_idle_for_long(seat);
                 loop {
-                    seat.begin_turn();
+                    seat.parker.begin_turn();
                     if done() {
                         break;
                     }
                     if !help() && !seat.run_nested() {
-                        seat.sleep_inside(every);
+                        seat.parker.sleep_inside(every);
                     }
                 }
                 // A wake that was used up here may have been meant for the worker's other work.
@@ -109,9 +120,13 @@ impl Waiter {
 
 /// Sleeps until woken, or for `most`, unless something has come since the word was made quiet. May
 /// end early if there is a limit.
-fn sleep(word: &WaitWord, most: Option<Duration>) {
-    let asleep = word.compare_exchange(QUIET, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
-    while asleep.is_ok() && word.load(Ordering::Acquire) == ASLEEP {
+fn sleep(word: &WaitWord, most: Option<Duration>, done: impl Fn() -> bool) {
+    // `SeqCst` and a look after: see `wake_if_asleep`.
+    let asleep = word.compare_exchange(QUIET, ASLEEP, Ordering::SeqCst, Ordering::Acquire);
+    if asleep.is_err() || done() {
+        return;
+    }
+    while word.load(Ordering::Acquire) == ASLEEP {
         word.wait(ASLEEP, most);
         if most.is_some() {
             break;

@@ -11,7 +11,7 @@ use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Claim, Completed, State, Then};
-use crate::pool::panics::quietly;
+use crate::seat::panics::quietly;
 use crate::sync::{UnsafeCell, local, prefetch, thread_local};
 use std::any::Any;
 use std::future::Future;
@@ -73,7 +73,8 @@ pub(super) struct Task(NonNull<Header>);
 
 // SAFETY: a pointer; what may be done with it is told by the state word and each method.
 unsafe impl Send for Task {}
-// SAFETY: as above.
+// SAFETY: a pointer, and each use of it is checked by the state word or promised by a caller:
+// shared it gives no more than copied.
 unsafe impl Sync for Task {}
 
 /// Whether a task of this future fits a block.
@@ -184,9 +185,11 @@ impl<F: Future> Cell<F> {
     ///
     /// As for `output`; `to` is a place for a `Result<F::Output, JoinError>`.
     unsafe fn take(task: Task, to: *mut ()) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the task is complete and its output the caller's, so nobody else touches the
+        // stage.
         let output = unsafe { Self::output(task) };
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: `to` is a place for this type, says the caller. Aliasing: it is the
+        // caller's alone.
         unsafe { to.cast::<Result<F::Output, JoinError>>().write(output) };
     }
 
@@ -194,7 +197,8 @@ impl<F: Future> Cell<F> {
     ///
     /// As for `output`.
     unsafe fn drop_output(task: Task) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the task is complete and its output the caller's, so nobody else touches the
+        // stage.
         match unsafe { Self::output(task) } {
             Ok(_) if !std::mem::needs_drop::<F::Output>() => {}
             output => drop_quietly(output),
@@ -216,16 +220,21 @@ impl Task {
         // The block's own words stay: others may be looking at the state.
         // SAFETY: the block is ours, large and aligned enough.
         let vtable = unsafe { &raw mut (*cell).header.vtable };
-        // SAFETY: as above.
+        // SAFETY: validity: inside the block, aligned. Aliasing: a thread with a stale hint reads
+        // the block's own words only.
         unsafe { vtable.write(&Cell::<F>::VTABLE) };
-        // SAFETY: as above.
+        // SAFETY: validity: inside the block. Aliasing: a pointer, no reference, to what only this
+        // thread uses.
         let joiner = unsafe { &raw mut (*cell).header.joiner };
-        // SAFETY: as above.
+        // SAFETY: validity: inside the block, aligned. Aliasing: nobody else uses the joiner's
+        // place yet.
         unsafe { joiner.write(UnsafeCell::new(MaybeUninit::uninit())) };
-        // SAFETY: as above.
+        // SAFETY: validity: inside the block, which is as large as the cell. Aliasing: a pointer,
+        // no reference.
         let stage = unsafe { &raw mut (*cell).stage };
         let future = ManuallyDrop::new(future);
-        // SAFETY: as above.
+        // SAFETY: validity: inside the block, aligned for `F`, as `fits` says. Aliasing: nobody
+        // knows the task yet.
         unsafe { stage.write(UnsafeCell::new(Stage { future })) };
         // SAFETY: the block begins with an initialized `Block`.
         unsafe { block.as_ref() }.state.restart(word);
@@ -263,7 +272,8 @@ impl Task {
     }
 
     fn joiner(&self) -> &UnsafeCell<MaybeUninit<Waker>> {
-        // SAFETY: as for `vtable`.
+        // SAFETY: validity: written before the task was known to anybody, and the caller keeps it
+        // alive. Aliasing: only shared; the state word says who may touch what is in it.
         unsafe { &(*self.0.as_ptr()).joiner }
     }
 
@@ -417,7 +427,8 @@ impl Task {
     /// The task is complete, its output of type `T` there and the caller's.
     pub(super) unsafe fn take_output<T>(self) -> Result<T, JoinError> {
         let mut output = MaybeUninit::<Result<T, JoinError>>::uninit();
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: the output is there, of type `T`, and its place is `output`. Aliasing:
+        // it is the caller's, once.
         unsafe { (self.vtable().take)(self, output.as_mut_ptr().cast()) };
         // SAFETY: just written.
         unsafe { output.assume_init() }
@@ -429,7 +440,8 @@ impl Task {
     ///
     /// The task is complete, its output there and the caller's.
     pub(super) unsafe fn drop_output(self) {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: the task is complete and its output there. Aliasing: it is the
+        // caller's, once.
         unsafe { (self.vtable().drop_output)(self) };
     }
 }

@@ -10,13 +10,13 @@
 //! so taking it costs no atomic operation; stuck there behind a long poll it can be taken by others.
 
 use super::cell::{Schedule, Task};
-use super::hints::Hints;
 use super::lifo::Lifo;
+use super::run_queue::RunQueue;
 use super::slab::{CHANNEL_MAX, GRAIN, Heap};
 use super::state::Claim;
 use super::steal::POLL_NS_WORTH_A_STEAL;
-use crate::pool::shared::Shared;
-use crate::pool::stats::Counter;
+use super::tasks::Tasks;
+use crate::seat::stats::Counter;
 use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Instant, Ordering, UnsafeCell, local,
     thread_local,
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 /// One seat's share of the scheduler.
 pub(crate) struct Desk {
-    pub(super) hints: Hints,
+    pub(super) hints: RunQueue,
     pub(super) lifo: CachePadded<Lifo>,
     /// Made when the desk is first held; then it does not change.
     pub(super) heap: AtomicPtr<Heap>,
@@ -84,13 +84,13 @@ unsafe impl Sync for Desk {}
 struct Here {
     desk: *const Desk,
     /// The pool's address, for comparison.
-    pool: *const Shared,
+    tasks: *const Tasks,
 }
 
 thread_local! {
     /// The desk that this thread holds.
     static HERE: Cell<Here> = const {
-        Cell::new(Here { desk: ptr::null(), pool: ptr::null() })
+        Cell::new(Here { desk: ptr::null(), tasks: ptr::null() })
     };
 }
 
@@ -98,7 +98,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 pub(super) struct Held<'a> {
     pub(super) desk: &'a Desk,
-    pub(super) pool: &'a Shared,
+    pub(super) tasks: &'a Tasks,
 }
 
 /// The desk that this thread holds, if it is one of the task's pool and the task is not bound.
@@ -108,13 +108,18 @@ pub(super) fn here_for<'a>(task: Task) -> Option<Held<'a>> {
         return None;
     }
     let held = here()?;
-    (task.is_of(held.pool) && task.state().seat().is_none()).then_some(held)
+    (task.is_of(held.tasks) && task.state().seat().is_none()).then_some(held)
 }
 
 /// The desk that this thread holds in this pool.
 #[inline]
-pub(super) fn here_in(pool: &Shared) -> Option<Held<'_>> {
-    here().filter(|held| ptr::eq(held.pool, pool))
+pub(super) fn here_in(tasks: &Tasks) -> Option<Held<'_>> {
+    here().filter(|held| ptr::eq(held.tasks, tasks))
+}
+
+/// Whether this thread holds a desk of this pool.
+pub(crate) fn holds_a_desk_of(tasks: &Tasks) -> bool {
+    here_in(tasks).is_some()
 }
 
 /// The desk that this thread holds, in whatever pool.
@@ -124,10 +129,11 @@ pub(super) fn here_in(pool: &Shared) -> Option<Held<'_>> {
 pub(super) fn here<'a>() -> Option<Held<'a>> {
     let here = local(&HERE, Cell::get).filter(|here| !here.desk.is_null())?;
     // SAFETY: the thread holds a desk of this pool, which therefore lives.
-    let pool = unsafe { &*here.pool };
-    // SAFETY: as above.
+    let tasks = unsafe { &*here.tasks };
+    // SAFETY: validity: desks are in a table of `tasks`, which lives. Aliasing: it is only shared;
+    // `own` is touched by this thread alone, which holds the desk.
     let desk = unsafe { &*here.desk };
-    Some(Held { desk, pool })
+    Some(Held { desk, tasks })
 }
 
 /// Whether this thread may take a desk: it holds none, and is not about to end.
@@ -156,7 +162,8 @@ pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
     }
     // SAFETY: this thread holds the desk and so owns its heap, which lives.
     let heap = unsafe { heap()?.as_ref() };
-    // SAFETY: as above, and the size was looked at.
+    // SAFETY: validity: the size was looked at. Aliasing: this thread holds the desk, so it is the
+    // heap's owner.
     Some(unsafe { heap.alloc_for_channel(size_of::<C>()) }.cast())
 }
 
@@ -167,14 +174,15 @@ pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
 /// It came from [`block_for_channel`] and is not used again.
 #[inline]
 pub(crate) unsafe fn free_channel<C>(channel: NonNull<C>) {
-    // SAFETY: as the caller promises; `heap` is the calling thread's own.
+    // SAFETY: validity: a block from a heap of desks, which lives while the block is out. Aliasing:
+    // it is not used again, says the caller; `heap` is the calling thread's own.
     unsafe { Heap::free(channel.cast(), heap()) };
 }
 
 impl Desk {
     pub(crate) fn new() -> Self {
         Self {
-            hints: Hints::new(),
+            hints: RunQueue::new(),
             lifo: CachePadded::new(Lifo::new()),
             heap: AtomicPtr::new(ptr::null_mut()),
             own: CachePadded::new(UnsafeCell::new(Own {
@@ -202,9 +210,9 @@ impl Desk {
     ///
     /// It is the seat's own, or a guest's that this thread has been given; the thread holds no
     /// other.
-    pub(super) unsafe fn sit_down(&self, pool: &Arc<Shared>) {
+    pub(super) unsafe fn sit_down(&self, tasks: &Tasks) {
         if self.heap.load(Ordering::Relaxed).is_null() {
-            let scheduler: Arc<dyn Schedule> = pool.clone();
+            let scheduler: Arc<dyn Schedule> = tasks.counted();
             self.heap
                 .store(Heap::new(scheduler).as_ptr(), Ordering::Release);
         }
@@ -217,10 +225,7 @@ impl Desk {
             own.searcher = false;
         });
         self.held.store(true, Ordering::Relaxed);
-        let here = Here {
-            desk: self,
-            pool: Arc::as_ptr(pool),
-        };
+        let here = Here { desk: self, tasks };
         local(&HERE, |place| place.set(here));
     }
 
@@ -240,7 +245,7 @@ impl Desk {
             return Some((task, task.state().claimed()));
         }
         let claim = |task: Task| Some((task, task.state().claim_hinted()?));
-        // SAFETY: as above.
+        // SAFETY: nobody holds the desk, nor will, so the caller is its queue's only owner.
         std::iter::from_fn(|| unsafe { self.hints.pop() }).find_map(claim)
     }
 
@@ -293,7 +298,8 @@ impl Desk {
     ///
     /// The caller holds `own`, which is another desk, and is the searcher.
     pub(super) unsafe fn steal(&self, own: &Desk, slot: bool) -> Option<(Task, Claim)> {
-        // SAFETY: as the caller promises.
+        // SAFETY: validity: queues live with their desks. Aliasing: the caller holds `own`, so it
+        // is its queue's owner, and only reads this one.
         unsafe { self.hints.steal(&own.hints) }.or_else(|| {
             // SAFETY: there is one searcher at a time.
             let task = slot.then(|| unsafe { self.lifo.steal() })??;
@@ -308,7 +314,7 @@ impl Held<'_> {
         self.desk.held.store(false, Ordering::Relaxed);
         let nowhere = Here {
             desk: ptr::null(),
-            pool: ptr::null(),
+            tasks: ptr::null(),
         };
         local(&HERE, |place| place.set(nowhere));
     }

@@ -4,7 +4,7 @@ use super::cell::{self, Ran, Task};
 use super::desk::{Held, Own};
 use super::state::Claim;
 use super::steal;
-use crate::pool::panics::quietly;
+use crate::seat::panics::quietly;
 use crate::sync::{Instant, Ordering};
 use std::future::Future;
 use std::task::Waker;
@@ -62,7 +62,7 @@ impl<'a> Held<'a> {
     /// Somebody idle looks every millisecond whether this thread is stuck in a poll.
     #[inline]
     fn see_to_a_watch(self) {
-        self.pool.see_to_a_watch();
+        self.tasks.seats.see_to_a_watch();
     }
 
     /// Makes a task in this desk's heap.
@@ -78,7 +78,7 @@ impl<'a> Held<'a> {
     /// Runs one task, from here, from outside or stolen. False: there is none.
     ///
     /// With `cancel` it drops the task's future instead.
-    #[inline]
+    #[inline(always)]
     pub(super) fn step(self, cancel: bool) -> bool {
         if self.own(|own| own.polls_left == 0) {
             return self.step_after_a_look(cancel);
@@ -96,7 +96,7 @@ impl<'a> Held<'a> {
     /// The pool has one worker.
     #[inline]
     pub(super) fn run_woken(self, waker: Waker) {
-        let task = cell::woken_by(&waker).filter(|task| task.is_of(self.pool));
+        let task = cell::woken_by(&waker).filter(|task| task.is_of(self.tasks));
         let free = self.desk.lifo.is_empty() && self.own(|own| own.polls_left > 0);
         let claimed = task.filter(|_| free).and_then(|task| {
             let claim = task.state().claim_idle()?;
@@ -139,7 +139,7 @@ impl<'a> Held<'a> {
             self.spill();
         }
         let from_outside = || {
-            let task = self.pool.tasks.outside.pop()?;
+            let task = self.tasks.outside.pop()?;
             Some((task, task.state().claim_queued()))
         };
         let first = if outside { from_outside() } else { None };
@@ -154,7 +154,7 @@ impl<'a> Held<'a> {
     }
 
     /// Runs a task that was just claimed here, which is not bound.
-    #[inline]
+    #[inline(always)]
     fn run(self, task: Task, claim: Claim) {
         self.own(|own| own.polls_left -= 1);
         // Before the poll: who finds the count unchanged a millisecond later sees a stuck worker.
@@ -166,7 +166,7 @@ impl<'a> Held<'a> {
     }
 
     /// Claims the next task to run.
-    #[inline]
+    #[inline(always)]
     fn next(self) -> Option<(Task, Claim)> {
         // SAFETY: this thread holds the desk.
         if let Some(task) = unsafe { self.desk.lifo.take() } {
@@ -184,23 +184,23 @@ impl<'a> Held<'a> {
     /// Claims a task from outside or, as the one who searches, from another desk.
     #[cold]
     fn elsewhere(self) -> Option<(Task, Claim)> {
-        if let Some(task) = self.pool.tasks.outside.pop() {
+        if let Some(task) = self.tasks.outside.pop() {
             return Some((task, task.state().claim_queued()));
         }
-        let idle = &self.pool.idle;
+        let idle = &self.tasks.seats.idle;
         let called = self.own(|own| own.searcher);
         if !called && !idle.begin_search() {
             return None;
         }
         // SAFETY: this thread holds the desk, and the search.
-        let stolen = unsafe { steal::search(self.pool, self.desk) };
+        let stolen = unsafe { steal::search(self.tasks, self.desk) };
         if stolen.is_some() {
             self.desk.counters.steals.add(1);
             // What was copied here lies behind it.
             self.see_to_a_watch();
         }
         if !called {
-            self.pool.end_search();
+            self.tasks.seats.end_search();
         }
         stolen
     }
@@ -213,7 +213,7 @@ impl<'a> Held<'a> {
     /// Lets another search.
     pub(super) fn end_search(self) {
         if self.own(|own| std::mem::take(&mut own.searcher)) {
-            self.pool.end_search();
+            self.tasks.seats.end_search();
         }
     }
 
@@ -245,9 +245,9 @@ impl<'a> Held<'a> {
         self.desk
             .poll_ns
             .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
-        let queued = self.desk.hints.len() > 0 || self.pool.tasks.outside.len() > 0;
+        let queued = self.desk.hints.len() > 0 || self.tasks.outside.len() > 0;
         if queued && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
-            steal::call_help(self.pool, now);
+            steal::call_help(self.tasks, now);
         }
         outside
     }
@@ -269,7 +269,7 @@ impl<'a> Held<'a> {
     /// Moves every stealable task that is scheduled to this desk's queue.
     pub(super) fn gather(self) {
         self.spill();
-        while let Some(task) = self.pool.tasks.outside.pop() {
+        while let Some(task) = self.tasks.outside.pop() {
             task.state().to_hinted();
             self.push_back(task);
         }
@@ -291,7 +291,7 @@ impl<'a> Held<'a> {
         // SAFETY: this thread holds the desk.
         for task in std::iter::from_fn(|| unsafe { self.desk.hints.pop() }) {
             if task.state().unhint() {
-                self.pool.tasks.outside.push(task);
+                self.tasks.outside.push(task);
             }
         }
     }

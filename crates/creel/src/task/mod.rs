@@ -5,20 +5,20 @@
 //! the scheduler's rules. Wakers are plain [`std::task::Waker`]s, so futures from any crate that
 //! does not bring its own executor work unchanged.
 //!
-//! Bottom up: `state` (the word), `slab` (the memory), `cell` (the task), `join`; `hints`,
+//! Bottom up: `state` (the word), `slab` (the memory), `cell` (the task), `join`; `run_queue`,
 //! `lifo` and `inject` (the queues), `desk` (what a thread needs to run tasks), `held` (what it
 //! does there), `steal` (when it takes from another's), `tasks` (what is the pool's), `turn` (a
-//! worker's part), `stand_in` and `block_on` (a caller's part), `spawn`, `end`.
+//! worker's part), `stand_in` (a caller's part), `inside` (whose code a thread runs), `spawn`, `end`.
 
-mod block_on;
 mod cell;
 mod desk;
 mod end;
 mod held;
-mod hints;
 mod inject;
+mod inside;
 mod join;
 mod lifo;
+mod run_queue;
 mod seeded;
 mod slab;
 mod spawn;
@@ -33,11 +33,12 @@ pub use join::{JoinError, JoinHandle};
 pub use spawn::{spawn, spawn_local};
 pub use yield_now::{YieldNow, yield_now};
 
-pub(crate) use desk::{Desk, block_for_channel, free_channel};
-pub(crate) use end::{Behind, cancel_all, cancel_behind, end};
-pub(crate) use steal::progress;
-pub(crate) use tasks::{Tasks, stats};
-pub(crate) use turn::{clear_desk, may_retire, rescue_tasks, rescue_timers, rest, run_due, turn};
+pub(crate) use desk::{block_for_channel, free_channel, holds_a_desk_of};
+pub(crate) use end::Behind;
+pub(crate) use inside::{Frame, Inside, enter, is_inside};
+pub(crate) use stand_in::StandIn;
+pub(crate) use steal::Progress;
+pub(crate) use tasks::Tasks;
 
 #[cfg(all(test, loom))]
 mod model;

@@ -3,9 +3,9 @@
 
 use super::cell::{Ran, Schedule, Task};
 use super::desk::Counters;
-use super::hints::Hints;
 use super::join::{JoinError, JoinHandle};
 use super::lifo::Lifo;
+use super::run_queue::RunQueue;
 use super::slab::{Block, Heap};
 use super::state::State;
 use crate::sync::{AtomicPtr, lock};
@@ -254,26 +254,26 @@ fn owner_and_thief_claim_each_task_once() {
     bounded(|| {
         let blocks = Arc::new(blocks(3));
         let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
-        let hints = Arc::new(Hints::new());
+        let hints = Arc::new(RunQueue::new());
         // SAFETY: this thread is the owner.
         unsafe { hints.push(task(0)) };
-        // SAFETY: as above.
+        // SAFETY: this thread alone pushes to `hints` and pops.
         unsafe { hints.push(task(1)) };
         let theirs = hints.clone();
         let thief = thread::spawn(move || {
-            let own = Hints::new();
+            let own = RunQueue::new();
             // SAFETY: this thread is the owner of `own`.
             let mut had = usize::from(unsafe { theirs.steal(&own) }.is_some());
-            // SAFETY: as above.
+            // SAFETY: this thread alone pushes to `own` and pops.
             while let Some(task) = unsafe { own.pop() } {
                 had += usize::from(task.state().claim_hinted().is_some());
             }
             had
         });
-        // SAFETY: as above.
+        // SAFETY: this thread alone pushes to `hints` and pops.
         unsafe { hints.push(task(2)) };
         let mut mine = 0;
-        // SAFETY: as above.
+        // SAFETY: this thread alone pushes to `hints` and pops.
         while let Some(task) = unsafe { hints.pop() } {
             mine += usize::from(task.state().claim_hinted().is_some());
         }
@@ -300,7 +300,8 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
             // SAFETY: this thread is the holder.
             had.extend(unsafe { slot.take() });
             if index == 1 {
-                // SAFETY: as above; the slot has just been emptied by somebody.
+                // SAFETY: this thread is the holder, and the slot has just been emptied by it or by
+                // the thief; nobody else has the task.
                 unsafe { slot.put(task(1)) };
             }
         }

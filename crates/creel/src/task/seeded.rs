@@ -1,6 +1,6 @@
-//! The deterministic mode: one thread, an order of tasks drawn from a seed, a clock that jumps.
+//! The order of tasks in the deterministic mode.
 //!
-//! A pool made by [`Pool::seeded`] starts no thread. Everything runs in `block_on`, on its
+//! A pool made by [`Pool::seeded`](crate::Pool::seeded) starts no thread. Everything runs in `block_on`, on its
 //! caller: which of the runnable tasks (or the caller's own future) goes next is drawn from the
 //! seed, and when nothing is runnable the clock goes to the next timer. So a program that asks
 //! nothing of the world outside has the same run for the same seed.
@@ -9,13 +9,8 @@
 
 use super::cell::Ran;
 use super::desk::Held;
-use crate::pool::shared::Shared;
-use crate::pool::woken::wake_all;
-use crate::pool::{Builder, Pool};
+use super::tasks::Tasks;
 use crate::sync::{Mutex, Ordering, lock};
-use crate::time::Clock;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The seed's state.
 pub(crate) struct Seeded(Mutex<u64>);
@@ -38,39 +33,9 @@ impl Seeded {
     }
 }
 
-impl Pool {
-    /// A pool for tests: no thread but the caller of `block_on`, tasks in an order drawn from the
-    /// seed, and a clock of its own that jumps to the next timer when nothing is runnable. The
-    /// same seed gives the same run.
-    ///
-    /// ```
-    /// use creel::{Pool, channel::ring, task, time};
-    /// use std::time::Duration;
-    ///
-    /// let run = |seed| {
-    ///     let pool = Pool::seeded(seed);
-    ///     pool.block_on(async {
-    ///         let (tx, rx) = ring::channel(8);
-    ///         for name in ["a", "b", "c"] {
-    ///             let tx = tx.clone();
-    ///             task::spawn(async move { tx.send(name).await }).detach();
-    ///         }
-    ///         time::sleep(Duration::from_secs(3600)).await; // takes no time
-    ///         [rx.recv().await, rx.recv().await, rx.recv().await]
-    ///     })
-    /// };
-    /// assert_eq!(run(7), run(7));
-    /// assert!((0..100).any(|seed| run(seed) != run(7)));
-    /// ```
-    pub fn seeded(seed: u64) -> Pool {
-        let built = Builder::seeded(seed, Clock::driven()).build();
-        built.unwrap_or_else(|e| unreachable!("one worker is in range: {e}"))
-    }
-}
-
 /// Whether the caller of `block_on`, whose future was woken, polls it now or runs a task first.
-pub(super) fn own_turn(pool: &Shared) -> bool {
-    match &pool.tasks.seeded {
+pub(crate) fn own_turn(tasks: &Tasks) -> bool {
+    match &tasks.seeded {
         Some(seeded) => seeded.draw(2) == 0,
         None => true,
     }
@@ -80,7 +45,7 @@ pub(super) fn own_turn(pool: &Shared) -> bool {
 pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
     held.gather();
     // In this mode the caller of `block_on` is the one seat's thread.
-    let seat = &held.pool.seats.at(0).desk;
+    let seat = held.tasks.desks.at(0);
     let bound = &seat.bound;
     let (stealable, all) = (held.hints(), held.hints() + bound.len());
     if all == 0 {
@@ -106,20 +71,5 @@ pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
             seat.bound_alive.fetch_sub(1, Ordering::SeqCst);
         }
     }
-    true
-}
-
-/// Moves the clock to the next timer and fires it; false: there is none.
-pub(super) fn jump(pool: &Arc<Shared>) -> bool {
-    if pool.tasks.seeded.is_none() {
-        return false;
-    }
-    let timers = &pool.seats.at(0).timers;
-    let Some(at) = timers.sleep_until() else {
-        return false;
-    };
-    let clock = timers.clock();
-    clock.advance(Duration::from_nanos(at.saturating_sub(clock.nanos())));
-    while timers.fire(wake_all).more {}
     true
 }

@@ -1,4 +1,4 @@
-//! Memory for task cells and channels: pools that belong to one worker each.
+//! Memory for task cells and channels: heaps that belong to one desk each.
 //!
 //! A [`Heap`] cuts chunks of 64 KiB, aligned to their size, into blocks of one size class.
 //! Its owner takes and gives blocks without an atomic operation; any other thread gives a block
@@ -99,7 +99,7 @@ struct Own {
     spare: Vec<*mut Chunk>,
 }
 
-/// A pool of blocks with one owner at a time.
+/// Blocks of memory, with one owner at a time.
 pub(super) struct Heap {
     /// Who schedules the tasks in this heap's cells.
     pub(super) scheduler: std::sync::Arc<dyn super::cell::Schedule>,
@@ -120,7 +120,8 @@ pub(super) struct Heap {
 // SAFETY: `own` is touched by the owner only, as the callers of the unsafe methods promise; the
 // rest is atomic or locked.
 unsafe impl Send for Heap {}
-// SAFETY: as above.
+// SAFETY: through a shared heap, `own` is touched by the owner only, one thread at a time, as the
+// callers of the unsafe methods promise; the rest is atomic or locked.
 unsafe impl Sync for Heap {}
 
 /// In `returns`: the heap has no owner any more.
@@ -182,7 +183,8 @@ impl Heap {
     /// The caller is the heap's owner; `size` is 1 to [`BLOCK_MAX`].
     #[inline]
     pub(super) unsafe fn alloc(&self, size: usize) -> NonNull<Block> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller is the owner, so `own` is its alone; the class of a size in range is
+        // one of the classes.
         unsafe { self.take(class_of(size)) }
     }
 
@@ -193,7 +195,8 @@ impl Heap {
     /// The caller is the heap's owner; `size` is 1 to [`CHANNEL_MAX`].
     #[inline]
     pub(super) unsafe fn alloc_for_channel(&self, size: usize) -> NonNull<u8> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller is the owner, so `own` is its alone; the class of a size in range is
+        // one of the classes for channels.
         unsafe { self.take(CELL_CLASSES + (size - 1) / GRAIN) }.cast()
     }
 
@@ -231,7 +234,8 @@ impl Heap {
             // SAFETY: a returned block is the owner's, and its chunk lives with the heap.
             next = unsafe { block.as_ref() }.next.load(Ordering::Relaxed);
             own.out -= 1;
-            // SAFETY: as above.
+            // SAFETY: validity: the header of a returned block's chunk, which lives with the heap.
+            // Aliasing: `class` is written once, before the chunk is known.
             own.push(block, unsafe { (*chunk_of(block)).class });
         }
     }
@@ -257,7 +261,9 @@ impl Heap {
             self.publish(chunk);
             own.fresh[class] = chunk;
         }
-        // SAFETY: as above; nobody writes `cut` but the owner.
+        // SAFETY: validity: the header was written when the chunk became the class's, and lives
+        // with the heap. Aliasing: it is only shared; `cut` is atomic, and written by the owner
+        // alone.
         let header = unsafe { &*chunk };
         let first = header.cut.load(Ordering::Relaxed);
         let last = capacity.min(first + CUT);
@@ -315,7 +321,8 @@ impl Heap {
         // SAFETY: the block is not freed yet.
         let heap = unsafe { Self::of(block) };
         if mine != Some(heap) {
-            // SAFETY: as the caller promises.
+            // SAFETY: validity: the block came from that heap, which lives while the block is out.
+            // Aliasing: it is not used again, says the caller, but for its state word.
             unsafe { Self::give_back(heap, block) };
             return;
         }

@@ -5,18 +5,18 @@
 //! back, and what lies at the desk: then the caller finds out at its next step, and stands up.
 
 use super::desk::{self, Held};
-use super::seeded;
-use crate::pool::current;
-use crate::pool::shared::{Shared, When};
+use super::seeded::{self, Seeded};
+use super::tasks::Tasks;
+use crate::seat::current;
 use crate::seat::idle::Loan;
-use std::sync::Arc;
+use crate::seat::seats::When;
 
 /// Tasks that are run after the future is ready, at most.
 const LAST_RUN: usize = 128;
 
 /// A thread's time at a desk.
-pub(super) struct StandIn<'a> {
-    pool: &'a Arc<Shared>,
+pub(crate) struct StandIn<'a> {
+    tasks: &'a Tasks,
     /// The seat that it has borrowed, and the desk.
     at: Option<(Loan, usize)>,
     /// How many had been relieved when it last looked whether it was.
@@ -24,9 +24,9 @@ pub(super) struct StandIn<'a> {
 }
 
 impl<'a> StandIn<'a> {
-    pub(super) fn new(pool: &'a Arc<Shared>) -> Self {
+    pub(crate) fn new(tasks: &'a Tasks) -> Self {
         Self {
-            pool,
+            tasks,
             at: None,
             reliefs: 0,
         }
@@ -34,25 +34,25 @@ impl<'a> StandIn<'a> {
 
     /// Borrows a seat, unless it has one. A worker of another pool does not: a task would find out
     /// by chance on whose thread it is.
-    pub(super) fn sit_down(&mut self) {
+    pub(crate) fn sit_down(&mut self) {
         if self.at.is_some() || current::may_be_waited_for() || !desk::may_sit_down() {
             return;
         }
-        let Some(loan) = self.pool.idle.lend() else {
+        let Some(loan) = self.tasks.seats.idle.lend() else {
             return;
         };
-        let guest = self.pool.tasks.guests.take();
+        let guest = self.tasks.guests.take();
         self.at = Some((loan, guest));
         // SAFETY: the desk has just been given to this thread, which holds no other.
-        unsafe { self.pool.tasks.guests.desk(guest).sit_down(self.pool) };
+        unsafe { self.tasks.guests.desk(guest).sit_down(self.tasks) };
     }
 
-    fn held(&self) -> Option<Held<'_>> {
-        self.at.and_then(|_| desk::here_in(self.pool))
+    fn held(&self) -> Option<Held<'a>> {
+        self.at.and_then(|_| desk::here_in(self.tasks))
     }
 
     /// The future is about to be polled: counts it, for the watch.
-    pub(super) fn count_poll(&self) {
+    pub(crate) fn count_poll(&self) {
         if let Some(held) = self.held() {
             held.desk.others.add(1);
         }
@@ -60,44 +60,62 @@ impl<'a> StandIn<'a> {
 
     /// Runs tasks, at least one if there is any, until `enough`; then true. False: there is
     /// nothing to do, the desk is free.
-    pub(super) fn help(&mut self, enough: impl Fn() -> bool) -> bool {
-        loop {
-            self.stand_up_if_relieved();
-            let Some(held) = self.held() else { break };
-            let stepped = match &self.pool.tasks.seeded {
-                None => held.step(false),
-                // The future is one of those that are drawn from.
-                Some(_) if enough() && seeded::own_turn(self.pool) => return true,
-                Some(seeded) => seeded::step(seeded, held),
-            };
-            if !stepped {
-                break;
+    pub(crate) fn help(&mut self, enough: impl Fn() -> bool) -> bool {
+        if let Some(seeded) = &self.tasks.seeded {
+            return self.draw(seeded, enough);
+        }
+        while let Some(held) = self.held_unless_relieved() {
+            while held.step(false) {
+                if enough() {
+                    return true;
+                }
+                if self.may_be_relieved() {
+                    break;
+                }
             }
-            if enough() && !self.pool.tasks.is_seeded() {
-                return true;
+            if !self.may_be_relieved() {
+                break;
             }
         }
         self.stand_up();
         enough()
     }
 
-    fn stand_up_if_relieved(&mut self) {
-        let reliefs = self.pool.idle.reliefs();
-        if reliefs == self.reliefs {
-            return;
+    /// The same in the deterministic mode: the future is one of those that are drawn from.
+    fn draw(&mut self, seeded: &Seeded, enough: impl Fn() -> bool) -> bool {
+        while let Some(held) = self.held() {
+            if enough() && seeded::own_turn(self.tasks) {
+                return true;
+            }
+            if !seeded::step(seeded, held) {
+                break;
+            }
         }
-        self.reliefs = reliefs;
-        if let Some((loan, _)) = self.at
-            && !self.pool.idle.is_lent(loan)
-        {
-            self.stand_up();
+        self.stand_up();
+        enough()
+    }
+
+    /// Somebody has been relieved since this last looked whether it was.
+    #[inline]
+    fn may_be_relieved(&self) -> bool {
+        self.tasks.seats.idle.reliefs() != self.reliefs
+    }
+
+    fn held_unless_relieved(&mut self) -> Option<Held<'a>> {
+        if self.may_be_relieved() {
+            self.reliefs = self.tasks.seats.idle.reliefs();
+            let (loan, _) = self.at?;
+            if !self.tasks.seats.idle.is_lent(loan) {
+                self.stand_up();
+            }
         }
+        self.held()
     }
 
     /// Goes on with a chain of short hand-overs that the future's end has begun: to wake a thread
     /// for it would take longer.
-    pub(super) fn finish(&self) {
-        let Some(held) = self.held().filter(|_| !self.pool.tasks.is_seeded()) else {
+    pub(crate) fn finish(&self) {
+        let Some(held) = self.held().filter(|_| self.tasks.seeded.is_none()) else {
             return;
         };
         for _ in 0..LAST_RUN {
@@ -116,12 +134,12 @@ impl<'a> StandIn<'a> {
         held.end_search();
         held.stand_up();
         self.at = None;
-        self.pool.tasks.guests.give_back(guest);
-        self.pool.idle.give_back(loan);
+        self.tasks.guests.give_back(guest);
+        self.tasks.seats.idle.give_back(loan);
         // A push outside that saw nobody idle before is seen here. Who cannot start a thread now
         // leaves it to the next who tries.
-        if self.pool.tasks.outside.len() > 0 {
-            let _ = self.pool.call(0, When::Now);
+        if self.tasks.outside.len() > 0 {
+            let _ = self.tasks.seats.call(0, When::Now);
         }
     }
 }

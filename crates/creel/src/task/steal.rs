@@ -10,7 +10,8 @@
 use super::cell::Task;
 use super::desk::Desk;
 use super::state::Claim;
-use crate::pool::shared::{Shared, When};
+use super::tasks::Tasks;
+use crate::seat::seats::When;
 use crate::sync::{AtomicU64, Instant, Ordering};
 use std::time::Duration;
 
@@ -47,23 +48,69 @@ impl Calls {
 }
 
 /// Has one of the idle called for the sake of a queue, if the last was not called just now.
-pub(super) fn call_help(pool: &Shared, now: Instant) {
-    let idle = &pool.idle;
-    if idle.any_listed() && !idle.is_searching() && pool.tasks.calls.may_call(now) {
+pub(super) fn call_help(tasks: &Tasks, now: Instant) {
+    let idle = &tasks.seats.idle;
+    if idle.any_listed() && !idle.is_searching() && tasks.calls.may_call(now) {
         // Who cannot start a thread now leaves it to the next look.
-        let _ = pool.counted().call(0, When::Now);
+        let _ = tasks.seats.call(0, When::Now);
     }
 }
 
 /// All desks that there are.
-pub(super) fn desks(pool: &Shared) -> impl Iterator<Item = &Desk> {
-    let seats = (0..pool.idle.seats()).map(|index| &pool.seats.at(index).desk);
-    seats.chain(pool.tasks.guests.all())
+pub(super) fn desks(tasks: &Tasks) -> impl Iterator<Item = &Desk> {
+    let seats = (0..tasks.seats.idle.seats()).map(|index| tasks.desks.at(index));
+    seats.chain(tasks.guests.all())
 }
 
-/// How far each desk has come.
-pub(crate) fn progress(pool: &Shared) -> Vec<u64> {
-    desks(pool).map(Desk::progress).collect()
+/// How far all desks have come.
+#[derive(Default, PartialEq)]
+pub(crate) struct Progress {
+    /// The polls begun: the seats' first, then the guests'.
+    polls: Vec<u64>,
+    /// The tasks made, by guest.
+    made: Vec<u64>,
+    seats: usize,
+}
+
+impl Progress {
+    /// Looks again, into the same memory.
+    pub(crate) fn take(&mut self, tasks: &Tasks) {
+        self.seats = tasks.seats.idle.seats();
+        self.polls.clear();
+        self.polls.extend(desks(tasks).map(Desk::progress));
+        self.made.clear();
+        let made = |desk: &Desk| desk.counters.spawned.get();
+        self.made.extend(tasks.guests.all().map(made));
+    }
+
+    /// Marks the desks that have not come further since `before`, so that a search takes from
+    /// them. Says whether there was one with something to take.
+    pub(super) fn mark_stuck(&self, before: &Self, tasks: &Tasks) -> bool {
+        let mut found = false;
+        for (at, desk) in desks(tasks).enumerate().take(self.polls.len()) {
+            if self.seats == before.seats
+                && before.polls.get(at) == Some(&self.polls[at])
+                && desk.has_hints()
+            {
+                desk.mark_stuck(self.polls[at]);
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Whether one who stands in for a worker has not come further since `before`. Who makes tasks
+    /// has, in a poll however long.
+    pub(super) fn has_stuck_guest(&self, before: &Self, tasks: &Tasks) -> bool {
+        let stuck = |(guest, desk): (usize, &Desk)| {
+            let at = self.seats + guest;
+            let same = |now: Option<&u64>, before: Option<&u64>| now.is_some() && now == before;
+            desk.is_held()
+                && same(self.polls.get(at), before.polls.get(at))
+                && same(self.made.get(guest), before.made.get(guest))
+        };
+        self.seats == before.seats && tasks.guests.all().enumerate().any(stuck)
+    }
 }
 
 /// Claims a task from another desk whose polls are worth it, or who is stuck.
@@ -71,20 +118,21 @@ pub(crate) fn progress(pool: &Shared) -> Vec<u64> {
 /// # Safety
 ///
 /// The caller holds `own`, and the pool's one search.
-pub(super) unsafe fn search(pool: &Shared, own: &Desk) -> Option<(Task, Claim)> {
-    let (seats, guests) = (pool.idle.seats(), pool.tasks.guests.made());
+pub(super) unsafe fn search(tasks: &Tasks, own: &Desk) -> Option<(Task, Claim)> {
+    let (seats, guests) = (tasks.seats.idle.seats(), tasks.guests.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
     for offset in 0..seats + guests {
         let desk = match (start + offset) % (seats + guests) {
-            seat if seat < seats => &pool.seats.at(seat).desk,
-            guest => pool.tasks.guests.desk(guest - seats),
+            seat if seat < seats => tasks.desks.at(seat),
+            guest => tasks.guests.desk(guest - seats),
         };
         let stuck = desk.is_stuck();
         let worth = stuck || desk.poll_ns() >= POLL_NS_WORTH_A_STEAL;
         if std::ptr::eq(desk, own) || !worth {
             continue;
         }
-        // SAFETY: as the caller promises, and `own` is another desk.
+        // SAFETY: the caller holds `own`, which is another desk, so it is its queue's owner; it has
+        // the pool's one search, so it is the only thief at a slot.
         if let Some(found) = unsafe { desk.steal(own, stuck) } {
             return Some(found);
         }

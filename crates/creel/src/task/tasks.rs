@@ -6,19 +6,25 @@ use super::inject::Inject;
 use super::seeded::Seeded;
 use super::slab::Heap;
 use super::steal::Calls;
-use crate::pool::TaskStats;
-use crate::pool::shared::Shared;
+use crate::seat::seats::Seats;
+use crate::seat::stats::TaskStats;
 use crate::seat::table::Table;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, barrier, lock};
 use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
 
 /// A pool's part of the scheduler.
 pub(crate) struct Tasks {
+    /// Itself, for those who have only a reference.
+    own: Weak<Self>,
+    pub(super) seats: Arc<Seats>,
+    /// By seat.
+    pub(super) desks: Table<Desk>,
     /// Stealable tasks that became scheduled on a thread without a desk.
-    pub(crate) outside: Inject,
+    pub(super) outside: Inject,
     pub(super) calls: Calls,
     /// In the deterministic mode.
-    pub(super) seeded: Option<Seeded>,
+    pub(crate) seeded: Option<Seeded>,
     /// The desks of those who stand in for workers.
     pub(super) guests: Guests,
     /// The heap for tasks spawned on a thread without a desk, which owns it while it holds the
@@ -38,15 +44,14 @@ pub(super) struct OutsideHeap(pub(super) Option<NonNull<Heap>>);
 // SAFETY: the heap is used under the lock around this, by one thread at a time.
 unsafe impl Send for OutsideHeap {}
 
-// The user's code runs under `catch_unwind` or leaves the pool's own data whole.
-impl std::panic::UnwindSafe for Shared {}
-impl std::panic::RefUnwindSafe for Shared {}
-
 impl Tasks {
-    pub(crate) fn new(seed: Option<u64>) -> Self {
+    pub(crate) fn new(seats: Arc<Seats>, seed: Option<u64>) -> Arc<Self> {
         // For the LIFO slots.
         barrier::prepare();
-        Self {
+        Arc::new_cyclic(|own| Self {
+            own: own.clone(),
+            seats,
+            desks: Table::new(|_| Desk::new()),
             outside: Inject::new(),
             calls: Calls::new(),
             seeded: seed.map(Seeded::new),
@@ -55,12 +60,56 @@ impl Tasks {
             spawned: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             dropped: Counters::default(),
-        }
+        })
     }
 
-    /// Whether no thread is to be started.
-    pub(crate) fn is_seeded(&self) -> bool {
-        self.seeded.is_some()
+    /// These, counted.
+    #[cold]
+    pub(super) fn counted(&self) -> Arc<Self> {
+        let own = self.own.upgrade();
+        own.unwrap_or_else(|| unreachable!("who has a reference keeps the tasks"))
+    }
+
+    /// Whether stealable tasks lie where any worker takes them.
+    #[inline]
+    pub(crate) fn any_outside(&self) -> bool {
+        self.outside.len() > 0
+    }
+
+    /// The desks of the seats, and of those who stand in for workers.
+    pub(super) fn all_desks(&self) -> impl Iterator<Item = &Desk> {
+        self.desks.made().chain(self.guests.all())
+    }
+
+    /// What became of the pool's tasks.
+    pub(crate) fn stats(&self) -> TaskStats {
+        let refused = self.refused.load(Ordering::Relaxed);
+        let mut stats = TaskStats {
+            spawned: self.spawned.load(Ordering::Relaxed),
+            cancelled: self.dropped.cancelled.get() + refused,
+            ..TaskStats::default()
+        };
+        for desk in self.all_desks() {
+            for counters in [&desk.counters, &desk.bound_counters] {
+                stats.spawned += counters.spawned.get();
+                stats.finished += counters.finished.get();
+                stats.cancelled += counters.cancelled.get();
+                stats.polls += counters.polls.get();
+                stats.steals += counters.steals.get();
+            }
+        }
+        stats
+    }
+
+    /// Calls `f` with every cell that there ever was, in use or not: only the word tells.
+    pub(super) fn for_each_cell(&self, mut f: impl FnMut(Task)) {
+        let outside = lock(&self.outside_heap).0;
+        for heap in self.all_desks().filter_map(Desk::heap).chain(outside) {
+            // SAFETY: heaps are orphaned by `end` only, after everybody has left.
+            let heap = unsafe { heap.as_ref() };
+            // SAFETY: not orphaned, and only the word is used.
+            unsafe { heap.walk(|block| f(Task::from_block(block))) };
+        }
     }
 }
 
@@ -107,40 +156,5 @@ impl Guests {
     /// Gives one back, which is empty.
     pub(super) fn give_back(&self, index: usize) {
         lock(&self.free).push(index);
-    }
-}
-
-/// What became of the pool's tasks.
-pub(crate) fn stats(pool: &Shared) -> TaskStats {
-    let tasks = &pool.tasks;
-    let refused = tasks.refused.load(Ordering::Relaxed);
-    let mut stats = TaskStats {
-        spawned: tasks.spawned.load(Ordering::Relaxed),
-        cancelled: tasks.dropped.cancelled.get() + refused,
-        ..TaskStats::default()
-    };
-    let seats = pool.seats.made().map(|seat| &seat.desk);
-    for desk in seats.chain(tasks.guests.all()) {
-        for counters in [&desk.counters, &desk.bound_counters] {
-            stats.spawned += counters.spawned.get();
-            stats.finished += counters.finished.get();
-            stats.cancelled += counters.cancelled.get();
-            stats.polls += counters.polls.get();
-            stats.steals += counters.steals.get();
-        }
-    }
-    stats
-}
-
-/// Calls `f` with every cell that there ever was, in use or not: only the word tells.
-pub(super) fn for_each_cell(pool: &Shared, mut f: impl FnMut(Task)) {
-    let outside = lock(&pool.tasks.outside_heap).0;
-    let seats = pool.seats.made().map(|seat| &seat.desk);
-    let desks = seats.chain(pool.tasks.guests.all());
-    for heap in desks.filter_map(Desk::heap).chain(outside) {
-        // SAFETY: heaps are orphaned by `end` only, after everybody has left.
-        let heap = unsafe { heap.as_ref() };
-        // SAFETY: not orphaned, and only the word is used.
-        unsafe { heap.walk(|block| f(Task::from_block(block))) };
     }
 }

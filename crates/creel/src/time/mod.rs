@@ -15,8 +15,8 @@ mod clock;
     not(any(loom, shuttle, miri))
 ))]
 mod counter;
-mod hand;
 mod interval;
+mod level;
 mod notes;
 mod sleep;
 pub(crate) mod timers;

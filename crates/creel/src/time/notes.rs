@@ -106,13 +106,13 @@ mod tests {
                 // SAFETY: this thread alone writes.
                 assert_eq!(unsafe { notes.push(round + n) }, Ok(()));
             }
-            // SAFETY: as above.
+            // SAFETY: this thread alone writes.
             assert_eq!(unsafe { notes.push(7) }, Err(7));
             for n in 0..LEN {
                 // SAFETY: this thread alone reads.
                 assert_eq!(unsafe { notes.pop() }, Some(round + n));
             }
-            // SAFETY: as above.
+            // SAFETY: this thread alone reads.
             assert_eq!(unsafe { notes.pop() }, None);
         }
     }

@@ -20,8 +20,8 @@
 use super::clock::{Clock, Subscription};
 use super::notes::Notes;
 use super::wheel::{self, Key, Wheel};
-use crate::pool::panics::quietly;
-use crate::pool::woken::Woken;
+use crate::seat::panics::quietly;
+use crate::seat::woken::Woken;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, local, lock, thread_local};
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -265,12 +265,13 @@ impl Timers {
     #[inline]
     unsafe fn note(&self, arm: Arm) {
         let notes = self.notes.get_or_init(Notes::new);
-        // SAFETY: as the caller promises: the claim is one thread's at a time, and passes under the
-        // lock. Nothing in `push` comes back here.
+        // SAFETY: by the claim this thread is the ring's only writer, and the claim passes to
+        // another under the lock. Nothing in `push` comes back here.
         let mut full = unsafe { notes.push(arm) };
         while let Err(arm) = full {
             self.look(|_| ());
-            // SAFETY: as above.
+            // SAFETY: still the only writer: `look` takes notes out, as the reader, and gives no
+            // claim away.
             full = unsafe { notes.push(arm) };
         }
     }
@@ -407,7 +408,8 @@ fn counted() -> Option<Arc<Timers>> {
     if timers.is_null() {
         return None;
     }
-    // SAFETY: as in `current`; the pointer is that of an `Arc`.
+    // SAFETY: those of an `Entered` of this thread that has not been dropped, so they live; the
+    // pointer is that of the `Arc` which it has.
     unsafe { Arc::increment_strong_count(timers) };
     // SAFETY: the count just added.
     Some(unsafe { Arc::from_raw(timers) })

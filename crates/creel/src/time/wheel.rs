@@ -1,4 +1,4 @@
-//! The timer wheel: two hashed wheels, like the two hands of a clock.
+//! The timer wheel: two levels of slots, the near one exact, the far one hashed.
 //!
 //! A worker with thousands of intervals arms one timer for each buffer it
 //! sends, so arming, firing and cancelling must be O(1) and allocate nothing.
@@ -6,21 +6,21 @@
 //! lives as long as the timer that owns it, however often it is armed.
 //!
 //! *Ticks* count 65,536 ns (a shift, not a division; about the slack that an
-//! operating system adds to a sleep anyway). The **near** [hand](super::hand) has a slot for
+//! operating system adds to a sleep anyway). The **near** [level](super::level) has a slot for
 //! each of the next 1,024 ticks (67 ms), so that a slot's entries share one
-//! tick. The **far** hand has a slot for each block of 1,024 ticks, and hashes:
+//! tick. The **far** level has a slot for each block of 1,024 ticks, and hashes:
 //! what lies further off than 1,024 blocks (69 s) shares a slot with a
 //! nearer block and is passed over until its round comes. When time enters
-//! a block, its entries move to the near hand.
+//! a block, its entries move to the near level.
 //!
 //! Invariants: an entry fires once for each time it is armed, never before
-//! its tick; entries of the near hand lie within `[now, now + 1024)`, those of the
-//! far hand in blocks after that of `now`. A key that was given back, or taken off the wheel
+//! its tick; entries of the near level lie within `[now, now + 1024)`, those of the
+//! far level in blocks after that of `now`. A key that was given back, or taken off the wheel
 //! since, arms nothing: its generation has passed.
 //!
 //! Left out: locking, clocks and wakers; `timers.rs` adds these.
 
-use super::hand::{Hand, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
+use super::level::{Hand, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
 
 /// log2 of a tick's nanoseconds.
 const TICK_SHIFT: u32 = 16;
@@ -84,7 +84,7 @@ struct Entry<T> {
     payload: Option<T>,
 }
 
-/// Two hands over a slab of entries, each with a payload while it is armed.
+/// Two levels over a slab of entries, each with a payload while it is armed.
 pub(super) struct Wheel<T> {
     entries: Vec<Entry<T>>,
     free: u32,
@@ -216,13 +216,13 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The tick of the near hand's next entries: exact.
+    /// The tick of the near level's next entries: exact.
     fn next_near(&self) -> Option<u64> {
         let from = (self.now & SLOT_MASK) as usize;
         self.near.distance(from).map(|steps| self.now + steps)
     }
 
-    /// The first tick of the next block of which the far hand's slot is in use.
+    /// The first tick of the next block of which the far level's slot is in use.
     fn next_block(&self) -> Option<u64> {
         let block = (self.now >> SLOT_BITS) + 1;
         let steps = self.far.distance((block & SLOT_MASK) as usize)?;
@@ -264,7 +264,7 @@ impl<T> Wheel<T> {
         done
     }
 
-    /// Moves the entries of the block that `self.now` begins to the near hand.
+    /// Moves the entries of the block that `self.now` begins to the near level.
     fn enter_block(&mut self) {
         let block = self.now >> SLOT_BITS;
         let head = self.far.head((block & SLOT_MASK) as usize);
@@ -360,7 +360,7 @@ mod tests {
             (z ^ (z >> 31)) % below
         }
 
-        /// Mostly near, sometimes beyond the far hand's round.
+        /// Mostly near, sometimes beyond the far level's round.
         fn delay(&mut self) -> u64 {
             let reach = [3, 900, 1100, 80_000, 3_000_000][self.next(5) as usize];
             self.next(reach)

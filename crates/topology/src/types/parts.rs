@@ -36,13 +36,25 @@ pub(crate) enum Rule {
         quota_us: u64,
         period_us: u64,
     },
+    /// A share of the CPU time against others: of `usual` where nobody sets one.
+    Weight {
+        value: u64,
+        usual: u64,
+    },
+    /// So many threads and processes, and those that there are.
+    Tasks {
+        most: u64,
+        now: u64,
+    },
+    /// So many bytes of memory.
+    Memory(u64),
 }
 
 impl Constraint {
     pub(crate) fn cpuset(&self) -> Option<&CpuSet> {
         match &self.rule {
             Rule::Cpuset(cpus) => Some(cpus),
-            Rule::Quota { .. } => None,
+            _ => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use creel_cast::stats::Histograms;
+use creel_cast::measure::Histograms;
 
 use super::{Buffer, PERIOD, Sink, Window, peer_values};
 use crate::harness::Subject;

@@ -5,6 +5,8 @@
 //! statistics, so what differs is what carries them. `udp` sends and receives 882 bytes each 10 ms on loopback.
 
 mod floor;
+#[cfg(target_os = "linux")]
+mod rooms;
 mod threads;
 mod tokio;
 #[cfg(target_os = "linux")]
@@ -14,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use creel::time::Clock;
-use creel_cast::run::Measured;
-use creel_cast::sink::Way;
+use creel_cast::Measured;
+use creel_cast::measure::{Histograms, Percentiles, Stations, StreamStats};
 use creel_cast::standalone::{self, Plan as Streams};
-use creel_cast::stats::{Histograms, Percentiles, Stations, StreamStats};
+use creel_cast::stream::Way;
 
 use crate::harness::{Case, Metric, Subject};
 use crate::setting::Setting;
@@ -72,6 +74,8 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         .collect();
     #[cfg(target_os = "linux")]
     cases.extend(udp::cases(setting));
+    #[cfg(target_os = "linux")]
+    cases.extend(rooms::cases(setting));
     Ok(cases)
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use creel_cast::stats::Histograms;
+use creel_cast::measure::Histograms;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 

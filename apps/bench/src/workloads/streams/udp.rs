@@ -9,21 +9,18 @@
 mod bare;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use creel_cast::audio::BUFFER_SAMPLES;
-use creel_cast::framing::Framing;
-use creel_cast::receive;
-use creel_cast::run::Measured;
-use creel_cast::send::{self, Program};
-use creel_cast::tone::Shape;
+use creel_cast::{Formats, Measured, Rtcp, receive, relay, send};
 
 use crate::harness::{Case, Metric, Plan, Subject};
 use crate::setting::Setting;
 use bare::{Ports, Side};
 
 const STREAMS: usize = 500;
+const BUFFER_SAMPLES: usize = 441;
 const BYTES: usize = BUFFER_SAMPLES * 2;
 const PERIOD: Duration = Duration::from_millis(10);
 const QUANTUM: Duration = Duration::from_millis(2);
@@ -44,7 +41,8 @@ const METRICS: [Metric; 2] = [
 ];
 
 pub fn cases(setting: &Setting) -> Vec<Case> {
-    [("port a stream", false), ("shared port", true)]
+    let sides = [("port a stream", false), ("shared port", true)];
+    let mut cases: Vec<Case> = sides
         .into_iter()
         .flat_map(|(name, shared)| {
             let send = vec![creel_send(shared), bare_send(shared)];
@@ -52,7 +50,12 @@ pub fn cases(setting: &Setting) -> Vec<Case> {
             [("send", send), ("receive", receive)]
                 .map(|(side, subjects)| case(setting, format!("UDP {side}, {name}"), subjects))
         })
-        .collect()
+        .collect();
+    cases.extend([1, 10].map(|clients| {
+        let subjects = vec![creel_relay(clients), bare_relay(clients)];
+        case(setting, format!("UDP relay 1:{clients}"), subjects)
+    }));
+    cases
 }
 
 fn case(setting: &Setting, name: String, subjects: Vec<Subject>) -> Case {
@@ -87,15 +90,12 @@ fn creel_send(shared: bool) -> Subject {
     Subject::with_metrics("creel", move |plan| {
         received(shared, |ports| {
             let plan = send::Plan {
-                streams: STREAMS,
-                to: vec![ports.base()],
                 shared_port: shared,
-                groups: 1,
                 wait: QUANTUM,
                 buffers: buffers(plan),
                 ramp_up: plan.warm_up,
-                framing: Framing::Raw,
-                program: Program::Tone(Shape::Sine, 440.0),
+                raw: true,
+                ..send::Plan::new(ports.base(), STREAMS)
             };
             let measured = send::run(&plan, &|| false).context("creel-cast send")?;
             Ok(vec![of_contexts(&measured), measured.lost as f64])
@@ -119,17 +119,13 @@ fn creel_receive(shared: bool) -> Subject {
         let ports = Ports::reserve(STREAMS, shared)?;
         let (wait, on) = (plan.sample, ports.base());
         let receiver = std::thread::spawn(move || -> Result<Measured, _> {
+            let ports = if shared { 1 } else { STREAMS };
+            let sessions = receive::Plan::sessions(on, ports, &Formats::default(), Rtcp::Off)?;
             let plan = receive::Plan {
-                streams: STREAMS,
-                on,
-                shared_port: shared,
-                groups: 1,
+                streams: Some(STREAMS),
                 wait: QUANTUM,
-                framing: Framing::default(),
-                buffers: None,
                 idle: Duration::from_millis(500),
-                at_most: None,
-                wav: None,
+                ..receive::Plan::new(sessions)
             };
             receive::run(&plan, &|| false)
         });
@@ -162,6 +158,60 @@ fn bare_receive(shared: bool) -> Subject {
         let of_receiver = receiver.stop()?;
         let lost = of_sender.packets.saturating_sub(of_receiver.packets);
         Ok(vec![of_receiver.cpu_nanos_per_packet(), lost as f64])
+    })
+}
+
+/// Sends to a relay for a sample: packets and CPU time of the relay's thread, by `relayed`, which runs
+/// beside and ends when told.
+fn fed<T: Send>(
+    plan: &Plan,
+    relayed: impl FnOnce(&AtomicBool) -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
+    let over = AtomicBool::new(false);
+    let ports = Ports::reserve(STREAMS, true)?;
+    std::thread::scope(|scope| {
+        let relay = scope.spawn(|| relayed(&over));
+        // It opens its ports first.
+        std::thread::sleep(plan.warm_up / 2);
+        let sender = bare::start_rtp(Arc::new(ports.for_sender()?))?;
+        std::thread::sleep(plan.sample);
+        over.store(true, Ordering::Relaxed);
+        let done = relay.join();
+        sender.stop()?;
+        done.map_err(|_| anyhow::anyhow!("the relay panicked"))?
+    })
+}
+
+fn creel_relay(clients: usize) -> Subject {
+    Subject::with_metrics("creel", move |plan| {
+        let to = bare::open_clients(clients)?;
+        fed(plan, |over| {
+            let plan = relay::Plan {
+                to: to.iter().map(|(_, address)| *address).collect(),
+                wait: QUANTUM,
+                rtcp: Rtcp::Off,
+                ..relay::Plan::new(Ports::reserve(STREAMS, true)?.base())
+            };
+            let relay = relay::Relay::open(&plan)?;
+            let (measured, reports) = relay.run(&|| over.load(Ordering::Relaxed));
+            let sent: u64 = reports[0].clients.iter().map(|client| client.sent).sum();
+            let nanos = measured.used.contexts.as_nanos() as f64;
+            Ok(vec![nanos / sent.max(1) as f64, measured.lost as f64])
+        })
+    })
+}
+
+fn bare_relay(clients: usize) -> Subject {
+    Subject::with_metrics("bare recvmmsg and sendmmsg", move |plan| {
+        let to = bare::open_clients(clients)?;
+        fed(plan, |over| {
+            let ports = Arc::new(Ports::open(Side::Receive, STREAMS, true)?);
+            let relay = bare::start_relay(ports, to.iter().map(|(_, address)| *address).collect())?;
+            while !over.load(Ordering::Relaxed) {
+                std::thread::sleep(PERIOD);
+            }
+            Ok(vec![relay.stop()?.cpu_nanos_per_packet(), 0.0])
+        })
     })
 }
 

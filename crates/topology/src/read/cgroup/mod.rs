@@ -1,5 +1,5 @@
-//! What control groups allow this process: cpusets and CPU quotas, of its group and of every
-//! ancestor that the mounts show.
+//! What control groups allow this process: cpusets, CPU quotas and weights, numbers of tasks and
+//! memory, of its group and of every ancestor that the mounts show.
 //!
 //! Versions 1, 2 and both at once (hybrid): each mount of `proc/self/mountinfo` that carries the
 //! `cpu` or `cpuset` controller is followed from the process's own group up to the mount point.
@@ -11,6 +11,7 @@
 
 mod groups;
 mod mounts;
+mod resources;
 mod search;
 
 use groups::Groups;
@@ -29,14 +30,24 @@ pub(crate) fn read(tree: &Tree) -> Result<Confines, Error> {
     let mounts = mounts::read(tree)?;
     let groups = Groups::read(tree)?;
     let mut constraints = Vec::new();
-    for controller in [Controller::Cpuset, Controller::Cpu] {
+    for controller in [
+        Controller::Cpuset,
+        Controller::Cpu,
+        Controller::Pids,
+        Controller::Memory,
+    ] {
         let Some((mount, within)) = groups.mount_of(tree, controller, &mounts)? else {
             continue;
         };
         for (generation, group) in upwards(&mount.point, within).enumerate() {
             constraints.extend(rule(tree, &group, controller, mount.version, generation)?);
+            if controller == Controller::Cpu {
+                let weight = resources::weight(tree, &group, mount.version)?;
+                constraints.extend(at(weight, generation));
+            }
         }
     }
+    constraints.extend(resources::processes(tree)?);
     Ok(Confines {
         mask: mask(tree)?,
         constraints,
@@ -88,12 +99,18 @@ fn rule(
         )?,
         (Controller::Cpu, Version::V2) => quota_v2(tree, group)?,
         (Controller::Cpu, Version::V1) => quota_v1(tree, group)?,
+        (Controller::Pids, _) => resources::tasks(tree, group)?,
+        (Controller::Memory, version) => resources::memory(tree, group, version)?,
     };
-    Ok(found.map(|(path, rule)| Constraint {
+    Ok(at(found, generation))
+}
+
+fn at(found: Option<(String, Rule)>, generation: usize) -> Option<Constraint> {
+    found.map(|(path, rule)| Constraint {
         path,
         generation,
         rule,
-    }))
+    })
 }
 
 /// The first of the files that names PUs.

@@ -13,6 +13,8 @@ pub(super) enum Version {
 pub(super) enum Controller {
     Cpuset,
     Cpu,
+    Pids,
+    Memory,
 }
 
 impl Controller {
@@ -20,6 +22,8 @@ impl Controller {
         match self {
             Controller::Cpuset => "cpuset",
             Controller::Cpu => "cpu",
+            Controller::Pids => "pids",
+            Controller::Memory => "memory",
         }
     }
 }

@@ -9,16 +9,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use creel_cast::audio::BUFFER_SAMPLES;
-use creel_cast::rtp::{HEADER_BYTES, Header, L16_MONO};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg};
 use rustix::event::epoll;
 use socket2::SockRef;
 
-use super::{BYTES, OTHER_QUANTUM, PERIOD, QUANTUM};
+use super::{BUFFER_SAMPLES, BYTES, OTHER_QUANTUM, PERIOD, QUANTUM};
 
 /// A port a stream from here on; the shared one is the first.
 const PORT: u16 = 42_000;
+/// Bytes of RTP's header.
+const HEADER_BYTES: usize = 12;
 /// What a socket may hold, so that neither side loses packets by the other's fault.
 const SOCKET_BYTES: usize = 4 << 20;
 /// Datagrams a call of `sendmmsg` or `recvmmsg`.
@@ -163,17 +163,89 @@ pub fn start_rtp(ports: Arc<Ports>) -> anyhow::Result<Running> {
             send_each(&ports, streams, &mut packet, |stream, packet| {
                 let sequence = sequences[stream];
                 sequences[stream] = sequence.wrapping_add(1);
-                let header = Header {
-                    payload_type: L16_MONO,
-                    marker: false,
-                    sequence,
-                    timestamp: u32::from(sequence) * BUFFER_SAMPLES as u32,
-                    ssrc: stream as u32,
-                };
-                packet[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+                // Version 2, payload type 11, which is L16. Source: RFC 3550 section 5.1.
+                packet[..2].copy_from_slice(&[0x80, 11]);
+                packet[2..4].copy_from_slice(&sequence.to_be_bytes());
+                let timestamp = u32::from(sequence) * BUFFER_SAMPLES as u32;
+                packet[4..8].copy_from_slice(&timestamp.to_be_bytes());
+                packet[8..12].copy_from_slice(&(stream as u32).to_be_bytes());
             })
         })
     })
+}
+
+/// Clients that take nothing: what does not fit into their sockets the kernel drops.
+pub fn open_clients(count: usize) -> anyhow::Result<Vec<(UdpSocket, SocketAddr)>> {
+    let open = |_| {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = socket.local_addr()?;
+        Ok((socket, address))
+    };
+    (0..count).map(open).collect()
+}
+
+/// Starts a relay from the shared port to all clients.
+pub fn start_relay(ports: Arc<Ports>, clients: Vec<SocketAddr>) -> anyhow::Result<Running> {
+    spawn(move |running| {
+        let socket = &ports.sockets[0];
+        let mut bytes = vec![[0_u8; ROOM]; BATCH];
+        let begin = Instant::now();
+        let to: Vec<Option<SockaddrIn>> = clients
+            .iter()
+            .flat_map(|client| match client {
+                SocketAddr::V4(to) => Some(Some((*to).into())),
+                SocketAddr::V6(_) => None,
+            })
+            .collect();
+        let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
+        let mut sending = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
+        while running.goes_on() {
+            loop {
+                let lengths = receive_batch(socket, &mut headers, &mut bytes)?;
+                let pairs: Vec<(&[u8], Option<SockaddrIn>)> = lengths
+                    .iter()
+                    .zip(&bytes)
+                    .flat_map(|(&len, bytes)| to.iter().map(move |to| (&bytes[..len], *to)))
+                    .collect();
+                for pairs in pairs.chunks(BATCH) {
+                    let parts: Vec<_> = pairs
+                        .iter()
+                        .map(|(bytes, _)| [IoSlice::new(bytes)])
+                        .collect();
+                    let to: Vec<_> = pairs.iter().map(|(_, to)| *to).collect();
+                    sendmmsg(
+                        socket.as_raw_fd(),
+                        &mut sending,
+                        &parts,
+                        &to,
+                        [],
+                        MsgFlags::empty(),
+                    )?;
+                }
+                running.count(pairs.len());
+                if lengths.len() < BATCH {
+                    break;
+                }
+            }
+            sleep_to_line(begin, QUANTUM);
+        }
+        Ok(())
+    })
+}
+
+/// The lengths of the datagrams that there are.
+fn receive_batch(
+    socket: &UdpSocket,
+    headers: &mut MultiHeaders<SockaddrIn>,
+    bytes: &mut [[u8; ROOM]],
+) -> anyhow::Result<Vec<usize>> {
+    let mut parts: Vec<_> = bytes.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
+    let flags = MsgFlags::MSG_DONTWAIT;
+    match recvmmsg(socket.as_raw_fd(), headers, parts.iter_mut(), flags, None) {
+        Ok(received) => Ok(received.map(|message| message.bytes).collect()),
+        Err(nix::errno::Errno::EAGAIN) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn spawn(
@@ -290,14 +362,7 @@ fn receive_many(running: &Shared, socket: &UdpSocket, quantum: Duration) -> anyh
     let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
     while running.goes_on() {
         loop {
-            let mut parts: Vec<_> = bytes.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
-            let flags = MsgFlags::MSG_DONTWAIT;
-            let fd = socket.as_raw_fd();
-            let received = match recvmmsg(fd, &mut headers, parts.iter_mut(), flags, None) {
-                Ok(received) => received.count(),
-                Err(nix::errno::Errno::EAGAIN) => 0,
-                Err(error) => return Err(error.into()),
-            };
+            let received = receive_batch(socket, &mut headers, &mut bytes)?.len();
             running.count(received);
             if received < BATCH {
                 break;

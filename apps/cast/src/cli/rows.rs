@@ -1,0 +1,338 @@
+//! A row a stream: as text, CSV, JSON, or for Prometheus.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use creel_cast::Measured;
+use creel_cast::receive::SourceReport;
+use creel_cast::send::SentReport;
+use creel_console::{Align, Table, output};
+use serde::Serialize;
+
+/// How rows are printed.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowsFormat {
+    /// A table
+    Text,
+    /// A header and a line a stream
+    Csv,
+    /// An object a line
+    Json,
+    /// Prometheus' exposition format
+    Prometheus,
+}
+
+/// A stream that came.
+#[derive(Serialize, Debug)]
+struct Came {
+    stream: usize,
+    ssrc: u32,
+    port: u16,
+    from: String,
+    format: Option<String>,
+    payload_types: String,
+    packets: u64,
+    bytes: u64,
+    seconds: f64,
+    expected: u64,
+    lost: u64,
+    late: u64,
+    reordered: u64,
+    duplicates: u64,
+    strays: u64,
+    restarts: u64,
+    jitter_ms: Option<f64>,
+    jitter_max_ms: Option<f64>,
+    interval_ms: f64,
+    interval_sd_ms: f64,
+    drift_ppm: Option<f64>,
+    keys: String,
+    sender_packets: Option<u32>,
+    sender_bytes: Option<u32>,
+    left: bool,
+}
+
+impl Came {
+    fn new(row: &SourceReport) -> Self {
+        let types: Vec<String> = row.payload_types.iter().map(u8::to_string).collect();
+        Came {
+            stream: row.stream,
+            ssrc: row.ssrc,
+            port: row.port,
+            from: row.from.to_string(),
+            format: row.format.map(|format| format.to_string()),
+            payload_types: types.join(" "),
+            packets: row.packets,
+            bytes: row.bytes,
+            seconds: row.seconds,
+            expected: row.expected,
+            lost: row.lost,
+            late: row.late,
+            reordered: row.reordered,
+            duplicates: row.duplicates,
+            strays: row.strays,
+            restarts: row.restarts,
+            jitter_ms: row.jitter_ms,
+            jitter_max_ms: row.jitter_max_ms,
+            interval_ms: row.interval_ms,
+            interval_sd_ms: row.interval_sd_ms,
+            drift_ppm: row.drift_ppm,
+            keys: row.keys.clone(),
+            sender_packets: row.sender_packets,
+            sender_bytes: row.sender_bytes,
+            left: row.left,
+        }
+    }
+}
+
+/// A stream that was sent, and what a receiver said of it; a row a receiver.
+#[derive(Serialize, Debug)]
+struct Sent {
+    stream: usize,
+    ssrc: u32,
+    packets: u64,
+    bytes: u64,
+    skipped: u64,
+    receiver: Option<String>,
+    receiver_lost: Option<u32>,
+    receiver_fraction_lost: Option<f64>,
+    receiver_jitter_ms: Option<f64>,
+    round_trip_ms: Option<f64>,
+}
+
+impl Sent {
+    fn rows(row: &SentReport) -> Vec<Sent> {
+        let one = |receiver: Option<&creel_cast::send::ReceiverReport>| Sent {
+            stream: row.stream,
+            ssrc: row.ssrc,
+            packets: row.packets,
+            bytes: row.bytes,
+            skipped: row.skipped,
+            receiver: receiver.map(|receiver| receiver.from.to_string()),
+            receiver_lost: receiver.map(|receiver| receiver.lost),
+            receiver_fraction_lost: receiver.map(|receiver| receiver.fraction_lost),
+            receiver_jitter_ms: receiver.map(|receiver| receiver.jitter_ms),
+            round_trip_ms: receiver.and_then(|receiver| receiver.round_trip_ms),
+        };
+        match row.receivers.is_empty() {
+            true => vec![one(None)],
+            false => row
+                .receivers
+                .iter()
+                .map(|receiver| one(Some(receiver)))
+                .collect(),
+        }
+    }
+}
+
+/// Prints a row a stream to stdout.
+pub fn print(measured: &Measured, format: RowsFormat) -> anyhow::Result<()> {
+    let came: Vec<Came> = measured.sources.iter().map(Came::new).collect();
+    let sent: Vec<Sent> = measured.sent.iter().flat_map(Sent::rows).collect();
+    match format {
+        RowsFormat::Text if sent.is_empty() => output::text(&came_table(&came))?,
+        RowsFormat::Text => output::text(&sent_table(&sent))?,
+        RowsFormat::Csv if sent.is_empty() => output::csv(came)?,
+        RowsFormat::Csv => output::csv(sent)?,
+        RowsFormat::Json => {
+            for row in &came {
+                output::json_line(row)?;
+            }
+            for row in &sent {
+                output::json_line(row)?;
+            }
+        }
+        RowsFormat::Prometheus => output::text(&prometheus(measured))?,
+    }
+    Ok(())
+}
+
+fn came_table(rows: &[Came]) -> String {
+    let mut table = Table::new(&[
+        ("stream", Align::Right),
+        ("SSRC", Align::Right),
+        ("from", Align::Left),
+        ("format", Align::Left),
+        ("packets", Align::Right),
+        ("lost", Align::Right),
+        ("late", Align::Right),
+        ("reordered", Align::Right),
+        ("duplicates", Align::Right),
+        ("restarts", Align::Right),
+        ("jitter, ms", Align::Right),
+        ("clock, ppm", Align::Right),
+        ("keys", Align::Left),
+    ]);
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or("–".into(), |value| format!("{value:.digits$}"))
+    };
+    for row in rows {
+        let format = row
+            .format
+            .clone()
+            .unwrap_or_else(|| format!("type {}", row.payload_types));
+        table.row([
+            row.stream.to_string(),
+            format!("{:08x}", row.ssrc),
+            row.from.clone(),
+            format,
+            row.packets.to_string(),
+            row.lost.to_string(),
+            row.late.to_string(),
+            row.reordered.to_string(),
+            row.duplicates.to_string(),
+            row.restarts.to_string(),
+            number(row.jitter_ms, 3),
+            number(row.drift_ppm, 0),
+            row.keys.clone(),
+        ]);
+    }
+    table.text()
+}
+
+fn sent_table(rows: &[Sent]) -> String {
+    let mut table = Table::new(&[
+        ("stream", Align::Right),
+        ("SSRC", Align::Right),
+        ("packets", Align::Right),
+        ("not sent", Align::Right),
+        ("receiver", Align::Left),
+        ("it lacks", Align::Right),
+        ("jitter, ms", Align::Right),
+        ("round trip, ms", Align::Right),
+    ]);
+    for row in rows {
+        let number = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
+        table.row([
+            row.stream.to_string(),
+            format!("{:08x}", row.ssrc),
+            row.packets.to_string(),
+            row.skipped.to_string(),
+            row.receiver.clone().unwrap_or_else(|| "–".into()),
+            row.receiver_lost
+                .map_or("–".into(), |lost| lost.to_string()),
+            number(row.receiver_jitter_ms),
+            number(row.round_trip_ms),
+        ]);
+    }
+    table.text()
+}
+
+/// A measure of a stream that came.
+type Measure = (&'static str, &'static str, fn(&SourceReport) -> Option<f64>);
+
+const MEASURES: [Measure; 10] = [
+    (
+        "packets_total",
+        "Packets that came, duplicates included.",
+        |row| Some(row.packets as f64),
+    ),
+    ("bytes_total", "Bytes of payload.", |row| {
+        Some(row.bytes as f64)
+    }),
+    (
+        "expected_total",
+        "Packets that there should have been.",
+        |row| Some(row.expected as f64),
+    ),
+    ("lost_total", "Packets that never came.", |row| {
+        Some(row.lost as f64)
+    }),
+    (
+        "late_total",
+        "Packets that came too late to be played.",
+        |row| Some(row.late as f64),
+    ),
+    (
+        "reordered_total",
+        "Packets that came after a later one.",
+        |row| Some(row.reordered as f64),
+    ),
+    ("duplicates_total", "Packets that came again.", |row| {
+        Some(row.duplicates as f64)
+    }),
+    ("restarts_total", "New starts of the source.", |row| {
+        Some(row.restarts as f64)
+    }),
+    (
+        "jitter_seconds",
+        "Interarrival jitter of RFC 3550.",
+        |row| row.jitter_ms.map(|ms| ms / 1e3),
+    ),
+    (
+        "clock_drift_ppm",
+        "How much faster the sender's clock runs.",
+        |row| row.drift_ppm,
+    ),
+];
+
+/// Everything in Prometheus' format.
+pub fn prometheus(measured: &Measured) -> String {
+    let mut text = String::new();
+    let head = |text: &mut String, name: &str, help: &str| {
+        let kind = if name.ends_with("_total") {
+            "counter"
+        } else {
+            "gauge"
+        };
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "# HELP creel_cast_{name} {help}\n# TYPE creel_cast_{name} {kind}\n"
+        );
+    };
+    if !measured.sources.is_empty() || measured.sent.is_empty() {
+        for (name, help, value) in MEASURES {
+            head(&mut text, name, help);
+            for row in &measured.sources {
+                let Some(value) = value(row) else { continue };
+                let (stream, ssrc, port) = (row.stream, row.ssrc, row.port);
+                let labels = format!("stream=\"{stream}\",ssrc=\"{ssrc:08x}\",port=\"{port}\"");
+                let _ = writeln!(text, "creel_cast_{name}{{{labels}}} {value}");
+            }
+        }
+        head(
+            &mut text,
+            "malformed_total",
+            "Datagrams that were neither RTP nor RTCP.",
+        );
+        let _ = writeln!(
+            text,
+            "creel_cast_malformed_total {}",
+            measured.junk.malformed
+        );
+        return text;
+    }
+    head(&mut text, "sent_packets_total", "Packets that were sent.");
+    for row in &measured.sent {
+        let _ = writeln!(
+            text,
+            "creel_cast_sent_packets_total{{stream=\"{}\",ssrc=\"{:08x}\"}} {}",
+            row.stream, row.ssrc, row.packets
+        );
+    }
+    head(
+        &mut text,
+        "receiver_lost",
+        "Packets that a receiver reports as lost.",
+    );
+    for row in &measured.sent {
+        for receiver in &row.receivers {
+            let (stream, ssrc, from) = (row.stream, row.ssrc, receiver.from);
+            let labels = format!("stream=\"{stream}\",ssrc=\"{ssrc:08x}\",receiver=\"{from}\"");
+            let _ = writeln!(
+                text,
+                "creel_cast_receiver_lost{{{labels}}} {}",
+                receiver.lost
+            );
+        }
+    }
+    text
+}
+
+/// Reads a file of which the name is an argument.
+pub fn read_file(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| path.display().to_string())
+}

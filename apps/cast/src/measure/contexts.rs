@@ -1,0 +1,160 @@
+//! The contexts of a run: their making, and what they and the process use meanwhile.
+
+use crate::measure::context::with_histograms;
+use crate::measure::stats::Histograms;
+use creel::{BuildError, Pool, Wait};
+use rustix::time::ClockId;
+use std::time::{Duration, Instant};
+
+/// How often a waiting program looks whether it shall go on.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Pools of one worker each, over which streams are spread.
+#[derive(Debug)]
+pub struct Contexts {
+    pools: Vec<Pool>,
+}
+
+impl Contexts {
+    /// So many contexts (at least one), which react once in `wait`.
+    ///
+    /// # Errors
+    ///
+    /// If a pool cannot be made.
+    pub fn new(groups: usize, wait: Duration) -> Result<Self, BuildError> {
+        let pool = |group| {
+            let builder = Pool::builder().workers(1).wait(Wait::Throttle(wait));
+            builder.name(format!("context-{group}")).build()
+        };
+        let pools = (0..groups.max(1)).map(pool).collect::<Result<_, _>>()?;
+        Ok(Contexts { pools })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// The one that the stream with this index belongs to.
+    pub fn of(&self, stream: usize) -> &Pool {
+        &self.pools[stream % self.pools.len()]
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter()
+    }
+
+    /// What the process and the contexts have used so far.
+    pub fn usage(&self) -> Usage {
+        let workers = self.pools.iter().flat_map(|pool| pool.stats().workers);
+        Usage {
+            at: Instant::now(),
+            cpu: cpu(ClockId::ProcessCPUTime),
+            contexts: self.cpu(),
+            parked: workers.map(|worker| worker.parked).sum(),
+        }
+    }
+
+    /// The CPU time of the contexts' own threads.
+    fn cpu(&self) -> Duration {
+        let of_thread = |pool: &Pool| pool.run_on(0, || cpu(ClockId::ThreadCPUTime));
+        self.pools.iter().map(of_thread).sum()
+    }
+
+    /// Waits until `time`, then tells the usage; none if `interrupted` said so before.
+    pub fn usage_at(&self, time: Instant, interrupted: &dyn Fn() -> bool) -> Option<Usage> {
+        loop {
+            let left = time.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Some(self.usage());
+            }
+            if interrupted() {
+                return None;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+
+    /// Takes the distributions of all contexts.
+    pub fn take_histograms(&self) -> Histograms {
+        let mut all = Histograms::new();
+        for pool in &self.pools {
+            let of_context = pool.run_on(0, || with_histograms(std::mem::take));
+            all.merge(&of_context);
+        }
+        all
+    }
+}
+
+/// What has been used up to a time.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    at: Instant,
+    cpu: Duration,
+    contexts: Duration,
+    parked: Duration,
+}
+
+/// What was used between two times.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Used {
+    /// The time between.
+    pub time: Duration,
+    /// CPU time of the whole process.
+    pub cpu: Duration,
+    /// CPU time of the contexts' threads alone.
+    pub contexts: Duration,
+    /// The time that the contexts slept, in all.
+    pub parked: Duration,
+}
+
+impl Usage {
+    /// What was used since `earlier`.
+    pub fn since(&self, earlier: &Usage) -> Used {
+        Used {
+            time: self.at.saturating_duration_since(earlier.at),
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+            contexts: self.contexts.saturating_sub(earlier.contexts),
+            parked: self.parked.saturating_sub(earlier.parked),
+        }
+    }
+}
+
+impl Used {
+    /// The share of the time that `contexts` contexts slept, 0 to 1.
+    pub fn parked_share(&self, contexts: usize) -> f64 {
+        let time = self.time.as_secs_f64() * contexts as f64;
+        if time > 0.0 {
+            (self.parked.as_secs_f64() / time).min(1.0)
+        } else {
+            0.0
+        }
+    }
+
+    /// Nanoseconds of CPU time for each of so many buffers.
+    pub fn cpu_nanos_per(&self, buffers: u64) -> f64 {
+        self.cpu.as_nanos() as f64 / buffers.max(1) as f64
+    }
+}
+
+/// The CPU time that the process or the calling thread has used so far.
+fn cpu(clock: ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// The memory that the process has at the moment, in bytes; none where the system does not tell.
+///
+/// Source: proc(5), `VmRSS` of /proc/self/status.
+pub fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,11 @@
+//! What is measured, and where: contexts, their use of the machine, distributions, receptions.
+
+pub(crate) mod context;
+pub(crate) mod contexts;
+mod histogram;
+pub(crate) mod reception;
+pub(crate) mod stats;
+
+pub use contexts::{Used, resident_bytes};
+pub use histogram::Histogram;
+pub use stats::{Histograms, Moments, Percentiles, Stations, StreamStats};

@@ -1,0 +1,259 @@
+//! From samples to payloads and back.
+//!
+//! L16 and L24 are own code, G.711 and G.722 a library's; Opus is the reference library's, behind
+//! the feature `opus`.
+
+use super::format::{Encoding, Format};
+use audio_codec::g722::{G722Decoder, G722Encoder};
+use audio_codec::pcma::{PcmaDecoder, PcmaEncoder};
+use audio_codec::pcmu::{PcmuDecoder, PcmuEncoder};
+use std::fmt;
+
+/// The longest Opus packet: 120 ms at 48,000 frames a second.
+#[cfg(feature = "opus")]
+const OPUS_FRAMES_MAX: usize = 5_760;
+
+/// Why payloads of a format cannot be made or heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsupported(pub Format);
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.0.encoding {
+            Encoding::Opus if cfg!(not(feature = "opus")) => "built without the feature `opus`",
+            Encoding::Opus => "Opus has one or two channels at 8 to 48 kHz",
+            Encoding::G722 | Encoding::Pcmu | Encoding::Pcma => "it has one channel",
+            _ => "there is no codec for it",
+        };
+        write!(f, "{}: {why}", self.0)
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+/// Reads payloads of one stream.
+pub struct Decoder(Read);
+
+enum Read {
+    L16,
+    L24,
+    Library(Box<dyn audio_codec::Decoder>),
+    #[cfg(feature = "opus")]
+    Opus(opus::Decoder, usize),
+}
+
+impl Decoder {
+    /// For payloads of `format`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no codec for it.
+    pub fn new(format: Format) -> Result<Self, Unsupported> {
+        let mono = format.channels == 1;
+        Ok(Decoder(match format.encoding {
+            Encoding::L16 => Read::L16,
+            Encoding::L24 => Read::L24,
+            Encoding::Pcmu if mono => Read::Library(Box::new(PcmuDecoder::new())),
+            Encoding::Pcma if mono => Read::Library(Box::new(PcmaDecoder::new())),
+            Encoding::G722 if mono => Read::Library(Box::new(G722Decoder::new())),
+            #[cfg(feature = "opus")]
+            Encoding::Opus => {
+                let channels = opus_channels(format)?;
+                let decoder = opus::Decoder::new(format.clock, channels);
+                Read::Opus(decoder.map_err(|_| Unsupported(format))?, channels as usize)
+            }
+            _ => return Err(Unsupported(format)),
+        }))
+    }
+
+    /// Appends a payload's samples, interleaved. Odd bytes at its end are left out; so is one that
+    /// the codec refuses, whole.
+    pub fn decode(&mut self, payload: &[u8], samples: &mut Vec<i16>) {
+        match &mut self.0 {
+            Read::L16 => {
+                let (pairs, _odd) = payload.as_chunks::<2>();
+                samples.extend(pairs.iter().map(|&pair| i16::from_be_bytes(pair)));
+            }
+            Read::L24 => {
+                let (triples, _odd) = payload.as_chunks::<3>();
+                samples.extend(
+                    triples
+                        .iter()
+                        .map(|&[high, low, _]| i16::from_be_bytes([high, low])),
+                );
+            }
+            Read::Library(decoder) => {
+                let begin = samples.len();
+                samples.resize(begin + decoder.max_decode_samples(payload.len()), 0);
+                let written = decoder.decode_into(payload, &mut samples[begin..]);
+                samples.truncate(begin + written.unwrap_or(0));
+            }
+            #[cfg(feature = "opus")]
+            Read::Opus(decoder, channels) => {
+                let begin = samples.len();
+                samples.resize(begin + OPUS_FRAMES_MAX * *channels, 0);
+                let frames = decoder.decode(payload, &mut samples[begin..], false);
+                samples.truncate(begin + frames.unwrap_or(0) * *channels);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder").finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "opus")]
+fn opus_channels(format: Format) -> Result<opus::Channels, Unsupported> {
+    match format.channels {
+        1 => Ok(opus::Channels::Mono),
+        2 => Ok(opus::Channels::Stereo),
+        _ => Err(Unsupported(format)),
+    }
+}
+
+/// Makes payloads of one stream.
+pub struct Encoder(Write);
+
+enum Write {
+    L16,
+    L24,
+    Library(Box<dyn audio_codec::Encoder>),
+    #[cfg(feature = "opus")]
+    Opus(opus::Encoder),
+}
+
+impl Encoder {
+    /// For payloads of `format`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no codec for it.
+    pub fn new(format: Format) -> Result<Self, Unsupported> {
+        let mono = format.channels == 1;
+        Ok(Encoder(match format.encoding {
+            Encoding::L16 => Write::L16,
+            Encoding::L24 => Write::L24,
+            Encoding::Pcmu if mono => Write::Library(Box::new(PcmuEncoder::new())),
+            Encoding::Pcma if mono => Write::Library(Box::new(PcmaEncoder::new())),
+            Encoding::G722 if mono => Write::Library(Box::new(G722Encoder::new())),
+            #[cfg(feature = "opus")]
+            Encoding::Opus => {
+                let channels = opus_channels(format)?;
+                let encoder = opus::Encoder::new(format.clock, channels, opus::Application::Audio);
+                Write::Opus(encoder.map_err(|_| Unsupported(format))?)
+            }
+            _ => return Err(Unsupported(format)),
+        }))
+    }
+
+    /// Appends the payload of interleaved samples. What the codec refuses (a length that Opus does
+    /// not have) appends nothing.
+    pub fn encode(&mut self, samples: &[i16], payload: &mut Vec<u8>) {
+        match &mut self.0 {
+            Write::L16 => {
+                let begin = payload.len();
+                payload.resize(begin + samples.len() * 2, 0);
+                for (pair, sample) in payload[begin..].chunks_exact_mut(2).zip(samples) {
+                    pair.copy_from_slice(&sample.to_be_bytes());
+                }
+            }
+            Write::L24 => {
+                let triple = |sample: &i16| {
+                    let [high, low] = sample.to_be_bytes();
+                    [high, low, 0]
+                };
+                payload.extend(samples.iter().flat_map(triple));
+            }
+            Write::Library(encoder) => {
+                let begin = payload.len();
+                payload.resize(begin + encoder.max_encode_bytes(samples.len()), 0);
+                let written = encoder.encode_into(samples, &mut payload[begin..]);
+                payload.truncate(begin + written.unwrap_or(0));
+            }
+            #[cfg(feature = "opus")]
+            Write::Opus(encoder) => {
+                let begin = payload.len();
+                payload.resize(begin + 4_000, 0);
+                let written = encoder.encode(samples, &mut payload[begin..]);
+                payload.truncate(begin + written.unwrap_or(0));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(text: &str, samples: &[i16]) -> (usize, Vec<i16>) {
+        let format: Format = text.parse().unwrap();
+        let (mut payload, mut heard) = (Vec::new(), Vec::new());
+        Encoder::new(format).unwrap().encode(samples, &mut payload);
+        Decoder::new(format).unwrap().decode(&payload, &mut heard);
+        (payload.len(), heard)
+    }
+
+    #[test]
+    fn linear_samples_come_back_as_they_were() {
+        let samples = [0, 1, -1, i16::MIN, i16::MAX, 0x1234];
+        assert_eq!(round_trip("L16/48000/2", &samples), (12, samples.to_vec()));
+        assert_eq!(round_trip("L24/48000/2", &samples), (18, samples.to_vec()));
+    }
+
+    #[test]
+    fn every_sample_comes_back_within_the_law_s_step() {
+        let samples: Vec<i16> = (i16::MIN..=i16::MAX).collect();
+        for law in ["PCMU", "PCMA"] {
+            let (bytes, heard) = round_trip(law, &samples);
+            assert_eq!((bytes, heard.len()), (65_536, 65_536));
+            for (&sample, &heard) in samples.iter().zip(&heard) {
+                // A step is a sixteenth of the value's power of two, and 16 near zero; µ-law
+                // clips at 32,635.
+                let far = (i32::from(sample) - i32::from(heard)).abs();
+                assert!(
+                    far <= (i32::from(sample).abs() / 16).max(16),
+                    "{law}: {sample} as {heard}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_laws_have_the_bytes_of_the_recommendation() {
+        // G.711: silence, and the ends of the scale.
+        for (law, silence, most) in [("PCMU", 0xff, 0x80), ("PCMA", 0xd5, 0xaa)] {
+            let mut payload = Vec::new();
+            let mut encoder = Encoder::new(law.parse().unwrap()).unwrap();
+            encoder.encode(&[0, i16::MAX, i16::MIN], &mut payload);
+            assert_eq!(payload, [silence, most, most & 0x7f], "{law}");
+        }
+    }
+
+    #[test]
+    fn g722_takes_half_a_byte_a_sample_and_keeps_the_tone() {
+        let mut tone = vec![0; 3_200];
+        crate::media::tone::Tone::new(Default::default(), 440.0, 16_000).fill(&mut tone);
+        let (bytes, heard) = round_trip("G722", &tone);
+        assert_eq!((bytes, heard.len()), (1_600, 3_200));
+        let energy = |samples: &[i16]| samples.iter().map(|&s| f64::from(s).powi(2)).sum::<f64>();
+        let share = energy(&heard[400..]) / energy(&tone[400..]);
+        assert!((0.8..1.2).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn what_there_is_no_codec_for_is_told() {
+        for text in ["AMR/8000", "telephone-event/8000", "G722/8000/2"] {
+            let format: Format = text.parse().unwrap();
+            assert!(Decoder::new(format).is_err() && Encoder::new(format).is_err());
+        }
+    }
+}

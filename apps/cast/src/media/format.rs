@@ -1,0 +1,285 @@
+//! What a payload holds: an encoding, its clock and its channels, by payload type.
+//!
+//! Source: RFC 3551 section 6 (static payload types, and G.722's clock of 8,000), RFC 3190 (L24),
+//! RFC 7587 (Opus), RFC 4733 (telephone events).
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How samples, or what stands for them, lie in a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// Signed 16 bit, big-endian.
+    L16,
+    /// Signed 24 bit, big-endian; its upper 16 bits are heard.
+    L24,
+    /// G.711 µ-law.
+    Pcmu,
+    /// G.711 A-law.
+    Pcma,
+    /// G.722 at 64 kbit/s.
+    G722,
+    /// Opus.
+    Opus,
+    /// Keys of a telephone, RFC 4733.
+    Event,
+    /// Something that is counted and timed, and not heard.
+    Other,
+}
+
+/// The encodings' names in session descriptions.
+const NAMES: [(&str, Encoding); 8] = [
+    ("L16", Encoding::L16),
+    ("L24", Encoding::L24),
+    ("PCMU", Encoding::Pcmu),
+    ("PCMA", Encoding::Pcma),
+    ("G722", Encoding::G722),
+    ("opus", Encoding::Opus),
+    ("telephone-event", Encoding::Event),
+    ("unknown", Encoding::Other),
+];
+
+/// What the payloads of a payload type are.
+///
+/// ```
+/// use creel_cast::Format;
+///
+/// let format: Format = "L16/48000/2".parse()?;
+/// assert_eq!((format.rate(), format.channels), (48_000, 2));
+/// assert_eq!("PCMU".parse::<Format>()?.to_string(), "PCMU/8000");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Format {
+    /// How samples are written.
+    pub encoding: Encoding,
+    /// What RTP timestamps count a second.
+    pub clock: u32,
+    /// Samples a frame.
+    pub channels: u8,
+}
+
+impl Format {
+    /// Mono L16 of 44,100 samples a second.
+    pub const CD_MONO: Format = Format {
+        encoding: Encoding::L16,
+        clock: 44_100,
+        channels: 1,
+    };
+    const MONO_8K: Format = Format {
+        clock: 8_000,
+        ..Format::CD_MONO
+    };
+
+    /// Frames a second.
+    pub fn rate(self) -> u32 {
+        match self.encoding {
+            Encoding::G722 => 16_000,
+            _ => self.clock,
+        }
+    }
+
+    /// The RTP clock's ticks in `frames` frames.
+    pub fn ticks(self, frames: usize) -> u32 {
+        match self.encoding {
+            Encoding::G722 => frames as u32 / 2,
+            _ => frames as u32,
+        }
+    }
+
+    /// The frames that the RTP clock's `ticks` stand for.
+    pub fn frames(self, ticks: i64) -> i64 {
+        match self.encoding {
+            Encoding::G722 => ticks * 2,
+            _ => ticks,
+        }
+    }
+
+    /// Frames in a packet of `time`.
+    pub fn frames_in(self, time: Duration) -> usize {
+        (time.as_secs_f64() * f64::from(self.rate())).round() as usize
+    }
+
+    /// Samples that a packet of `time` has, all channels counted.
+    pub fn samples_in(self, time: Duration) -> usize {
+        self.frames_in(time) * usize::from(self.channels)
+    }
+
+    /// How long `frames` frames last.
+    pub fn time_of(self, frames: usize) -> Duration {
+        Duration::from_secs_f64(frames as f64 / f64::from(self.rate().max(1)))
+    }
+
+    /// What a payload type means where nothing says otherwise.
+    pub fn of_payload_type(number: u8) -> Option<Format> {
+        let stereo = Format {
+            channels: 2,
+            ..Format::CD_MONO
+        };
+        let other = Format {
+            encoding: Encoding::Other,
+            ..Format::MONO_8K
+        };
+        Some(match number {
+            0 => Format {
+                encoding: Encoding::Pcmu,
+                ..Format::MONO_8K
+            },
+            8 => Format {
+                encoding: Encoding::Pcma,
+                ..Format::MONO_8K
+            },
+            9 => Format {
+                encoding: Encoding::G722,
+                ..Format::MONO_8K
+            },
+            10 => stereo,
+            11 => Format::CD_MONO,
+            3 | 4 | 5 | 7 | 12 | 13 | 15 | 18 => other,
+            6 => Format {
+                clock: 16_000,
+                ..other
+            },
+            16 => Format {
+                clock: 11_025,
+                ..other
+            },
+            17 => Format {
+                clock: 22_050,
+                ..other
+            },
+            14 | 25..=34 => Format {
+                clock: 90_000,
+                ..other
+            },
+            _ => return None,
+        })
+    }
+
+    /// The static payload type of this format, or the first dynamic one.
+    pub fn usual_payload_type(self) -> u8 {
+        let of = |&number: &u8| Format::of_payload_type(number) == Some(self);
+        [0, 8, 9, 10, 11].into_iter().find(of).unwrap_or(96)
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    /// Reads `NAME[/CLOCK[/CHANNELS]]`, as in a session description's `rtpmap`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split('/');
+        let name = parts.next().unwrap_or_default();
+        let found = NAMES
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let encoding = found.map_or(Encoding::Other, |&(_, encoding)| encoding);
+        let (clock, channels) = match encoding {
+            Encoding::L16 | Encoding::L24 => (44_100, 1),
+            Encoding::Opus => (48_000, 2),
+            _ => (8_000, 1),
+        };
+        let mut number = |default: u32| match parts.next() {
+            None => Ok(default),
+            Some(text) => text.parse().ok().filter(|&n| n > 0).ok_or(()),
+        };
+        let wrong = || format!("`{text}` is not NAME/CLOCK/CHANNELS, such as L16/48000/2 or PCMU");
+        let read = (number(clock), number(channels));
+        let (Ok(clock), Ok(channels @ 1..=64)) = read else {
+            return Err(wrong());
+        };
+        if parts.next().is_some() || name.is_empty() || clock > 1_000_000 {
+            return Err(wrong());
+        }
+        Ok(Format {
+            encoding,
+            clock,
+            channels: channels as u8,
+        })
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = NAMES
+            .iter()
+            .find(|(_, encoding)| *encoding == self.encoding);
+        let (name, _) = found.unwrap_or(&NAMES[7]);
+        write!(f, "{name}/{}", self.clock)?;
+        match self.channels {
+            1 => Ok(()),
+            channels => write!(f, "/{channels}"),
+        }
+    }
+}
+
+/// What payload types mean in a session: those that it names, and the static ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Formats(Vec<(u8, Format)>);
+
+impl Formats {
+    /// These, before the static ones.
+    pub fn new(named: Vec<(u8, Format)>) -> Self {
+        Formats(named)
+    }
+
+    /// What a payload type means.
+    pub fn of(&self, payload_type: u8) -> Option<Format> {
+        let named = self.0.iter().find(|(number, _)| *number == payload_type);
+        named.map_or_else(
+            || Format::of_payload_type(payload_type),
+            |&(_, format)| Some(format),
+        )
+    }
+
+    /// The named ones, the preferred first.
+    pub fn named(&self) -> &[(u8, Format)] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_read_back_what_they_print() {
+        for text in [
+            "L16/44100",
+            "L16/48000/2",
+            "PCMA/8000",
+            "opus/48000/2",
+            "telephone-event/8000",
+        ] {
+            assert_eq!(text.parse::<Format>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "L16/0",
+            "L16/x",
+            "L16/8000/0",
+            "L16/8000/1/1",
+            "L16/9999999999",
+        ] {
+            assert!(text.parse::<Format>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_session_s_own_types_go_before_the_static_ones() {
+        let formats = Formats::new(vec![(0, "L16/8000".parse().unwrap())]);
+        assert_eq!(formats.of(0).unwrap().encoding, Encoding::L16);
+        assert_eq!(formats.of(8).unwrap().encoding, Encoding::Pcma);
+        assert_eq!(formats.of(9).unwrap().rate(), 16_000);
+        assert_eq!(formats.of(96), None);
+        for number in [0, 8, 9, 10, 11] {
+            assert_eq!(
+                Format::of_payload_type(number)
+                    .unwrap()
+                    .usual_payload_type(),
+                number
+            );
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! An adaptive jitter buffer: packets in as they come, sound out at an even pace.
+//!
+//! What is played lags behind what comes by as much as the latest packets of the last seconds
+//! needed: a packet that comes too late makes the lag grow, and seconds without a tight one let it
+//! shrink. Both happen by playing an eightieth slower or faster, which is hardly heard, and so does
+//! the correction of a sender's clock that is not ours. What is missing is concealed: the last
+//! period of the voice goes on and fades within 60 ms.
+//!
+//! Invariant: each call of [`Playout::play`] gives as many samples as are asked for, whatever came.
+//!
+//! Source: the idea of concealment by pitch periods is ITU-T G.711 appendix I's.
+//!
+//! Left out: stretching that keeps the pitch; more than one channel.
+
+use std::collections::VecDeque;
+
+/// Packets that wait at most.
+const PIECES_MAX: usize = 64;
+/// Played frames after which the lag is judged again: two seconds of 20 ms.
+const JUDGED: u32 = 100;
+/// An eightieth of a frame is left out or played twice while the lag changes.
+const STRETCH: usize = 80;
+/// A packet further from what is played than this many frames begins anew.
+const FAR: i64 = 50;
+
+/// A packet's samples.
+#[derive(Debug)]
+struct Piece {
+    at: i64,
+    samples: Vec<i16>,
+}
+
+/// What has become of the packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// Packets that came after their time.
+    pub(crate) late: u64,
+    /// Samples that were concealed.
+    pub(crate) concealed: u64,
+    /// Frames that were played slower or faster.
+    pub(crate) stretched: u64,
+    /// How often it began anew.
+    pub(crate) restarts: u64,
+}
+
+/// One stream's buffer.
+#[derive(Debug)]
+pub(crate) struct Playout {
+    frame: usize,
+    pieces: VecDeque<Piece>,
+    spare: Vec<Vec<i16>>,
+    /// The sample that is played next; none before the first packet.
+    next: Option<i64>,
+    /// The newest timestamp, extended.
+    newest: i64,
+    /// Of the packets since the last judgement: the least time, in samples, before one was played.
+    least: i64,
+    judged: u32,
+    /// Samples by which the lag shall change: it shall grow where positive.
+    owed: i64,
+    conceal: Conceal,
+    heard: Heard,
+}
+
+impl Playout {
+    /// For a stream of `rate` samples a second, played `frame` at a time.
+    pub(crate) fn new(rate: u32, frame: usize) -> Self {
+        Playout {
+            frame,
+            pieces: VecDeque::new(),
+            spare: Vec::new(),
+            next: None,
+            newest: 0,
+            least: i64::MAX,
+            judged: 0,
+            owed: 0,
+            conceal: Conceal::new(rate),
+            heard: Heard::default(),
+        }
+    }
+
+    /// What has become of the packets so far.
+    pub(crate) fn heard(&self) -> Heard {
+        self.heard
+    }
+
+    /// Samples between what has come and what is played.
+    #[cfg(test)]
+    fn lag(&self) -> i64 {
+        self.pieces.back().map_or(0, |piece| {
+            piece.at + piece.samples.len() as i64 - self.next.unwrap_or(piece.at)
+        })
+    }
+
+    /// Memory for a packet's samples.
+    pub(crate) fn memory(&mut self) -> Vec<i16> {
+        let mut samples = self.spare.pop().unwrap_or_default();
+        samples.clear();
+        samples
+    }
+
+    /// Takes a packet: the timestamp of its first sample, in samples, modulo 2³².
+    pub(crate) fn take(&mut self, timestamp: u32, samples: Vec<i16>) {
+        let mut at = self.newest + i64::from(timestamp.wrapping_sub(self.newest as u32) as i32);
+        let far = FAR * self.frame as i64;
+        let next = match self.next {
+            Some(next) if (at - next).abs() <= far => next,
+            before => {
+                self.heard.restarts += u64::from(before.is_some());
+                self.pieces.clear();
+                at = i64::from(timestamp);
+                // A frame of lag to begin with.
+                at - self.frame as i64
+            }
+        };
+        self.next = Some(next);
+        self.newest = at;
+        let early = at - next;
+        self.least = self.least.min(early);
+        if early < 0 {
+            self.heard.late += 1;
+            // Grow at once, by whole frames that are concealed, so that the next one is in time.
+            let frame = self.frame as i64;
+            self.owed = self.owed.max((-early / frame + 1) * frame);
+        }
+        let place = self.pieces.partition_point(|piece| piece.at < at);
+        let is_there = self.pieces.get(place).is_some_and(|piece| piece.at == at);
+        if is_there || at + samples.len() as i64 <= next || self.pieces.len() >= PIECES_MAX {
+            self.spare.push(samples);
+            return;
+        }
+        self.pieces.insert(place, Piece { at, samples });
+    }
+
+    /// The next frame; false: nothing has come yet or for long, and it is silence.
+    pub(crate) fn play(&mut self, frame: &mut [i16]) -> bool {
+        let Some(next) = self.next else {
+            frame.fill(0);
+            return false;
+        };
+        self.judge();
+        let step = frame.len() / STRETCH;
+        // Behind by more than a frame, the whole frame is concealed, and the lag is there.
+        if self.owed >= frame.len() as i64 {
+            self.owed -= frame.len() as i64;
+            self.heard.concealed += frame.len() as u64;
+            return self.conceal.fill(frame);
+        }
+        let change = match self.owed {
+            owed if owed >= step as i64 => -(step as i64),
+            owed if owed <= -(step as i64) => step as i64,
+            _ => 0,
+        };
+        let wanted = (frame.len() as i64 + change) as usize;
+        if change == 0 {
+            let is_heard = self.gather(next, frame);
+            self.next = Some(next + wanted as i64);
+            return is_heard;
+        }
+        self.owed += change;
+        self.heard.stretched += 1;
+        let mut samples = self.memory();
+        samples.resize(wanted, 0);
+        let is_heard = self.gather(next, &mut samples);
+        self.next = Some(next + wanted as i64);
+        resample(&samples, frame);
+        self.spare.push(samples);
+        is_heard
+    }
+
+    /// Every two seconds: whether the lag may shrink.
+    fn judge(&mut self) {
+        self.judged += 1;
+        if self.judged < JUDGED {
+            return;
+        }
+        self.judged = 0;
+        let least = std::mem::replace(&mut self.least, i64::MAX);
+        // A frame to spare is what is aimed at: half of one is tight, as with a sender's slow
+        // clock, and half of one more is too much.
+        let (frame, spare) = (self.frame as i64, least.saturating_sub(self.frame as i64));
+        if least != i64::MAX && spare.abs() > frame / 2 {
+            self.owed = -spare;
+        }
+    }
+
+    /// Collects samples from `next` on; what is missing is concealed.
+    fn gather(&mut self, next: i64, samples: &mut [i16]) -> bool {
+        let (mut done, mut is_heard) = (0, true);
+        while done < samples.len() {
+            let at = next + done as i64;
+            let Some(piece) = self.pieces.front() else {
+                is_heard = self.fill(&mut samples[done..]);
+                break;
+            };
+            let end = piece.at + piece.samples.len() as i64;
+            if end <= at {
+                self.drop_front();
+            } else if piece.at > at {
+                let gap = ((piece.at - at) as usize).min(samples.len() - done);
+                self.fill(&mut samples[done..done + gap]);
+                done += gap;
+            } else {
+                let from = (at - piece.at) as usize;
+                let run = (piece.samples.len() - from).min(samples.len() - done);
+                let heard = &piece.samples[from..from + run];
+                samples[done..done + run].copy_from_slice(heard);
+                self.conceal.heard(&mut samples[done..done + run]);
+                done += run;
+            }
+        }
+        while self.pieces.front().is_some_and(|piece| {
+            piece.at + piece.samples.len() as i64 <= next + samples.len() as i64
+        }) {
+            self.drop_front();
+        }
+        is_heard
+    }
+
+    fn fill(&mut self, samples: &mut [i16]) -> bool {
+        self.heard.concealed += samples.len() as u64;
+        self.conceal.fill(samples)
+    }
+
+    fn drop_front(&mut self) {
+        if let Some(piece) = self.pieces.pop_front()
+            && self.spare.len() < PIECES_MAX
+        {
+            self.spare.push(piece.samples);
+        }
+    }
+}
+
+/// Plays `from` within `into`, by straight lines between samples.
+fn resample(from: &[i16], into: &mut [i16]) {
+    let last = from.len() - 1;
+    let step = last as f32 / (into.len() - 1).max(1) as f32;
+    for (n, sample) in into.iter_mut().enumerate() {
+        let at = n as f32 * step;
+        let index = (at as usize).min(last);
+        let (a, b) = (
+            f32::from(from[index]),
+            f32::from(from[(index + 1).min(last)]),
+        );
+        *sample = (a + (b - a) * (at - index as f32)).round() as i16;
+    }
+}
+
+/// What goes on where nothing came.
+#[derive(Debug)]
+struct Conceal {
+    /// The last samples heard.
+    past: Vec<i16>,
+    /// While concealing: the period, where in it we are, and how many samples there have been.
+    period: usize,
+    at: usize,
+    filled: usize,
+    fade: usize,
+    lags: (usize, usize),
+}
+
+impl Conceal {
+    fn new(rate: u32) -> Self {
+        let ms = rate as usize / 1_000;
+        Conceal {
+            past: vec![0; 40 * ms],
+            period: 0,
+            at: 0,
+            filled: 0,
+            fade: 60 * ms,
+            // 66 to 400 Hz.
+            lags: (rate as usize / 400, 15 * ms),
+        }
+    }
+
+    /// Notes what is heard; after a gap it fades in over the voice that went on.
+    fn heard(&mut self, samples: &mut [i16]) {
+        if self.filled > 0 {
+            let overlap = (self.lags.0).min(samples.len());
+            for (n, sample) in samples[..overlap].iter_mut().enumerate() {
+                let on = i32::from(self.next());
+                let share = (n + 1) as i32;
+                let all = overlap as i32 + 1;
+                *sample = ((i32::from(*sample) * share + on * (all - share)) / all) as i16;
+            }
+            self.filled = 0;
+        }
+        let len = self.past.len();
+        if samples.len() >= len {
+            self.past.copy_from_slice(&samples[samples.len() - len..]);
+        } else {
+            self.past.copy_within(samples.len().., 0);
+            self.past[len - samples.len()..].copy_from_slice(samples);
+        }
+    }
+
+    /// False: it has faded, all is silence.
+    fn fill(&mut self, samples: &mut [i16]) -> bool {
+        if self.filled == 0 {
+            self.period = self.find_period();
+            self.at = 0;
+        }
+        let was_heard = self.filled < self.fade;
+        for sample in samples.iter_mut() {
+            *sample = self.next();
+        }
+        was_heard
+    }
+
+    fn next(&mut self) -> i16 {
+        let left = self.fade.saturating_sub(self.filled);
+        self.filled += 1;
+        if left == 0 {
+            return 0;
+        }
+        let sample = self.past[self.past.len() - self.period + self.at];
+        self.at = (self.at + 1) % self.period;
+        (i64::from(sample) * left as i64 / self.fade as i64) as i16
+    }
+
+    /// The lag at which the last samples are most like those before them.
+    fn find_period(&self) -> usize {
+        let (least, most) = self.lags;
+        let window = self.past.len() - most;
+        let tail = &self.past[most..];
+        let likeness = |lag: usize| -> f32 {
+            let before = &self.past[most - lag..][..window];
+            let (mut both, mut power) = (0.0_f32, 1.0_f32);
+            for (&a, &b) in tail.iter().zip(before).step_by(2) {
+                both += f32::from(a) * f32::from(b);
+                power += f32::from(b) * f32::from(b);
+            }
+            both / power.sqrt()
+        };
+        let lags = (least..=most).map(|lag| (lag, likeness(lag)));
+        lags.fold(
+            (most, f32::MIN),
+            |best, lag| if lag.1 > best.1 { lag } else { best },
+        )
+        .0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::tone::{Shape, Tone};
+
+    const FRAME: usize = 160;
+
+    /// The `n`th packet of a tone of 200 Hz, which has whole periods in a packet.
+    fn packet(playout: &mut Playout, n: u32) {
+        let mut samples = playout.memory();
+        samples.resize(FRAME, 0);
+        Tone::new(Shape::Sine, 200.0, 8_000).fill(&mut samples);
+        playout.take(n * FRAME as u32, samples);
+    }
+
+    fn energy(frame: &[i16]) -> f64 {
+        frame
+            .iter()
+            .map(|&s| f64::from(s).powi(2))
+            .sum::<f64>()
+            .sqrt()
+    }
+
+    #[test]
+    fn what_comes_evenly_is_played_as_it_was() {
+        let mut playout = Playout::new(8_000, FRAME);
+        let mut tone = vec![0; FRAME];
+        Tone::new(Shape::Sine, 200.0, 8_000).fill(&mut tone);
+        let mut frame = [0; FRAME];
+        assert!(!playout.play(&mut frame));
+        for n in 0..500 {
+            packet(&mut playout, n);
+            playout.play(&mut frame);
+            if n > 2 {
+                assert_eq!(frame.as_slice(), tone, "frame {n}");
+            }
+        }
+        assert_eq!(playout.heard().late, 0);
+        assert!(playout.heard().concealed <= FRAME as u64);
+    }
+
+    #[test]
+    fn a_lost_packet_is_concealed_by_the_voice_that_goes_on() {
+        let mut playout = Playout::new(8_000, FRAME);
+        let (mut frame, mut usual) = ([0; FRAME], 0.0);
+        for n in 0..100 {
+            if n != 50 && n < 90 {
+                packet(&mut playout, n);
+            }
+            let is_heard = playout.play(&mut frame);
+            match n {
+                49 => usual = energy(&frame),
+                // A frame later, for the lag.
+                51 => assert!(energy(&frame) > 0.6 * usual, "{}", energy(&frame) / usual),
+                95.. => assert!(!is_heard && energy(&frame) == 0.0),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn jitter_makes_the_lag_grow_and_calm_lets_it_shrink() {
+        let mut playout = Playout::new(8_000, FRAME);
+        let mut frame = [0; FRAME];
+        let mut waiting = Vec::new();
+        let mut lates = [0; 3];
+        let mut lags = [0; 3];
+        for n in 0..3_000 {
+            let third = n as usize / 1_000;
+            // In the second third every tenth packet comes three frames later.
+            let due = if third == 1 && n % 10 == 0 { n + 3 } else { n };
+            waiting.push((due, n));
+            let (now, later): (Vec<_>, Vec<_>) = waiting.iter().partition(|(due, _)| *due <= n);
+            waiting = later;
+            now.into_iter().for_each(|(_, n)| packet(&mut playout, n));
+            playout.play(&mut frame);
+            lates[third] = playout.heard().late;
+            lags[third] = playout.lag();
+        }
+        assert_eq!(lates[0], 0);
+        // The first late ones teach it.
+        assert!(lates[1] < 10, "{lates:?}");
+        assert!(lags[1] >= 3 * FRAME as i64, "{lags:?}");
+        assert!(lags[2] <= 2 * FRAME as i64 + FRAME as i64, "{lags:?}");
+        assert!(lags[2] < lags[1], "{lags:?}");
+    }
+
+    #[test]
+    fn a_sender_s_clock_is_followed_either_way() {
+        for ppm in [-500_i64, 500] {
+            let mut playout = Playout::new(8_000, FRAME);
+            let mut frame = [0; FRAME];
+            let (mut sent, mut worst) = (0_u32, 0);
+            // Ten minutes.
+            for n in 0..30_000_i64 {
+                let due = n + n * ppm / 1_000_000;
+                while i64::from(sent) <= due {
+                    packet(&mut playout, sent);
+                    sent += 1;
+                }
+                playout.play(&mut frame);
+                worst = worst.max(playout.lag().abs());
+            }
+            let heard = playout.heard();
+            assert!(heard.late < 10 && heard.restarts == 0, "{ppm}: {heard:?}");
+            assert!(worst <= 5 * FRAME as i64, "{ppm}: {worst}");
+            assert!(heard.concealed < 20 * FRAME as u64, "{ppm}: {heard:?}");
+        }
+    }
+
+    #[test]
+    fn any_packets_give_whole_frames() {
+        let mut random = crate::net::identity::Random::new(Some(7));
+        let mut playout = Playout::new(8_000, FRAME);
+        let mut frame = [0; FRAME];
+        for _ in 0..20_000 {
+            let number = random.next();
+            let samples = vec![1; (number % 700) as usize];
+            playout.take(
+                if number.is_multiple_of(50) {
+                    (number >> 32) as u32
+                } else {
+                    (number >> 50) as u32
+                },
+                samples,
+            );
+            if !number.is_multiple_of(3) {
+                playout.play(&mut frame);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A WAV file that is written while a stream comes, and is whole at any time.
+//!
+//! Each piece of sound goes to its position, so what was late is in its place, what came twice is
+//! there once, and what was lost is silence. The file begins with the earliest of the first pieces:
+//! those are held back until there are [`HEAD`] of them. The header tells of what has been written
+//! up to then, and is put right once a second of sound: a recording whose program is killed is a
+//! recording of all but the last second.
+//!
+//! Left out: files above 4 GiB; a recording ends there.
+
+use super::wav::WavError;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+const HEADER_BYTES: u64 = 44;
+/// The most bytes of sound in a file.
+const BYTES_MAX: u64 = u32::MAX as u64 - HEADER_BYTES;
+/// Pieces that are held back at the begin.
+const HEAD: usize = 32;
+/// Bytes that are gathered before they are written.
+const GATHERED: usize = 1 << 15;
+
+/// The header of a file with so many bytes of sound.
+pub(crate) fn header(rate: u32, channels: u16, bytes: u32) -> [u8; HEADER_BYTES as usize] {
+    let mut header = [0; HEADER_BYTES as usize];
+    header[..4].copy_from_slice(b"RIFF");
+    header[4..8].copy_from_slice(&(bytes + 36).to_le_bytes());
+    header[8..16].copy_from_slice(b"WAVEfmt ");
+    header[16..20].copy_from_slice(&16_u32.to_le_bytes());
+    header[20..22].copy_from_slice(&1_u16.to_le_bytes());
+    header[22..24].copy_from_slice(&channels.to_le_bytes());
+    header[24..28].copy_from_slice(&rate.to_le_bytes());
+    header[28..32].copy_from_slice(&(rate * u32::from(channels) * 2).to_le_bytes());
+    header[32..34].copy_from_slice(&(channels * 2).to_le_bytes());
+    header[34..36].copy_from_slice(&16_u16.to_le_bytes());
+    header[36..40].copy_from_slice(b"data");
+    header[40..].copy_from_slice(&bytes.to_le_bytes());
+    header
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    path: PathBuf,
+    file: File,
+    rate: u32,
+    channels: u16,
+    /// The first pieces, until it is known which of them is the first.
+    head: Option<Vec<(i64, Vec<i16>)>>,
+    /// The frame at which the file begins.
+    base: i64,
+    /// Bytes that are not written yet, and where they belong after the header.
+    gathered: Vec<u8>,
+    gathered_at: u64,
+    /// Bytes of sound up to the last one, and those that the header tells of.
+    end: u64,
+    told: u64,
+}
+
+impl Recording {
+    /// Begins a file at `path`; one that was there is replaced by a whole one. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be written to.
+    pub(crate) fn create(path: &Path, rate: u32, channels: u16) -> Result<Self, WavError> {
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let begun = File::create(&part).and_then(|mut file| {
+            let written = file.write_all(&header(rate, channels, 0));
+            match written.and_then(|()| fs::rename(&part, path)) {
+                Ok(()) => Ok(file),
+                Err(error) => {
+                    // Nothing of use is in it.
+                    let _ = fs::remove_file(&part);
+                    Err(error)
+                }
+            }
+        });
+        Ok(Recording {
+            path: path.into(),
+            file: begun.map_err(|error| WavError::Io(path.into(), error))?,
+            rate,
+            channels,
+            head: Some(Vec::with_capacity(HEAD)),
+            base: 0,
+            gathered: Vec::new(),
+            gathered_at: 0,
+            end: 0,
+            told: 0,
+        })
+    }
+
+    /// Puts interleaved samples at a frame. What belongs before the begin is left out.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written, or would exceed 4 GiB; what was written before stays.
+    pub(crate) fn put(&mut self, frame: i64, samples: &[i16]) -> Result<(), WavError> {
+        if let Some(head) = &mut self.head {
+            head.push((frame, samples.to_vec()));
+            if head.len() < HEAD {
+                return Ok(());
+            }
+            return self.end_head();
+        }
+        self.write(frame, samples)
+    }
+
+    fn end_head(&mut self) -> Result<(), WavError> {
+        let mut head = self.head.take().unwrap_or_default();
+        head.sort_by_key(|(frame, _)| *frame);
+        self.base = head.first().map_or(0, |(frame, _)| *frame);
+        let mut written = Ok(());
+        for (frame, samples) in head {
+            written = written.and_then(|()| self.write(frame, &samples));
+        }
+        written
+    }
+
+    fn write(&mut self, frame: i64, samples: &[i16]) -> Result<(), WavError> {
+        let channels = usize::from(self.channels);
+        let (before, frame) = match frame - self.base {
+            at @ ..0 => (at.unsigned_abs() as usize * channels, 0),
+            at => (0, at as u64),
+        };
+        let Some(samples) = samples.get(before..).filter(|rest| !rest.is_empty()) else {
+            return Ok(());
+        };
+        let at = frame * channels as u64 * 2;
+        let end = at + samples.len() as u64 * 2;
+        let error = |error| WavError::Io(self.path.clone(), error);
+        if end > BYTES_MAX {
+            return Err(error(io::ErrorKind::FileTooLarge.into()));
+        }
+        if at != self.gathered_at + self.gathered.len() as u64 || self.gathered.len() >= GATHERED {
+            self.flush()?;
+            self.gathered_at = at;
+        }
+        self.gathered
+            .extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+        self.end = self.end.max(end);
+        if self.end - self.told >= u64::from(self.rate) * channels as u64 * 2 {
+            self.tell()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is gathered.
+    fn flush(&mut self) -> Result<(), WavError> {
+        let gathered = std::mem::take(&mut self.gathered);
+        let at = HEADER_BYTES + self.gathered_at;
+        let written = self
+            .file
+            .seek(SeekFrom::Start(at))
+            .and_then(|_| self.file.write_all(&gathered));
+        self.gathered_at += gathered.len() as u64;
+        self.gathered = gathered;
+        self.gathered.clear();
+        written.map_err(|error| WavError::Io(self.path.clone(), error))
+    }
+
+    /// Puts the header right.
+    fn tell(&mut self) -> Result<(), WavError> {
+        self.flush()?;
+        self.tell_of(self.end)
+    }
+
+    fn tell_of(&mut self, bytes: u64) -> Result<(), WavError> {
+        let header = header(self.rate, self.channels, bytes as u32);
+        let written = self
+            .file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| self.file.write_all(&header));
+        self.told = bytes;
+        written.map_err(|error| WavError::Io(self.path.clone(), error))
+    }
+
+    /// Completes and syncs the file. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written; it is whole up to what could be.
+    pub(crate) fn finish(mut self) -> Result<(), WavError> {
+        let written = match self.head {
+            Some(_) => self.end_head(),
+            None => Ok(()),
+        };
+        let told = written.and_then(|()| self.tell());
+        if told.is_err() {
+            self.save();
+            return told;
+        }
+        self.file
+            .sync_all()
+            .map_err(|error| WavError::Io(self.path.clone(), error))
+    }
+
+    /// After an error: the header tells of what is in the file.
+    pub(crate) fn save(&mut self) {
+        let len = self.file.metadata().map_or(0, |found| found.len());
+        let frame = u64::from(self.channels) * 2;
+        let bytes = len.saturating_sub(HEADER_BYTES).min(BYTES_MAX);
+        // It failed before; what the header says then is true of what was told last.
+        let _ = self.tell_of(bytes / frame * frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::wav::Sound;
+
+    /// A file of this test's own, removed at its end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("creel-cast-{name}-{}.wav", std::process::id());
+            Scratch(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn pieces_in_any_order_and_twice_come_to_their_places() {
+        let scratch = Scratch::new("places");
+        let mut recording = Recording::create(&scratch.0, 8_000, 2).unwrap();
+        let piece = |n: i64| -> Vec<i16> { (0..20).map(|i| (n * 20 + i) as i16).collect() };
+        // Pieces of ten frames; the first to come is not the first, 5 is lost, 7 comes twice.
+        let mut order: Vec<i64> = vec![1, 0, 2, 3, 4, 7, 6, 7];
+        order.extend(8..60);
+        order.swap(20, 50);
+        for n in order {
+            recording.put(1_000 + n * 10, &piece(n)).unwrap();
+        }
+        recording.finish().unwrap();
+        let heard = Sound::read(&scratch.0).unwrap();
+        assert_eq!((heard.rate, heard.channels), (8_000, 2));
+        let expected: Vec<i16> = (0..60)
+            .flat_map(|n| if n == 5 { vec![0; 20] } else { piece(n) })
+            .collect();
+        assert_eq!(heard.samples, expected);
+    }
+
+    #[test]
+    fn a_recording_is_whole_at_any_time() {
+        let scratch = Scratch::new("killed");
+        let mut recording = Recording::create(&scratch.0, 8_000, 1).unwrap();
+        for n in 0..200 {
+            recording.put(n * 160, &[n as i16; 160]).unwrap();
+            // As a kill finds it.
+            let bytes = fs::read(&scratch.0).unwrap();
+            let told = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]);
+            assert!(told as usize + 44 <= bytes.len());
+            let behind = (n + 1) * 320 - i64::from(told);
+            assert!(behind <= 2 * 8_000 + 320, "{behind} bytes behind");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_recording_begins_only_where_it_can_be_written() {
+        let error = Recording::create(Path::new("/proc/creel/none.wav"), 8_000, 1).unwrap_err();
+        assert!(
+            error.to_string().contains("/proc/creel/none.wav"),
+            "{error}"
+        );
+    }
+}

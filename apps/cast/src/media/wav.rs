@@ -1,0 +1,248 @@
+//! WAV files, read whole to be looped; `recording` writes them.
+//!
+//! Source: Microsoft/IBM, "Multimedia Programming Interface and Data Specifications 1.0", RIFF
+//! WAVE.
+//!
+//! Left out: formats other than 16-bit PCM.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// What is read at most: an hour and a half of stereo, so that a wrong path does not fill
+/// the memory.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// Why a WAV file could not be read or written.
+#[derive(Debug)]
+pub enum WavError {
+    /// The system's error.
+    Io(PathBuf, io::Error),
+    /// Not what the format's description says.
+    Malformed(PathBuf, &'static str),
+    /// Sound, but not of a kind that this module reads.
+    Unsupported(PathBuf, String),
+}
+
+impl fmt::Display for WavError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WavError::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            WavError::Malformed(path, what) => {
+                write!(f, "{}: not a WAV file: {what}", path.display())
+            }
+            WavError::Unsupported(path, what) => {
+                write!(f, "{}: {what}; 16-bit PCM is read", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for WavError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            WavError::Io(_, error) => Some(error),
+            WavError::Malformed(..) | WavError::Unsupported(..) => None,
+        }
+    }
+}
+
+/// A sound in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sound {
+    /// Frames a second.
+    pub rate: u32,
+    /// Samples a frame.
+    pub channels: usize,
+    /// The samples, interleaved: frames × channels.
+    pub samples: Vec<i16>,
+}
+
+impl Sound {
+    /// Reads a file. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, is not WAV, holds no sample, or is not 16-bit PCM.
+    pub fn read(path: &Path) -> Result<Sound, WavError> {
+        let io = |error| WavError::Io(path.into(), error);
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(io)?;
+        file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(io)?;
+        Self::parse(&bytes).map_err(|problem| match problem {
+            Problem::Malformed(what) => WavError::Malformed(path.into(), what),
+            Problem::Unsupported(what) => WavError::Unsupported(path.into(), what),
+        })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Sound, Problem> {
+        let malformed = Problem::Malformed;
+        if bytes.get(..4) != Some(b"RIFF") || bytes.get(8..12) != Some(b"WAVE") {
+            return Err(malformed("no RIFF WAVE header"));
+        }
+        let format = chunk(bytes, b"fmt ").ok_or(malformed("no format"))?;
+        let format: &[u8; 16] = format.first_chunk().ok_or(malformed("a short format"))?;
+        let word = |at: usize| u16::from_le_bytes([format[at], format[at + 1]]);
+        let (tag, channels, bits) = (word(0), usize::from(word(2)), word(14));
+        let rate = u32::from_le_bytes([format[4], format[5], format[6], format[7]]);
+        // 0xfffe only says that more follows about the channels' places.
+        if !(tag == 1 || tag == 0xfffe) || bits != 16 || channels == 0 {
+            let what = format!("format {tag} with {channels} channels of {bits} bits");
+            return Err(Problem::Unsupported(what));
+        }
+        let data = chunk(bytes, b"data").ok_or(malformed("no data"))?;
+        let frames = data.chunks_exact(2 * channels).flatten();
+        let bytes: Vec<u8> = frames.copied().collect();
+        let (pairs, _) = bytes.as_chunks::<2>();
+        let samples: Vec<i16> = pairs.iter().map(|&pair| i16::from_le_bytes(pair)).collect();
+        if samples.is_empty() || rate == 0 {
+            return Err(malformed("no sample in it"));
+        }
+        Ok(Sound {
+            rate,
+            channels,
+            samples,
+        })
+    }
+
+    /// The same with another number of channels: mixed to one, or the first one in each.
+    pub(crate) fn with_channels(self, channels: usize) -> Sound {
+        if channels == self.channels {
+            return self;
+        }
+        let frames = self.samples.chunks_exact(self.channels);
+        let samples = match channels {
+            1 => frames.map(average).collect(),
+            _ => frames
+                .flat_map(|frame| std::iter::repeat_n(frame[0], channels))
+                .collect(),
+        };
+        Sound {
+            channels,
+            samples,
+            ..self
+        }
+    }
+}
+
+enum Problem {
+    Malformed(&'static str),
+    Unsupported(String),
+}
+
+fn average(frame: &[i16]) -> i16 {
+    let sum: i64 = frame.iter().map(|&sample| i64::from(sample)).sum();
+    (sum / frame.len() as i64) as i16
+}
+
+/// The first chunk of that name; cut off where the file ends before it does.
+fn chunk<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
+    let mut rest = bytes.get(12..)?;
+    loop {
+        let head: &[u8; 8] = rest.first_chunk()?;
+        let size = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        let body = &rest[8..];
+        if head[..4] == name[..] {
+            return Some(&body[..size.min(body.len())]);
+        }
+        // Chunks begin at even places.
+        rest = body.get(size.checked_add(size & 1)?..)?;
+    }
+}
+
+/// Plays a sound again and again.
+#[derive(Debug, Clone)]
+pub struct Looped {
+    sound: std::sync::Arc<Sound>,
+    at: usize,
+}
+
+impl Looped {
+    /// From the sound's begin.
+    pub fn new(sound: std::sync::Arc<Sound>) -> Self {
+        Looped { sound, at: 0 }
+    }
+
+    /// Leaves out so many samples.
+    pub fn skip(&mut self, samples: u64) {
+        let len = self.sound.samples.len() as u64;
+        self.at = ((self.at as u64 + samples % len) % len) as usize;
+    }
+
+    /// The next samples.
+    pub fn fill(&mut self, samples: &mut [i16]) {
+        let sound = &self.sound.samples;
+        let mut rest = samples;
+        while !rest.is_empty() {
+            let run = rest.len().min(sound.len() - self.at);
+            rest[..run].copy_from_slice(&sound[self.at..self.at + run]);
+            self.at = (self.at + run) % sound.len();
+            rest = &mut rest[run..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn stereo_and_odd_chunks_are_read() {
+        let mut bytes = b"RIFF\0\0\0\0WAVELIST\x03\0\0\0abc\0fmt \x10\0\0\0".to_vec();
+        bytes.extend([1, 0, 2, 0, 0x44, 0xac, 0, 0, 0, 0, 0, 0, 4, 0, 16, 0]);
+        bytes.extend(b"data\xff\xff\0\0");
+        bytes.extend([10, 0, 20, 0, 0, 0x80, 0, 0x80, 7]);
+        let sound = Sound::parse(&bytes).ok().unwrap();
+        let samples = vec![10, 20, i16::MIN, i16::MIN];
+        assert_eq!(
+            (sound.rate, sound.channels, &sound.samples),
+            (44_100, 2, &samples)
+        );
+        assert_eq!(sound.clone().with_channels(1).samples, [15, i16::MIN]);
+        assert_eq!(
+            sound.with_channels(1).with_channels(3).samples,
+            [15, 15, 15, i16::MIN, i16::MIN, i16::MIN]
+        );
+    }
+
+    #[test]
+    fn what_is_not_wav_is_refused_without_a_panic() {
+        let mut whole = super::super::recording::header(44_100, 1, 8).to_vec();
+        whole.extend([1, 0, 2, 0, 3, 0, 4, 0]);
+        for len in 0..=whole.len() {
+            let parsed = Sound::parse(&whole[..len]);
+            assert_eq!(parsed.is_ok(), len >= 46, "{len} bytes");
+        }
+        for at in 0..44 {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                let _ = Sound::parse(&bytes);
+            }
+        }
+        let error = Sound::read(Path::new("none.wav")).unwrap_err();
+        assert!(error.to_string().contains("none.wav"));
+    }
+
+    #[test]
+    fn a_looped_sound_has_no_seam() {
+        let sound = Arc::new(Sound {
+            rate: 44_100,
+            channels: 1,
+            samples: (0..7).collect(),
+        });
+        let mut looped = Looped::new(sound);
+        let mut samples = [0; 30];
+        let (first, second) = samples.split_at_mut(11);
+        looped.fill(first);
+        looped.fill(second);
+        assert!(
+            samples
+                .iter()
+                .enumerate()
+                .all(|(n, &s)| s == (n % 7) as i16)
+        );
+    }
+}

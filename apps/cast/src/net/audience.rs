@@ -1,0 +1,176 @@
+//! Who hears the streams of a sender: clients that come and go while it sends.
+
+use crate::net::ports::port_of_stream;
+use crate::net::session::{Rtcp, Session};
+use crate::net::udp::Clients;
+use crate::run::Error;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// The clients of all streams: each client is told by its first port, and gets stream n on
+/// port + n, or all streams on one port.
+#[derive(Debug)]
+pub struct Audience {
+    streams: Vec<Clients>,
+    shared_port: bool,
+    /// Ports from one stream to the next.
+    step: usize,
+}
+
+/// What somebody asks of a running sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Tell who hears stream 0.
+    List,
+    /// Send to this one, too.
+    Add(SocketAddr),
+    /// Send no more to this one.
+    Remove(SocketAddr),
+    /// Send to nobody.
+    Clear,
+}
+
+impl Audience {
+    /// For so many streams, which all go to one port of a client if it is shared: nobody yet.
+    pub fn new(streams: usize, shared_port: bool, rtcp: Rtcp) -> Self {
+        Audience {
+            streams: (0..streams).map(|_| Clients::default()).collect(),
+            shared_port,
+            step: 1 + usize::from(rtcp == Rtcp::Own),
+        }
+    }
+
+    /// Each stream goes where its session says, too.
+    pub(crate) fn add_sessions(&self, sessions: &[Session]) {
+        for (clients, session) in self.streams.iter().zip(sessions) {
+            clients.add(session.address);
+        }
+    }
+
+    /// The clients of a stream; they stay the audience's to change.
+    pub fn of_stream(&self, stream: usize) -> Clients {
+        self.streams[stream].clone()
+    }
+
+    /// The clients, by their first ports, in the order in which they came.
+    pub fn list(&self) -> Vec<SocketAddr> {
+        self.streams.first().map(Clients::list).unwrap_or_default()
+    }
+
+    /// Adds a client; false if it was there.
+    ///
+    /// # Errors
+    ///
+    /// If a port would exceed 65,535; then it is added to no stream.
+    pub fn add(&self, client: SocketAddr) -> Result<bool, Error> {
+        let mut is_new = false;
+        for (clients, address) in self.streams.iter().zip(self.addresses(client)?) {
+            is_new |= clients.add(address);
+        }
+        Ok(is_new)
+    }
+
+    /// Removes a client; false if it was not there.
+    pub fn remove(&self, client: SocketAddr) -> bool {
+        let addresses = self.addresses(client).unwrap_or_default();
+        let mut was_there = false;
+        for (clients, address) in self.streams.iter().zip(addresses) {
+            was_there |= clients.remove(address);
+        }
+        was_there
+    }
+
+    /// Removes all clients.
+    pub fn clear(&self) {
+        self.streams.iter().for_each(Clients::clear);
+    }
+
+    /// Does what is asked, and tells the outcome in one line.
+    pub fn obey(&self, command: Command) -> String {
+        match command {
+            Command::List => {
+                let clients: Vec<_> = self.list().iter().map(SocketAddr::to_string).collect();
+                format!("{} clients: {}", clients.len(), clients.join(" "))
+            }
+            Command::Add(client) => match self.add(client) {
+                Ok(true) => format!("added {client}"),
+                Ok(false) => format!("{client} was there already"),
+                Err(error) => error.to_string(),
+            },
+            Command::Remove(client) if self.remove(client) => format!("removed {client}"),
+            Command::Remove(client) => format!("{client} was not there"),
+            Command::Clear => {
+                self.clear();
+                "cleared".into()
+            }
+        }
+    }
+
+    /// Where each stream goes for this client.
+    pub(crate) fn addresses(&self, client: SocketAddr) -> Result<Vec<SocketAddr>, Error> {
+        (0..self.streams.len())
+            .map(|stream| port_of_stream(client, stream * self.step, self.shared_port))
+            .collect()
+    }
+}
+
+impl FromStr for Command {
+    type Err = String;
+
+    /// Reads `list`, `add HOST:PORT`, `remove HOST:PORT` or `clear`. Blocks while a name is looked up.
+    fn from_str(line: &str) -> Result<Self, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let resolve = |text: &str| {
+            let mut found = text.to_socket_addrs().map_err(|e| format!("{text}: {e}"))?;
+            found.next().ok_or_else(|| format!("{text}: no such host"))
+        };
+        match words[..] {
+            ["list"] => Ok(Command::List),
+            ["add", client] => resolve(client).map(Command::Add),
+            ["remove", client] => resolve(client).map(Command::Remove),
+            ["clear"] => Ok(Command::Clear),
+            _ => Err(format!(
+                "`{}` is not list, add HOST:PORT, remove HOST:PORT or clear",
+                line.trim()
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_hears_each_stream_on_its_port() {
+        for (shared, last) in [(false, "127.0.0.1:5006"), (true, "127.0.0.1:5004")] {
+            let audience = Audience::new(3, shared, Rtcp::Off);
+            let obey = |line: &str| audience.obey(line.parse().unwrap());
+            assert_eq!(obey("add 127.0.0.1:5004"), "added 127.0.0.1:5004");
+            assert!(obey("add 127.0.0.1:5004").ends_with("already"));
+            assert_eq!(audience.of_stream(2).list(), [last.parse().unwrap()]);
+            assert_eq!(obey(" list "), "1 clients: 127.0.0.1:5004");
+            assert_eq!(obey("remove 127.0.0.1:5004"), "removed 127.0.0.1:5004");
+            assert!(obey("remove 127.0.0.1:5004").ends_with("not there"));
+            assert!(audience.of_stream(2).list().is_empty());
+            obey("add 127.0.0.1:9");
+            assert_eq!(obey("clear"), "cleared");
+            assert!(audience.list().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_client_without_ports_for_all_is_added_to_none() {
+        let audience = Audience::new(3, false, Rtcp::Off);
+        let told = audience.obey(Command::Add(([127, 0, 0, 1], 65_534).into()));
+        assert!(told.contains("--shared-port"), "{told}");
+        assert!(audience.list().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_command_is_told() {
+        for line in ["", "add", "add nowhere", "list all", "quit"] {
+            assert!(line.parse::<Command>().is_err(), "{line}");
+        }
+    }
+}

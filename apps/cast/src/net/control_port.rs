@@ -1,0 +1,183 @@
+//! Clients that come and go while streams are sent, told over TCP: a command a line, or HTTP.
+//!
+//! | a line | HTTP | |
+//! |---|---|---|
+//! | `list` | `GET /clients` | who hears |
+//! | `add HOST:PORT` | `PUT /clients/HOST:PORT` | |
+//! | `remove HOST:PORT` | `DELETE /clients/HOST:PORT` | |
+//! | `clear` | `DELETE /clients` | |
+//! | `metrics` | `GET /metrics` | figures, for Prometheus |
+//!
+//! It takes one connection at a time, on the loopback only: whoever may connect may send streams
+//! anywhere.
+
+use super::audience::{Audience, Command};
+use crate::run::Error;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest line.
+const LINE_BYTES: u64 = 1_024;
+/// Lines of an HTTP request's head.
+const HEAD_LINES: usize = 64;
+/// A connection that says nothing for so long gives way to the next one.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Listens on `address` until the process ends; `metrics` gives the figures. The address that it
+/// has.
+///
+/// # Errors
+///
+/// If the address is not the loopback's, or is in use.
+pub fn serve(
+    address: SocketAddr,
+    audience: Arc<Audience>,
+    metrics: impl Fn() -> String + Send + 'static,
+) -> Result<SocketAddr, Error> {
+    if !address.ip().is_loopback() {
+        return Err(Error::Plan(format!(
+            "{address}: commands are taken on the loopback only"
+        )));
+    }
+    let error = |error| Error::Socket(address.to_string(), error);
+    let listener = TcpListener::bind(address).map_err(error)?;
+    let bound = listener.local_addr().map_err(error)?;
+    let thread = std::thread::Builder::new().name("commands".into());
+    let serving = move || {
+        for connection in listener.incoming().flatten() {
+            // One that breaks off has said what it had to say.
+            let _ = converse(connection, &audience, &metrics);
+        }
+    };
+    thread.spawn(serving).map_err(error)?;
+    Ok(bound)
+}
+
+fn converse(
+    connection: TcpStream,
+    audience: &Audience,
+    metrics: &dyn Fn() -> String,
+) -> io::Result<()> {
+    connection.set_read_timeout(Some(SILENCE))?;
+    connection.set_write_timeout(Some(SILENCE))?;
+    let mut answers = connection.try_clone()?;
+    let mut lines = BufReader::new(connection);
+    while let Some(line) = read_line(&mut lines)? {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [method, path, version] = words[..]
+            && version.starts_with("HTTP/")
+        {
+            for _ in 0..HEAD_LINES {
+                if read_line(&mut lines)?.is_none_or(|line| line.is_empty()) {
+                    break;
+                }
+            }
+            let (status, body) = answer(method, path, audience, metrics);
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                 Content-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            return answers.write_all((head + &body).as_bytes());
+        }
+        let told = match words[..] {
+            ["metrics"] => metrics(),
+            _ => {
+                line.parse()
+                    .map_or_else(|why| why, |command| audience.obey(command))
+                    + "\n"
+            }
+        };
+        answers.write_all(told.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The next line without its end; none at the end.
+fn read_line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    if lines.by_ref().take(LINE_BYTES).read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    if !line.ends_with('\n') && line.len() as u64 >= LINE_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(Some(line.trim_end().to_owned()))
+}
+
+fn answer(
+    method: &str,
+    path: &str,
+    audience: &Audience,
+    metrics: &dyn Fn() -> String,
+) -> (&'static str, String) {
+    let command = |line: String| match line.parse::<Command>() {
+        Ok(command) => ("200 OK", audience.obey(command) + "\n"),
+        Err(why) => ("400 Bad Request", why + "\n"),
+    };
+    match (method, path, path.strip_prefix("/clients/")) {
+        ("GET", "/metrics", _) => ("200 OK", metrics()),
+        ("GET", "/clients", _) => command("list".into()),
+        ("DELETE", "/clients", _) => command("clear".into()),
+        ("PUT" | "POST", _, Some(client)) => command(format!("add {client}")),
+        ("DELETE", _, Some(client)) => command(format!("remove {client}")),
+        (_, "/metrics" | "/clients", _) | (_, _, Some(_)) => {
+            ("405 Method Not Allowed", String::new())
+        }
+        _ => ("404 Not Found", String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::session::Rtcp;
+
+    fn asked(address: SocketAddr, text: &str) -> String {
+        let mut connection = TcpStream::connect(address).unwrap();
+        connection.write_all(text.as_bytes()).unwrap();
+        connection.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn clients_are_told_by_lines_and_by_http() {
+        let audience = Arc::new(Audience::new(2, false, Rtcp::Off));
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = serve(local, Arc::clone(&audience), || "figures 1\n".into()).unwrap();
+        let told = asked(address, "add 127.0.0.1:5004\nlist\nshout\nmetrics\n");
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(
+            lines[..2],
+            ["added 127.0.0.1:5004", "1 clients: 127.0.0.1:5004"]
+        );
+        assert!(
+            lines[2].contains("shout") && lines[3] == "figures 1",
+            "{told}"
+        );
+        let http =
+            |request: &str| asked(address, &format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert!(http("PUT /clients/127.0.0.1:6000").starts_with("HTTP/1.1 200"));
+        assert_eq!(audience.list().len(), 2);
+        assert!(http("DELETE /clients/127.0.0.1:5004").contains("removed"));
+        assert!(http("GET /clients").ends_with("1 clients: 127.0.0.1:6000\n"));
+        assert!(http("GET /metrics").ends_with("figures 1\n"));
+        assert!(http("GET /secrets").starts_with("HTTP/1.1 404"));
+        assert!(http("PUT /clients/nowhere").starts_with("HTTP/1.1 400"));
+        assert!(http("PATCH /clients").starts_with("HTTP/1.1 405"));
+        asked(address, &"x".repeat(5_000));
+        assert!(http("DELETE /clients").starts_with("HTTP/1.1 200"));
+        assert!(audience.list().is_empty());
+    }
+
+    #[test]
+    fn commands_are_taken_on_the_loopback_only() {
+        let audience = Arc::new(Audience::new(1, false, Rtcp::Off));
+        let any = SocketAddr::from(([0, 0, 0, 0], 0));
+        assert!(serve(any, audience, String::new).is_err());
+    }
+}

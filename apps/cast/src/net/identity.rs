@@ -1,0 +1,39 @@
+//! What a sender or receiver is called: random, as RFC 3550 asks, or as one says.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// A receiver's or sender's names.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) ssrc: u32,
+    /// The canonical name. Source: RFC 7022 section 4.2.
+    pub(crate) name: String,
+}
+
+/// New ones.
+pub(crate) fn of_this_process() -> Identity {
+    let mut random = Random::new(None);
+    Identity {
+        ssrc: random.next() as u32,
+        name: format!("{:016x}", random.next()),
+    }
+}
+
+/// Numbers by the SplitMix64 generator.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// From a seed; without one, from the system's random numbers.
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        Random(seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8)))
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,163 @@
+//! A socket's options beyond its address: multicast, the interface, the service class.
+
+use crate::run::Error;
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// What is asked of every socket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The differentiated services code point, 0 to 63; 46 is expedited forwarding.
+    pub dscp: Option<u8>,
+    /// The interface that packets leave by and groups are joined on: its name.
+    pub interface: Option<String>,
+    /// The hops that a multicast packet may take.
+    pub ttl: Option<u8>,
+}
+
+impl Options {
+    /// The interface's index; none: the system chooses.
+    fn index(&self) -> io::Result<Option<u32>> {
+        let Some(name) = &self.interface else {
+            return Ok(None);
+        };
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+        let index = rustix::net::netdevice::name_to_index(&socket, name);
+        index.map(Some).map_err(io::Error::from)
+    }
+
+    /// A receiving socket at `address`: if that is a multicast group, one that has joined it, and
+    /// hears `source` only, if given.
+    ///
+    /// # Errors
+    ///
+    /// If the port is in use, the address is not this machine's, or the group cannot be joined.
+    pub(crate) fn receiver(
+        &self,
+        address: SocketAddr,
+        source: Option<IpAddr>,
+    ) -> io::Result<UdpSocket> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::DGRAM,
+            Some(Protocol::UDP),
+        )?;
+        let group = address.ip();
+        if group.is_multicast() {
+            // Several receivers of one group may share the port.
+            socket.set_reuse_address(true)?;
+        }
+        if address.is_ipv6() {
+            // An IPv4 port of the same number is another's, unless any address will do.
+            socket.set_only_v6(!group.is_unspecified())?;
+        }
+        socket.bind(&address.into())?;
+        if group.is_multicast() {
+            self.join(&socket, group, source)?;
+        }
+        self.mark(&socket, address)?;
+        Ok(socket.into())
+    }
+
+    fn join(&self, socket: &Socket, group: IpAddr, source: Option<IpAddr>) -> io::Result<()> {
+        let index = self.index()?;
+        match (group, source) {
+            (IpAddr::V4(group), None) => {
+                let on = index.map_or(
+                    InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
+                    InterfaceIndexOrAddress::Index,
+                );
+                socket.join_multicast_v4_n(&group, &on)
+            }
+            (IpAddr::V4(group), Some(IpAddr::V4(source))) => {
+                let on = self.ipv4_of_interface();
+                socket.join_ssm_v4(&source, &group, &on)
+            }
+            // Of IPv6 the whole group comes, and its other sources are not heard.
+            (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, index.unwrap_or(0)),
+            (IpAddr::V4(_), Some(IpAddr::V6(_))) => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// The loopback's address for the loopback; else the system chooses by its routes.
+    fn ipv4_of_interface(&self) -> Ipv4Addr {
+        match self.interface.as_deref() {
+            Some("lo") => Ipv4Addr::LOCALHOST,
+            _ => Ipv4Addr::UNSPECIFIED,
+        }
+    }
+
+    /// A sending socket, on any port, of the family of `to`.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn sender(&self, is_ipv4: bool) -> io::Result<UdpSocket> {
+        let any: IpAddr = match is_ipv4 {
+            true => Ipv4Addr::UNSPECIFIED.into(),
+            false => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let address = SocketAddr::new(any, 0);
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::DGRAM,
+            Some(Protocol::UDP),
+        )?;
+        if !is_ipv4 {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        self.mark(&socket, address)?;
+        Ok(socket.into())
+    }
+
+    /// What is asked of a packet that leaves.
+    fn mark(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
+        let index = self.index()?;
+        if address.is_ipv4() {
+            if let Some(dscp) = self.dscp {
+                socket.set_tos_v4(u32::from(dscp) << 2)?;
+            }
+            if let Some(ttl) = self.ttl {
+                socket.set_multicast_ttl_v4(ttl.into())?;
+            }
+        } else {
+            if let Some(dscp) = self.dscp {
+                socket.set_tclass_v6(u32::from(dscp) << 2)?;
+            }
+            if let Some(ttl) = self.ttl {
+                socket.set_multicast_hops_v6(ttl.into())?;
+            }
+            if let Some(index) = index {
+                socket.set_multicast_if_v6(index)?;
+            }
+        }
+        if self.interface.is_some() && !address.ip().is_loopback() {
+            bind_device(socket, self.interface.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn bind_device(socket: &Socket, interface: Option<&str>) -> io::Result<()> {
+    socket.bind_device(interface.map(str::as_bytes))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn bind_device(_: &Socket, _: Option<&str>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Asks for a receive buffer; what the system has made of it.
+pub(crate) fn receive_buffer(socket: &UdpSocket, bytes: usize) -> io::Result<usize> {
+    let socket = SockRef::from(socket);
+    socket.set_recv_buffer_size(bytes)?;
+    socket.recv_buffer_size()
+}
+
+/// The error that names an address.
+pub(crate) fn socket_error(address: impl ToString) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error::Socket(address.to_string(), error)
+}

@@ -1,0 +1,317 @@
+//! What one stream's packets are and where they go: by flags, or by a session description.
+//!
+//! Source: RFC 8866 (SDP), RFC 3605 (`rtcp`), RFC 5761 (`rtcp-mux`), RFC 4570 (`source-filter`),
+//! RFC 4145 and RFC 4571 (TCP).
+//!
+//! Left out: media other than audio, which are passed over; offers and answers.
+
+use crate::media::format::{Format, Formats};
+use sdp_types::{Connection, Media};
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// The packet time where nothing says another. Source: RFC 3551 section 4.2.
+pub(crate) const PACKET_TIME: Duration = Duration::from_millis(20);
+
+/// Where reports go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rtcp {
+    /// None are sent; those that come are understood.
+    #[default]
+    Off,
+    /// To the port of the packets.
+    Mux,
+    /// To a port of their own: the next one.
+    Own,
+}
+
+impl std::str::FromStr for Rtcp {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Rtcp::Off),
+            "mux" => Ok(Rtcp::Mux),
+            "own" => Ok(Rtcp::Own),
+            _ => Err(format!("`{text}` is not off, mux or own")),
+        }
+    }
+}
+
+/// One stream's address and formats.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Where its packets go: this machine's port, a client's, or a multicast group's.
+    pub address: SocketAddr,
+    /// Of a multicast group: the only source that is heard.
+    pub source: Option<IpAddr>,
+    /// What payload types mean.
+    pub formats: Formats,
+    /// How long a packet lasts.
+    pub packet_time: Duration,
+    /// Where reports go.
+    pub rtcp: Rtcp,
+    /// Packets come over TCP, each after its length.
+    pub tcp: bool,
+    /// The hops that a multicast packet may take.
+    pub ttl: Option<u8>,
+}
+
+impl Session {
+    /// Packets of `payload_type` and `format` at `address`; nothing else is said of them.
+    pub fn new(address: SocketAddr, payload_type: u8, format: Format) -> Self {
+        Session {
+            address,
+            source: None,
+            formats: Formats::new(vec![(payload_type, format)]),
+            packet_time: PACKET_TIME,
+            rtcp: Rtcp::Off,
+            tcp: false,
+            ttl: None,
+        }
+    }
+
+    /// The payload type and format that are sent.
+    pub(crate) fn preferred(&self) -> (u8, Format) {
+        let first = self.formats.named().first();
+        first.map_or((11, Format::CD_MONO), |&(number, format)| (number, format))
+    }
+
+    /// Where reports go.
+    pub(crate) fn rtcp_address(&self) -> Option<SocketAddr> {
+        match self.rtcp {
+            Rtcp::Off => None,
+            Rtcp::Mux => Some(self.address),
+            Rtcp::Own => {
+                let port = self.address.port().checked_add(1)?;
+                Some(SocketAddr::new(self.address.ip(), port))
+            }
+        }
+    }
+
+    /// All audio streams of a session description.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, names no audio, or an address or format in it cannot be read.
+    ///
+    /// ```
+    /// use creel_cast::Session;
+    ///
+    /// let text = "v=0\r\no=- 0 0 IN IP4 0.0.0.0\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
+    ///             m=audio 5004 RTP/AVP 97\r\na=rtpmap:97 L16/48000/2\r\na=ptime:5\r\n";
+    /// let sessions = Session::read(text.as_bytes())?;
+    /// assert_eq!(sessions[0].address.port(), 5004);
+    /// assert_eq!(sessions[0].packet_time.as_millis(), 5);
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn read(text: &[u8]) -> Result<Vec<Session>, String> {
+        let wrong = |error| format!("not a session description: {error}");
+        let whole = sdp_types::Session::parse(text).map_err(wrong)?;
+        let mut sessions = Vec::new();
+        let audio = whole.medias.iter().filter(|media| media.media == "audio");
+        for media in audio.filter(|media| media.port != 0) {
+            let connection = media.connections.first().or(whole.connection.as_ref());
+            let inherited = |name: &'static str| {
+                let of_media = media.get_first_attribute_value(name).flatten();
+                let of_whole = || whole.get_first_attribute_value(name).flatten();
+                of_media.or_else(of_whole)
+            };
+            let first = of_media(media, connection, inherited("source-filter"))?;
+            let step = 1 + u16::from(first.rtcp == Rtcp::Own);
+            for n in 0..media.num_ports.unwrap_or(1) {
+                let port = n
+                    .checked_mul(step)
+                    .and_then(|n| first.address.port().checked_add(n));
+                let port = port.ok_or("more ports than there are above the first")?;
+                let address = SocketAddr::new(first.address.ip(), port);
+                sessions.push(Session {
+                    address,
+                    ..first.clone()
+                });
+            }
+        }
+        if sessions.is_empty() {
+            return Err("there is no audio in it".into());
+        }
+        Ok(sessions)
+    }
+
+    /// The session description of these streams, as their clients need it.
+    pub fn describe(sessions: &[Session]) -> String {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let origin = sessions.first().map_or(any, |session| session.address);
+        let mut text = format!(
+            "v=0\r\no=- 0 0 IN {}\r\ns=creel-cast\r\nt=0 0\r\n",
+            family(origin.ip())
+        );
+        for session in sessions {
+            session.describe_one(&mut text);
+        }
+        text
+    }
+
+    fn describe_one(&self, text: &mut String) {
+        let protocol = if self.tcp { "TCP/RTP/AVP" } else { "RTP/AVP" };
+        let numbers: Vec<String> = self
+            .formats
+            .named()
+            .iter()
+            .map(|(number, _)| number.to_string())
+            .collect();
+        let ip = self.address.ip();
+        let ttl = match (ip, self.ttl) {
+            (IpAddr::V4(ip), ttl) if ip.is_multicast() => format!("/{}", ttl.unwrap_or(1)),
+            _ => String::new(),
+        };
+        let (port, numbers, family) = (self.address.port(), numbers.join(" "), family(ip));
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "m=audio {port} {protocol} {numbers}\r\nc=IN {family}{ttl}\r\n"
+        );
+        for (number, format) in self.formats.named() {
+            let _ = write!(text, "a=rtpmap:{number} {format}\r\n");
+        }
+        let time = self.packet_time.as_secs_f64() * 1e3;
+        let _ = write!(text, "a=ptime:{time}\r\n");
+        if let Some(source) = self.source {
+            let filter = family_name(ip);
+            let _ = write!(text, "a=source-filter: incl IN {filter} {ip} {source}\r\n");
+        }
+        match (self.rtcp, self.rtcp_address()) {
+            (Rtcp::Mux, _) => text.push_str("a=rtcp-mux\r\n"),
+            (Rtcp::Own, Some(address)) => {
+                let _ = write!(text, "a=rtcp:{}\r\n", address.port());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn family_name(ip: IpAddr) -> &'static str {
+    if ip.is_ipv4() { "IP4" } else { "IP6" }
+}
+
+fn family(ip: IpAddr) -> String {
+    format!("{} {ip}", family_name(ip))
+}
+
+/// The first stream of a media description.
+fn of_media(
+    media: &Media,
+    connection: Option<&Connection>,
+    filter: Option<&str>,
+) -> Result<Session, String> {
+    let connection = connection.ok_or("no connection (c=) for its audio")?;
+    let address = connection
+        .try_address()
+        .map_err(|error| error.to_string())?;
+    let value = |name: &'static str| media.get_first_attribute_value(name).flatten();
+    let own_port = value("rtcp").and_then(|text| text.split_whitespace().next()?.parse().ok());
+    let rtcp = if media.has_attribute("rtcp-mux") {
+        Rtcp::Mux
+    } else if own_port.is_none_or(|port: u16| port == media.port.wrapping_add(1)) {
+        Rtcp::Own
+    } else if own_port == Some(media.port) {
+        Rtcp::Mux
+    } else {
+        Rtcp::Off
+    };
+    let time = value("ptime").and_then(|text| text.trim().parse::<f64>().ok());
+    let time = time.filter(|ms| *ms > 0.0 && *ms <= 1_000.0);
+    Ok(Session {
+        address: SocketAddr::new(address.ip, media.port),
+        source: filter.and_then(|text| text.split_whitespace().last()?.parse().ok()),
+        formats: formats(media)?,
+        packet_time: time.map_or(PACKET_TIME, |ms| Duration::from_secs_f64(ms / 1e3)),
+        rtcp,
+        tcp: media.proto.starts_with("TCP"),
+        ttl: address.ttl,
+    })
+}
+
+fn formats(media: &Media) -> Result<Formats, String> {
+    let mut named = Vec::new();
+    let maps: Vec<(u8, &str)> = media
+        .attributes
+        .iter()
+        .filter(|attribute| attribute.attribute == "rtpmap")
+        .filter_map(|attribute| attribute.value.as_deref()?.split_once(' '))
+        .filter_map(|(number, format)| Some((number.parse().ok()?, format.trim())))
+        .collect();
+    for number in media.fmt.split_whitespace() {
+        let number: u8 = number
+            .parse()
+            .ok()
+            .filter(|&n| n < 128)
+            .ok_or(format!("`{number}` is no payload type"))?;
+        let map = maps.iter().find(|(of, _)| *of == number);
+        let format = match map {
+            Some((_, format)) => Some(format.parse()?),
+            None => Format::of_payload_type(number),
+        };
+        named.extend(format.map(|format| (number, format)));
+    }
+    Ok(Formats::new(named))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_streams_are_read_back_as_they_were_described() {
+        let stereo = "L16/48000/2".parse().unwrap();
+        let mut first = Session::new("127.0.0.1:5004".parse().unwrap(), 97, stereo);
+        first.packet_time = Duration::from_millis(5);
+        first.rtcp = Rtcp::Own;
+        let mut second = Session::new(
+            "[ff15::1]:6000".parse().unwrap(),
+            0,
+            "PCMU".parse().unwrap(),
+        );
+        second.rtcp = Rtcp::Mux;
+        second.source = Some("::1".parse().unwrap());
+        let mut third = Session::new(
+            "239.1.2.3:7000".parse().unwrap(),
+            8,
+            "PCMA".parse().unwrap(),
+        );
+        third.rtcp = Rtcp::Mux;
+        third.ttl = Some(4);
+        third.formats = Formats::new(vec![
+            (8, "PCMA".parse().unwrap()),
+            (101, "telephone-event/8000".parse().unwrap()),
+        ]);
+        let sessions = [first, second, third];
+        let text = Session::describe(&sessions);
+        assert_eq!(Session::read(text.as_bytes()).unwrap(), sessions, "{text}");
+    }
+
+    #[test]
+    fn what_players_write_is_understood() {
+        let text = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\n\
+                    a=tool:libavformat\nm=video 6000 RTP/AVP 96\nm=audio 5004/2 RTP/AVP 0\nb=AS:64\n";
+        let sessions = Session::read(text.as_bytes()).unwrap();
+        assert_eq!(sessions.len(), 2);
+        assert_eq!(sessions[1].address, "127.0.0.1:5006".parse().unwrap());
+        assert_eq!(sessions[0].preferred(), (0, "PCMU".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_no_description_is_refused_without_a_panic() {
+        let text = Session::describe(&[Session::new(
+            "1.2.3.4:5".parse().unwrap(),
+            0,
+            "PCMU".parse().unwrap(),
+        )]);
+        for len in 0..text.len() {
+            let _ = Session::read(&text.as_bytes()[..len]);
+        }
+        for text in ["", "hello", "v=0\r\no=- 0 0 IN IP4 a\r\ns=-\r\nt=0 0\r\n"] {
+            assert!(Session::read(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

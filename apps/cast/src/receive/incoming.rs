@@ -1,0 +1,311 @@
+//! One source as it comes: what RFC 3550 makes of it, when it came, and what is heard of it.
+
+use super::recorder::Recorder;
+use crate::measure::context::with_histograms;
+use crate::measure::reception::{Jitter, Lateness, Note, Sequence};
+use crate::measure::stats::{Stations, StreamStats};
+use crate::media::format::{Encoding, Format, Formats};
+use crate::media::keys::Heard;
+use crate::net::rtcp::{Block, Reporter, SenderInfo, middle};
+use crate::net::rtp::Header;
+use crate::receive::report::SourceReport;
+use creel::time::Clock;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Payload types that are told of one source.
+const TYPES_MAX: usize = 16;
+/// A leap of the timestamps that the arrivals do not share: another clock, not a silence.
+const LEAP: i64 = 10_000_000_000;
+
+/// A packet, as it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Packet<'a> {
+    pub(super) header: Header,
+    pub(super) payload: &'a [u8],
+    pub(super) from: SocketAddr,
+    /// In nanoseconds of the clock.
+    pub(super) arrival: u64,
+}
+
+/// One source.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    ssrc: u32,
+    from: SocketAddr,
+    sequence: Sequence,
+    jitter: Jitter,
+    lateness: Lateness,
+    stats: StreamStats,
+    /// The format of the packets that are heard, and its payload type.
+    format: Option<(u8, Format)>,
+    payload_types: Vec<u8>,
+    bytes: u64,
+    late: u64,
+    first_arrival: u64,
+    last_arrival: u64,
+    /// The newest timestamp, extended; and where time zero is after a new start.
+    timestamp: i64,
+    base: i64,
+    /// Frames before the present start.
+    offset: i64,
+    keys: Heard,
+    recorder: Option<Recorder>,
+    /// The last packet far from all others, in case that the next one follows it.
+    stray: Option<(Header, Vec<u8>, u64)>,
+    sender: Option<(SenderInfo, u64)>,
+    has_left: bool,
+    reporter: Reporter,
+    /// Formats differ from what is recorded.
+    unheard: u64,
+}
+
+impl Incoming {
+    /// A source whose first packet this is.
+    pub(super) fn new(first: &Packet<'_>, recorder: Option<Recorder>) -> Self {
+        let timestamp = i64::from(first.header.timestamp);
+        Incoming {
+            ssrc: first.header.ssrc,
+            from: first.from,
+            sequence: Sequence::new(first.header.sequence),
+            jitter: Jitter::default(),
+            lateness: Lateness::default(),
+            stats: StreamStats::default(),
+            format: None,
+            payload_types: Vec::new(),
+            bytes: 0,
+            late: 0,
+            first_arrival: first.arrival,
+            last_arrival: first.arrival,
+            timestamp,
+            base: timestamp,
+            offset: 0,
+            keys: Heard::default(),
+            recorder,
+            stray: None,
+            sender: None,
+            has_left: false,
+            reporter: Reporter::default(),
+            unheard: 0,
+        }
+    }
+
+    pub(super) fn ssrc(&self) -> u32 {
+        self.ssrc
+    }
+
+    /// Notes a packet after the first. `late_after` nanoseconds a player would wait for it.
+    pub(super) fn note(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
+        let note = self.sequence.note(packet.header.sequence);
+        match note {
+            Note::Stray => return self.keep_stray(packet),
+            Note::Restart => self.begin_anew(packet, formats, late_after),
+            _ => {}
+        }
+        self.take(packet, note, formats, late_after);
+    }
+
+    #[cold]
+    fn keep_stray(&mut self, packet: &Packet<'_>) {
+        self.stray = Some((packet.header, packet.payload.to_vec(), packet.arrival));
+    }
+
+    /// With the stray that this packet follows.
+    #[cold]
+    fn begin_anew(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
+        let Some((header, payload, arrival)) = self.stray.take() else {
+            return self.restart(packet);
+        };
+        let first = Packet {
+            header,
+            payload: &payload,
+            from: packet.from,
+            arrival,
+        };
+        self.restart(&first);
+        self.take(&first, Note::Newest, formats, late_after);
+    }
+
+    /// Takes a packet that is the source's own.
+    pub(super) fn take(
+        &mut self,
+        packet: &Packet<'_>,
+        note: Note,
+        formats: &Formats,
+        late_after: u64,
+    ) {
+        let header = packet.header;
+        self.bytes += packet.payload.len() as u64;
+        self.last_arrival = packet.arrival;
+        if self.from != packet.from {
+            self.from = packet.from;
+        }
+        if self.payload_types.last() != Some(&header.payload_type) {
+            self.note_type(header.payload_type, formats);
+        }
+        let distance = header.timestamp.wrapping_sub(self.timestamp as u32) as i32;
+        let extended = self.timestamp + i64::from(distance);
+        let Some(format) = formats.of(header.payload_type) else {
+            self.timestamp = extended;
+            self.time(packet, 0);
+            return;
+        };
+        if format.encoding == Encoding::Event {
+            // Their timestamps stand still while a key is held: they tell nothing of time.
+            self.keys.note(header.timestamp, packet.payload);
+            self.time(packet, 0);
+            return;
+        }
+        let nanos =
+            |ticks: i64| (i128::from(ticks) * 1_000_000_000 / i128::from(format.clock)) as i64;
+        let leap = nanos(i64::from(distance)) - (packet.arrival as i64 - self.stats.last() as i64);
+        if self.stats.last() > 0 && leap.abs() > LEAP && note == Note::Newest {
+            self.restart(packet);
+            return self.hear(packet, i64::from(header.timestamp), format, note);
+        }
+        if distance > 0 || note == Note::Newest {
+            self.timestamp = extended;
+        }
+        if note != Note::Duplicate {
+            self.jitter
+                .note(header.timestamp, packet.arrival, format.clock);
+        }
+        let late = self
+            .lateness
+            .note(nanos(extended - self.base), packet.arrival)
+            .as_nanos() as u64;
+        self.late += u64::from(late > late_after);
+        self.time(packet, late);
+        self.hear(packet, extended, format, note);
+    }
+
+    #[inline]
+    fn time(&mut self, packet: &Packet<'_>, late: u64) {
+        let at = Stations {
+            due: packet.arrival.saturating_sub(late),
+            made: packet.arrival,
+            arrived: Clock::monotonic().nanos().max(packet.arrival),
+        };
+        with_histograms(|histograms| self.stats.note(histograms, at));
+    }
+
+    #[cold]
+    fn note_type(&mut self, number: u8, formats: &Formats) {
+        let there = self.payload_types.iter().position(|&known| known == number);
+        match there {
+            // The present one stands last.
+            Some(at) => self.payload_types[at..].rotate_left(1),
+            None if self.payload_types.len() < TYPES_MAX => self.payload_types.push(number),
+            None => {}
+        }
+        let heard = formats
+            .of(number)
+            .filter(|format| format.encoding != Encoding::Event);
+        if let Some(format) = heard.filter(|_| self.format.is_none_or(|(known, _)| known != number))
+        {
+            self.format = Some((number, format));
+        }
+    }
+
+    /// It began anew: what comes goes where its arrival says.
+    #[cold]
+    fn restart(&mut self, packet: &Packet<'_>) {
+        let rate = self.format.map_or(8_000, |(_, format)| format.rate());
+        let since = packet.arrival.saturating_sub(self.first_arrival);
+        let frame = (u128::from(since) * u128::from(rate) / 1_000_000_000) as i64;
+        let end = self.recorder.as_ref().map_or(0, Recorder::end);
+        self.offset = frame.max(end);
+        self.timestamp = i64::from(packet.header.timestamp);
+        self.base = self.timestamp;
+        self.jitter.restart();
+        self.lateness.restart();
+    }
+
+    fn hear(&mut self, packet: &Packet<'_>, extended: i64, format: Format, note: Note) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        if note == Note::Duplicate {
+            return;
+        }
+        let frame = self.offset + format.frames(extended - self.base);
+        if !recorder.hear(packet.header.payload_type, format, frame, packet.payload) {
+            self.unheard += 1;
+        }
+    }
+
+    /// What the source says of itself.
+    pub(super) fn sender_says(&mut self, info: SenderInfo, arrival: u64) {
+        if self.sender.is_none_or(|(_, before)| before <= arrival) {
+            self.sender = Some((info, arrival));
+        }
+    }
+
+    pub(super) fn leaves(&mut self) {
+        self.has_left = true;
+    }
+
+    /// What a receiver reports of it.
+    pub(super) fn block(&mut self, now: u64) -> Block {
+        let counts = self.sequence.counts();
+        let (last_report, since_report) = self.sender.map_or((0, 0), |(info, arrival)| {
+            let since = u128::from(now.saturating_sub(arrival));
+            (middle(info.ntp), (since * 65_536 / 1_000_000_000) as u32)
+        });
+        Block {
+            ssrc: self.ssrc,
+            fraction_lost: self
+                .reporter
+                .fraction_lost(self.sequence.expected(), counts.received),
+            lost: self.sequence.reported_lost().max(0) as u32,
+            highest: self.sequence.extended(),
+            jitter: self.jitter.ticks(),
+            last_report,
+            since_report,
+        }
+    }
+
+    /// Where it is heard from.
+    pub(super) fn from(&self) -> SocketAddr {
+        self.from
+    }
+
+    /// Its row. Ends its recording.
+    pub(super) fn tell(self, port: u16) -> (SourceReport, StreamStats) {
+        let counts = self.sequence.counts();
+        let (jitter_ms, jitter_max_ms) = self.format.map_or((None, None), |(_, format)| {
+            let (now, most) = self.jitter.millis(format.clock);
+            (Some(now), Some(most))
+        });
+        let time = Duration::from_nanos(self.last_arrival.saturating_sub(self.first_arrival));
+        let report = SourceReport {
+            stream: 0,
+            ssrc: self.ssrc,
+            port,
+            from: self.from,
+            format: self.format.map(|(_, format)| format),
+            payload_types: self.payload_types,
+            packets: counts.received,
+            bytes: self.bytes,
+            seconds: time.as_secs_f64(),
+            expected: self.sequence.expected(),
+            lost: self.sequence.lost(),
+            late: self.late,
+            reordered: counts.reordered,
+            duplicates: counts.duplicates,
+            strays: counts.strays,
+            restarts: counts.restarts,
+            jitter_ms,
+            jitter_max_ms,
+            interval_ms: self.stats.interval.mean() / 1e6,
+            interval_sd_ms: self.stats.interval.deviation() / 1e6,
+            drift_ppm: self.lateness.drift_ppm(),
+            keys: self.keys.keys().to_owned(),
+            sender_packets: self.sender.map(|(info, _)| info.packets),
+            sender_bytes: self.sender.map(|(info, _)| info.octets),
+            left: self.has_left,
+            unheard: self.unheard,
+        };
+        (report, self.stats)
+    }
+}

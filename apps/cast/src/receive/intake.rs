@@ -1,0 +1,387 @@
+//! All sources of one socket: packets are told apart, and what is none is told.
+
+use super::incoming::{Incoming, Packet};
+use super::recorder::{Folder, Recorder};
+use super::report::SourceReport;
+use crate::measure::reception::Note;
+use crate::measure::stats::StreamStats;
+use crate::media::format::Formats;
+use crate::net::rtcp::{self, Told};
+use crate::net::rtp::{self, Header};
+use crate::net::session::{Rtcp, Session};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Sources of one socket at most; the packets of others are told as of strangers.
+const SOURCES_MAX: usize = 32_768;
+/// Sources in their probation at once, and packets that are kept of one.
+const CANDIDATES_MAX: usize = 256;
+const KEPT_MAX: usize = 4;
+
+/// What is the same for all sockets of a run.
+#[derive(Debug)]
+pub(super) struct Common {
+    /// After this time, in nanoseconds, a player would not wait for a packet any more.
+    pub(super) late_after: u64,
+    pub(super) folder: Option<Arc<Folder>>,
+    /// Bare samples instead of RTP, little-endian.
+    pub(super) raw: bool,
+    /// The receiver's own name in reports.
+    pub(super) ssrc: u32,
+    pub(super) name: String,
+    /// Reports that came on another port than their source, or before it: by source, the last one
+    /// and when it came.
+    pub(super) elsewhere: Mutex<HashMap<u32, (Told, u64)>>,
+}
+
+/// What came to a socket, beside what its sources tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Junk {
+    /// Datagrams that are neither RTP nor RTCP.
+    pub malformed: u64,
+    /// Packets of sources that sent no two in sequence.
+    pub unproven: u64,
+    /// Packets of sources beyond those there is room for, or not asked for.
+    pub strangers: u64,
+    /// Packets that were longer than the memory for them.
+    pub cut: u64,
+    /// RTCP's.
+    pub rtcp: u64,
+}
+
+impl Junk {
+    pub(super) fn add(&mut self, other: &Junk) {
+        self.malformed += other.malformed;
+        self.unproven += other.unproven;
+        self.strangers += other.strangers;
+        self.cut += other.cut;
+        self.rtcp += other.rtcp;
+    }
+}
+
+/// Sources' names are random already.
+#[derive(Debug, Default)]
+pub(super) struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+}
+
+/// A packet that waits for its source to be proven.
+#[derive(Debug)]
+struct Kept {
+    header: Header,
+    payload: Vec<u8>,
+    from: SocketAddr,
+    arrival: u64,
+}
+
+/// The sources of one socket.
+#[derive(Debug)]
+pub(super) struct Intake {
+    common: Arc<Common>,
+    session: Session,
+    number: usize,
+    by_ssrc: HashMap<u32, usize, BuildHasherDefault<Mixed>>,
+    sources: Vec<Incoming>,
+    /// Whose packet came last, and so probably whose comes next: it, or the one after it.
+    last: usize,
+    candidates: HashMap<u32, Vec<Kept>>,
+    junk: Junk,
+    packets: u64,
+    /// Of bare samples.
+    raw: (u16, u32),
+    next_report: u64,
+    shared: bool,
+}
+
+impl Intake {
+    /// For the socket with this number; `shared` by streams that are planned.
+    pub(super) fn new(common: Arc<Common>, session: Session, number: usize, shared: bool) -> Self {
+        Intake {
+            common,
+            session,
+            number,
+            by_ssrc: HashMap::default(),
+            sources: Vec::new(),
+            last: 0,
+            candidates: HashMap::new(),
+            junk: Junk::default(),
+            packets: 0,
+            raw: (0, 0),
+            next_report: 0,
+            shared,
+        }
+    }
+
+    /// The packets that its sources have got so far.
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Takes a datagram.
+    #[inline]
+    pub(super) fn take(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+        if self.common.raw {
+            return self.take_raw(datagram, from, arrival);
+        }
+        if rtp::is_rtcp(datagram) {
+            return self.take_rtcp(datagram, arrival);
+        }
+        let Ok((header, payload)) = rtp::parse(datagram) else {
+            self.junk.malformed += 1;
+            return;
+        };
+        if self
+            .session
+            .source
+            .is_some_and(|source| source != from.ip())
+        {
+            self.junk.strangers += 1;
+            return;
+        }
+        let packet = Packet {
+            header,
+            payload,
+            from,
+            arrival,
+        };
+        self.take_packet(&packet);
+    }
+
+    /// One that was cut is told.
+    pub(super) fn note_cut(&mut self) {
+        self.junk.cut += 1;
+    }
+
+    #[inline]
+    fn take_packet(&mut self, packet: &Packet<'_>) {
+        let ssrc = packet.header.ssrc;
+        let is_it = |at: usize| {
+            self.sources
+                .get(at)
+                .is_some_and(|source| source.ssrc() == ssrc)
+        };
+        let at = if is_it(self.last + 1) {
+            self.last + 1
+        } else if is_it(self.last) {
+            self.last
+        } else {
+            match self.by_ssrc.get(&ssrc) {
+                Some(&at) => at,
+                None => return self.take_candidate(packet),
+            }
+        };
+        self.last = at;
+        self.packets += 1;
+        let late_after = self.common.late_after;
+        self.sources[at].note(packet, &self.session.formats, late_after);
+    }
+
+    /// A packet of a source that is not proven yet: it is when two follow one another, in
+    /// whichever order they came.
+    #[cold]
+    fn take_candidate(&mut self, packet: &Packet<'_>) {
+        if self.sources.len() >= SOURCES_MAX {
+            self.junk.strangers += 1;
+            return;
+        }
+        let is_full = self.candidates.len() >= CANDIDATES_MAX;
+        let ssrc = packet.header.ssrc;
+        if is_full && !self.candidates.contains_key(&ssrc) {
+            self.junk.unproven += self
+                .candidates
+                .drain()
+                .map(|(_, kept)| kept.len() as u64)
+                .sum::<u64>();
+        }
+        let kept = self.candidates.entry(ssrc).or_default();
+        let number = packet.header.sequence;
+        let follows =
+            |other: &Kept| matches!(number.wrapping_sub(other.header.sequence), 1 | u16::MAX);
+        let is_proven = kept.iter().any(follows);
+        if kept.len() == KEPT_MAX {
+            kept.remove(0);
+            self.junk.unproven += 1;
+        }
+        kept.push(Kept {
+            header: packet.header,
+            payload: packet.payload.to_vec(),
+            from: packet.from,
+            arrival: packet.arrival,
+        });
+        if is_proven && let Some(kept) = self.candidates.remove(&ssrc) {
+            self.begin(&kept);
+        }
+    }
+
+    /// A new source, with the packets that proved it.
+    fn begin(&mut self, kept: &[Kept]) {
+        let packets = kept.iter().map(|kept| Packet {
+            header: kept.header,
+            payload: &kept.payload,
+            from: kept.from,
+            arrival: kept.arrival,
+        });
+        let late_after = self.common.late_after;
+        for (n, packet) in packets.enumerate() {
+            if n > 0 {
+                if let Some(source) = self.sources.last_mut() {
+                    source.note(&packet, &self.session.formats, late_after);
+                }
+                continue;
+            }
+            let recorder = self.recorder(packet.header.ssrc);
+            let mut source = Incoming::new(&packet, recorder);
+            source.take(&packet, Note::Newest, &self.session.formats, late_after);
+            let index = self.sources.len();
+            self.by_ssrc.insert(source.ssrc(), index);
+            self.sources.push(source);
+        }
+        self.last = self.sources.len() - 1;
+        self.packets += kept.len() as u64;
+    }
+
+    /// A recording is named by its stream's number; a second source of one stream, by its own
+    /// name, too.
+    fn recorder(&self, ssrc: u32) -> Option<Recorder> {
+        let folder = self.common.folder.clone()?;
+        let name = match (self.shared, self.sources.len()) {
+            (true, index) => format!("stream-{}", self.number + index),
+            (false, 0) => format!("stream-{}", self.number),
+            (false, _) => format!("stream-{}-{ssrc:08x}", self.number),
+        };
+        Some(Recorder::new(folder, name))
+    }
+
+    fn take_rtcp(&mut self, datagram: &[u8], arrival: u64) {
+        self.junk.rtcp += 1;
+        let (sources, by_ssrc, common) = (&mut self.sources, &self.by_ssrc, &self.common);
+        let is_rtcp = rtcp::read(datagram, |told| {
+            let ssrc = match told {
+                Told::Sender(ssrc, _) | Told::Bye(ssrc) => ssrc,
+                // Of streams that are sent.
+                Told::Block(_) => return,
+            };
+            match (by_ssrc.get(&ssrc).map(|&at| &mut sources[at]), told) {
+                (Some(source), Told::Sender(_, info)) => source.sender_says(info, arrival),
+                (Some(source), _) => source.leaves(),
+                (None, told) => {
+                    let mut elsewhere = common
+                        .elsewhere
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    if elsewhere.len() < SOURCES_MAX {
+                        elsewhere.insert(ssrc, (told, arrival));
+                    }
+                }
+            }
+        });
+        if !is_rtcp {
+            self.junk.rtcp -= 1;
+            self.junk.malformed += 1;
+        }
+    }
+
+    fn take_raw(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+        let (payload_type, format) = self.session.preferred();
+        let (sequence, timestamp) = self.raw;
+        let frames = datagram.len() / 2 / usize::from(format.channels);
+        self.raw = (
+            sequence.wrapping_add(1),
+            timestamp.wrapping_add(frames as u32),
+        );
+        // As L16 has it.
+        let swapped: Vec<u8> = datagram
+            .chunks_exact(2)
+            .flat_map(|pair| [pair[1], pair[0]])
+            .collect();
+        let header = Header {
+            payload_type,
+            marker: false,
+            sequence,
+            timestamp,
+            ssrc: 0,
+        };
+        self.take_packet(&Packet {
+            header,
+            payload: &swapped,
+            from,
+            arrival,
+        });
+    }
+
+    /// What is to be reported now, and where to; nothing before the next report is due.
+    pub(super) fn reports(&mut self, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
+        if self.session.rtcp == Rtcp::Off || now < self.next_report || self.sources.is_empty() {
+            return Vec::new();
+        }
+        // The first one early, so that short streams have one; spread as section 6.3.1 asks.
+        let interval = rtcp::INTERVAL.as_nanos() as u64;
+        let spread = interval / 2 + (u64::from(self.common.ssrc) ^ now) % interval;
+        self.next_report = now + spread;
+        self.join_elsewhere();
+        let own_port = self.session.rtcp == Rtcp::Own;
+        let mut by_place: HashMap<SocketAddr, Vec<rtcp::Block>> = HashMap::new();
+        for source in &mut self.sources {
+            let mut to = source.from();
+            if own_port {
+                to.set_port(to.port().saturating_add(1));
+            }
+            by_place.entry(to).or_default().push(source.block(now));
+        }
+        let (ssrc, name) = (self.common.ssrc, &self.common.name);
+        let places = by_place.into_iter().flat_map(|(to, blocks)| {
+            let reports: Vec<_> = blocks
+                .chunks(31)
+                .map(|some| (to, rtcp::receiver_report(ssrc, some, name)))
+                .collect();
+            reports
+        });
+        places.collect()
+    }
+
+    /// What came of its sources' reports on other ports.
+    fn join_elsewhere(&mut self) {
+        let elsewhere = &self.common.elsewhere;
+        let elsewhere = elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        for source in &mut self.sources {
+            match elsewhere.get(&source.ssrc()) {
+                Some(&(Told::Sender(_, info), arrival)) => source.sender_says(info, arrival),
+                Some((Told::Bye(_), _)) => source.leaves(),
+                _ => {}
+            }
+        }
+    }
+
+    /// What came: a row a source, and what was none.
+    pub(super) fn tell(mut self) -> (Vec<(SourceReport, StreamStats)>, Junk) {
+        self.junk.unproven += self
+            .candidates
+            .values()
+            .map(|kept| kept.len() as u64)
+            .sum::<u64>();
+        let port = self.session.address.port();
+        self.join_elsewhere();
+        let rows = self.sources.into_iter().map(|source| source.tell(port));
+        (rows.collect(), self.junk)
+    }
+
+    /// What its packets mean.
+    pub(super) fn formats(&self) -> &Formats {
+        &self.session.formats
+    }
+}

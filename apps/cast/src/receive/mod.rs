@@ -1,0 +1,460 @@
+//! Many streams from UDP, TCP or a capture: what came, what did not, and when.
+
+mod incoming;
+mod inlet;
+mod intake;
+mod recorder;
+mod report;
+
+pub use intake::Junk;
+pub use report::SourceReport;
+
+use crate::measure::context::with_histograms;
+use crate::measure::contexts::{Contexts, Usage};
+use crate::measure::stats::Histograms;
+use crate::media::format::{Format, Formats};
+use crate::net::identity;
+use crate::net::options::{Options, socket_error};
+use crate::net::pcap;
+use crate::net::ports::{Ports, buffer_bytes};
+use crate::net::session::{Rtcp, Session};
+use crate::run::{Error, Measured};
+use crate::stream::control::{Changes, Control, Running};
+use crate::stream::machine::Trigger;
+use inlet::{Inlet, TcpInlet};
+use intake::{Common, Intake};
+use recorder::Files;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// How often the program looks what has come.
+const LOOK: Duration = Duration::from_millis(100);
+/// What is left out after the first packet: caches and timers find their pace.
+const RAMP_UP: Duration = Duration::from_secs(1);
+/// A player with a buffer of one quantum and so much would miss what comes later.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// What is received.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// A port each.
+    pub sessions: Vec<Session>,
+    /// Streams that are expected in all; none: whatever comes.
+    pub streams: Option<usize>,
+    /// Bare samples, little-endian, instead of RTP: losses cannot be told.
+    pub raw: bool,
+    /// Contexts: pools of one worker.
+    pub groups: usize,
+    /// How long a context waits before it reacts again.
+    pub wait: Duration,
+    /// Ends after so many packets of each stream.
+    pub buffers: Option<u64>,
+    /// Ends when nothing has come for so long, once something has.
+    pub idle: Duration,
+    /// Ends after so long in any case.
+    pub at_most: Option<Duration>,
+    /// A folder into which each stream is written as `stream-N.wav`.
+    pub wav: Option<PathBuf>,
+    /// A file into which everything that comes is written, as a capture.
+    pub capture: Option<PathBuf>,
+    /// What is asked of the sockets.
+    pub options: Options,
+}
+
+impl Plan {
+    /// Receives `sessions` once in 2 ms, until nothing has come for two seconds.
+    pub fn new(sessions: Vec<Session>) -> Self {
+        Plan {
+            sessions,
+            streams: None,
+            raw: false,
+            groups: 1,
+            wait: Duration::from_millis(2),
+            buffers: None,
+            idle: Duration::from_secs(2),
+            at_most: None,
+            wav: None,
+            capture: None,
+            options: Options::default(),
+        }
+    }
+
+    /// Sessions at `ports` ports from `on` on, two apart where reports have a port of their own.
+    ///
+    /// # Errors
+    ///
+    /// If there are not so many ports.
+    pub fn sessions(
+        on: SocketAddr,
+        ports: usize,
+        formats: &Formats,
+        rtcp: Rtcp,
+    ) -> Result<Vec<Session>, Error> {
+        let step = 1 + usize::from(rtcp == Rtcp::Own);
+        let session = |n: usize| {
+            let address = crate::net::ports::port_of_stream(on, n * step, false)?;
+            let mut session = Session::new(address, 11, Format::CD_MONO);
+            session.formats = formats.clone();
+            session.rtcp = rtcp;
+            Ok(session)
+        };
+        (0..ports).map(session).collect()
+    }
+
+    fn common(&self, files: Option<&Files>) -> Common {
+        let identity = identity::of_this_process();
+        Common {
+            late_after: (self.wait + PATIENCE).as_nanos() as u64,
+            folder: files.map(Files::folder),
+            raw: self.raw,
+            ssrc: identity.ssrc,
+            name: identity.name,
+            elsewhere: Default::default(),
+        }
+    }
+
+    /// Whether several streams come to one port.
+    fn is_shared(&self) -> bool {
+        self.sessions.len() == 1 && self.streams != Some(1)
+    }
+}
+
+/// Receives as planned and measures. Blocks until it is over; `interrupted` is asked some times a
+/// second and ends it, too.
+///
+/// # Errors
+///
+/// As [`Receiver::open`].
+pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
+    Ok(Receiver::open(plan)?.run(interrupted))
+}
+
+/// What one socket's task does.
+type Task = Running<Inlet>;
+type TcpTask = Running<TcpInlet>;
+
+/// Streams whose ports are open: nothing that is sent from now on is lost for want of one.
+#[derive(Debug)]
+pub struct Receiver<'a> {
+    plan: &'a Plan,
+    contexts: Contexts,
+    inlets: Vec<(usize, Inlet)>,
+    tcp: Vec<(usize, TcpInlet)>,
+    files: Option<Files>,
+    capture: Option<pcap::Tap>,
+    warnings: Vec<String>,
+    notes: Vec<String>,
+    counted: Arc<AtomicU64>,
+}
+
+impl<'a> Receiver<'a> {
+    /// Opens the ports and files.
+    ///
+    /// # Errors
+    ///
+    /// If a context or file cannot be made, or no port can be opened. Some ports that cannot are
+    /// a warning.
+    pub fn open(plan: &'a Plan) -> Result<Self, Error> {
+        let files = plan
+            .wav
+            .clone()
+            .map(|path| Files::new(path, false))
+            .transpose()?;
+        let capture = plan.capture.as_deref().map(pcap::Tap::create).transpose()?;
+        let common = Arc::new(plan.common(files.as_ref()));
+        let mut receiver = Receiver {
+            plan,
+            contexts: Contexts::new(plan.groups, plan.wait)?,
+            inlets: Vec::new(),
+            tcp: Vec::new(),
+            files,
+            capture,
+            warnings: Vec::new(),
+            notes: Vec::new(),
+            counted: Arc::default(),
+        };
+        let shared = plan.is_shared();
+        let streams_a_port = plan
+            .streams
+            .unwrap_or(1)
+            .div_ceil(plan.sessions.len().max(1));
+        let mut ports = Ports::new(buffer_bytes(streams_a_port, plan.wait));
+        for (number, session) in plan.sessions.iter().enumerate() {
+            let intake = Intake::new(Arc::clone(&common), session.clone(), number, shared);
+            if session.tcp {
+                let listener = creel::net::TcpListener::bind(session.address);
+                let listener = listener.map_err(socket_error(session.address))?;
+                let inlet = TcpInlet::new(listener, intake, Arc::clone(&receiver.counted));
+                receiver.tcp.push((number, inlet));
+                continue;
+            }
+            if let Some(socket) = ports.open(&plan.options, session) {
+                let mut inlet = Inlet::new(socket, intake, shared, Arc::clone(&receiver.counted));
+                inlet.tap(receiver.capture.as_ref(), session.address);
+                receiver.inlets.push((number, inlet));
+            }
+            // Reports on a port of their own: what comes there is told apart by its sources.
+            if session.rtcp == Rtcp::Own
+                && let Some(address) = session.rtcp_address()
+            {
+                let own = Session {
+                    address,
+                    rtcp: Rtcp::Off,
+                    ..session.clone()
+                };
+                let intake = Intake::new(Arc::clone(&common), own.clone(), number, shared);
+                if let Some(socket) = ports.open(&plan.options, &own) {
+                    let inlet = Inlet::new(socket, intake, false, Arc::default());
+                    receiver.inlets.push((number, inlet));
+                }
+            }
+        }
+        ports.close(
+            &mut receiver.warnings,
+            &mut receiver.notes,
+            !receiver.inlets.is_empty() || !receiver.tcp.is_empty(),
+        )?;
+        Ok(receiver)
+    }
+
+    /// Receives until it is over. Blocks; `interrupted` is asked some times a second and ends
+    /// it, too.
+    pub fn run(self, interrupted: &dyn Fn() -> bool) -> Measured {
+        let (plan, changes) = (self.plan, Changes::default());
+        let (done, results) = mpsc::channel();
+        let mut controls = Vec::new();
+        for (number, inlet) in self.inlets {
+            let control = Arc::new(Control::started(changes.clone()));
+            let mut running: Task = control.run(inlet);
+            controls.push(control);
+            let done = done.clone();
+            let task = async move {
+                let ended = (&mut running).await;
+                // The receiver waits for all.
+                let _ = done.send((number, ended, running.into_work().into_intake()));
+            };
+            self.contexts.of(number).spawn(task).detach();
+        }
+        for (number, inlet) in self.tcp {
+            let control = Arc::new(Control::started(changes.clone()));
+            let mut running: TcpTask = control.run(inlet);
+            controls.push(control);
+            let done = done.clone();
+            let task = async move {
+                let ended = (&mut running).await;
+                let _ = done.send((number, ended, running.into_work().into_intake()));
+            };
+            self.contexts.of(number).spawn(task).detach();
+        }
+        drop(done);
+        let mut measured = watch(plan, &self.contexts, &self.counted, interrupted);
+        for control in &controls {
+            // A stream that has failed already is told in vain.
+            let _ = control.trigger(Trigger::Stop);
+        }
+        measured.warnings = self.warnings;
+        measured.notes = self.notes;
+        let mut intakes: Vec<_> = results.iter().collect();
+        let failed = intakes
+            .iter()
+            .filter(|(_, ended, _)| *ended == crate::stream::control::Ended::Failed);
+        let failed = failed.count();
+        if failed > 0 {
+            measured
+                .warnings
+                .push(format!("{failed} sockets failed; what came before is told"));
+        }
+        intakes.sort_by_key(|(number, ..)| *number);
+        for (_, _, intake) in intakes {
+            tell(intake, &mut measured);
+        }
+        measured.histograms = self.contexts.take_histograms();
+        finish(plan, &mut measured, self.files, self.capture);
+        measured
+    }
+}
+
+/// Reads a capture as if its packets came now: every stream in it, whatever its port. Blocks.
+///
+/// The plan's sessions say what payload types mean, by port; the first one's hold for other ports.
+///
+/// # Errors
+///
+/// If the file cannot be read or is no capture, or no recording can be made.
+pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
+    let files = plan
+        .wav
+        .clone()
+        .map(|path| Files::new(path, true))
+        .transpose()?;
+    let common = Arc::new(plan.common(files.as_ref()));
+    let mut intakes: Vec<Intake> = Vec::new();
+    let mut by_port: HashMap<SocketAddr, usize> = HashMap::new();
+    let mut measured = Measured::default();
+    // What other runs of this thread have left.
+    with_histograms(|histograms| *histograms = Histograms::new());
+    let skipped = pcap::read(capture, |packet| {
+        let index = *by_port.entry(packet.to).or_insert_with(|| {
+            let of_port = plan
+                .sessions
+                .iter()
+                .find(|session| session.address.port() == packet.to.port());
+            let formats = of_port
+                .or(plan.sessions.first())
+                .map(|session| session.formats.clone());
+            let mut session = Session::new(packet.to, 11, Format::CD_MONO);
+            session.formats = formats.unwrap_or_default();
+            intakes.push(Intake::new(
+                Arc::clone(&common),
+                session,
+                intakes.len(),
+                false,
+            ));
+            intakes.len() - 1
+        });
+        intakes[index].take(packet.bytes, packet.from, packet.at);
+        if packet.cut {
+            intakes[index].note_cut();
+        }
+    })?;
+    if skipped > 0 {
+        measured.notes.push(format!(
+            "{skipped} packets of the capture are no whole UDP datagrams"
+        ));
+    }
+    drop(common);
+    for intake in intakes {
+        tell(intake, &mut measured);
+    }
+    measured.contexts = 1;
+    measured.buffers = measured.sources.iter().map(|source| source.packets).sum();
+    measured.histograms = with_histograms(std::mem::take);
+    finish(plan, &mut measured, files, None);
+    Ok(measured)
+}
+
+/// Adds what came to one port.
+fn tell(intake: Intake, measured: &mut Measured) {
+    let unknown = |source: &SourceReport, formats: &Formats| {
+        let is_unknown = |number: &&u8| formats.of(**number).is_none();
+        source.payload_types.iter().find(is_unknown).copied()
+    };
+    let formats = intake.formats().clone();
+    let (rows, junk) = intake.tell();
+    for (mut source, stats) in rows {
+        source.stream = measured.sources.len();
+        if let Some(number) = unknown(&source, &formats) {
+            measured.unknown_types.insert(number);
+        }
+        measured.lost += source.lost;
+        measured.reordered += source.reordered;
+        measured.duplicates += source.duplicates;
+        measured.late += source.late;
+        measured.streams.push(stats);
+        measured.sources.push(source);
+    }
+    measured.junk.add(&junk);
+}
+
+/// Ends the files, and says what is amiss.
+fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: Option<pcap::Tap>) {
+    measured
+        .warnings
+        .extend(files.into_iter().flat_map(Files::finish));
+    measured
+        .warnings
+        .extend(capture.and_then(pcap::Tap::finish));
+    for number in &measured.unknown_types {
+        let text = format!(
+            "payload type {number} is not known, so its clock is not: name it with --codec {number}=NAME/CLOCK or --from-sdp"
+        );
+        measured.warnings.push(text);
+    }
+    let unheard: u64 = measured.sources.iter().map(|source| source.unheard).sum();
+    if unheard > 0 {
+        measured.warnings.push(format!("{unheard} packets could not be written to a recording: no codec for them, or another rate than its first ones'"));
+    }
+    let Junk {
+        malformed,
+        unproven,
+        strangers,
+        cut,
+        rtcp: _,
+    } = measured.junk;
+    let told = [
+        (malformed, "datagrams were neither RTP nor RTCP"),
+        (
+            unproven,
+            "packets were of sources that sent no two in sequence",
+        ),
+        (
+            strangers,
+            "packets were of sources that were not asked for, or too many",
+        ),
+        (cut, "packets were cut"),
+    ];
+    for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
+        measured.notes.push(format!("{count} {what}"));
+    }
+    let strays: u64 = measured.sources.iter().map(|source| source.strays).sum();
+    if strays > 0 {
+        measured.notes.push(format!(
+            "{strays} packets were far from all others of their source"
+        ));
+    }
+    let came = measured.sources.len();
+    match plan.streams {
+        _ if came == 0 => measured.warnings.push("nothing was received".into()),
+        Some(streams) if came < streams => {
+            measured.warnings.push(format!(
+                "{} of {streams} streams never came",
+                streams - came
+            ));
+        }
+        _ => {}
+    }
+}
+
+/// Waits until the run is over; what was used between the ramp-up and the last packet.
+fn watch(
+    plan: &Plan,
+    contexts: &Contexts,
+    counted: &AtomicU64,
+    interrupted: &dyn Fn() -> bool,
+) -> Measured {
+    let start = Instant::now();
+    let streams = plan.streams.unwrap_or(plan.sessions.len()) as u64;
+    let wanted = plan.buffers.map(|buffers| buffers * streams);
+    let mut first_packet: Option<Instant> = None;
+    let mut begin: Option<(Usage, u64)> = None;
+    let mut last = (contexts.usage(), 0, start);
+    loop {
+        std::thread::sleep(LOOK);
+        let now = Instant::now();
+        let count = counted.load(Ordering::Relaxed);
+        if count > last.1 {
+            let first = *first_packet.get_or_insert(now);
+            last = (contexts.usage(), count, now);
+            if now - first >= RAMP_UP {
+                begin.get_or_insert((last.0, count));
+            }
+        }
+        let is_idle = first_packet.is_some() && now - last.2 >= plan.idle;
+        let is_over = plan.at_most.is_some_and(|at_most| now - start >= at_most);
+        let is_done = wanted.is_some_and(|wanted| count >= wanted);
+        if is_idle || is_over || is_done || interrupted() {
+            break;
+        }
+    }
+    let (usage, at_begin) = begin.unwrap_or((last.0, last.1));
+    Measured {
+        contexts: contexts.count(),
+        buffers: last.1 - at_begin,
+        used: last.0.since(&usage),
+        ..Measured::default()
+    }
+}

@@ -1,0 +1,335 @@
+//! One port's task: what comes goes to all clients, in one call where it can.
+
+use super::rewrite::Rewrite;
+use super::{ClientReport, Plan, Shared, lock};
+use crate::net::rtcp::{self, Told};
+use crate::net::rtp::is_rtcp;
+use crate::net::session::Rtcp;
+use crate::net::udp::Clients;
+use creel::net::{Outgoing, Received, Sent, UdpSocket};
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+/// Datagrams a system call, and the room for each.
+const SLOTS: usize = 64;
+const DATAGRAM_BYTES: usize = 1 << 16;
+/// Sources whose address is known for the reports of clients.
+const SOURCES_MAX: usize = 32_768;
+
+/// A port, and where its packets go.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    socket: UdpSocket,
+    /// For clients of the other family of addresses.
+    other: Option<UdpSocket>,
+    way: Way,
+}
+
+/// What a pipe knows beside its sockets.
+#[derive(Debug)]
+struct Way {
+    clients: Clients,
+    /// Of clients' ports: one where it is the port of reports.
+    offset: u16,
+    rtcp: Rtcp,
+    is_ipv4: bool,
+    rewrite: Option<Rewrite>,
+    rewritten: Vec<u8>,
+    /// The clients as they were last, and what they have got.
+    known: Vec<ClientReport>,
+    gone: Vec<ClientReport>,
+    sources: HashMap<u32, SocketAddr>,
+    /// What waits while the socket's buffer is full.
+    waiting: VecDeque<Vec<u8>>,
+    queue: usize,
+    packets: u64,
+    reports: u64,
+    refused: u64,
+    /// What goes to clients of the port's family, and of the other one.
+    outgoing: [Outgoing; 2],
+    shared: Shared,
+}
+
+impl Pipe {
+    pub(super) fn new(
+        socket: UdpSocket,
+        other: Option<UdpSocket>,
+        clients: Clients,
+        offset: u16,
+        plan: &Plan,
+        shared: Shared,
+    ) -> Self {
+        let way = Way {
+            clients,
+            offset,
+            rtcp: plan.rtcp,
+            is_ipv4: plan.on.is_ipv4(),
+            rewrite: plan.rewrite.then(Rewrite::new),
+            rewritten: Vec::new(),
+            known: Vec::new(),
+            gone: Vec::new(),
+            sources: HashMap::new(),
+            waiting: VecDeque::new(),
+            queue: plan.queue,
+            packets: 0,
+            reports: 0,
+            refused: 0,
+            outgoing: [Outgoing::new(), Outgoing::new()],
+            shared,
+        };
+        Pipe { socket, other, way }
+    }
+
+    /// Relays until it is dropped.
+    pub(super) async fn run(self) {
+        let Pipe {
+            socket,
+            other,
+            mut way,
+        } = self;
+        let mut received = Received::new(SLOTS, DATAGRAM_BYTES);
+        while socket.recv_batch(&mut received).await.is_ok() {
+            way.look_at_clients();
+            way.take(&received, &socket);
+            way.tell();
+            let mut outgoing = std::mem::take(&mut way.outgoing);
+            let [own, others] = &mut outgoing;
+            if !own.is_empty() {
+                let sent = sent(&socket, own, &mut received, &mut way).await;
+                way.note(&sent);
+            }
+            if let Some(other) = &other
+                && !others.is_empty()
+            {
+                let sent = other.send_batch(others).await;
+                way.note(&sent);
+            }
+            way.outgoing = outgoing;
+            while !way.waiting.is_empty() {
+                // What has come meanwhile is on its way before more is taken.
+                way.take_waiting();
+                let mut outgoing = std::mem::take(&mut way.outgoing);
+                let sent = sent(&socket, &mut outgoing[0], &mut received, &mut way).await;
+                way.note(&sent);
+                way.outgoing = outgoing;
+            }
+        }
+    }
+}
+
+/// Sends; while that has to wait, takes what comes into the queue, which drops its oldest.
+async fn sent(
+    socket: &UdpSocket,
+    outgoing: &mut Outgoing,
+    received: &mut Received,
+    way: &mut Way,
+) -> Sent {
+    let mut sending = pin!(socket.send_batch(outgoing));
+    std::future::poll_fn(|cx: &mut Context<'_>| {
+        if let Poll::Ready(sent) = sending.as_mut().poll(cx) {
+            return Poll::Ready(sent);
+        }
+        while let Poll::Ready(Ok(_)) = socket.poll_recv_batch(cx, received) {
+            way.wait(received, socket);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+impl Way {
+    /// Who hears now: those who came and went are noted.
+    fn look_at_clients(&mut self) {
+        let now = self.clients.list();
+        let at = |client: SocketAddr| {
+            SocketAddr::new(client.ip(), client.port().saturating_add(self.offset))
+        };
+        let is_same = now.len() == self.known.len()
+            && now
+                .iter()
+                .zip(&self.known)
+                .all(|(&client, known)| at(client) == known.to);
+        if is_same {
+            return;
+        }
+        let mut before = std::mem::take(&mut self.known);
+        before.append(&mut self.gone);
+        for client in now.into_iter().map(at) {
+            let known = before.iter().position(|known| known.to == client);
+            let report = known.map(|index| before.swap_remove(index));
+            self.known.push(report.unwrap_or(ClientReport {
+                to: client,
+                sent: 0,
+                dropped: 0,
+            }));
+        }
+        // As many as come and go in a year are no reason to grow.
+        before.truncate(1_024);
+        self.gone = before;
+    }
+
+    fn take(&mut self, received: &Received, socket: &UdpSocket) {
+        let mut count = 0;
+        let is_plain = self.rewrite.is_none();
+        for datagram in received.iter() {
+            if self.is_for_the_source(datagram.bytes, datagram.from, socket) {
+                continue;
+            }
+            count += 1;
+            if !is_plain || self.known.len() == 1 {
+                self.push(datagram.bytes);
+            }
+        }
+        self.packets += count;
+        if !is_plain || self.known.len() == 1 || count == 0 {
+            return;
+        }
+        // Client after client: what goes to one in a row the kernel may take as one.
+        let Way {
+            known,
+            outgoing,
+            is_ipv4,
+            ..
+        } = self;
+        for client in known {
+            let outgoing = &mut outgoing[usize::from(client.to.is_ipv4() != *is_ipv4)];
+            for datagram in received.iter().filter(|datagram| !is_rtcp(datagram.bytes)) {
+                outgoing.push(datagram.bytes, client.to);
+                client.sent += 1;
+            }
+            for datagram in received
+                .iter()
+                .filter(|datagram| is_rtcp(datagram.bytes) && datagram.from != client.to)
+            {
+                outgoing.push(datagram.bytes, client.to);
+            }
+        }
+    }
+
+    /// Writes a datagram for all clients.
+    fn push(&mut self, datagram: &[u8]) {
+        let Way {
+            rewrite,
+            rewritten,
+            known,
+            outgoing,
+            is_ipv4,
+            ..
+        } = self;
+        let bytes = match rewrite {
+            None => datagram,
+            Some(rewrite) => match rewrite.forward(datagram, rewritten) {
+                Some(()) => &rewritten[..],
+                None => return,
+            },
+        };
+        for client in known {
+            outgoing[usize::from(client.to.is_ipv4() != *is_ipv4)].push(bytes, client.to);
+            client.sent += 1;
+        }
+    }
+
+    /// Whether it is a client's report, which then goes to the source that it is about; or a report
+    /// where none are passed.
+    fn is_for_the_source(&mut self, datagram: &[u8], from: SocketAddr, socket: &UdpSocket) -> bool {
+        if !is_rtcp(datagram) {
+            if self.rtcp == Rtcp::Mux
+                && let Some(ssrc) = datagram.get(8..12).and_then(|bytes| bytes.try_into().ok())
+            {
+                self.know(u32::from_be_bytes(ssrc), from);
+            }
+            return false;
+        }
+        self.reports += 1;
+        if self.rtcp == Rtcp::Off {
+            return true;
+        }
+        if !self.known.iter().any(|client| client.to == from) {
+            let mut ssrc = None;
+            rtcp::read(datagram, |told| {
+                if let Told::Sender(of, _) = told {
+                    ssrc = Some(of);
+                }
+            });
+            if let Some(ssrc) = ssrc {
+                self.know(ssrc, from);
+            }
+            // It is counted among the packets, but is none.
+            self.packets = self.packets.wrapping_sub(1);
+            return false;
+        }
+        let back = match &self.rewrite {
+            None => datagram,
+            Some(rewrite) => match rewrite.backward(datagram, &mut self.rewritten) {
+                Some(()) => &self.rewritten[..],
+                None => return true,
+            },
+        };
+        let mut to = Vec::new();
+        rtcp::read(back, |told| {
+            if let Told::Block(block) = told
+                && let Some(&source) = self.sources.get(&block.ssrc)
+                && !to.contains(&source)
+            {
+                to.push(source);
+            }
+        });
+        for source in to {
+            // A report that does not get through is made up for by the next one.
+            let _ = socket.as_std().send_to(back, source);
+        }
+        true
+    }
+
+    fn know(&mut self, ssrc: u32, from: SocketAddr) {
+        if self.sources.get(&ssrc) != Some(&from) && self.sources.len() < SOURCES_MAX {
+            self.sources.insert(ssrc, from);
+        }
+    }
+
+    /// While the socket's buffer is full.
+    fn wait(&mut self, received: &Received, socket: &UdpSocket) {
+        for datagram in received.iter() {
+            if self.is_for_the_source(datagram.bytes, datagram.from, socket) {
+                continue;
+            }
+            self.packets += 1;
+            let mut bytes = Vec::new();
+            if self.waiting.len() >= self.queue {
+                bytes = self.waiting.pop_front().unwrap_or_default();
+                self.known.iter_mut().for_each(|client| client.dropped += 1);
+            }
+            bytes.clear();
+            bytes.extend_from_slice(datagram.bytes);
+            self.waiting.push_back(bytes);
+        }
+    }
+
+    fn take_waiting(&mut self) {
+        self.look_at_clients();
+        for datagram in std::mem::take(&mut self.waiting) {
+            self.push(&datagram);
+        }
+    }
+
+    fn note(&mut self, sent: &Sent) {
+        self.refused += sent.failed as u64;
+    }
+
+    /// Tells those who ask.
+    fn tell(&mut self) {
+        let mut shared = lock(&self.shared);
+        (shared.packets, shared.rtcp, shared.refused) = (self.packets, self.reports, self.refused);
+        let len = self.known.len() + self.gone.len();
+        shared.clients.truncate(len);
+        for (index, client) in self.known.iter().chain(&self.gone).enumerate() {
+            match shared.clients.get_mut(index) {
+                Some(told) => told.clone_from(client),
+                None => shared.clients.push(client.clone()),
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! One who talks and listens.
+
+use super::LegReport;
+use crate::media::codec::{Decoder, Encoder};
+use crate::media::format::{Encoding, Format, Formats};
+use crate::media::keys;
+use crate::media::playout::Playout;
+use crate::net::identity::Random;
+use crate::net::rtp::{HEADER_BYTES, Header};
+use std::net::SocketAddr;
+
+/// A leg of a room.
+#[derive(Debug)]
+pub(super) struct Leg {
+    pub(super) from: SocketAddr,
+    pub(super) ssrc: u32,
+    payload_type: u8,
+    format: Format,
+    decoder: Decoder,
+    encoder: Encoder,
+    playout: Playout,
+    keys: keys::Heard,
+    /// What it is sent under.
+    ours: Header,
+    packets: u64,
+    sent: u64,
+    played: u64,
+    /// Ticks since its last packet.
+    pub(super) silent: u32,
+    /// What it says in this tick.
+    pub(super) voice: Vec<i16>,
+}
+
+impl Leg {
+    /// One whose first packet this is; none if it cannot be heard in a room of this rate.
+    pub(super) fn new(
+        from: SocketAddr,
+        header: Header,
+        formats: &Formats,
+        rate: u32,
+        frame: usize,
+    ) -> Option<Self> {
+        let format = formats.of(header.payload_type)?;
+        if format.rate() != rate || format.channels != 1 {
+            return None;
+        }
+        let mut random = Random::new(None);
+        let ours = Header {
+            payload_type: header.payload_type,
+            marker: true,
+            sequence: random.next() as u16,
+            timestamp: random.next() as u32,
+            ssrc: random.next() as u32,
+        };
+        Some(Leg {
+            from,
+            ssrc: header.ssrc,
+            payload_type: header.payload_type,
+            format,
+            decoder: Decoder::new(format).ok()?,
+            encoder: Encoder::new(format).ok()?,
+            playout: Playout::new(rate, frame),
+            keys: keys::Heard::default(),
+            ours,
+            packets: 0,
+            sent: 0,
+            played: 0,
+            silent: 0,
+            voice: vec![0; frame],
+        })
+    }
+
+    /// Takes a packet; false if it is of a format that it did not begin with.
+    pub(super) fn take(&mut self, header: Header, payload: &[u8], formats: &Formats) -> bool {
+        self.silent = 0;
+        if header.payload_type != self.payload_type {
+            let is_event = formats
+                .of(header.payload_type)
+                .is_some_and(|format| format.encoding == Encoding::Event);
+            if is_event {
+                self.keys.note(header.timestamp, payload);
+            }
+            return is_event;
+        }
+        self.packets += 1;
+        let mut samples = self.playout.memory();
+        self.decoder.decode(payload, &mut samples);
+        let timestamp = self.format.frames(i64::from(header.timestamp)) as u32;
+        self.playout.take(timestamp, samples);
+        true
+    }
+
+    /// Its next frame goes into `voice`.
+    pub(super) fn speak(&mut self) {
+        self.silent += 1;
+        self.played += self.voice.len() as u64;
+        self.playout.play(&mut self.voice);
+    }
+
+    /// The packet with what it shall hear.
+    pub(super) fn packet(&mut self, heard: &[i16], datagram: &mut Vec<u8>) {
+        datagram.clear();
+        datagram.extend(self.ours.to_bytes());
+        self.encoder.encode(heard, datagram);
+        debug_assert!(datagram.len() > HEADER_BYTES);
+        self.ours.marker = false;
+        self.ours.sequence = self.ours.sequence.wrapping_add(1);
+        self.sent += 1;
+    }
+
+    /// Time goes on, whether it is sent something or not.
+    pub(super) fn pass(&mut self, frames: usize) {
+        self.ours.timestamp = self.ours.timestamp.wrapping_add(self.format.ticks(frames));
+    }
+
+    pub(super) fn tell(&self, room: usize) -> LegReport {
+        let heard = self.playout.heard();
+        LegReport {
+            room,
+            from: self.from,
+            format: self.format,
+            packets: self.packets,
+            sent: self.sent,
+            late: heard.late,
+            concealed: heard.concealed as f64 / self.played.max(1) as f64,
+            keys: self.keys.keys().to_owned(),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! One room's task.
+
+use super::leg::Leg;
+use super::{Plan, Shared, lock};
+use crate::media::format::Formats;
+use crate::net::rtcp::{self, Told};
+use crate::net::rtp;
+use creel::net::{Outgoing, Received, UdpSocket};
+use creel::time::{Interval, interval};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+/// Datagrams that are taken at once, and the room for each.
+const SLOTS: usize = 64;
+const DATAGRAM_BYTES: usize = 4_096 + 64;
+/// What has come in one tick: more is left to the next one.
+const CALLS: usize = 4;
+
+thread_local! {
+    /// All rooms of a context share it.
+    static RECEIVED: RefCell<Received> = RefCell::new(Received::new(SLOTS, DATAGRAM_BYTES));
+}
+
+/// A room and who is in it.
+#[derive(Debug)]
+pub(super) struct Room {
+    number: usize,
+    socket: UdpSocket,
+    formats: Formats,
+    rate: u32,
+    frame: usize,
+    packet_time: Duration,
+    legs_max: usize,
+    /// Ticks of silence after which a leg has left.
+    silence: u32,
+    legs: Vec<Leg>,
+    sum: Vec<i32>,
+    mix: Vec<i16>,
+    datagram: Vec<u8>,
+    packets: u64,
+    refused: u64,
+    told: Shared,
+}
+
+impl Room {
+    pub(super) fn new(number: usize, socket: UdpSocket, plan: &Plan, told: Shared) -> Self {
+        let frame = (plan.packet_time.as_secs_f64() * f64::from(plan.rate)).round() as usize;
+        let frame = frame.max(1);
+        Room {
+            number,
+            socket,
+            formats: plan.formats.clone(),
+            rate: plan.rate,
+            frame,
+            packet_time: plan.packet_time,
+            legs_max: plan.legs,
+            silence: (plan.silence.as_secs_f64() / plan.packet_time.as_secs_f64()) as u32,
+            legs: Vec::new(),
+            sum: vec![0; frame],
+            mix: vec![0; frame],
+            datagram: Vec::new(),
+            packets: 0,
+            refused: 0,
+            told,
+        }
+    }
+
+    /// Lets people talk until it is dropped.
+    pub(super) async fn run(mut self) {
+        let mut outgoing = Outgoing::new();
+        while std::future::poll_fn(|cx| self.poll_receive(cx))
+            .await
+            .is_ok()
+        {
+            let mut ticks = self.ticks();
+            while !self.legs.is_empty() {
+                ticks.tick().await;
+                self.receive_all();
+                self.mix(&mut outgoing);
+                if !outgoing.is_empty() {
+                    let sent = self.socket.send_batch(&mut outgoing).await;
+                    lock(&self.told).sent += sent.sent as u64;
+                }
+                self.part();
+            }
+        }
+    }
+
+    /// Takes what has come. Nobody is to be woken for what comes after that: it is taken at the
+    /// next tick.
+    fn receive_all(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..CALLS {
+            if self.poll_receive(&mut cx).is_pending() {
+                break;
+            }
+        }
+    }
+
+    /// The rooms of a context wake one after another, in the order of their numbers.
+    fn ticks(&self) -> Interval {
+        let phase = self.packet_time.mul_f64((self.number % 16) as f64 / 16.0);
+        interval(self.packet_time)
+            .starting(Instant::now() + phase)
+            .skip_missed()
+    }
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        RECEIVED.with_borrow_mut(|received| {
+            ready!(self.socket.poll_recv_batch(cx, received))?;
+            let before = self.packets;
+            for datagram in received.iter() {
+                self.take(datagram.bytes, datagram.from);
+            }
+            lock(&self.told).packets += self.packets - before;
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    fn take(&mut self, datagram: &[u8], from: SocketAddr) {
+        if rtp::is_rtcp(datagram) {
+            return self.take_rtcp(datagram, from);
+        }
+        let Ok((header, payload)) = rtp::parse(datagram) else {
+            self.refused += 1;
+            return;
+        };
+        self.packets += 1;
+        let place = self.legs.iter().position(|leg| leg.from == from);
+        let leg = match place {
+            Some(place) if self.legs[place].ssrc == header.ssrc => &mut self.legs[place],
+            place => {
+                // A new one, or one who has begun anew.
+                let leg = match self.legs.len() < self.legs_max || place.is_some() {
+                    true => Leg::new(from, header, &self.formats, self.rate, self.frame),
+                    false => None,
+                };
+                let Some(leg) = leg else {
+                    self.refused += 1;
+                    return;
+                };
+                if let Some(place) = place {
+                    self.leave(place);
+                }
+                self.legs.push(leg);
+                let last = self.legs.len() - 1;
+                &mut self.legs[last]
+            }
+        };
+        self.refused += u64::from(!leg.take(header, payload, &self.formats));
+    }
+
+    fn take_rtcp(&mut self, datagram: &[u8], from: SocketAddr) {
+        let mut leaves = false;
+        rtcp::read(datagram, |told| leaves |= matches!(told, Told::Bye(_)));
+        let place = self.legs.iter().position(|leg| leg.from == from);
+        if let Some(place) = place.filter(|_| leaves) {
+            self.leave(place);
+        }
+    }
+
+    fn leave(&mut self, place: usize) {
+        let leg = self.legs.swap_remove(place);
+        lock(&self.told).legs.push(leg.tell(self.number));
+    }
+
+    /// Each hears the sum of all, without itself.
+    fn mix(&mut self, outgoing: &mut Outgoing) {
+        self.sum.fill(0);
+        for leg in &mut self.legs {
+            leg.speak();
+            for (sum, &voice) in self.sum.iter_mut().zip(&leg.voice) {
+                *sum += i32::from(voice);
+            }
+        }
+        let alone = self.legs.len() < 2;
+        for leg in &mut self.legs {
+            if !alone {
+                for ((mix, &sum), &own) in self.mix.iter_mut().zip(&self.sum).zip(&leg.voice) {
+                    *mix = (sum - i32::from(own)).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
+                }
+                leg.packet(&self.mix, &mut self.datagram);
+                outgoing.push(&self.datagram, leg.from);
+            }
+            leg.pass(self.frame);
+        }
+    }
+
+    /// Those who have been silent for long have left.
+    fn part(&mut self) {
+        while let Some(place) = self.legs.iter().position(|leg| leg.silent > self.silence) {
+            self.leave(place);
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut told = lock(&self.told);
+        told.refused += self.refused;
+        told.legs
+            .extend(self.legs.iter().map(|leg| leg.tell(self.number)));
+    }
+}

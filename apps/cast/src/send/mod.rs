@@ -1,0 +1,518 @@
+//! Many streams to clients over UDP or TCP.
+
+mod replay;
+mod rtp_sink;
+
+pub use replay::{Replay, replay};
+
+use crate::measure::context::{StatsSink, Window};
+use crate::measure::contexts::Contexts;
+use crate::measure::stats::StreamStats;
+use crate::media::codec::Encoder;
+use crate::media::format::Format;
+use crate::media::tone::{Shape, Tone};
+use crate::media::wav::{Looped, Sound};
+use crate::net::audience::Audience;
+use crate::net::identity::{self, Random};
+use crate::net::options::{Options, socket_error};
+use crate::net::ports::{buffer_bytes, capped};
+use crate::net::session::{Rtcp, Session};
+use crate::net::tcp::{self, TcpSource};
+use crate::net::udp::{Outbox, Reports};
+use crate::run::{Error, Measured};
+use crate::stream::buffer::Buffer;
+use crate::stream::control::{Changes, Control, Ended};
+use crate::stream::flow::Stream;
+use crate::stream::machine::{Flow, Trigger};
+use crate::stream::queue::{self, Leak};
+use crate::stream::sink::{InPlace, Sink};
+use crate::stream::source::{InAll, Paced, Signal, Source};
+use creel::Pool;
+use creel::time::interval;
+use rtp_sink::{Begin, Layout, RtpSink, Way};
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Packets on their way into a TCP connection; the oldest are dropped when it is slow.
+const TCP_QUEUE: usize = 64;
+
+/// What the streams carry.
+#[derive(Debug, Clone)]
+pub enum Program {
+    /// A test signal; each stream a hertz above the one before, to tell them apart.
+    Tone(Shape, f64),
+    /// A sound, again and again, with the formats' rate and channels.
+    Sound(Arc<Sound>),
+    /// What this address gives over TCP, bare samples; each stream has its own connection.
+    Tcp(SocketAddr),
+}
+
+/// What is sent.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What each stream's packets are; of a description, where they go, too.
+    pub sessions: Vec<Session>,
+    /// They go where their sessions say.
+    pub described: bool,
+    /// Where to: stream n to port + n of each client, or all to one port.
+    pub to: Vec<SocketAddr>,
+    /// All streams go to the same port of a client.
+    pub shared_port: bool,
+    /// Contexts: pools of one worker, a socket each.
+    pub groups: usize,
+    /// How long a context waits before it reacts again.
+    pub wait: Duration,
+    /// Packets of each stream that are measured; the ramp-up comes before them.
+    pub buffers: u64,
+    /// Left out at the begin.
+    pub ramp_up: Duration,
+    /// Bare samples, little-endian, instead of RTP.
+    pub raw: bool,
+    /// What the streams carry.
+    pub program: Program,
+    /// The first stream's source; the others' follow it. None: random ones.
+    pub ssrc: Option<u32>,
+    /// The number of each stream's first packet, and its timestamp. None: random ones.
+    pub sequence: Option<u16>,
+    /// The same of timestamps.
+    pub timestamp: Option<u32>,
+    /// Of what is random; none: another one each time.
+    pub seed: Option<u64>,
+    /// Keys that each stream presses at its begin, and their payload type.
+    pub keys: Option<(u8, String)>,
+    /// What is asked of the sockets.
+    pub options: Options,
+}
+
+impl Plan {
+    /// `streams` tones of mono L16 at 44,100 Hz, 10 ms a packet, to this client; a thousand
+    /// packets each.
+    pub fn new(to: SocketAddr, streams: usize) -> Self {
+        let mut session = Session::new(to, 11, Format::CD_MONO);
+        session.packet_time = Duration::from_millis(10);
+        Plan {
+            sessions: vec![session; streams],
+            described: false,
+            to: vec![to],
+            shared_port: false,
+            groups: 1,
+            wait: Duration::from_millis(2),
+            buffers: 1_000,
+            ramp_up: Duration::from_secs(1),
+            raw: false,
+            program: Program::Tone(Shape::Sine, 440.0),
+            ssrc: None,
+            sequence: None,
+            timestamp: None,
+            seed: None,
+            keys: None,
+            options: Options::default(),
+        }
+    }
+
+    fn rtcp(&self) -> Rtcp {
+        self.sessions
+            .first()
+            .map_or(Rtcp::Off, |session| session.rtcp)
+    }
+
+    /// Who hears the streams at the begin.
+    ///
+    /// # Errors
+    ///
+    /// If a port would exceed 65,535.
+    pub fn audience(&self) -> Result<Audience, Error> {
+        let audience = Audience::new(self.sessions.len(), self.shared_port, self.rtcp());
+        for &client in &self.to {
+            audience.add(client)?;
+        }
+        if self.described {
+            audience.add_sessions(&self.sessions);
+        }
+        Ok(audience)
+    }
+
+    /// The sessions as the first client's description needs them.
+    ///
+    /// # Errors
+    ///
+    /// If a port would exceed 65,535.
+    pub fn described_to(&self, client: SocketAddr) -> Result<Vec<Session>, Error> {
+        let audience = Audience::new(self.sessions.len(), self.shared_port, self.rtcp());
+        let addresses = audience.addresses(client)?;
+        let sessions = self.sessions.iter().zip(addresses);
+        Ok(sessions
+            .map(|(session, address)| Session {
+                address,
+                ..session.clone()
+            })
+            .collect())
+    }
+
+    /// Packets of a stream before the measured ones.
+    fn ramp(&self, session: &Session) -> u64 {
+        let packets = self.ramp_up.as_secs_f64() / session.packet_time.as_secs_f64();
+        packets.ceil() as u64
+    }
+
+    /// How long the longest stream takes.
+    fn time(&self) -> Duration {
+        let of = |session: &Session| {
+            session
+                .packet_time
+                .mul_f64((self.buffers + self.ramp(session)) as f64)
+        };
+        self.sessions.iter().map(of).max().unwrap_or_default()
+    }
+}
+
+/// What a stream has sent, and what its receivers have reported of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SentReport {
+    /// Its number.
+    pub stream: usize,
+    /// Its source.
+    pub ssrc: u32,
+    /// Packets, those of the ramp-up included; to each client so many.
+    pub packets: u64,
+    /// Bytes of payload in them.
+    pub bytes: u64,
+    /// Periods that were left out because the program did not run.
+    pub skipped: u64,
+    /// What each receiver reported last.
+    pub receivers: Vec<ReceiverReport>,
+}
+
+/// What a receiver reported of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReceiverReport {
+    /// Where its reports came from.
+    pub from: SocketAddr,
+    /// Packets that it lacks.
+    pub lost: u32,
+    /// The share that it lacked between its last two reports, 0 to 1.
+    pub fraction_lost: f64,
+    /// Its jitter.
+    pub jitter_ms: f64,
+    /// From the sender to it and back; none before it has heard a report.
+    pub round_trip_ms: Option<f64>,
+}
+
+/// Sends as planned and measures. Blocks for its whole time; `interrupted` is asked some times a
+/// second and ends it early, with what was measured until then.
+///
+/// # Errors
+///
+/// If a context or socket cannot be made, a port would exceed 65,535, or there is no codec.
+pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
+    run_with(plan, &plan.audience()?, interrupted)
+}
+
+/// The same to an audience that may be changed meanwhile.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_with(
+    plan: &Plan,
+    audience: &Audience,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Measured, Error> {
+    let contexts = Contexts::new(plan.groups, plan.wait)?;
+    let (done, results) = mpsc::channel();
+    let mut notes = Vec::new();
+    let reports = Reports::default();
+    let outboxes = outboxes(plan, &contexts, &reports, &mut notes)?;
+    let first = Instant::now() + Duration::from_millis(10);
+    let (begin, end) = (first + plan.ramp_up, first + plan.time());
+    let launch = Launch {
+        plan,
+        changes: Changes::default(),
+        done,
+        first,
+        name: identity::of_this_process().name.into(),
+    };
+    let mut random = Random::new(plan.seed);
+    let mut controls = Vec::with_capacity(plan.sessions.len());
+    for (stream, session) in plan.sessions.iter().enumerate() {
+        let context = contexts.of(stream);
+        let begin = plan.begin(stream, &mut random);
+        let sink = if session.tcp {
+            launch.sink(session, begin, tcp_way(context, session.address))?
+        } else {
+            let outbox = Arc::clone(&outboxes[stream % contexts.count()]);
+            launch.sink(session, begin, Way::Udp(outbox, audience.of_stream(stream)))?
+        };
+        controls.push(launch.start(stream, context, sink)?);
+    }
+    drop(launch);
+    let used = contexts
+        .usage_at(begin, interrupted)
+        .map(|first| (first, contexts.usage_at(end, interrupted)));
+    let now = contexts.usage();
+    let (used, is_over) = match used {
+        Some((first, Some(last))) => (last.since(&first), true),
+        Some((first, None)) => (now.since(&first), false),
+        None => (now.since(&now), false),
+    };
+    // Of what is made by the clock each stream ends by itself, with its last packet; what comes
+    // from elsewhere does not.
+    if !is_over || matches!(plan.program, Program::Tcp(_)) {
+        for control in &controls {
+            // A stream that has failed already is told in vain.
+            let _ = control.trigger(Trigger::Stop);
+        }
+    }
+    let mut measured = Measured {
+        contexts: contexts.count(),
+        used,
+        notes,
+        ..Measured::default()
+    };
+    let mut ended: Vec<Done> = results.iter().collect();
+    ended.sort_by_key(|done| done.stream);
+    let failures = ended
+        .iter()
+        .filter(|done| done.ended == Ended::Failed)
+        .count();
+    for done in ended {
+        measured.streams.push(done.stats);
+        measured.skipped += done.report.skipped;
+        measured.sent.push(done.report);
+    }
+    measured.buffers = measured
+        .streams
+        .iter()
+        .map(|stream| stream.latency.count())
+        .sum();
+    outboxes.iter().for_each(|outbox| outbox.close());
+    if failures > 0 {
+        let streams = plan.sessions.len();
+        measured.warnings.push(format!(
+            "{failures} of {streams} streams failed: their source gave no more"
+        ));
+    }
+    for report in &mut measured.sent {
+        let clock = plan.sessions[report.stream].preferred().1.clock;
+        report.receivers = receivers(&reports, report.ssrc, clock);
+    }
+    tell(&outboxes, &mut measured);
+    measured.histograms = contexts.take_histograms();
+    Ok(measured)
+}
+
+/// What receivers have said of a stream.
+fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
+    let row = |(from, reported): (SocketAddr, crate::net::udp::Reported)| ReceiverReport {
+        from,
+        lost: reported.block.lost,
+        fraction_lost: f64::from(reported.block.fraction_lost) / 256.0,
+        jitter_ms: f64::from(reported.block.jitter) * 1e3 / f64::from(clock.max(1)),
+        round_trip_ms: reported.round_trip.map(|time| time.as_secs_f64() * 1e3),
+    };
+    reports.of(ssrc).into_iter().map(row).collect()
+}
+
+/// What the outboxes could not send.
+fn tell(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
+    let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
+    let failed = counted(|outbox| outbox.counters.failed());
+    let dropped = counted(|outbox| outbox.counters.dropped());
+    measured.lost = failed + dropped;
+    if failed > 0 {
+        measured
+            .warnings
+            .push(format!("{failed} packets were refused by the system"));
+    }
+    if dropped > 0 {
+        measured.warnings.push(format!(
+            "{dropped} packets were dropped: the socket's buffer stayed full"
+        ));
+    }
+    if measured.skipped > 0 {
+        let skipped = measured.skipped;
+        measured.warnings.push(format!(
+            "{skipped} packets were not sent: the program did not run when they were due"
+        ));
+    }
+}
+
+/// Opens the contexts' sockets and starts their tasks.
+fn outboxes(
+    plan: &Plan,
+    contexts: &Contexts,
+    reports: &Reports,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Arc<Outbox>>, Error> {
+    let streams = plan.sessions.len().div_ceil(contexts.count()) * plan.to.len().max(1);
+    let wanted = buffer_bytes(streams, plan.wait);
+    let open = |context: &Pool| {
+        let outbox = Outbox::open(&plan.options, plan.rtcp(), wanted, reports.clone());
+        let outbox = outbox.map_err(socket_error("the senders' socket"))?;
+        outbox.start(context, plan.rtcp() != Rtcp::Off);
+        Ok(outbox)
+    };
+    let opened = contexts
+        .iter()
+        .map(open)
+        .collect::<Result<Vec<_>, Error>>()?;
+    let least = opened.iter().map(|outbox| outbox.buffer).min();
+    notes.extend(least.and_then(|got| capped("send", "wmem_max", wanted, got)));
+    Ok(opened)
+}
+
+/// Connects in a task of its own, which then writes what the stream gives it.
+fn tcp_way(context: &Pool, to: SocketAddr) -> Way {
+    let (producer, consumer) = queue::queue(TCP_QUEUE, Leak::Old);
+    context.spawn(tcp::write(to, consumer)).detach();
+    Way::Tcp(producer)
+}
+
+impl Plan {
+    /// Where a stream's numbers begin.
+    fn begin(&self, stream: usize, random: &mut Random) -> Begin {
+        let (ssrc, numbers) = (random.next() as u32, random.next());
+        Begin {
+            ssrc: self
+                .ssrc
+                .map_or(ssrc, |first| first.wrapping_add(stream as u32)),
+            sequence: self.sequence.unwrap_or(numbers as u16),
+            timestamp: self.timestamp.unwrap_or((numbers >> 16) as u32),
+        }
+    }
+}
+
+/// Measures what another sink takes.
+struct Gauged {
+    sink: RtpSink,
+    gauge: StatsSink,
+}
+
+impl Sink for Gauged {
+    fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
+        self.sink.take(buffer)?;
+        self.gauge.take(buffer)
+    }
+}
+
+/// A stream that has ended.
+struct Done {
+    stream: usize,
+    ended: Ended,
+    stats: StreamStats,
+    report: SentReport,
+}
+
+/// What all streams have in common.
+struct Launch<'a> {
+    plan: &'a Plan,
+    changes: Changes,
+    first: Instant,
+    done: mpsc::Sender<Done>,
+    name: Arc<str>,
+}
+
+impl Launch<'_> {
+    fn sink(&self, session: &Session, begin: Begin, way: Way) -> Result<Gauged, Error> {
+        let (payload_type, format) = session.preferred();
+        let encoder = Encoder::new(format).map_err(|error| Error::Plan(error.to_string()))?;
+        let layout = Layout {
+            payload_type,
+            format,
+            raw: self.plan.raw,
+            rtcp: session.rtcp,
+            name: Arc::clone(&self.name),
+            keys: self
+                .plan
+                .keys
+                .as_ref()
+                .map(|(number, keys)| (*number, keys.as_str().into())),
+        };
+        let ramp = self.plan.ramp(session);
+        let window = Window {
+            begin: ramp,
+            end: ramp + self.plan.buffers,
+        };
+        Ok(Gauged {
+            sink: RtpSink::new(way, layout, encoder, begin),
+            gauge: StatsSink::new(Arc::new(window)),
+        })
+    }
+
+    fn start(&self, stream: usize, context: &Pool, sink: Gauged) -> Result<Arc<Control>, Error> {
+        let session = &self.plan.sessions[stream];
+        let (_, format) = session.preferred();
+        let (rate, channels) = (format.rate(), usize::from(format.channels));
+        Ok(match &self.plan.program {
+            Program::Tone(shape, hertz) => {
+                let signal = Tone::new(*shape, hertz + stream as f64, rate);
+                let signal = InAll { signal, channels };
+                self.spawn(stream, context, self.paced(stream, session, signal), sink)
+            }
+            Program::Sound(sound) => {
+                if sound.rate != rate {
+                    return Err(Error::Plan(format!(
+                        "{format}: the sound has {} frames a second",
+                        sound.rate
+                    )));
+                }
+                let sound = match sound.channels == channels {
+                    true => Arc::clone(sound),
+                    false => Arc::new(Sound::clone(sound).with_channels(channels)),
+                };
+                let looped = Looped::new(sound);
+                self.spawn(stream, context, self.paced(stream, session, looped), sink)
+            }
+            Program::Tcp(from) => {
+                let samples = format.samples_in(session.packet_time);
+                self.spawn(stream, context, TcpSource::to(*from, samples), sink)
+            }
+        })
+    }
+
+    fn paced<S: Signal>(&self, stream: usize, session: &Session, signal: S) -> Paced<S> {
+        let (_, format) = session.preferred();
+        let frames = format.frames_in(session.packet_time).max(1);
+        let period = format.time_of(frames);
+        let phase = period.mul_f64(stream as f64 / self.plan.sessions.len() as f64);
+        let pace = interval(period).starting(self.first + phase);
+        let limit = self.plan.ramp(session) + self.plan.buffers;
+        Paced::new(pace, signal, frames * usize::from(format.channels), limit)
+    }
+
+    fn spawn(
+        &self,
+        stream: usize,
+        context: &Pool,
+        source: impl Source + 'static,
+        sink: Gauged,
+    ) -> Arc<Control> {
+        let control = Arc::new(Control::started(self.changes.clone()));
+        let mut running = control.run(Stream::new(source, InPlace::new(sink)));
+        let done = self.done.clone();
+        let task = context.spawn(async move {
+            let ended = (&mut running).await;
+            let Gauged { mut sink, gauge } = running.into_work().into_push().into_sink();
+            sink.leave();
+            let sent = sink.sent();
+            let report = SentReport {
+                stream,
+                ssrc: sink.ssrc(),
+                packets: sent.packets,
+                bytes: sent.bytes,
+                skipped: sink.skipped,
+                receivers: Vec::new(),
+            };
+            // The sender waits for all.
+            let _ = done.send(Done {
+                stream,
+                ended,
+                stats: gauge.stats,
+                report,
+            });
+        });
+        task.detach();
+        control
+    }
+}

@@ -1,0 +1,136 @@
+//! A capture, sent again at its own pace.
+
+use super::{Measured, tell};
+use crate::measure::contexts::Contexts;
+use crate::net::audience::Audience;
+use crate::net::options::{Options, socket_error};
+use crate::net::pcap;
+use crate::net::session::Rtcp;
+use crate::net::udp::{Outbox, Reports};
+use crate::run::Error;
+use creel::time::sleep_until;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of a capture that are kept in memory.
+const BYTES_MAX: usize = 1 << 30;
+
+/// What is sent again.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// The capture.
+    pub capture: PathBuf,
+    /// The packets of the capture's nth port go to port + n of each client, or all to one.
+    pub to: Vec<SocketAddr>,
+    /// All go to one port.
+    pub shared_port: bool,
+    /// How long the context waits before it reacts again.
+    pub wait: Duration,
+    /// What is asked of the sockets.
+    pub options: Options,
+}
+
+/// A datagram and when it is due after the first.
+struct Due {
+    after: Duration,
+    port: usize,
+    bytes: Vec<u8>,
+}
+
+/// Sends the capture's datagrams at the times at which they were captured. Blocks until the end;
+/// `interrupted` is asked some times a second and ends it early.
+///
+/// # Errors
+///
+/// If the capture cannot be read or exceeds a gibibyte, or no socket can be opened.
+pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
+    let (due, ports) = read(plan)?;
+    let contexts = Contexts::new(1, plan.wait)?;
+    let audience = Audience::new(ports, plan.shared_port, Rtcp::Off);
+    for &client in &plan.to {
+        audience.add(client)?;
+    }
+    let outbox = Outbox::open(&plan.options, Rtcp::Off, 1 << 20, Reports::default());
+    let outbox = outbox.map_err(socket_error("the senders' socket"))?;
+    outbox.start(contexts.of(0), false);
+    let clients: Vec<_> = (0..ports).map(|port| audience.of_stream(port)).collect();
+    let first = contexts.usage();
+    let (sent, ended) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let stop = Arc::new(AtomicBool::new(false));
+    let task = {
+        let (outbox, sent, ended, stop) = (
+            Arc::clone(&outbox),
+            Arc::clone(&sent),
+            Arc::clone(&ended),
+            Arc::clone(&stop),
+        );
+        async move {
+            let begin = Instant::now();
+            for datagram in &due {
+                sleep_until(begin + datagram.after).await;
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                outbox.write(&datagram.bytes, &clients[datagram.port]);
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+            outbox.close();
+            ended.store(true, Ordering::Release);
+        }
+    };
+    contexts.of(0).spawn(task).detach();
+    while !ended.load(Ordering::Acquire) {
+        if interrupted() {
+            // What is waited for may be far off: it is not waited for.
+            stop.store(true, Ordering::Relaxed);
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut measured = Measured {
+        contexts: 1,
+        buffers: sent.load(Ordering::Relaxed),
+        used: contexts.usage().since(&first),
+        ..Measured::default()
+    };
+    tell(&[outbox], &mut measured);
+    if measured.buffers == 0 {
+        measured
+            .warnings
+            .push("there is no UDP datagram in the capture".into());
+    }
+    Ok(measured)
+}
+
+fn read(plan: &Replay) -> Result<(Vec<Due>, usize), Error> {
+    let mut due: Vec<Due> = Vec::new();
+    let mut ports: HashMap<SocketAddr, usize> = HashMap::new();
+    let (mut first, mut bytes) = (None, 0);
+    pcap::read(&plan.capture, |packet| {
+        bytes += packet.bytes.len();
+        if bytes > BYTES_MAX {
+            return;
+        }
+        let next = ports.len();
+        let first = *first.get_or_insert(packet.at);
+        due.push(Due {
+            after: Duration::from_nanos(packet.at.saturating_sub(first)),
+            port: *ports.entry(packet.to).or_insert(next),
+            bytes: packet.bytes.to_vec(),
+        });
+    })?;
+    if bytes > BYTES_MAX {
+        return Err(Error::Plan(format!(
+            "{}: more than a gibibyte of datagrams",
+            plan.capture.display()
+        )));
+    }
+    Ok((due, ports.len().max(1)))
+}

@@ -1,0 +1,222 @@
+//! A stream's buffers as RTP packets, with its reports.
+
+use crate::media::codec::Encoder;
+use crate::media::format::Format;
+use crate::media::keys;
+use crate::net::identity::Random;
+use crate::net::rtcp::{self, SenderInfo};
+use crate::net::rtp::{HEADER_BYTES, Header};
+use crate::net::session::Rtcp;
+use crate::net::udp::{Clients, Outbox};
+use crate::stream::buffer::Buffer;
+use crate::stream::machine::Flow;
+use crate::stream::queue::Producer;
+use crate::stream::sink::Sink;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    /// Where a datagram is laid out before it is copied into the outbox.
+    static DATAGRAM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How long a key is held, and the pause after it, in milliseconds.
+const KEY_MS: u64 = 100;
+const PAUSE_MS: u64 = 60;
+/// How often the end of a key is told. Source: RFC 4733 section 2.5.1.4.
+const ENDS: u64 = 3;
+
+/// What a stream is called and where its numbers begin.
+#[derive(Debug, Clone)]
+pub(super) struct Begin {
+    pub(super) ssrc: u32,
+    pub(super) sequence: u16,
+    pub(super) timestamp: u32,
+}
+
+/// How packets look.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub(super) payload_type: u8,
+    pub(super) format: Format,
+    /// Bare samples, little-endian, instead of RTP.
+    pub(super) raw: bool,
+    pub(super) rtcp: Rtcp,
+    pub(super) name: Arc<str>,
+    /// Keys that are pressed from the begin on, and their payload type.
+    pub(super) keys: Option<(u8, Arc<str>)>,
+}
+
+/// Where packets go.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// To clients over UDP.
+    Udp(Arc<Outbox>, Clients),
+    /// To one over TCP, each after its length. Source: RFC 4571 section 2.
+    Tcp(Producer<Vec<u8>>),
+}
+
+/// Sends each buffer.
+#[derive(Debug)]
+pub(super) struct RtpSink {
+    way: Way,
+    layout: Layout,
+    encoder: Encoder,
+    begin: Begin,
+    sent: Sent,
+    /// Periods that were left out.
+    pub(super) skipped: u64,
+    next_period: u64,
+    next_report: u64,
+}
+
+/// What a stream has sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+impl RtpSink {
+    pub(super) fn new(way: Way, layout: Layout, encoder: Encoder, begin: Begin) -> Self {
+        RtpSink {
+            way,
+            layout,
+            encoder,
+            begin,
+            sent: Sent::default(),
+            skipped: 0,
+            next_period: 0,
+            next_report: 0,
+        }
+    }
+
+    pub(super) fn ssrc(&self) -> u32 {
+        self.begin.ssrc
+    }
+
+    pub(super) fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    fn header(&self, payload_type: u8, marker: bool, timestamp: u32) -> [u8; HEADER_BYTES] {
+        let sequence = self.begin.sequence.wrapping_add(self.sent.packets as u16);
+        let header = Header {
+            payload_type,
+            marker,
+            sequence,
+            timestamp,
+            ssrc: self.begin.ssrc,
+        };
+        header.to_bytes()
+    }
+
+    fn write(&mut self, datagram: &[u8], payload: usize) {
+        match &mut self.way {
+            Way::Udp(outbox, clients) => outbox.write(datagram, clients),
+            Way::Tcp(queue) => {
+                let mut framed = (datagram.len() as u16).to_be_bytes().to_vec();
+                framed.extend_from_slice(datagram);
+                // Its connection has ended: told at the end.
+                let _ = queue.try_push(framed);
+            }
+        }
+        self.sent.packets += 1;
+        self.sent.bytes += payload as u64;
+    }
+
+    /// What is due of the keys: a payload of their own instead of sound's.
+    fn key(&self, period: u64, frames: usize) -> Option<([u8; 4], bool, u32)> {
+        let (_, keys) = self.layout.keys.as_ref()?;
+        let ms =
+            |periods: u64| periods * frames as u64 * 1_000 / u64::from(self.layout.format.rate());
+        let held = periods_in(KEY_MS, ms(1)) + ENDS - 1;
+        let whole = held + periods_in(PAUSE_MS, ms(1));
+        let key = keys.chars().nth((period / whole) as usize)?;
+        let at = period % whole;
+        if at >= held {
+            return None;
+        }
+        let event = keys::event(key)?;
+        let pressed = (at + 1).min(held + 1 - ENDS);
+        let ticks = self
+            .layout
+            .format
+            .ticks(frames)
+            .saturating_mul(pressed as u32);
+        let begun = (period - at) as u32;
+        let payload = keys::payload(event, ticks.min(0xffff) as u16, at + ENDS >= held);
+        Some((payload, at == 0, begun))
+    }
+
+    fn report(&mut self, now: u64, timestamp: u32, ends: bool) {
+        let interval = rtcp::INTERVAL.as_nanos() as u64;
+        let spread = Random::new(Some(now ^ u64::from(self.begin.ssrc))).next() % interval;
+        self.next_report = now + interval / 2 + spread;
+        let info = SenderInfo {
+            ntp: rtcp::ntp_now(),
+            timestamp,
+            packets: self.sent.packets as u32,
+            octets: self.sent.bytes as u32,
+        };
+        let report = rtcp::sender_report(self.begin.ssrc, info, &self.layout.name, ends);
+        if let Way::Udp(outbox, clients) = &self.way {
+            outbox.report(&report, clients, self.layout.rtcp);
+        }
+    }
+
+    /// Says good-bye, if it has said anything.
+    pub(super) fn leave(&mut self) {
+        if self.layout.rtcp != Rtcp::Off && self.sent.packets > 0 {
+            self.report(0, self.begin.timestamp, true);
+        }
+    }
+}
+
+fn periods_in(ms: u64, period_ms: u64) -> u64 {
+    ms.div_ceil(period_ms.max(1))
+}
+
+impl Sink for RtpSink {
+    fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
+        let left_out = buffer.sequence - self.next_period;
+        self.skipped += left_out;
+        self.next_period = buffer.sequence + 1;
+        DATAGRAM.with_borrow_mut(|datagram| {
+            datagram.clear();
+            if self.layout.raw {
+                datagram.extend(
+                    buffer
+                        .samples
+                        .iter()
+                        .flat_map(|sample| sample.to_le_bytes()),
+                );
+                let len = datagram.len();
+                return self.write(datagram, len);
+            }
+            let frames = buffer.samples.len() / usize::from(self.layout.format.channels);
+            let ticks = self.layout.format.ticks(frames);
+            let at = |period: u64| {
+                self.begin
+                    .timestamp
+                    .wrapping_add((period as u32).wrapping_mul(ticks))
+            };
+            let timestamp = at(buffer.sequence);
+            if let Some((payload, marker, begun)) = self.key(buffer.sequence, frames) {
+                let number = self.layout.keys.as_ref().map_or(0, |(number, _)| *number);
+                datagram.extend(self.header(number, marker, at(begun.into())));
+                datagram.extend(payload);
+            } else {
+                let is_first = self.sent.packets == 0 || left_out > 0;
+                datagram.extend(self.header(self.layout.payload_type, is_first, timestamp));
+                self.encoder.encode(&buffer.samples, datagram);
+            }
+            let payload = datagram.len() - HEADER_BYTES;
+            self.write(datagram, payload);
+            if self.layout.rtcp != Rtcp::Off && buffer.made >= self.next_report {
+                self.report(buffer.made, timestamp, false);
+            }
+        });
+        Ok(())
+    }
+}

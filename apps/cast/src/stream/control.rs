@@ -1,0 +1,313 @@
+//! A stream's state, told from outside and obeyed by its task.
+
+use crate::stream::machine::{Flow, Refused, State, Trigger};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+/// How often a state has changed in a group of streams.
+///
+/// A running stream looks at this one number, which all of the group keep in the cache, and at its
+/// own state only when it has changed.
+#[derive(Debug, Clone, Default)]
+pub struct Changes(Arc<AtomicU64>);
+
+impl Changes {
+    /// Relaxed: who changes a state does so under its lock, then counts, then wakes the task,
+    /// whose look after that wake finds both.
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The state of one stream, between those who command it and the task that runs it.
+#[derive(Debug, Default)]
+pub struct Control {
+    inner: Mutex<Inner>,
+    changes: Changes,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    /// The task's waker; kept, because it stays the same.
+    task: Option<Waker>,
+}
+
+/// How a stream's task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was stopped, or its source had no more.
+    Stopped,
+    /// Its source or sink failed.
+    Failed,
+}
+
+impl Control {
+    /// A stream that is `Unprepared`, of the group with these `changes`.
+    pub fn new(changes: Changes) -> Self {
+        Control {
+            inner: Mutex::default(),
+            changes,
+        }
+    }
+
+    /// A stream that is prepared and started, of the group with these `changes`.
+    pub fn started(changes: Changes) -> Self {
+        let control = Self::new(changes);
+        for trigger in [Trigger::Prepare, Trigger::Start] {
+            // A new stream takes both.
+            let _ = control.trigger(trigger);
+        }
+        control
+    }
+
+    /// The present state.
+    pub fn state(&self) -> State {
+        self.lock().state
+    }
+
+    /// Changes the state; the task obeys at its next turn.
+    ///
+    /// # Errors
+    ///
+    /// If the trigger makes no sense in the present state, which is then as before.
+    pub fn trigger(&self, trigger: Trigger) -> Result<State, Refused> {
+        let mut inner = self.lock();
+        let state = inner.state.after(trigger)?;
+        inner.state = state;
+        self.changes.0.fetch_add(1, Ordering::Relaxed);
+        let task = inner.task.clone();
+        drop(inner);
+        if let Some(task) = task {
+            task.wake();
+        }
+        Ok(state)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, to be asked again when it changes.
+    fn look(&self, cx: &mut Context<'_>) -> State {
+        let mut inner = self.lock();
+        inner.task = Some(cx.waker().clone());
+        inner.state
+    }
+
+    /// Does `work` step by step while the stream is started, and what the state asks for
+    /// otherwise, until it stops or fails.
+    pub fn run<W: Work>(self: &Arc<Self>, work: W) -> Running<W> {
+        Running {
+            control: Arc::clone(self),
+            changes: self.changes.clone(),
+            seen: UNSEEN,
+            state: State::Started,
+            work,
+        }
+    }
+
+    /// Tells the stream how its work ended; if that makes no sense any more, somebody has told it
+    /// something else meanwhile, which holds.
+    fn obey(&self, flow: Flow) {
+        // Refused: it has been told already.
+        let _ = self.trigger(flow.trigger());
+    }
+}
+
+/// What a stream's task does.
+pub trait Work: Send + Unpin {
+    /// Moves one buffer on; while it cannot, `cx` is woken when it can. What is under way is kept
+    /// for the next call.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>>;
+
+    /// Drops what is under way.
+    fn flush(&mut self) {}
+}
+
+/// In `seen`: nothing.
+const UNSEEN: u64 = u64::MAX;
+/// Steps in one poll at most: a source that always has more leaves time to the others.
+const STEPS_MAX: u32 = 256;
+
+/// The task of a stream: see [`Control::run`].
+#[derive(Debug)]
+pub struct Running<W> {
+    control: Arc<Control>,
+    changes: Changes,
+    /// The count of changes at the last look at the state.
+    seen: u64,
+    /// The state then.
+    state: State,
+    work: W,
+}
+
+impl<W: Work> Running<W> {
+    /// Gives the work back.
+    pub fn into_work(self) -> W {
+        self.work
+    }
+
+    /// Looks at the state if any of the group has changed. How the stream ended, if it has.
+    #[inline]
+    fn look(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
+        let count = self.changes.count();
+        if count == self.seen {
+            return None;
+        }
+        self.look_again(count, cx)
+    }
+
+    #[cold]
+    fn look_again(&mut self, count: u64, cx: &mut Context<'_>) -> Option<Ended> {
+        self.seen = count;
+        let before = std::mem::replace(&mut self.state, self.control.look(cx));
+        match self.state {
+            State::Stopped | State::Unprepared => return Some(Ended::Stopped),
+            State::Failed => return Some(Ended::Failed),
+            State::Flushing | State::PausedFlushing if before != self.state => self.work.flush(),
+            _ => {}
+        }
+        None
+    }
+}
+
+impl<W: Work> Future for Running<W> {
+    type Output = Ended;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        let this = &mut *self;
+        for _ in 0..STEPS_MAX {
+            if let Some(ended) = this.look(cx) {
+                return Poll::Ready(ended);
+            }
+            if this.state != State::Started {
+                return Poll::Pending;
+            }
+            if let Err(flow) = ready!(this.work.poll_step(cx)) {
+                this.control.obey(flow);
+                this.seen = UNSEEN;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::task::Wake;
+
+    /// Counts its steps; each waits for a permit.
+    #[derive(Default)]
+    struct Steps {
+        permits: AtomicUsize,
+        done: AtomicUsize,
+        flushed: AtomicUsize,
+        woken: AtomicBool,
+    }
+
+    impl Wake for Steps {
+        fn wake(self: Arc<Self>) {
+            self.woken.store(true, Ordering::SeqCst);
+        }
+    }
+
+    struct Counted(Arc<Steps>, Option<Flow>);
+
+    impl Work for Counted {
+        fn poll_step(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+            let permits = self.0.permits.load(Ordering::SeqCst);
+            if permits == 0 {
+                return Poll::Pending;
+            }
+            self.0.permits.store(permits - 1, Ordering::SeqCst);
+            self.0.done.fetch_add(1, Ordering::SeqCst);
+            Poll::Ready(self.1.map_or(Ok(()), Err))
+        }
+
+        fn flush(&mut self) {
+            self.0.flushed.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    struct Bench {
+        control: Arc<Control>,
+        steps: Arc<Steps>,
+        task: Running<Counted>,
+    }
+
+    impl Bench {
+        fn new(flow: Option<Flow>) -> Self {
+            let (control, steps) = (
+                Arc::new(Control::new(Changes::default())),
+                Arc::new(Steps::default()),
+            );
+            let task = control.run(Counted(Arc::clone(&steps), flow));
+            control.trigger(Trigger::Prepare).unwrap();
+            Bench {
+                control,
+                steps,
+                task,
+            }
+        }
+
+        /// Gives permits, polls once, and tells how many steps there have been.
+        fn poll(&mut self, permits: usize) -> (Poll<Ended>, usize) {
+            self.steps.permits.store(permits, Ordering::SeqCst);
+            let waker = Waker::from(Arc::clone(&self.steps));
+            let poll = Pin::new(&mut self.task).poll(&mut Context::from_waker(&waker));
+            (poll, self.steps.done.load(Ordering::SeqCst))
+        }
+
+        fn tell(&self, trigger: Trigger) {
+            self.steps.woken.store(false, Ordering::SeqCst);
+            self.control.trigger(trigger).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_stream_runs_only_while_started() {
+        let mut bench = Bench::new(None);
+        assert_eq!(bench.poll(5), (Poll::Pending, 0));
+        bench.tell(Trigger::Start);
+        assert!(bench.steps.woken.load(Ordering::SeqCst));
+        assert_eq!(bench.poll(5), (Poll::Pending, 5));
+        bench.tell(Trigger::Pause);
+        assert!(bench.steps.woken.load(Ordering::SeqCst));
+        assert_eq!(bench.poll(5), (Poll::Pending, 5));
+        bench.tell(Trigger::FlushStart);
+        assert_eq!(bench.poll(5), (Poll::Pending, 5));
+        assert_eq!(bench.steps.flushed.load(Ordering::SeqCst), 1);
+        bench.tell(Trigger::Start);
+        bench.tell(Trigger::FlushStop);
+        assert_eq!(bench.poll(2), (Poll::Pending, 7));
+        bench.tell(Trigger::Stop);
+        assert_eq!(bench.poll(5), (Poll::Ready(Ended::Stopped), 7));
+    }
+
+    #[test]
+    fn work_that_ends_moves_the_state() {
+        let cases = [
+            (
+                Flow::EndOfStream,
+                Poll::Ready(Ended::Stopped),
+                State::Stopped,
+            ),
+            (Flow::Failed, Poll::Ready(Ended::Failed), State::Failed),
+            (Flow::Flushing, Poll::Pending, State::Flushing),
+        ];
+        for (flow, poll, state) in cases {
+            let mut bench = Bench::new(Some(flow));
+            bench.tell(Trigger::Start);
+            assert_eq!(bench.poll(9), (poll, 1));
+            assert_eq!(bench.control.state(), state);
+        }
+    }
+}

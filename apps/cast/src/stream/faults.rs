@@ -1,0 +1,193 @@
+//! What goes wrong around streams does not stop the others, and is told.
+
+use crate::measure::reception::Sequence;
+use crate::net::options::Options;
+use crate::net::session::Rtcp;
+use crate::net::tcp::TcpSource;
+use crate::net::udp::{Clients, Outbox, Reports};
+use crate::stream::buffer::Buffer;
+use crate::stream::control::{Changes, Control, Ended};
+use crate::stream::flow::Stream;
+use crate::stream::machine::{Flow, Trigger};
+use crate::stream::sink::{InPlace, Sink};
+use crate::stream::source::{Blank, Paced};
+use creel::time::interval;
+use creel::{Pool, Wait};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn context() -> Pool {
+    let builder = Pool::builder().workers(1).wait(Wait::Throttle(MS));
+    builder.build().unwrap()
+}
+
+/// Counts what it gets, and what has got lost before.
+#[derive(Clone, Default)]
+struct Counting {
+    taken: Arc<AtomicU64>,
+    sequence: Arc<Mutex<Option<Sequence>>>,
+}
+
+impl Counting {
+    fn taken(&self) -> u64 {
+        self.taken.load(Ordering::SeqCst)
+    }
+
+    fn lost(&self) -> u64 {
+        self.sequence
+            .lock()
+            .unwrap()
+            .map_or(0, |sequence| sequence.lost())
+    }
+
+    /// Waits until so many have come; a test that waits in vain is ended by its runner.
+    fn reaches(&self, count: u64) {
+        while self.taken() < count {
+            std::thread::sleep(MS);
+        }
+    }
+}
+
+impl Sink for Counting {
+    fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
+        let number = buffer.sequence as u16;
+        match &mut *self.sequence.lock().unwrap() {
+            Some(sequence) => {
+                sequence.note(number);
+            }
+            none => *none = Some(Sequence::new(number)),
+        }
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// A stream that makes a buffer each millisecond.
+fn ticking(context: &Pool, sink: impl Sink + 'static) -> Arc<Control> {
+    let source = Paced::new(interval(MS), Blank, 441, u64::MAX);
+    let control = Arc::new(Control::started(Changes::default()));
+    let running = control.run(Stream::new(source, InPlace::new(sink)));
+    context.spawn(running).detach();
+    control
+}
+
+#[test]
+fn a_thousand_streams_a_second_come_and_go_beside_one_that_stays() {
+    const ROUNDS: u32 = 200;
+    const LOT: u64 = 10;
+    let context = context();
+    let stays = Counting::default();
+    ticking(&context, stays.clone());
+    let mut under_way = VecDeque::new();
+    let stop = |(passing, controls): (Counting, Vec<Arc<Control>>)| {
+        passing.reaches(LOT);
+        for control in controls {
+            control.trigger(Trigger::Stop).unwrap();
+        }
+    };
+    let begin = Instant::now();
+    for round in 1..=ROUNDS {
+        let passing = Counting::default();
+        let lot = (0..LOT).map(|_| ticking(&context, passing.clone()));
+        under_way.push_back((passing.clone(), lot.collect()));
+        if under_way.len() > 10 {
+            under_way.pop_front().into_iter().for_each(stop);
+        }
+        // The rate is what is asked for; a slow machine falls behind it, and the test does not mind.
+        std::thread::sleep((begin + round * 10 * MS).saturating_duration_since(Instant::now()));
+    }
+    let came = u64::from(ROUNDS) * LOT;
+    let rate = came as f64 / begin.elapsed().as_secs_f64();
+    eprintln!("{rate:.0} streams a second came and went");
+    under_way.into_iter().for_each(stop);
+    let before = stays.taken();
+    stays.reaches(before + 5);
+    assert_eq!(stays.lost(), 0);
+    while context.stats().tasks.finished < came {
+        std::thread::sleep(MS);
+    }
+    let tasks = context.stats().tasks;
+    assert_eq!((tasks.spawned, tasks.finished), (came + 1, came));
+}
+
+/// Writes a datagram for its clients.
+struct Writes(Arc<Outbox>, Clients);
+
+impl Sink for Writes {
+    fn take(&mut self, _: &Buffer) -> Result<(), Flow> {
+        self.0.write(&[7; 900], &self.1);
+        Ok(())
+    }
+}
+
+fn outbox(bytes: usize) -> Arc<Outbox> {
+    Outbox::open(&Options::default(), Rtcp::Off, bytes, Reports::default()).unwrap()
+}
+
+fn clients(to: SocketAddr) -> Clients {
+    let clients = Clients::default();
+    clients.add(to);
+    clients
+}
+
+#[test]
+fn an_outbox_that_nobody_empties_drops_and_counts() {
+    let outbox = outbox(1 << 16);
+    let mut sink = Writes(Arc::clone(&outbox), clients(([127, 0, 0, 1], 9).into()));
+    let buffer = Buffer::new(8);
+    for _ in 0..10_000 {
+        sink.take(&buffer).unwrap();
+    }
+    assert!(outbox.counters.dropped() > 0);
+}
+
+#[test]
+fn a_socket_buffer_that_is_full_holds_nobody_back() {
+    let context = context();
+    let receiver = std::net::UdpSocket::bind(LOCAL).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let outbox = outbox(1);
+    outbox.start(&context, false);
+    let other = Counting::default();
+    ticking(&context, other.clone());
+    // Nobody reads at `to`.
+    for _ in 0..20 {
+        ticking(&context, Writes(Arc::clone(&outbox), clients(to)));
+    }
+    other.reaches(200);
+    assert_eq!(other.lost(), 0);
+}
+
+#[test]
+fn a_tcp_source_that_ends_or_is_not_there_ends_its_stream() {
+    let context = context();
+    let listener = std::net::TcpListener::bind(LOCAL).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, ended) = mpsc::channel();
+    let start = |address| {
+        let (tell, sink) = (tell.clone(), Counting::default());
+        let control = Arc::new(Control::started(Changes::default()));
+        let source = TcpSource::to(address, 2);
+        let running = control.run(Stream::new(source, InPlace::new(sink.clone())));
+        let task = async move {
+            let ended = running.await;
+            tell.send((ended, sink.taken())).unwrap();
+        };
+        context.spawn(task).detach();
+    };
+    start(address);
+    let (mut upstream, _) = listener.accept().unwrap();
+    // Two whole buffers of two samples, and a half.
+    std::io::Write::write_all(&mut upstream, &[1, 0, 2, 0, 3, 0, 4, 0, 5]).unwrap();
+    drop(upstream);
+    assert_eq!(ended.recv().unwrap(), (Ended::Stopped, 2));
+    drop(listener);
+    start(address);
+    assert_eq!(ended.recv().unwrap(), (Ended::Failed, 0));
+}

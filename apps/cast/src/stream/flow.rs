@@ -1,0 +1,53 @@
+//! A stream: a source whose buffers are pushed to a sink, as the work of one task.
+
+use crate::stream::buffer::Buffer;
+use crate::stream::control::Work;
+use crate::stream::machine::Flow;
+use crate::stream::sink::Push;
+use crate::stream::source::Source;
+use std::task::{Context, Poll, ready};
+
+/// Moves buffers from a source to a sink.
+#[derive(Debug)]
+pub struct Stream<S, P> {
+    source: S,
+    push: P,
+    /// Made and not passed on yet: the sink is full, or a pause came in between.
+    buffer: Option<Buffer>,
+}
+
+impl<S: Source, P: Push> Stream<S, P> {
+    /// A stream from `source` to where `push` leads.
+    pub fn new(source: S, push: P) -> Self {
+        Stream {
+            source,
+            push,
+            buffer: None,
+        }
+    }
+
+    /// Gives back what led to the sink.
+    pub fn into_push(self) -> P {
+        self.push
+    }
+}
+
+impl<S: Source, P: Push> Work for Stream<S, P> {
+    #[inline]
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+        let mut buffer = match self.buffer.take() {
+            None => Some(ready!(self.source.poll_next(cx))?),
+            buffer => buffer,
+        };
+        let pushed = self.push.poll_push(cx, &mut buffer);
+        if pushed.is_pending() {
+            self.buffer = buffer;
+        }
+        pushed
+    }
+
+    fn flush(&mut self) {
+        self.buffer = None;
+        self.push.flush();
+    }
+}

@@ -1,0 +1,222 @@
+//! The states of a stream and which triggers lead from one to another.
+//!
+//! ```text
+//!   Unprepared ──prepare──▶ Prepared ──start──▶ Started ──pause──▶ Paused
+//!        ▲                     │                 │   ▲               │
+//!    unprepare              (start, pause        │   └────start──────┘
+//!        │                   from Stopped,    flush-start          flush-start
+//!     Stopped ◀──stop──────  too)                ▼                   ▼
+//!        ▲                                    Flushing ──pause──▶ PausedFlushing
+//!        └────────────────stop─────────────────  │ ◀──start─────      │
+//!                                           flush-stop            flush-stop
+//!                                                ▼                    ▼
+//!                                             Started               Paused
+//! ```
+//!
+//! A trigger that asks for what is already so changes nothing. One that makes no sense in a
+//! state is an error that names both, and changes nothing either. A stream whose work ends with
+//! an error flushes, stops or fails by the kind of error: [`Flow`].
+//!
+//! Source: the states and triggers of the Task of GStreamer's threadshare elements, as its
+//! documentation describes them.
+
+use std::fmt;
+
+/// What a stream is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum State {
+    /// It has no resources yet, or none any more.
+    #[default]
+    Unprepared,
+    /// Its resources are there, and it has not run.
+    Prepared,
+    /// It runs.
+    Started,
+    /// It keeps what it has and waits.
+    Paused,
+    /// It drops what it has until the flush ends, then runs.
+    Flushing,
+    /// It drops what it has until the flush ends, then waits.
+    PausedFlushing,
+    /// It has ended; it can be started again or unprepared.
+    Stopped,
+    /// It failed; it can only be unprepared.
+    Failed,
+}
+
+/// What a stream is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    /// Get the resources: sockets, files.
+    Prepare,
+    /// Run.
+    Start,
+    /// Wait.
+    Pause,
+    /// Drop what is under way, and all until the flush stops.
+    FlushStart,
+    /// The flush is over.
+    FlushStop,
+    /// End.
+    Stop,
+    /// Give the resources back.
+    Unprepare,
+    /// The work failed.
+    Fail,
+}
+
+/// A trigger that makes no sense in a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// The state, which is as before.
+    pub state: State,
+    /// What was asked for.
+    pub trigger: Trigger,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is refused while {:?}", self.trigger, self.state)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// How a stream's work ended, when it did not just go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Downstream is flushing: flush, too.
+    Flushing,
+    /// There is no more: stop.
+    EndOfStream,
+    /// It cannot go on: fail.
+    Failed,
+}
+
+impl Flow {
+    /// What the stream is told for it.
+    pub fn trigger(self) -> Trigger {
+        match self {
+            Flow::Flushing => Trigger::FlushStart,
+            Flow::EndOfStream => Trigger::Stop,
+            Flow::Failed => Trigger::Fail,
+        }
+    }
+}
+
+impl State {
+    /// The state after `trigger`.
+    ///
+    /// # Errors
+    ///
+    /// If the trigger makes no sense here.
+    ///
+    /// ```
+    /// use creel_cast::stream::{State, Trigger};
+    ///
+    /// let running = State::Prepared.after(Trigger::Start);
+    /// assert_eq!(running, Ok(State::Started));
+    /// assert!(State::Unprepared.after(Trigger::Start).is_err());
+    /// ```
+    pub fn after(self, trigger: Trigger) -> Result<State, Refused> {
+        use State::*;
+        let next = match (trigger, self) {
+            (Trigger::Prepare, Unprepared | Prepared) => Prepared,
+            (Trigger::Start, Prepared | Started | Paused | Stopped) => Started,
+            (Trigger::Start, Flushing | PausedFlushing) => Flushing,
+            (Trigger::Pause, Prepared | Started | Paused | Stopped) => Paused,
+            (Trigger::Pause, Flushing | PausedFlushing) => PausedFlushing,
+            (Trigger::FlushStart, Started | Flushing) => Flushing,
+            (Trigger::FlushStart, Paused | PausedFlushing) => PausedFlushing,
+            (Trigger::FlushStop, Started | Flushing) => Started,
+            (Trigger::FlushStop, Paused | PausedFlushing) => Paused,
+            (Trigger::Stop, Started | Paused | Flushing | PausedFlushing | Stopped) => Stopped,
+            (Trigger::Stop, Prepared) => Stopped,
+            (Trigger::Unprepare, Unprepared | Prepared | Stopped | Failed) => Unprepared,
+            (Trigger::Fail, Unprepared) => return Err(self.refuses(trigger)),
+            (Trigger::Fail, _) => Failed,
+            _ => return Err(self.refuses(trigger)),
+        };
+        Ok(next)
+    }
+
+    fn refuses(self, trigger: Trigger) -> Refused {
+        Refused {
+            state: self,
+            trigger,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use State::*;
+
+    const STATES: [State; 8] = [
+        Unprepared,
+        Prepared,
+        Started,
+        Paused,
+        Flushing,
+        PausedFlushing,
+        Stopped,
+        Failed,
+    ];
+    const TRIGGERS: [Trigger; 8] = [
+        Trigger::Prepare,
+        Trigger::Start,
+        Trigger::Pause,
+        Trigger::FlushStart,
+        Trigger::FlushStop,
+        Trigger::Stop,
+        Trigger::Unprepare,
+        Trigger::Fail,
+    ];
+
+    #[test]
+    fn the_whole_table() {
+        // A row a state, a column a trigger, in the orders above; a dash is refused.
+        let table = "
+            Prepared - - - - - Unprepared -
+            Prepared Started Paused - - Stopped Unprepared Failed
+            - Started Paused Flushing Started Stopped - Failed
+            - Started Paused PausedFlushing Paused Stopped - Failed
+            - Flushing PausedFlushing Flushing Started Stopped - Failed
+            - Flushing PausedFlushing PausedFlushing Paused Stopped - Failed
+            - Started Paused - - Stopped Unprepared Failed
+            - - - - - - Unprepared Failed";
+        let rows = table.trim().lines();
+        for (state, row) in STATES.into_iter().zip(rows) {
+            for (trigger, expected) in TRIGGERS.into_iter().zip(row.split_whitespace()) {
+                let next = state.after(trigger);
+                let told = next.map_or("-".into(), |next| format!("{next:?}"));
+                assert_eq!(told, expected, "{trigger:?} while {state:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_trigger_twice_is_the_trigger_once() {
+        for state in STATES {
+            for trigger in TRIGGERS {
+                if let Ok(next) = state.after(trigger) {
+                    assert_eq!(next.after(trigger), Ok(next), "{trigger:?} from {state:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_both() {
+        let refused = Unprepared.after(Trigger::Start).unwrap_err();
+        assert_eq!(refused.to_string(), "Start is refused while Unprepared");
+    }
+
+    #[test]
+    fn work_that_ends_tells_the_stream_how() {
+        assert_eq!(Started.after(Flow::Flushing.trigger()), Ok(Flushing));
+        assert_eq!(Started.after(Flow::EndOfStream.trigger()), Ok(Stopped));
+        assert_eq!(Started.after(Flow::Failed.trigger()), Ok(Failed));
+    }
+}

@@ -1,0 +1,282 @@
+//! Where buffers go, and the ways in which a sink gets them.
+//!
+//! In the evaluation's three ways a sink is called in place under a mutex, in place under an
+//! asynchronous mutex, or in a task of its own behind a channel. The fourth is Creel's: a channel
+//! with one place, whose receiver runs right after the producer on the same worker.
+
+use crate::stream::buffer::Buffer;
+use crate::stream::machine::Flow;
+use crate::stream::queue;
+use async_lock::{Mutex as AsyncMutex, MutexGuardArc};
+use creel::channel::slot;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+/// Takes buffers. Never waits: what must wait has a queue or a batch of its own.
+pub trait Sink: Send + Unpin {
+    /// Takes a buffer.
+    ///
+    /// # Errors
+    ///
+    /// If it takes no more.
+    fn take(&mut self, buffer: &Buffer) -> Result<(), Flow>;
+
+    /// Drops what it has not passed on yet.
+    fn flush(&mut self) {}
+}
+
+/// How a sink gets its buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Way {
+    /// In place, under a mutex.
+    #[default]
+    SyncMutex,
+    /// In place, under an asynchronous mutex.
+    AsyncMutex,
+    /// In its own task, behind a bounded channel.
+    Task,
+    /// In its own task, behind a channel with one place.
+    Slot,
+}
+
+impl Way {
+    /// All ways, with their names.
+    pub const ALL: [(&'static str, Way); 4] = [
+        ("sync-mutex", Way::SyncMutex),
+        ("async-mutex", Way::AsyncMutex),
+        ("task", Way::Task),
+        ("slot", Way::Slot),
+    ];
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Way::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|&(_, way)| way).ok_or_else(|| {
+            let names = Way::ALL.map(|(name, _)| name).join(", ");
+            format!("`{text}` is not one of {names}")
+        })
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = Way::ALL.iter().find(|(_, way)| way == self);
+        f.write_str(found.map_or("", |(name, _)| name))
+    }
+}
+
+/// Passes buffers on to a sink.
+pub trait Push: Send + Unpin {
+    /// Takes the buffer, if there is one, and passes it on; leaves it there while it cannot, and
+    /// `cx` is woken when it can.
+    ///
+    /// # Errors
+    ///
+    /// If the sink takes no more.
+    fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>>;
+
+    /// Drops what is on its way.
+    fn flush(&mut self) {}
+}
+
+/// Calls the sink in place, under a mutex; both lie in the stream's task.
+#[derive(Debug)]
+pub struct InPlace<S>(pub Mutex<S>);
+
+impl<S> InPlace<S> {
+    /// For this sink.
+    pub fn new(sink: S) -> Self {
+        InPlace(Mutex::new(sink))
+    }
+
+    /// Gives the sink back.
+    pub fn into_sink(self) -> S {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Sink> Push for InPlace<S> {
+    #[inline]
+    fn poll_push(
+        &mut self,
+        _: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>> {
+        let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Poll::Ready(buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer)))
+    }
+
+    fn flush(&mut self) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .flush();
+    }
+}
+
+/// The wait for a mutex.
+type Wait<S> = Pin<Box<dyn Future<Output = MutexGuardArc<S>> + Send>>;
+
+/// Calls the sink in place, under an asynchronous mutex.
+pub struct AsyncInPlace<S> {
+    mutex: Arc<AsyncMutex<S>>,
+    /// While somebody else has the sink.
+    waits: Option<Wait<S>>,
+}
+
+impl<S> AsyncInPlace<S> {
+    /// For the sink in `mutex`.
+    pub fn new(mutex: Arc<AsyncMutex<S>>) -> Self {
+        AsyncInPlace { mutex, waits: None }
+    }
+
+    /// The mutex around the sink.
+    pub fn mutex(&self) -> &AsyncMutex<S> {
+        &self.mutex
+    }
+}
+
+impl<S: Sink + 'static> Push for AsyncInPlace<S> {
+    fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>> {
+        let mut take = |sink: &mut S| buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer));
+        if self.waits.is_none()
+            && let Some(mut sink) = self.mutex.try_lock()
+        {
+            return Poll::Ready(take(&mut sink));
+        }
+        let mutex = &self.mutex;
+        let waits = self.waits.get_or_insert_with(|| Box::pin(mutex.lock_arc()));
+        let mut sink = ready!(waits.as_mut().poll(cx));
+        self.waits = None;
+        Poll::Ready(take(&mut sink))
+    }
+}
+
+impl Push for slot::Sender<Buffer> {
+    #[inline]
+    fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>> {
+        self.poll_send(cx, buffer).map_err(|_| Flow::EndOfStream)
+    }
+}
+
+impl Push for queue::Producer<Buffer> {
+    #[inline]
+    fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Option<Buffer>,
+    ) -> Poll<Result<(), Flow>> {
+        let pushed = queue::Producer::poll_push(self, cx, buffer);
+        pushed.map_err(|_| Flow::EndOfStream)
+    }
+}
+
+/// Gives buffers to a sink's task.
+pub trait Pull: Send + Unpin {
+    /// The next buffer, once it is there, and whether to ask for another one now: if not, `cx` is
+    /// woken when there is one. None when the stream has ended.
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>>;
+}
+
+impl Pull for slot::Receiver<Buffer> {
+    #[inline]
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>> {
+        let received = self.poll_recv(cx);
+        received.map(|received| received.ok().map(|buffer| (buffer, true)))
+    }
+}
+
+impl Pull for queue::Consumer<Buffer> {
+    #[inline]
+    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>> {
+        self.poll_pop_or_wait(cx)
+    }
+}
+
+/// A sink's own task: takes buffers until there are no more or the sink takes none.
+#[derive(Debug)]
+pub struct Drain<P, S> {
+    buffers: P,
+    sink: S,
+}
+
+impl<P: Pull, S: Sink> Drain<P, S> {
+    /// From `buffers` to `sink`.
+    pub fn new(buffers: P, sink: S) -> Self {
+        Drain { buffers, sink }
+    }
+
+    /// Gives the sink back.
+    pub fn into_sink(self) -> S {
+        self.sink
+    }
+}
+
+impl<P: Pull, S: Sink> Future for Drain<P, S> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        while let Some((buffer, again)) = ready!(this.buffers.poll_pull(cx)) {
+            if this.sink.take(&buffer).is_err() {
+                break;
+            }
+            if !again {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    struct Count(usize);
+
+    impl Sink for Count {
+        fn take(&mut self, _: &Buffer) -> Result<(), Flow> {
+            self.0 += 1;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_buffer_waits_while_somebody_else_has_the_sink() {
+        let mutex = Arc::new(AsyncMutex::new(Count(0)));
+        let mut push = AsyncInPlace::new(Arc::clone(&mutex));
+        let mut cx = Context::from_waker(Waker::noop());
+        for taken in 1..=3 {
+            let held = mutex.try_lock().unwrap();
+            let mut buffer = Some(Buffer::new(1));
+            assert!(push.poll_push(&mut cx, &mut buffer).is_pending());
+            assert!(buffer.is_some());
+            drop(held);
+            assert_eq!(push.poll_push(&mut cx, &mut buffer), Poll::Ready(Ok(())));
+            assert!(buffer.is_none());
+            assert_eq!(mutex.try_lock().unwrap().0, taken);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Packets as senders make them, on a socket or in a capture.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use creel_cast::receive::{Plan, analyse};
+use creel_cast::{Format, Formats, Measured, Session};
+use etherparse::PacketBuilder;
+use pcap_file::pcap::{PcapPacket, PcapWriter};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+/// An RTP packet.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    pub payload_type: u8,
+    pub sequence: u16,
+    pub timestamp: u32,
+    pub ssrc: u32,
+    pub payload: Vec<u8>,
+}
+
+impl Packet {
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0x80, self.payload_type];
+        bytes.extend(self.sequence.to_be_bytes());
+        bytes.extend(self.timestamp.to_be_bytes());
+        bytes.extend(self.ssrc.to_be_bytes());
+        bytes.extend(&self.payload);
+        bytes
+    }
+}
+
+/// The `n`th packet of a stream of L16: `frames` frames of `channels` samples that count on.
+pub fn counting(payload_type: u8, n: u32, frames: u32, channels: u32) -> Packet {
+    let first = n * frames * channels;
+    let samples = first..first + frames * channels;
+    Packet {
+        payload_type,
+        sequence: 65_000_u16.wrapping_add(n as u16),
+        timestamp: 0xffff_0000_u32.wrapping_add(n * frames),
+        ssrc: 0xabad_cafe,
+        payload: samples.flat_map(|s| (s as u16).to_be_bytes()).collect(),
+    }
+}
+
+/// The samples that [`counting`]'s packets hold, from the first on.
+pub fn counted(samples: usize) -> Vec<i16> {
+    (0..samples).map(|n| n as u16 as i16).collect()
+}
+
+/// A capture of datagrams to this port, each at its time.
+pub fn capture(path: &Path, datagrams: &[(Duration, u16, Vec<u8>)]) {
+    let mut writer = PcapWriter::new(std::fs::File::create(path).unwrap()).unwrap();
+    for (at, port, bytes) in datagrams {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([1; 6], [2; 6])
+            .ipv4([127, 0, 0, 1], [127, 0, 0, 1], 64)
+            .udp(4_000, *port)
+            .write(&mut frame, bytes)
+            .unwrap();
+        let record = PcapPacket::new(Duration::from_secs(1_000) + *at, frame.len() as u32, &frame);
+        writer.write_packet(&record).unwrap();
+    }
+}
+
+/// What the receiver makes of packets that come at these times.
+pub fn analysed(folder: &Path, formats: &[(u8, &str)], packets: &[(Duration, Packet)]) -> Measured {
+    let path = folder.join("capture.pcap");
+    let datagrams: Vec<_> = packets
+        .iter()
+        .map(|(at, packet)| (*at, 5_004, packet.bytes()))
+        .collect();
+    capture(&path, &datagrams);
+    let plan = Plan {
+        wav: Some(folder.into()),
+        ..Plan::new(vec![session(5_004, formats)])
+    };
+    analyse(&plan, &path).unwrap()
+}
+
+pub fn session(port: u16, formats: &[(u8, &str)]) -> Session {
+    let named = formats
+        .iter()
+        .map(|(number, text)| (*number, text.parse::<Format>().unwrap()));
+    let mut session = Session::new((Ipv4Addr::LOCALHOST, port).into(), 11, Format::CD_MONO);
+    session.formats = Formats::new(named.collect());
+    session
+}
+
+/// So many ports in a row that nobody has at the moment.
+pub fn free_ports(count: u16) -> SocketAddr {
+    for _ in 0..100 {
+        let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let base = first.local_addr().unwrap();
+        let rest = (1..count).map(|n| {
+            let port = base.port().checked_add(n)?;
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok()
+        });
+        if rest.collect::<Option<Vec<_>>>().is_some() {
+            return base;
+        }
+    }
+    panic!("no {count} free ports in a row");
+}

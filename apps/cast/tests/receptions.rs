@@ -1,0 +1,255 @@
+//! What real senders and networks do, in captures: each packet at a time of its own.
+
+mod folder;
+mod packets;
+
+use creel_cast::Sound;
+use folder::Folder;
+use packets::{Packet, analysed, capture, counted, counting, session};
+use std::time::Duration;
+
+fn at(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// Packets of 10 ms mono at 44,100 Hz, each at its time.
+fn even(count: u32) -> Vec<(Duration, Packet)> {
+    (0..count)
+        .map(|n| (at(u64::from(n) * 10_000), counting(11, n, 441, 1)))
+        .collect()
+}
+
+#[test]
+fn payload_types_clocks_and_channels_are_heeded() {
+    let folder = Folder::new("formats");
+    let packets: Vec<_> = (0..100)
+        .map(|n| (at(u64::from(n) * 5_000), counting(97, n, 240, 2)))
+        .collect();
+    let measured = analysed(&folder.0, &[(97, "L16/48000/2")], &packets);
+    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!((heard.rate, heard.channels), (48_000, 2));
+    assert!(heard.samples == counted(100 * 480));
+    assert_eq!((measured.late, measured.lost), (0, 0));
+    assert!(measured.sources[0].jitter_ms.unwrap() < 0.03);
+    // µ-law by its static type: a byte a sample.
+    let silent = |n: u32| Packet {
+        payload: vec![0x80; 160],
+        ..counting(0, n, 160, 1)
+    };
+    let packets: Vec<_> = (0..50)
+        .map(|n| (at(u64::from(n) * 20_000), silent(n)))
+        .collect();
+    analysed(&folder.0, &[], &packets);
+    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!((heard.rate, heard.samples), (8_000, vec![32_124; 8_000]));
+}
+
+#[test]
+fn an_unknown_payload_type_is_told_with_its_number() {
+    let folder = Folder::new("unknown");
+    let packets: Vec<_> = (0..10)
+        .map(|n| (at(u64::from(n) * 10_000), counting(99, n, 441, 1)))
+        .collect();
+    let measured = analysed(&folder.0, &[], &packets);
+    assert_eq!(
+        (measured.sources[0].packets, measured.sources[0].jitter_ms),
+        (10, None)
+    );
+    assert!(
+        measured.warnings[0].contains("payload type 99"),
+        "{:?}",
+        measured.warnings
+    );
+}
+
+#[test]
+fn packets_of_any_length_in_time_are_not_late() {
+    let folder = Folder::new("times");
+    for millis in [1, 5, 26, 60] {
+        let frames = 48 * millis;
+        let packet = |n: u32| {
+            (
+                at(u64::from(n * millis) * 1_000),
+                counting(97, n, frames, 1),
+            )
+        };
+        let packets: Vec<_> = (0..400).map(packet).collect();
+        let measured = analysed(&folder.0, &[(97, "L16/48000")], &packets);
+        assert_eq!((measured.late, measured.lost), (0, 0), "{millis} ms");
+    }
+}
+
+#[test]
+fn a_sender_whose_clock_is_slow_does_not_become_late() {
+    let folder = Folder::new("slow");
+    let packets: Vec<_> = (0..12_000)
+        .map(|n| (at(u64::from(n) * 10_005), counting(11, n, 441, 1)))
+        .collect();
+    let measured = analysed(&folder.0, &[], &packets);
+    assert_eq!((measured.late, measured.lost), (0, 0));
+    let drift = measured.sources[0].drift_ppm.unwrap();
+    assert!((drift + 500.0).abs() < 30.0, "{drift} ppm");
+}
+
+#[test]
+fn one_packet_75_late_is_one_late_packet() {
+    let folder = Folder::new("late");
+    let mut packets = even(400);
+    let (_, late) = packets.remove(100);
+    packets.insert(175, (at(1_755_000), late));
+    let measured = analysed(&folder.0, &[], &packets);
+    let source = &measured.sources[0];
+    assert_eq!(
+        (source.lost, source.reordered, source.restarts, source.late),
+        (0, 1, 0, 1)
+    );
+    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert!(heard.samples == counted(400 * 441));
+}
+
+#[test]
+fn losses_are_silence_duplicates_are_there_once_and_both_are_told() {
+    let folder = Folder::new("gaps");
+    let mut packets = even(300);
+    for n in [50, 51, 200] {
+        packets.retain(|(_, packet)| packet.sequence != counting(11, n, 1, 1).sequence);
+    }
+    let again = packets[120].clone();
+    packets.insert(123, again.clone());
+    packets.insert(121, again);
+    packets.swap(0, 1);
+    let measured = analysed(&folder.0, &[], &packets);
+    let source = &measured.sources[0];
+    assert_eq!(
+        (source.lost, source.duplicates, source.reordered),
+        (3, 2, 1)
+    );
+    assert_eq!((source.packets, source.expected), (299, 300));
+    let mut expected = counted(300 * 441);
+    for n in [50, 51, 200] {
+        expected[n * 441..][..441].fill(0);
+    }
+    assert!(Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples == expected);
+}
+
+#[test]
+fn a_restarted_sender_goes_on_and_its_sound_is_where_it_came() {
+    let folder = Folder::new("restart");
+    let mut packets = even(100);
+    // A second later, from other numbers, under the same name.
+    packets.extend((0..100).map(|n| {
+        let packet = Packet {
+            sequence: 20_000 + n as u16,
+            timestamp: 77 + n * 441,
+            ..counting(11, n, 441, 1)
+        };
+        (at(2_000_000 + u64::from(n) * 10_000), packet)
+    }));
+    let measured = analysed(&folder.0, &[], &packets);
+    let source = &measured.sources[0];
+    assert_eq!(
+        (source.restarts, source.lost, source.late, source.strays),
+        (1, 0, 0, 0)
+    );
+    assert_eq!(source.packets, 200);
+    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
+    assert!(heard[..100 * 441] == counted(100 * 441));
+    assert!(
+        heard[100 * 441..2 * 44_100]
+            .iter()
+            .all(|&sample| sample == 0)
+    );
+    assert!(heard[2 * 44_100..] == counted(100 * 441));
+}
+
+#[test]
+fn rtcp_and_junk_are_no_packets_on_whichever_port() {
+    let folder = Folder::new("rtcp");
+    // A sender's report of 9 packets and 8 octets, without blocks.
+    let mut report = vec![0x80, 200, 0, 6];
+    report.extend(0xabad_cafe_u32.to_be_bytes());
+    report.extend([0; 12]);
+    report.extend([0, 0, 0, 9, 0, 0, 0, 8]);
+    let mut datagrams = Vec::new();
+    for (time, packet) in even(200) {
+        datagrams.push((time, 5_004, packet.bytes()));
+        datagrams.push((time, 5_004, report.clone()));
+        datagrams.push((time, 5_005, report.clone()));
+        datagrams.push((time, 5_004, b"no RTP".to_vec()));
+    }
+    // A packet of a source that sends no other.
+    let alone = Packet {
+        ssrc: 1,
+        ..counting(11, 7, 441, 1)
+    };
+    datagrams.push((at(3_000_000), 5_004, alone.bytes()));
+    let path = folder.0.join("capture.pcap");
+    capture(&path, &datagrams);
+    let plan = creel_cast::receive::Plan::new(vec![session(5_004, &[])]);
+    let measured = creel_cast::receive::analyse(&plan, &path).unwrap();
+    assert_eq!((measured.sources.len(), measured.lost), (1, 0));
+    assert_eq!(measured.sources[0].sender_packets, Some(9));
+    let junk = measured.junk;
+    assert_eq!((junk.malformed, junk.unproven, junk.rtcp), (200, 1, 400));
+    assert!(
+        measured
+            .notes
+            .iter()
+            .any(|note| note.contains("200 datagrams were neither"))
+    );
+}
+
+#[test]
+fn any_number_of_sources_share_a_port_whatever_their_names() {
+    let folder = Folder::new("names");
+    let packets: Vec<_> = (0..50_u32)
+        .flat_map(|n| {
+            (0..20_u32).map(move |source| {
+                let ssrc = source.wrapping_mul(0x9e37_79b9);
+                let packet = Packet {
+                    ssrc,
+                    ..counting(11, n, 441, 1)
+                };
+                (at(u64::from(n) * 10_000), packet)
+            })
+        })
+        .collect();
+    let measured = analysed(&folder.0, &[], &packets);
+    assert_eq!((measured.sources.len(), measured.lost), (20, 0));
+    assert!(measured.sources.iter().all(|source| source.packets == 50));
+}
+
+#[test]
+fn keys_are_heard_and_are_no_sound() {
+    let folder = Folder::new("keys");
+    let mut packets = even(60);
+    for n in 20..35_u32 {
+        let packet = &mut packets[n as usize].1;
+        packet.payload_type = 101;
+        packet.timestamp = counting(11, if n < 28 { 20 } else { 28 }, 441, 1).timestamp;
+        packet.payload = vec![if n < 28 { 7 } else { 11 }, 0x8a, 0, 160];
+    }
+    let measured = analysed(&folder.0, &[(101, "telephone-event/8000")], &packets);
+    let source = &measured.sources[0];
+    assert_eq!(
+        (source.keys.as_str(), source.lost, source.late),
+        ("7#", 0, 0)
+    );
+    let mut expected = counted(60 * 441);
+    expected[20 * 441..35 * 441].fill(0);
+    assert!(Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples == expected);
+}
+
+#[test]
+fn what_is_no_capture_is_told_with_its_name() {
+    let folder = Folder::new("no-capture");
+    let path = folder.0.join("a.pcap");
+    let plan = creel_cast::receive::Plan::new(vec![session(5_004, &[])]);
+    for bytes in [&b""[..], b"hello, world", &[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = creel_cast::receive::analyse(&plan, &path)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("a.pcap"), "{error}");
+    }
+}

@@ -1,0 +1,251 @@
+//! Packets that are passed on, by the relay and by one that does it badly on purpose.
+
+mod folder;
+mod packets;
+
+use creel_cast::receive::{self, Receiver};
+use creel_cast::relay::{self, Relay};
+use creel_cast::{Formats, Rtcp, Sound};
+use folder::Folder;
+use packets::{Packet, counted, counting, free_ports};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_read_timeout(Some(5_000 * MS)).unwrap();
+    socket
+}
+
+fn address(socket: &UdpSocket) -> SocketAddr {
+    socket.local_addr().unwrap()
+}
+
+fn heard(socket: &UdpSocket) -> Vec<u8> {
+    let mut bytes = [0; 65_536];
+    let len = socket.recv(&mut bytes).expect("it is passed on");
+    bytes[..len].to_vec()
+}
+
+/// Runs a relay while `talk` goes on; what it tells.
+fn relaying(plan: &relay::Plan, talk: impl FnOnce()) -> Vec<relay::PortReport> {
+    let relay = Relay::open(plan).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| relay.run(&|| over.load(Ordering::Relaxed)).1);
+        talk();
+        over.store(true, Ordering::Relaxed);
+        running.join().unwrap()
+    })
+}
+
+#[test]
+fn payloads_go_to_all_clients_byte_for_byte() {
+    let on = free_ports(2);
+    let (sender, clients) = (socket(), [socket(), socket(), socket()]);
+    let plan = relay::Plan {
+        to: clients.iter().map(address).collect(),
+        wait: MS,
+        ..relay::Plan::new(on)
+    };
+    let reports = relaying(&plan, || {
+        for n in 0..200 {
+            // Lengths of all kinds; some are no RTP, which is nobody's business.
+            let mut packet = counting(96, n, 1 + n * 7 % 600, 1).bytes();
+            if n % 10 == 0 {
+                packet = vec![n as u8; 5];
+            }
+            sender.send_to(&packet, on).unwrap();
+            for client in &clients {
+                assert!(heard(client) == packet, "packet {n}");
+            }
+        }
+        // A lot in a row.
+        let lot: Vec<Vec<u8>> = (0..150).map(|n| counting(96, n, 80, 1).bytes()).collect();
+        lot.iter().for_each(|packet| {
+            sender.send_to(packet, on).unwrap();
+        });
+        for client in &clients {
+            assert!(lot.iter().all(|packet| heard(client) == *packet));
+        }
+    });
+    assert_eq!(reports[0].packets, 350);
+    assert!(
+        reports[0]
+            .clients
+            .iter()
+            .all(|client| (client.sent, client.dropped) == (350, 0))
+    );
+}
+
+#[test]
+fn reports_find_their_way_in_both_directions() {
+    for rewrite in [false, true] {
+        let on = free_ports(1);
+        let (sender, client) = (socket(), socket());
+        let plan = relay::Plan {
+            to: vec![address(&client)],
+            wait: MS,
+            rewrite,
+            ..relay::Plan::new(on)
+        };
+        relaying(&plan, || {
+            let packet = counting(96, 0, 80, 1);
+            sender.send_to(&packet.bytes(), on).unwrap();
+            let got = heard(&client);
+            assert_eq!(got[12..], packet.bytes()[12..]);
+            let ssrc: [u8; 4] = got[8..12].try_into().unwrap();
+            assert_eq!(ssrc == packet.ssrc.to_be_bytes(), !rewrite);
+            // The next one goes on from there.
+            sender.send_to(&counting(96, 1, 80, 1).bytes(), on).unwrap();
+            let next = heard(&client);
+            let number = |bytes: &[u8]| u16::from_be_bytes([bytes[2], bytes[3]]);
+            let time = |bytes: &[u8]| u32::from_be_bytes(bytes[4..8].try_into().unwrap());
+            assert_eq!(number(&next).wrapping_sub(number(&got)), 1);
+            assert_eq!(time(&next).wrapping_sub(time(&got)), 80);
+            assert_eq!(next[8..12], ssrc);
+            // A sender's report, at the time of the first packet.
+            let mut report = vec![0x80, 200, 0, 6];
+            report.extend(packet.ssrc.to_be_bytes());
+            report.extend([0; 8]);
+            report.extend(packet.timestamp.to_be_bytes());
+            report.extend([0, 0, 0, 1, 0, 0, 0, 160]);
+            sender.send_to(&report, on).unwrap();
+            let told = heard(&client);
+            assert_eq!((told[1], &told[4..8]), (200, &ssrc[..]));
+            assert_eq!(
+                u32::from_be_bytes(told[16..20].try_into().unwrap()),
+                time(&got)
+            );
+            // And what the client says of it.
+            let mut reply = vec![0x81, 201, 0, 7, 0, 0, 0, 9];
+            reply.extend(ssrc);
+            reply.extend([12, 0, 0, 34]);
+            reply.extend([0; 16]);
+            client.send_to(&reply, on).unwrap();
+            let told = heard(&sender);
+            assert_eq!(
+                (told[1], &told[8..12]),
+                (201, &packet.ssrc.to_be_bytes()[..])
+            );
+            assert_eq!(told[12..16], [12, 0, 0, 34]);
+        });
+    }
+}
+
+/// What a bad network has done.
+#[derive(Debug, Default)]
+struct Done {
+    lost: BTreeSet<u32>,
+    duplicates: u64,
+    reordered: u64,
+}
+
+#[test]
+fn a_receiver_tells_what_a_bad_network_has_done() {
+    const COUNT: u32 = 1_500;
+    const FRAMES: u32 = 240;
+    let (on, folder) = (free_ports(1), Folder::new("impaired"));
+    let seed = std::env::var("CREEL_SEED").map_or_else(
+        |_| u64::from(std::process::id()),
+        |text| text.parse().unwrap(),
+    );
+    eprintln!("CREEL_SEED={seed}");
+    let mut state = seed;
+    let mut random = move |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let sessions = receive::Plan::sessions(
+        on,
+        1,
+        &Formats::new(vec![(97, "L16/48000".parse().unwrap())]),
+        Rtcp::Off,
+    );
+    let plan = receive::Plan {
+        streams: Some(1),
+        wait: MS,
+        idle: 300 * MS,
+        at_most: Some(60_000 * MS),
+        wav: Some(folder.0.clone()),
+        ..receive::Plan::new(sessions.unwrap())
+    };
+    // A twentieth is lost, a tenth comes up to 15 packets later, a fiftieth twice: in which order
+    // packets come is settled here, and so is what that is.
+    let mut done = Done::default();
+    let mut order: Vec<(u32, u32)> = Vec::new();
+    for n in 0..COUNT {
+        let is_inner = (2..COUNT - 20).contains(&n);
+        if is_inner && random(20) == 0 {
+            done.lost.insert(n);
+            continue;
+        }
+        let late = if is_inner && random(10) == 0 {
+            1 + random(15) as u32
+        } else {
+            0
+        };
+        order.push((n + late, n));
+        if is_inner && random(50) == 0 {
+            order.push((n + late + random(5) as u32, n));
+            done.duplicates += 1;
+        }
+    }
+    order.sort_by_key(|&(place, n)| (place, n));
+    let (mut newest, mut seen) = (0, BTreeSet::new());
+    for &(_, n) in &order {
+        done.reordered += u64::from(n < newest && !seen.contains(&n));
+        seen.insert(n);
+        newest = newest.max(n);
+    }
+    let receiver = Receiver::open(&plan).unwrap();
+    let measured = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receiver.run(&|| false));
+        let (sender, begin) = (socket(), Instant::now());
+        for (place, n) in order {
+            std::thread::sleep((begin + MS * place).saturating_duration_since(Instant::now()));
+            let packet = Packet {
+                ssrc: 5,
+                ..counting(97, n, FRAMES, 1)
+            };
+            sender.send_to(&packet.bytes(), on).unwrap();
+        }
+        receiving.join().unwrap()
+    });
+    let source = &measured.sources[0];
+    let told = (
+        source.lost,
+        source.duplicates,
+        source.reordered,
+        source.restarts,
+        source.strays,
+    );
+    assert_eq!(
+        told,
+        (
+            done.lost.len() as u64,
+            done.duplicates,
+            done.reordered,
+            0,
+            0
+        )
+    );
+    let came = u64::from(COUNT) - source.lost;
+    assert_eq!(
+        (source.packets, source.expected),
+        (came + done.duplicates, u64::from(COUNT))
+    );
+    // Every sample that came is in its place, and nothing else.
+    let mut expected = counted((COUNT * FRAMES) as usize);
+    for n in done.lost {
+        expected[(n * FRAMES) as usize..][..FRAMES as usize].fill(0);
+    }
+    assert!(Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples == expected);
+    assert_eq!(measured.warnings, Vec::<String>::new());
+}

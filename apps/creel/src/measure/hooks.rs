@@ -1,0 +1,56 @@
+//! Lines for the shell around the runs; they are not measured, and a failing one ends all.
+
+use super::{
+    MeasureArgs,
+    plan::{Subject, fill_text},
+};
+use anyhow::{Context, Result, bail};
+use std::process::{Command, Stdio};
+
+/// The lines that were asked for, and whose shell they are run by.
+pub struct Hooks<'a> {
+    args: &'a MeasureArgs,
+}
+
+impl<'a> Hooks<'a> {
+    pub fn new(args: &'a MeasureArgs) -> Self {
+        Self { args }
+    }
+
+    pub fn setup(&self, subject: &Subject) -> Result<()> {
+        self.run("--setup", self.args.setup.as_deref(), subject)
+    }
+
+    pub fn prepare(&self, subject: &Subject) -> Result<()> {
+        self.run("--prepare", self.args.prepare.as_deref(), subject)
+    }
+
+    pub fn cleanup(&self, subject: &Subject) -> Result<()> {
+        self.run("--cleanup", self.args.cleanup.as_deref(), subject)
+    }
+
+    fn run(&self, flag: &str, line: Option<&str>, subject: &Subject) -> Result<()> {
+        let Some(line) = line else {
+            return Ok(());
+        };
+        let line = fill_text(line, &subject.settings);
+        let shown = |shown: bool| {
+            if shown || self.args.show_output {
+                Stdio::inherit()
+            } else {
+                Stdio::null()
+            }
+        };
+        let status = Command::new("sh")
+            .args(["-c", &line])
+            .stdin(Stdio::null())
+            .stdout(shown(self.args.show_stdout))
+            .stderr(shown(self.args.show_stderr))
+            .status()
+            .context("cannot start sh")?;
+        if !status.success() {
+            bail!("{flag} `{line}` failed: {status}");
+        }
+        Ok(())
+    }
+}

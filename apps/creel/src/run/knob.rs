@@ -1,0 +1,224 @@
+//! One knob of a runtime, and whether the user has turned it already.
+//!
+//! Invariant: what the user has set stays. A variable of the user's is kept; an option among
+//! others in a variable joins the user's own options, unless one of them turns the same knob; an
+//! argument is left out where the user's arguments or variables turn the same knob.
+
+use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+
+/// How a knob is turned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Turn {
+    /// By a variable of its own.
+    Variable,
+    /// By an option in a variable that holds several, before the user's or after them.
+    Option {
+        separator: &'static str,
+        before: bool,
+    },
+    /// By arguments before the program's own.
+    Argument,
+}
+
+/// A knob with the value that it is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Knob {
+    pub turn: Turn,
+    /// The variable; for arguments, only what `elsewhere` begins with.
+    pub name: &'static str,
+    /// The value; of arguments, separated by blanks.
+    pub value: String,
+    /// What a word begins with by which the user turns the same knob.
+    pub marks: &'static [&'static str],
+    /// Variables beside `name` in which such a word may stand.
+    pub elsewhere: &'static [&'static str],
+    /// The words between which arguments count, where the runtime's own have such.
+    pub between: Option<(&'static str, &'static str)>,
+}
+
+impl Knob {
+    /// A variable that holds nothing else.
+    pub fn variable(name: &'static str, value: impl ToString) -> Self {
+        Self {
+            turn: Turn::Variable,
+            name,
+            value: value.to_string(),
+            marks: &[],
+            elsewhere: &[],
+            between: None,
+        }
+    }
+
+    /// An option among others in a variable.
+    pub fn option(name: &'static str, value: String, marks: &'static [&'static str]) -> Self {
+        Self {
+            turn: Turn::Option {
+                separator: " ",
+                before: false,
+            },
+            marks,
+            value,
+            ..Self::variable(name, "")
+        }
+    }
+
+    /// Arguments before the program's own.
+    pub fn argument(value: String, marks: &'static [&'static str]) -> Self {
+        Self {
+            turn: Turn::Argument,
+            ..Self::option("", value, marks)
+        }
+    }
+
+    /// Also stands back for marks in these variables.
+    pub fn or_in(mut self, elsewhere: &'static [&'static str]) -> Self {
+        self.elsewhere = elsewhere;
+        self
+    }
+
+    /// Also stands back for arguments with these marks.
+    pub fn or_marks(mut self, marks: &'static [&'static str]) -> Self {
+        self.marks = marks;
+        self
+    }
+
+    /// Where the user has turned it: `NAME=value`, or an argument.
+    pub fn kept(
+        &self,
+        args: &[OsString],
+        env: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Option<String> {
+        let set = |name: &str| env(name).filter(|value| !value.is_empty());
+        let shown = |name: &str, value: &OsStr| format!("{name}={}", value.display());
+        if self.turn == Turn::Variable
+            && let Some(value) = set(self.name)
+        {
+            return Some(shown(self.name, &value));
+        }
+        let own = [self.name].into_iter().filter(|name| !name.is_empty());
+        for name in own.chain(self.elsewhere.iter().copied()) {
+            if let Some(value) = set(name)
+                && words(&value).any(|word| self.is_marked(&word))
+            {
+                return Some(shown(name, &value));
+            }
+        }
+        self.argument_among(args)
+    }
+
+    fn argument_among(&self, args: &[OsString]) -> Option<String> {
+        let mut inside = self.between.is_none();
+        for arg in args {
+            let word = arg.to_string_lossy();
+            if let Some((begin, end)) = self.between
+                && (word == begin || word == end)
+            {
+                inside = word == begin;
+            } else if inside && self.is_marked(&word) {
+                return Some(format!("the argument {word}"));
+            }
+        }
+        None
+    }
+
+    fn is_marked(&self, word: &str) -> bool {
+        self.marks.iter().any(|mark| word.starts_with(mark))
+    }
+
+    /// What the variable is to hold, the user's own options included; `None` for arguments.
+    pub fn variable_value(&self, env: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
+        match self.turn {
+            Turn::Argument => None,
+            Turn::Variable => Some(self.value.clone().into()),
+            Turn::Option { separator, before } => {
+                let own: OsString = self.value.clone().into();
+                Some(match env(self.name).filter(|theirs| !theirs.is_empty()) {
+                    None => own,
+                    Some(theirs) if before => joined(own, separator, theirs),
+                    Some(theirs) => joined(theirs, separator, own),
+                })
+            }
+        }
+    }
+
+    /// The arguments; none for variables.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        let value = match self.turn {
+            Turn::Argument => self.value.as_str(),
+            _ => "",
+        };
+        value.split_ascii_whitespace()
+    }
+}
+
+fn joined(mut first: OsString, separator: &str, second: OsString) -> OsString {
+    first.push(separator);
+    first.push(second);
+    first
+}
+
+/// The words of a variable: runtimes separate options by blanks, commas or colons.
+fn words(value: &OsStr) -> impl Iterator<Item = String> {
+    let text = value.to_string_lossy().into_owned();
+    let words: Vec<String> = text
+        .split([' ', '\t', ',', ':'])
+        .map(String::from)
+        .collect();
+    // Paths hold colons too: the whole counts as a word as well.
+    words.into_iter().chain([text])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(knob: &Knob, args: &[&str], env: &[(&str, &str)]) -> Option<String> {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        knob.kept(&args, &lookup(env))
+    }
+
+    fn lookup(env: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
+        move |name| {
+            let found = env.iter().find(|(n, _)| *n == name);
+            found.map(|(_, value)| value.into())
+        }
+    }
+
+    #[test]
+    fn what_is_set_anywhere_stays() {
+        let erl = Knob::option("ERL_AFLAGS", "+S 2:2".into(), &["+S"])
+            .or_in(&["ERL_FLAGS", "ELIXIR_ERL_OPTIONS"]);
+        assert_eq!(kept(&erl, &["-noshell"], &[("ERL_FLAGS", "+P 9000")]), None);
+        assert!(kept(&erl, &["+S", "3:3"], &[]).is_some());
+        assert!(kept(&erl, &[], &[("ELIXIR_ERL_OPTIONS", "-x +S 3:3")]).is_some());
+        let plain = Knob::variable("OMP_NUM_THREADS", 2);
+        assert_eq!(
+            kept(&plain, &[], &[("OMP_NUM_THREADS", "7")]),
+            Some("OMP_NUM_THREADS=7".into())
+        );
+        assert_eq!(kept(&plain, &[], &[("OMP_NUM_THREADS", "")]), None);
+    }
+
+    #[test]
+    fn an_option_joins_the_users_own() {
+        let java = Knob::option("JAVA_TOOL_OPTIONS", "-XX:A=2".into(), &["-XX:A"]);
+        let set = [("JAVA_TOOL_OPTIONS", "-Xmx64m")];
+        assert_eq!(kept(&java, &[], &set), None);
+        let value = java.variable_value(&lookup(&set)).unwrap();
+        assert_eq!(value, "-Xmx64m -XX:A=2");
+    }
+
+    #[test]
+    fn arguments_count_only_where_the_runtime_reads_them() {
+        let ghc = Knob {
+            between: Some(("+RTS", "-RTS")),
+            ..Knob::argument("+RTS -N2 -RTS".into(), &["-N"])
+        };
+        assert_eq!(kept(&ghc, &["-Name"], &[]), None);
+        assert!(kept(&ghc, &["x", "+RTS", "-N3"], &[]).is_some());
+        assert_eq!(kept(&ghc, &["+RTS", "-A1m", "-RTS", "-Nine"], &[]), None);
+        assert_eq!(ghc.arguments().count(), 3);
+    }
+}

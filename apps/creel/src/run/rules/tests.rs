@@ -1,0 +1,121 @@
+//! What the rules turn, for runtimes and budgets of every kind.
+
+use super::*;
+
+const SIZE: Sizing = Sizing {
+    floor: 2,
+    ceil: 3,
+    explicit: None,
+    pus: 8,
+    own_quota: None,
+    cache_bytes: Some(16 << 20),
+    memory_bytes: Some(1 << 30),
+    gc: false,
+    takes_arguments: true,
+};
+
+fn threaded(rtsopts: RtsOpts) -> Runtime {
+    with(rtsopts, Capabilities::Machine)
+}
+
+fn with(rtsopts: RtsOpts, own: Capabilities) -> Runtime {
+    Runtime::Ghc(Ghc {
+        threaded: true,
+        rtsopts,
+        pins: false,
+        own,
+    })
+}
+
+fn knobs(runtime: Runtime, size: &Sizing) -> Vec<String> {
+    let knobs = advise(runtime, size).knobs.into_iter();
+    let shown = |k: Knob| match k.turn {
+        Turn::Argument => k.value,
+        _ => format!("{}={}", k.name, k.value),
+    };
+    knobs.map(|advised| shown(advised.knob)).collect()
+}
+
+#[test]
+fn an_outer_quota_is_told_to_those_who_do_not_see_it() {
+    assert_eq!(knobs(Runtime::Go(None), &SIZE), ["GOMAXPROCS=3"]);
+    assert_eq!(knobs(threaded(RtsOpts::Some), &SIZE), ["+RTS -N2 -RTS"]);
+    assert_eq!(knobs(Runtime::Java, &SIZE), ["-XX:ActiveProcessorCount=3"]);
+    let script = Sizing {
+        takes_arguments: false,
+        ..SIZE
+    };
+    let variable = "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=3";
+    assert_eq!(knobs(Runtime::Java, &script), [variable]);
+    assert!(knobs(threaded(RtsOpts::Some), &script).is_empty());
+}
+
+#[test]
+fn those_who_see_it_are_left_alone() {
+    let own = Sizing {
+        own_quota: Some(2.5),
+        ..SIZE
+    };
+    assert!(knobs(Runtime::Go(Some((1, 26))), &own).is_empty());
+    assert!(knobs(Runtime::Java, &own).is_empty());
+    // Before 1.25 Go saw no quota.
+    assert_eq!(knobs(Runtime::Go(Some((1, 24))), &own), ["GOMAXPROCS=3"]);
+}
+
+#[test]
+fn one_budget_gives_one_number_whoever_sets_the_quota() {
+    let one = Sizing {
+        floor: 1,
+        ceil: 1,
+        ..SIZE
+    };
+    let own = Sizing {
+        own_quota: Some(1.0),
+        ..one
+    };
+    assert_eq!(knobs(Runtime::Go(None), &one), ["GOMAXPROCS=1"]);
+    assert_eq!(knobs(Runtime::Go(None), &own), ["GOMAXPROCS=1"]);
+}
+
+#[test]
+fn an_explicit_number_wins_unless_the_program_would_fail() {
+    let many = Sizing {
+        explicit: Some(20),
+        ..SIZE
+    };
+    assert!(knobs(threaded(RtsOpts::Some), &many).is_empty());
+    assert_eq!(knobs(threaded(RtsOpts::All), &many), ["+RTS -N20 -RTS"]);
+    assert_eq!(knobs(Runtime::Go(None), &many), ["GOMAXPROCS=20"]);
+}
+
+#[test]
+fn a_number_that_the_program_chose_is_not_raised() {
+    assert!(knobs(with(RtsOpts::All, Capabilities::One), &SIZE).is_empty());
+    let fixed = |n| knobs(with(RtsOpts::All, Capabilities::Fixed(n)), &SIZE);
+    assert!(fixed(2).is_empty() && fixed(1).is_empty());
+    assert_eq!(fixed(6), ["+RTS -N2 -RTS"]);
+    assert!(knobs(Runtime::Make, &SIZE).is_empty());
+    let julia = knobs(Runtime::Julia, &SIZE);
+    assert!(!julia.iter().any(|k| k.starts_with("JULIA_NUM_THREADS")));
+}
+
+#[test]
+fn haskell_programs_that_take_no_options_get_none() {
+    let plain = Runtime::Ghc(Ghc {
+        threaded: false,
+        rtsopts: RtsOpts::All,
+        pins: false,
+        own: Capabilities::One,
+    });
+    for runtime in [plain, threaded(RtsOpts::None), threaded(RtsOpts::IgnoreAll)] {
+        assert!(knobs(runtime, &SIZE).is_empty());
+    }
+}
+
+#[test]
+fn memory_is_sized_only_where_it_is_asked_for() {
+    let gc = Sizing { gc: true, ..SIZE };
+    assert_eq!(knobs(Runtime::Go(None), &gc)[1], "GOMEMLIMIT=921MiB");
+    assert_eq!(knobs(Runtime::Java, &gc)[1], "-Xmx768m");
+    assert_eq!(knobs(threaded(RtsOpts::All), &gc)[1], "+RTS -A16m -RTS");
+}

@@ -1,0 +1,72 @@
+//! The terminal while a picture is on it: entered and left as a whole, also by a panic.
+
+use super::view::{Line, Look};
+use crossterm::{
+    cursor::{Hide, MoveTo, Show},
+    event::{DisableMouseCapture, EnableMouseCapture},
+    execute, queue,
+    style::{Attribute, Print, SetAttribute},
+    terminal::{
+        self, Clear, ClearType, DisableLineWrap, EnableLineWrap, EnterAlternateScreen,
+        LeaveAlternateScreen,
+    },
+};
+use std::io::{self, Write};
+
+/// The terminal in our hands; given back when dropped.
+pub struct Screen;
+
+impl Screen {
+    pub fn enter() -> io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        execute!(
+            io::stdout(),
+            EnterAlternateScreen,
+            EnableMouseCapture,
+            DisableLineWrap,
+            Hide
+        )?;
+        Ok(Self)
+    }
+
+    /// Columns and lines.
+    pub fn size() -> (u16, u16) {
+        terminal::size().unwrap_or((80, 24))
+    }
+
+    /// Puts the lines on it, each over what was there.
+    pub fn show(&self, lines: &[Line]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        for (y, line) in lines.iter().enumerate() {
+            let look = match line.look {
+                Look::Plain => Attribute::Reset,
+                Look::Bold => Attribute::Bold,
+                Look::Dim => Attribute::Dim,
+                Look::Bar => Attribute::Reverse,
+            };
+            queue!(
+                out,
+                MoveTo(0, y as u16),
+                SetAttribute(look),
+                Print(&line.text),
+                SetAttribute(Attribute::Reset),
+                Clear(ClearType::UntilNewLine)
+            )?;
+        }
+        out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no restoring.
+        let _ = execute!(
+            io::stdout(),
+            Show,
+            EnableLineWrap,
+            DisableMouseCapture,
+            LeaveAlternateScreen
+        );
+        let _ = terminal::disable_raw_mode();
+    }
+}

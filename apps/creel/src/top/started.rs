@@ -1,0 +1,186 @@
+//! The program that `creel top` starts, and where its output goes: a pane, a file, or stderr.
+//!
+//! A pane is a terminal of its own (a pty), so that the program prints as it would alone, and a
+//! small emulator keeps what its screen shows.
+
+use anyhow::Result;
+use creel_console::{Exit, Failure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use pty_process::{Size, blocking};
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, Read},
+    num::NonZeroU16,
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// A program that was started here; ended when dropped, unless it has been let go.
+pub struct Started {
+    child: Child,
+    pane: Option<Pane>,
+    ended: Option<i32>,
+    held: bool,
+}
+
+/// The program's terminal.
+struct Pane {
+    pty: Arc<blocking::Pty>,
+    screen: Arc<Mutex<vt100::Parser>>,
+}
+
+fn failed(program: &OsStr, error: &io::Error) -> anyhow::Error {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => Exit::NotFound,
+        _ => Exit::NotExecutable,
+    };
+    Failure::new(code, format!("cannot run {}: {error}", program.display())).into()
+}
+
+/// At least one, as a terminal has.
+fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
+    let one = NonZeroU16::MIN;
+    (
+        NonZeroU16::new(rows).unwrap_or(one),
+        NonZeroU16::new(columns).unwrap_or(one),
+    )
+}
+
+impl Started {
+    /// With its output on our stderr, so that stdout holds our data only.
+    pub fn beside(program: &OsStr, args: &[OsString]) -> Result<Self> {
+        let out = Stdio::from(io::stderr());
+        Self::spawn(Command::new(program).args(args).stdout(out))
+    }
+
+    /// With its output in a file.
+    pub fn into_file(program: &OsStr, args: &[OsString], file: &Path) -> Result<Self> {
+        let out = File::create(file).map_err(|e| {
+            let text = format!("--output {}: {e}", file.display());
+            Failure::new(Exit::Usage, text)
+        })?;
+        let mut command = Command::new(program);
+        command.args(args).stderr(out.try_clone()?).stdout(out);
+        Self::spawn(&mut command)
+    }
+
+    fn spawn(command: &mut Command) -> Result<Self> {
+        let child = command.spawn();
+        let child = child.map_err(|e| failed(command.get_program(), &e))?;
+        Ok(Self {
+            child,
+            pane: None,
+            ended: None,
+            held: true,
+        })
+    }
+
+    /// In a terminal of its own.
+    pub fn in_pane(program: &OsStr, args: &[OsString], rows: u16, columns: u16) -> Result<Self> {
+        let (pty, pts) = blocking::open()?;
+        pty.resize(Size::new(rows.max(1), columns.max(1)))?;
+        let child = blocking::Command::new(program).args(args).spawn(pts);
+        let child = child.map_err(|e| failed(program, &io::Error::from(error_kind(&e))))?;
+        let (rows, columns) = size(rows, columns);
+        let pane = Pane {
+            pty: Arc::new(pty),
+            screen: Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0))),
+        };
+        let (pty, screen) = (pane.pty.clone(), pane.screen.clone());
+        // It ends when the terminal's last writer does, or with this process.
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = (&*pty).read(&mut bytes) {
+                let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+                screen.process(&bytes[..count]);
+            }
+        });
+        Ok(Self {
+            child,
+            pane: Some(pane),
+            ended: None,
+            held: true,
+        })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its exit code, or 128 + the signal that ended it, once it has ended.
+    pub fn ended(&mut self) -> Option<i32> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten().map(code);
+        }
+        self.ended
+    }
+
+    /// What its screen shows, without the empty lines at the end.
+    pub fn output(&self, width: usize) -> Option<Vec<String>> {
+        let pane = self.pane.as_ref()?;
+        let screen = pane.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let width = u16::try_from(width).unwrap_or(u16::MAX);
+        let mut rows: Vec<String> = screen.screen().rows(0, width).collect();
+        while rows.last().is_some_and(|row| row.trim().is_empty()) {
+            rows.pop();
+        }
+        Some(rows)
+    }
+
+    /// Gives its terminal another size.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        if let Some(pane) = &self.pane {
+            // A terminal that cannot be resized keeps its size.
+            let _ = pane.pty.resize(Size::new(rows.max(1), columns.max(1)));
+            let (rows, columns) = size(rows, columns);
+            let mut screen = pane.screen.lock().unwrap_or_else(PoisonError::into_inner);
+            screen.set_size(rows, columns);
+        }
+    }
+
+    /// Lets it go on without us.
+    pub fn let_go(mut self) {
+        self.held = false;
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if !self.held || self.ended().is_some() {
+            return;
+        }
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            // In a pane it leads a group of its own: tell all of it.
+            let target = if self.pane.is_some() { -pid } else { pid };
+            let _ = kill(Pid::from_raw(target), Signal::SIGTERM);
+        }
+        // Bounded: who does not listen within a second is ended.
+        for _ in 0..50 {
+            if self.ended().is_some() {
+                return;
+            }
+            thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn code(status: ExitStatus) -> i32 {
+    let by_signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(by_signal).unwrap_or(-1)
+}
+
+fn error_kind(error: &pty_process::Error) -> io::ErrorKind {
+    match error {
+        pty_process::Error::Io(error) => error.kind(),
+        pty_process::Error::Rustix(error) => error.kind(),
+    }
+}

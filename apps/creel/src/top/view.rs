@@ -1,0 +1,439 @@
+//! The screen as lines, from what was seen and what the user chose. Pure: it knows no terminal.
+//!
+//! Invariant: exactly as many lines as the screen has, none wider than it, at any size.
+
+use super::{
+    report::migrations,
+    threads::Thread,
+    watch::{Seen, Stretch, Watch},
+};
+use std::collections::BTreeMap;
+use unicode_width::UnicodeWidthChar;
+
+/// By what the threads are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    Thread,
+    Name,
+    Pu,
+    Cpu,
+    Sys,
+    Waited,
+    Voluntary,
+    Involuntary,
+    Migrations,
+}
+
+/// The columns of the table: what, title, width; the name takes what is left.
+pub const COLUMNS: [(Column, &str, usize); 9] = [
+    (Column::Thread, "thread", 8),
+    (Column::Name, "name", 16),
+    (Column::Pu, "PU", 4),
+    (Column::Cpu, "CPU%", 6),
+    (Column::Sys, "sys%", 5),
+    (Column::Waited, "wait%", 6),
+    (Column::Voluntary, "vol/s", 8),
+    (Column::Involuntary, "invol/s", 8),
+    (Column::Migrations, "migr/s", 7),
+];
+
+/// What the user chose.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    pub sort: Column,
+    pub reversed: bool,
+    pub tree: bool,
+    pub lanes: bool,
+    pub output: bool,
+    pub help: bool,
+    pub paused: bool,
+    /// The first line of the table that is shown.
+    pub scroll: usize,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self {
+            sort: Column::Cpu,
+            reversed: false,
+            tree: false,
+            lanes: true,
+            output: true,
+            help: false,
+            paused: false,
+            scroll: 0,
+        }
+    }
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    Plain,
+    Bold,
+    Dim,
+    Bar,
+}
+
+/// A line of the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub text: String,
+    pub look: Look,
+}
+
+/// All that a screen shows.
+pub struct Scene<'a> {
+    pub program: &'a str,
+    pub watch: &'a Watch,
+    pub interval: &'a Stretch,
+    pub choice: &'a Choice,
+    /// The program's last lines of output, where it has a pane.
+    pub output: Option<Vec<String>>,
+    /// The program has ended, with this code.
+    pub ended: Option<i32>,
+}
+
+const KEYS: &str = "q quit  ? help  c w s n m v i p t sort  r reverse  T tree  l lanes  o output  \
+                    space pause";
+
+const HELP: [&str; 16] = [
+    "q         quit; a program that was started here is ended",
+    "c         sort by CPU time             w  by time waited for a CPU",
+    "s         by the kernel's share        n  by name",
+    "m         by migrations                p  by PU",
+    "v         by voluntary switches        i  by involuntary ones",
+    "t         by thread id                 r  the other way round",
+    "T         a tree of processes and their threads",
+    "l         a lane a PU: who ran there; a letter a thread, + several, . nobody",
+    "o         the program's output",
+    "space     stop the picture; the watching goes on",
+    "up down   and page up, page down, home, the mouse wheel: scroll",
+    "click     on a title: sort by it",
+    "",
+    "CPU% and wait% are shares of the last interval: running, and wanting to but without a CPU.",
+    "Many involuntary switches and much waiting: more threads than CPUs.",
+    "sys% near 100 with many switches: threads that only wake each other.",
+];
+
+/// The whole screen.
+pub fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
+    let mut lines = Vec::with_capacity(height);
+    let mut add = |text: String, look| lines.push(Line { text, look });
+    add(title(scene), Look::Bar);
+    add(state(scene, width), Look::Plain);
+    if scene.choice.help {
+        HELP.iter()
+            .for_each(|line| add((*line).into(), Look::Plain));
+    } else {
+        let threads = sorted(scene);
+        let letters = letters(scene.watch, &threads);
+        if scene.choice.lanes {
+            let most = (height / 4).max(1);
+            lanes(scene, &letters, width, most)
+                .into_iter()
+                .for_each(|lane| add(lane, Look::Dim));
+        }
+        add(header(scene, width), Look::Bold);
+        let pane = scene.output.as_ref().filter(|_| scene.choice.output);
+        let pane_height = pane.map_or(0, |_| height / 3);
+        let rows = height.saturating_sub(table_top(scene, height) + 1 + pane_height);
+        let shown = threads.iter().skip(scene.choice.scroll).take(rows);
+        let shown: Vec<String> = shown.map(|t| row(t, scene, &letters, width)).collect();
+        let missing = rows - shown.len();
+        shown.into_iter().for_each(|row| add(row, Look::Plain));
+        (0..missing).for_each(|_| add(String::new(), Look::Plain));
+        if let Some(pane) = pane {
+            add(format!("── output of {} ", scene.program), Look::Dim);
+            let room = pane_height.saturating_sub(1);
+            let last = pane.len().saturating_sub(room);
+            pane[last..]
+                .iter()
+                .for_each(|line| add(line.clone(), Look::Plain));
+        }
+    }
+    lines.truncate(height.saturating_sub(1));
+    let blank = Line {
+        text: String::new(),
+        look: Look::Plain,
+    };
+    lines.resize(height.saturating_sub(1), blank);
+    let keys = if scene.choice.help {
+        "any key: back"
+    } else {
+        KEYS
+    };
+    lines.push(Line {
+        text: keys.into(),
+        look: Look::Bar,
+    });
+    lines
+        .iter_mut()
+        .for_each(|line| line.text = fitted(&line.text, width));
+    lines
+}
+
+/// The line at which the table's rows begin, below its titles.
+pub fn table_top(scene: &Scene, height: usize) -> usize {
+    let lanes = match scene.choice.lanes {
+        true => scene.watch.lanes.len().min((height / 4).max(1)),
+        false => 0,
+    };
+    3 + lanes
+}
+
+fn title(scene: &Scene) -> String {
+    let ended = match scene.ended {
+        Some(code) => format!("  ended with {code}"),
+        None if scene.choice.paused => "  paused".into(),
+        None => String::new(),
+    };
+    format!(
+        " creel top  {}  {:.0} s  {} threads{ended}",
+        scene.program,
+        scene.watch.elapsed_s(),
+        scene.interval.threads.len()
+    )
+}
+
+fn state(scene: &Scene, width: usize) -> String {
+    let stretch = scene.interval;
+    let usable = scene.watch.usable;
+    let throttled = match &stretch.throttled {
+        Some(periods) if periods.all > 0 => format!(
+            "  throttled {periods} {}",
+            sparkline(scene.watch, width / 6)
+        ),
+        _ => String::new(),
+    };
+    format!(
+        "{:.1} runnable, {usable} usable, waited {:.0} %{throttled}  {}",
+        stretch.runnable_mean,
+        stretch.waiting() * 100.0,
+        stretch.judgement(usable)
+    )
+}
+
+/// The share of throttled periods, an interval a mark, the newest last.
+fn sparkline(watch: &Watch, width: usize) -> String {
+    const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let skipped = watch.throttling.len().saturating_sub(width);
+    let shares = watch.throttling.iter().skip(skipped);
+    shares
+        .map(|share| MARKS[((share * 8.0) as usize).min(7)])
+        .collect()
+}
+
+/// A letter for each of the busiest threads, that keeps to its thread while it is listed.
+fn letters(watch: &Watch, threads: &[(usize, Thread)]) -> BTreeMap<u32, char> {
+    let mut tids: Vec<u32> = threads.iter().map(|(_, t)| t.tid).collect();
+    let seen = watch.lanes.values().flatten();
+    tids.extend(seen.filter_map(|seen| match seen {
+        Seen::One(tid) => Some(*tid),
+        _ => None,
+    }));
+    tids.sort_unstable();
+    tids.dedup();
+    let letters = ('a'..='z').chain('A'..='Z').cycle();
+    tids.into_iter().zip(letters).collect()
+}
+
+fn lanes(scene: &Scene, letters: &BTreeMap<u32, char>, width: usize, most: usize) -> Vec<String> {
+    let room = width.saturating_sub(8);
+    let lane = |(pu, lane): (&usize, &std::collections::VecDeque<Seen>)| {
+        let skipped = lane.len().saturating_sub(room);
+        let marks = lane.iter().skip(skipped).map(|seen| match seen {
+            Seen::Nobody => '.',
+            Seen::One(tid) => letters.get(tid).copied().unwrap_or('?'),
+            Seen::Several => '+',
+        });
+        format!("PU {pu:>4} {}", marks.collect::<String>())
+    };
+    scene.watch.lanes.iter().take(most).map(lane).collect()
+}
+
+fn header(scene: &Scene, width: usize) -> String {
+    let name = name_width(width);
+    let mut out = String::from("  ");
+    for (column, title, size) in COLUMNS {
+        let mark = match (column == scene.choice.sort, scene.choice.reversed) {
+            (true, false) => "▾",
+            (true, true) => "▴",
+            _ => "",
+        };
+        let title = format!("{title}{mark}");
+        out += &match column {
+            Column::Name => format!(" {title:<name$}"),
+            _ => format!(" {title:>size$}"),
+        };
+    }
+    out
+}
+
+/// What is left for names.
+fn name_width(width: usize) -> usize {
+    let others = COLUMNS.iter().filter(|(c, ..)| *c != Column::Name);
+    let taken: usize = others.map(|(_, _, size)| size + 1).sum();
+    width.saturating_sub(taken + 3).clamp(8, 40)
+}
+
+/// The column at a place of the titles' line.
+pub fn column_at(x: usize, width: usize) -> Option<Column> {
+    let mut end = 2;
+    COLUMNS.iter().find_map(|&(column, _, size)| {
+        end += 1 + if column == Column::Name {
+            name_width(width)
+        } else {
+            size
+        };
+        (x < end).then_some(column)
+    })
+}
+
+fn row(
+    (depth, t): &(usize, Thread),
+    scene: &Scene,
+    letters: &BTreeMap<u32, char>,
+    width: usize,
+) -> String {
+    let seconds = scene.interval.seconds.max(1e-9);
+    let percent = |s: f64| format!("{:.1}", s / seconds * 100.0);
+    let rate = |n: u64| format!("{:.0}", n as f64 / seconds);
+    let migrations = match t.migrations {
+        Some(n) => rate(n),
+        None => migrations(t),
+    };
+    let name = name_width(width);
+    let indented = fitted(&format!("{}{}", "  ".repeat(*depth), t.name), name);
+    format!(
+        "{} {:>8} {indented:<name$} {:>4} {:>6} {:>5.0} {:>6} {:>8} {:>8} {migrations:>7}",
+        letters.get(&t.tid).copied().unwrap_or(' '),
+        t.tid,
+        t.cpu,
+        percent(t.cpu_s),
+        t.sys_share * 100.0,
+        percent(t.waited_s),
+        rate(t.voluntary),
+        rate(t.involuntary),
+    )
+}
+
+/// The threads in order, each with its depth in the tree.
+fn sorted(scene: &Scene) -> Vec<(usize, Thread)> {
+    let mut threads = scene.interval.threads.clone();
+    threads.sort_by(|a, b| {
+        let order = order(scene.choice.sort, a, b).then(a.tid.cmp(&b.tid));
+        if scene.choice.reversed {
+            order.reverse()
+        } else {
+            order
+        }
+    });
+    if !scene.choice.tree {
+        return threads.into_iter().map(|t| (0, t)).collect();
+    }
+    let mut out = Vec::with_capacity(threads.len());
+    let is_process = |t: &&Thread| t.tid == t.pid;
+    let known = |pid: u32| threads.iter().any(|t| t.tid == pid);
+    for root in threads
+        .iter()
+        .filter(is_process)
+        .filter(|t| !known(t.parent))
+    {
+        below(&threads, root, 0, &mut out);
+    }
+    out
+}
+
+fn below(threads: &[Thread], process: &Thread, depth: usize, out: &mut Vec<(usize, Thread)>) {
+    out.push((depth, process.clone()));
+    for t in threads
+        .iter()
+        .filter(|t| t.pid == process.pid && t.tid != t.pid)
+    {
+        out.push((depth + 1, t.clone()));
+    }
+    for t in threads
+        .iter()
+        .filter(|t| t.tid == t.pid && t.parent == process.pid)
+    {
+        below(threads, t, depth + 1, out);
+    }
+}
+
+/// Names and numbers ascend; what may be trouble stands first.
+fn order(column: Column, a: &Thread, b: &Thread) -> std::cmp::Ordering {
+    match column {
+        Column::Thread => a.tid.cmp(&b.tid),
+        Column::Name => a.name.cmp(&b.name),
+        Column::Pu => a.cpu.cmp(&b.cpu),
+        Column::Cpu => b.cpu_s.total_cmp(&a.cpu_s),
+        Column::Sys => b.sys_share.total_cmp(&a.sys_share),
+        Column::Waited => b.waited_s.total_cmp(&a.waited_s),
+        Column::Voluntary => b.voluntary.cmp(&a.voluntary),
+        Column::Involuntary => b.involuntary.cmp(&a.involuntary),
+        Column::Migrations => {
+            let moves = |t: &Thread| t.migrations.unwrap_or(t.moves_seen);
+            moves(b).cmp(&moves(a))
+        }
+    }
+}
+
+/// As much of a text as fits; control characters are left out.
+pub fn fitted(text: &str, width: usize) -> String {
+    let mut taken = 0;
+    let fits = |c: &char| {
+        taken += c.width().unwrap_or(0);
+        taken <= width
+    };
+    let plain = text.chars().filter(|c| !c.is_control());
+    plain.take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_is_filled_and_nothing_is_wider() {
+        let mut watch = Watch::begin(std::process::id(), 2, 0..6).unwrap();
+        watch.look();
+        let interval = watch.interval();
+        for help in [false, true] {
+            let choice = Choice {
+                help,
+                tree: !help,
+                ..Choice::default()
+            };
+            for (width, height) in [(80, 24), (200, 50), (20, 5), (1, 1), (300, 3)] {
+                let scene = Scene {
+                    program: "a program with a long name",
+                    watch: &watch,
+                    interval: &interval,
+                    choice: &choice,
+                    output: Some(vec!["wide ".repeat(100); 100]),
+                    ended: None,
+                };
+                let lines = draw(&scene, width, height);
+                assert_eq!(lines.len(), height, "{width} x {height}");
+                for line in &lines {
+                    assert!(line.text.chars().count() <= width, "{width}: {}", line.text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_title_can_be_clicked() {
+        assert_eq!(column_at(5, 80), Some(Column::Thread));
+        assert_eq!(column_at(14, 80), Some(Column::Name));
+        assert_eq!(column_at(79, 80), Some(Column::Migrations));
+        assert_eq!(column_at(500, 80), None);
+    }
+
+    #[test]
+    fn what_is_wide_counts_as_wide() {
+        assert_eq!(fitted("日本語", 5), "日本");
+        assert_eq!(fitted("a\u{1b}[2Jb", 9), "a[2Jb");
+    }
+}

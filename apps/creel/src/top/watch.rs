@@ -1,0 +1,212 @@
+//! A program under watch: what its threads did since the start, and since the last interval.
+
+use super::{
+    threads::{self, Thread},
+    throttle::{Periods, Throttled},
+};
+use crate::process;
+use anyhow::Result;
+use creel_console::{Exit, Failure};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Instant,
+};
+
+/// Less CPU time than this share of one CPU says nothing about a program's size.
+const IDLE: f64 = 0.02;
+
+/// How many looks the lanes remember, and intervals the sparkline.
+const HISTORY: usize = 512;
+
+/// Which thread was seen running on a PU at one look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Nobody,
+    One(u32),
+    /// Several wanted it.
+    Several,
+}
+
+pub struct Watch {
+    pid: u32,
+    begin: Instant,
+    pub usable: usize,
+    first: BTreeMap<u32, Thread>,
+    /// What was last seen of each thread, also of those that have ended.
+    last: BTreeMap<u32, Thread>,
+    /// The threads that are there.
+    now: BTreeMap<u32, Thread>,
+    throttled: Option<Throttled>,
+    looks: u64,
+    /// The sum over all looks of how many threads were runnable.
+    runnable: u64,
+    interval: Interval,
+    /// Each PU's last looks, the newest last.
+    pub lanes: BTreeMap<usize, VecDeque<Seen>>,
+    /// The share of throttled periods in each of the last intervals.
+    pub throttling: VecDeque<f64>,
+}
+
+/// Where the last interval began.
+struct Interval {
+    begin: Instant,
+    threads: BTreeMap<u32, Thread>,
+    periods: Option<Periods>,
+    looks: u64,
+    runnable: u64,
+}
+
+/// What the threads did in a stretch of time.
+#[derive(Clone, Debug, Default)]
+pub struct Stretch {
+    pub seconds: f64,
+    pub runnable_mean: f64,
+    pub throttled: Option<Periods>,
+    /// Of those that there are, or that there were.
+    pub threads: Vec<Thread>,
+}
+
+impl Watch {
+    pub fn begin(pid: u32, usable: usize, pus: impl Iterator<Item = usize>) -> Result<Self> {
+        let first = threads::look(&[pid]);
+        if first.is_empty() {
+            return Err(Failure::new(Exit::Usage, format!("there is no process {pid}")).into());
+        }
+        let throttled = Throttled::begin(pid);
+        let now = Instant::now();
+        Ok(Self {
+            pid,
+            begin: now,
+            usable,
+            last: first.clone(),
+            now: first.clone(),
+            interval: Interval {
+                begin: now,
+                threads: first.clone(),
+                periods: throttled.as_ref().map(Throttled::since),
+                looks: 0,
+                runnable: 0,
+            },
+            first,
+            throttled,
+            looks: 0,
+            runnable: 0,
+            lanes: pus.map(|pu| (pu, VecDeque::new())).collect(),
+            throttling: VecDeque::new(),
+        })
+    }
+
+    /// Looks once; says whether anybody is still there.
+    pub fn look(&mut self) -> bool {
+        let mut pids = process::descendants(self.pid);
+        pids.push(self.pid);
+        let mut now = threads::look(&pids);
+        for thread in now.values_mut() {
+            if let Some(before) = self.last.get(&thread.tid) {
+                let moved = u64::from(before.cpu != thread.cpu);
+                thread.moves_seen = before.moves_seen + moved;
+            }
+        }
+        self.looks += 1;
+        self.runnable += now.values().filter(|t| t.runnable()).count() as u64;
+        self.see(&now);
+        self.last.extend(now.clone());
+        self.now = now;
+        !self.now.is_empty()
+    }
+
+    /// Adds a look to the lanes.
+    fn see(&mut self, now: &BTreeMap<u32, Thread>) {
+        for (pu, lane) in &mut self.lanes {
+            let mut running = now.values().filter(|t| t.runnable() && t.cpu == *pu);
+            let seen = match (running.next(), running.next()) {
+                (None, _) => Seen::Nobody,
+                (Some(thread), None) => Seen::One(thread.tid),
+                _ => Seen::Several,
+            };
+            push(lane, seen);
+        }
+    }
+
+    /// What happened since the start, by threads that have ended too.
+    pub fn whole(&self) -> Stretch {
+        Stretch {
+            seconds: self.begin.elapsed().as_secs_f64(),
+            runnable_mean: self.runnable as f64 / self.looks.max(1) as f64,
+            throttled: self.throttled.as_ref().map(Throttled::since),
+            threads: since(&self.last, &self.first),
+        }
+    }
+
+    /// What happened since the last call, by the threads that are there.
+    pub fn interval(&mut self) -> Stretch {
+        let periods = self.throttled.as_ref().map(Throttled::since);
+        let throttled = periods
+            .zip(self.interval.periods)
+            .map(|(now, then)| Periods {
+                all: now.all.saturating_sub(then.all),
+                throttled: now.throttled.saturating_sub(then.throttled),
+            });
+        let looks = self.looks - self.interval.looks;
+        let stretch = Stretch {
+            seconds: self.interval.begin.elapsed().as_secs_f64(),
+            runnable_mean: (self.runnable - self.interval.runnable) as f64 / looks.max(1) as f64,
+            throttled,
+            threads: since(&self.now, &self.interval.threads),
+        };
+        if let Some(periods) = throttled {
+            let share = periods.throttled as f64 / periods.all.max(1) as f64;
+            push(&mut self.throttling, share);
+        }
+        self.interval = Interval {
+            begin: Instant::now(),
+            threads: self.now.clone(),
+            periods,
+            looks: self.looks,
+            runnable: self.runnable,
+        };
+        stretch
+    }
+
+    pub fn elapsed_s(&self) -> f64 {
+        self.begin.elapsed().as_secs_f64()
+    }
+}
+
+fn push<T>(history: &mut VecDeque<T>, value: T) {
+    if history.len() == HISTORY {
+        history.pop_front();
+    }
+    history.push_back(value);
+}
+
+/// What each thread did since `before`.
+fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>) -> Vec<Thread> {
+    let none = Thread::default();
+    let each = now.values();
+    each.map(|t| t.since(before.get(&t.tid).unwrap_or(&none)))
+        .collect()
+}
+
+impl Stretch {
+    /// The share of the runnable time that threads waited for a CPU.
+    pub fn waiting(&self) -> f64 {
+        let waited: f64 = self.threads.iter().map(|t| t.waited_s).sum();
+        let ran: f64 = self.threads.iter().map(|t| t.cpu_s).sum();
+        waited / (waited + ran).max(1e-9)
+    }
+
+    /// Whether its size is the program's trouble.
+    pub fn judgement(&self, usable: usize) -> &'static str {
+        let ran: f64 = self.threads.iter().map(|t| t.cpu_s).sum();
+        if ran < self.seconds * IDLE {
+            "it is idle"
+        } else if self.runnable_mean > usable as f64 * 1.25 {
+            "more threads than CPUs; try `creel run -- PROGRAM`"
+        } else if self.waiting() > 0.25 {
+            "its threads fit, but others use the CPUs too"
+        } else {
+            "its size is not its trouble"
+        }
+    }
+}

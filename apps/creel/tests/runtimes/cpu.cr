@@ -1,0 +1,1 @@
+puts ENV["CRYSTAL_WORKERS"]? || 4

@@ -1,0 +1,3 @@
+class Cpu {
+    static void Main() { System.Console.WriteLine(System.Environment.ProcessorCount); }
+}

@@ -1,0 +1,331 @@
+//! Static user equilibrium: flows by which nobody can be quicker on another way.
+//!
+//! Beckmann's program (1956) minimised by the bi-conjugate Frank-Wolfe method (Mitradjieva and
+//! Lindberg 2013): each step goes towards a point that is conjugate to the last two directions, where
+//! the plain method zigzags. It proves parser and shortest ways, not dynamics.
+//!
+//! Sums are taken in a fixed order, so the result has the same bits for any number of workers.
+
+use crate::network::NetworkError;
+use crate::network::read::tntp::{Tntp, TntpLink};
+use creel::Loops;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Equilibrium {
+    /// The flow of each road.
+    pub flows: Vec<f64>,
+    /// Beckmann's objective: the sum over roads of the integral of time over flow.
+    pub objective: f64,
+    /// How much longer trips take in all than if all took the quickest ways, as a share.
+    pub gap: f64,
+    /// Steps taken.
+    pub steps: u32,
+    /// Trips that are from a zone to itself, or have no way.
+    pub left_out: f64,
+}
+
+impl TntpLink {
+    /// Its time with a flow.
+    pub fn time(&self, flow: f64) -> f64 {
+        self.free_time * (1.0 + self.b * (flow / self.capacity).powf(self.power))
+    }
+
+    fn slope(&self, flow: f64) -> f64 {
+        if self.power == 0.0 || self.b == 0.0 || flow <= 0.0 && self.power < 1.0 {
+            return 0.0;
+        }
+        self.free_time * self.b * self.power / self.capacity
+            * (flow / self.capacity).powf(self.power - 1.0)
+    }
+
+    fn integral(&self, flow: f64) -> f64 {
+        let grown = self.b / (self.power + 1.0) * (flow / self.capacity).powf(self.power);
+        self.free_time * flow * (1.0 + grown)
+    }
+}
+
+/// Finds the equilibrium of trips (from, to, how many) to a relative gap, or for so many steps.
+///
+/// # Errors
+/// Trips of a zone that is not there, or free times that are all zero on a ring.
+pub fn equilibrium(
+    loops: &Loops,
+    network: &Tntp,
+    trips: &[(u32, u32, f64)],
+    gap: f64,
+    steps_max: u32,
+) -> Result<Equilibrium, NetworkError> {
+    let demand = Demand::new(network, trips)?;
+    let graph = Graph::new(network);
+    let links = &network.links;
+    let times = |flows: &[f64]| -> Vec<f64> {
+        links
+            .iter()
+            .zip(flows)
+            .map(|(link, &flow)| link.time(flow))
+            .collect()
+    };
+    let mut flows = demand.load(loops, &graph, links, &times(&vec![0.0; links.len()]));
+    let mut last: Vec<Vec<f64>> = Vec::new();
+    let mut step_size = 0.0;
+    let mut steps = 0;
+    loop {
+        let now = times(&flows);
+        let target = demand.load(loops, &graph, links, &now);
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let (all, best) = (dot(&now, &flows), dot(&now, &target));
+        let reached = if all > 0.0 { (all - best) / all } else { 0.0 };
+        if reached <= gap || steps >= steps_max {
+            let objective = links
+                .iter()
+                .zip(&flows)
+                .map(|(link, &flow)| link.integral(flow))
+                .sum();
+            return Ok(Equilibrium {
+                flows,
+                objective,
+                gap: reached,
+                steps,
+                left_out: demand.left_out,
+            });
+        }
+        let slopes: Vec<f64> = links
+            .iter()
+            .zip(&flows)
+            .map(|(link, &flow)| link.slope(flow))
+            .collect();
+        let goal = conjugate(&flows, &target, &last, &slopes, step_size);
+        let mut direction: Vec<f64> = goal.iter().zip(&flows).map(|(a, b)| a - b).collect();
+        let mut goal = goal;
+        if dot(&now, &direction) >= 0.0 {
+            direction = target.iter().zip(&flows).map(|(a, b)| a - b).collect();
+            goal = target;
+            last.clear();
+        }
+        step_size = line_search(links, &flows, &direction);
+        flows
+            .iter_mut()
+            .zip(&direction)
+            .for_each(|(flow, d)| *flow = (*flow + step_size * d).max(0.0));
+        if step_size >= 0.999_999 {
+            // At the end of a direction the ones before tell nothing.
+            last.clear();
+        }
+        last.insert(0, goal);
+        last.truncate(2);
+        steps += 1;
+    }
+}
+
+/// The point to go towards: a mean of the quickest ways' flows and the last points, such that the
+/// direction is conjugate to the last two with respect to the slopes.
+fn conjugate(
+    flows: &[f64],
+    target: &[f64],
+    last: &[Vec<f64>],
+    slopes: &[f64],
+    step: f64,
+) -> Vec<f64> {
+    const NEARLY_ONE: f64 = 0.99;
+    let product = |a: &dyn Fn(usize) -> f64, b: &dyn Fn(usize) -> f64| -> f64 {
+        (0..flows.len()).map(|i| a(i) * slopes[i] * b(i)).sum()
+    };
+    let fresh = |i: usize| target[i] - flows[i];
+    match last {
+        [] => target.to_vec(),
+        [one] => {
+            let old = |i: usize| one[i] - flows[i];
+            let (n, d) = (
+                product(&old, &fresh),
+                product(&old, &|i| target[i] - one[i]),
+            );
+            let alpha = if d == 0.0 {
+                0.0
+            } else {
+                (n / d).clamp(0.0, NEARLY_ONE)
+            };
+            (0..flows.len())
+                .map(|i| alpha * one[i] + (1.0 - alpha) * target[i])
+                .collect()
+        }
+        [one, two, ..] => {
+            let old = |i: usize| one[i] - flows[i];
+            let older = |i: usize| step * one[i] - flows[i] + (1.0 - step) * two[i];
+            let d = product(&older, &|i| two[i] - one[i]);
+            let mu = if d == 0.0 {
+                0.0
+            } else {
+                (-product(&older, &fresh) / d).max(0.0)
+            };
+            let d = product(&old, &old);
+            let nu = if d == 0.0 || step >= 1.0 {
+                0.0
+            } else {
+                (-product(&old, &fresh) / d + mu * step / (1.0 - step)).max(0.0)
+            };
+            let all = 1.0 + mu + nu;
+            (0..flows.len())
+                .map(|i| (target[i] + nu * one[i] + mu * two[i]) / all)
+                .collect()
+        }
+    }
+}
+
+/// How far to go: where the objective no longer falls, by bisection.
+fn line_search(links: &[TntpLink], flows: &[f64], direction: &[f64]) -> f64 {
+    let falls = |step: f64| {
+        let change = |((link, flow), d): ((&TntpLink, &f64), &f64)| {
+            d * link.time((flow + step * d).max(0.0))
+        };
+        links
+            .iter()
+            .zip(flows)
+            .zip(direction)
+            .map(change)
+            .sum::<f64>()
+            < 0.0
+    };
+    if falls(1.0) {
+        return 1.0;
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if falls(middle) {
+            low = middle
+        } else {
+            high = middle
+        }
+    }
+    (low + high) / 2.0
+}
+
+/// Roads by the node where they begin.
+struct Graph {
+    first: Vec<u32>,
+    links: Vec<u32>,
+    first_through: u32,
+}
+
+impl Graph {
+    fn new(network: &Tntp) -> Self {
+        let mut first = vec![0; network.nodes as usize + 1];
+        network
+            .links
+            .iter()
+            .for_each(|link| first[link.from as usize + 1] += 1);
+        (0..network.nodes as usize).for_each(|node| first[node + 1] += first[node]);
+        let mut links: Vec<u32> = (0..network.links.len() as u32).collect();
+        links.sort_by_key(|&link| network.links[link as usize].from);
+        Self {
+            first,
+            links,
+            first_through: network.first_through,
+        }
+    }
+
+    /// Nodes in the order of their time from `origin`, and by which road each is reached.
+    fn tree(&self, links: &[TntpLink], times: &[f64], origin: u32) -> (Vec<u32>, Vec<u32>) {
+        const NONE: u32 = u32::MAX;
+        let nodes = self.first.len() - 1;
+        let (mut best, mut by) = (vec![f64::INFINITY; nodes], vec![NONE; nodes]);
+        let mut order = Vec::new();
+        let mut done = vec![false; nodes];
+        let mut heap = BinaryHeap::new();
+        best[origin as usize] = 0.0;
+        // Times are not negative, so their bits are in their order.
+        heap.push(Reverse((0_u64, origin)));
+        while let Some(Reverse((_, node))) = heap.pop() {
+            if std::mem::replace(&mut done[node as usize], true) {
+                continue;
+            }
+            order.push(node);
+            if node != origin && node < self.first_through {
+                continue;
+            }
+            for &link in &self.links
+                [self.first[node as usize] as usize..self.first[node as usize + 1] as usize]
+            {
+                let to = links[link as usize].to as usize;
+                let time = best[node as usize] + times[link as usize];
+                if time < best[to] {
+                    (best[to], by[to]) = (time, link);
+                    heap.push(Reverse((time.to_bits(), to as u32)));
+                }
+            }
+        }
+        (order, by)
+    }
+}
+
+/// Trips by where they begin.
+struct Demand {
+    origins: Vec<(u32, Vec<(u32, f64)>)>,
+    left_out: f64,
+}
+
+impl Demand {
+    fn new(network: &Tntp, trips: &[(u32, u32, f64)]) -> Result<Self, NetworkError> {
+        let mut sorted: Vec<_> = trips
+            .iter()
+            .filter(|trip| trip.0 != trip.1 && trip.2 > 0.0)
+            .copied()
+            .collect();
+        sorted.sort_by_key(|&(from, to, _)| (from, to));
+        let mut origins: Vec<(u32, Vec<(u32, f64)>)> = Vec::new();
+        let graph = Graph::new(network);
+        let free: Vec<f64> = network.links.iter().map(|link| link.time(0.0)).collect();
+        let mut left_out = trips
+            .iter()
+            .filter(|trip| trip.0 == trip.1)
+            .map(|trip| trip.2)
+            .sum();
+        let mut reached = Vec::new();
+        for (from, to, amount) in sorted {
+            if from.max(to) >= network.nodes {
+                let zone = from.max(to) + 1;
+                return Err(NetworkError(format!(
+                    "trips of zone {zone}, but there are {} nodes",
+                    network.nodes
+                )));
+            }
+            if origins.last().is_none_or(|last| last.0 != from) {
+                origins.push((from, Vec::new()));
+                reached = graph.tree(&network.links, &free, from).1;
+            }
+            match origins.last_mut() {
+                Some((_, goals)) if reached[to as usize] != u32::MAX => goals.push((to, amount)),
+                _ => left_out += amount,
+            }
+        }
+        Ok(Self { origins, left_out })
+    }
+
+    /// All trips on the quickest ways by these times: the flow of each road.
+    fn load(&self, loops: &Loops, graph: &Graph, links: &[TntpLink], times: &[f64]) -> Vec<f64> {
+        let parts = loops.map(&self.origins, |_, (origin, goals)| {
+            let (order, by) = graph.tree(links, times, *origin);
+            let mut through = vec![0.0; graph.first.len() - 1];
+            goals
+                .iter()
+                .for_each(|&(to, amount)| through[to as usize] += amount);
+            let mut flows = Vec::new();
+            for &node in order.iter().rev().filter(|&node| node != origin) {
+                let (link, amount) = (by[node as usize], through[node as usize]);
+                if amount > 0.0 {
+                    through[links[link as usize].from as usize] += amount;
+                    flows.push((link, amount));
+                }
+            }
+            flows
+        });
+        let mut flows = vec![0.0; links.len()];
+        for (link, amount) in parts.into_iter().flatten() {
+            flows[link as usize] += amount;
+        }
+        flows
+    }
+}

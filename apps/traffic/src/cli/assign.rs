@@ -1,0 +1,128 @@
+//! `creel-traffic assign`: the static user equilibrium of a TNTP network.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use creel::Pool;
+use creel_console::{Align, Common, Exit, Format, Knobs, Table, output};
+use creel_traffic::assign::{Equilibrium, equilibrium};
+use creel_traffic::network::read::tntp::{self, Tntp};
+use creel_traffic::network::read::{self, ReadError};
+use serde::Serialize;
+
+use super::scene::told;
+use super::{bad_data, document};
+
+/// Find the flows by which nobody can be quicker on another way
+///
+/// Reads TNTP files of roads and of trips. With --format csv it prints each road's flow and time.
+///
+/// Exit codes: 0 done, 1 the gap was not reached, 2 usage, 65 bad data.
+#[derive(Args, Debug)]
+pub struct Assign {
+    /// The roads, TNTP
+    #[arg(long, value_name = "FILE")]
+    network: PathBuf,
+    /// The table of trips, TNTP
+    #[arg(long, value_name = "FILE")]
+    trips: PathBuf,
+    /// How much longer trips may take in all than on the quickest ways, as a share
+    #[arg(long, value_name = "G", default_value_t = 1e-7)]
+    gap: f64,
+    /// Steps, at most
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    steps: u32,
+    #[command(flatten)]
+    knobs: Knobs,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    links: usize,
+    trips: f64,
+    left_out: f64,
+    objective: f64,
+    gap: f64,
+    steps: u32,
+    total_time: f64,
+}
+
+#[derive(Serialize)]
+struct Row {
+    from: u32,
+    to: u32,
+    flow: f64,
+    time: f64,
+}
+
+impl Assign {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let pool = self.knobs.apply(Pool::builder()).build()?;
+        let network =
+            Tntp::parse(&text(&self.network)?).map_err(|error| told(&self.network, error))?;
+        let trips = tntp::trips(&text(&self.trips)?).map_err(|error| told(&self.trips, error))?;
+        let found = equilibrium(&pool, &network, &trips, self.gap, self.steps).map_err(bad_data)?;
+        self.print(
+            &network,
+            trips.iter().map(|trip| trip.2).sum(),
+            &found,
+            common,
+        )?;
+        Ok(if found.gap <= self.gap {
+            Exit::Done
+        } else {
+            Exit::SomeFailed
+        })
+    }
+
+    fn print(
+        &self,
+        network: &Tntp,
+        trips: f64,
+        found: &Equilibrium,
+        common: &Common,
+    ) -> anyhow::Result<()> {
+        let roads = || network.links.iter().zip(&found.flows);
+        let summary = Summary {
+            links: network.links.len(),
+            trips,
+            left_out: found.left_out,
+            objective: found.objective,
+            gap: found.gap,
+            steps: found.steps,
+            total_time: roads().map(|(link, &flow)| flow * link.time(flow)).sum(),
+        };
+        match common.format {
+            Format::Json => document(&summary)?,
+            Format::Csv => output::csv(roads().map(|(link, &flow)| Row {
+                from: link.from + 1,
+                to: link.to + 1,
+                flow,
+                time: link.time(flow),
+            }))?,
+            Format::Text => {
+                let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
+                table.row(["roads".into(), summary.links.to_string()]);
+                table.row(["trips".into(), format!("{}", summary.trips)]);
+                table.row([
+                    "left out (to where they begin, or no way)".into(),
+                    format!("{}", summary.left_out),
+                ]);
+                table.row(["objective".into(), format!("{:.8}", summary.objective)]);
+                table.row(["relative gap".into(), format!("{:.1e}", summary.gap)]);
+                table.row(["steps".into(), summary.steps.to_string()]);
+                table.row([
+                    "time of all trips".into(),
+                    format!("{:.4}", summary.total_time),
+                ]);
+                output::text(&table.text())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text(path: &Path) -> anyhow::Result<String> {
+    let bytes = read::bytes(path).map_err(|error| told(path, error))?;
+    String::from_utf8(bytes).map_err(|_| told(path, ReadError::Unknown))
+}

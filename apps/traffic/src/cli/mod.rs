@@ -1,0 +1,63 @@
+//! The commands of the program: what is printed, and which exit code says how it went.
+
+pub mod assign;
+mod reports;
+pub mod run;
+mod scene;
+pub mod watch;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use creel_console::{Exit, Failure};
+
+/// Writes a file beside its place, syncs it, and renames it into it: under its own name it is whole
+/// or as it was before.
+fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    let part = part_of(path);
+    let written = || -> io::Result<()> {
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(&part)?);
+        write(&mut file)?;
+        file.into_inner()
+            .map_err(io::IntoInnerError::into_error)?
+            .sync_all()?;
+        fs::rename(&part, path)
+    }();
+    if written.is_err() {
+        // What is half-written is of no use to anybody; the error told is the first.
+        let _ = fs::remove_file(&part);
+    }
+    written.with_context(|| path.display().to_string())
+}
+
+/// Where a file is while it is not whole.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path
+        .file_name()
+        .map_or_else(Default::default, ToOwned::to_owned);
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// An error of the command line.
+fn usage(message: impl Into<String>) -> anyhow::Error {
+    Failure::new(Exit::Usage, message).into()
+}
+
+/// An error of what was read.
+fn bad_data(what: impl std::fmt::Display) -> anyhow::Error {
+    Failure::new(Exit::BadData, what.to_string()).into()
+}
+
+/// Prints a JSON document with the machine and the budget.
+fn document(body: &impl serde::Serialize) -> anyhow::Result<()> {
+    let machine = creel_topology::Machine::detect()?;
+    let budget = creel_topology::Budget::of(&machine);
+    creel_console::output::json(&creel_console::Document::new(&machine, &budget, body))?;
+    Ok(())
+}

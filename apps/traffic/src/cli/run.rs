@@ -1,0 +1,295 @@
+//! `creel-traffic run`: a simulation from begin to end, and what became of it.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+use creel::{Pool, Wait};
+use creel_console::{
+    Align, Common, Exit, Failure, Format, Interrupt, Knobs, Progress, Table, output,
+};
+use creel_traffic::sim::{END_MS_MAX, Simulation, SnapshotError, TICK_MS};
+use serde::Serialize;
+
+use super::reports::{Reports, Writing};
+use super::scene::Scene;
+use super::{bad_data, document, usage, write_whole};
+
+/// Run a simulation, and tell what became of it
+///
+/// Exit codes: 0 done, 2 usage, 65 bad data, 130 interrupted (a snapshot, if one was asked for, is
+/// written then, too).
+#[derive(Args, Debug)]
+pub struct Run {
+    #[command(flatten)]
+    scene: Scene,
+    /// How long, in simulated seconds
+    #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
+    seconds: u32,
+    /// Write the state at the end to a file, to go on from
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+    /// Write it also every so many simulated seconds
+    #[arg(long, value_name = "N", requires = "snapshot", value_parser = clap::value_parser!(u32).range(1..))]
+    snapshot_every: Option<u32>,
+    /// Go on from a file that --snapshot has written, on the same roads
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    #[command(flatten)]
+    reports: Reports,
+    #[command(flatten)]
+    knobs: Knobs,
+}
+
+/// What is printed.
+#[derive(Clone, Debug, Serialize)]
+struct Summary {
+    ticks: u32,
+    cars: usize,
+    links: usize,
+    junctions: usize,
+    moving: i64,
+    waiting: i64,
+    idle: i64,
+    arrived: u64,
+    begun: u64,
+    stepped_aside: u64,
+    crossings: u64,
+    hash: String,
+    seconds: f64,
+    cpu_seconds: f64,
+    setup_seconds: f64,
+    simulated_seconds: f64,
+    real_time_ratio: f64,
+    ticks_per_second: f64,
+    vehicle_seconds: f64,
+    vehicle_seconds_per_second: f64,
+    crossings_per_second: f64,
+    mean_speed_share: f64,
+    mean_delay_s: f64,
+    bytes_per_link: f64,
+    bytes_per_car: f64,
+    workers: usize,
+    window_ticks: u32,
+    peak_rss_bytes: u64,
+}
+
+impl Run {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        let begun = Instant::now();
+        let pool = self
+            .knobs
+            .apply(Pool::builder().wait(Wait::Adaptive))
+            .build()?;
+        let mut simulation = self.simulation(&pool)?;
+        let setup_seconds = begun.elapsed().as_secs_f64();
+        let last = u64::from(simulation.now_ms()) + u64::from(self.seconds) * u64::from(TICK_MS);
+        if last > u64::from(END_MS_MAX) {
+            return Err(usage("a simulation ends after 34 days"));
+        }
+        let before = (simulation.vehicle_seconds(), simulation.tally().crossings);
+        let begun = (Instant::now(), cpu_seconds());
+        let mut writing = self.reports.open()?;
+        simulation.record(writing.any());
+        let ran = self.advance(&mut simulation, &pool, &interrupt, common, &mut writing)?;
+        writing.finish(simulation.network())?;
+        let (seconds, cpu) = (begun.0.elapsed().as_secs_f64(), cpu_seconds() - begun.1);
+        if let Some(path) = &self.snapshot {
+            save(&simulation, path)?;
+        }
+        let summary = summary(
+            &simulation,
+            &pool,
+            ran,
+            [seconds, cpu, setup_seconds],
+            before,
+        );
+        print(&summary, common)?;
+        if interrupt.requested() {
+            return Err(Failure::new(Exit::Interrupted, "interrupted").into());
+        }
+        Ok(Exit::Done)
+    }
+
+    fn simulation(&self, pool: &Pool) -> anyhow::Result<Simulation> {
+        let network = self.scene.network(pool)?;
+        if let Some(path) = &self.resume {
+            let file = File::open(path).with_context(|| path.display().to_string())?;
+            let loaded = Simulation::load(pool, network, BufReader::new(file));
+            return loaded.map_err(|error| match error {
+                SnapshotError::Io(error) => {
+                    anyhow::Error::from(error).context(path.display().to_string())
+                }
+                other => bad_data(format!("{}: {other}", path.display())),
+            });
+        }
+        let plans = self.scene.plans(&network, pool)?;
+        Simulation::new(pool, network, plans, self.scene.physics())
+            .map_err(|error| usage(error.to_string()))
+    }
+
+    /// Runs it in steps of a window or more, and gives back how many ticks were run.
+    fn advance(
+        &self,
+        simulation: &mut Simulation,
+        pool: &Pool,
+        interrupt: &Interrupt,
+        common: &Common,
+        writing: &mut Writing,
+    ) -> anyhow::Result<u32> {
+        let progress = Progress::new(u64::from(self.seconds), "s", common.quiet);
+        let begun = Instant::now();
+        let mut done = 0;
+        let step = (simulation.window_ms() / TICK_MS).max(1);
+        while done < self.seconds && !interrupt.requested() {
+            let to_snapshot = self
+                .snapshot_every
+                .map_or(u32::MAX, |every| every - done % every);
+            // A second of the wall or so between two looks at the clock.
+            let ticks = (step * 4).min(self.seconds - done).min(to_snapshot);
+            simulation.run(pool, ticks);
+            writing.take(simulation)?;
+            done += ticks;
+            progress.advance(u64::from(ticks));
+            let rate = f64::from(done) / begun.elapsed().as_secs_f64();
+            progress.set_message(format!(
+                "{rate:.0} x real time, {} moving",
+                simulation.tally().moving
+            ));
+            if let Some(path) = self.snapshot.as_ref().filter(|_| ticks == to_snapshot) {
+                save(simulation, path)?;
+            }
+        }
+        Ok(done)
+    }
+}
+
+fn save(simulation: &Simulation, path: &Path) -> anyhow::Result<()> {
+    write_whole(path, |to| simulation.save(to))
+}
+
+fn summary(
+    simulation: &Simulation,
+    pool: &Pool,
+    ticks: u32,
+    [seconds, cpu_seconds, setup_seconds]: [f64; 3],
+    (vehicle_seconds, crossings): (f64, u64),
+) -> Summary {
+    let tally = simulation.tally();
+    let all_seconds = simulation.vehicle_seconds();
+    let vehicle_seconds = all_seconds - vehicle_seconds;
+    let crossings_here = tally.crossings - crossings;
+    let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+    let delay = tally.delay_ms as f64 / 1000.0;
+    let (links, cars) = (simulation.network().links().len(), simulation.plans().len());
+    let (road_bytes, car_bytes) = simulation.bytes();
+    Summary {
+        ticks,
+        cars,
+        links,
+        junctions: simulation.network().junctions().len(),
+        moving: tally.moving,
+        waiting: tally.beside,
+        idle: tally.idle + tally.done as i64,
+        arrived: tally.arrived,
+        begun: tally.begun,
+        stepped_aside: tally.stepped_aside,
+        crossings: tally.crossings,
+        hash: format!("{:016x}", simulation.hash(pool)),
+        seconds,
+        cpu_seconds,
+        setup_seconds,
+        simulated_seconds: f64::from(ticks),
+        real_time_ratio: rate(f64::from(ticks)),
+        ticks_per_second: rate(f64::from(ticks)),
+        vehicle_seconds,
+        vehicle_seconds_per_second: rate(vehicle_seconds),
+        crossings_per_second: rate(crossings_here as f64),
+        mean_speed_share: (1.0 - share(delay, all_seconds)).max(0.0),
+        mean_delay_s: share(delay, tally.begun as f64),
+        bytes_per_link: share(road_bytes as f64, links as f64),
+        bytes_per_car: share((car_bytes + simulation.plans().bytes()) as f64, cars as f64),
+        workers: pool.workers(),
+        window_ticks: simulation.window_ms() / TICK_MS,
+        peak_rss_bytes: peak_rss_bytes(),
+    }
+}
+
+/// What the process has used of all CPUs.
+fn cpu_seconds() -> f64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+}
+
+/// The most memory that the process has had; 0 where the system does not tell.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn print(summary: &Summary, common: &Common) -> anyhow::Result<()> {
+    match common.format {
+        Format::Json => document(summary)?,
+        Format::Csv => output::csv([summary])?,
+        Format::Text => output::text(&text(summary))?,
+    }
+    Ok(())
+}
+
+fn text(summary: &Summary) -> String {
+    let Summary {
+        ticks,
+        cars,
+        links,
+        junctions,
+        ..
+    } = summary;
+    let mut text =
+        format!("{cars} cars, {links} roads, {junctions} junctions, {ticks} s simulated\n\n");
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
+    let mut row = |name: &str, value: String| table.row([name, &value]);
+    row("moving", summary.moving.to_string());
+    row("waiting to enter", summary.waiting.to_string());
+    row("idle", summary.idle.to_string());
+    row("trips begun", summary.begun.to_string());
+    row("trips ended", summary.arrived.to_string());
+    row(
+        "stepped aside (no room for too long)",
+        summary.stepped_aside.to_string(),
+    );
+    row(
+        "mean speed, of what the roads allow",
+        format!("{:.1} %", summary.mean_speed_share * 100.0),
+    );
+    row("delay a trip", format!("{:.1} s", summary.mean_delay_s));
+    row("times real time", format!("{:.0}", summary.real_time_ratio));
+    row(
+        "million vehicle-seconds a second",
+        format!("{:.1}", summary.vehicle_seconds_per_second / 1e6),
+    );
+    row(
+        "million crossings a second",
+        format!("{:.2}", summary.crossings_per_second / 1e6),
+    );
+    row(
+        "bytes a road, bytes a car with its plan",
+        format!(
+            "{:.1}, {:.1}",
+            summary.bytes_per_link, summary.bytes_per_car
+        ),
+    );
+    row(
+        "seconds of the wall, of all CPUs",
+        format!("{:.2}, {:.2}", summary.seconds, summary.cpu_seconds),
+    );
+    row("hash", summary.hash.clone());
+    text.push_str(&table.text());
+    text
+}

@@ -1,0 +1,199 @@
+//! The flags by which every command is told of roads and of those who drive on them.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::Args;
+use creel::Pool;
+use creel_traffic::city::City;
+use creel_traffic::demand::gravity::{self, Gravity};
+use creel_traffic::demand::{self, Plans, laps};
+use creel_traffic::network::read::{self, Assumed, ReadError};
+use creel_traffic::network::{Network, Physics};
+use creel_traffic::route::Router;
+
+use super::{bad_data, usage};
+
+/// Roads, cars, and what cars are like.
+#[derive(Args, Debug)]
+pub struct Scene {
+    #[command(flatten)]
+    roads: Roads,
+    #[command(flatten)]
+    travellers: Travellers,
+    #[command(flatten)]
+    physics: PhysicsFlags,
+    /// What all that is random is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Roads")]
+struct Roads {
+    /// A generated city of so many junctions by so many
+    #[arg(long, value_name = "WxH", conflicts_with = "network")]
+    city: Option<Size>,
+    /// A file of roads: a pair list, DIMACS .gr, TNTP, SUMO net.xml, MATSim network.xml, .osm.pbf;
+    /// .gz and .xz are unpacked
+    #[arg(long, value_name = "FILE")]
+    network: Option<PathBuf>,
+    /// The city's blocks, in metres; of files that tell no lengths, the roads
+    #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    block: u32,
+    /// What DIMACS files count lengths in, in mm
+    #[arg(long, value_name = "MM", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    unit: u32,
+    /// How far the city's junctions lie beside their places, in percent of a block
+    #[arg(long, value_name = "P", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=40))]
+    noise: u32,
+    /// Every how many blocks the city has an avenue of two lanes, 75 km/h; 0: none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    avenues: u32,
+    /// A river runs through the city; one street in eight has a bridge
+    #[arg(long)]
+    river: bool,
+    /// The city has no lights
+    #[arg(long)]
+    no_signals: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Travellers")]
+struct Travellers {
+    /// Cars; of a demand file, at most so many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
+    cars: Option<u32>,
+    /// laps (cars that drive round for ever), gravity (there and back, the nearer the likelier), or
+    /// a file: MATSim plans, SUMO routes or trips, a TNTP table
+    #[arg(long, value_name = "DEMAND", default_value = "laps")]
+    demand: String,
+    /// Within how many seconds trips of gravity begin
+    #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    within: u32,
+    /// Travellers of gravity drive to and fro for ever
+    #[arg(long)]
+    again: bool,
+    /// Of how many places each of gravity takes one
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    places: u32,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Cars")]
+struct PhysicsFlags {
+    /// The length of road that a standing car takes, in mm
+    #[arg(long, value_name = "MM", default_value_t = Physics::default().spacing_mm)]
+    spacing: u32,
+    /// How long a driver takes to follow, in ms
+    #[arg(long, value_name = "MS", default_value_t = Physics::default().reaction_ms)]
+    reaction: u32,
+    /// After how many seconds without room a car steps aside
+    #[arg(long, value_name = "S", default_value_t = Physics::default().stuck_ms / 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    stuck: u32,
+}
+
+/// A city's size, as `500x400`.
+#[derive(Clone, Copy, Debug)]
+struct Size(u32, u32);
+
+impl FromStr for Size {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (width, height) = text.split_once('x').ok_or("not of the form 500x500")?;
+        let number = |text: &str| text.parse().map_err(|_| "not of the form 500x500");
+        Ok(Self(number(width)?, number(height)?))
+    }
+}
+
+impl Scene {
+    /// What cars are like.
+    pub fn physics(&self) -> Physics {
+        Physics {
+            spacing_mm: self.physics.spacing,
+            reaction_ms: self.physics.reaction,
+            stuck_ms: self.physics.stuck * 1000,
+            ..Physics::default()
+        }
+    }
+
+    /// The roads.
+    pub fn network(&self, pool: &Pool) -> anyhow::Result<Arc<Network>> {
+        let roads = &self.roads;
+        if let Some(Size(width, height)) = roads.city {
+            let city = City {
+                block_mm: roads.block * 1000,
+                noise: roads.noise,
+                avenue: roads.avenues,
+                river: roads.river,
+                signals: !roads.no_signals,
+                seed: self.seed,
+                ..City::grid(width, height)
+            };
+            return Ok(Arc::new(
+                city.network().map_err(|error| usage(error.to_string()))?,
+            ));
+        }
+        let Some(path) = &roads.network else {
+            return Err(usage("roads are wanted: --city WxH or --network FILE"));
+        };
+        let assumed = Assumed {
+            length_mm: roads.block * 1000,
+            unit_mm: roads.unit,
+            ..Assumed::default()
+        };
+        let plan = read::network(path, &assumed, pool).map_err(|error| told(path, error))?;
+        let network = Network::new(plan).map_err(|error| told(path, error.into()))?;
+        Ok(Arc::new(network))
+    }
+
+    /// Who drives.
+    pub fn plans(&self, network: &Arc<Network>, pool: &Pool) -> anyhow::Result<Arc<Plans>> {
+        let cars = self.travellers.cars;
+        let plans = match self.travellers.demand.as_str() {
+            "laps" => {
+                laps::plans(pool, network, cars.unwrap_or(1000), self.seed).map_err(bad_data)?
+            }
+            "gravity" => self.gravity(network, pool)?,
+            file => {
+                let path = Path::new(file);
+                let most = cars.map_or(usize::MAX, |cars| cars as usize);
+                let demand = demand::read::demand(pool, network, path, most, self.seed);
+                let demand = demand.map_err(|error| told(path, error))?;
+                if let (number, Some(reason)) = &demand.left_out {
+                    eprintln!("creel-traffic: {file}: {number} left out; the first: {reason}");
+                }
+                demand.plans
+            }
+        };
+        Ok(Arc::new(plans))
+    }
+
+    fn gravity(&self, network: &Arc<Network>, pool: &Pool) -> anyhow::Result<Plans> {
+        let gravity = Gravity {
+            cars: self.travellers.cars.unwrap_or(1000),
+            within_ms: self.travellers.within * 1000,
+            again: self.travellers.again,
+            places: self.travellers.places,
+            seed: self.seed,
+        };
+        let router = Router::new(network);
+        let (plans, stay) = gravity::plans(pool, network, &router, &gravity).map_err(bad_data)?;
+        if stay > 0 {
+            eprintln!(
+                "creel-traffic: {stay} of {} find no way there and back, and stay",
+                gravity.cars
+            );
+        }
+        Ok(plans)
+    }
+}
+
+/// An error of a file, with its exit code.
+pub fn told(path: &Path, error: ReadError) -> anyhow::Error {
+    match error {
+        ReadError::Io(error) => anyhow::Error::from(error).context(path.display().to_string()),
+        other => bad_data(format!("{}: {other}", path.display())),
+    }
+}

@@ -1,0 +1,216 @@
+//! `creel-traffic watch`: a page with the map, live.
+//!
+//! One thread, this one, owns the simulation and runs it; `serve.rs` answers browsers from what this
+//! one last showed. They share a frame and the controls, nothing else.
+
+mod serve;
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use creel::{Pool, Wait};
+use creel_console::{Common, Exit, Failure, Interrupt, Knobs};
+use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
+
+use super::scene::Scene;
+use super::usage;
+
+/// Show a simulation live, on a page for a browser
+///
+/// The page is served on the loopback address only; its own address is printed. Interrupt to end.
+///
+/// Exit codes: 2 usage, 65 bad data, 75 the port is in use, 130 interrupted.
+#[derive(Args, Debug)]
+pub struct Watch {
+    #[command(flatten)]
+    scene: Scene,
+    /// The port; 0: any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 7880)]
+    port: u16,
+    /// How many times real time it runs at first; 0: it waits
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    speed: u32,
+    #[command(flatten)]
+    knobs: Knobs,
+}
+
+/// What browsers are shown, and what they ask for.
+struct Shown {
+    /// The roads' places; never changes.
+    roads: Vec<u8>,
+    control: Mutex<Control>,
+    changed: Condvar,
+    frame: Mutex<Arc<Vec<u8>>>,
+    details: Vec<Detail>,
+}
+
+/// What a click on a road tells.
+struct Detail {
+    name: String,
+    length_m: u32,
+    speed_kmh: u32,
+    lanes: u8,
+    storage: u16,
+}
+
+#[derive(Clone, Copy)]
+struct Control {
+    playing: bool,
+    /// Times real time; 0: as fast as it goes.
+    speed: u32,
+    /// Ticks to go while it is paused.
+    steps: u32,
+}
+
+impl Watch {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        // The port first: who has to choose another should not wait for roads.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).map_err(|error| {
+            match error.kind() {
+                std::io::ErrorKind::AddrInUse => anyhow::Error::from(Failure::new(
+                    Exit::TryAgain,
+                    format!("port {} is in use", self.port),
+                )),
+                _ => anyhow::Error::from(error).context(format!("port {}", self.port)),
+            }
+        })?;
+        let pool = self
+            .knobs
+            .apply(Pool::builder().wait(Wait::Adaptive))
+            .build()?;
+        let network = self.scene.network(&pool)?;
+        if !network.placed() {
+            return Err(usage(
+                "these roads have no places, so there is no map of them",
+            ));
+        }
+        let plans = self.scene.plans(&network, &pool)?;
+        let simulation = Simulation::new(&pool, network, plans, self.scene.physics());
+        let mut simulation = simulation.map_err(|error| usage(error.to_string()))?;
+        let control = Control {
+            playing: self.speed > 0,
+            speed: self.speed.max(1),
+            steps: 0,
+        };
+        let shown = Arc::new(shown(&simulation, control));
+        show(&shown, &simulation, &mut Vec::new());
+        let address = listener.local_addr()?;
+        let answering = Arc::clone(&shown);
+        std::thread::Builder::new()
+            .name("page".into())
+            .spawn(move || serve::serve(&listener, &answering))?;
+        if !common.quiet {
+            eprintln!("creel-traffic: http://{address}/");
+        }
+        drive(&mut simulation, &pool, &shown, &interrupt);
+        Err(Failure::new(Exit::Interrupted, "interrupted").into())
+    }
+}
+
+/// Runs the simulation as the controls say, until interrupted.
+fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &Interrupt) {
+    const FRAME: Duration = Duration::from_millis(50);
+    let mut occupancy = Vec::new();
+    let mut owed = 0.0;
+    let mut last = Instant::now();
+    while !interrupt.requested() {
+        let control = {
+            let control = shown.control.lock().unwrap_or_else(PoisonError::into_inner);
+            let waits = |control: &mut Control| !control.playing && control.steps == 0;
+            let (mut control, _) = shown
+                .changed
+                .wait_timeout_while(control, FRAME * 4, waits)
+                .unwrap_or_else(PoisonError::into_inner);
+            let now = *control;
+            control.steps = 0;
+            now
+        };
+        let begun = Instant::now();
+        let passed = (begun - last).min(FRAME * 4).as_secs_f64();
+        last = begun;
+        if control.playing {
+            owed = (owed + passed * f64::from(control.speed)).min(1000.0);
+        }
+        let at_once = control.playing && control.speed == 0;
+        let mut ticks = control.steps + if at_once { u32::MAX / 2 } else { owed as u32 };
+        owed -= owed.floor();
+        // For no longer than a frame, in pieces of a window.
+        while ticks > 0
+            && begun.elapsed() < FRAME
+            && simulation.now_ms() < END_MS_MAX - 60 * TICK_MS
+        {
+            let now = ticks.min((simulation.window_ms() / TICK_MS).max(1));
+            simulation.run(pool, now);
+            ticks -= now;
+        }
+        show(shown, simulation, &mut occupancy);
+        if control.playing {
+            std::thread::sleep(FRAME.saturating_sub(begun.elapsed()));
+        }
+    }
+}
+
+fn shown(simulation: &Simulation, control: Control) -> Shown {
+    let network = simulation.network();
+    let places = network.junctions();
+    let low = |get: fn(&creel_traffic::network::Junction) -> f64| {
+        places.iter().map(get).fold(f64::MAX, f64::min)
+    };
+    let (west, south) = (low(|j| j.x), low(|j| j.y));
+    // Degrees of longitude are shorter than those of latitude.
+    let scale = if network.geographic() {
+        (111_320.0 * south.to_radians().cos(), 110_540.0)
+    } else {
+        (1.0, 1.0)
+    };
+    let mut roads = Vec::with_capacity(16 * network.links().len());
+    let mut details = Vec::with_capacity(network.links().len());
+    for (index, link) in network.links().iter().enumerate() {
+        for junction in [link.from, link.to] {
+            let place = places[junction as usize];
+            roads.extend((((place.x - west) * scale.0) as f32).to_le_bytes());
+            roads.extend((((place.y - south) * scale.1) as f32).to_le_bytes());
+        }
+        details.push(Detail {
+            name: network.link_name(index as u32),
+            length_m: link.length_mm / 1000,
+            speed_kmh: link.speed_mm_s * 36 / 10_000,
+            lanes: link.lanes,
+            storage: network.flow(index as u32, simulation.physics()).storage,
+        });
+    }
+    let frame = Mutex::new(Arc::new(Vec::new()));
+    Shown {
+        roads,
+        control: Mutex::new(control),
+        changed: Condvar::new(),
+        frame,
+        details,
+    }
+}
+
+/// Puts up a frame: time, cars, trips and the sums that means are made of, then a byte a road: how
+/// full it is, of 255.
+fn show(shown: &Shown, simulation: &Simulation, occupancy: &mut Vec<u16>) {
+    simulation.occupancy(occupancy);
+    let tally = simulation.tally();
+    let mut frame = Vec::with_capacity(40 + occupancy.len());
+    let sums = [
+        f64::from(simulation.now_ms()) / 1000.0,
+        tally.moving as f64,
+        tally.beside as f64,
+        tally.arrived as f64,
+        simulation.vehicle_seconds(),
+        tally.delay_ms as f64 / 1000.0,
+    ];
+    sums.iter().for_each(|sum| frame.extend(sum.to_le_bytes()));
+    let full = |(&cars, detail): (&u16, &Detail)| {
+        (u32::from(cars) * 255 / u32::from(detail.storage)).min(255) as u8
+    };
+    frame.extend(occupancy.iter().zip(&shown.details).map(full));
+    *shown.frame.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(frame);
+}

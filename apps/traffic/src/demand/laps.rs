@@ -1,0 +1,82 @@
+//! Cars that drive round blocks for ever: a city that is always full, without a router.
+
+use super::{Plans, Route, Traveller};
+use crate::network::{Network, NetworkError};
+use crate::random::Stream;
+use creel::Pool;
+
+/// Roads of a lap, at most.
+const ROADS_MAX: u32 = 120;
+
+/// `cars` that begin at random junctions within the first minute, and each goes straight on as long
+/// as it likes, then turns; after 20 to 60 roads it goes home, the way back.
+///
+/// # Errors
+/// A network in which a car finds no way back: roads must run both ways.
+pub fn plans(pool: &Pool, network: &Network, cars: u32, seed: u64) -> Result<Plans, NetworkError> {
+    let back = backward(network)?;
+    Plans::gather(
+        pool,
+        cars,
+        |_| (),
+        |car, ()| Ok(traveller(network, &back, seed, car)),
+    )
+}
+
+/// Of each road, the one that leads back.
+fn backward(network: &Network) -> Result<Vec<u32>, NetworkError> {
+    let links = network.links();
+    (0..links.len() as u32)
+        .map(|link| {
+            let road = links[link as usize];
+            network
+                .out(road.to)
+                .find(|&other| links[other as usize].to == road.from)
+                .ok_or_else(|| {
+                    NetworkError(format!(
+                        "laps: road {} has none that leads back",
+                        network.link_name(link)
+                    ))
+                })
+        })
+        .collect()
+}
+
+fn traveller(network: &Network, back: &[u32], seed: u64, car: u32) -> Traveller {
+    let mut stream = Stream::of(seed, "lap", u64::from(car));
+    let links = network.links();
+    let origin = stream.below(network.junctions().len() as u64) as u32;
+    let roads = 20 + stream.below(u64::from(ROADS_MAX / 2 - 20)) as u32;
+    let mut path: Vec<u32> = Vec::with_capacity(2 * roads as usize);
+    let mut junction = origin;
+    for _ in 0..roads {
+        let out = network.out(junction);
+        if out.is_empty() {
+            break;
+        }
+        let last = path.last().copied();
+        // Never straight back, unless there is no other way.
+        let onward = out
+            .clone()
+            .filter(|&link| last.is_none_or(|last| back[last as usize] != link));
+        let choices = onward.clone().count() as u64;
+        let link = match choices {
+            0 => out.start,
+            _ => onward
+                .clone()
+                .nth(stream.below(choices) as usize)
+                .unwrap_or(out.start),
+        };
+        path.push(link);
+        junction = links[link as usize].to;
+    }
+    let home: Vec<u32> = path.iter().rev().map(|&link| back[link as usize]).collect();
+    path.extend(home);
+    let route = Route::pack(network, &path).unwrap_or_default();
+    let depart_ms = stream.below(60_000) as u32;
+    Traveller {
+        origin,
+        trips: vec![(depart_ms, route)],
+        again: true,
+    }
+}

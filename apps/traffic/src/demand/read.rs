@@ -1,0 +1,365 @@
+//! Demand from the files that people have: MATSim plans, SUMO routes and trips, TNTP trip tables.
+//!
+//! What a file is, its first bytes tell. A reader gives wishes; those that name no roads are routed
+//! on the pool. What cannot be (a place that is not there, no way) is counted, and told with the
+//! first case; the others drive.
+
+use super::pack::DEPART_MS_MAX;
+use super::{Plans, Route, Traveller};
+use crate::network::read::{ReadError, bytes, tntp, xml};
+use crate::network::{Ms, Network};
+use crate::random::Stream;
+use crate::route::Router;
+use creel::Pool;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// How a trip goes.
+#[derive(Clone, Debug, PartialEq)]
+enum Way {
+    /// Over these roads.
+    Links(Vec<u32>),
+    /// From a junction to another, the quickest way.
+    Between(u32, u32),
+}
+
+/// What somebody wants to do.
+type Wish = Vec<(Ms, Way)>;
+
+/// What was read.
+#[derive(Debug)]
+pub struct Demand {
+    /// The plans.
+    pub plans: Plans,
+    /// How many travellers were left out, and why the first was.
+    pub left_out: (usize, Option<String>),
+}
+
+#[derive(Default)]
+struct Reading {
+    wishes: Vec<Wish>,
+    left_out: usize,
+    first: Option<String>,
+}
+
+impl Reading {
+    fn leave_out(&mut self, reason: String) {
+        self.left_out += 1;
+        self.first.get_or_insert(reason);
+    }
+
+    fn add(&mut self, who: &str, wish: Result<Wish, String>) {
+        match wish {
+            Ok(wish) => self.wishes.push(wish),
+            Err(reason) => self.leave_out(format!("{who}: {reason}")),
+        }
+    }
+}
+
+/// Reads a file of demand for a network; of a table of trips, begun within an hour.
+///
+/// # Errors
+/// Of the file, by line or place.
+pub fn demand(
+    pool: &Pool,
+    network: &Network,
+    path: &Path,
+    cars_max: usize,
+    seed: u64,
+) -> Result<Demand, ReadError> {
+    let bytes = bytes(path)?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::Unknown)?;
+    let mut reading = Reading::default();
+    match () {
+        () if text.contains("Origin") && !text.trim_start().starts_with("<?") => {
+            table(text, network, seed, &mut reading)?
+        }
+        () if text.contains("<plans") || text.contains("<population") => {
+            matsim(text, network, &mut reading)?
+        }
+        () if text.contains("<routes") || text.contains("<trips") => {
+            sumo(text, network, &mut reading)?
+        }
+        () => return Err(ReadError::Unknown),
+    }
+    reading.wishes.truncate(cars_max);
+    let routed = reading
+        .wishes
+        .iter()
+        .flatten()
+        .any(|(_, way)| matches!(way, Way::Between(..)));
+    let router = routed.then(|| Router::new(network));
+    let wishes = &reading.wishes;
+    let asker = |_| router.as_ref().map(Router::asker);
+    let plans = Plans::gather(pool, wishes.len() as u32, asker, |car, asker| {
+        let wish = &wishes[car as usize];
+        Ok(traveller(
+            network,
+            router.as_ref().zip(asker.as_mut()),
+            wish,
+        ))
+    })?;
+    for (car, wish) in wishes.iter().enumerate() {
+        if plans.departure(car as u32, 0).is_none() && !wish.is_empty() {
+            let reason = format!("traveller {}: there is no way for a trip of it", car + 1);
+            reading.left_out += 1;
+            reading.first.get_or_insert(reason);
+        }
+    }
+    Ok(Demand {
+        plans,
+        left_out: (reading.left_out, reading.first),
+    })
+}
+
+/// A traveller whose trips are all there, or one that stays.
+fn traveller(
+    network: &Network,
+    router: Option<(&Router, &mut crate::route::Asker)>,
+    wish: &Wish,
+) -> Traveller {
+    let begin = |way: &Way| match way {
+        Way::Links(links) => links
+            .first()
+            .map(|&link| network.links()[link as usize].from),
+        Way::Between(from, _) => Some(*from),
+    };
+    let origin = wish.iter().find_map(|(_, way)| begin(way)).unwrap_or(0);
+    let mut router = router;
+    let mut place = origin;
+    let mut trips = Vec::new();
+    for (depart_ms, way) in wish {
+        let links = match way {
+            Way::Links(links) => Some(links.clone()),
+            Way::Between(from, to) => router
+                .as_mut()
+                .and_then(|(router, asker)| router.way(network, asker, *from, *to)),
+        };
+        let fits = |links: &Vec<u32>| {
+            links
+                .first()
+                .is_none_or(|&link| network.links()[link as usize].from == place)
+        };
+        let route = links
+            .filter(fits)
+            .and_then(|links| Some((Route::pack(network, &links).ok()?, links)));
+        let Some((route, links)) = route else {
+            return Traveller {
+                origin,
+                ..Traveller::default()
+            };
+        };
+        place = links
+            .last()
+            .map_or(place, |&link| network.links()[link as usize].to);
+        trips.push((*depart_ms, route));
+    }
+    Traveller {
+        origin,
+        trips,
+        again: false,
+    }
+}
+
+fn milliseconds(seconds: f64) -> Result<Ms, String> {
+    let ms = seconds * 1000.0;
+    if ms.is_nan() || ms < 0.0 || ms > f64::from(DEPART_MS_MAX) {
+        return Err(format!("it begins at {seconds} s, not within 24 days"));
+    }
+    Ok(ms as Ms)
+}
+
+fn table(text: &str, network: &Network, seed: u64, reading: &mut Reading) -> Result<(), ReadError> {
+    let names = network.junctions_by_name();
+    for (from, to, amount) in tntp::trips(text)? {
+        let mut stream = Stream::of(seed, "table", u64::from(from) << 32 | u64::from(to));
+        let zone = |zone: u32| names.get(&(zone + 1).to_string()).copied();
+        // What is left of a trip is one, by chance.
+        let cars = amount as u64 + u64::from(stream.unit() < amount.fract());
+        match (zone(from), zone(to)) {
+            (Some(a), Some(b)) => {
+                let trip =
+                    |stream: &mut Stream| vec![(stream.below(3_600_000) as Ms, Way::Between(a, b))];
+                reading.wishes.extend((0..cars).map(|_| trip(&mut stream)));
+            }
+            _ => reading.leave_out(format!(
+                "trips from {} to {}: there is no such zone",
+                from + 1,
+                to + 1
+            )),
+        }
+    }
+    Ok(())
+}
+
+fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), ReadError> {
+    let links = network.links_by_name();
+    let mut person = String::new();
+    let (mut selected, mut in_route, mut car) = (false, false, false);
+    let mut end = None;
+    let mut wish: Option<Result<Wish, String>> = None;
+    xml::each(text, |part| {
+        match part {
+            xml::Part::Begin(element) => match element.name().as_str() {
+                "person" => person = format!("person {}", element.need("id")?),
+                "plan" => {
+                    selected = element.get("selected")?.is_none_or(|text| text == "yes");
+                    if selected {
+                        wish = Some(Ok(Vec::new()));
+                    }
+                }
+                "activity" | "act" if selected => {
+                    end = element
+                        .get("end_time")?
+                        .and_then(|text| xml::seconds(&text))
+                }
+                "leg" if selected => {
+                    car = element.get("mode")?.is_some_and(|mode| mode == "car");
+                    end = end.or(element
+                        .get("dep_time")?
+                        .and_then(|text| xml::seconds(&text)));
+                }
+                "route" if selected && car => in_route = true,
+                _ => {}
+            },
+            xml::Part::Text(text) if in_route => {
+                let path: Result<Vec<u32>, String> = text
+                    .split_ascii_whitespace()
+                    .map(|name| {
+                        links
+                            .get(name)
+                            .copied()
+                            .ok_or_else(|| format!("there is no link {name}"))
+                    })
+                    .collect();
+                let trip =
+                    path.and_then(|path| Ok((milliseconds(end.unwrap_or(0.0))?, Way::Links(path))));
+                if let Some(wishes) = &mut wish {
+                    match (wishes.as_mut(), trip) {
+                        // The first road was driven by the trip before, if there was one.
+                        (Ok(wishes), Ok((at, Way::Links(mut path)))) => {
+                            if !wishes.is_empty() && !path.is_empty() {
+                                path.remove(0);
+                            }
+                            wishes.push((at, Way::Links(path)));
+                        }
+                        (Ok(_), Err(reason)) => *wishes = Err(reason),
+                        _ => {}
+                    }
+                }
+            }
+            xml::Part::End(name) => match name.as_str() {
+                "route" => in_route = false,
+                "plan" => {
+                    selected = false;
+                    if let Some(wish) = wish.take() {
+                        reading.add(&person, wish);
+                    }
+                }
+                _ => {}
+            },
+            xml::Part::Text(_) => {}
+        }
+        Ok(())
+    })
+}
+
+fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), ReadError> {
+    let links = network.links_by_name();
+    let path = |edges: &str| -> Result<Vec<u32>, String> {
+        let find = |name: &str| {
+            links
+                .get(name)
+                .copied()
+                .ok_or_else(|| format!("there is no edge {name}"))
+        };
+        edges.split_ascii_whitespace().map(find).collect()
+    };
+    let mut routes: HashMap<String, Result<Vec<u32>, String>> = HashMap::new();
+    let mut vehicle: Option<(String, Vec<f64>)> = None;
+    xml::each(text, |part| {
+        match part {
+            xml::Part::Begin(element) => {
+                let name = element.name();
+                match name.as_str() {
+                    "vehicle" | "trip" | "flow" => {
+                        let who = format!("{name} {}", element.get("id")?.unwrap_or_default());
+                        let departs = departs(&element)?;
+                        let ends = (element.get("from")?, element.get("to")?);
+                        if let Some(route) = element.get("route")? {
+                            let route = routes
+                                .get(&route)
+                                .cloned()
+                                .unwrap_or_else(|| Err(format!("there is no route {route}")));
+                            add_all(reading, &who, &departs, route.map(Way::Links));
+                        } else if let (Some(from), Some(to)) = ends {
+                            let way = path(&from).and_then(|from| Ok((from, path(&to)?)));
+                            let way = way.and_then(|(from, to)| match (from.first(), to.first()) {
+                                (Some(&from), Some(&to)) => {
+                                    let roads = network.links();
+                                    Ok(Way::Between(
+                                        roads[from as usize].from,
+                                        roads[to as usize].to,
+                                    ))
+                                }
+                                _ => Err("it goes from nowhere".into()),
+                            });
+                            add_all(reading, &who, &departs, way);
+                        } else {
+                            vehicle = Some((who, departs));
+                        }
+                    }
+                    "route" => {
+                        let edges = path(&element.need("edges")?);
+                        match (&vehicle, element.get("id")?) {
+                            (Some((who, departs)), _) => {
+                                add_all(reading, who, departs, edges.map(Way::Links));
+                                vehicle = None;
+                            }
+                            (None, Some(id)) => _ = routes.insert(id, edges),
+                            (None, None) => {}
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            xml::Part::End(name) if name == "vehicle" || name == "flow" => vehicle = None,
+            _ => {}
+        }
+        Ok(())
+    })
+}
+
+/// When the vehicles of an element depart: one, or those of a flow.
+fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
+    if let Some(text) = element.get("depart")? {
+        return Ok(vec![xml::seconds(&text).unwrap_or(0.0)]);
+    }
+    let time = |name| Ok::<_, ReadError>(element.get(name)?.and_then(|text| xml::seconds(&text)));
+    let (begin, end) = (
+        time("begin")?.unwrap_or(0.0),
+        time("end")?.unwrap_or(3600.0),
+    );
+    let hourly = element
+        .number::<f64>("vehsPerHour")?
+        .map(|rate| 3600.0 / rate);
+    let period = element.number::<f64>("period").unwrap_or(None).or(hourly);
+    let number = match (element.number::<u32>("number")?, period) {
+        (Some(number), _) => number,
+        (None, Some(period)) if period > 0.0 => ((end - begin) / period).clamp(0.0, 1e7) as u32,
+        _ => 0,
+    };
+    let step = (end - begin).max(0.0) / f64::from(number.max(1));
+    Ok((0..number.min(10_000_000))
+        .map(|index| begin + f64::from(index) * step)
+        .collect())
+}
+
+fn add_all(reading: &mut Reading, who: &str, departs: &[f64], way: Result<Way, String>) {
+    for &depart in departs {
+        let wish = way
+            .clone()
+            .and_then(|way| Ok(vec![(milliseconds(depart)?, way)]));
+        reading.add(who, wish);
+    }
+}

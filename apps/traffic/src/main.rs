@@ -1,0 +1,46 @@
+//! The program: road traffic, deterministic, on as many cores as there are.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use creel_console::{Common, args, conclude};
+
+const EXAMPLES: &str = "\
+Examples:
+  creel-traffic run --city 100x100 --cars 50000 --seconds 3600
+          an hour of a city with lights, and what became of it
+  creel-traffic run --city 512x512 --cars 1000000 --seconds 600 --format json
+  creel-traffic run --city 100x100 --cars 50000 --seconds 3600 --snapshot half.creel --seconds 1800
+  creel-traffic run --city 100x100 --resume half.creel --seconds 1800
+          goes on where the first ended; both end as one run of an hour does";
+
+/// Road traffic: the same bits on any number of cores
+#[derive(Parser, Debug)]
+#[command(name = "creel-traffic", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Run(cli::run::Run),
+    Assign(cli::assign::Assign),
+    Watch(cli::watch::Watch),
+}
+
+fn main() -> ExitCode {
+    let cli: Cli = args::parse();
+    cli.common.apply();
+    let done = match &cli.command {
+        Command::Run(run) => run.run(&cli.common),
+        Command::Assign(assign) => assign.run(&cli.common),
+        Command::Watch(watch) => watch.run(&cli.common),
+    };
+    conclude("creel-traffic", done)
+}

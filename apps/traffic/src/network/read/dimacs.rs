@@ -1,0 +1,137 @@
+//! DIMACS graphs, and lists of pairs.
+//!
+//! `p sp NODES ARCS`, then `a FROM TO LENGTH` (9th DIMACS challenge, file formats); or `p tw NODES
+//! EDGES`, then a pair a line for a road each way. Comments begin with `c`.
+
+use super::{Assumed, ReadError, at_line};
+use crate::network::{Junction, LINKS_MAX, Link, Plan};
+
+pub(super) fn read(
+    text: &str,
+    assumed: &Assumed,
+    coordinates: Option<&str>,
+) -> Result<Plan, ReadError> {
+    let mut plan: Option<Plan> = None;
+    let mut said = 0;
+    for (number, line) in text.lines().enumerate() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(first) = words.next().filter(|&word| word != "c") else {
+            continue;
+        };
+        let mut value = || -> Result<u32, ReadError> {
+            let word = words
+                .next()
+                .ok_or_else(|| at_line(number, "a number is missing"))?;
+            word.parse()
+                .map_err(|_| at_line(number, format!("'{word}' is no number")))
+        };
+        let Some(plan) = &mut plan else {
+            if first != "p" {
+                return Err(at_line(number, "before the line 'p …'"));
+            }
+            let kind = line.split_ascii_whitespace().nth(1).unwrap_or_default();
+            let mut sizes = line
+                .split_ascii_whitespace()
+                .skip(2)
+                .map(str::parse::<usize>);
+            let (Some(Ok(nodes)), Some(Ok(edges))) = (sizes.next(), sizes.next()) else {
+                return Err(at_line(
+                    number,
+                    format!("'{line}' is not 'p {kind} NODES EDGES'"),
+                ));
+            };
+            if nodes > LINKS_MAX || edges > LINKS_MAX {
+                return Err(at_line(
+                    number,
+                    format!("more than {LINKS_MAX} junctions or roads"),
+                ));
+            }
+            said = edges;
+            plan = Some(Plan {
+                junctions: vec![Junction::default(); nodes],
+                ..Plan::default()
+            });
+            continue;
+        };
+        let (from, to, length_mm, both) = match first {
+            "a" => (
+                value()?,
+                value()?,
+                value()?.saturating_mul(assumed.unit_mm).max(1),
+                false,
+            ),
+            "p" => return Err(at_line(number, "a second line 'p …'")),
+            _ => {
+                let from = first
+                    .parse()
+                    .map_err(|_| at_line(number, format!("'{first}' is no number")))?;
+                (from, value()?, assumed.length_mm, true)
+            }
+        };
+        let nodes = plan.junctions.len() as u32;
+        if from == 0 || to == 0 || from > nodes || to > nodes {
+            return Err(at_line(
+                number,
+                format!("a road from {from} to {to}, but junctions are 1 to {nodes}"),
+            ));
+        }
+        let link = Link {
+            from: from - 1,
+            to: to - 1,
+            length_mm,
+            speed_mm_s: assumed.speed_mm_s,
+            headway_ms: 0,
+            lanes: 1,
+            approach: 0,
+        };
+        plan.links.push(link);
+        if both {
+            plan.links.push(Link {
+                from: link.to,
+                to: link.from,
+                ..link
+            });
+        }
+        said = said
+            .checked_sub(1)
+            .ok_or_else(|| at_line(number, "more roads than the line 'p …' says"))?;
+    }
+    let mut plan = plan.ok_or_else(|| ReadError::Malformed("there is no line 'p …'".into()))?;
+    if said > 0 {
+        return Err(ReadError::Malformed(format!(
+            "it is cut: {said} roads fewer than the line 'p …' says"
+        )));
+    }
+    if let Some(text) = coordinates {
+        place(&mut plan, text)?;
+    }
+    Ok(plan)
+}
+
+/// `v NUMBER X Y`, in millionths of a degree.
+fn place(plan: &mut Plan, text: &str) -> Result<(), ReadError> {
+    for (number, line) in text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.starts_with("v "))
+    {
+        let mut values = line.split_ascii_whitespace().skip(1).map(str::parse::<i64>);
+        let (Some(Ok(node)), Some(Ok(x)), Some(Ok(y))) =
+            (values.next(), values.next(), values.next())
+        else {
+            return Err(at_line(
+                number,
+                format!("'{line}' is not 'v NUMBER X Y' (coordinates)"),
+            ));
+        };
+        let junction = usize::try_from(node - 1)
+            .ok()
+            .and_then(|node| plan.junctions.get_mut(node));
+        let junction = junction
+            .ok_or_else(|| at_line(number, format!("there is no junction {node} (coordinates)")))?;
+        (junction.x, junction.y) = (x as f64 / 1e6, y as f64 / 1e6);
+        plan.placed = true;
+        plan.geographic = true;
+    }
+    Ok(())
+}

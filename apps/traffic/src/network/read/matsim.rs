@@ -1,0 +1,87 @@
+//! MATSim's `network.xml`.
+//!
+//! Source: `network_v2.dtd`. Lengths in metres, speeds in metres a second, capacities in cars each
+//! `capperiod`. Roads whose modes do not have "car" are left out.
+
+use super::ReadError;
+use super::xml::{self, Numbers, Part};
+use crate::network::{Junction, Link, Names, Plan};
+
+pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
+    let mut plan = Plan {
+        placed: true,
+        ..Plan::default()
+    };
+    let (mut nodes, mut links) = (Numbers::default(), Numbers::default());
+    let mut period = 3600.0;
+    xml::each(text, |part| {
+        let Part::Begin(element) = part else {
+            return Ok(());
+        };
+        match element.name().as_str() {
+            "links" => {
+                if let Some(text) = element.get("capperiod")? {
+                    period = xml::seconds(&text)
+                        .filter(|&period| period > 0.0)
+                        .ok_or_else(|| element.error(format!("capperiod '{text}'")))?;
+                }
+            }
+            "node" => {
+                let id = element.need("id")?;
+                let known = nodes.add(id.clone()).is_none();
+                if known {
+                    return Err(element.error(format!("a second node {id}")));
+                }
+                let place = (
+                    element.number("x")?.unwrap_or(0.0),
+                    element.number("y")?.unwrap_or(0.0),
+                );
+                plan.junctions.push(Junction {
+                    x: place.0,
+                    y: place.1,
+                    ..Junction::default()
+                });
+            }
+            "link" => {
+                let modes = element.get("modes")?;
+                if modes.is_some_and(|modes| !modes.split(',').any(|mode| mode.trim() == "car")) {
+                    return Ok(());
+                }
+                let end = |name: &str| {
+                    let id = element.need(name)?;
+                    nodes
+                        .get(&id)
+                        .ok_or_else(|| element.error(format!("there is no node {id}")))
+                };
+                let need = |name: &str| -> Result<f64, ReadError> {
+                    let value = element.number::<f64>(name)?;
+                    let value = value.filter(|value| value.is_finite() && *value > 0.0);
+                    value.ok_or_else(|| {
+                        element.error(format!("a link's {name} must be a positive number"))
+                    })
+                };
+                let (from, to) = (end("from")?, end("to")?);
+                let capacity = need("capacity")? * 3600.0 / period;
+                let link = Link {
+                    from,
+                    to,
+                    length_mm: (need("length")? * 1000.0).clamp(1.0, 1e9) as u32,
+                    speed_mm_s: (need("freespeed")? * 1000.0).clamp(100.0, 200_000.0) as u32,
+                    headway_ms: (3_600_000.0 / capacity).clamp(1.0, 65_535.0).round() as u16,
+                    lanes: need("permlanes").unwrap_or(1.0).round().clamp(1.0, 255.0) as u8,
+                    approach: 0,
+                };
+                let id = element.need("id")?;
+                if links.add(id.clone()).is_none() {
+                    return Err(element.error(format!("a second link {id}")));
+                }
+                plan.links.push(link);
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    plan.junction_names = Names::new(nodes.into_names());
+    plan.link_names = Names::new(links.into_names());
+    Ok(plan)
+}

@@ -1,0 +1,270 @@
+//! SUMO's `net.xml`.
+//!
+//! Source: SUMO's documentation, "Networks". Edges become roads with the lanes' number, the first
+//! lane's length and speed. Of a traffic light's program each edge keeps the longest green that any
+//! of its lanes has. Internal edges are left out.
+
+use super::ReadError;
+use super::xml::{self, Numbers, Part};
+use crate::network::{Control, Junction, Link, Ms, Names, Plan, Program};
+use std::collections::{BTreeMap, HashMap};
+
+/// A light: its phases, and which of its letters each edge has.
+#[derive(Default)]
+struct Light {
+    offset_ms: i64,
+    phases: Vec<(Ms, Vec<u8>)>,
+    letters: BTreeMap<u32, Vec<usize>>,
+}
+
+/// An edge that has begun.
+struct Edge {
+    name: String,
+    ends: (String, String),
+    priority: i32,
+    lanes: u32,
+    length: f64,
+    speed: f64,
+}
+
+#[derive(Default)]
+struct Reading {
+    plan: Plan,
+    junctions: Numbers,
+    edges: Numbers,
+    ends: Vec<(String, String)>,
+    priorities: Vec<i32>,
+    edge: Option<Edge>,
+    lights: HashMap<String, Light>,
+    light: Option<String>,
+    ruled: Vec<(u32, String)>,
+}
+
+pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
+    let mut reading = Reading::default();
+    reading.plan.placed = true;
+    xml::each(text, |part| match part {
+        Part::Begin(element) => reading.begin(&element),
+        Part::End(name) => {
+            if name == "edge" {
+                reading.end_edge();
+            } else if name == "tlLogic" {
+                reading.light = None;
+            }
+            Ok(())
+        }
+        Part::Text(_) => Ok(()),
+    })?;
+    reading.finish()
+}
+
+impl Reading {
+    fn begin(&mut self, element: &xml::Element<'_>) -> Result<(), ReadError> {
+        match element.name().as_str() {
+            "edge"
+                if element
+                    .get("function")?
+                    .is_none_or(|function| function == "normal") =>
+            {
+                self.edge = Some(Edge {
+                    name: element.need("id")?,
+                    ends: (element.need("from")?, element.need("to")?),
+                    priority: element.number("priority")?.unwrap_or(0),
+                    lanes: 0,
+                    length: 0.0,
+                    speed: 0.0,
+                });
+            }
+            "lane" => {
+                if let Some(edge) = &mut self.edge {
+                    edge.lanes += 1;
+                    edge.length = element.number("length")?.unwrap_or(0.1);
+                    edge.speed = element.number("speed")?.unwrap_or(13.89);
+                }
+            }
+            "tlLogic" => {
+                let offset = element.number::<f64>("offset")?.unwrap_or(0.0);
+                let id = element.need("id")?;
+                let light = self.lights.entry(id.clone()).or_default();
+                // A file may have several programs for a light; the first counts.
+                self.light = light.phases.is_empty().then_some(id);
+                if light.phases.is_empty() {
+                    light.offset_ms = (offset * 1000.0).clamp(-1e12, 1e12) as i64;
+                }
+            }
+            "phase" => {
+                let Some(light) = self.light.as_ref().and_then(|id| self.lights.get_mut(id)) else {
+                    return Ok(());
+                };
+                let seconds: f64 = element.number("duration")?.unwrap_or(0.0);
+                if !(0.0..=3600.0).contains(&seconds) {
+                    return Err(element.error("a phase longer than an hour"));
+                }
+                light.phases.push((
+                    (seconds * 1000.0) as Ms,
+                    element.need("state")?.into_bytes(),
+                ));
+            }
+            "junction" if element.get("type")?.is_none_or(|kind| kind != "internal") => {
+                let id = element.need("id")?;
+                let Some(number) = self.junctions.add(id.clone()) else {
+                    return Err(element.error(format!("a second junction {id}")));
+                };
+                let (x, y) = (
+                    element.number("x")?.unwrap_or(0.0),
+                    element.number("y")?.unwrap_or(0.0),
+                );
+                self.plan.junctions.push(Junction {
+                    x,
+                    y,
+                    ..Junction::default()
+                });
+                self.ruled
+                    .push((number, element.get("type")?.unwrap_or_default()));
+            }
+            "connection" => {
+                if let (Some(light), Some(index)) =
+                    (element.get("tl")?, element.number::<usize>("linkIndex")?)
+                    && let Some(edge) = self.edges.get(&element.need("from")?)
+                {
+                    self.lights
+                        .entry(light)
+                        .or_default()
+                        .letters
+                        .entry(edge)
+                        .or_default()
+                        .push(index);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end_edge(&mut self) {
+        let Some(edge) = self.edge.take() else { return };
+        if edge.lanes == 0 || self.edges.add(edge.name).is_none() {
+            return;
+        }
+        self.plan.links.push(Link {
+            from: 0,
+            to: 0,
+            length_mm: (edge.length * 1000.0).clamp(1.0, 1e9) as u32,
+            speed_mm_s: (edge.speed * 1000.0).clamp(100.0, 200_000.0) as u32,
+            headway_ms: 0,
+            lanes: edge.lanes.min(255) as u8,
+            approach: 0,
+        });
+        self.ends.push(edge.ends);
+        self.priorities.push(edge.priority);
+    }
+
+    /// Junctions come after edges, so roads get their ends last.
+    fn finish(mut self) -> Result<Plan, ReadError> {
+        for (link, (from, to)) in self.plan.links.iter_mut().zip(&self.ends) {
+            let find = |id: &str| {
+                let number = self.junctions.get(id);
+                number.ok_or_else(|| {
+                    ReadError::Malformed(format!(
+                        "an edge ends at junction {id}, which is not there"
+                    ))
+                })
+            };
+            (link.from, link.to) = (find(from)?, find(to)?);
+        }
+        let mut into: Vec<Vec<u32>> = vec![Vec::new(); self.plan.junctions.len()];
+        self.plan
+            .links
+            .iter()
+            .enumerate()
+            .for_each(|(index, link)| into[link.to as usize].push(index as u32));
+        for (junction, kind) in &self.ruled {
+            let roads = &into[*junction as usize];
+            let control = match kind.as_str() {
+                "allway_stop" => Control::Stop,
+                "priority" | "priority_stop" => {
+                    let most = roads
+                        .iter()
+                        .map(|&road| self.priorities[road as usize])
+                        .max();
+                    for &road in roads
+                        .iter()
+                        .filter(|&&road| Some(self.priorities[road as usize]) == most)
+                    {
+                        self.plan.links[road as usize].approach = 1;
+                    }
+                    Control::Priority
+                }
+                _ => Control::Free,
+            };
+            self.plan.junctions[*junction as usize].control = control;
+        }
+        let mut lights: Vec<_> = std::mem::take(&mut self.lights).into_iter().collect();
+        lights.sort_by(|a, b| a.0.cmp(&b.0));
+        for (id, light) in lights {
+            self.set_light(&id, &light, &into)?;
+        }
+        self.plan.junction_names = Names::new(self.junctions.into_names());
+        self.plan.link_names = Names::new(self.edges.into_names());
+        Ok(self.plan)
+    }
+
+    /// A light rules the junctions at whose ends its edges are, all with one program.
+    fn set_light(&mut self, id: &str, light: &Light, into: &[Vec<u32>]) -> Result<(), ReadError> {
+        let cycle_ms: Ms = light.phases.iter().map(|phase| phase.0).sum();
+        if light.letters.is_empty() || cycle_ms < 1000 {
+            return Ok(());
+        }
+        let mut greens = vec![(0, cycle_ms)];
+        for (&edge, letters) in &light.letters {
+            let green = longest_green(&light.phases, letters).ok_or_else(|| {
+                ReadError::Malformed(format!("light {id}: an edge never has green"))
+            })?;
+            let known = greens.iter().position(|&other| other == green);
+            let approach = known.unwrap_or(greens.len());
+            if known.is_none() {
+                greens.push(green);
+            }
+            let approach = u8::try_from(approach);
+            let too_many = |_| ReadError::Malformed(format!("light {id}: more than 255 greens"));
+            self.plan.links[edge as usize].approach = approach.map_err(too_many)?;
+        }
+        let program = u16::try_from(self.plan.programs.len());
+        let program =
+            program.map_err(|_| ReadError::Malformed("more than 65,536 lights".into()))?;
+        self.plan.programs.push(Program { cycle_ms, greens });
+        let offset_ms = light.offset_ms.rem_euclid(i64::from(cycle_ms)) as Ms;
+        for &edge in light.letters.keys() {
+            let junction = self.plan.links[edge as usize].to as usize;
+            self.plan.junctions[junction].control = Control::Signal { program, offset_ms };
+            // Roads of the junction that the light does not know have green always.
+            for &road in into[junction]
+                .iter()
+                .filter(|road| !light.letters.contains_key(road))
+            {
+                self.plan.links[road as usize].approach = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When any of these letters is green for longest, within one cycle.
+fn longest_green(phases: &[(Ms, Vec<u8>)], letters: &[usize]) -> Option<(Ms, Ms)> {
+    let mut best: Option<(Ms, Ms)> = None;
+    let (mut now, mut begin) = (0, None);
+    for (length, state) in phases {
+        let green = letters
+            .iter()
+            .any(|&letter| matches!(state.get(letter), Some(b'g' | b'G')));
+        begin = if green { begin.or(Some(now)) } else { None };
+        now += length;
+        if let Some(begin) = begin
+            && best.is_none_or(|(from, to)| now - begin > to - from)
+            && now > begin
+        {
+            best = Some((begin, now));
+        }
+    }
+    best
+}

@@ -1,0 +1,151 @@
+//! The little of XML that road files use: elements with attributes, in order, and text.
+
+use super::ReadError;
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
+use std::str::FromStr;
+
+/// An element's begin.
+pub(crate) struct Element<'a> {
+    start: BytesStart<'a>,
+    at: u64,
+}
+
+/// What comes next.
+pub(crate) enum Part<'a> {
+    /// An element begins.
+    Begin(Element<'a>),
+    /// An element of this name ends; after the begin of an empty one, too.
+    End(String),
+    /// Text.
+    Text(String),
+}
+
+/// Calls `f` for each part.
+pub(crate) fn each(
+    text: &str,
+    mut f: impl FnMut(Part<'_>) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let mut reader = Reader::from_str(text);
+    reader.config_mut().check_end_names = true;
+    let mut depth = 0_u32;
+    loop {
+        let at = reader.buffer_position();
+        let broken =
+            |error: &dyn std::fmt::Display| ReadError::Malformed(format!("byte {at}: {error}"));
+        match reader.read_event().map_err(|error| broken(&error))? {
+            Event::Start(start) => {
+                depth += 1;
+                f(Part::Begin(Element { start, at }))?;
+            }
+            Event::Empty(start) => {
+                let name = String::from_utf8_lossy(start.name().as_ref()).into_owned();
+                f(Part::Begin(Element { start, at }))?;
+                f(Part::End(name))?;
+            }
+            Event::End(end) => {
+                depth = depth.saturating_sub(1);
+                f(Part::End(
+                    String::from_utf8_lossy(end.name().as_ref()).into_owned(),
+                ))?;
+            }
+            Event::Text(text) => f(Part::Text(
+                text.decode().map_err(|error| broken(&error))?.into_owned(),
+            ))?,
+            Event::Eof if depth > 0 => {
+                return Err(ReadError::Malformed(
+                    "it is cut: an element does not end".into(),
+                ));
+            }
+            Event::Eof => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+impl Element<'_> {
+    /// Its name.
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(self.start.name().as_ref()).into_owned()
+    }
+
+    /// An attribute, if it has it.
+    pub fn get(&self, name: &str) -> Result<Option<String>, ReadError> {
+        match self.start.try_get_attribute(name) {
+            Ok(None) => Ok(None),
+            Ok(Some(attribute)) => match attribute.unescape_value() {
+                Ok(value) => Ok(Some(value.into_owned())),
+                Err(error) => Err(self.error(error)),
+            },
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// An attribute that it must have.
+    pub fn need(&self, name: &str) -> Result<String, ReadError> {
+        self.get(name)?
+            .ok_or_else(|| self.error(format!("<{}> has no {name}", self.name())))
+    }
+
+    /// An attribute as a number, if it has it.
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, ReadError> {
+        let Some(text) = self.get(name)? else {
+            return Ok(None);
+        };
+        let number = text.trim().parse();
+        number
+            .map(Some)
+            .map_err(|_| self.error(format!("<{}>: {name} is '{text}', no number", self.name())))
+    }
+
+    /// An error here.
+    pub fn error(&self, reason: impl std::fmt::Display) -> ReadError {
+        ReadError::Malformed(format!("byte {}: {reason}", self.at))
+    }
+}
+
+/// Names, and the numbers that they have been given.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    numbers: std::collections::HashMap<String, u32>,
+    names: Vec<Box<str>>,
+}
+
+impl Numbers {
+    /// A new name's number.
+    pub fn add(&mut self, name: String) -> Option<u32> {
+        let number = self.names.len() as u32;
+        self.names.push(name.as_str().into());
+        self.numbers
+            .insert(name, number)
+            .is_none()
+            .then_some(number)
+    }
+
+    /// A name's number.
+    pub fn get(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// All names, by number.
+    pub fn into_names(self) -> Vec<Box<str>> {
+        self.names
+    }
+}
+
+/// Seconds: `h:mm:ss`, `h:mm`, or a number.
+pub(crate) fn seconds(text: &str) -> Option<f64> {
+    let mut total = 0.0;
+    for part in text.trim().split(':') {
+        total = total * 60.0
+            + part
+                .parse::<f64>()
+                .ok()
+                .filter(|part| part.is_finite() && *part >= 0.0)?;
+    }
+    Some(if text.matches(':').count() == 1 {
+        total * 60.0
+    } else {
+        total
+    })
+}

@@ -1,0 +1,129 @@
+//! Cuts a network into tiles of neighbouring junctions, in an order in which neighbours are near.
+
+use super::Plan;
+
+/// The junctions in order, and where in it each tile begins (one more at the end).
+pub(super) fn cut(plan: &Plan, junctions_max: usize) -> (Vec<u32>, Vec<u32>) {
+    let mut degree = vec![0_u32; plan.junctions.len()];
+    for link in &plan.links {
+        degree[link.from as usize] += 1;
+        degree[link.to as usize] += 1;
+    }
+    let mut order: Vec<u32> = (0..plan.junctions.len() as u32).collect();
+    if !plan.placed {
+        order = walk(plan);
+    }
+    let mut begins = vec![0];
+    let mut tiles = Cut {
+        plan,
+        degree: &degree,
+        junctions_max,
+        begins: &mut begins,
+    };
+    tiles.halve(&mut order, 0);
+    (order, begins)
+}
+
+/// A tile's roads have numbers of 16 bits.
+const LINK_ENDS_MAX: u64 = 60_000;
+
+struct Cut<'a> {
+    plan: &'a Plan,
+    degree: &'a [u32],
+    junctions_max: usize,
+    begins: &'a mut Vec<u32>,
+}
+
+impl Cut<'_> {
+    /// Halves a part along its longer side until it is small enough; without places, as it lies.
+    fn halve(&mut self, part: &mut [u32], begin: usize) {
+        let ends: u64 = part
+            .iter()
+            .map(|&j| u64::from(self.degree[j as usize]))
+            .sum();
+        if part.len() == 1 || (part.len() <= self.junctions_max && ends <= LINK_ENDS_MAX) {
+            self.begins.push((begin + part.len()) as u32);
+            return;
+        }
+        let middle = part.len() / 2;
+        if self.plan.placed {
+            let place = |&j: &u32| self.plan.junctions[j as usize];
+            let span = |get: fn(super::Junction) -> f64| {
+                let values = part.iter().map(|j| get(place(j)));
+                let (low, high) =
+                    values.fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
+                high - low
+            };
+            let wide = span(|j| j.x) >= span(|j| j.y);
+            part.select_nth_unstable_by(middle, |a, b| {
+                let key = |j: &u32| if wide { place(j).x } else { place(j).y };
+                key(a).total_cmp(&key(b)).then(a.cmp(b))
+            });
+        }
+        let (left, right) = part.split_at_mut(middle);
+        self.halve(left, begin);
+        self.halve(right, begin + middle);
+    }
+}
+
+/// Junctions in an order in which pieces of it are near each other: regions grown one after another,
+/// each breadth first from beside the last, so long as there is something.
+fn walk(plan: &Plan) -> Vec<u32> {
+    const REGION: usize = 512;
+    let total = plan.junctions.len();
+    let mut first = vec![0_u32; total + 1];
+    for link in &plan.links {
+        first[link.from as usize + 1] += 1;
+        first[link.to as usize + 1] += 1;
+    }
+    for j in 0..total {
+        first[j + 1] += first[j];
+    }
+    let mut filled = first.clone();
+    let mut beside = vec![0_u32; plan.links.len() * 2];
+    for link in &plan.links {
+        for (a, b) in [(link.from, link.to), (link.to, link.from)] {
+            beside[filled[a as usize] as usize] = b;
+            filled[a as usize] += 1;
+        }
+    }
+    let mut order = Vec::with_capacity(total);
+    let mut taken = vec![false; total];
+    // Where regions may begin: a queue of junctions that were seen beside a region.
+    let mut seeds = std::collections::VecDeque::new();
+    let mut next = 0;
+    while order.len() < total {
+        let seed = loop {
+            match seeds.pop_front() {
+                Some(seed) if !taken[seed as usize] => break seed,
+                Some(_) => {}
+                None => {
+                    while taken[next] {
+                        next += 1;
+                    }
+                    break next as u32;
+                }
+            }
+        };
+        let begin = order.len();
+        order.push(seed);
+        taken[seed as usize] = true;
+        let mut looked = begin;
+        while looked < order.len() {
+            let junction = order[looked] as usize;
+            looked += 1;
+            for &other in &beside[first[junction] as usize..first[junction + 1] as usize] {
+                if taken[other as usize] {
+                    continue;
+                }
+                if order.len() - begin < REGION {
+                    taken[other as usize] = true;
+                    order.push(other);
+                } else {
+                    seeds.push_back(other);
+                }
+            }
+        }
+    }
+    order
+}

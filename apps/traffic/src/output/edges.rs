@@ -1,0 +1,147 @@
+//! Means by road and interval: SUMO's edge data.
+
+use super::{Report, road, seconds};
+use crate::network::{Ms, Network};
+use crate::sim::{Happening, What};
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+
+/// What is gathered of a road.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    entered: u32,
+    left: u32,
+    /// Time that cars were on it.
+    on_ms: u64,
+    /// Time that cars took that have left it, and what they would have taken alone.
+    took_ms: u64,
+}
+
+/// SUMO's edge data: `sampledSeconds`, `entered`, `left`, `traveltime`, `speed` and `density` of each
+/// road that somebody was on.
+///
+/// Source: SUMO's documentation, "Lane- or Edge-based Traffic Measures".
+pub struct Edges<W: Write> {
+    to: W,
+    interval_ms: Ms,
+    begin_ms: Ms,
+    begun: bool,
+    sums: BTreeMap<u32, Sums>,
+    /// Where each car is, since when, and since when in this interval.
+    cars: HashMap<u32, (u32, Ms, Ms)>,
+}
+
+impl<W: Write> Edges<W> {
+    /// Into a stream, with means over so long.
+    pub fn new(to: W, interval_ms: Ms) -> Self {
+        let (sums, cars) = (BTreeMap::new(), HashMap::new());
+        Self {
+            to,
+            interval_ms: interval_ms.max(1),
+            begin_ms: 0,
+            begun: false,
+            sums,
+            cars,
+        }
+    }
+
+    fn close(&mut self, network: &Network, end_ms: Ms) -> io::Result<()> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.to
+                .write_all(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<meandata>\n")?;
+        }
+        for (link, _, since) in self.cars.values_mut() {
+            let sums = self.sums.entry(*link).or_default();
+            sums.on_ms += u64::from(end_ms - *since);
+            *since = end_ms;
+        }
+        let (begin, end) = (seconds(self.begin_ms), seconds(end_ms));
+        writeln!(
+            self.to,
+            "    <interval begin=\"{begin}\" end=\"{end}\" id=\"creel\">"
+        )?;
+        let length = f64::from(end_ms - self.begin_ms);
+        for (&link, sums) in &self.sums {
+            let metres = f64::from(network.links()[link as usize].length_mm) / 1000.0;
+            let density = sums.on_ms as f64 / length / metres * 1000.0;
+            write!(
+                self.to,
+                "        <edge id=\"{}\" sampledSeconds=\"{:.2}\" density=\"{density:.2}\" entered=\"{}\" left=\"{}\"",
+                road(network, link),
+                sums.on_ms as f64 / 1000.0,
+                sums.entered,
+                sums.left
+            )?;
+            if sums.left > 0 {
+                let mean = sums.took_ms as f64 / 1000.0 / f64::from(sums.left);
+                write!(
+                    self.to,
+                    " traveltime=\"{mean:.2}\" speed=\"{:.2}\"",
+                    metres / mean
+                )?;
+            }
+            self.to.write_all(b"/>\n")?;
+        }
+        self.to.write_all(b"    </interval>\n")?;
+        self.sums.clear();
+        self.begin_ms = end_ms;
+        Ok(())
+    }
+
+    fn close_until(&mut self, network: &Network, at_ms: Ms) -> io::Result<()> {
+        while at_ms - self.begin_ms >= self.interval_ms {
+            self.close(network, self.begin_ms + self.interval_ms)?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Report for Edges<W> {
+    fn take(
+        &mut self,
+        network: &Network,
+        happenings: &[Happening],
+        until_ms: Ms,
+    ) -> io::Result<()> {
+        for &Happening {
+            at_ms,
+            car,
+            what,
+            link,
+        } in happenings
+        {
+            self.close_until(network, at_ms)?;
+            match what {
+                What::Entered => {
+                    self.cars.insert(car, (link, at_ms, at_ms));
+                    self.sums.entry(link).or_default().entered += 1;
+                }
+                What::Left => {
+                    if let Some((link, entered, since)) = self.cars.remove(&car) {
+                        let sums = self.sums.entry(link).or_default();
+                        sums.left += 1;
+                        sums.on_ms += u64::from(at_ms - since);
+                        sums.took_ms += u64::from(at_ms - entered);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.close_until(network, until_ms)?;
+        Ok(())
+    }
+
+    fn finish(&mut self, network: &Network) -> io::Result<()> {
+        let end = self
+            .cars
+            .values()
+            .map(|car| car.2)
+            .max()
+            .unwrap_or(self.begin_ms);
+        if end > self.begin_ms || !self.sums.is_empty() || !self.begun {
+            self.close(network, end.max(self.begin_ms + 1))?;
+        }
+        self.to.write_all(b"</meandata>\n")?;
+        self.to.flush()
+    }
+}

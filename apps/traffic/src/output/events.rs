@@ -1,0 +1,143 @@
+//! Happenings one by one: MATSim's `events.xml`, and CSV.
+
+use super::{Report, road, seconds};
+use crate::network::{Ms, Network};
+use crate::sim::{Happening, What};
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+/// MATSim's events, version 1.
+///
+/// Source: `events_v1.xsd`, and what `EventWriterXML` writes.
+pub struct Events<W: Write> {
+    to: W,
+    /// Cars that have begun a trip and are not on a road yet.
+    waiting: HashSet<u32>,
+    begun: bool,
+}
+
+impl<W: Write> Events<W> {
+    /// Into a stream.
+    pub fn new(to: W) -> Self {
+        Self {
+            to,
+            waiting: HashSet::new(),
+            begun: false,
+        }
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.to.write_all(
+                b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<events version=\"1.0\">\n",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Report for Events<W> {
+    fn take(&mut self, network: &Network, happenings: &[Happening], _: Ms) -> io::Result<()> {
+        self.begin()?;
+        for happening in happenings {
+            let (time, car) = (seconds(happening.at_ms), happening.car + 1);
+            let link = road(network, happening.link);
+            let to = &mut self.to;
+            match happening.what {
+                What::Departed => {
+                    self.waiting.insert(happening.car);
+                    writeln!(
+                        to,
+                        "<event time=\"{time}\" type=\"departure\" person=\"{car}\" link=\"{link}\" legMode=\"car\"/>"
+                    )?;
+                }
+                What::Entered if self.waiting.remove(&happening.car) => {
+                    writeln!(
+                        to,
+                        "<event time=\"{time}\" type=\"vehicle enters traffic\" person=\"{car}\" link=\"{link}\" vehicle=\"{car}\" networkMode=\"car\" relativePosition=\"0.0\"/>"
+                    )?;
+                }
+                What::Entered => writeln!(
+                    to,
+                    "<event time=\"{time}\" type=\"entered link\" vehicle=\"{car}\" link=\"{link}\"/>"
+                )?,
+                What::Left => writeln!(
+                    to,
+                    "<event time=\"{time}\" type=\"left link\" vehicle=\"{car}\" link=\"{link}\"/>"
+                )?,
+                // It entered no road meanwhile: the next event of it says where it is.
+                What::SteppedAside => {}
+                What::Arrived => {
+                    writeln!(
+                        to,
+                        "<event time=\"{time}\" type=\"vehicle leaves traffic\" person=\"{car}\" link=\"{link}\" vehicle=\"{car}\" networkMode=\"car\" relativePosition=\"1.0\"/>"
+                    )?;
+                    writeln!(
+                        to,
+                        "<event time=\"{time}\" type=\"arrival\" person=\"{car}\" link=\"{link}\" legMode=\"car\"/>"
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Network) -> io::Result<()> {
+        self.begin()?;
+        self.to.write_all(b"</events>\n")?;
+        self.to.flush()
+    }
+}
+
+/// Happenings as CSV: time in milliseconds, car, what, road.
+pub struct Table<W: Write> {
+    to: W,
+    begun: bool,
+}
+
+impl<W: Write> Table<W> {
+    /// Into a stream.
+    pub fn new(to: W) -> Self {
+        Self { to, begun: false }
+    }
+}
+
+impl<W: Write> Report for Table<W> {
+    fn take(&mut self, network: &Network, happenings: &[Happening], _: Ms) -> io::Result<()> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.to.write_all(b"time_ms,car,what,road\n")?;
+        }
+        for happening in happenings {
+            let what = match happening.what {
+                What::Left => "left",
+                What::SteppedAside => "stepped aside",
+                What::Arrived => "arrived",
+                What::Departed => "departed",
+                What::Entered => "entered",
+            };
+            let name = if happening.link == crate::sim::NO_ROAD {
+                String::new()
+            } else {
+                network.link_name(happening.link)
+            };
+            // A name with a comma or a quote is quoted.
+            let name = if name.contains([',', '"', '\n']) {
+                format!("\"{}\"", name.replace('"', "\"\""))
+            } else {
+                name
+            };
+            writeln!(
+                self.to,
+                "{},{},{what},{name}",
+                happening.at_ms,
+                happening.car + 1
+            )?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, network: &Network) -> io::Result<()> {
+        self.take(network, &[], 0)?;
+        self.to.flush()
+    }
+}

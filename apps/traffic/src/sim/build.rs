@@ -1,0 +1,259 @@
+//! Makes the tiles of a network, with all cars where they begin.
+
+use super::records::*;
+use super::tile::Tile;
+use super::wheel::NONE;
+use super::{Ms, Sources};
+use crate::demand::{Plans, turn_bits};
+use crate::network::{Control, Network, Physics};
+use std::cmp::Reverse;
+
+pub(super) struct Built {
+    pub tiles: Vec<Tile>,
+    pub sources: Vec<Sources>,
+    /// How many neighbours each tile has.
+    pub neighbours: Vec<usize>,
+    /// The least time that anything takes from one tile to another.
+    pub look_ahead_ms: Ms,
+}
+
+pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Built {
+    let ends = Ends::of(network);
+    let mut look_ahead_ms = Ms::MAX;
+    let mut tiles = Vec::with_capacity(network.tiles().len());
+    let mut neighbours: Vec<Vec<u32>> = Vec::with_capacity(network.tiles().len());
+    for (index, junctions) in network.tiles().enumerate() {
+        let mut making = Making {
+            network,
+            ends: &ends,
+            index: index as u32,
+            tile: Tile::new(junctions.start, network.out(junctions.start).start),
+            neighbours: ends.neighbours(network, index as u32, junctions.clone()),
+            look_ahead_ms,
+        };
+        for junction in junctions {
+            making.junction(junction, physics);
+        }
+        look_ahead_ms = making.look_ahead_ms;
+        tiles.push(making.tile);
+        neighbours.push(making.neighbours);
+    }
+    put_cars(plans, &ends, &mut tiles);
+    let mut sources: Vec<Sources> = vec![Vec::new(); tiles.len()];
+    for (tile, neighbours) in neighbours.iter().enumerate() {
+        for (slot, &neighbour) in neighbours.iter().enumerate() {
+            sources[neighbour as usize].push((tile as u32, slot as u16));
+        }
+    }
+    let neighbours = neighbours.iter().map(Vec::len).collect();
+    Built {
+        tiles,
+        sources,
+        neighbours,
+        look_ahead_ms,
+    }
+}
+
+/// Where both ends of each road are.
+struct Ends {
+    tile_of: Vec<u32>,
+    /// Of each tile, its first road.
+    first_link: Vec<u32>,
+    /// Roads by the junction where they end, there in the order of their file.
+    heads: Vec<u32>,
+    /// Of each junction, its first among them; one more at the end.
+    first_head: Vec<u32>,
+    /// Of each road, its place among the heads of its tile.
+    head_of: Vec<u16>,
+}
+
+impl Ends {
+    fn of(network: &Network) -> Self {
+        let total = network.junctions().len();
+        let mut tile_of = vec![0; total];
+        let mut first_head = vec![0_u32; total + 1];
+        for (tile, junctions) in network.tiles().enumerate() {
+            tile_of[junctions.start as usize..junctions.end as usize].fill(tile as u32);
+        }
+        for link in network.links() {
+            first_head[link.to as usize + 1] += 1;
+        }
+        for junction in 0..total {
+            first_head[junction + 1] += first_head[junction];
+        }
+        let mut heads: Vec<u32> = (0..network.links().len() as u32).collect();
+        heads.sort_unstable_by_key(|&link| {
+            (network.links()[link as usize].to, network.link_origin(link))
+        });
+        let mut head_of = vec![0; heads.len()];
+        for junctions in network.tiles() {
+            let first = first_head[junctions.start as usize];
+            for place in first..first_head[junctions.end as usize] {
+                head_of[heads[place as usize] as usize] = (place - first) as u16;
+            }
+        }
+        let first_link = network
+            .tiles()
+            .map(|tile| network.out(tile.start).start)
+            .collect();
+        Self {
+            tile_of,
+            first_link,
+            heads,
+            first_head,
+            head_of,
+        }
+    }
+
+    fn heads_of(&self, junction: u32) -> &[u32] {
+        let (begin, end) = (
+            self.first_head[junction as usize],
+            self.first_head[junction as usize + 1],
+        );
+        &self.heads[begin as usize..end as usize]
+    }
+
+    fn neighbours(
+        &self,
+        network: &Network,
+        tile: u32,
+        junctions: std::ops::Range<u32>,
+    ) -> Vec<u32> {
+        let mut neighbours: Vec<u32> = junctions
+            .flat_map(|junction| {
+                let out = network
+                    .out(junction)
+                    .map(|link| network.links()[link as usize].to);
+                let into = self
+                    .heads_of(junction)
+                    .iter()
+                    .map(|&link| network.links()[link as usize].from);
+                out.chain(into)
+            })
+            .map(|junction| self.tile_of[junction as usize])
+            .filter(|&other| other != tile)
+            .collect();
+        neighbours.sort_unstable();
+        neighbours.dedup();
+        neighbours
+    }
+}
+
+/// A tile that is being made.
+struct Making<'a> {
+    network: &'a Network,
+    ends: &'a Ends,
+    index: u32,
+    tile: Tile,
+    neighbours: Vec<u32>,
+    look_ahead_ms: Ms,
+}
+
+impl Making<'_> {
+    fn junction(&mut self, junction: u32, physics: &Physics) {
+        let out = self.network.out(junction);
+        let heads = self.ends.heads_of(junction);
+        let control = self.network.junctions()[junction as usize].control;
+        let (rule, program, offset_ms) = match control {
+            Control::Free => (Rule::Free, 0, 0),
+            Control::Stop => (Rule::Stop, 0, 0),
+            Control::Priority => (Rule::Priority, 0, 0),
+            Control::Signal { program, offset_ms } => (Rule::Signal, program, offset_ms),
+        };
+        let local = self.tile.crossings.len() as u16;
+        self.tile.crossings.push(Crossing {
+            busy_until: 0,
+            offset_ms,
+            first_tail: self.tile.tails.len() as u16,
+            first_head: self.tile.heads.len() as u16,
+            heads: heads.len() as u16,
+            program,
+            turn_bits: turn_bits(out.len() as u32) as u8,
+            rule,
+        });
+        for link in out {
+            let flow = self.network.flow(link, physics);
+            let road = self.network.links()[link as usize];
+            let head = self.ends.head_of[link as usize];
+            let down = self.other_end(road.to, head, link, flow.free_flow_ms);
+            self.tile.tails.push(Tail {
+                down,
+                free_flow_ms: flow.free_flow_ms,
+                holes: NONE,
+                next_in: 0,
+                room: flow.storage,
+                headway_ms: flow.headway_ms,
+                waiters: NONE16,
+                wakes: false,
+                driveway_next: NONE16,
+            });
+        }
+        for &link in heads {
+            let flow = self.network.flow(link, physics);
+            let road = self.network.links()[link as usize];
+            let first = self.ends.first_link[self.ends.tile_of[road.from as usize] as usize];
+            let up = self.other_end(road.from, (link - first) as u16, link, flow.hole_ms);
+            self.tile.heads.push(Head {
+                last: NONE,
+                free_at: 0,
+                up,
+                since: 0,
+                hole_ms: flow.hole_ms,
+                next_waiter: NONE16,
+                junction: local,
+                headway_ms: flow.headway_ms,
+                approach: road.approach,
+                flags: 0,
+            });
+        }
+    }
+
+    /// The other end of a road, which is at `junction` and there has the place `there`.
+    fn other_end(&mut self, junction: u32, there: u16, link: u32, takes_ms: Ms) -> u32 {
+        let tile = self.ends.tile_of[junction as usize];
+        if tile == self.index {
+            return u32::from(there);
+        }
+        self.look_ahead_ms = self.look_ahead_ms.min(takes_ms);
+        let neighbour = self
+            .neighbours
+            .binary_search(&tile)
+            .expect("all neighbours are known") as u16;
+        self.tile.cuts.push(Cut {
+            neighbour,
+            there,
+            link,
+        });
+        CUT | (self.tile.cuts.len() as u32 - 1)
+    }
+}
+
+/// Puts everybody's first trip on the calendar of where they are.
+fn put_cars(plans: &Plans, ends: &Ends, tiles: &mut [Tile]) {
+    for car in 0..plans.len() as u32 {
+        let origin = plans.origin(car);
+        let tile = &mut tiles[ends.tile_of[origin as usize] as usize];
+        match plans.departure(car, 0) {
+            None => tile.tally.done += 1,
+            Some((at, word)) => {
+                let junction = (origin - tile.first_junction) as u16;
+                tile.tally.idle += 1;
+                tile.calendar.push(Reverse(Departure {
+                    at,
+                    car,
+                    junction,
+                    word,
+                }));
+            }
+        }
+    }
+}
+
+/// A number that two networks share only if they are the same and cut into the same tiles.
+pub(super) fn cut_fingerprint(network: &Network) -> u64 {
+    let mut stream = crate::random::Stream::new(network.fingerprint());
+    network
+        .tiles()
+        .for_each(|tile| stream.mix(u64::from(tile.end)));
+    stream.value()
+}

@@ -1,0 +1,210 @@
+//! The state as one number, and what must always be true of it.
+
+use super::records::*;
+use super::tile::Tile;
+use super::wheel::{NONE, TIMER};
+use super::{Simulation, Tally};
+use crate::network::Ms;
+use crate::random::Stream;
+use creel::Loops;
+use std::cmp::Reverse;
+
+fn mixed(parts: &[u64]) -> u64 {
+    let mut stream = Stream::new(parts[0]);
+    parts[1..].iter().for_each(|&part| stream.mix(part));
+    stream.value()
+}
+
+impl Tile {
+    /// How many holes are on their way to a tail.
+    pub(super) fn holes_of(&self, tail: &Tail) -> usize {
+        self.each_hole(tail).count()
+    }
+
+    fn each_hole(&self, tail: &Tail) -> impl Iterator<Item = Ms> {
+        let last = tail.holes;
+        let mut place = (last != NONE).then(|| self.holes[last as usize].next);
+        std::iter::from_fn(move || {
+            let here = place?;
+            let hole = self.holes[here as usize];
+            place = (here != last).then_some(hole.next);
+            Some(hole.at)
+        })
+    }
+
+    /// The entries of a ring of cars, from its last.
+    fn ring(&self, last: u32) -> impl Iterator<Item = u32> {
+        let mut place = (last != NONE).then(|| self.slab[last].next);
+        std::iter::from_fn(move || {
+            let here = place?;
+            place = (here != last).then(|| self.slab[here].next);
+            Some(here)
+        })
+    }
+
+    /// Calls `f(head, place)` for each car on a road that ends here.
+    pub(super) fn each_car(&self, mut f: impl FnMut(u16, u32)) {
+        self.wheel.each(&self.slab, |place| {
+            if self.slab[place].car < TIMER {
+                f(self.slab[place].of, place);
+            }
+        });
+        for (head, record) in self.heads.iter().enumerate() {
+            self.ring(record.last)
+                .for_each(|place| f(head as u16, place));
+        }
+    }
+
+    fn hash(&self, simulation: &Simulation) -> u64 {
+        let network = &simulation.network;
+        let name = |link: u32| u64::from(network.link_origin(link));
+        let mut sum = 0_u64;
+        let mut add = |parts: &[u64]| sum = sum.wrapping_add(mixed(parts));
+        self.each_car(|head, place| {
+            let car = self.slab[place];
+            let rest = u64::from(car.turns) << 16 | u64::from(car.word);
+            add(&[
+                1,
+                u64::from(car.car),
+                name(self.link_of_head(head)),
+                u64::from(car.at),
+                rest,
+            ]);
+        });
+        for driveway in &self.driveways {
+            let link = name(self.first_link + u32::from(driveway.tail));
+            for (index, place) in self.ring(driveway.last).enumerate() {
+                add(&[2, u64::from(self.slab[place].car), link, index as u64]);
+            }
+        }
+        for Reverse(departure) in &self.calendar {
+            add(&[
+                3,
+                u64::from(departure.car),
+                u64::from(departure.at),
+                u64::from(departure.word),
+            ]);
+        }
+        for (index, head) in self.heads.iter().enumerate() {
+            let since = if head.last == NONE { 0 } else { head.since };
+            add(&[
+                4,
+                name(self.link_of_head(index as u16)),
+                u64::from(head.free_at),
+                u64::from(since),
+            ]);
+        }
+        for (index, tail) in self.tails.iter().enumerate() {
+            let link = name(self.first_link + index as u32);
+            let mut room = u64::from(tail.room);
+            for at in self.each_hole(tail) {
+                if at <= simulation.now_ms {
+                    room += 1;
+                } else {
+                    add(&[5, link, u64::from(at)]);
+                }
+            }
+            add(&[6, link, room, u64::from(tail.next_in)]);
+            let mut who = tail.waiters;
+            let mut place = 0;
+            while who != NONE16 {
+                who = if who == DRIVEWAY {
+                    tail.driveway_next
+                } else {
+                    self.heads[usize::from(who)].next_waiter
+                };
+                let waits = if who == DRIVEWAY {
+                    u64::MAX
+                } else {
+                    name(self.link_of_head(who))
+                };
+                add(&[7, link, place, waits]);
+                place += 1;
+                if who == tail.waiters {
+                    break;
+                }
+            }
+        }
+        for (index, crossing) in self.crossings.iter().enumerate() {
+            if crossing.busy_until > 0 {
+                let junction = network.junction_origin(self.first_junction + index as u32);
+                add(&[8, u64::from(junction), u64::from(crossing.busy_until)]);
+            }
+        }
+        sum
+    }
+}
+
+impl Simulation {
+    /// All that later outcomes depend on, as one number: equal for any number of workers, balance,
+    /// placement, cut of tiles and length of windows, on any machine.
+    pub fn hash(&self, loops: &Loops) -> u64 {
+        let tiles = loops.map(&self.tiles, |_, tile| tile.hash(self));
+        let Tally {
+            begun,
+            arrived,
+            crossings,
+            stepped_aside,
+            delay_ms,
+            vehicle_ms,
+            done,
+            ..
+        } = self.tally();
+        let tally = [
+            begun,
+            arrived,
+            crossings,
+            stepped_aside,
+            delay_ms,
+            vehicle_ms as u64,
+            done,
+            u64::from(self.now_ms),
+        ];
+        tiles.into_iter().fold(mixed(&tally), u64::wrapping_add)
+    }
+
+    /// Checks what must always be true: no car is lost, and no road holds more than its storage.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub fn check(&self) -> Result<(), String> {
+        let mut on_road = vec![0_u32; self.network.links().len()];
+        let (mut beside, mut idle) = (0, 0);
+        for tile in &self.tiles {
+            tile.each_car(|head, _| on_road[tile.link_of_head(head) as usize] += 1);
+            beside += tile
+                .driveways
+                .iter()
+                .map(|driveway| tile.ring(driveway.last).count() as i64)
+                .sum::<i64>();
+            idle += tile.calendar.len() as i64;
+        }
+        for tile in &self.tiles {
+            for (index, tail) in tile.tails.iter().enumerate() {
+                let link = tile.first_link + index as u32;
+                let storage = usize::from(self.network.flow(link, &self.rules.physics).storage);
+                let cars = on_road[link as usize] as usize;
+                if cars + usize::from(tail.room) + tile.holes_of(tail) != storage {
+                    let name = self.network.link_name(link);
+                    let (room, holes) = (tail.room, tile.holes_of(tail));
+                    return Err(format!(
+                        "road {name}: {cars} cars, room {room}, {holes} holes, storage {storage}"
+                    ));
+                }
+            }
+        }
+        let tally = self.tally();
+        let moving = on_road.iter().map(|&cars| i64::from(cars)).sum::<i64>();
+        let counted = (moving, beside, idle);
+        if counted != (tally.moving, tally.beside, tally.idle) {
+            return Err(format!(
+                "moving, beside, idle: counted {counted:?}, told {tally:?}"
+            ));
+        }
+        let all = moving + beside + idle + tally.done as i64;
+        if all != self.rules.plans.len() as i64 {
+            return Err(format!("{all} cars of {}", self.rules.plans.len()));
+        }
+        Ok(())
+    }
+}

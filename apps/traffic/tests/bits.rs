@@ -1,0 +1,193 @@
+//! The same bits, however a simulation is run.
+
+mod common;
+
+use creel::{Balance, Placement, Pool};
+use creel_traffic::city::City;
+use creel_traffic::demand::{Plans, laps};
+use creel_traffic::network::{Control, Network, Physics, Plan};
+use creel_traffic::random::Stream;
+use creel_traffic::sim::{Simulation, SnapshotError};
+use std::sync::Arc;
+
+fn pool(workers: usize, balance: Balance, placement: Placement) -> Pool {
+    Pool::builder()
+        .workers(workers)
+        .balance(balance)
+        .placement(placement)
+        .build()
+        .unwrap()
+}
+
+/// A small city full of everything, by a seed.
+fn city(seed: u64) -> (Plan, Physics, u32) {
+    let mut stream = Stream::of(seed, "a test's city", 0);
+    let mut up_to = |low: u64, high: u64| (low + stream.below(high - low + 1)) as u32;
+    let city = City {
+        block_mm: up_to(10, 150) * 1000,
+        noise: up_to(0, 40),
+        avenue: up_to(0, 4),
+        river: up_to(0, 1) == 1,
+        signals: true,
+        seed,
+        ..City::grid(up_to(2, 9), up_to(2, 9))
+    };
+    let mut plan = city.plan().unwrap();
+    for (index, junction) in plan.junctions.iter_mut().enumerate() {
+        match Stream::of(seed, "control", index as u64).below(4) {
+            0 => junction.control = Control::Free,
+            1 => junction.control = Control::Stop,
+            2 => junction.control = Control::Priority,
+            _ => {}
+        }
+    }
+    let physics = Physics {
+        stuck_ms: up_to(5, 60) * 1000,
+        ..Physics::default()
+    };
+    let cars = up_to(1, 10) * plan.links.len() as u32;
+    (plan, physics, cars)
+}
+
+/// Plans by the numbers of the file, so that they do not depend on the cut of the network.
+fn plans(network: &Network, of: &Network, plans: &Plans) -> Plans {
+    use creel_traffic::demand::{Route, Traveller};
+    let mut link = vec![0; network.links().len()];
+    (0..link.len() as u32).for_each(|l| link[network.link_origin(l) as usize] = l);
+    let mut junction = vec![0; network.junctions().len()];
+    (0..junction.len() as u32).for_each(|j| junction[network.junction_origin(j) as usize] = j);
+    let moved = |car| {
+        let trips = plans.trips(of, car).into_iter().map(|(at, path)| {
+            let path: Vec<u32> = path
+                .iter()
+                .map(|&l| link[of.link_origin(l) as usize])
+                .collect();
+            (at, Route::pack(network, &path).unwrap())
+        });
+        let origin = junction[of.junction_origin(plans.origin(car)) as usize];
+        Traveller {
+            origin,
+            trips: trips.collect(),
+            again: true,
+        }
+    };
+    Plans::new((0..plans.len() as u32).map(moved)).unwrap()
+}
+
+#[test]
+fn workers_balances_placements_tiles_and_windows_do_not_show() {
+    let pools = [
+        pool(1, Balance::Sticky, Placement::Cores),
+        pool(2, Balance::Sticky, Placement::Cores),
+        pool(2, Balance::Fixed, Placement::Unpinned),
+        pool(7, Balance::Shared, Placement::Close),
+        pool(64, Balance::Sticky, Placement::Spread),
+        pool(2, Balance::Shared, Placement::Pus),
+    ];
+    let seeds = std::env::var("CREEL_TRAFFIC_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    for seed in 0..seeds.unwrap_or(60) {
+        let (plan, physics, cars) = city(seed);
+        let whole = Network::with_tiles(plan.clone(), 1000).unwrap();
+        let laps = laps::plans(&pools[0], &whole, cars, seed).unwrap();
+        let mut outcomes = Vec::new();
+        for (index, pool) in pools.iter().enumerate() {
+            let tile = [1000, 1, 3, 8, 17, 2][index];
+            let network = Arc::new(Network::with_tiles(plan.clone(), tile).unwrap());
+            let plans = Arc::new(plans(&network, &whole, &laps));
+            let mut simulation = Simulation::new(pool, network, plans, physics).unwrap();
+            simulation.set_window([32, 32, 1, 3, 7, 32][index]);
+            let mut hashes = Vec::new();
+            for ticks in [1, 59, 60, 180] {
+                simulation.run(pool, ticks);
+                simulation
+                    .check()
+                    .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                hashes.push(simulation.hash(pool));
+            }
+            outcomes.push((hashes, simulation.tally()));
+        }
+        assert!(
+            outcomes.iter().all(|other| *other == outcomes[0]),
+            "seed {seed}: {outcomes:#?}"
+        );
+    }
+}
+
+#[test]
+fn hashes_tell_states_apart() {
+    let pool = pool(1, Balance::Sticky, Placement::Unpinned);
+    let network = Arc::new(City::grid(4, 4).network().unwrap());
+    let hash = |seed, ticks| {
+        let plans = Arc::new(laps::plans(&pool, &network, 50, seed).unwrap());
+        let mut simulation =
+            Simulation::new(&pool, network.clone(), plans, Physics::default()).unwrap();
+        simulation.run(&pool, ticks);
+        simulation.hash(&pool)
+    };
+    let hashes = [hash(1, 100), hash(2, 100), hash(1, 101), hash(1, 0)];
+    assert!(
+        (0..4).all(|i| (0..i).all(|j| hashes[i] != hashes[j])),
+        "{hashes:x?}"
+    );
+    assert_eq!(hash(1, 100), hashes[0]);
+}
+
+#[test]
+fn a_snapshot_goes_on_to_the_same_bits() {
+    let pool = pool(2, Balance::Sticky, Placement::Unpinned);
+    for seed in 0..20 {
+        let (plan, physics, cars) = city(seed);
+        let network = Arc::new(Network::with_tiles(plan, 5).unwrap());
+        let plans = Arc::new(laps::plans(&pool, &network, cars, seed).unwrap());
+        let mut simulation = Simulation::new(&pool, network.clone(), plans, physics).unwrap();
+        simulation.run(&pool, 77);
+        let mut bytes = Vec::new();
+        simulation.save(&mut bytes).unwrap();
+        simulation.run(&pool, 100);
+        let mut other = Simulation::load(&pool, network, &*bytes).unwrap();
+        assert_eq!(other.now_ms(), 77_000);
+        other.run(&pool, 100);
+        assert_eq!(other.hash(&pool), simulation.hash(&pool), "seed {seed}");
+        assert_eq!(other.tally(), simulation.tally());
+    }
+}
+
+#[test]
+fn a_broken_snapshot_is_refused() {
+    let pool = pool(1, Balance::Sticky, Placement::Unpinned);
+    let network = Arc::new(City::grid(3, 3).network().unwrap());
+    let plans = Arc::new(laps::plans(&pool, &network, 20, 1).unwrap());
+    let mut simulation =
+        Simulation::new(&pool, network.clone(), plans, Physics::default()).unwrap();
+    simulation.run(&pool, 50);
+    let mut bytes = Vec::new();
+    simulation.save(&mut bytes).unwrap();
+    let load = |bytes: &[u8]| Simulation::load(&pool, network.clone(), bytes);
+    for cut in 0..bytes.len() {
+        assert!(
+            matches!(load(&bytes[..cut]), Err(SnapshotError::Malformed(_))),
+            "cut at {cut}"
+        );
+    }
+    for at in 0..bytes.len() {
+        let mut broken = bytes.clone();
+        broken[at] ^= 0x10;
+        assert!(load(&broken).is_err(), "broken at {at}");
+    }
+    let other = Arc::new(
+        City {
+            block_mm: 100_000,
+            ..City::grid(3, 3)
+        }
+        .network()
+        .unwrap(),
+    );
+    assert!(matches!(
+        Simulation::load(&pool, other, &*bytes),
+        Err(SnapshotError::OtherNetwork)
+    ));
+    let longer = [&bytes[..], &[0]].concat();
+    assert!(load(&longer).is_err());
+}

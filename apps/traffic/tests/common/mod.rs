@@ -1,0 +1,85 @@
+//! Small networks made by hand.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use creel::Pool;
+use creel_traffic::demand::{Plans, Route, Traveller};
+use creel_traffic::network::{Junction, Link, Network, Physics, Plan};
+use creel_traffic::sim::Simulation;
+use std::sync::Arc;
+
+/// u = 20 m/s, 0.2 cars a metre, 1 s: capacity 0.8 a second, wave 5 m/s.
+pub const NEWELL: Physics = Physics {
+    spacing_mm: 5000,
+    reaction_ms: 1000,
+    gap_ms: 2000,
+    stuck_ms: 300_000,
+};
+
+/// A road of 20 m/s and one lane.
+pub fn road(from: u32, to: u32, length_m: u32) -> Link {
+    Link {
+        from,
+        to,
+        length_mm: length_m * 1000,
+        speed_mm_s: 20_000,
+        headway_ms: 0,
+        lanes: 1,
+        approach: 0,
+    }
+}
+
+/// Junctions in a row 100 m apart, with such roads between them, in `tile` junctions a tile.
+pub fn network(junctions: u32, links: Vec<Link>, tile: usize) -> Arc<Network> {
+    Arc::new(Network::with_tiles(plan(junctions, links), tile).unwrap())
+}
+
+pub fn plan(junctions: u32, links: Vec<Link>) -> Plan {
+    let junctions = (0..junctions).map(|i| Junction {
+        x: f64::from(i) * 100.0,
+        ..Junction::default()
+    });
+    Plan {
+        junctions: junctions.collect(),
+        links,
+        placed: true,
+        ..Plan::default()
+    }
+}
+
+/// Roads by the numbers of their file.
+pub fn path(network: &Network, origins: impl IntoIterator<Item = u32>) -> Vec<u32> {
+    let all = 0..network.links().len() as u32;
+    let find = |origin| {
+        all.clone()
+            .find(|&link| network.link_origin(link) == origin)
+            .unwrap()
+    };
+    origins.into_iter().map(find).collect()
+}
+
+/// A traveller of one trip.
+pub fn trip(
+    network: &Network,
+    depart_ms: u32,
+    origins: impl IntoIterator<Item = u32>,
+) -> Traveller {
+    let path = path(network, origins);
+    let origin = network.links()[path[0] as usize].from;
+    Traveller {
+        origin,
+        trips: vec![(depart_ms, Route::pack(network, &path).unwrap())],
+        again: false,
+    }
+}
+
+pub fn simulation(
+    network: &Arc<Network>,
+    travellers: Vec<Traveller>,
+    physics: Physics,
+) -> Simulation {
+    let plans = Arc::new(Plans::new(travellers).unwrap());
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let mut simulation = Simulation::new(&pool, network.clone(), plans, physics).unwrap();
+    simulation.record(true);
+    simulation
+}

@@ -1,0 +1,382 @@
+//! The model against what is computed by hand.
+
+mod common;
+
+use common::*;
+use creel::Pool;
+use creel_traffic::city::City;
+use creel_traffic::demand::{Plans, Route, Traveller};
+use creel_traffic::network::{Control, Network, Physics, Program};
+use creel_traffic::sim::{Happening, Simulation, What};
+use std::sync::Arc;
+
+fn pool() -> Pool {
+    Pool::builder().workers(2).build().unwrap()
+}
+
+/// Runs tick by tick, and checks each that no car is lost and no road too full.
+fn run(simulation: &mut Simulation, ticks: u32) -> Vec<Happening> {
+    let pool = pool();
+    let mut all = Vec::new();
+    for _ in 0..ticks {
+        simulation.run(&pool, 1);
+        simulation.check().unwrap();
+        all.extend(simulation.happenings());
+    }
+    all
+}
+
+fn times(happenings: &[Happening], what: What) -> Vec<u32> {
+    happenings
+        .iter()
+        .filter(|happening| happening.what == what)
+        .map(|happening| happening.at_ms)
+        .collect()
+}
+
+#[test]
+fn a_lone_car_keeps_the_limit() {
+    for tile in [1, 2, 100] {
+        // 20 m/s: 5 s, 12.35 s, 10 ms that count as a second, 7.5 s.
+        let links = vec![
+            road(0, 1, 100),
+            road(1, 2, 247),
+            road(2, 3, 1),
+            road(3, 4, 150),
+        ];
+        let network = network(5, links, tile);
+        let mut simulation = simulation(&network, vec![trip(&network, 1234, 0..4)], NEWELL);
+        let happenings = run(&mut simulation, 40);
+        assert_eq!(times(&happenings, What::Departed), [1234]);
+        assert_eq!(
+            times(&happenings, What::Entered),
+            [1234, 6234, 18_584, 19_584]
+        );
+        assert_eq!(times(&happenings, What::Arrived), [27_084]);
+        let tally = simulation.tally();
+        assert_eq!(
+            (tally.arrived, tally.done, tally.moving, tally.delay_ms),
+            (1, 1, 0, 0)
+        );
+        assert_eq!(simulation.vehicle_seconds(), 25.85);
+    }
+}
+
+#[test]
+fn a_red_light_holds_and_a_green_one_lets_go() {
+    let mut plan = plan(3, vec![road(0, 1, 100), road(1, 2, 100)]);
+    plan.programs.push(Program {
+        cycle_ms: 60_000,
+        greens: vec![(10_000, 30_000)],
+    });
+    plan.junctions[1].control = Control::Signal {
+        program: 0,
+        offset_ms: 7000,
+    };
+    let network = Arc::new(Network::new(plan).unwrap());
+    // Green from 17 to 37 s. The first comes at 5 s, the second at 36.5, the third at 37.
+    let travellers = [0, 31_500, 32_000].map(|at| trip(&network, at, 0..2));
+    let mut simulation = simulation(
+        &network,
+        travellers.into(),
+        Physics {
+            reaction_ms: 100,
+            ..NEWELL
+        },
+    );
+    let happenings = run(&mut simulation, 120);
+    assert_eq!(
+        times(&happenings, What::Left)[..],
+        [17_000, 22_000, 36_500, 41_500, 77_000, 82_000]
+    );
+}
+
+#[test]
+fn lights_are_green_when_their_program_says_so() {
+    let program = Program::in_turn(2, 90_000);
+    assert_eq!(program.greens, [(0, 42_000), (45_000, 87_000)]);
+    assert_eq!(program.green(0, 0, 41_999), 41_999);
+    assert_eq!(program.green(0, 0, 42_000), 90_000);
+    assert_eq!(program.green(1, 10_000, 0), 0, "80 s into the cycle");
+    assert_eq!(
+        program.green(1, 10_000, 8000),
+        55_000,
+        "the cycle begins at 10 s"
+    );
+}
+
+/// Cars come each `every_ms` over roads of 50 m to one whose end lets one go each `slow_ms`.
+fn bottleneck(every_ms: u32, slow_ms: u16, tile: usize) -> (Arc<Network>, Vec<Happening>) {
+    let roads = 40;
+    let mut links: Vec<_> = (0..roads).map(|i| road(i, i + 1, 50)).collect();
+    links[roads as usize - 1].headway_ms = slow_ms;
+    let network = network(roads + 1, links, tile);
+    let travellers = (0..400)
+        .map(|i| trip(&network, i * every_ms, 0..roads))
+        .collect();
+    let mut simulation = simulation(&network, travellers, NEWELL);
+    (network, run(&mut simulation, 500))
+}
+
+#[test]
+fn a_bottlenecks_tail_moves_at_the_shock_speed() {
+    // In: 0.5 a second, 0.025 a metre. Out: 0.25 a second; behind it 0.2 - 0.25 / 5 = 0.15 a metre.
+    // So the tail goes back at (0.5 - 0.25) / (0.15 - 0.025) = 2 m/s: a road of 50 m in 25 s.
+    let (network, happenings) = bottleneck(2000, 4000, 7);
+    let mut first_late = vec![u32::MAX; 40];
+    let mut entered = std::collections::HashMap::new();
+    for happening in happenings {
+        let link = network.link_origin(happening.link.min(39));
+        match happening.what {
+            What::Entered => _ = entered.insert((happening.car, link), happening.at_ms),
+            // Late by more than what a car waits whose predecessor just had to wait.
+            What::Left if happening.at_ms > entered[&(happening.car, link)] + 2500 + 1500 => {
+                first_late[link as usize] = first_late[link as usize].min(happening.at_ms);
+            }
+            _ => {}
+        }
+    }
+    let (near, far) = (first_late[35], first_late[27]);
+    let speed = 8.0 * 50.0 / (f64::from(far - near) / 1000.0);
+    assert!((speed - 2.0).abs() < 0.1, "{speed} m/s: {first_late:?}");
+}
+
+#[test]
+fn behind_a_bottleneck_comes_what_it_lets_by() {
+    let (_, happenings) = bottleneck(1250, 4000, 1000);
+    let arrived = times(&happenings, What::Arrived);
+    assert!(
+        arrived.windows(2).all(|pair| pair[1] - pair[0] == 4000),
+        "{arrived:?}"
+    );
+}
+
+#[test]
+fn flow_over_density_is_a_triangle() {
+    // A ring of ten roads of 200 m: 40 cars each at rest. Free flow until 80 cars, then the wave.
+    for (cars, tile) in [
+        (20, 1000),
+        (40, 3),
+        (80, 1000),
+        (160, 1),
+        (200, 1000),
+        (320, 4),
+        (380, 1000),
+    ] {
+        let links = (0..10).map(|i| road(i, (i + 1) % 10, 200)).collect();
+        let network = network(10, links, tile);
+        let lap = |car: u32| {
+            let path = path(&network, (0..10).map(|i| (i + car) % 10));
+            let route = Route::pack(&network, &path).unwrap();
+            let origin = network.links()[path[0] as usize].from;
+            Traveller {
+                origin,
+                trips: vec![(car * 100, route)],
+                again: true,
+            }
+        };
+        let mut simulation = simulation(&network, (0..cars).map(lap).collect(), NEWELL);
+        run(&mut simulation, 1200);
+        let before = simulation.tally();
+        let happenings = run(&mut simulation, 1000);
+        let flow = times(&happenings, What::Entered).len() as f64 / 10.0 / 1000.0;
+        let density = f64::from(cars) / 2000.0;
+        let expected = (20.0 * density).min(5.0 * (0.2 - density));
+        assert_eq!(before.stepped_aside + simulation.tally().stepped_aside, 0);
+        assert!(
+            (flow - expected).abs() < 0.02 * 0.8,
+            "{cars} cars: {flow} a second, not {expected}"
+        );
+    }
+}
+
+#[test]
+fn a_symmetric_city_stays_symmetric() {
+    // A cross of four arms of two roads; one car from each arm straight over, on equal lights.
+    let mut links = Vec::new();
+    for arm in 0..4 {
+        links.extend([
+            road(1 + arm, 5 + arm, 200),
+            road(5 + arm, 0, 200),
+            road(0, 9 + arm, 200),
+        ]);
+    }
+    for tile in [1, 3, 13] {
+        let mut plan = plan(13, links.clone());
+        plan.programs.push(Program {
+            cycle_ms: 60_000,
+            greens: vec![(30_000, 50_000)],
+        });
+        plan.junctions[0].control = Control::Signal {
+            program: 0,
+            offset_ms: 0,
+        };
+        let network = Arc::new(Network::with_tiles(plan, tile).unwrap());
+        let travellers = (0..20)
+            .map(|i| {
+                let (arm, wave) = (i % 4, i / 4);
+                trip(
+                    &network,
+                    wave * 700,
+                    [3 * arm, 3 * arm + 1, 3 * ((arm + 2) % 4) + 2],
+                )
+            })
+            .collect();
+        let mut simulation = simulation(&network, travellers, NEWELL);
+        let happenings = run(&mut simulation, 120);
+        let of_arm = |arm: u32| -> Vec<(u32, What)> {
+            let its = happenings
+                .iter()
+                .filter(|happening| happening.car % 4 == arm);
+            its.map(|happening| (happening.at_ms, happening.what))
+                .collect()
+        };
+        assert_eq!(of_arm(0).len(), 5 * (3 + 3 + 2));
+        assert!((1..4).all(|arm| of_arm(arm) == of_arm(0)));
+    }
+}
+
+#[test]
+fn a_stop_lets_one_go_at_a_time_in_the_order_of_coming() {
+    let mut links: Vec<_> = (0..3).map(|i| road(1 + i, 0, 100 + i)).collect();
+    links.push(road(0, 4, 500));
+    let mut plan = plan(5, links);
+    plan.junctions[0].control = Control::Stop;
+    let network = Arc::new(Network::new(plan).unwrap());
+    let travellers = (0..30).map(|i| trip(&network, i / 3, [i % 3, 3])).collect();
+    let mut simulation = simulation(&network, travellers, NEWELL);
+    let happenings = run(&mut simulation, 200);
+    let mut crossed: Vec<_> = happenings
+        .iter()
+        .filter(|h| h.what == What::Entered && network.link_origin(h.link) == 3)
+        .collect();
+    crossed.sort_by_key(|h| h.at_ms);
+    assert_eq!(crossed.len(), 30);
+    assert!(
+        crossed
+            .windows(2)
+            .all(|pair| pair[1].at_ms - pair[0].at_ms >= NEWELL.gap_ms)
+    );
+    // Every three in a row come from three roads: nobody starves.
+    assert!(crossed.chunks(3).all(|three| {
+        let mut roads: Vec<_> = three.iter().map(|h| h.car % 3).collect();
+        roads.sort_unstable();
+        roads == [0, 1, 2]
+    }));
+}
+
+#[test]
+fn who_must_yield_waits_for_a_gap() {
+    let mut links = vec![road(1, 0, 100), road(2, 0, 100), road(0, 3, 500)];
+    links[0].approach = 1;
+    let mut plan = plan(4, links);
+    plan.junctions[0].control = Control::Priority;
+    let network = Arc::new(Network::new(plan).unwrap());
+    // Five majors each 1.5 s from 5 s on, a minor that comes at 5.2 s.
+    let mut travellers: Vec<_> = (0..5).map(|i| trip(&network, i * 1500, [0, 2])).collect();
+    travellers.push(trip(&network, 200, [1, 2]));
+    let mut simulation = simulation(&network, travellers, NEWELL);
+    let happenings = run(&mut simulation, 60);
+    let minor = happenings
+        .iter()
+        .find(|h| h.what == What::Left && h.car == 5)
+        .unwrap();
+    assert_eq!(minor.at_ms, 5000 + 4 * 1500 + NEWELL.gap_ms);
+}
+
+#[test]
+fn gridlock_is_real_and_its_way_out_is_counted() {
+    // A ring of four roads, each full of cars that want to go on to the next.
+    let links: Vec<_> = (0..4).map(|i| road(i, (i + 1) % 4, 50)).collect();
+    let network = network(4, links, 2);
+    let travellers = || {
+        let car = |i: u32| trip(&network, 0, (0..6).map(|step| (i + step) % 4));
+        (0..40).map(car).collect::<Vec<_>>()
+    };
+    let mut stuck = simulation(
+        &network,
+        travellers(),
+        Physics {
+            stuck_ms: 100_000,
+            ..NEWELL
+        },
+    );
+    run(&mut stuck, 100);
+    let tally = stuck.tally();
+    assert_eq!(
+        (tally.moving, tally.arrived, tally.stepped_aside),
+        (40, 0, 0),
+        "ten a road, no hole"
+    );
+    run(&mut stuck, 6000);
+    let tally = stuck.tally();
+    assert!(tally.stepped_aside > 0);
+    assert_eq!((tally.moving, tally.beside, tally.done), (0, 0, 40));
+}
+
+#[test]
+fn who_finds_no_room_waits_beside_the_road() {
+    let network = network(2, vec![road(0, 1, 50)], 1);
+    let travellers = (0..25).map(|_| trip(&network, 0, [0])).collect();
+    let mut simulation = simulation(&network, travellers, NEWELL);
+    let happenings = run(&mut simulation, 60);
+    let entered = times(&happenings, What::Entered);
+    // As the flow allows, 1.25 s apart; in the order of their numbers.
+    assert!(
+        entered.windows(2).all(|pair| pair[1] - pair[0] == 1250),
+        "{entered:?}"
+    );
+    let cars: Vec<u32> = happenings
+        .iter()
+        .filter(|h| h.what == What::Entered)
+        .map(|h| h.car)
+        .collect();
+    assert!(cars.is_sorted());
+    assert_eq!(simulation.tally().arrived, 25);
+}
+
+#[test]
+fn one_trip_follows_another_from_where_it_ended() {
+    let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
+    let route = |origin| Route::pack(&network, &path(&network, [origin])).unwrap();
+    let trips = vec![
+        (1000, route(0)),
+        (2000, route(1)),
+        (50_000, Route::default()),
+        (60_000, route(0)),
+    ];
+    let traveller = Traveller {
+        origin: 0,
+        trips,
+        again: false,
+    };
+    let stays = Traveller {
+        origin: 1,
+        ..Traveller::default()
+    };
+    let mut simulation = simulation(&network, vec![traveller, stays], NEWELL);
+    let happenings = run(&mut simulation, 70);
+    assert_eq!(
+        times(&happenings, What::Departed),
+        [1000, 6000, 50_000, 60_000]
+    );
+    assert_eq!(
+        times(&happenings, What::Arrived),
+        [6000, 11_000, 50_000, 65_000]
+    );
+    assert_eq!(simulation.tally().done, 2);
+}
+
+#[test]
+fn an_idle_city_does_nothing_and_a_city_without_cars_is_no_error() {
+    let network = Arc::new(City::grid(20, 20).network().unwrap());
+    let mut simulation = Simulation::new(
+        &pool(),
+        network,
+        Arc::new(Plans::default()),
+        Physics::default(),
+    )
+    .unwrap();
+    run(&mut simulation, 10);
+    assert_eq!(simulation.tally(), Default::default());
+}

@@ -1,0 +1,339 @@
+//! A voice of Yamaha's wave memory chips, which the MultiPCM and the YMF278B share.
+//!
+//! A sound begins with twelve bytes in a table of such:
+//!
+//! | byte | |
+//! |---|---|
+//! | 0–2 | bits 22 and 23: 8, 12 or 16 bits a sample; below: where it begins, high byte first |
+//! | 3, 4 | loop, in samples |
+//! | 5, 6 | the complement of its length, in samples |
+//! | 7 | LFO speed in bits 3–5, vibrato in bits 0–2 |
+//! | 8 | attack, decay 1 |
+//! | 9 | the level at which decay 2 begins, in steps of 3 dB; decay 2 |
+//! | A | how far rates follow the pitch (F not at all), release |
+//! | B | tremolo |
+//!
+//! Levels are attenuations of 96 dB in 1024 steps. An envelope's rate of 0 to 63 gives a step every
+//! 2^(12 − rate/4) frames, each of eight by a pattern for the rate's low two bits; an attack goes a
+//! sixteenth of its way a step.
+//!
+//! Source: Yamaha YMF278B (OPL4) application manual, "Wave table synthesis".
+
+use super::super::rom::Reader;
+
+/// Steps of attenuation of no sound at all.
+pub const SILENT: i32 = 0x3FF;
+/// One dB of three, in steps.
+const THREE_DB: i32 = 32;
+
+/// Frames between two looks at the LFO.
+const LFO_FRAMES: u32 = 64;
+
+/// Speeds of the LFO in mHz.
+const LFO_MHZ: [u64; 8] = [168, 2019, 3196, 4206, 5215, 5888, 6224, 7066];
+/// Vibrato in thousandths of a cent.
+const VIBRATO: [f64; 8] = [0.0, 3.378, 5.065, 6.750, 10.114, 20.170, 40.180, 79.307];
+/// Tremolo in steps: 0, 1.8, 2.9, 3.7, 4.4, 5.9, 7.4 and 11.9 dB.
+const TREMOLO: [i32; 8] = [0, 19, 31, 39, 47, 63, 79, 127];
+
+/// Which of eight steps of the envelope's clock count, by a rate's low two bits.
+const PATTERNS: [[i32; 8]; 4] = [
+    [0, 1, 0, 1, 0, 1, 0, 1],
+    [0, 1, 0, 1, 1, 1, 0, 1],
+    [0, 1, 1, 1, 0, 1, 1, 1],
+    [0, 1, 1, 1, 1, 1, 1, 1],
+];
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Stage {
+    Attack,
+    Decay1,
+    Decay2,
+    Release,
+    #[default]
+    Off,
+}
+
+/// How many steps an envelope of a rate of 0 to 63 goes at frame `clock`.
+#[inline]
+pub fn envelope_step(rate: u32, clock: u32) -> i32 {
+    let shift = 12u32.saturating_sub(rate >> 2);
+    if rate < 4 || clock & ((1 << shift) - 1) != 0 {
+        return 0;
+    }
+    if rate >= 60 {
+        return 8;
+    }
+    let count = PATTERNS[(rate & 3) as usize][(clock >> shift & 7) as usize];
+    match (rate >> 2).saturating_sub(12) {
+        0 => count,
+        faster => (count + 1) << (faster - 1),
+    }
+}
+
+/// A voice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Voice {
+    /// 0 to 1023: 1024 and this is the step in 1024ths, before the octave.
+    pub number: u32,
+    /// By which it plays, −8 to 7, and by which the envelope's rates follow.
+    pub octave: i32,
+    pub rate_octave: i32,
+    /// In steps of 0.375 dB, 0 to 127; where it is now, and where it goes.
+    pub level: u8,
+    level_now: i32,
+    /// 0 the middle, 1 to 7 less and less left, 9 to 15 more and more right, 8 nothing.
+    pub pan: u8,
+    /// LFO speed and vibrato, and tremolo, as in a sound's head.
+    pub lfo: u8,
+    pub tremolo: u8,
+    /// Bytes 8 to A of a sound's head.
+    pub rates: [u8; 3],
+    /// Lets a release be as fast as can be.
+    pub damped: bool,
+    /// The envelope does not follow decay 2, but rings.
+    pub rings: bool,
+    format: u8,
+    start: u32,
+    length: u32,
+    loop_at: u32,
+    at: u32,
+    /// In 65536ths of a sample.
+    fraction: u32,
+    samples: [i32; 2],
+    stage: Stage,
+    attenuation: i32,
+    lfo_phase: u32,
+}
+
+/// What voices look up: linear volumes of 64 steps of 6 dB, 32768 the whole.
+#[derive(Clone, Debug)]
+pub struct Volumes([i32; 64]);
+
+impl Volumes {
+    /// The table.
+    pub fn new() -> Self {
+        Self(std::array::from_fn(|step| {
+            (32_768.0 * (-(step as f64) / 64.0).exp2()).round() as i32
+        }))
+    }
+
+    /// The volume of so many steps.
+    #[inline]
+    pub fn of(&self, steps: i32) -> i32 {
+        if steps >= SILENT {
+            return 0;
+        }
+        self.0[(steps & 63) as usize] >> (steps >> 6)
+    }
+}
+
+impl Voice {
+    /// Takes a sound's head from the table at `head`; `place` says where in the memory it begins.
+    pub fn load(&mut self, rom: Reader<'_>, head: u32, place: impl Fn(u32) -> u32) {
+        let bytes: [u8; 12] = std::array::from_fn(|byte| rom.byte(head + byte as u32));
+        let word = |at: usize| u32::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+        self.format = bytes[0] >> 6;
+        self.start = place(u32::from(bytes[0] & 0x3F) << 16 | word(1));
+        self.loop_at = word(3);
+        self.length = 0x1_0000 - word(5);
+        self.lfo = bytes[7];
+        self.rates = [bytes[8], bytes[9], bytes[10]];
+        self.tremolo = bytes[11];
+    }
+
+    /// Begins at the sound's start.
+    pub fn press(&mut self, rom: Reader<'_>) {
+        self.stage = Stage::Attack;
+        self.attenuation = SILENT;
+        (self.at, self.fraction) = (0, 0);
+        self.lfo_phase = 0;
+        self.samples = [self.sample(rom, 0), self.sample(rom, 1)];
+        if self.rate(self.rates[0] >> 4) == 63 {
+            (self.stage, self.attenuation) = (Stage::Decay1, 0);
+        }
+    }
+
+    /// Lets it fade.
+    pub fn release(&mut self) {
+        if self.stage != Stage::Off {
+            self.stage = Stage::Release;
+        }
+    }
+
+    /// Whether there is anything to hear.
+    pub fn sounds(&self) -> bool {
+        self.stage != Stage::Off
+    }
+
+    /// Sets the level at once.
+    pub fn jump_to_level(&mut self) {
+        self.level_now = i32::from(self.level) << 2;
+    }
+
+    fn sample(&self, rom: Reader<'_>, at: u32) -> i32 {
+        let at = if at >= self.length {
+            self.loop_at.wrapping_add(at - self.length)
+        } else {
+            at
+        };
+        match self.format {
+            0 => rom.signed(self.start + at) << 8,
+            1 => {
+                // Two samples in three bytes: the middle one has the low bits of both.
+                let place = self.start + at / 2 * 3;
+                let [high, low] = if at & 1 == 0 {
+                    [rom.byte(place), rom.byte(place + 1) & 0xF0]
+                } else {
+                    [rom.byte(place + 2), rom.byte(place + 1) << 4]
+                };
+                i32::from(i16::from_be_bytes([high, low]))
+            }
+            _ => rom.word_be(self.start + 2 * at),
+        }
+    }
+
+    /// A rate with what the pitch adds.
+    fn rate(&self, rate: u8) -> u32 {
+        let follows = self.rates[2] >> 4;
+        let added = match follows {
+            15 => 0,
+            _ => 2 * (self.rate_octave + i32::from(follows)) + (self.number >> 9) as i32,
+        };
+        match rate {
+            0 => 0,
+            15 => 63,
+            _ => (4 * i32::from(rate) + added).clamp(0, 63) as u32,
+        }
+    }
+
+    /// A step of the envelope at frame `clock`.
+    fn envelope(&mut self, clock: u32) {
+        let rate = match self.stage {
+            Stage::Attack => self.rate(self.rates[0] >> 4),
+            Stage::Decay1 => self.rate(self.rates[0] & 15),
+            Stage::Decay2 if self.rings => 5,
+            Stage::Decay2 => self.rate(self.rates[1] & 15),
+            Stage::Release if self.damped => 56,
+            Stage::Release => self.rate(self.rates[2] & 15),
+            Stage::Off => return,
+        };
+        let step = envelope_step(rate, clock);
+        if step == 0 {
+            return;
+        }
+        if self.stage == Stage::Attack {
+            self.attenuation += (!self.attenuation * step) >> 4;
+            if self.attenuation <= 0 {
+                (self.stage, self.attenuation) = (Stage::Decay1, 0);
+            }
+            return;
+        }
+        self.attenuation += step;
+        let sustained = match i32::from(self.rates[1] >> 4) {
+            15 => 31,
+            level => level,
+        } * THREE_DB;
+        if self.stage == Stage::Decay1 && self.attenuation >= sustained {
+            self.stage = Stage::Decay2;
+        }
+        if self.attenuation >= SILENT {
+            (self.stage, self.attenuation) = (Stage::Off, SILENT);
+        }
+    }
+
+    /// A triangle from −1 up to 1 and back, `ahead` of where the LFO is by a part of a turn.
+    fn lfo_at(&self, ahead: f64) -> f64 {
+        let turn = f64::from(self.lfo_phase) / 4_294_967_296.0 + ahead;
+        4.0 * (turn - (turn + 0.5).floor()).abs() - 1.0
+    }
+
+    /// Steps a frame in 65536ths of a sample.
+    fn step(&self) -> u32 {
+        let step = (1024 + self.number) << 6;
+        let step = match self.octave {
+            octave if octave >= 0 => step << octave,
+            octave => step >> -octave,
+        };
+        let vibrato = VIBRATO[usize::from(self.lfo & 7)];
+        if vibrato == 0.0 {
+            return step;
+        }
+        (f64::from(step) * (self.lfo_at(0.25) * vibrato / 1200.0).exp2()) as u32
+    }
+
+    /// Adds frames from frame `clock` on; frames are made at `rate_hz`.
+    pub fn add(
+        &mut self,
+        rom: Reader<'_>,
+        volumes: &Volumes,
+        (clock, rate_hz): (u32, u64),
+        out: &mut [[i32; 2]],
+    ) {
+        let [left, right] = pan(self.pan);
+        let lfo = LFO_MHZ[usize::from(self.lfo >> 3 & 7)] << 32;
+        let lfo = (lfo / (rate_hz * 1000)) as u32;
+        let (mut now, mut rest) = (clock, out);
+        while !rest.is_empty() {
+            // The LFO makes 7 turns a second at most, so it goes by leaps, always at the same frames.
+            if now % LFO_FRAMES == 0 {
+                self.lfo_phase = self.lfo_phase.wrapping_add(lfo.wrapping_mul(LFO_FRAMES));
+            }
+            let frames = (LFO_FRAMES - now % LFO_FRAMES) as usize;
+            let (block, after) = rest.split_at_mut(frames.min(rest.len()));
+            let step = self.step();
+            let tremolo = TREMOLO[usize::from(self.tremolo & 7)];
+            let tremolo = (f64::from(tremolo) * (1.0 + self.lfo_at(0.0)) / 2.0) as i32;
+            for frame in block.iter_mut() {
+                self.envelope(now);
+                if self.stage == Stage::Off {
+                    return;
+                }
+                self.move_level(now);
+                now = now.wrapping_add(1);
+                let total = self.attenuation + self.level_now + tremolo;
+                let [first, second] = self.samples;
+                let between = ((second - first) * (self.fraction >> 1) as i32) >> 15;
+                let value = first + between;
+                frame[0] += (value * volumes.of(total + left)) >> 15;
+                frame[1] += (value * volumes.of(total + right)) >> 15;
+                self.fraction += step;
+                if self.fraction >= 0x1_0000 {
+                    self.at += self.fraction >> 16;
+                    self.fraction &= 0xFFFF;
+                    self.wrap();
+                    self.samples = [self.sample(rom, self.at), self.sample(rom, self.at + 1)];
+                }
+            }
+            rest = after;
+        }
+    }
+
+    fn wrap(&mut self) {
+        if self.at >= self.length {
+            let round = self.length.saturating_sub(self.loop_at).max(1);
+            self.at = self.loop_at + (self.at - self.length) % round;
+        }
+    }
+
+    /// The level goes down by 0.375 dB in 27 frames, and up in half as many.
+    fn move_level(&mut self, clock: u32) {
+        let aim = i32::from(self.level) << 2;
+        if self.level_now < aim && clock.is_multiple_of(7) {
+            self.level_now += 1;
+        } else if self.level_now > aim && clock % 7 < 2 {
+            self.level_now -= 1;
+        }
+    }
+}
+
+/// Attenuations left and right, in steps.
+fn pan(pan: u8) -> [i32; 2] {
+    match i32::from(pan & 15) {
+        7 => [SILENT, 0],
+        8 => [SILENT, SILENT],
+        9 => [0, SILENT],
+        places @ 0..7 => [places * THREE_DB, 0],
+        places => [0, (16 - places) * THREE_DB],
+    }
+}

@@ -1,0 +1,371 @@
+//! Ensoniq's ES5505 (OTIS) and ES5506 (OTTO): up to 32 voices of 16-bit samples with filters.
+//!
+//! The ES5506 has 32-bit registers, written byte by byte, high byte first (command BE); the last
+//! byte takes effect. The page (register 15) chooses a voice: 00 + v below, 20 + v above.
+//!
+//! | register | page 00 + v | page 20 + v |
+//! |---|---|---|
+//! | 0 | control | control |
+//! | 1 | step, 17 bits | start |
+//! | 2 | volume left | end |
+//! | 3 | its ramp | accumulator |
+//! | 4, 5 | volume right, its ramp | state of the filters |
+//! | 6 | frames of the ramps | |
+//! | 7, 8 | K2, its ramp | |
+//! | 9, 10 | K1, its ramp | |
+//! | 11 | voices less one | |
+//!
+//! The ES5505 has words (command D6): control, step, start (two words), end (two), K2, K1, volume
+//! left, right, accumulator (two), –, voices, –, page.
+//!
+//! | control bit (ES5506) | |
+//! |---|---|
+//! | 0, 1 | stopped |
+//! | 3, 4 | loops, to and fro |
+//! | 6 | backwards |
+//! | 8, 9 | poles 3 and 4 of the filter are low-pass |
+//! | 10–12 | output |
+//! | 13 | companded |
+//! | 14, 15 | bank |
+//!
+//! A frame takes 16 clocks a voice. Places count in samples with eleven bits behind the point. A
+//! volume has four bits of exponent and eight of mantissa. Two poles are low-pass by K1; a third
+//! and a fourth are low- or high-pass.
+//!
+//! Left out on purpose: interrupts, outputs other than the first two as such (all are mixed), and
+//! ramps' odd modes.
+//!
+//! Source: Ensoniq ES5506 "OTTO" technical specification; the ES5505's registers as MAME's es5506
+//! (BSD-3-Clause, Aaron Giles) describes them; VGM specification 1.72 (header D0, commands BE, D6).
+
+use super::super::Rate;
+use super::super::rom::{Reader, Rom};
+use super::{PcmChip, limit};
+
+const VOICES: usize = 32;
+
+/// Clocks a voice and frame.
+const DIVIDER: u64 = 16;
+
+mod control {
+    pub const STOP: u32 = 0x0003;
+    pub const LOOP: u32 = 0x0008;
+    pub const TO_AND_FRO: u32 = 0x0010;
+    pub const BACKWARDS: u32 = 0x0040;
+    pub const LOW_3: u32 = 0x0100;
+    pub const LOW_4: u32 = 0x0200;
+    pub const COMPANDED: u32 = 0x2000;
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Voice {
+    control: u32,
+    step: u32,
+    start: u32,
+    end: u32,
+    at: u32,
+    /// Left, right, K2, K1: 16 bits.
+    levels: [i32; 4],
+    /// What a frame adds to them.
+    ramps: [i32; 4],
+    /// The filters' ramps count each eighth frame only.
+    slow: [bool; 4],
+    ramp_frames: u32,
+    count: u32,
+    /// Outputs of the poles, and of poles 2 and 3 one frame before.
+    poles: [i32; 4],
+    before: [i32; 2],
+}
+
+/// Either chip.
+#[derive(Clone, Debug)]
+pub struct Es550x {
+    clock_hz: u32,
+    /// An ES5505.
+    words: bool,
+    voices: [Voice; VOICES],
+    last_voice: u64,
+    page: usize,
+    latch: u32,
+    rom: Rom,
+}
+
+impl Es550x {
+    /// An ES5506.
+    pub fn new(clock_hz: u32) -> Self {
+        let voice = Voice {
+            control: control::STOP,
+            levels: [0xFFFF; 4],
+            ..Voice::default()
+        };
+        Self {
+            clock_hz,
+            words: false,
+            voices: [voice; VOICES],
+            last_voice: 31,
+            page: 0,
+            latch: 0,
+            rom: Rom::default(),
+        }
+    }
+
+    /// An ES5505.
+    pub fn new_5505(clock_hz: u32) -> Self {
+        Self {
+            words: true,
+            ..Self::new(clock_hz)
+        }
+    }
+
+    /// Writes a whole register of an ES5506.
+    fn set(&mut self, register: u16, value: u32) {
+        let voice = &mut self.voices[self.page & 31];
+        let byte = || (value >> 8) as i8 as i32;
+        match (self.page >> 5, register) {
+            (_, 15) => self.page = value as usize & 0x7F,
+            (0, 11) => self.last_voice = u64::from(value & 31),
+            (0 | 1, 0) => voice.control = value & 0xFFFF,
+            (0, 1) => voice.step = value & 0x1_FFFF,
+            (0, 2) => voice.levels[0] = (value & 0xFFFF) as i32,
+            (0, 3) => voice.ramps[0] = byte(),
+            (0, 4) => voice.levels[1] = (value & 0xFFFF) as i32,
+            (0, 5) => voice.ramps[1] = byte(),
+            (0, 6) => (voice.ramp_frames, voice.count) = (value & 0x1FF, 0),
+            (0, 7) => voice.levels[2] = (value & 0xFFFF) as i32,
+            (0, 8) => (voice.ramps[2], voice.slow[2]) = (byte(), value & 1 != 0),
+            (0, 9) => voice.levels[3] = (value & 0xFFFF) as i32,
+            (0, 10) => (voice.ramps[3], voice.slow[3]) = (byte(), value & 1 != 0),
+            (1, 1) => voice.start = value & 0xFFFF_FF80,
+            (1, 2) => voice.end = value & 0xFFFF_FF80,
+            (1, 3) => voice.at = value,
+            (1, 4..=9) => voice.set_filter(register, value),
+            _ => {}
+        }
+    }
+
+    /// Writes a word of an ES5505.
+    fn set_word(&mut self, register: u16, value: u16) {
+        let wide = u32::from(value);
+        let voice = &mut self.voices[self.page & 31];
+        let (high, low) = ((wide & 0x1FFF) << 18, (wide & 0xFFE0) << 2);
+        match (self.page >> 5, register) {
+            (_, 15) => self.page = usize::from(value & 0x7F),
+            (_, 13) => self.last_voice = u64::from(value & 31),
+            (0 | 1, 0) => {
+                let bank = (wide & 4) << 12;
+                let filter = wide >> 2 & (control::LOW_3 | control::LOW_4);
+                voice.control = wide & 0xFB | bank | filter;
+            }
+            (0, 1) => voice.step = wide << 1,
+            (0, 2) => voice.start = voice.start & 0x3_FFFF | high,
+            (0, 3) => voice.start = voice.start & !0x3_FFFF | low,
+            (0, 4) => voice.end = voice.end & 0x3_FFFF | high,
+            (0, 5) => voice.end = voice.end & !0x3_FFFF | low,
+            (0, 6) => voice.levels[2] = i32::from(value & 0xFFF0),
+            (0, 7) => voice.levels[3] = i32::from(value & 0xFFF0),
+            (0, 8) => voice.levels[0] = i32::from(value & 0xFF00),
+            (0, 9) => voice.levels[1] = i32::from(value & 0xFF00),
+            (0, 10) => voice.at = voice.at & 0x3_FFFF | high,
+            (0, 11) => voice.at = voice.at & !0x3_FFFF | wide << 2,
+            (1, 1..=6) => voice.set_filter(register + 3, wide << 2),
+            _ => {}
+        }
+    }
+}
+
+/// The sample that eight bits of sign and magnitude stand for: three bits of exponent, ten and more
+/// of mantissa.
+fn expanded(word: i32) -> i32 {
+    let bits = word as u32 & 0xFFFF;
+    let (exponent, mantissa) = (bits >> 13, bits << 3 & 0xFFFF);
+    if exponent == 0 {
+        i32::from(mantissa as i16) >> 7
+    } else {
+        let mantissa = mantissa >> 1 | if mantissa & 0x8000 != 0 { 0 } else { 0x8000 };
+        let mantissa = mantissa | if bits & 0x1000 != 0 { 0x8000 } else { 0 };
+        i32::from((mantissa ^ 0x8000) as i16) >> (7 - exponent)
+    }
+}
+
+/// What a volume of 16 bits, of which it uses twelve, multiplies by; 2048 is the whole.
+#[inline]
+fn volume(level: i32) -> i64 {
+    let (exponent, mantissa) = (level >> 12, level >> 4 & 0xFF | 0x100);
+    i64::from(mantissa << 11 >> (20 - exponent))
+}
+
+/// What is left of the way from `old` to `new`.
+#[inline]
+fn low_pass(new: i32, k: i32, old: i32) -> i32 {
+    (((i64::from(k >> 2) * i64::from(new.wrapping_sub(old))) >> 14) as i32).wrapping_add(old)
+}
+
+#[inline]
+fn high_pass(new: i32, k: i32, old: i32, new_before: i32) -> i32 {
+    let kept = ((i64::from(k >> 2) * i64::from(old)) >> 15) as i32 + old / 2;
+    // A filter of 18 bits does not leave them.
+    new.wrapping_sub(new_before)
+        .wrapping_add(kept)
+        .clamp(-0x2_0000, 0x1_FFFF)
+}
+
+impl Voice {
+    fn set_filter(&mut self, register: u16, value: u32) {
+        let state = (value << 14) as i32 >> 14;
+        match register {
+            4 => self.poles[3] = state,
+            5 => self.before[1] = state,
+            6 => self.poles[2] = state,
+            7 => self.before[0] = state,
+            8 => self.poles[1] = state,
+            _ => self.poles[0] = state,
+        }
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.control & bit != 0
+    }
+
+    fn sample(&self, rom: Reader<'_>, place: u32) -> i32 {
+        // Banks of two million words.
+        let bank = self.control >> 14 & 3;
+        let word = rom.word_be((bank << 21 | place & 0x1F_FFFF) * 2);
+        if self.has(control::COMPANDED) {
+            expanded(word)
+        } else {
+            word
+        }
+    }
+
+    fn filter(&mut self, sample: i32) -> i32 {
+        let [_, _, k2, k1] = self.levels;
+        let old = self.poles;
+        self.poles[0] = low_pass(sample, k1, old[0]);
+        self.before[0] = old[1];
+        self.poles[1] = low_pass(self.poles[0], k1, old[1]);
+        self.before[1] = old[2];
+        let (low_3, low_4) = (self.has(control::LOW_3), self.has(control::LOW_4));
+        self.poles[2] = match (low_3, low_4) {
+            (false, false) => high_pass(self.poles[1], k2, old[2], self.before[0]),
+            (true, _) => low_pass(self.poles[1], k1, old[2]),
+            (false, true) => low_pass(self.poles[1], k2, old[2]),
+        };
+        self.poles[3] = if low_4 {
+            low_pass(self.poles[2], k2, old[3])
+        } else {
+            high_pass(self.poles[2], k2, old[3], self.before[1])
+        };
+        self.poles[3]
+    }
+
+    fn ramp(&mut self) {
+        self.ramp_frames -= 1;
+        self.count += 1;
+        for (kind, level) in self.levels.iter_mut().enumerate() {
+            if !self.slow[kind] || self.count & 7 == 0 {
+                *level = (*level + self.ramps[kind]).clamp(0, 0xFFFF);
+            }
+        }
+    }
+
+    /// Goes on by a frame; stops, or goes back, at the end.
+    fn advance(&mut self) {
+        let backwards = self.has(control::BACKWARDS);
+        let over = if backwards {
+            self.at = self.at.wrapping_sub(self.step);
+            (self.start.wrapping_sub(self.at) as i32).max(0)
+        } else {
+            self.at = self.at.wrapping_add(self.step);
+            (self.at.wrapping_sub(self.end) as i32).max(0)
+        } as u32;
+        if over == 0 {
+            return;
+        }
+        let (loops, turns) = (self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        if !loops {
+            self.control |= 1;
+        } else if turns {
+            self.control ^= control::BACKWARDS;
+            self.at = if backwards {
+                self.start.wrapping_add(over)
+            } else {
+                self.end.wrapping_sub(over)
+            };
+        } else {
+            self.at = if backwards {
+                self.end.wrapping_sub(over)
+            } else {
+                self.start.wrapping_add(over)
+            };
+        }
+    }
+
+    fn add(&mut self, rom: Reader<'_>, out: &mut [[i32; 2]]) {
+        let mut volumes = [self.levels[0], self.levels[1]].map(volume);
+        for frame in out {
+            let place = self.at >> 11;
+            let part = (self.at & 0x7FF) as i32;
+            let [one, two] = [self.sample(rom, place), self.sample(rom, place + 1)];
+            let between = (one * (0x800 - part) + two * part) >> 11;
+            let value = i64::from(self.filter(between));
+            frame[0] += ((value * volumes[0]) >> 11) as i32;
+            frame[1] += ((value * volumes[1]) >> 11) as i32;
+            self.advance();
+            if self.ramp_frames > 0 {
+                self.ramp();
+                volumes = [self.levels[0], self.levels[1]].map(volume);
+            }
+            if self.has(control::STOP) {
+                return;
+            }
+        }
+    }
+}
+
+impl PcmChip for Es550x {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: DIVIDER * (self.last_voice + 1),
+        }
+    }
+
+    /// Port 0 takes bytes, port 1 words.
+    fn write(&mut self, port: u8, reg: u16, value: u16) {
+        if self.words {
+            if port == 1 {
+                self.set_word(reg & 15, value);
+            }
+            return;
+        }
+        if port == 1 {
+            return;
+        }
+        let shift = 24 - 8 * u32::from(reg & 3);
+        self.latch = self.latch & !(0xFF << shift) | u32::from(value & 0xFF) << shift;
+        if shift == 0 {
+            self.set(reg >> 2, self.latch);
+            self.latch = 0;
+        }
+    }
+
+    fn render(&mut self, out: &mut [[i32; 2]]) {
+        out.fill([0; 2]);
+        let rom = self.rom.read();
+        let voices = self.last_voice as usize + 1;
+        for voice in &mut self.voices[..voices] {
+            if !voice.has(control::STOP) {
+                voice.add(rom, out);
+            }
+        }
+        for value in out.as_flattened_mut() {
+            // One voice at its loudest.
+            *value >>= 6;
+        }
+        limit(out);
+    }
+
+    fn rom(&mut self, kind: u8) -> Option<&mut Rom> {
+        (kind == 0x90).then_some(&mut self.rom)
+    }
+}

@@ -1,0 +1,287 @@
+//! Konami's K054539: eight voices of 8-bit, 16-bit or differential samples, with an echo.
+//!
+//! Each voice has 32 bytes at 20 v:
+//!
+//! | byte | |
+//! |---|---|
+//! | 00–02 | step in 65536ths of a sample, low byte first |
+//! | 03 | attenuation: 36 dB in 64 steps |
+//! | 04 | attenuation of what it sends to the echo, on top |
+//! | 05 | pan: 11–1F or 81–8F, left to right by a constant power |
+//! | 06, 07 | its echo's delay, in eighths of a frame |
+//! | 08–0A | loop address |
+//! | 0C–0E | address: where the voice is, so it is written before each note |
+//!
+//! | register | |
+//! |---|---|
+//! | 200 + 2 v | bits 2 and 3: 8-bit, 16-bit, 4-bit differences; bit 5: backwards |
+//! | 201 + 2 v | bit 0: loops |
+//! | 214, 215 | keys on, keys off, a bit a voice |
+//! | 22C | which voices play |
+//! | 22F | bit 0: sounds; bit 7: keys are not noted in 22C |
+//!
+//! A sound ends with a sample that says so: 80, 8000 or the codes 88. Codes are taken low half
+//! first, and differ by squares.
+//!
+//! Left out on purpose: the timer, reading and writing the memory; and bit 0 of the header's byte 95,
+//! sides changed, which files have set where nothing is changed.
+//!
+//! Source: VGM specification 1.71 (header 95: bit 1 no echo, bit 2 addresses
+//! taken at key on only); the registers as MAME's k054539 (BSD-3-Clause, Olivier Galibert)
+//! describes them.
+
+use super::super::Rate;
+use super::super::rom::{Reader, Rom};
+use super::{PcmChip, limit};
+
+const VOICES: usize = 8;
+/// The longest delay, in frames.
+const DELAY_MAX: usize = 0x2000;
+/// Frames that are rendered at once, so that the echo reaches no further than its memory.
+const BLOCK: usize = 0x2000;
+const ECHO: usize = DELAY_MAX + BLOCK;
+
+const NO_ECHO: u8 = 2;
+const AT_KEY_ON: u8 = 4;
+
+/// What the codes add, in 256ths.
+const DELTAS: [i32; 16] = [
+    0, 0x100, 0x400, 0x900, 0x1000, 0x1900, 0x2400, 0x3100, -0x4000, -0x3100, -0x2400, -0x1900,
+    -0x1000, -0x900, -0x400, -0x100,
+];
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Voice {
+    /// As written: 20h bytes.
+    bytes: [u8; 32],
+    kind: u8,
+    looping: bool,
+    /// Where it is, in bytes, and whether at the second code there.
+    at: u32,
+    second_code: bool,
+    fraction: i32,
+    value: i32,
+}
+
+/// The chip.
+#[derive(Clone, Debug)]
+pub struct K054539 {
+    clock_hz: u32,
+    flags: u8,
+    control: u8,
+    playing: u8,
+    voices: [Voice; VOICES],
+    /// Where the echo's memory is now.
+    now: usize,
+    echo: Vec<i32>,
+    rom: Rom,
+}
+
+/// Of volumes, 16384 the whole.
+fn attenuated(steps: u8) -> f64 {
+    10f64.powf(-36.0 * f64::from(steps) / 64.0 / 20.0)
+}
+
+impl K054539 {
+    /// A chip after reset; `flags` is the VGM header's byte 95.
+    pub fn new(clock_hz: u32, flags: u8) -> Self {
+        Self {
+            clock_hz,
+            flags,
+            control: 0,
+            playing: 0,
+            voices: Default::default(),
+            now: 0,
+            echo: vec![0; ECHO],
+            rom: Rom::default(),
+        }
+    }
+
+    fn press(&mut self, mask: u8) {
+        if self.control & 0x80 != 0 {
+            return;
+        }
+        for (number, voice) in self.voices.iter_mut().enumerate() {
+            if mask >> number & 1 != 0 && self.flags & AT_KEY_ON != 0 {
+                voice.seek();
+            }
+        }
+        self.playing |= mask;
+    }
+
+    fn add_voices(&mut self, out: &mut [[i32; 2]]) {
+        let rom = self.rom.read();
+        for (number, voice) in self.voices.iter_mut().enumerate() {
+            if self.playing >> number & 1 == 0 {
+                continue;
+            }
+            let [left, right, send] = voice.volumes();
+            let echo = self.now + voice.delay();
+            for (place, frame) in (echo..).zip(out.iter_mut()) {
+                if !voice.run(rom) {
+                    self.playing &= !(1 << number);
+                    break;
+                }
+                frame[0] += (voice.value * left) >> 16;
+                frame[1] += (voice.value * right) >> 16;
+                self.echo[place % ECHO] += (voice.value * send) >> 16;
+            }
+        }
+    }
+
+    fn add_echo(&mut self, out: &mut [[i32; 2]]) {
+        for frame in out {
+            let echo = std::mem::take(&mut self.echo[self.now]);
+            frame[0] += echo;
+            frame[1] += echo;
+            self.now = (self.now + 1) % ECHO;
+        }
+    }
+}
+
+impl Voice {
+    fn word(&self, at: usize) -> u32 {
+        let [low, middle, high] = [0, 1, 2].map(|byte| u32::from(self.bytes[at + byte]));
+        low | middle << 8 | high << 16
+    }
+
+    /// Goes to the address in its registers.
+    fn seek(&mut self) {
+        self.at = self.word(0x0C);
+        self.second_code = false;
+        (self.fraction, self.value) = (0, 0);
+    }
+
+    /// Volumes left, right, and to the echo, in 16384ths of the whole.
+    fn volumes(&self) -> [i32; 3] {
+        let place = match self.bytes[5] {
+            pan @ 0x11..=0x1F => pan - 0x11,
+            pan @ 0x81..=0x8F => pan - 0x81,
+            _ => 7,
+        };
+        let volume = attenuated(self.bytes[3]);
+        let side = |place: u8| volume * (f64::from(place) / 14.0).sqrt();
+        let echo = attenuated(self.bytes[3].saturating_add(self.bytes[4])) / 2.0;
+        [side(place), side(14 - place), echo].map(|volume| (volume * 16_384.0).round() as i32)
+    }
+
+    /// Of its echo, in frames: what comes back at once has gone all the way round.
+    fn delay(&self) -> usize {
+        match u16::from_le_bytes([self.bytes[6], self.bytes[7]]) >> 3 {
+            0 => DELAY_MAX,
+            frames => usize::from(frames),
+        }
+    }
+
+    /// Goes on by a frame; whether the sound has not ended.
+    fn run(&mut self, rom: Reader<'_>) -> bool {
+        self.fraction += self.word(0) as i32;
+        while self.fraction >= 0x1_0000 {
+            self.fraction -= 0x1_0000;
+            if !self.advance(rom) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes the sample at which the voice is; none if it is the end.
+    fn take(&mut self, rom: Reader<'_>) -> Option<i32> {
+        match self.kind >> 2 & 3 {
+            0 => {
+                let byte = rom.byte(self.at);
+                (byte != 0x80).then_some(i32::from(byte as i8) << 8)
+            }
+            1 => {
+                let word = rom.word_le(self.at);
+                (word != -0x8000).then_some(word)
+            }
+            2 => {
+                let byte = rom.byte(self.at);
+                let code = byte >> (4 * u8::from(self.second_code)) & 15;
+                let sum = self.value + DELTAS[usize::from(code)];
+                (byte != 0x88).then_some(sum.clamp(-0x8000, 0x7FFF))
+            }
+            _ => None,
+        }
+    }
+
+    /// Goes to the next sample, or to the loop; whether there is one.
+    fn advance(&mut self, rom: Reader<'_>) -> bool {
+        let backwards = self.kind & 0x20 != 0;
+        let mut bytes = [1, 2, 1, 1][usize::from(self.kind >> 2 & 3)];
+        if self.kind >> 2 & 3 == 2 {
+            bytes = u32::from(self.second_code != backwards);
+            self.second_code = !self.second_code;
+        }
+        self.at = if backwards {
+            self.at.wrapping_sub(bytes)
+        } else {
+            self.at.wrapping_add(bytes)
+        };
+        let mut sample = self.take(rom);
+        if sample.is_none() && self.looping {
+            (self.at, self.second_code) = (self.word(0x08), false);
+            sample = self.take(rom);
+        }
+        self.value = sample.unwrap_or(0);
+        sample.is_some()
+    }
+}
+
+impl PcmChip for K054539 {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: 384,
+        }
+    }
+
+    fn write(&mut self, port: u8, reg: u16, value: u16) {
+        let value = value as u8;
+        let reg = u16::from(port) << 8 | reg & 0xFF;
+        match reg {
+            0x000..=0x0FF => {
+                let voice = &mut self.voices[usize::from(reg >> 5)];
+                voice.bytes[usize::from(reg & 31)] = value;
+                if self.flags & AT_KEY_ON == 0 && matches!(reg & 31, 0x0C..=0x0E) {
+                    let shift = 8 * u32::from((reg & 31) - 0x0C);
+                    let at = voice.at & !(0xFF << shift) | u32::from(value) << shift;
+                    voice.bytes[0x0C..0x0F].copy_from_slice(&at.to_le_bytes()[..3]);
+                    voice.seek();
+                }
+            }
+            0x200..=0x20F => {
+                let voice = &mut self.voices[usize::from(reg >> 1 & 7)];
+                if reg & 1 == 0 {
+                    voice.kind = value;
+                } else {
+                    voice.looping = value & 1 != 0;
+                }
+            }
+            0x214 => self.press(value),
+            0x215 if self.control & 0x80 == 0 => self.playing &= !value,
+            0x22C => self.playing = value,
+            0x22F => self.control = value,
+            _ => {}
+        }
+    }
+
+    fn render(&mut self, out: &mut [[i32; 2]]) {
+        out.fill([0; 2]);
+        if self.control & 1 == 0 {
+            return;
+        }
+        for block in out.chunks_mut(BLOCK) {
+            self.add_voices(block);
+            if self.flags & NO_ECHO == 0 {
+                self.add_echo(block);
+            }
+            limit(block);
+        }
+    }
+
+    fn rom(&mut self, kind: u8) -> Option<&mut Rom> {
+        (kind == 0x8C).then_some(&mut self.rom)
+    }
+}

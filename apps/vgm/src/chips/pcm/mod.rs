@@ -1,0 +1,153 @@
+//! The chips that play samples, from memory that the song brings along.
+//!
+//! There are many, and they differ in all but this: they have registers, perhaps an address space
+//! for memory, and a native rate. So here, and here alone, the shape of a chip is a trait.
+
+mod awm;
+pub mod c140;
+pub mod c352;
+pub mod es550x;
+pub mod ga20;
+pub mod k053260;
+pub mod k054539;
+pub mod multipcm;
+mod oki;
+pub mod okim6295;
+pub mod pwm;
+pub mod qsound;
+pub mod rf5c68;
+pub mod scsp;
+pub mod segapcm;
+pub mod upd7759;
+pub mod x1_010;
+pub mod ymf278b;
+
+use super::Rate;
+use super::rom::Rom;
+use crate::format::{ChipId, Command, Header, Song, decode};
+
+/// A chip that plays samples.
+pub trait PcmChip: Send {
+    /// Native frames a second.
+    fn rate(&self) -> Rate;
+
+    /// Writes a register between two frames.
+    fn write(&mut self, port: u8, reg: u16, value: u16);
+
+    /// Overwrites `out` with the next native frames, each side -32768 to 32767.
+    fn render(&mut self, out: &mut [[i32; 2]]);
+
+    /// The memory that blocks of this kind are for, if the chip only reads it.
+    fn rom(&mut self, _kind: u8) -> Option<&mut Rom> {
+        None
+    }
+
+    /// Where in that memory the addresses of such blocks begin.
+    fn rom_start(&self, _kind: u8) -> usize {
+        0
+    }
+
+    /// Which of its chip's lanes it listens to.
+    fn lane(&self) -> usize {
+        0
+    }
+
+    /// Stores bytes in the chip's own memory, at an offset into what its registers have chosen.
+    fn store(&mut self, _offset: usize, _bytes: &[u8]) {}
+}
+
+/// The chip of a song, if it is one of these.
+pub fn of_song(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn PcmChip>> {
+    let variant = header.is_variant(chip);
+    Some(match chip {
+        ChipId::Okim6295 => Box::new(okim6295::Okim6295::new(clock_hz, variant)),
+        ChipId::SegaPcm => Box::new(segapcm::SegaPcm::new(clock_hz, header.long(0x3C))),
+        ChipId::Rf5c68 => Box::new(rf5c68::Rf5c68::new(clock_hz)),
+        ChipId::Rf5c164 => Box::new(rf5c68::Rf5c68::new_164(clock_hz)),
+        ChipId::K053260 => Box::new(k053260::K053260::new(clock_hz)),
+        ChipId::K054539 => Box::new(k054539::K054539::new(clock_hz, header.byte(0x95))),
+        ChipId::Qsound => Box::new(qsound::Qsound::new(clock_hz)),
+        ChipId::C352 => Box::new(c352::C352::new(clock_hz, header.byte(0xD6))),
+        ChipId::C140 => Box::new(c140::C140::new(clock_hz, header.byte(0x96))),
+        ChipId::Upd7759 => Box::new(upd7759::Upd7759::new(clock_hz, variant)),
+        ChipId::Ga20 => Box::new(ga20::Ga20::new(clock_hz)),
+        ChipId::Pwm => Box::new(pwm::Pwm::new()),
+        ChipId::X1010 => Box::new(x1_010::X1010::new(clock_hz)),
+        ChipId::MultiPcm => Box::new(multipcm::MultiPcm::new(clock_hz)),
+        ChipId::Ymf278b => Box::new(ymf278b::Ymf278b::new(clock_hz)),
+        ChipId::Es5506 if variant => Box::new(es550x::Es550x::new(clock_hz)),
+        ChipId::Es5506 => Box::new(es550x::Es550x::new_5505(clock_hz)),
+        ChipId::Scsp => Box::new(scsp::Scsp::new(clock_hz)),
+        _ => return None,
+    })
+}
+
+/// The chip that blocks of this kind, and copies into RAM of this kind, are for.
+pub fn of_block(kind: u8) -> Option<ChipId> {
+    Some(match kind {
+        0x01 | 0xC0 => ChipId::Rf5c68,
+        0x02 | 0xC1 => ChipId::Rf5c164,
+        0x06 | 0xE0 => ChipId::Scsp,
+        0x80 => ChipId::SegaPcm,
+        0x84 | 0x87 => ChipId::Ymf278b,
+        0x85 => ChipId::Ymf271,
+        0x89 => ChipId::MultiPcm,
+        0x8A => ChipId::Upd7759,
+        0x8B => ChipId::Okim6295,
+        0x8C => ChipId::K054539,
+        0x8D => ChipId::C140,
+        0x8E => ChipId::K053260,
+        0x8F => ChipId::Qsound,
+        0x90 => ChipId::Es5506,
+        0x91 => ChipId::X1010,
+        0x92 => ChipId::C352,
+        0x93 => ChipId::Ga20,
+        _ => return None,
+    })
+}
+
+/// Takes in the memory that the command at byte `offset` of the song brings.
+pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
+    let command = decode(song.bytes(), offset as usize, song.header.version);
+    match command {
+        Ok((Command::Block(block), _)) => {
+            let head = match block.kind {
+                0x80..=0xBF => 8,
+                0xC0..=0xDF => 2,
+                _ => 4,
+            };
+            // A song's blocks were checked to have their heads, and to lie within what a chip can
+            // address.
+            let (start, data) = (block.data.start, block.data.start + head..block.data.end);
+            let word = |at: usize, bytes: usize| {
+                let field = &song.bytes()[start + at..][..bytes];
+                field
+                    .iter()
+                    .rfold(0, |word, byte| word << 8 | usize::from(*byte))
+            };
+            match head {
+                8 => {
+                    let start = chip.rom_start(block.kind) + word(4, 4);
+                    if let Some(rom) = chip.rom(block.kind) {
+                        rom.take_in(start, song.shared_bytes(), data);
+                    }
+                }
+                bytes => chip.store(word(0, bytes), &song.bytes()[data]),
+            }
+        }
+        Ok((Command::RamWrite(write), _)) => {
+            let bank = song.bank(write.kind).map_or(&[][..], |bank| &bank.data);
+            let from = (write.from as usize).min(bank.len());
+            let end = (from + write.length as usize).min(bank.len());
+            chip.store(write.to as usize, &bank[from..end]);
+        }
+        _ => {}
+    }
+}
+
+/// Limits a sum of voices to what a native frame holds.
+fn limit(out: &mut [[i32; 2]]) {
+    for value in out.as_flattened_mut() {
+        *value = (*value).clamp(-0x8000, 0x7FFF);
+    }
+}

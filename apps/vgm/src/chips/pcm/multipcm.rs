@@ -1,0 +1,169 @@
+//! Sega's MultiPCM (315-5560, a Yamaha YMW258-F): 28 voices of wave memory.
+//!
+//! The CPU sees three bytes (command B5): 0 the value for the chosen register of the chosen voice,
+//! 1 the voice, 2 the register. Command C3 chooses banks.
+//!
+//! | register | |
+//! |---|---|
+//! | 0 | pan in the high four bits |
+//! | 1 | sound, low eight bits |
+//! | 2 | sound, bit 8; pitch, low six bits above |
+//! | 3 | octave and one in the high four bits; pitch, high four bits |
+//! | 4 | bit 7 key |
+//! | 5 | level in the high seven bits; bit 0 at once |
+//! | 6 | LFO speed and vibrato |
+//! | 7 | tremolo |
+//!
+//! Voices are numbered 0–6, 8–14, 16–22, 24–30. See [`awm`](super::awm) for what a voice does.
+//!
+//! Source: the registers as MAME's multipcm (BSD-3-Clause, Miguel Angel Horna) describes them; VGM
+//! specification 1.71 (header 88, commands B5, C3).
+
+use super::super::Rate;
+use super::super::rom::Rom;
+use super::awm::{Voice, Volumes};
+use super::{PcmChip, limit};
+
+const VOICES: usize = 28;
+
+/// Clocks of a frame.
+const DIVIDER: u64 = 180;
+
+/// Sounds from here on are banked.
+const BANKED: u32 = 0x10_0000;
+
+/// The chip.
+#[derive(Clone, Debug)]
+pub struct MultiPcm {
+    clock_hz: u32,
+    voice: Option<usize>,
+    register: u8,
+    voices: [Voice; VOICES],
+    sounds: [u32; VOICES],
+    keys: [bool; VOICES],
+    /// Of voices that pan to the right, and to the left.
+    banks: [u32; 2],
+    volumes: Volumes,
+    clock: u32,
+    rom: Rom,
+}
+
+impl MultiPcm {
+    /// A chip after reset.
+    pub fn new(clock_hz: u32) -> Self {
+        Self {
+            clock_hz,
+            voice: None,
+            register: 0,
+            voices: Default::default(),
+            sounds: [0; VOICES],
+            keys: [false; VOICES],
+            banks: [0; 2],
+            volumes: Volumes::new(),
+            clock: 0,
+            rom: Rom::default(),
+        }
+    }
+
+    fn set(&mut self, number: usize, value: u8) {
+        let voice = &mut self.voices[number];
+        let wide = u32::from(value);
+        match self.register {
+            0 => voice.pan = value >> 4,
+            1 => {
+                let sound = self.sounds[number] & 0x100 | wide;
+                self.sounds[number] = sound;
+                let bank = self.banks[usize::from(voice.pan & 8 != 0)];
+                let place = |start: u32| {
+                    if start >= BANKED {
+                        bank | start & (BANKED - 1)
+                    } else {
+                        start
+                    }
+                };
+                voice.load(self.rom.read(), sound * 12, place);
+                if self.keys[number] {
+                    voice.press(self.rom.read());
+                }
+            }
+            2 => {
+                self.sounds[number] = self.sounds[number] & 0xFF | (wide & 1) << 8;
+                voice.number = voice.number & 0x3C0 | wide >> 2;
+            }
+            3 => {
+                voice.number = voice.number & 0x03F | (wide & 15) << 6;
+                voice.octave = i32::from((value as i8).wrapping_sub(0x10) >> 4);
+                voice.rate_octave = voice.octave;
+            }
+            4 => {
+                let key = value & 0x80 != 0;
+                if key {
+                    voice.press(self.rom.read());
+                } else {
+                    voice.release();
+                }
+                self.keys[number] = key;
+            }
+            5 => {
+                voice.level = value >> 1;
+                if value & 1 != 0 {
+                    voice.jump_to_level();
+                }
+            }
+            6 => voice.lfo = value,
+            _ => voice.tremolo = value,
+        }
+    }
+}
+
+impl PcmChip for MultiPcm {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: DIVIDER,
+        }
+    }
+
+    /// Port 1 has the banks: bit 0 of the register is for those right, bit 1 for those left.
+    fn write(&mut self, port: u8, reg: u16, value: u16) {
+        let byte = value as u8;
+        match (port, reg) {
+            (0, 0) => {
+                if let Some(voice) = self.voice {
+                    self.set(voice, byte);
+                }
+            }
+            (0, 1) => {
+                let number = byte & 31;
+                self.voice = (number & 7 != 7).then(|| usize::from(number - number / 8));
+            }
+            (0, 2) => self.register = byte.min(7),
+            (1, _) => {
+                for (side, bank) in self.banks.iter_mut().enumerate() {
+                    if reg >> side & 1 != 0 {
+                        *bank = u32::from(value) << 16;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn render(&mut self, out: &mut [[i32; 2]]) {
+        out.fill([0; 2]);
+        let rom = self.rom.read();
+        let at = (self.clock, u64::from(self.clock_hz) / DIVIDER);
+        for voice in self.voices.iter_mut().filter(|voice| voice.sounds()) {
+            voice.add(rom, &self.volumes, at, out);
+        }
+        self.clock = self.clock.wrapping_add(out.len() as u32);
+        for value in out.as_flattened_mut() {
+            *value >>= 2;
+        }
+        limit(out);
+    }
+
+    fn rom(&mut self, kind: u8) -> Option<&mut Rom> {
+        (kind == 0x89).then_some(&mut self.rom)
+    }
+}

@@ -1,0 +1,69 @@
+//! The pulse-width modulation of the Sega 32X: two channels that a CPU feeds.
+//!
+//! | register | |
+//! |---|---|
+//! | 0 | control |
+//! | 1 | cycle: clocks of a pulse and the pause behind it, and one |
+//! | 2, 3, 4 | pulse width left, right, both: 12 bits |
+//!
+//! A width of half the cycle is the middle. Songs write widths at the times at which they are
+//! heard, so each is heard at once; a frame is one of the song's ticks.
+//!
+//! Left out on purpose: the queues of three, the timer, and which side goes where.
+//!
+//! Source: Sega 32X hardware manual, "PWM"; VGM specification 1.71, command B2.
+
+use super::super::Rate;
+use super::PcmChip;
+
+/// The cycle at which a console's program is expected to begin: 22,020 pulses a second.
+const USUAL_CYCLE: u16 = 1045;
+
+/// The chip.
+#[derive(Clone, Debug)]
+pub struct Pwm {
+    cycle: u16,
+    /// Widths; none before the first.
+    widths: [Option<u16>; 2],
+}
+
+impl Pwm {
+    /// A chip after reset.
+    #[allow(clippy::new_without_default, reason = "all chips are made by new")]
+    pub fn new() -> Self {
+        Self {
+            cycle: USUAL_CYCLE,
+            widths: [None; 2],
+        }
+    }
+
+    fn level(&self, width: Option<u16>) -> i32 {
+        let cycle = i32::from(self.cycle.max(1));
+        let width = width.map_or(cycle / 2, i32::from).min(cycle);
+        (width - cycle / 2) * 0x7FFF / ((cycle + 1) / 2)
+    }
+}
+
+impl PcmChip for Pwm {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(crate::format::TICKS_PER_SECOND),
+            seconds: 1,
+        }
+    }
+
+    fn write(&mut self, _port: u8, reg: u16, value: u16) {
+        let value = value & 0xFFF;
+        match reg {
+            1 => self.cycle = value.wrapping_sub(1) & 0xFFF,
+            2 => self.widths[0] = Some(value),
+            3 => self.widths[1] = Some(value),
+            4 => self.widths = [Some(value); 2],
+            _ => {}
+        }
+    }
+
+    fn render(&mut self, out: &mut [[i32; 2]]) {
+        out.fill(self.widths.map(|width| self.level(width)));
+    }
+}

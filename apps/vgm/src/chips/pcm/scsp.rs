@@ -1,0 +1,444 @@
+//! Sega's SCSP (315-5687, YMF292): 32 slots that play samples from a RAM, and modulate each other.
+//!
+//! Slot s has sixteen words at 20h s, high byte first (command C5 writes bytes):
+//!
+//! | word | bits | |
+//! |---|---|---|
+//! | 00 | `---ek--s slln-aaaa`¹ | execute keys, key, source, loop, 8 bits, start |
+//! | 02 | | start in bytes, low 16 bits |
+//! | 04, 06 | | loop start and end in samples |
+//! | 08 | `dddddccc cchaaaaa` | decay 2, decay 1, hold, attack |
+//! | 0A | `-l kkkk ddddd rrrrr` | link, key scaling, decay level, release |
+//! | 0C | `------iv tttttttt` | not to the ring, no envelope; level in 0.375 dB |
+//! | 0E | `mmmmxxxxxxyyyyyy` | modulation: how much, by which two of the ring |
+//! | 10 | `-oooo-ffffffffff` | octave, pitch |
+//! | 12 | `rfffffwwdddwwddd` | LFO: reset, speed, wave and depth of vibrato, and of tremolo |
+//! | 14 | | to the effects |
+//! | 16 | `dddppppp--------` | direct level in 6 dB, pan in 3 dB |
+//!
+//! ¹ The sign of samples is turned by two more bits, which no song uses. Word 400 has the master
+//! volume in its low four bits.
+//!
+//! Keys count when a byte with the execute bit is written. Envelopes are those of
+//! [`awm`](super::awm). A slot's output goes through a ring of 64, from which others take it as an
+//! offset into their samples.
+//!
+//! Left out on purpose: the effects' processor with what is sent to it, timers, interrupts, MIDI,
+//! DMA, the link of decay 1 to the loop.
+//!
+//! Source: Sega Saturn SCSP User's Manual; VGM specification 1.71 (header B8, command C5, block E0).
+
+use super::super::Rate;
+use super::awm::{SILENT, Volumes, envelope_step};
+use super::{PcmChip, limit};
+
+const SLOTS: usize = 32;
+const RAM: usize = 0x8_0000;
+const RING: usize = 64;
+/// Frames between two looks at the LFO.
+const LFO_FRAMES: u32 = 64;
+
+/// Below this a clock is the rate.
+const CLOCK_HZ: u32 = 1_000_000;
+const DIVIDER: u64 = 512;
+
+/// Turns of the LFO in 10 mHz.
+const LFO_SPEEDS: [u64; 32] = [
+    17, 19, 23, 27, 34, 39, 45, 55, 68, 78, 92, 110, 139, 160, 187, 227, 287, 331, 392, 479, 615,
+    718, 860, 1080, 1440, 1720, 2150, 2870, 4310, 5740, 8610, 17230,
+];
+/// Cents of vibrato, and steps of tremolo.
+const VIBRATO: [f64; 8] = [0.0, 7.0, 13.5, 27.0, 55.0, 112.0, 230.0, 494.0];
+const TREMOLO: [f64; 8] = [0.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Stage {
+    Attack,
+    Decay1,
+    Decay2,
+    Release,
+    #[default]
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    words: [u16; 16],
+    /// As it was when keys last counted: a sound that has ended does not begin again by itself.
+    key: bool,
+    was_pressed: bool,
+    stage: Stage,
+    attenuation: i32,
+    /// In 65536ths of a sample.
+    at: i64,
+    backwards: bool,
+    lfo: u32,
+    noise: u32,
+    /// What the LFO's noise was at its last look.
+    lfo_noise: u8,
+    /// Of the block being rendered.
+    step: i64,
+    tremolo: i32,
+    sides: [i32; 2],
+}
+
+/// The chip.
+#[derive(Clone, Debug)]
+pub struct Scsp {
+    clock_hz: u32,
+    slots: [Slot; SLOTS],
+    /// Of 256.
+    master: i32,
+    ring: [i32; RING],
+    clock: u32,
+    volumes: Volumes,
+    ram: Vec<u8>,
+}
+
+impl Scsp {
+    /// A chip after reset.
+    pub fn new(clock_hz: u32) -> Self {
+        Self {
+            clock_hz,
+            slots: Default::default(),
+            master: 256,
+            ring: [0; RING],
+            clock: 0,
+            volumes: Volumes::new(),
+            ram: vec![0; RAM],
+        }
+    }
+
+    fn execute(&mut self) {
+        for slot in &mut self.slots {
+            let key = slot.words[0] & 0x0800 != 0;
+            if key && !slot.key {
+                slot.press();
+            } else if !key && slot.key && slot.stage != Stage::Off {
+                slot.stage = Stage::Release;
+            }
+            slot.key = key;
+        }
+    }
+
+    /// Frames made a second, about.
+    fn hz(&self) -> u64 {
+        self.rate().frames / self.rate().seconds
+    }
+}
+
+impl Slot {
+    fn bits(&self, word: usize, shift: u32, bits: u32) -> u32 {
+        u32::from(self.words[word / 2]) >> shift & ((1 << bits) - 1)
+    }
+
+    /// −8 to 7.
+    fn octave(&self) -> i32 {
+        (self.bits(0x10, 11, 4) as i32 ^ 8) - 8
+    }
+
+    fn press(&mut self) {
+        self.was_pressed = true;
+        self.stage = Stage::Attack;
+        // An attack begins 26 dB down.
+        self.attenuation = 0x17F;
+        self.at = 0;
+        self.backwards = false;
+        if self.bits(0x0C, 8, 1) != 0 || self.rate(self.bits(0x08, 0, 5)) >= 62 {
+            (self.stage, self.attenuation) = (Stage::Decay1, 0);
+        }
+    }
+
+    fn rate(&self, rate: u32) -> u32 {
+        let scaling = self.bits(0x0A, 10, 4) as i32;
+        let added = match scaling {
+            15 => 0,
+            _ => 2 * (self.octave() + scaling) + self.bits(0x10, 9, 1) as i32,
+        };
+        match rate {
+            0 => 0,
+            _ => (2 * rate as i32 + added).clamp(0, 63) as u32,
+        }
+    }
+
+    fn envelope(&mut self, clock: u32) {
+        let rate = match self.stage {
+            Stage::Attack => self.bits(0x08, 0, 5),
+            Stage::Decay1 => self.bits(0x08, 6, 5),
+            Stage::Decay2 => self.bits(0x08, 11, 5),
+            Stage::Release => self.bits(0x0A, 0, 5),
+            Stage::Off => return,
+        };
+        let step = envelope_step(self.rate(rate), clock);
+        if step == 0 {
+            return;
+        }
+        if self.stage == Stage::Attack {
+            self.attenuation += (!self.attenuation * step) >> 4;
+            if self.attenuation <= 0 {
+                (self.stage, self.attenuation) = (Stage::Decay1, 0);
+            }
+            return;
+        }
+        self.attenuation += step;
+        if self.stage == Stage::Decay1 && self.attenuation >> 5 >= self.bits(0x0A, 5, 5) as i32 {
+            self.stage = Stage::Decay2;
+        }
+        if self.attenuation >= SILENT {
+            (self.stage, self.attenuation) = (Stage::Off, SILENT);
+        }
+    }
+
+    /// Where a wave of the LFO is, −1 to 1.
+    fn wave(&self, wave: u32) -> f64 {
+        let turn = f64::from(self.lfo) / 4_294_967_296.0;
+        match wave {
+            0 => 2.0 * (turn - (turn + 0.5).floor()),
+            1 if turn < 0.5 => 1.0,
+            1 => -1.0,
+            2 => 4.0 * (turn + 0.25 - (turn + 0.75).floor()).abs() - 1.0,
+            _ => f64::from(self.lfo_noise) / 127.5 - 1.0,
+        }
+    }
+
+    /// The same from 0 to 1, as attenuation has it: each begins at 1.
+    fn tremolo_wave(&self, wave: u32) -> f64 {
+        let turn = f64::from(self.lfo) / 4_294_967_296.0;
+        match wave {
+            0 => 1.0 - turn,
+            2 => (2.0 * turn - 1.0).abs(),
+            _ => (1.0 + self.wave(wave)) / 2.0,
+        }
+    }
+
+    /// Lets the LFO go on by the frames between two looks at it.
+    fn leap(&mut self, hz: u64) {
+        let turns = LFO_SPEEDS[self.bits(0x12, 10, 5) as usize];
+        let turn = (turns << 32) / (hz.max(1) * 100);
+        self.lfo = self.lfo.wrapping_add((turn * u64::from(LFO_FRAMES)) as u32);
+        self.lfo_noise = (self.noise >> 24) as u8;
+        self.advance_noise();
+    }
+
+    fn advance_noise(&mut self) {
+        self.noise = self.noise.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+    }
+
+    /// What stays the same until the next look at the LFO.
+    fn prepare(&mut self, leaps: bool, hz: u64) {
+        if leaps {
+            self.leap(hz);
+        }
+        let vibrato = VIBRATO[self.bits(0x12, 5, 3) as usize];
+        let step = i64::from(1024 + self.bits(0x10, 0, 10)) << 6;
+        self.step = match self.octave() {
+            octave if octave >= 0 => step << octave,
+            octave => step >> -octave,
+        };
+        if vibrato > 0.0 {
+            let cents = vibrato * self.wave(self.bits(0x12, 8, 2));
+            self.step = (self.step as f64 * (cents / 1200.0).exp2()) as i64;
+        }
+        let depth = TREMOLO[self.bits(0x12, 0, 3) as usize];
+        self.tremolo = (depth * self.tremolo_wave(self.bits(0x12, 3, 2))) as i32;
+        self.sides = self.pan();
+    }
+
+    /// Volumes left and right of the direct output, 32768 the whole.
+    fn pan(&self) -> [i32; 2] {
+        let (level, pan) = (self.bits(0x16, 13, 3), self.bits(0x16, 8, 5));
+        if level == 0 {
+            return [0; 2];
+        }
+        let whole = 32_768 >> (7 - level);
+        let less = match pan & 15 {
+            15 => 0,
+            places => (f64::from(whole) * (-f64::from(places) / 2.0).exp2()).round() as i32,
+        };
+        if pan & 16 == 0 {
+            [less, whole]
+        } else {
+            [whole, less]
+        }
+    }
+
+    fn sample(&self, ram: &[u8], place: i64) -> i32 {
+        let start = self.bits(0x00, 0, 4) << 16 | self.bits(0x02, 0, 16);
+        let byte = |at: i64| ram[(i64::from(start) + at) as usize & (RAM - 1)];
+        if self.bits(0x00, 4, 1) != 0 {
+            i32::from(byte(place) as i8) << 8
+        } else {
+            i32::from(i16::from_be_bytes([byte(2 * place), byte(2 * place + 1)]))
+        }
+    }
+
+    /// A frame, before its pan; `moved` is how far others move it, in samples of 1024ths.
+    fn frame(&mut self, ram: &[u8], volumes: &Volumes, clock: u32, moved: i32) -> i32 {
+        self.envelope(clock);
+        if self.stage == Stage::Off {
+            return 0;
+        }
+        let at = self.at + i64::from(moved);
+        let value = match self.bits(0x00, 7, 2) {
+            0 => {
+                let (place, part) = (at >> 16, (at & 0xFFFF) as i32 >> 1);
+                let (one, two) = (self.sample(ram, place), self.sample(ram, place + 1));
+                one + (((two - one) * part) >> 15)
+            }
+            1 => {
+                self.advance_noise();
+                i32::from((self.noise >> 16) as i16)
+            }
+            _ => 0,
+        };
+        self.advance();
+        let level = (self.bits(0x0C, 0, 8) << 2) as i32;
+        let envelope = match self.bits(0x0C, 8, 1) {
+            0 => self.attenuation,
+            _ => 0,
+        };
+        let held = self.stage == Stage::Attack && self.bits(0x08, 5, 1) != 0;
+        let envelope = if held { 0 } else { envelope };
+        (value * volumes.of(envelope + level + self.tremolo)) >> 15
+    }
+
+    fn advance(&mut self) {
+        let [start, end] = [0x04, 0x06].map(|word| i64::from(self.bits(word, 0, 16)) << 16);
+        let kind = self.bits(0x00, 5, 2);
+        self.at += if self.backwards {
+            -self.step
+        } else {
+            self.step
+        };
+        let round = (end - start).max(1 << 16);
+        match kind {
+            0 if self.at >= end.max(start) => self.stage = Stage::Off,
+            1 if self.at >= end => self.at = start + (self.at - end) % round,
+            2 if !self.backwards && self.at >= start => {
+                self.backwards = true;
+                self.at = end - (self.at - start) % round;
+            }
+            2 if self.backwards && self.at < start => self.at = end - (start - self.at) % round,
+            3 if !self.backwards && self.at >= end => {
+                self.backwards = true;
+                self.at = end - (self.at - end) % round;
+            }
+            3 if self.backwards && self.at < start => {
+                self.backwards = false;
+                self.at = start + (start - self.at) % round;
+            }
+            _ => {}
+        }
+    }
+
+    /// How others move it: none, or from how many places back in the ring, and by how much.
+    fn moved_by(&self) -> Option<([usize; 2], u32)> {
+        let [x, y] = [6, 0].map(|shift| self.bits(0x0E, shift, 6) as usize);
+        let amount = self.bits(0x0E, 12, 4);
+        (amount >= 5).then_some(([x, y], amount))
+    }
+}
+
+impl Scsp {
+    /// Frames in which slots move one another: slot by slot within each.
+    fn add_moved(&mut self, out: &mut [[i32; 2]]) {
+        for (now, frame) in (self.clock..).zip(out) {
+            for (number, slot) in self.slots.iter_mut().enumerate() {
+                let at = (now as usize * SLOTS + number) % RING;
+                let moved = slot.moved_by().map_or(0, |(places, amount)| {
+                    let sum: i32 = places
+                        .map(|place| self.ring[(at + place) % RING])
+                        .iter()
+                        .sum();
+                    // At 15 the whole swing is 1024 samples to either side.
+                    (i64::from(sum) << 10 >> (16 - amount.min(15))) as i32
+                });
+                let value = slot.frame(&self.ram, &self.volumes, now, moved);
+                if slot.bits(0x0C, 9, 1) == 0 {
+                    self.ring[at] = value;
+                }
+                frame[0] += (value * slot.sides[0]) >> 15;
+                frame[1] += (value * slot.sides[1]) >> 15;
+            }
+        }
+    }
+
+    fn add(&mut self, out: &mut [[i32; 2]]) {
+        let (hz, leaps) = (self.hz(), self.clock.is_multiple_of(LFO_FRAMES));
+        for slot in &mut self.slots {
+            slot.prepare(leaps, hz);
+        }
+        let sounds = |slot: &&mut Slot| slot.stage != Stage::Off;
+        // By what was written alone, so that blocks' borders do not show in the ring.
+        let moves = |slot: &Slot| slot.was_pressed && slot.moved_by().is_some();
+        if self.slots.iter().any(moves) {
+            self.add_moved(out);
+        } else {
+            for slot in self.slots.iter_mut().filter(sounds) {
+                for (now, frame) in (self.clock..).zip(out.iter_mut()) {
+                    let value = slot.frame(&self.ram, &self.volumes, now, 0);
+                    frame[0] += (value * slot.sides[0]) >> 15;
+                    frame[1] += (value * slot.sides[1]) >> 15;
+                }
+            }
+        }
+        self.clock = self.clock.wrapping_add(out.len() as u32) & 0x07FF_FFFF;
+    }
+}
+
+impl PcmChip for Scsp {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: if self.clock_hz < CLOCK_HZ { 1 } else { DIVIDER },
+        }
+    }
+
+    fn write(&mut self, _port: u8, reg: u16, value: u16) {
+        let (high, byte) = (reg & 1 == 0, value & 0xFF);
+        match reg & 0xFFF {
+            reg @ 0x000..=0x3FF => {
+                let slot = &mut self.slots[usize::from(reg >> 5)];
+                let word = &mut slot.words[usize::from(reg >> 1 & 15)];
+                *word = if high {
+                    *word & 0x00FF | byte << 8
+                } else {
+                    *word & 0xFF00 | byte
+                };
+                if reg & 0x1E == 0 && slot.words[0] & 0x1000 != 0 {
+                    slot.words[0] &= !0x1000;
+                    self.execute();
+                }
+            }
+            0x401 => {
+                self.master = match byte & 15 {
+                    0 => 0,
+                    level => (256.0 * (-f64::from(15 - level) / 2.0).exp2()) as i32,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn render(&mut self, out: &mut [[i32; 2]]) {
+        out.fill([0; 2]);
+        let mut rest = &mut *out;
+        while !rest.is_empty() {
+            // The LFO goes by leaps, always at the same frames.
+            let frames = (LFO_FRAMES - self.clock % LFO_FRAMES) as usize;
+            let (block, after) = rest.split_at_mut(frames.min(rest.len()));
+            self.add(block);
+            rest = after;
+        }
+        for value in out.as_flattened_mut() {
+            *value = (*value * self.master) >> 10;
+        }
+        limit(out);
+    }
+
+    fn store(&mut self, offset: usize, bytes: &[u8]) {
+        let start = offset.min(RAM);
+        let length = bytes.len().min(RAM - start);
+        self.ram[start..start + length].copy_from_slice(&bytes[..length]);
+    }
+}

@@ -1,0 +1,290 @@
+//! NEC's µPD7759: one ADPCM voice that reads phrases from memory, or is fed byte by byte.
+//!
+//! The registers as VGM files write them (command B6):
+//!
+//! | register | |
+//! |---|---|
+//! | 00 | reset: 0 holds the chip still |
+//! | 01 | start: from 0 to another value it begins a phrase |
+//! | 02 | the phrase's number, or a byte of data where a CPU feeds it |
+//! | 03 | which 128 KiB of memory it sees |
+//!
+//! The memory begins with the number of the last phrase and four bytes of a mark; phrase n begins
+//! two bytes for each unit of the word at 5 + 2 n, high byte first. It consists of blocks:
+//!
+//! | byte | |
+//! |---|---|
+//! | 00 | silence; the end if a block went before |
+//! | 01–3F | silence of so many ms and one |
+//! | 40–7F | 256 codes, each lasting n + 1 units of 4 clocks |
+//! | 80–BF | the same, but the next byte is the number of codes less one |
+//! | C0–FF | what follows is played n + 1 times, n in the low three bits |
+//!
+//! A code of four bits, the high one first, moves the output by a step that it and the chip's
+//! sixteen states select, and moves the state. The frame here is of 16 clocks; what happens within
+//! is averaged.
+//!
+//! Source: NEC µPD7759 data sheet (memory map, blocks, timing); the steps as MAME's upd7759
+//! (BSD-3-Clause, Juergen Buchmueller and others) has measured them; VGM specification 1.71.
+
+use std::collections::VecDeque;
+
+use super::super::Rate;
+use super::super::rom::Rom;
+use super::PcmChip;
+
+/// Clocks of a unit, and units of a native frame.
+const UNIT: u32 = 4;
+const UNITS: u32 = 4;
+
+/// Bytes that may wait; more push the oldest out.
+const WAITING_MAX: usize = 1 << 16;
+
+/// Units between a start and the first block, and what reading a byte takes.
+const START_UNITS: u32 = 60;
+const BYTE_UNITS: u32 = 9;
+
+/// What a code adds, by the state and its low three bits.
+#[rustfmt::skip]
+pub const STEPS: [[i32; 8]; 16] = [
+    [0, 0, 1, 2, 3, 5, 7, 10], [0, 1, 2, 3, 4, 6, 8, 13], [0, 1, 2, 4, 5, 7, 10, 15],
+    [0, 1, 3, 4, 6, 9, 13, 19], [0, 2, 3, 5, 8, 11, 15, 23], [0, 2, 4, 7, 10, 14, 19, 29],
+    [0, 3, 5, 8, 12, 16, 22, 33], [1, 4, 7, 10, 15, 20, 29, 43], [1, 4, 8, 13, 18, 25, 35, 53],
+    [1, 6, 10, 16, 22, 31, 43, 64], [2, 7, 12, 19, 27, 37, 51, 76], [2, 9, 16, 24, 34, 46, 64, 96],
+    [3, 11, 19, 29, 41, 57, 79, 117], [4, 13, 24, 36, 50, 69, 96, 143],
+    [4, 16, 29, 44, 62, 85, 118, 175], [6, 20, 36, 54, 76, 104, 144, 214],
+];
+
+/// How the state moves, by a code's low three bits.
+const MOVES: [i32; 8] = [-1, -1, 0, 0, 1, 2, 2, 3];
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum State {
+    #[default]
+    Idle,
+    /// A block begins.
+    Block,
+    /// The number of codes comes next.
+    Count,
+    /// Codes; the low one of the byte comes next.
+    High,
+    Low(u8),
+}
+
+/// The chip.
+#[derive(Clone, Debug)]
+pub struct Upd7759 {
+    clock_hz: u32,
+    /// A CPU feeds it.
+    fed: bool,
+    running: bool,
+    started: bool,
+    port: u8,
+    bank: u32,
+    waiting: VecDeque<u8>,
+    state: State,
+    /// Units until the state moves on.
+    left: u32,
+    at: u32,
+    /// Units of a code, and codes yet to come.
+    period: u32,
+    codes: u32,
+    /// A block with sound has gone before, so 00 is the end.
+    begun: bool,
+    repeats: u8,
+    repeat_at: u32,
+    step: i32,
+    sample: i32,
+    rom: Rom,
+}
+
+impl Upd7759 {
+    /// A chip after reset; `fed` by a CPU, or reading a memory of its own.
+    pub fn new(clock_hz: u32, fed: bool) -> Self {
+        Self {
+            clock_hz,
+            fed,
+            running: true,
+            started: true,
+            port: 0,
+            bank: 0,
+            waiting: VecDeque::new(),
+            state: State::Idle,
+            left: 0,
+            at: 0,
+            period: 1,
+            codes: 0,
+            begun: false,
+            repeats: 0,
+            repeat_at: 0,
+            step: 0,
+            sample: 0,
+            rom: Rom::default(),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.state = State::Idle;
+        (self.step, self.sample) = (0, 0);
+        self.waiting.clear();
+    }
+
+    fn start(&mut self) {
+        self.stop();
+        (self.begun, self.repeats) = (false, 0);
+        self.state = State::Block;
+        self.left = START_UNITS;
+        if !self.fed {
+            let (rom, bank) = (self.rom.read(), self.bank);
+            let entry = bank + 5 + 2 * u32::from(self.port);
+            let word = u16::from_be_bytes([rom.byte(entry), rom.byte(entry + 1)]);
+            if self.port > rom.byte(bank) {
+                self.state = State::Idle;
+            }
+            // The first byte tells the kind of the phrase.
+            self.at = 2 * u32::from(word) + 1;
+        }
+    }
+
+    /// The next byte; none if the CPU has brought none.
+    fn byte(&mut self) -> Option<u8> {
+        if self.fed {
+            return self.waiting.pop_front();
+        }
+        let byte = self.rom.read().byte(self.bank + (self.at & 0x1_FFFF));
+        self.at += 1;
+        Some(byte)
+    }
+
+    /// What happens when the units are over.
+    fn advance(&mut self) {
+        match self.state {
+            State::Idle => self.left = u32::MAX,
+            State::Low(code) => self.code(code, State::High),
+            State::High if self.codes == 0 => {
+                (self.state, self.left) = (State::Block, BYTE_UNITS);
+            }
+            _ => match self.byte() {
+                None => self.left = 1,
+                Some(byte) => self.take(byte),
+            },
+        }
+    }
+
+    fn take(&mut self, byte: u8) {
+        match self.state {
+            State::Count => {
+                self.codes = u32::from(byte) + 1;
+                (self.state, self.left) = (State::High, BYTE_UNITS);
+            }
+            State::High => self.code(byte >> 4, State::Low(byte & 15)),
+            _ => self.block(byte),
+        }
+    }
+
+    fn block(&mut self, byte: u8) {
+        if self.repeats > 0 && byte == 0 {
+            self.repeats -= 1;
+            self.at = self.repeat_at;
+            self.left = BYTE_UNITS;
+            return;
+        }
+        let low = u32::from(byte & 0x3F);
+        match byte >> 6 {
+            0 => {
+                (self.step, self.sample) = (0, 0);
+                self.left = 256 * (low + 1);
+                if byte == 0 && self.begun {
+                    self.state = State::Idle;
+                }
+            }
+            1 | 2 => {
+                self.period = low + 1;
+                self.codes = 256;
+                self.left = BYTE_UNITS;
+                self.state = if byte >> 6 == 1 {
+                    State::High
+                } else {
+                    State::Count
+                };
+            }
+            _ => {
+                self.repeats = byte & 7;
+                self.repeat_at = self.at;
+                self.left = BYTE_UNITS;
+            }
+        }
+        self.begun |= byte != 0;
+    }
+
+    fn code(&mut self, code: u8, next: State) {
+        let size = STEPS[self.step as usize][usize::from(code & 7)];
+        self.sample += if code & 8 != 0 { -size } else { size };
+        self.sample = self.sample.clamp(-256, 255);
+        self.step = (self.step + MOVES[usize::from(code & 7)]).clamp(0, 15);
+        self.codes -= 1;
+        self.left = self.period;
+        self.state = match next {
+            State::Low(_) if self.codes == 0 => State::High,
+            next => next,
+        };
+    }
+}
+
+impl PcmChip for Upd7759 {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: u64::from(UNIT * UNITS),
+        }
+    }
+
+    fn write(&mut self, _port: u8, reg: u16, value: u16) {
+        let value = value as u8;
+        match reg {
+            0x00 => {
+                self.running = value != 0;
+                if !self.running {
+                    self.stop();
+                }
+            }
+            0x01 => {
+                if value != 0 && !self.started && self.state == State::Idle {
+                    self.start();
+                }
+                self.started = value != 0;
+            }
+            0x02 if self.fed => {
+                if self.waiting.len() == WAITING_MAX {
+                    self.waiting.pop_front();
+                }
+                self.waiting.push_back(value);
+            }
+            0x02 => self.port = value,
+            0x03 => self.bank = u32::from(value) << 17,
+            _ => {}
+        }
+    }
+
+    fn render(&mut self, out: &mut [[i32; 2]]) {
+        for frame in out {
+            let mut sum = 0;
+            let mut units = UNITS;
+            while units > 0 && self.running && self.state != State::Idle {
+                if self.left == 0 {
+                    self.advance();
+                }
+                let some = self.left.min(units);
+                sum += self.sample * some as i32;
+                self.left -= some;
+                units -= some;
+            }
+            sum += self.sample * units as i32;
+            *frame = [(sum << 7) / UNITS as i32; 2];
+        }
+    }
+
+    fn rom(&mut self, kind: u8) -> Option<&mut Rom> {
+        (kind == 0x8A).then_some(&mut self.rom)
+    }
+}

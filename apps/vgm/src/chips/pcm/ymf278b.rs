@@ -1,0 +1,194 @@
+//! The wave half of the YMF278B (OPL4): 24 voices of wave memory. Its FM is a YMF262's.
+//!
+//! | register of port 2 | bits | |
+//! |---|---|---|
+//! | 02 | `---hhh--` | where the heads of sounds 384 and up lie, in 512 KiB |
+//! | 03–05, 06 | | memory address, high byte first; a byte for it |
+//! | 08 + v | `ssssssss` | sound, low bits: its head is taken |
+//! | 20 + v | `fffffffs` | pitch, low bits; sound, high bit |
+//! | 38 + v | `oooorfff` | octave; rings; pitch, high bits |
+//! | 50 + v | `lllllllj` | level; at once |
+//! | 68 + v | `kdx-pppp` | key, damps, resets the LFO; pan |
+//! | 80 + v | `--lllvvv` | LFO speed, vibrato |
+//! | 98 + v | | attack, decay 1 |
+//! | B0 + v | | decay level, decay 2 |
+//! | C8 + v | | following, release |
+//! | E0 + v | `-----ttt` | tremolo |
+//! | F9 | `--rrrlll` | attenuation of the waves, in 3 dB; 7 is nothing |
+//!
+//! See [`awm`](super::awm) for what a voice does. The memory is a ROM, and from 20 0000 on a RAM.
+//!
+//! Left out on purpose: the status, and that port 1's register 05 must switch this half on.
+//!
+//! Source: Yamaha YMF278B application manual; VGM specification 1.71 (header 60, command D0).
+
+use super::super::Rate;
+use super::super::rom::Rom;
+use super::awm::{Voice, Volumes};
+use super::{PcmChip, limit};
+
+const VOICES: usize = 24;
+
+/// Clocks of a frame.
+const DIVIDER: u64 = 768;
+
+/// Where the RAM of blocks begins.
+const RAM: u32 = 0x20_0000;
+const ADDRESS_MASK: u32 = 0x3F_FFFF;
+
+/// Of the FM half's clock, what a YMF262 would have to be clocked with: 288 there are 684 here.
+pub fn fm_clock_hz(clock_hz: u32) -> u32 {
+    (u64::from(clock_hz) * 288 / 684) as u32
+}
+
+/// The wave half.
+#[derive(Clone, Debug)]
+pub struct Ymf278b {
+    clock_hz: u32,
+    heads: u32,
+    address: u32,
+    voices: [Voice; VOICES],
+    sounds: [u32; VOICES],
+    keys: [bool; VOICES],
+    /// Of 256, left and right.
+    mix: [i32; 2],
+    volumes: Volumes,
+    clock: u32,
+    rom: Rom,
+}
+
+impl Ymf278b {
+    /// A chip after reset.
+    pub fn new(clock_hz: u32) -> Self {
+        Self {
+            clock_hz,
+            heads: 0,
+            address: 0,
+            voices: Default::default(),
+            sounds: [0; VOICES],
+            keys: [false; VOICES],
+            mix: [256; 2],
+            volumes: Volumes::new(),
+            clock: 0,
+            rom: Rom::default(),
+        }
+    }
+
+    fn load(&mut self, number: usize) {
+        let sound = self.sounds[number];
+        let head = if sound < 384 || self.heads == 0 {
+            sound * 12
+        } else {
+            self.heads + (sound - 384) * 12
+        };
+        let voice = &mut self.voices[number];
+        voice.load(self.rom.read(), head, |start| start & ADDRESS_MASK);
+        if self.keys[number] {
+            voice.press(self.rom.read());
+        }
+    }
+
+    fn set(&mut self, group: u8, number: usize, value: u8) {
+        let voice = &mut self.voices[number];
+        let wide = u32::from(value);
+        match group {
+            0 => {
+                self.sounds[number] = self.sounds[number] & 0x100 | wide;
+                self.load(number);
+            }
+            1 => {
+                self.sounds[number] = self.sounds[number] & 0xFF | (wide & 1) << 8;
+                voice.number = voice.number & 0x380 | wide >> 1;
+            }
+            2 => {
+                voice.number = voice.number & 0x07F | (wide & 7) << 7;
+                // Octave 1 plays a sample a frame.
+                voice.rate_octave = i32::from(value as i8 >> 4);
+                voice.octave = voice.rate_octave - 1;
+                voice.rings = value & 8 != 0;
+            }
+            3 => {
+                voice.level = value >> 1;
+                if value & 1 != 0 {
+                    voice.jump_to_level();
+                }
+            }
+            4 => {
+                voice.pan = value & 15;
+                voice.damped = value & 0x40 != 0;
+                let key = value & 0x80 != 0;
+                match (self.keys[number], key) {
+                    (false, true) => voice.press(self.rom.read()),
+                    (true, false) => voice.release(),
+                    _ => {}
+                }
+                self.keys[number] = key;
+            }
+            5 => voice.lfo = value,
+            6..=8 => voice.rates[usize::from(group - 6)] = value,
+            _ => voice.tremolo = value,
+        }
+    }
+}
+
+impl PcmChip for Ymf278b {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: DIVIDER,
+        }
+    }
+
+    fn write(&mut self, _port: u8, reg: u16, value: u16) {
+        let byte = value as u8;
+        match reg as u8 {
+            0x02 => self.heads = u32::from(byte >> 2 & 7) << 19,
+            reg @ 0x03..=0x05 => {
+                let shift = 8 * u32::from(5 - reg);
+                self.address = self.address & !(0xFF << shift) | u32::from(byte) << shift;
+            }
+            0x06 => {
+                self.rom.write((self.address & ADDRESS_MASK) as usize, byte);
+                self.address = self.address.wrapping_add(1);
+            }
+            reg @ 0x08..=0xF7 => {
+                let (group, number) = ((reg - 8) / 24, (reg - 8) % 24);
+                self.set(group, usize::from(number), byte);
+            }
+            0xF9 => {
+                self.mix = [byte & 7, byte >> 3 & 7].map(|places| match places {
+                    7 => 0,
+                    places => (256.0 * (-f64::from(places) / 2.0).exp2()) as i32,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn render(&mut self, out: &mut [[i32; 2]]) {
+        out.fill([0; 2]);
+        let rom = self.rom.read();
+        let at = (self.clock, u64::from(self.clock_hz) / DIVIDER);
+        for voice in self.voices.iter_mut().filter(|voice| voice.sounds()) {
+            voice.add(rom, &self.volumes, at, out);
+        }
+        self.clock = self.clock.wrapping_add(out.len() as u32);
+        for frame in out.iter_mut() {
+            frame[0] = (frame[0] * self.mix[0]) >> 10;
+            frame[1] = (frame[1] * self.mix[1]) >> 10;
+        }
+        limit(out);
+    }
+
+    fn rom(&mut self, kind: u8) -> Option<&mut Rom> {
+        matches!(kind, 0x84 | 0x87).then_some(&mut self.rom)
+    }
+
+    fn rom_start(&self, kind: u8) -> usize {
+        if kind == 0x87 { RAM as usize } else { 0 }
+    }
+
+    fn lane(&self) -> usize {
+        1
+    }
+}

@@ -1,0 +1,276 @@
+//! The sample memory of a chip, read from the song itself.
+//!
+//! A song brings its memory in blocks, each with its place. Taking one in copies nothing: it is
+//! noted where it lies in the song. Only when the chip first plays are the blocks looked at: a
+//! single one is read where it lies; several are laid out once, and songs whose blocks have the same
+//! places and bytes, as those of an album do, read one layout, however many play at a time.
+//!
+//! Invariant: what is read at an address is the byte of the last block that has it, and 0 where
+//! there is none. A block that comes after the chip has played costs its own length, not the
+//! memory's, but for the first such.
+//!
+//! A chip that can write to it has a copy of its own from the first such write on.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A block of a song's memory.
+#[derive(Clone, Debug)]
+struct Piece {
+    start: usize,
+    song: Arc<Vec<u8>>,
+    data: Range<usize>,
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        &self.song[self.data.clone()]
+    }
+
+    fn places(&self) -> Range<usize> {
+        self.start..self.start + self.data.len()
+    }
+}
+
+/// Several blocks laid out.
+#[derive(Debug)]
+struct Layout {
+    start: usize,
+    bytes: Vec<u8>,
+    /// Where the blocks lie, in the song's order.
+    places: Vec<Range<usize>>,
+}
+
+/// The layouts in use.
+static LAYOUTS: Mutex<Vec<Weak<Layout>>> = Mutex::new(Vec::new());
+
+impl Layout {
+    /// The one of these pieces; the same for as long as somebody has it.
+    fn of(pieces: &[Piece]) -> Arc<Layout> {
+        let mut layouts = LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner);
+        layouts.retain(|layout| layout.strong_count() > 0);
+        let known = layouts
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|layout| layout.is_of(pieces));
+        known.unwrap_or_else(|| {
+            let layout = Arc::new(Layout::new(pieces));
+            layouts.push(Arc::downgrade(&layout));
+            layout
+        })
+    }
+
+    fn new(pieces: &[Piece]) -> Layout {
+        let places: Vec<_> = pieces.iter().map(Piece::places).collect();
+        let start = places.iter().map(|place| place.start).min().unwrap_or(0);
+        let end = places.iter().map(|place| place.end).max().unwrap_or(0);
+        let mut bytes = vec![0; end - start];
+        for piece in pieces {
+            bytes[piece.start - start..][..piece.data.len()].copy_from_slice(piece.bytes());
+        }
+        Layout {
+            start,
+            bytes,
+            places,
+        }
+    }
+
+    /// Pieces that cover one another are nobody's: they are laid out anew.
+    fn is_of(&self, pieces: &[Piece]) -> bool {
+        let same_places = self
+            .places
+            .iter()
+            .cloned()
+            .eq(pieces.iter().map(Piece::places));
+        let at = |piece: &Piece| &self.bytes[piece.start - self.start..][..piece.data.len()];
+        same_places && pieces.iter().all(|piece| at(piece) == piece.bytes())
+    }
+}
+
+/// Where a memory is read.
+#[derive(Clone, Debug, Default)]
+enum Source {
+    #[default]
+    Nowhere,
+    Song(Piece),
+    Shared(Arc<Layout>),
+    /// From address 0 on, of a chip that was given more after it had played.
+    Own(Vec<u8>),
+}
+
+/// A chip's sample memory.
+///
+/// ```
+/// use std::sync::Arc;
+/// use creel_vgm::chips::rom::Rom;
+///
+/// let song = Arc::new(vec![1, 2, 3, 4]);
+/// let mut rom = Rom::default();
+/// rom.take_in(0x100, song.clone(), 0..2);
+/// rom.take_in(0x200, song, 2..4);
+/// let read = rom.read();
+/// assert_eq!([0x101, 0x102, 0x200].map(|at| read.byte(at)), [2, 0, 3]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Rom {
+    source: Source,
+    /// What was taken in since the chip last played.
+    new: Vec<Piece>,
+}
+
+impl Rom {
+    /// A memory that holds these bytes from address 0 on.
+    pub fn of(bytes: Vec<u8>) -> Rom {
+        let data = 0..bytes.len();
+        let mut rom = Rom::default();
+        rom.take_in(0, Arc::new(bytes), data);
+        rom
+    }
+
+    /// Takes in a block that lies at `data` in the song; its first byte is at address `start`.
+    pub fn take_in(&mut self, start: usize, song: Arc<Vec<u8>>, data: Range<usize>) {
+        if !data.is_empty() {
+            self.new.push(Piece { start, song, data });
+        }
+    }
+
+    /// The memory as it is now.
+    #[inline]
+    pub fn read(&mut self) -> Reader<'_> {
+        if !self.new.is_empty() {
+            self.settle();
+        }
+        let (start, bytes) = match &self.source {
+            Source::Nowhere => (0, &[][..]),
+            Source::Song(piece) => (piece.start, piece.bytes()),
+            Source::Shared(layout) => (layout.start, &layout.bytes[..]),
+            Source::Own(bytes) => (0, &bytes[..]),
+        };
+        Reader { start, bytes }
+    }
+
+    /// Writes a byte, as few chips can.
+    pub fn write(&mut self, address: usize, value: u8) {
+        self.take_in(address, Arc::new(vec![value]), 0..1);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let mut new = std::mem::take(&mut self.new);
+        let old = std::mem::take(&mut self.source);
+        self.source = match old {
+            Source::Nowhere if new.len() == 1 => Source::Song(new.remove(0)),
+            Source::Nowhere => Source::Shared(Layout::of(&new)),
+            Source::Song(piece) => patched(Vec::new(), [piece].iter().chain(&new)),
+            Source::Shared(layout) => {
+                let mut bytes = vec![0; layout.start];
+                bytes.extend_from_slice(&layout.bytes);
+                patched(bytes, new.iter())
+            }
+            Source::Own(bytes) => patched(bytes, new.iter()),
+        };
+    }
+}
+
+fn patched<'p>(mut bytes: Vec<u8>, pieces: impl Iterator<Item = &'p Piece>) -> Source {
+    for piece in pieces {
+        let places = piece.places();
+        bytes.resize(bytes.len().max(places.end), 0);
+        bytes[places].copy_from_slice(piece.bytes());
+    }
+    Source::Own(bytes)
+}
+
+/// A memory for as long as nothing is taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'r> {
+    start: usize,
+    bytes: &'r [u8],
+}
+
+impl Reader<'_> {
+    /// The byte at an address; 0 where there is none.
+    #[inline]
+    pub fn byte(self, address: u32) -> u8 {
+        let place = (address as usize).wrapping_sub(self.start);
+        self.bytes.get(place).copied().unwrap_or(0)
+    }
+
+    /// The same, as a signed sample.
+    #[inline]
+    pub fn signed(self, address: u32) -> i32 {
+        i32::from(self.byte(address) as i8)
+    }
+
+    /// The signed 16-bit sample at an address, its low byte first.
+    #[inline]
+    pub fn word_le(self, address: u32) -> i32 {
+        let bytes = [self.byte(address), self.byte(address.wrapping_add(1))];
+        i32::from(i16::from_le_bytes(bytes))
+    }
+
+    /// The signed 16-bit sample at an address, its high byte first.
+    #[inline]
+    pub fn word_be(self, address: u32) -> i32 {
+        let bytes = [self.byte(address), self.byte(address.wrapping_add(1))];
+        i32::from(i16::from_be_bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rom(pieces: &[(usize, &[u8])]) -> Rom {
+        let mut rom = Rom::default();
+        for (start, bytes) in pieces {
+            rom.take_in(*start, Arc::new(bytes.to_vec()), 0..bytes.len());
+        }
+        rom
+    }
+
+    fn shared(rom: &Rom) -> &Arc<Layout> {
+        match &rom.source {
+            Source::Shared(layout) => layout,
+            other => panic!("not shared: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_block_is_read_in_the_song() {
+        let song = Arc::new(vec![9, 8, 7, 6]);
+        let mut rom = Rom::default();
+        rom.take_in(0x10, song.clone(), 1..3);
+        assert!(matches!(rom.source, Source::Nowhere), "not before it plays");
+        let read = rom.read();
+        assert_eq!(
+            [0x0F, 0x10, 0x11, 0x12].map(|at| read.byte(at)),
+            [0, 8, 7, 0]
+        );
+        assert_eq!(read.bytes.as_ptr(), song[1..].as_ptr());
+    }
+
+    #[test]
+    fn songs_of_the_same_blocks_share_one_layout() {
+        let pieces: [(usize, &[u8]); 2] = [(0x21, &[1, 2]), (0x28, &[3])];
+        let (mut one, mut same) = (rom(&pieces), rom(&pieces));
+        let mut other = rom(&[(0x21, &[1, 2]), (0x28, &[4])]);
+        for rom in [&mut one, &mut same, &mut other] {
+            rom.read();
+        }
+        assert!(Arc::ptr_eq(shared(&one), shared(&same)));
+        assert!(!Arc::ptr_eq(shared(&one), shared(&other)));
+        assert_eq!(other.read().byte(0x28), 4);
+    }
+
+    #[test]
+    fn a_later_block_covers_an_earlier_one_before_and_after_playing() {
+        let mut rom = rom(&[(4, &[1, 1, 1]), (5, &[2])]);
+        let bytes = |rom: &mut Rom| [3, 4, 5, 6, 7].map(|at| rom.read().byte(at));
+        assert_eq!(bytes(&mut rom), [0, 1, 2, 1, 0]);
+        rom.take_in(6, Arc::new(vec![3, 3]), 0..2);
+        assert_eq!(bytes(&mut rom), [0, 1, 2, 3, 3]);
+        rom.take_in(3, Arc::new(vec![4]), 0..1);
+        assert_eq!(bytes(&mut rom), [4, 1, 2, 3, 3]);
+    }
+}

@@ -1,0 +1,131 @@
+//! Eight notes of each chip, the key let go and pressed at one tick: each is heard, at its pitch, as
+//! loud beside the YM2151 as the mix says, and does not clip.
+//!
+//! With `CREEL_BALANCE_SONGS` set to a folder the songs are written there, for other players.
+
+use std::path::PathBuf;
+
+use creel_vgm::format::Song;
+use creel_vgm::render::{Buffers, Player, Settings};
+
+use crate::tones::{TONES, Tone};
+
+/// Ticks of a note; what is played lasts for two fifths of it.
+const NOTE: usize = 22_050;
+const NOTES: usize = 8;
+
+/// One operator of the YM2151, an undamped sine.
+#[rustfmt::skip]
+const SINE: &[u8] = &[
+    0x54, 0x20, 0xC7, 0x54, 0x28, 0x4A, 0x54, 0x60, 0x00, 0x54, 0x68, 0x7F, 0x54, 0x70, 0x7F,
+    0x54, 0x78, 0x7F, 0x54, 0x80, 0x1F, 0x54, 0xE0, 0x0F, 0x54, 0x08, 0x08,
+];
+const SINE_OFF: &[u8] = &[0x54, 0x08, 0x00];
+
+impl Tone {
+    /// Half a second of the YM2151, then the notes.
+    fn song(&self) -> Vec<u8> {
+        let mut song = vec![0; 0x100];
+        song[..4].copy_from_slice(b"Vgm ");
+        song[8..10].copy_from_slice(&[0x72, 0x01]);
+        song[0x34] = 0xCC;
+        song[0x18..0x1C].copy_from_slice(&((NOTE * (NOTES + 1)) as u32).to_le_bytes());
+        song[0x30..0x34].copy_from_slice(&3_579_545u32.to_le_bytes());
+        for (offset, value) in self.header {
+            song[*offset..][..4].copy_from_slice(&value.to_le_bytes());
+        }
+        for (kind, data) in (self.memory)() {
+            song.extend([0x67, 0x66, kind]);
+            song.extend((data.len() as u32).to_le_bytes());
+            song.extend(data);
+        }
+        let wait = [&[0x61][..], &(NOTE as u16).to_le_bytes()].concat();
+        song.extend([self.setup, SINE, &wait, SINE_OFF].concat());
+        for _ in 0..NOTES {
+            song.extend([self.off, self.on, &wait].concat());
+        }
+        song.push(0x66);
+        song
+    }
+}
+
+fn render(song: Vec<u8>) -> Vec<[f32; 2]> {
+    let song = Song::parse(song).unwrap();
+    let (settings, mut buffers) = (Settings::default(), Buffers::default());
+    let mut player = Player::new(&song, &settings, &mut buffers).unwrap();
+    let mut frames = vec![[0.0f32; 2]; player.frames() as usize];
+    player.fill(&mut buffers, &mut frames);
+    frames
+}
+
+/// What lies a fifth of the way into a note, where it is in full sound.
+fn middle(note: &[[f32; 2]]) -> Vec<f64> {
+    let part = &note[NOTE / 20..NOTE * 7 / 20];
+    let left = || part.iter().map(|frame| f64::from(frame[0]));
+    let mean = left().sum::<f64>() / part.len() as f64;
+    left().map(|sample| sample - mean).collect()
+}
+
+fn rms(samples: &[f64]) -> f64 {
+    let sum: f64 = samples.iter().map(|sample| sample * sample).sum();
+    (sum / samples.len() as f64).sqrt()
+}
+
+/// The pitch by the first and the last rise from well below the middle to above it.
+fn pitch(samples: &[f64]) -> f64 {
+    let below = -0.5 * rms(samples);
+    let (mut rises, mut was_below) = (Vec::new(), false);
+    for (at, pair) in samples.windows(2).enumerate() {
+        was_below |= pair[0] < below;
+        if was_below && pair[0] < 0.0 && pair[1] >= 0.0 {
+            rises.push(at as f64 - pair[0] / (pair[1] - pair[0]));
+            was_below = false;
+        }
+    }
+    match rises[..] {
+        [first, .., last] => (rises.len() - 1) as f64 / (last - first) * 44_100.0,
+        _ => 0.0,
+    }
+}
+
+#[test]
+fn eight_notes_at_their_pitch_and_level() {
+    let folder = std::env::var_os("CREEL_BALANCE_SONGS").map(PathBuf::from);
+    println!("| chip | dB beside the YM2151 | Hz |\n|---|---|---|");
+    let mut wrong = Vec::new();
+    for tone in TONES {
+        if let Some(folder) = &folder {
+            std::fs::create_dir_all(folder).unwrap();
+            let name = format!("{}.vgm", tone.name);
+            std::fs::write(folder.join(name), tone.song()).unwrap();
+        }
+        let frames = render(tone.song());
+        let (sine, notes) = frames.split_at(NOTE);
+        let sine = rms(&middle(sine));
+        let notes: Vec<_> = notes.chunks(NOTE).map(middle).collect();
+        let loudness = |note: &Vec<f64>| 20.0 * (rms(note) / sine).log10();
+        let (level, hz) = (loudness(&notes[0]), pitch(&notes[0]));
+        println!("| {} | {level:+.1} | {hz:.2} |", tone.name);
+        let mut check = |right: bool, what: &str| {
+            if !right {
+                wrong.push(format!("{}: {what}", tone.name));
+            }
+        };
+        check(notes.len() == NOTES, "eight notes");
+        check((level - tone.decibels).abs() < 0.3, "its level");
+        let cents = 1200.0 * (hz / tone.hz).log2();
+        check(cents.abs() < 5.0, &format!("{cents:+.1} cents"));
+        for note in &notes {
+            check(
+                (loudness(note) - level).abs() < 0.5,
+                "each note is an attack",
+            );
+        }
+        let loudest = frames
+            .as_flattened()
+            .iter()
+            .fold(0.0f32, |a, b| a.max(b.abs()));
+        check(loudest < 0.99, "it does not clip");
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -1,0 +1,238 @@
+//! The packages for other languages, each tried where its compiler is installed; it says which it
+//! skips.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+fn packages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages")
+}
+
+/// The newest library that cargo has built with such an ending.
+fn newest(ending: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let found = fs::read_dir(own.parent().unwrap()).unwrap().flatten();
+    let ours = found.filter(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.starts_with("libcreel_abi") && name.ends_with(ending)
+    });
+    let newest = ours.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
+    newest.expect("cargo builds the libraries").path()
+}
+
+/// The libraries, the header and the pkg-config file under a prefix.
+fn prefix() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let built = folder.path().join("built");
+    fs::create_dir(&built).unwrap();
+    for ending in [".a", ".so"] {
+        fs::copy(newest(ending), built.join(format!("libcreel_abi{ending}"))).unwrap();
+    }
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("install");
+    let mut command = Command::new(install);
+    let done = command
+        .arg(folder.path())
+        .env("CREEL_BUILT", built)
+        .output();
+    assert!(done.unwrap().status.success());
+    folder
+}
+
+/// Copies a package, because compilers write beside their sources.
+fn copied(name: &str, to: &Path) -> PathBuf {
+    let (from, to) = (packages().join(name), to.join(name));
+    let mut command = Command::new("cp");
+    assert!(
+        command
+            .arg("-r")
+            .arg(from)
+            .arg(&to)
+            .status()
+            .unwrap()
+            .success()
+    );
+    to
+}
+
+/// Runs a command with the prefix's libraries; `None`, with a word on stderr, without it.
+fn said(command: &mut Command, prefix: &Path) -> Option<String> {
+    let lib = prefix.join("lib");
+    command
+        .env("LD_LIBRARY_PATH", &lib)
+        .env("LIBRARY_PATH", &lib)
+        .env("PKG_CONFIG_PATH", lib.join("pkgconfig"));
+    let Ok(Output {
+        status,
+        stdout,
+        stderr,
+    }) = command.output()
+    else {
+        eprintln!(
+            "skipped: {} is not installed",
+            command.get_program().display()
+        );
+        return None;
+    };
+    let (out, err) = (
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr),
+    );
+    assert!(status.success(), "{command:?}: {out}{err}");
+    Some(out.trim().lines().last().unwrap_or_default().into())
+}
+
+fn expected() -> String {
+    let machine = creel_topology::Machine::detect().unwrap();
+    creel_topology::Budget::of(&machine).workers().to_string()
+}
+
+fn is_there(program: &str, argument: &str) -> bool {
+    let there = Command::new(program).arg(argument).output();
+    let there = there.is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("skipped: {program} is not installed");
+    }
+    there
+}
+
+#[test]
+fn python_counts_and_its_wheel_is_whole() {
+    let prefix = prefix();
+    let python = packages().join("python");
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", "import creel; print(creel.workers())"]);
+    command
+        .env("PYTHONPATH", &python)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    if let Some(count) = said(&mut command, prefix.path()) {
+        assert_eq!(count, expected());
+        // Any program does for the tool here.
+        let mut build = Command::new("/usr/bin/python3");
+        build
+            .arg(python.join("build.py"))
+            .arg("/bin/true")
+            .arg(newest(".so"));
+        let wheel = said(build.arg(prefix.path()), prefix.path()).unwrap();
+        let site = prefix.path().join("site");
+        let mut install = Command::new("/usr/bin/python3");
+        install.args(["-m", "pip", "install", "--quiet", "--no-index", "--target"]);
+        install.arg(&site).arg(&wheel);
+        if install.output().is_ok_and(|done| done.status.success()) {
+            assert!(
+                Command::new(site.join("bin/creel"))
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            let mut command = Command::new("/usr/bin/python3");
+            command.args(["-c", "import creel; print(creel.workers())"]);
+            // Without the prefix's library: the wheel carries its own.
+            let out = command.env("PYTHONPATH", &site).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), expected());
+        } else {
+            eprintln!("skipped: pip is not installed");
+        }
+    }
+}
+
+#[test]
+fn a_cabal_package_sizes_a_program_that_depends_on_it() {
+    if !is_there("cabal", "--version") || !is_there("ghc", "--version") {
+        return;
+    }
+    let prefix = prefix();
+    let project = copied("haskell", prefix.path());
+    // No registry is asked: all that it needs comes with the compiler.
+    let config = prefix.path().join("config");
+    fs::write(&config, "").unwrap();
+    let run = |wrapper: &[&str]| {
+        let words = [wrapper, &["cabal", "run", "-v0", "--offline", "sized"]].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).current_dir(&project);
+        let lib = prefix.path().join("lib");
+        command.arg(format!("--extra-lib-dirs={}", lib.display()));
+        command
+            .env("HOME", prefix.path())
+            .env("CABAL_CONFIG", &config);
+        said(&mut command, prefix.path()).unwrap()
+    };
+    assert_eq!(run(&["env"]), expected());
+    assert_eq!(run(&["taskset", "-c", "0"]), "1");
+}
+
+#[test]
+fn a_crystal_program_obeys_jobs() {
+    if !is_there("crystal", "--version") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("jobs");
+    let source = folder.path().join("jobs.cr");
+    copied("crystal", folder.path());
+    let text = "require \"./crystal/src/creel\"
+puts ENV[\"CRYSTAL_WORKERS\"]? || 4
+";
+    fs::write(&source, text).unwrap();
+    let mut build = Command::new("crystal");
+    build.args(["build", "-o"]).arg(&program).arg(&source);
+    said(&mut build, folder.path()).unwrap();
+    let run = |words: &[&str], set: Option<&str>| {
+        let mut command = Command::new(&program);
+        command.args(words).env_remove("CRYSTAL_WORKERS");
+        command.envs(set.map(|count| ("CRYSTAL_WORKERS", count)));
+        said(&mut command, folder.path()).unwrap()
+    };
+    assert_eq!(run(&[], None), "4");
+    for words in [
+        &["--jobs", "3"][..],
+        &["x", "-j3"],
+        &["--jobs=3"],
+        &["-j", "3"],
+    ] {
+        assert_eq!(run(words, None), "3", "{words:?}");
+    }
+    assert_eq!(run(&["--", "--jobs", "3"], None), "4");
+    assert_eq!(run(&["--jobs", "3"], Some("7")), "7", "what is set stays");
+}
+
+#[test]
+fn common_lisp_counts() {
+    if !is_there("sbcl", "--version") {
+        return;
+    }
+    let prefix = prefix();
+    let mut command = Command::new("sbcl");
+    command.args(["--noinform", "--non-interactive", "--no-userinit"]);
+    command.args(["--eval", "(require :asdf)", "--eval"]);
+    command.arg("(handler-bind ((warning #'muffle-warning)) (asdf:load-system :cffi))");
+    command
+        .arg("--load")
+        .arg(packages().join("lisp/creel.lisp"));
+    command.args(["--eval", "(format t \"~&~a~%\" (creel:workers))"]);
+    command.env("HOME", prefix.path());
+    command.env("CL_SOURCE_REGISTRY", "/usr/share/common-lisp//:");
+    let there = Path::new("/usr/share/common-lisp/source/cffi").exists();
+    if there {
+        assert_eq!(said(&mut command, prefix.path()).unwrap(), expected());
+    } else {
+        eprintln!("skipped: CFFI is not installed");
+    }
+}
+
+#[test]
+fn go_counts() {
+    if !is_there("go", "version") || !is_there("pkg-config", "--version") {
+        return;
+    }
+    let prefix = prefix();
+    let project = copied("go", prefix.path());
+    let mut test = Command::new("go");
+    test.args(["test", "-count=1", "."]).current_dir(project);
+    test.env("CREEL_EXPECTED", expected())
+        .env("CGO_ENABLED", "1");
+    assert!(said(&mut test, prefix.path()).unwrap().starts_with("ok"));
+}

@@ -1,0 +1,211 @@
+//! The two words of the loop protocol, as values: what is called, and which blocks are left.
+//!
+//! Each loop has an **epoch**, one more than the last one's; after the last there is comes 1 again,
+//! as 0 is the epoch of no loop. A share is cut into [`BLOCKS`]
+//! blocks, whatever its number of items, so that a worker can claim without reading anything
+//! that belongs to the caller.
+
+use std::ops::Range;
+
+/// The blocks that each share is cut into.
+pub(crate) const BLOCKS: u64 = 1 << BLOCKS_LOG2;
+pub(crate) const BLOCKS_LOG2: u32 = 6;
+/// The most seats that take part in one loop.
+pub(crate) const SEATS_MAX: usize = (1 << SEAT_BITS) - 1;
+
+const SEAT_BITS: u32 = 10;
+const EPOCH_BITS: u32 = 39;
+pub(in crate::loops) const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
+
+/// The epoch after `epoch`.
+pub(in crate::loops) fn next_epoch(epoch: u64) -> u64 {
+    if epoch == EPOCH_MASK { 1 } else { epoch + 1 }
+}
+
+/// What is called: the one word that a loop is published by.
+///
+/// | bits | field | |
+/// |---|---|---|
+/// | 0 | `SLEEPERS` | set by a worker that is about to sleep; cleared by the next publication, which so learns of it in the same swap |
+/// | 1 | `WAKE` | who takes part wakes its children in the tree |
+/// | 2–4 | grain | log2 of the fewest blocks that are claimed at once; [`Grain::QUEUE`] says one queue for all |
+/// | 5–14 | seats | those below this number take part |
+/// | 15–24 | caller | the seat whose share the calling thread takes |
+/// | 25–63 | epoch | |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Call(pub(crate) u64);
+
+/// How finely shares may be cut: log2 of the fewest blocks claimed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grain(pub(crate) u32);
+
+impl Grain {
+    /// A share is claimed whole: whoever begins it, ends it.
+    pub(crate) const WHOLE: Grain = Grain(BLOCKS_LOG2);
+    /// Everything is in the caller's share, and each claims a block at a time from its front.
+    pub(crate) const QUEUE: Grain = Grain(7);
+
+    /// The fewest blocks that are claimed at once.
+    pub(crate) fn blocks(self) -> u64 {
+        1 << self.0
+    }
+}
+
+impl Call {
+    pub(crate) const SLEEPERS: u64 = 1;
+    const WAKE: u64 = 2;
+
+    pub(crate) fn new(epoch: u64, seats: usize, caller: usize, grain: Grain) -> Self {
+        debug_assert!(seats <= SEATS_MAX && caller < seats && epoch != 0);
+        let fields = u64::from(grain.0) << 2 | (seats as u64) << 5 | (caller as u64) << 15;
+        Self(fields | (epoch & EPOCH_MASK) << 25)
+    }
+
+    /// The same call, whose participants wake others.
+    pub(crate) fn waking(self) -> Self {
+        Self(self.0 | Self::WAKE)
+    }
+
+    pub(crate) fn epoch(self) -> u64 {
+        self.0 >> 25
+    }
+
+    pub(crate) fn seats(self) -> usize {
+        (self.0 >> 5) as usize & SEATS_MAX
+    }
+
+    pub(crate) fn caller(self) -> usize {
+        (self.0 >> 15) as usize & SEATS_MAX
+    }
+
+    pub(crate) fn grain(self) -> Grain {
+        Grain((self.0 >> 2) as u32 & 7)
+    }
+
+    pub(crate) fn wakes(self) -> bool {
+        self.0 & Self::WAKE != 0
+    }
+
+    pub(crate) fn has_sleepers(self) -> bool {
+        self.0 & Self::SLEEPERS != 0
+    }
+}
+
+/// Which blocks of a share nobody has claimed: a range, and the epoch that it is about.
+///
+/// | bits | field |
+/// |---|---|
+/// | 0–11 | end |
+/// | 12–23 | begin |
+/// | 25–63 | epoch |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left(pub(crate) u64);
+
+impl Left {
+    /// The most blocks that a share may be cut into (for [`Grain::QUEUE`]).
+    pub(crate) const BLOCKS_MAX: u64 = (1 << 12) - 1;
+
+    pub(crate) fn new(epoch: u64, blocks: Range<u64>) -> Self {
+        debug_assert!(blocks.start <= blocks.end && blocks.end <= Self::BLOCKS_MAX);
+        Self((epoch & EPOCH_MASK) << 25 | blocks.start << 12 | blocks.end)
+    }
+
+    /// The blocks of loop `epoch` that are left, if the share's last claim was of that loop.
+    pub(crate) fn of(self, epoch: u64) -> Option<Range<u64>> {
+        let blocks = self.0 >> 12 & Self::BLOCKS_MAX..self.0 & Self::BLOCKS_MAX;
+        (self.0 >> 25 == epoch & EPOCH_MASK).then_some(blocks)
+    }
+
+    /// The blocks of loop `epoch` that are left, given that a share nobody has touched since an
+    /// earlier loop is whole. None left if it has been touched in a later one.
+    pub(crate) fn of_or_whole(self, epoch: u64) -> Range<u64> {
+        let newer = (self.0 >> 25).wrapping_sub(epoch) & EPOCH_MASK;
+        match self.of(epoch) {
+            Some(blocks) => blocks,
+            None if newer <= EPOCH_MASK / 2 => 0..0,
+            None => 0..BLOCKS,
+        }
+    }
+}
+
+/// The units of a share that its blocks `blocks` are.
+pub(crate) fn units_of(blocks: Range<u64>, share: Range<usize>) -> Range<usize> {
+    let at = |block: u64| {
+        let part = (share.len() as u128 * u128::from(block)) >> BLOCKS_LOG2;
+        share.start + part as usize
+    };
+    at(blocks.start)..at(blocks.end)
+}
+
+/// Units cut into parts that differ by one at most; the longer ones come first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Even {
+    /// The length of a part, but for the extra unit of the first ones.
+    pub(crate) base: usize,
+    /// How many parts have one more.
+    pub(crate) extra: usize,
+}
+
+impl Even {
+    pub(crate) fn new(units: usize, parts: usize) -> Self {
+        Self {
+            base: units / parts,
+            extra: units % parts,
+        }
+    }
+
+    /// Where a part begins.
+    pub(crate) fn at(self, part: usize) -> usize {
+        self.base * part + part.min(self.extra)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_tells_what_it_was_made_of() {
+        let call = Call::new(77, SEATS_MAX, 1022, Grain(3));
+        assert_eq!(
+            (call.epoch(), call.seats(), call.caller()),
+            (77, SEATS_MAX, 1022)
+        );
+        assert_eq!(
+            (call.grain(), call.wakes(), call.has_sleepers()),
+            (Grain(3), false, false)
+        );
+        let woken = Call(call.waking().0 | Call::SLEEPERS);
+        assert!(woken.wakes() && woken.has_sleepers());
+        assert_eq!((woken.epoch(), woken.grain()), (77, Grain(3)));
+    }
+
+    #[test]
+    fn a_share_is_whole_until_its_loop_touches_it() {
+        let left = Left::new(5, 3..9);
+        assert_eq!(left.of(5), Some(3..9));
+        assert_eq!(left.of(6), None);
+        assert_eq!(left.of_or_whole(5), 3..9);
+        assert_eq!(left.of_or_whole(6), 0..BLOCKS);
+        assert!(left.of_or_whole(4).is_empty(), "a latecomer finds nothing");
+        let last = Left::new(EPOCH_MASK, 0..0);
+        let next = next_epoch(EPOCH_MASK);
+        assert_eq!(last.of_or_whole(next), 0..BLOCKS, "epochs wrap");
+        assert!(Left::new(next, 0..0).of_or_whole(EPOCH_MASK).is_empty());
+    }
+
+    #[test]
+    fn blocks_cover_all_units_once() {
+        for units in [0, 1, 2, 63, 64, 65, 1000, usize::MAX / 2] {
+            let mut end = 10;
+            for block in 0..BLOCKS {
+                let part = units_of(block..block + 1, 10..10 + units);
+                assert_eq!(part.start, end);
+                end = part.end;
+            }
+            assert_eq!(end, 10 + units);
+            assert_eq!(Even::new(units, 7).at(0), 0);
+            assert_eq!(Even::new(units, 7).at(7), units);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Models of the loop protocol for loom: every interleaving of a caller and a worker, up to a
+//! bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
+
+use super::{
+    Protocol,
+    call::{Call, Even, Grain},
+    closure::Body,
+    dispatch::{Job, Part},
+};
+use crate::seat::{parker::Poller, seats::Seats};
+use loom::{cell::UnsafeCell, model::Builder, thread};
+use std::{ops::Range, sync::Arc};
+
+/// An item that loom watches.
+struct Item(UnsafeCell<u64>);
+
+// SAFETY: whether it is used by one thread at a time is what loom checks here.
+unsafe impl Sync for Item {}
+
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// There is none.
+struct NoPoller;
+
+impl Poller for NoPoller {
+    fn interrupt(&self) {}
+}
+
+fn protocol(seats: usize) -> Arc<Protocol> {
+    let seats_of = Seats::new("model".into(), seats, true, Arc::new(NoPoller));
+    let loops = Protocol::new(seats_of);
+    // Loom does not see that who finds one made comes after who made it.
+    for seat in 0..seats {
+        loops.seats.at(seat);
+        loops.shares.at(seat).close(0);
+    }
+    Arc::new(loops)
+}
+
+/// Calls one loop, from the last of so many seats, of a unit a seat, and waits for it. Loom
+/// watches the items, and the frame that the body borrows: nobody may touch them after the
+/// return.
+fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
+    let (seats, caller) = (loops.seats.workers(), loops.seats.workers() - 1);
+    let items = (0..seats).map(|_| Item(UnsafeCell::new(0)));
+    let items: Arc<[Item]> = items.collect();
+    let watched = Arc::clone(&items);
+    let body = move |units: Range<usize>, _: usize| {
+        for unit in units {
+            // SAFETY: each unit is given out once; that is what is checked here.
+            watched[unit].0.with_mut(|item| unsafe { *item += 1 });
+        }
+    };
+    // SAFETY: it is used through this only.
+    let body = unsafe { Body::new(&body) };
+    let job = Job {
+        body,
+        bounds: None,
+        even: Even::new(seats, seats),
+        timed: false,
+    };
+    if grain == Grain::QUEUE {
+        loops.shares.at(caller).lay_out(epoch, seats as u64);
+    }
+    let call = Call::new(epoch, seats, caller, grain);
+    let call = loops.line.publish(&loops.seats, &job, call, false);
+    let part = Part {
+        loops,
+        call,
+        seat: loops.seats.at(caller),
+    };
+    part.work_and_join(seats, 0);
+    for item in items.iter() {
+        // SAFETY: all have left the loop; that is what is checked here.
+        item.0.with_mut(|item| assert_eq!(unsafe { *item }, 1));
+    }
+}
+
+/// Two loops one after the other, while a worker looks for work twice.
+fn claim_and_join(grain: Grain) {
+    check(3, move || {
+        let loops = protocol(2);
+        let other = Arc::clone(&loops);
+        let worker = thread::spawn(move || {
+            let seat = other.seats.at(0);
+            other.take_part(seat);
+            other.take_part(seat);
+        });
+        call_loop(&loops, 1, grain);
+        call_loop(&loops, 2, grain);
+        worker.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_whole_share_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+    claim_and_join(Grain::WHOLE);
+}
+
+#[test]
+fn a_cut_share_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+    claim_and_join(Grain(5));
+}
+
+#[test]
+fn a_queue_is_claimed_once_and_no_late_comer_touches_the_callers_frame() {
+    claim_and_join(Grain::QUEUE);
+}
+
+/// Two workers of one group, whose last one tells the caller.
+#[test]
+fn a_group_is_out_when_the_last_of_it_says_so() {
+    check(2, || {
+        let loops = protocol(3);
+        let workers = [0, 1].map(|seat| {
+            let other = Arc::clone(&loops);
+            thread::spawn(move || other.take_part(other.seats.at(seat)))
+        });
+        call_loop(&loops, 1, Grain::WHOLE);
+        for worker in workers {
+            worker.join().expect("no panic");
+        }
+    });
+}
+
+/// A worker that goes to sleep for good would hang this model: loom reports it.
+#[test]
+fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
+    check(3, || {
+        let loops = protocol(2);
+        let other = Arc::clone(&loops);
+        let worker = thread::spawn(move || {
+            let seat = other.seats.at(0);
+            loop {
+                seat.parker.begin_turn();
+                other.take_part(seat);
+                let call = other.line.mark_sleeper();
+                if !other.shares.at(0).is_unseen(call) {
+                    if call.epoch() == 1 {
+                        return; // there is no further loop to be woken for
+                    }
+                    seat.parker.park(None);
+                }
+            }
+        });
+        call_loop(&loops, 1, Grain::WHOLE);
+        worker.join().expect("no panic");
+    });
+}

@@ -1,0 +1,109 @@
+//! Waiting for a future on a thread that is no worker, and working meanwhile.
+
+use super::watch::WATCH_EVERY;
+use super::{Pool, seeded};
+use crate::net::io;
+use crate::seat::current;
+use crate::seat::waiter::Waiter;
+use crate::seat::wakers::{PollerWaker, SeatWaker};
+use crate::sync::{AtomicBool, Ordering, WaitWord};
+use crate::task::{Frame, Inside, StandIn, holds_a_desk_of, is_inside};
+use crate::time::timers;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Wakes a caller of `block_on`.
+struct Bell {
+    /// The future was woken since it was last polled. `SeqCst`, as the waiter demands.
+    woken: AtomicBool,
+    waiter: Waiter,
+}
+
+impl Bell {
+    fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            self.waiter.wake_if_asleep();
+        }
+    }
+}
+
+impl Pool {
+    /// Blocks until `future` is ready and gives its output.
+    ///
+    /// The calling thread polls the future itself. Meanwhile it stands in for a worker that
+    /// sleeps or has not started yet, if there is one, and runs the pool's stealable tasks; so it
+    /// is no worker more, and a chain of hand-overs between the future and the tasks stays on
+    /// one thread. The future need not be `Send`.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that runs this pool's work already: the worker would wait for itself. If the
+    /// future panics.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// assert_eq!(pool.block_on(async { 1 + 1 }), 2);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let pool = &*self.shared;
+        let (seats, tasks) = (&pool.seats, &*pool.tasks);
+        // In another `block_on` of the pool, whether or not it has found a desk.
+        let nested = is_inside(tasks);
+        let inside = current::index_in(seats).is_some() || holds_a_desk_of(tasks) || nested;
+        assert!(
+            !inside,
+            "block_on inside a worker of the same pool: await the future instead"
+        );
+        let bell = Arc::new(Bell {
+            woken: AtomicBool::new(true),
+            waiter: Waiter::current(),
+        });
+        let waker = Waker::from(bell.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        // What the future waits for by time or on a socket is the business of seat 0.
+        let timers = pool.timers.at(0);
+        timers.set_rouse(SeatWaker::waker(seats, 0));
+        pool.driver.set_rouse(PollerWaker::waker(seats));
+        let _timers = timers::enter(Arc::clone(timers));
+        let _driver = io::enter(Arc::clone(&pool.driver));
+        let frame = Frame::new(tasks);
+        let _inside = Inside::enter(&frame);
+        let mut stand_in = StandIn::new(tasks);
+        // In the deterministic mode nobody else comes for what other threads have woken.
+        let look = seats.is_threadless().then_some(WATCH_EVERY);
+        loop {
+            let woken = bell.woken.swap(false, Ordering::AcqRel);
+            if woken || look.is_some() {
+                stand_in.sit_down();
+            }
+            if woken {
+                stand_in.count_poll();
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    stand_in.finish();
+                    return output;
+                }
+            }
+            if stand_in.help(|| bell.is_woken()) || seeded::jump(pool) {
+                continue;
+            }
+            match look {
+                None => bell.waiter.wait_until(|| bell.is_woken(), || false),
+                Some(_) => WaitWord::new(0).wait(0, look),
+            }
+        }
+    }
+}

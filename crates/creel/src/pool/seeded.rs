@@ -1,0 +1,52 @@
+//! The deterministic mode: one thread, an order of tasks drawn from a seed, a clock that jumps.
+//!
+//! `task/seeded.rs` draws the tasks; here the clock goes to the next timer when none is runnable.
+
+use super::{Builder, Pool, shared::Shared};
+use crate::{seat::woken::wake_all, time::Clock};
+use std::time::Duration;
+
+impl Pool {
+    /// A pool for tests: no thread but the caller of `block_on`, tasks in an order drawn from the
+    /// seed, and a clock of its own that jumps to the next timer when nothing is runnable. The
+    /// same seed gives the same run.
+    ///
+    /// ```
+    /// use creel::{Pool, channel::ring, task, time};
+    /// use std::time::Duration;
+    ///
+    /// let run = |seed| {
+    ///     let pool = Pool::seeded(seed);
+    ///     pool.block_on(async {
+    ///         let (tx, rx) = ring::channel(8);
+    ///         for name in ["a", "b", "c"] {
+    ///             let tx = tx.clone();
+    ///             task::spawn(async move { tx.send(name).await }).detach();
+    ///         }
+    ///         time::sleep(Duration::from_secs(3600)).await; // takes no time
+    ///         [rx.recv().await, rx.recv().await, rx.recv().await]
+    ///     })
+    /// };
+    /// assert_eq!(run(7), run(7));
+    /// assert!((0..100).any(|seed| run(seed) != run(7)));
+    /// ```
+    pub fn seeded(seed: u64) -> Pool {
+        let built = Builder::seeded(seed, Clock::driven()).build();
+        built.unwrap_or_else(|e| unreachable!("one worker is in range: {e}"))
+    }
+}
+
+/// Moves the clock to the next timer and fires it; false: there is none.
+pub(super) fn jump(pool: &Shared) -> bool {
+    if !pool.seats.is_threadless() {
+        return false;
+    }
+    let timers = pool.timers.at(0);
+    let Some(at) = timers.sleep_until() else {
+        return false;
+    };
+    let clock = timers.clock();
+    clock.advance(Duration::from_nanos(at.saturating_sub(clock.nanos())));
+    while timers.fire(wake_all).more {}
+    true
+}

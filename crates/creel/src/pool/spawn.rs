@@ -1,0 +1,98 @@
+//! The verbs of tasks.
+
+use super::{Handle, Pool};
+use crate::task::JoinHandle;
+use std::future::Future;
+
+impl Pool {
+    /// Makes a task of `future`; any worker of this pool may run it.
+    ///
+    /// Returns at once. From one of the pool's own tasks it wakes nobody; from elsewhere it
+    /// wakes one worker, if one sleeps.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let task = pool.spawn(async { 6 * 7 });
+    /// assert_eq!(pool.block_on(task).unwrap(), 42);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.shared.tasks.spawn(future)
+    }
+
+    /// Makes a task that only the thread of seat `worker` runs.
+    ///
+    /// # Panics
+    ///
+    /// If the pool has no such worker.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).name("pair").build()?;
+    /// let name = pool.spawn_on(1, async { std::thread::current().name().map(String::from) });
+    /// assert_eq!(pool.block_on(name).unwrap().as_deref(), Some("pair-1"));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn spawn_on<F>(&self, worker: usize, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let seat = self.shared.seats.seat_in_use(worker);
+        self.shared.tasks.spawn_bound(seat.index, future)
+    }
+
+    /// Runs a blocking or long closure as a task of this pool: of one that the program has made
+    /// for such work, since a worker that blocks serves nobody else.
+    ///
+    /// ```
+    /// let disk = creel::Pool::builder().workers(1).name("disk").build()?;
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// let lines = disk.spawn_fn(|| "read slowly".split(' ').count());
+    /// assert_eq!(pool.block_on(lines).unwrap(), 2);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn spawn_fn<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> JoinHandle<R> {
+        self.spawn(async move { work() })
+    }
+}
+
+impl Handle {
+    /// As [`Pool::spawn`]. Once the pool is dropped, the future is dropped at once and the handle
+    /// gives [`JoinError::Refused`](super::JoinError::Refused).
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.shared.tasks.spawn(future)
+    }
+
+    /// As [`Pool::spawn_on`], refused as [`spawn`](Self::spawn) is.
+    ///
+    /// # Panics
+    ///
+    /// If the pool has no such worker.
+    pub fn spawn_on<F>(&self, worker: usize, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let seat = self.shared.seats.seat_in_use(worker);
+        self.shared.tasks.spawn_bound(seat.index, future)
+    }
+
+    /// As [`Pool::spawn_fn`], refused as [`spawn`](Self::spawn) is.
+    pub fn spawn_fn<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> JoinHandle<R> {
+        self.spawn(async move { work() })
+    }
+}

@@ -1,0 +1,162 @@
+//! Models of the call for loom: who publishes, and workers who fall idle, in every interleaving up
+//! to a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --release -p creel --lib seat`.
+//!
+//! A call that is lost is a publisher that waits for ever, which loom reports.
+
+use super::{
+    parker::Poller,
+    seats::{Seats, When, Work},
+};
+use crate::sync::{AtomicUsize, Ordering, WaitWord};
+use loom::{model::Builder, thread};
+use std::sync::{Arc, Weak};
+
+/// There is none.
+struct NoPoller;
+
+impl Poller for NoPoller {
+    fn interrupt(&self) {}
+}
+
+/// Pieces that any worker takes.
+struct Pieces {
+    seats: Arc<Seats>,
+    /// Published and not taken.
+    left: AtomicUsize,
+    /// Taken so far.
+    taken: AtomicUsize,
+    all: usize,
+    /// 1 once all are taken.
+    done: WaitWord,
+    ended: AtomicUsize,
+}
+
+impl Pieces {
+    /// With as many threads, which are loom's.
+    fn begin(workers: usize, all: usize) -> (Arc<Self>, Vec<thread::JoinHandle<()>>) {
+        let seats = Seats::new("model".into(), workers, false, Arc::new(NoPoller));
+        // Here, because loom does not see that who finds one made comes after who made it.
+        for seat in 0..workers {
+            seats.at(seat).thread.mark_running();
+            assert!(seats.life.enter());
+        }
+        let pieces = Arc::new(Self {
+            seats,
+            left: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            all,
+            done: WaitWord::new(0),
+            ended: AtomicUsize::new(0),
+        });
+        let work: Weak<dyn Work> = Arc::<Self>::downgrade(&pieces);
+        pieces.seats.set_work(work);
+        let serve = |seat| {
+            let pieces = Arc::clone(&pieces);
+            thread::spawn(move || pieces.serve(seat))
+        };
+        let threads = (0..workers).map(serve).collect();
+        (pieces, threads)
+    }
+
+    fn publish(&self) {
+        self.left.fetch_add(1, Ordering::SeqCst);
+        self.seats.call(0, When::Now).expect("threads can be had");
+    }
+
+    fn take(&self) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        let took = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+        if took.is_ok() && self.taken.fetch_add(1, Ordering::AcqRel) + 1 == self.all {
+            self.done.swap(1, Ordering::AcqRel);
+            self.done.wake_one();
+        }
+        took.is_ok()
+    }
+
+    /// Waits until all are taken, and ends the threads.
+    fn finish(&self, threads: Vec<thread::JoinHandle<()>>) {
+        while self.done.load(Ordering::Acquire) == 0 {
+            self.done.wait(0, None);
+        }
+        self.seats.life.close();
+        for seat in self.seats.made() {
+            seat.notify();
+        }
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        self.seats.leave();
+        assert_eq!(self.ended.load(Ordering::Relaxed), 1, "it ends once");
+    }
+}
+
+impl Work for Pieces {
+    fn serve(self: Arc<Self>, index: usize) {
+        let (seats, seat) = (&self.seats, self.seats.at(index));
+        loop {
+            seat.parker.begin_turn();
+            if seat.take_called() && seats.leave_idle(seat) {
+                // One piece, as a task: others are for the next.
+                seats.idle.end_search();
+                seats.call_if_work();
+            }
+            if self.is_ready() {
+                if seats.leave_idle(seat) {
+                    seats.end_search();
+                }
+                self.take();
+                continue;
+            }
+            seats.enter_idle(seat);
+            if seats.is_closing() {
+                break;
+            }
+            if !self.is_ready() {
+                seat.parker.park(None);
+            }
+        }
+        seats.leave();
+    }
+
+    fn is_ready(&self) -> bool {
+        self.left.load(Ordering::SeqCst) > 0
+    }
+
+    fn hides(&self, _: usize) -> bool {
+        false
+    }
+
+    fn end(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// One worker that falls idle as the second piece comes.
+#[test]
+fn what_is_published_beside_a_worker_that_falls_idle_is_taken() {
+    check(3, || {
+        let (pieces, threads) = Pieces::begin(1, 2);
+        pieces.publish();
+        pieces.publish();
+        pieces.finish(threads);
+    });
+}
+
+/// Two of them, one of which is searching as the second piece comes.
+#[test]
+fn what_is_published_during_a_search_is_taken() {
+    check(1, || {
+        let (pieces, threads) = Pieces::begin(2, 2);
+        pieces.publish();
+        pieces.publish();
+        pieces.finish(threads);
+    });
+}

@@ -1,0 +1,95 @@
+//! Which pool the calling thread runs code of: children inherit it.
+
+use super::tasks::Tasks;
+use crate::sync::{local, thread_local};
+use std::cell::{Cell, RefCell};
+use std::iter::successors;
+use std::ptr;
+use std::sync::Arc;
+
+thread_local! {
+    /// Of a worker: its pool's tasks and its index.
+    static WORKER: RefCell<Option<(Arc<Tasks>, usize)>> = const { RefCell::new(None) };
+}
+
+/// Marks the calling thread as the one of worker `index` until the guard is dropped.
+pub(crate) fn enter(tasks: Arc<Tasks>, index: usize) -> Entered {
+    local(&WORKER, |worker| worker.replace(Some((tasks, index))));
+    Entered
+}
+
+/// Unmarks the thread when dropped.
+pub(crate) struct Entered;
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let tasks = local(&WORKER, RefCell::take);
+        drop(tasks);
+    }
+}
+
+/// The tasks of the calling worker's pool, and its index.
+pub(super) fn worker() -> Option<(Arc<Tasks>, usize)> {
+    local(&WORKER, |worker| worker.borrow().clone()).flatten()
+}
+
+/// A `block_on` that this thread is in, and the one around it.
+pub(crate) struct Frame {
+    tasks: *const Tasks,
+    outer: *const Frame,
+}
+
+thread_local! {
+    /// The innermost, or null. It lies on this thread's stack.
+    static INSIDE: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+}
+
+/// The frames of the calling thread, the innermost first.
+///
+/// The caller does not keep them longer than the thread is in there.
+fn frames<'a>() -> impl Iterator<Item = &'a Frame> {
+    let first = local(&INSIDE, Cell::get).unwrap_or(ptr::null());
+    // SAFETY: null, or on the stack of a `block_on` that this thread is in, which takes it out
+    // before it returns; and nobody changes it.
+    let frame = |at: *const Frame| unsafe { at.as_ref() };
+    successors(frame(first), move |inner| frame(inner.outer))
+}
+
+/// The tasks of the pool whose `block_on` the calling thread is in, of several the innermost:
+/// children inherit it. The caller does not keep it longer than the thread is in there.
+#[inline]
+pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
+    let frame = frames().next()?;
+    // SAFETY: borrowed by that `block_on`.
+    Some(unsafe { &*frame.tasks })
+}
+
+/// Whether the calling thread is in a `block_on` of this pool, also one around another's.
+pub(crate) fn is_inside(tasks: &Tasks) -> bool {
+    frames().any(|frame| ptr::eq(frame.tasks, tasks))
+}
+
+impl Frame {
+    pub(crate) fn new(tasks: &Tasks) -> Self {
+        Self {
+            tasks,
+            outer: local(&INSIDE, Cell::get).unwrap_or(ptr::null()),
+        }
+    }
+}
+
+/// Keeps a frame the innermost until it is dropped.
+pub(crate) struct Inside<'a>(&'a Frame);
+
+impl<'a> Inside<'a> {
+    pub(crate) fn enter(frame: &'a Frame) -> Self {
+        local(&INSIDE, |inside| inside.set(frame));
+        Self(frame)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        local(&INSIDE, |inside| inside.set(self.0.outer));
+    }
+}

@@ -1,0 +1,164 @@
+//! What can be kept of the house's order by a machine: who imports whom, how long a file is, that
+//! each says why it exists.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The layers of the crate, the lowest first: a folder, and those it may import from beside its own
+/// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
+const LAYERS: [(&str, &[&str]); 9] = [
+    ("sync", &[]),
+    ("seat", &[]),
+    ("time", &["seat"]),
+    ("net", &["seat"]),
+    ("loops/protocol", &["seat"]),
+    ("task", &["seat", "time"]),
+    ("channel", &["seat", "task"]),
+    ("pool", &["seat", "time", "net", "loops/protocol", "task"]),
+    ("loops", &["seat", "pool", "loops/protocol"]),
+];
+
+/// Lines of a file at most, without its tests.
+const LINES_MAX: usize = 600;
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Each file with its place below `src`, but for the root, the tests and the models.
+fn all_files() -> Vec<(String, String)> {
+    let mut paths = Vec::new();
+    files(&source(), &mut paths);
+    let place = |path: &Path| {
+        let place = path.strip_prefix(source()).unwrap().to_str().unwrap();
+        place.replace('\\', "/")
+    };
+    let of_tests = |place: &str| {
+        let name = place.rsplit('/').next().unwrap();
+        name == "model.rs" || name == "tests.rs" || place.starts_with("models/")
+    };
+    let all = paths.iter().map(|path| (place(path), path));
+    all.filter(|(place, _)| place != "lib.rs" && !of_tests(place))
+        .map(|(place, path)| (place, fs::read_to_string(path).unwrap()))
+        .collect()
+}
+
+/// A file's code without comments and unit tests.
+fn code(text: &str) -> String {
+    let shipped = text.split("#[cfg(test)]\nmod").next().unwrap_or("");
+    let shipped = shipped.split("#[cfg(all(test").next().unwrap_or("");
+    let lines = shipped.lines();
+    lines
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| [line, "\n"])
+        .collect()
+}
+
+/// The layer of a place or a path in the crate; none of the crate's root.
+fn layer(path: &str) -> Option<&'static str> {
+    let of = |name: &&str| {
+        let rest = path.strip_prefix(*name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+    };
+    let names = LAYERS.iter().map(|(name, _)| *name);
+    names.filter(of).max_by_key(|name| name.len())
+}
+
+/// The paths that follow each `crate::` in a piece of code, as far as the first list in them.
+fn imports(code: &str) -> Vec<String> {
+    let word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let path = |text: &str| {
+        let end = text.find(|c| !word(c)).unwrap_or(text.len());
+        text[..end].replace("::", "/")
+    };
+    let mut found = Vec::new();
+    // It says who may see an item.
+    let code = code.replace("pub(in crate::", "pub(in ");
+    for rest in code.split("crate::").skip(1) {
+        let Some(list) = rest.strip_prefix('{') else {
+            found.push(path(rest));
+            continue;
+        };
+        let (mut depth, mut begin) = (0, 0);
+        for (at, c) in list.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => {
+                    found.push(path(list[begin..at].trim()));
+                    break;
+                }
+                '}' => depth -= 1,
+                ',' if depth == 0 => {
+                    found.push(path(list[begin..at].trim()));
+                    begin = at + 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    found.retain(|path| !path.is_empty());
+    found
+}
+
+#[test]
+fn the_parser_finds_what_is_imported() {
+    let code = "use crate::{\n a::{b, c},\n loops::protocol::{Protocol, call::Call},\n};\nuse crate::x::Y; crate::z()";
+    assert_eq!(imports(code), ["a/", "loops/protocol/", "x/Y", "z"]);
+    assert_eq!(layer("loops/protocol/"), Some("loops/protocol"));
+    assert_eq!(layer("loops/run.rs"), Some("loops"));
+    assert_eq!(layer("sync.rs"), Some("sync"));
+    assert_eq!(layer("seating"), None);
+}
+
+#[test]
+fn no_file_imports_from_a_layer_above() {
+    let mut wrong = Vec::new();
+    let all = all_files();
+    assert!(all.len() > 60, "the source is here");
+    for (place, text) in &all {
+        let Some(own) = layer(place) else {
+            wrong.push(format!("{place}: in no layer"));
+            continue;
+        };
+        let (_, below) = LAYERS.iter().find(|(name, _)| *name == own).unwrap();
+        let code = code(text);
+        let reaches_out = own == "loops/protocol" && code.contains("super::super");
+        let strangers = imports(&code).into_iter().filter(|path| {
+            layer(path)
+                .is_none_or(|layer| layer != own && layer != "sync" && !below.contains(&layer))
+        });
+        wrong.extend(strangers.map(|path| format!("{place} imports {path}")));
+        if reaches_out {
+            wrong.push(format!("{place} imports from loops"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_file_says_why_it_exists_and_is_short() {
+    let mut wrong = Vec::new();
+    for (place, text) in all_files() {
+        if !text.starts_with("//!") {
+            wrong.push(format!("{place} does not begin with what it is for"));
+        }
+        let lines = code(&text).lines().count();
+        if lines > LINES_MAX {
+            wrong.push(format!("{place} has {lines} lines of code"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,73 @@
+//! Limits that are no CPUs: weights, numbers of tasks, memory.
+//!
+//! Source: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/pids.rst and
+//! cgroup-v1/memory.rst; getrlimit(2) and proc_pid_limits(5) for the number of processes.
+
+use super::mounts::Version;
+use crate::read::tree::Tree;
+use crate::types::{Constraint, Error, Rule};
+
+/// Version 1 writes a number near 2^63 where memory has no limit.
+const UNLIMITED: u64 = 1 << 60;
+/// Who has one of these capabilities is exempt from the limit on processes (SYS_ADMIN,
+/// SYS_RESOURCE).
+const EXEMPT: u64 = 1 << 21 | 1 << 24;
+
+/// `cpu.weight`, of 100; in version 1 `cpu.shares`, of 1024. Nothing where it is the usual one.
+pub(super) fn weight(
+    tree: &Tree,
+    group: &str,
+    version: Version,
+) -> Result<Option<(String, Rule)>, Error> {
+    let (name, usual) = match version {
+        Version::V1 => ("cpu.shares", 1024),
+        Version::V2 => ("cpu.weight", 100),
+    };
+    let path = format!("{group}/{name}");
+    let told = tree.number(&path)?.and_then(|n| u64::try_from(n).ok());
+    let value = told.filter(|&value| value != usual);
+    Ok(value.map(|value| (path, Rule::Weight { value, usual })))
+}
+
+/// `pids.max` with `pids.current`.
+pub(super) fn tasks(tree: &Tree, group: &str) -> Result<Option<(String, Rule)>, Error> {
+    let path = format!("{group}/pids.max");
+    let number = |path: &str| Ok(tree.number(path)?.and_then(|n| u64::try_from(n).ok()));
+    let Some(most) = number(&path)? else {
+        return Ok(None);
+    };
+    let now = number(&format!("{group}/pids.current"))?.unwrap_or(0);
+    Ok(Some((path, Rule::Tasks { most, now })))
+}
+
+pub(super) fn memory(
+    tree: &Tree,
+    group: &str,
+    version: Version,
+) -> Result<Option<(String, Rule)>, Error> {
+    let name = match version {
+        Version::V1 => "memory.limit_in_bytes",
+        Version::V2 => "memory.max",
+    };
+    let path = format!("{group}/{name}");
+    let told = tree.number(&path)?.and_then(|n| u64::try_from(n).ok());
+    let bytes = told.filter(|&bytes| bytes < UNLIMITED);
+    Ok(bytes.map(|bytes| (path, Rule::Memory(bytes))))
+}
+
+/// The user's limit on processes, of which each thread is one; nothing for whoever is exempt.
+pub(super) fn processes(tree: &Tree) -> Result<Option<Constraint>, Error> {
+    let path = "/proc/self/limits";
+    let limits = tree.text(path)?.unwrap_or_default();
+    let line = limits.lines().find_map(|l| l.strip_prefix("Max processes"));
+    let soft = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    let status = tree.text("proc/self/status")?.unwrap_or_default();
+    let capable = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let capable = capable.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    let exempt = capable.is_some_and(|capable| capable & EXEMPT != 0);
+    Ok(soft.filter(|_| !exempt).map(|most| Constraint {
+        path: path.into(),
+        generation: 0,
+        rule: Rule::Tasks { most, now: 0 },
+    }))
+}

@@ -1,0 +1,3 @@
+module creel
+
+go 1.19

@@ -99,10 +99,19 @@ impl Edges {
 
     /// Adds a step of `delta` (-32768 to 32767), `offset` ticks from now.
     pub fn step(&mut self, offset: u32, delta: i32) {
+        self.step_at(self.locate(offset), delta);
+    }
+
+    /// Where a step lies: a frame that is held, a phase, and how far beyond that.
+    fn locate(&self, offset: u32) -> (usize, usize, i32) {
         let place = self.place(self.tick + u64::from(offset));
         let start = ((place >> PLACE_BITS) as u64 - self.frame) as usize;
         let within = (place >> (PLACE_BITS - 16)) as usize & 0xffff;
-        let (phase, between) = (within >> 10, (within & 0x3ff) as i32);
+        (start, within >> 10, (within & 0x3ff) as i32)
+    }
+
+    #[inline]
+    fn step_at(&mut self, (start, phase, between): (usize, usize, i32), delta: i32) {
         let later = (delta * between) >> 10;
         let (now, later) = ((delta - later) as i16, later as i16);
         let rows = (&self.kernels[phase], &self.kernels[phase + 1]);
@@ -265,6 +274,17 @@ impl StereoEdges {
         };
         side.get_or_insert_with(|| Box::new(self.both.silent()))
             .step(offset, delta);
+    }
+
+    /// Adds a step on each side, where they are not alike.
+    pub fn step_sides(&mut self, offset: u32, deltas: [i32; 2]) {
+        let place = self.both.locate(offset);
+        for (side, delta) in [&mut self.left, &mut self.right].into_iter().zip(deltas) {
+            if delta != 0 {
+                side.get_or_insert_with(|| Box::new(self.both.silent()))
+                    .step_at(place, delta);
+            }
+        }
     }
 
     /// Moves on by `ticks`.

@@ -106,6 +106,46 @@ fn the_size_of_blocks_changes_no_bit() {
     }
 }
 
+#[test]
+fn damaged_songs_are_played_or_refused() {
+    let mut seed = 7u64;
+    let mut below = |end: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as usize % end
+    };
+    let mut buffers = Buffers::default();
+    for tone in tones() {
+        let commands = [
+            &tone.setup[..],
+            &tone.on,
+            &wait(600),
+            &tone.off,
+            &tone.on,
+            &wait(600),
+        ];
+        let whole = tone.song(false, &commands.concat());
+        let mut played = 0;
+        for _ in 0..300 {
+            let mut song = whole.clone();
+            for _ in 0..1 + below(12) {
+                let at = 0x100 + below(song.len() - 0x100);
+                song[at] = below(256) as u8;
+            }
+            let Ok(song) = Song::parse(song) else {
+                continue;
+            };
+            let Ok(mut player) = Player::new(&song, &Settings::default(), &mut buffers) else {
+                continue;
+            };
+            let mut frames = vec![[0.0f32; 2]; 3_000];
+            player.fill(&mut buffers, &mut frames);
+            assert!(frames.iter().flatten().all(|side| side.is_finite()));
+            played += 1;
+        }
+        assert!(played > 20, "{}: {played} of 300", tone.name);
+    }
+}
+
 /// One operator of the YM2151, an undamped sine, and what ends it.
 const OPM: [(u8, u8); 9] = [
     (0x20, 0xC7),

@@ -73,7 +73,7 @@ pub const CHIPS: &[Checked] = &[
     row(ChipId::WonderSwan, "WonderSwan", DOCUMENTS, Some(1.5)),
     row(ChipId::Vsu, "VSU", DOCUMENTS, Some(2.4)),
     row(ChipId::Saa1099, "SAA1099", DOCUMENTS, Some(2.1)),
-    row(ChipId::Es5503, "ES5503", DOCUMENTS, Some(1.7)),
+    row(ChipId::Es5503, "ES5503", DOCUMENTS, Some(2.9)),
     row(ChipId::Mikey, "Mikey", DOCUMENTS, Some(13.8)),
     row(ChipId::K007232, "K007232", DOCUMENTS, Some(3.2)),
     row(ChipId::SegaPcm, "SegaPCM", TONES, None),

@@ -38,11 +38,25 @@ pub trait EdgeChip: Send {
 pub trait Steps {
     /// A change by `delta`, -32768 to 32767, before tick `tick` of the run.
     fn step(&mut self, tick: u32, sides: Sides, delta: i32);
+
+    /// Changes on the left and on the right that are not alike.
+    fn step_sides(&mut self, tick: u32, [left, right]: [i32; 2]) {
+        if left != 0 {
+            self.step(tick, Sides::Left, left);
+        }
+        if right != 0 {
+            self.step(tick, Sides::Right, right);
+        }
+    }
 }
 
 impl Steps for StereoEdges {
     fn step(&mut self, tick: u32, sides: Sides, delta: i32) {
         StereoEdges::step(self, tick, sides, delta);
+    }
+
+    fn step_sides(&mut self, tick: u32, deltas: [i32; 2]) {
+        StereoEdges::step_sides(self, tick, deltas);
     }
 }
 
@@ -61,17 +75,10 @@ impl Shown {
     pub fn show(&mut self, tick: u32, level: [i32; 2], steps: &mut dyn Steps) {
         let [left, right] = [level[0] - self.0[0], level[1] - self.0[1]];
         self.0 = level;
-        if left == right {
-            if left != 0 {
-                steps.step(tick, Sides::Both, left);
-            }
-            return;
-        }
-        if left != 0 {
-            steps.step(tick, Sides::Left, left);
-        }
-        if right != 0 {
-            steps.step(tick, Sides::Right, right);
+        if left != right {
+            steps.step_sides(tick, [left, right]);
+        } else if left != 0 {
+            steps.step(tick, Sides::Both, left);
         }
     }
 }

@@ -136,37 +136,56 @@ impl Es5503 {
     /// Overwrites `out` with the next frames; an oscillator at its loudest makes 32,640.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         out.fill([0; 2]);
-        for frame in out {
-            for index in 0..self.enabled {
-                if !self.oscillators[index].is_halted() {
+        let heard = |oscillator: &Oscillator| !oscillator.is_halted();
+        let mut all = self.oscillators[..self.enabled].iter();
+        if all.any(|oscillator| heard(oscillator) && oscillator.mode() >= 2) {
+            // Some act on others, frame by frame.
+            for frame in out.chunks_mut(1) {
+                for index in 0..self.enabled {
                     self.play(index, frame);
                 }
+            }
+        } else {
+            for index in 0..self.enabled {
+                self.play(index, out);
             }
         }
     }
 
-    fn play(&mut self, index: usize, frame: &mut [i32; 2]) {
-        let oscillator = &mut self.oscillators[index];
-        let at = oscillator.place >> oscillator.shift();
-        let bytes = oscillator.bytes();
-        let byte = self.memory[(oscillator.start() | at & (bytes - 1)) as usize % MEMORY];
-        if byte == 0 {
-            self.end(index, true);
+    /// Adds an oscillator's frames until it is halted.
+    fn play(&mut self, index: usize, out: &mut [[i32; 2]]) {
+        let oscillator = self.oscillators[index];
+        if oscillator.is_halted() {
             return;
         }
-        let level = (i32::from(byte) - 128) * i32::from(oscillator.volume);
-        let channel = oscillator.control >> 4;
-        match (self.is_stereo, channel & 1) {
-            (false, _) => {
-                frame[0] += (level * 181) >> 8;
-                frame[1] += (level * 181) >> 8;
+        let (start, bytes, shift) = (oscillator.start(), oscillator.bytes(), oscillator.shift());
+        let volume = i32::from(oscillator.volume);
+        // In 256ths.
+        let gains = match (self.is_stereo, oscillator.control >> 4 & 1) {
+            (false, _) => [181, 181],
+            (true, 0) => [256, 0],
+            (true, _) => [0, 256],
+        };
+        let gains = gains.map(|gain| gain * volume);
+        for frame in out {
+            let place = self.oscillators[index].place;
+            let at = start | place >> shift & (bytes - 1);
+            let byte = self.memory[at as usize % MEMORY];
+            if byte == 0 {
+                self.end(index, true);
+                return;
             }
-            (true, 0) => frame[0] += level,
-            (true, _) => frame[1] += level,
-        }
-        oscillator.place += u32::from(oscillator.pitch);
-        if oscillator.place >> oscillator.shift() >= bytes {
-            self.end(index, false);
+            for (side, gain) in frame.iter_mut().zip(gains) {
+                *side += ((i32::from(byte) - 128) * gain) >> 8;
+            }
+            let place = place + u32::from(oscillator.pitch);
+            self.oscillators[index].place = place;
+            if place >> shift >= bytes {
+                self.end(index, false);
+                if self.oscillators[index].is_halted() {
+                    return;
+                }
+            }
         }
     }
 

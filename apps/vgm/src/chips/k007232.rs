@@ -16,7 +16,8 @@
 //!
 //! Left out on purpose: the two test modes in which fewer of the pitch's bits count.
 //!
-//! Source: the notes on the chip that go with MAME's driver (registers, end mark, pitch), as figures;
+//! Source: the notes on the chip that go with MAME's driver, and the registers that libvgm takes beyond
+//! the chip's own (both BSD-3), as figures;
 //! the VGM 1.72 specification.
 
 use super::Rate;

@@ -125,23 +125,6 @@ pub fn frame_ns(chip: ChipId) -> u64 {
         | ChipId::Saa1099
         | ChipId::Mikey => 30,
         ChipId::Ymz280b | ChipId::Es5503 => 50,
-        ChipId::SegaPcm
-        | ChipId::Rf5c68
-        | ChipId::Pwm
-        | ChipId::Ymf278b
-        | ChipId::Rf5c164
-        | ChipId::MultiPcm
-        | ChipId::Upd7759
-        | ChipId::Okim6295
-        | ChipId::K054539
-        | ChipId::C140
-        | ChipId::K053260
-        | ChipId::Qsound
-        | ChipId::Scsp
-        | ChipId::Es5506
-        | ChipId::X1010
-        | ChipId::C352
-        | ChipId::Ga20 => 80,
         ChipId::Ym2203 => 60,
         ChipId::Ym2413 => 95,
         ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Ymf262 => 100,

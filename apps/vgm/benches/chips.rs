@@ -20,6 +20,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use creel_vgm::chips::Rate;
+use creel_vgm::chips::rom::Rom;
 use creel_vgm::chips::ssg::Ssg;
 use creel_vgm::chips::y8950::Y8950;
 use creel_vgm::chips::ym2151::Ym2151;
@@ -256,7 +257,7 @@ fn render(track: &Track) {
         Kind::Ym2203 => run(Ym2203::new(clock_hz), track, Ym2203::write, Ym2203::render),
         Kind::Ym2608 => {
             let mut chip = Ym2608::new(clock_hz);
-            chip.rhythm_rom_mut().clone_from(a);
+            *chip.rhythm_rom_mut() = Rom::of(a.clone());
             chip.adpcm_b_mut().clone_from(b);
             run(chip, track, Ym2608::write, Ym2608::render);
         }
@@ -267,8 +268,8 @@ fn render(track: &Track) {
             } else {
                 Ym2610::new(clock_hz)
             };
-            chip.adpcm_a_mut().clone_from(a);
-            chip.adpcm_b_mut().clone_from(b);
+            *chip.adpcm_a_mut() = Rom::of(a.clone());
+            *chip.adpcm_b_mut() = Rom::of(b.clone());
             run(chip, track, Ym2610::write, Ym2610::render);
         }
         Kind::Ym2612 => run_with_dac(Ym2612::new(clock_hz), track),

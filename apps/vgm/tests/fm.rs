@@ -4,6 +4,7 @@
 
 mod streams;
 
+use creel_vgm::chips::rom::Rom;
 use creel_vgm::chips::ym2151::Ym2151;
 use creel_vgm::chips::ym2203::Ym2203;
 use creel_vgm::chips::ym2608::Ym2608;
@@ -70,7 +71,7 @@ fn ym2203() {
 fn ym2608() {
     let new = || {
         let mut chip = Ym2608::new(CLOCK_HZ);
-        *chip.rhythm_rom_mut() = memory(1 << 13, 1);
+        *chip.rhythm_rom_mut() = Rom::of(memory(1 << 13, 1));
         *chip.adpcm_b_mut() = memory(1 << 18, 2);
         chip
     };
@@ -86,8 +87,8 @@ fn ym2610() {
     ] {
         let new = || {
             let mut chip = new(CLOCK_HZ);
-            *chip.adpcm_a_mut() = memory(1 << 20, 1);
-            *chip.adpcm_b_mut() = memory(1 << 18, 2);
+            *chip.adpcm_a_mut() = Rom::of(memory(1 << 20, 1));
+            *chip.adpcm_b_mut() = Rom::of(memory(1 << 18, 2));
             chip
         };
         let hash = hash(streams::YM2610, new, Ym2610::write, Ym2610::render);

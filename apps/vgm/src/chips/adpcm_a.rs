@@ -18,6 +18,7 @@
 //! follow ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::fm::envelope::EnvelopeClock;
+use super::rom::{Reader, Rom};
 
 const VOICES: usize = 6;
 
@@ -42,7 +43,7 @@ const STEP_MOVES: [i8; 8] = [-1, -1, -1, -1, 2, 5, 7, 9];
 pub struct AdpcmA {
     voices: [Voice; VOICES],
     total_level: u8,
-    rom: Vec<u8>,
+    rom: Rom,
     /// How many bits an address register is shifted.
     address_shift: u32,
     /// Voices that take every other tick only.
@@ -97,14 +98,14 @@ impl AdpcmA {
         Self {
             voices: [voice; VOICES],
             total_level: 0,
-            rom: Vec::new(),
+            rom: Rom::default(),
             address_shift,
             slow,
         }
     }
 
     /// The memory it plays from; beyond its end it reads zeros.
-    pub fn rom_mut(&mut self) -> &mut Vec<u8> {
+    pub fn rom_mut(&mut self) -> &mut Rom {
         &mut self.rom
     }
 
@@ -134,6 +135,7 @@ impl AdpcmA {
 
     /// Adds `out.len()` native frames; `clock` is the envelopes' as of the first.
     pub fn render(&mut self, clock: &EnvelopeClock, out: &mut [[i32; 2]]) {
+        let rom = self.rom.read();
         for (i, voice) in self.voices.iter_mut().enumerate() {
             let level = Level::new(voice.level, self.total_level);
             let slow = self.slow >> i & 1 != 0;
@@ -146,7 +148,7 @@ impl AdpcmA {
                     break;
                 }
                 if !slow || count & 1 == 0 {
-                    voice.clock(&self.rom, self.address_shift);
+                    voice.clock(rom, self.address_shift);
                 }
                 start = tick;
                 tick += clock.divider();
@@ -169,7 +171,7 @@ impl Voice {
     }
 
     /// Takes a nibble.
-    fn clock(&mut self, rom: &[u8], address_shift: u32) {
+    fn clock(&mut self, rom: Reader<'_>, address_shift: u32) {
         if !self.playing {
             self.sample = 0;
             return;
@@ -184,7 +186,7 @@ impl Voice {
                 self.sample = 0;
                 return;
             }
-            self.byte = rom.get(self.address as usize).copied().unwrap_or(0);
+            self.byte = rom.byte(self.address);
             self.address = self.address.wrapping_add(1);
             self.byte >> 4
         };

@@ -25,6 +25,8 @@
 //! Source: the YM2608 and Y8950 application manuals, sections on ADPCM; the
 //! order of events follows ymfm (BSD-3-Clause, Aaron Giles).
 
+use super::rom::Rom;
+
 /// The step after a reset, which is also the smallest.
 const STEP_MIN: i32 = 127;
 
@@ -44,11 +46,18 @@ mod control {
     pub const RESET: u8 = 0x01;
 }
 
+/// Where samples come from.
+#[derive(Clone, Debug)]
+enum Memory {
+    Ram(Vec<u8>),
+    Rom(Rom),
+}
+
 /// The voice and its memory.
 #[derive(Clone, Debug)]
 pub struct AdpcmB {
     regs: [u8; 16],
-    memory: Vec<u8>,
+    memory: Memory,
     /// How many bits an address register is shifted, if it is always the same.
     address_shift: Option<u32>,
     /// Bits of the output that are dropped.
@@ -93,7 +102,7 @@ impl AdpcmB {
         regs[0x0c..=0x0d].fill(0xff);
         Self {
             regs,
-            memory: Vec::new(),
+            memory: Memory::Ram(Vec::new()),
             address_shift,
             dropped,
             voice: Voice::RESET,
@@ -101,9 +110,26 @@ impl AdpcmB {
         }
     }
 
-    /// The memory; beyond its end it reads zeros and takes no writes.
-    pub fn memory_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.memory
+    /// The memory as a RAM; beyond its end it reads zeros and takes no writes.
+    pub fn ram_mut(&mut self) -> &mut Vec<u8> {
+        if matches!(self.memory, Memory::Rom(_)) {
+            self.memory = Memory::Ram(Vec::new());
+        }
+        match &mut self.memory {
+            Memory::Ram(ram) => ram,
+            Memory::Rom(_) => unreachable!("it was just made a RAM"),
+        }
+    }
+
+    /// The memory as a ROM.
+    pub fn rom_mut(&mut self) -> &mut Rom {
+        if matches!(self.memory, Memory::Ram(_)) {
+            self.memory = Memory::Rom(Rom::default());
+        }
+        match &mut self.memory {
+            Memory::Rom(rom) => rom,
+            Memory::Ram(_) => unreachable!("it was just made a ROM"),
+        }
     }
 
     /// Writes a register, 00 to 0F.
@@ -181,11 +207,11 @@ impl AdpcmB {
     fn next_sample(&mut self) {
         let external = self.asks(control::MEMORY);
         if !self.voice.second_nibble && external {
-            self.voice.byte = self
-                .memory
-                .get(self.voice.address as usize)
-                .copied()
-                .unwrap_or(0);
+            let address = self.voice.address;
+            self.voice.byte = match &mut self.memory {
+                Memory::Ram(ram) => ram.get(address as usize).copied().unwrap_or(0),
+                Memory::Rom(rom) => rom.read().byte(address),
+            };
         }
         let nibble = if self.voice.second_nibble {
             self.voice.byte & 15
@@ -233,7 +259,9 @@ impl AdpcmB {
             self.rewinds = false;
         }
         if !self.is_at(0x04) {
-            if let Some(byte) = self.memory.get_mut(self.voice.address as usize) {
+            if let Memory::Ram(ram) = &mut self.memory
+                && let Some(byte) = ram.get_mut(self.voice.address as usize)
+            {
                 *byte = value;
             }
             self.voice.address = self.voice.address.wrapping_add(1);

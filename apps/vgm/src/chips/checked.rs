@@ -32,7 +32,7 @@ const fn row(chip: ChipId, name: &'static str, how: &'static str, ratio: Option<
 const YMFM: &str = "ymfm, bit by bit, on random streams and songs";
 const DOCUMENTS: &str = "figures of its documents; libvgm's spectra of random songs";
 
-const TONES: &str = "pitch, level and attacks of a tone; songs block by block";
+const TONES: &str = "arithmetic of its documents; libvgm's waveforms of random songs";
 
 /// Every chip that is played, in the header's order.
 pub const CHIPS: &[Checked] = &[
@@ -89,7 +89,7 @@ pub const CHIPS: &[Checked] = &[
     row(ChipId::K053260, "K053260", TONES, None),
     row(ChipId::Qsound, "QSound", TONES, None),
     row(ChipId::Scsp, "SCSP", TONES, None),
-    row(ChipId::Es5506, "ES5505, ES5506", TONES, None),
+    row(ChipId::Es5506, "ES5505, ES5506", SAMPLES, None),
     row(ChipId::X1010, "X1-010", TONES, None),
     row(ChipId::C352, "C352", TONES, None),
     row(ChipId::Ga20, "GA20", TONES, None),

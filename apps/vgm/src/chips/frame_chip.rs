@@ -180,11 +180,17 @@ impl FrameChip {
         let Ok((Command::Block(block), _)) = command else {
             return;
         };
+        let rom = match (&mut *self, block.kind) {
+            (FrameChip::Ym2610(chip), 0x82) => Some(chip.adpcm_a_mut()),
+            (FrameChip::Ym2610(chip), 0x83) => Some(chip.adpcm_b_mut()),
+            _ => None,
+        };
+        if let Some(rom) = rom {
+            return pcm::take_in(rom, 0, song, block.data);
+        }
         let memory = match (self, block.kind) {
             (FrameChip::Ym2608(chip), 0x81) => chip.adpcm_b_mut(),
             (FrameChip::Y8950(chip), 0x88) => chip.adpcm_b_mut(),
-            (FrameChip::Ym2610(chip), 0x82) => chip.adpcm_a_mut(),
-            (FrameChip::Ym2610(chip), 0x83) => chip.adpcm_b_mut(),
             (FrameChip::Ymz280b(chip), 0x86) => chip.memory_mut(),
             (FrameChip::Es5503(chip), 0xE1) => chip.memory_mut(),
             _ => return,

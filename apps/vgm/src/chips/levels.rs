@@ -56,7 +56,6 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::Ymf262 => level(0.5, 0x100, 2.0),
         ChipId::Ay8910 => level(SSG_SCALE, 0x100, 2.0),
         ChipId::Okim6258 => level(1.0, 0x1C0, 2.0),
-        // As far as their cores have 16 bits.
         // The core drops two bits, so that eight loud voices fit.
         ChipId::SegaPcm => level(4.0, 0x180, 1.0),
         ChipId::Rf5c68 => level(1.0, 0xB0, 1.0),

@@ -49,7 +49,7 @@ impl Y8950 {
     /// A chip after reset, at `clock_hz`.
     pub fn new(clock_hz: u32) -> Self {
         let mut adpcm_b = AdpcmB::new(None, 3);
-        adpcm_b.memory_mut().resize(MEMORY, 0);
+        adpcm_b.ram_mut().resize(MEMORY, 0);
         adpcm_b.write(1, LEFT);
         Self {
             clock_hz,
@@ -68,7 +68,7 @@ impl Y8950 {
 
     /// The memory of ADPCM-B.
     pub fn adpcm_b_mut(&mut self) -> &mut Vec<u8> {
-        self.adpcm_b.memory_mut()
+        self.adpcm_b.ram_mut()
     }
 
     /// Writes a register between two frames. The chip has one port; `port` is ignored.

@@ -26,6 +26,7 @@ use super::adpcm_a::AdpcmA;
 use super::adpcm_b::AdpcmB;
 use super::fm::connect::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn, Prescaler};
+use super::rom::Rom;
 
 /// Clocks in a native frame, for each step of the prescaler.
 const DIVIDER: u64 = 24;
@@ -59,7 +60,7 @@ impl Ym2608 {
     /// A YM2608 after reset, with 256 KiB for ADPCM-B.
     pub fn new(clock_hz: u32) -> Self {
         let mut adpcm_b = AdpcmB::new(None, 1);
-        adpcm_b.memory_mut().resize(MEMORY_BYTES, 0);
+        adpcm_b.ram_mut().resize(MEMORY_BYTES, 0);
         let prescaler = Prescaler::default();
         let mut fm = Opn::new(ALL);
         fm.set_prescaler(prescaler);
@@ -93,13 +94,13 @@ impl Ym2608 {
     }
 
     /// The rhythm's ROM.
-    pub fn rhythm_rom_mut(&mut self) -> &mut Vec<u8> {
+    pub fn rhythm_rom_mut(&mut self) -> &mut Rom {
         self.rhythm.rom_mut()
     }
 
     /// The memory of ADPCM-B.
     pub fn adpcm_b_mut(&mut self) -> &mut Vec<u8> {
-        self.adpcm_b.memory_mut()
+        self.adpcm_b.ram_mut()
     }
 
     /// Writes a register between two frames; those of the SSG are ignored.

@@ -23,6 +23,7 @@ use super::adpcm_a::AdpcmA;
 use super::adpcm_b::AdpcmB;
 use super::fm::connect::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn};
+use super::rom::Rom;
 
 /// Clocks in a native frame.
 const DIVIDER: u64 = 144;
@@ -33,10 +34,11 @@ const SSG_DIVIDER: u64 = 32;
 /// The YM2610 or YM2610B without its SSG.
 ///
 /// ```
+/// use creel_vgm::chips::rom::Rom;
 /// use creel_vgm::chips::ym2610::Ym2610;
 ///
 /// let mut chip = Ym2610::new(8_000_000);
-/// chip.adpcm_a_mut().extend([0x77; 512]);
+/// *chip.adpcm_a_mut() = Rom::of(vec![0x77; 512]);
 /// for (reg, value) in [(0x01, 0x3f), (0x20, 1), (0x00, 1)] {
 ///     chip.write(1, reg, value); // the first ADPCM-A voice
 /// }
@@ -90,13 +92,13 @@ impl Ym2610 {
     }
 
     /// The memory of ADPCM-A.
-    pub fn adpcm_a_mut(&mut self) -> &mut Vec<u8> {
+    pub fn adpcm_a_mut(&mut self) -> &mut Rom {
         self.adpcm_a.rom_mut()
     }
 
     /// The memory of ADPCM-B.
-    pub fn adpcm_b_mut(&mut self) -> &mut Vec<u8> {
-        self.adpcm_b.memory_mut()
+    pub fn adpcm_b_mut(&mut self) -> &mut Rom {
+        self.adpcm_b.rom_mut()
     }
 
     /// Writes a register between two frames; those of the SSG are ignored.

@@ -16,6 +16,7 @@ mod reference;
 mod ssg;
 
 use creel_vgm::chips::bus::Bus;
+use creel_vgm::chips::rom::Rom;
 use creel_vgm::chips::ym2151::Ym2151;
 use creel_vgm::chips::ym2203::Ym2203;
 use creel_vgm::chips::ym2413::Ym2413;
@@ -68,7 +69,7 @@ fn ym2203(clock_hz: u32) -> Ours<Ym2203> {
 
 fn ym2608(clock_hz: u32, [rhythm, adpcm_b]: [Vec<u8>; 2]) -> Ours<Ym2608> {
     let mut chip = Ym2608::new(clock_hz);
-    *chip.rhythm_rom_mut() = rhythm;
+    *chip.rhythm_rom_mut() = Rom::of(rhythm);
     *chip.adpcm_b_mut() = adpcm_b;
     Ours {
         chip,
@@ -78,8 +79,8 @@ fn ym2608(clock_hz: u32, [rhythm, adpcm_b]: [Vec<u8>; 2]) -> Ours<Ym2608> {
 }
 
 fn ym2610(mut chip: Ym2610, [adpcm_a, adpcm_b]: [Vec<u8>; 2]) -> Ours<Ym2610> {
-    *chip.adpcm_a_mut() = adpcm_a;
-    *chip.adpcm_b_mut() = adpcm_b;
+    *chip.adpcm_a_mut() = Rom::of(adpcm_a);
+    *chip.adpcm_b_mut() = Rom::of(adpcm_b);
     Ours {
         chip,
         write: Ym2610::write,

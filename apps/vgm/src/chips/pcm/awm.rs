@@ -71,6 +71,16 @@ pub fn envelope_step(rate: u32, clock: u32) -> i32 {
     }
 }
 
+/// The bits of a clock that are all 0 at frames where an envelope of this rate may go on.
+#[inline]
+pub fn envelope_mask(rate: u32) -> u32 {
+    if rate < 4 {
+        u32::MAX
+    } else {
+        (1 << 12u32.saturating_sub(rate >> 2)) - 1
+    }
+}
+
 /// A voice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Voice {
@@ -207,17 +217,22 @@ impl Voice {
         }
     }
 
-    /// A step of the envelope at frame `clock`.
-    fn envelope(&mut self, clock: u32) {
-        let rate = match self.stage {
+    /// The rate of the stage it is in.
+    fn stage_rate(&self) -> u32 {
+        match self.stage {
             Stage::Attack => self.rate(self.rates[0] >> 4),
             Stage::Decay1 => self.rate(self.rates[0] & 15),
             Stage::Decay2 if self.rings => 5,
             Stage::Decay2 => self.rate(self.rates[1] & 15),
             Stage::Release if self.damped => 56,
             Stage::Release => self.rate(self.rates[2] & 15),
-            Stage::Off => return,
-        };
+            Stage::Off => 0,
+        }
+    }
+
+    /// A step of the envelope at frame `clock`.
+    fn envelope(&mut self, clock: u32) {
+        let rate = self.stage_rate();
         let step = envelope_step(rate, clock);
         if step == 0 {
             return;
@@ -284,19 +299,27 @@ impl Voice {
             let step = self.step();
             let tremolo = TREMOLO[usize::from(self.tremolo & 7)];
             let tremolo = (f64::from(tremolo) * (1.0 + self.lfo_at(0.0)) / 2.0) as i32;
-            for frame in block.iter_mut() {
-                self.envelope(now);
-                if self.stage == Stage::Off {
-                    return;
+            let aim = i32::from(self.level) << 2;
+            let mut mask = 0;
+            let mut sides = [0; 2];
+            for (count, frame) in block.iter_mut().enumerate() {
+                // Between these the volume stays.
+                if now & mask == 0 || self.level_now != aim || count == 0 {
+                    self.envelope(now);
+                    if self.stage == Stage::Off {
+                        return;
+                    }
+                    self.move_level(now);
+                    let total = self.attenuation + self.level_now + tremolo;
+                    sides = [left, right].map(|less| volumes.of(total + less));
+                    mask = envelope_mask(self.stage_rate());
                 }
-                self.move_level(now);
                 now = now.wrapping_add(1);
-                let total = self.attenuation + self.level_now + tremolo;
                 let [first, second] = self.samples;
                 let between = ((second - first) * (self.fraction >> 1) as i32) >> 15;
                 let value = first + between;
-                frame[0] += (value * volumes.of(total + left)) >> 15;
-                frame[1] += (value * volumes.of(total + right)) >> 15;
+                frame[0] += (value * sides[0]) >> 15;
+                frame[1] += (value * sides[1]) >> 15;
                 self.fraction += step;
                 if self.fraction >= 0x1_0000 {
                     self.at += self.fraction >> 16;

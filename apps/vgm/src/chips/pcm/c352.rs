@@ -254,8 +254,8 @@ impl PcmChip for C352 {
                 voice.fraction = next & 0xFFFF;
                 let mut sample = voice.sample;
                 if !voice.has(flag::NO_LINE) {
-                    let rise = i64::from(voice.sample - voice.last);
-                    sample = voice.last + ((rise * i64::from(voice.fraction)) >> 16) as i32;
+                    let rise = voice.sample - voice.last;
+                    sample = voice.last + ((rise * (voice.fraction >> 1) as i32) >> 15);
                 }
                 frame[0] += (sample * sides[0]) >> 8;
                 frame[1] += (sample * sides[1]) >> 8;

@@ -22,6 +22,8 @@ pub mod upd7759;
 pub mod x1_010;
 pub mod ymf278b;
 
+use std::ops::Range;
+
 use super::Rate;
 use super::rom::Rom;
 use crate::format::{ChipId, Command, Header, Song, decode};
@@ -111,29 +113,20 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
     let command = decode(song.bytes(), offset as usize, song.header.version);
     match command {
         Ok((Command::Block(block), _)) => {
-            let head = match block.kind {
-                0x80..=0xBF => 8,
-                0xC0..=0xDF => 2,
-                _ => 4,
-            };
-            // A song's blocks were checked to have their heads, and to lie within what a chip can
-            // address.
-            let (start, data) = (block.data.start, block.data.start + head..block.data.end);
-            let word = |at: usize, bytes: usize| {
-                let field = &song.bytes()[start + at..][..bytes];
-                field
-                    .iter()
-                    .rfold(0, |word, byte| word << 8 | usize::from(*byte))
-            };
-            match head {
-                8 => {
-                    let start = chip.rom_start(block.kind) + word(4, 4);
-                    if let Some(rom) = chip.rom(block.kind) {
-                        rom.take_in(start, song.shared_bytes(), data);
-                    }
+            if block.kind < 0xC0 {
+                let base = chip.rom_start(block.kind);
+                if let Some(rom) = chip.rom(block.kind) {
+                    take_in(rom, base, song, block.data);
                 }
-                bytes => chip.store(word(0, bytes), &song.bytes()[data]),
+                return;
             }
+            // A song's blocks were checked to have their heads: where they go.
+            let (head, data) =
+                song.bytes()[block.data].split_at(if block.kind < 0xE0 { 2 } else { 4 });
+            let place = head
+                .iter()
+                .rfold(0, |place, byte| place << 8 | usize::from(*byte));
+            chip.store(place, data);
         }
         Ok((Command::RamWrite(write), _)) => {
             let bank = song.bank(write.kind).map_or(&[][..], |bank| &bank.data);
@@ -143,6 +136,21 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
         }
         _ => {}
     }
+}
+
+/// Takes in a ROM block that lies at `block` in the song: the memory's size, where in it the rest
+/// goes, and the rest. Places count from `base`.
+pub fn take_in(rom: &mut Rom, base: usize, song: &Song, block: Range<usize>) {
+    // A song's blocks were checked to have heads, and to lie within what a chip can address.
+    let start = &song.bytes()[block.start + 4..block.start + 8];
+    let start = start
+        .iter()
+        .rfold(0, |start, byte| start << 8 | usize::from(*byte));
+    rom.take_in(
+        base + start,
+        song.shared_bytes(),
+        block.start + 8..block.end,
+    );
 }
 
 /// Limits a sum of voices to what a native frame holds.

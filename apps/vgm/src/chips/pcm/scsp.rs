@@ -29,7 +29,7 @@
 //! Source: Sega Saturn SCSP User's Manual; VGM specification 1.71 (header B8, command C5, block E0).
 
 use super::super::Rate;
-use super::awm::{SILENT, Volumes, envelope_step};
+use super::awm::{SILENT, Volumes, envelope_mask, envelope_step};
 use super::{PcmChip, limit};
 
 const SLOTS: usize = 32;
@@ -80,6 +80,9 @@ struct Slot {
     step: i64,
     tremolo: i32,
     sides: [i32; 2],
+    /// The volume, and which bits of the clock are 0 where it may change.
+    volume: i32,
+    mask: u32,
 }
 
 /// The chip.
@@ -161,15 +164,22 @@ impl Slot {
         }
     }
 
-    fn envelope(&mut self, clock: u32) {
-        let rate = match self.stage {
+    /// The rate of the stage it is in.
+    fn stage_rate(&self) -> u32 {
+        self.rate(match self.stage {
             Stage::Attack => self.bits(0x08, 0, 5),
             Stage::Decay1 => self.bits(0x08, 6, 5),
             Stage::Decay2 => self.bits(0x08, 11, 5),
             Stage::Release => self.bits(0x0A, 0, 5),
-            Stage::Off => return,
-        };
-        let step = envelope_step(self.rate(rate), clock);
+            Stage::Off => 0,
+        })
+    }
+
+    fn envelope(&mut self, clock: u32) {
+        if self.stage == Stage::Off {
+            return;
+        }
+        let step = envelope_step(self.stage_rate(), clock);
         if step == 0 {
             return;
         }
@@ -242,6 +252,7 @@ impl Slot {
         let depth = TREMOLO[self.bits(0x12, 0, 3) as usize];
         self.tremolo = (depth * self.tremolo_wave(self.bits(0x12, 3, 2))) as i32;
         self.sides = self.pan();
+        self.mask = 0;
     }
 
     /// Volumes left and right of the direct output, 32768 the whole.
@@ -274,7 +285,11 @@ impl Slot {
 
     /// A frame, before its pan; `moved` is how far others move it, in samples of 1024ths.
     fn frame(&mut self, ram: &[u8], volumes: &Volumes, clock: u32, moved: i32) -> i32 {
-        self.envelope(clock);
+        if clock & self.mask == 0 {
+            self.envelope(clock);
+            self.volume = volumes.of(self.total());
+            self.mask = envelope_mask(self.stage_rate());
+        }
         if self.stage == Stage::Off {
             return 0;
         }
@@ -292,6 +307,11 @@ impl Slot {
             _ => 0,
         };
         self.advance();
+        (value * self.volume) >> 15
+    }
+
+    /// All that attenuates it, in steps.
+    fn total(&self) -> i32 {
         let level = (self.bits(0x0C, 0, 8) << 2) as i32;
         let envelope = match self.bits(0x0C, 8, 1) {
             0 => self.attenuation,
@@ -299,7 +319,7 @@ impl Slot {
         };
         let held = self.stage == Stage::Attack && self.bits(0x08, 5, 1) != 0;
         let envelope = if held { 0 } else { envelope };
-        (value * volumes.of(envelope + level + self.tremolo)) >> 15
+        envelope + level + self.tremolo
     }
 
     fn advance(&mut self) {

@@ -204,7 +204,7 @@ fn any_number_of_sources_share_a_port_whatever_their_names() {
     let folder = Folder::new("names");
     let packets: Vec<_> = (0..10_u32)
         .flat_map(|n| {
-            (0..2_000_u32).map(move |source| {
+            (0..600_u32).map(move |source| {
                 let ssrc = source.wrapping_mul(0x9e37_79b9);
                 let packet = Packet {
                     ssrc,
@@ -215,7 +215,7 @@ fn any_number_of_sources_share_a_port_whatever_their_names() {
         })
         .collect();
     let measured = analysed(&folder.0, &[], &packets);
-    assert_eq!((measured.sources.len(), measured.lost), (2_000, 0));
+    assert_eq!((measured.sources.len(), measured.lost), (600, 0));
     assert!(measured.sources.iter().all(|source| source.packets == 10));
 }
 

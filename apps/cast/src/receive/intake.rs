@@ -236,6 +236,8 @@ impl Intake {
             arrival: packet.arrival,
         });
         if is_proven && let Some(kept) = self.candidates.remove(&ssrc) {
+            let bytes: usize = kept.iter().map(|kept| kept.payload.len()).sum();
+            self.kept_bytes -= bytes;
             self.begin(&kept);
         }
     }

@@ -435,3 +435,19 @@ fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
         assert_eq!(heard(Some(other)), None, "{to}");
     }
 }
+
+#[test]
+fn a_tcp_client_that_is_not_there_is_told() {
+    let to = free_ports(1).to_string();
+    let mut sender = creel_cast(&["send", "--streams", "1", "--over-tcp", "--to", &to]);
+    let output = sender
+        .args(["--buffers", "20", "--ramp-up", "0s"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        told(&output).contains("1 of 1 streams failed"),
+        "{}",
+        told(&output)
+    );
+}

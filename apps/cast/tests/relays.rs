@@ -86,9 +86,9 @@ fn payloads_go_to_all_clients_byte_for_byte() {
 fn reports_find_their_way_in_both_directions() {
     for rewrite in [false, true] {
         let on = free_ports(1);
-        let (sender, client) = (socket(), socket());
+        let (sender, client, other) = (socket(), socket(), socket());
         let plan = relay::Plan {
-            to: vec![address(&client)],
+            to: vec![address(&client), address(&other)],
             wait: MS,
             rewrite,
             ..relay::Plan::new(on)
@@ -133,6 +133,10 @@ fn reports_find_their_way_in_both_directions() {
                 (201, &packet.ssrc.to_be_bytes()[..])
             );
             assert_eq!(told[12..16], [12, 0, 0, 34]);
+            // The other client has got the packets and the sender's report, and no more.
+            sender.send_to(&counting(96, 2, 80, 1).bytes(), on).unwrap();
+            let types: Vec<u8> = (0..4).map(|_| heard(&other)[1]).collect();
+            assert_eq!(types, [96, 96, 200, 96]);
         });
     }
 }

@@ -164,7 +164,10 @@ impl Jitter {
     /// Notes a packet that arrived at `arrival` nanoseconds.
     #[inline]
     pub(crate) fn note(&mut self, timestamp: u32, arrival: u64, clock: u32) {
-        let ticks = (u128::from(arrival) * u128::from(clock) / 1_000_000_000) as u32;
+        // Seconds and the rest apart: the products stay within 64 bits.
+        let (seconds, rest) = (arrival / 1_000_000_000, arrival % 1_000_000_000);
+        let clock = u64::from(clock);
+        let ticks = (seconds.wrapping_mul(clock) + rest * clock / 1_000_000_000) as u32;
         let transit = ticks.wrapping_sub(timestamp);
         if let Some(before) = self.transit.replace(transit) {
             let distance = f64::from((transit.wrapping_sub(before) as i32).unsigned_abs());

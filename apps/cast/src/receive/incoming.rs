@@ -156,8 +156,10 @@ impl Incoming {
             self.time(packet, 0);
             return;
         }
+        let clock = i64::from(format.clock);
+        // Seconds and the rest apart: the products stay within 64 bits.
         let nanos =
-            |ticks: i64| (i128::from(ticks) * 1_000_000_000 / i128::from(format.clock)) as i64;
+            |ticks: i64| ticks / clock * 1_000_000_000 + ticks % clock * 1_000_000_000 / clock;
         let leap = nanos(i64::from(distance)) - (packet.arrival as i64 - self.stats.last() as i64);
         if self.stats.last() > 0 && leap.abs() > LEAP && note == Note::Newest {
             self.restart(packet);

@@ -20,11 +20,15 @@ const DATAGRAM_BYTES: usize = 1 << 16;
 /// Datagrams a system call, of a port for all; and of one stream's port, where one comes a turn.
 const SLOTS: usize = 64;
 const SLOTS_OF_ONE: usize = 2;
+/// Packets of one stream after which it is asked again where they come from: a call that tells it
+/// takes half as long again.
+const ASKED: u32 = 64;
 
 thread_local! {
     /// Where datagrams lie until they are noted; all sockets of a context share it.
     static MANY: RefCell<Received> = RefCell::new(Received::new(SLOTS, DATAGRAM_BYTES));
     static FEW: RefCell<Received> = RefCell::new(Received::new(SLOTS_OF_ONE, DATAGRAM_BYTES));
+    static ONE: RefCell<Vec<u8>> = RefCell::new(vec![0; DATAGRAM_BYTES]);
 }
 
 /// A UDP port.
@@ -38,6 +42,8 @@ pub(super) struct Inlet {
     /// Of its sources' packets, how many have been added to it.
     told: u64,
     tap: Option<(Tap, SocketAddr)>,
+    /// Packets since it was asked where they come from.
+    unasked: u32,
     clock: Clock,
 }
 
@@ -55,6 +61,7 @@ impl Inlet {
             counted,
             told: 0,
             tap: None,
+            unasked: 0,
             clock: Clock::monotonic(),
         }
     }
@@ -71,14 +78,24 @@ impl Inlet {
     fn take(&mut self, received: &Received) {
         let now = self.clock.nanos();
         for datagram in received.iter() {
-            if let Some((tap, to)) = &self.tap {
-                tap.write(datagram.bytes, datagram.from, *to);
-            }
-            self.intake.take(datagram.bytes, datagram.from, now);
+            self.take_one(datagram.bytes, datagram.from, now);
             if datagram.truncated {
                 self.intake.note_cut();
             }
         }
+        self.tell(now);
+    }
+
+    #[inline]
+    fn take_one(&mut self, datagram: &[u8], from: SocketAddr, now: u64) {
+        if let Some((tap, to)) = &self.tap {
+            tap.write(datagram, from, *to);
+        }
+        self.intake.take(datagram, from, now);
+    }
+
+    /// Reports, and counts what its sources got.
+    fn tell(&mut self, now: u64) {
         for (to, report) in self.intake.reports(now) {
             // A report that does not get through is made up for by the next one.
             let _ = self.socket.as_std().send_to(&report, to);
@@ -89,10 +106,31 @@ impl Inlet {
             .fetch_add(packets - self.told, Ordering::Relaxed);
         self.told = packets;
     }
+
+    /// A packet of a port's one stream, without asking where it comes from.
+    fn poll_one(&mut self, cx: &mut Context<'_>, from: SocketAddr) -> Poll<Result<(), Flow>> {
+        ONE.with_borrow_mut(|bytes| {
+            let Ok(len) = ready!(self.socket.poll_recv(cx, bytes)) else {
+                return Poll::Ready(Err(Flow::Failed));
+            };
+            self.unasked += 1;
+            let now = self.clock.nanos();
+            self.take_one(&bytes[..len], from, now);
+            self.tell(now);
+            Poll::Ready(Ok(()))
+        })
+    }
 }
 
 impl Work for Inlet {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+        if !self.shared
+            && self.unasked < ASKED
+            && let Some(from) = self.intake.expected_from()
+        {
+            return self.poll_one(cx, from);
+        }
+        self.unasked = 0;
         let memory = if self.shared { &MANY } else { &FEW };
         memory.with_borrow_mut(|received| {
             let filled = ready!(self.socket.poll_recv_batch(cx, received));

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Sources of one socket at most; the packets of others are told as of strangers.
 const SOURCES_MAX: usize = 32_768;
-/// Sources in their probation at once, and packets that are kept of one.
-const CANDIDATES_MAX: usize = 256;
+/// Bytes of packets that wait for their sources to be proven, and packets that are kept of one.
+const KEPT_BYTES_MAX: usize = 32 << 20;
 const KEPT_MAX: usize = 4;
 
 /// What is the same for all sockets of a run.
@@ -100,6 +100,8 @@ pub(super) struct Intake {
     /// Whose packet came last, and so probably whose comes next: it, or the one after it.
     last: usize,
     candidates: HashMap<u32, Vec<Kept>>,
+    /// Bytes of payload in them.
+    kept_bytes: usize,
     junk: Junk,
     packets: u64,
     /// Of bare samples.
@@ -119,6 +121,7 @@ impl Intake {
             sources: Vec::new(),
             last: 0,
             candidates: HashMap::new(),
+            kept_bytes: 0,
             junk: Junk::default(),
             packets: 0,
             raw: (0, 0),
@@ -162,6 +165,17 @@ impl Intake {
         self.take_packet(&packet);
     }
 
+    /// Where the next datagram comes from, if it need not be asked: its one source's packets come
+    /// from where they came from before, most of the time.
+    pub(super) fn expected_from(&self) -> Option<SocketAddr> {
+        let is_alone = self.sources.len() == 1 && self.candidates.is_empty();
+        let source = self
+            .sources
+            .first()
+            .filter(|_| is_alone && self.session.source.is_none());
+        source.map(Incoming::from)
+    }
+
     /// One that was cut is told.
     pub(super) fn note_cut(&mut self) {
         self.junk.cut += 1;
@@ -199,22 +213,20 @@ impl Intake {
             self.junk.strangers += 1;
             return;
         }
-        let is_full = self.candidates.len() >= CANDIDATES_MAX;
         let ssrc = packet.header.ssrc;
-        if is_full && !self.candidates.contains_key(&ssrc) {
-            self.junk.unproven += self
-                .candidates
-                .drain()
-                .map(|(_, kept)| kept.len() as u64)
-                .sum::<u64>();
+        if self.kept_bytes > KEPT_BYTES_MAX || self.candidates.len() >= SOURCES_MAX {
+            let all = self.candidates.drain().map(|(_, kept)| kept.len() as u64);
+            self.junk.unproven += all.sum::<u64>();
+            self.kept_bytes = 0;
         }
+        self.kept_bytes += packet.payload.len();
         let kept = self.candidates.entry(ssrc).or_default();
         let number = packet.header.sequence;
         let follows =
             |other: &Kept| matches!(number.wrapping_sub(other.header.sequence), 1 | u16::MAX);
         let is_proven = kept.iter().any(follows);
         if kept.len() == KEPT_MAX {
-            kept.remove(0);
+            self.kept_bytes -= kept.remove(0).payload.len();
             self.junk.unproven += 1;
         }
         kept.push(Kept {
@@ -224,6 +236,8 @@ impl Intake {
             arrival: packet.arrival,
         });
         if is_proven && let Some(kept) = self.candidates.remove(&ssrc) {
+            let bytes: usize = kept.iter().map(|kept| kept.payload.len()).sum();
+            self.kept_bytes -= bytes;
             self.begin(&kept);
         }
     }

@@ -172,19 +172,20 @@ impl Way {
     }
 
     fn take(&mut self, received: &Received, socket: &UdpSocket) {
-        let mut count = 0;
-        let is_plain = self.rewrite.is_none();
-        for datagram in received.iter() {
+        let one_by_one = self.rewrite.is_some() || self.known.len() == 1;
+        // Which of them go to clients; there are at most as many as slots.
+        let mut passed = 0_u64;
+        for (index, datagram) in received.iter().enumerate() {
             if self.is_for_the_source(datagram.bytes, datagram.from, socket) {
                 continue;
             }
-            count += 1;
-            if !is_plain || self.known.len() == 1 {
+            self.packets += u64::from(!is_rtcp(datagram.bytes));
+            passed |= 1 << index;
+            if one_by_one {
                 self.push(datagram.bytes);
             }
         }
-        self.packets += count;
-        if !is_plain || self.known.len() == 1 || count == 0 {
+        if one_by_one {
             return;
         }
         // Client after client: what goes to one in a row the kernel may take as one.
@@ -196,15 +197,10 @@ impl Way {
         } = self;
         for client in known {
             let outgoing = &mut outgoing[usize::from(client.to.is_ipv4() != *is_ipv4)];
-            for datagram in received.iter().filter(|datagram| !is_rtcp(datagram.bytes)) {
+            let passed = |(index, _): &(usize, _)| (passed >> index) & 1 == 1;
+            for (_, datagram) in received.iter().enumerate().filter(passed) {
                 outgoing.push(datagram.bytes, client.to);
                 client.sent += 1;
-            }
-            for datagram in received
-                .iter()
-                .filter(|datagram| is_rtcp(datagram.bytes) && datagram.from != client.to)
-            {
-                outgoing.push(datagram.bytes, client.to);
             }
         }
     }
@@ -257,8 +253,6 @@ impl Way {
             if let Some(ssrc) = ssrc {
                 self.know(ssrc, from);
             }
-            // It is counted among the packets, but is none.
-            self.packets = self.packets.wrapping_sub(1);
             return false;
         }
         let back = match &self.rewrite {
@@ -296,7 +290,7 @@ impl Way {
             if self.is_for_the_source(datagram.bytes, datagram.from, socket) {
                 continue;
             }
-            self.packets += 1;
+            self.packets += u64::from(!is_rtcp(datagram.bytes));
             let mut bytes = Vec::new();
             if self.waiting.len() >= self.queue {
                 bytes = self.waiting.pop_front().unwrap_or_default();

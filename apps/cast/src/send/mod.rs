@@ -290,7 +290,7 @@ pub fn run_with(
     if failures > 0 {
         let streams = plan.sessions.len();
         measured.warnings.push(format!(
-            "{failures} of {streams} streams failed: their source gave no more"
+            "{failures} of {streams} streams failed: their source gave no more, or their connection ended"
         ));
     }
     for report in &mut measured.sent {

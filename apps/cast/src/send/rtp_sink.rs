@@ -111,18 +111,19 @@ impl RtpSink {
         header.to_bytes()
     }
 
-    fn write(&mut self, datagram: &[u8], payload: usize) {
+    /// Fails once its connection has ended.
+    fn write(&mut self, datagram: &[u8], payload: usize) -> Result<(), Flow> {
         match &mut self.way {
             Way::Udp(outbox, clients) => outbox.write(datagram, clients),
             Way::Tcp(queue) => {
                 let mut framed = (datagram.len() as u16).to_be_bytes().to_vec();
                 framed.extend_from_slice(datagram);
-                // Its connection has ended: told at the end.
-                let _ = queue.try_push(framed);
+                queue.try_push(framed).map_err(|_| Flow::Failed)?;
             }
         }
         self.sent.packets += 1;
         self.sent.bytes += payload as u64;
+        Ok(())
     }
 
     /// What is due of the keys: a payload of their own instead of sound's.
@@ -212,11 +213,11 @@ impl Sink for RtpSink {
                 self.encoder.encode(&buffer.samples, datagram);
             }
             let payload = datagram.len() - HEADER_BYTES;
-            self.write(datagram, payload);
+            self.write(datagram, payload)?;
             if self.layout.rtcp != Rtcp::Off && buffer.made >= self.next_report {
                 self.report(buffer.made, timestamp, false);
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 }

@@ -13,9 +13,12 @@ Examples:
   creel-traffic run --city 100x100 --cars 50000 --seconds 3600
           an hour of a city with lights, and what became of it
   creel-traffic run --city 512x512 --cars 1000000 --seconds 600 --format json
-  creel-traffic run --city 100x100 --cars 50000 --seconds 3600 --snapshot half.creel --seconds 1800
+  creel-traffic run --city 100x100 --cars 50000 --seconds 1800 --snapshot half.creel
   creel-traffic run --city 100x100 --resume half.creel --seconds 1800
-          goes on where the first ended; both end as one run of an hour does";
+          goes on where that ended; both together end as one run of an hour does
+  creel-traffic run --network NY.gr.xz --cars 1000000 --demand gravity --again --seconds 900
+  creel-traffic assign --network roads.tntp --trips trips.tntp
+  creel-traffic watch --city 100x100 --cars 50000";
 
 /// Road traffic: the same bits on any number of cores
 #[derive(Parser, Debug)]

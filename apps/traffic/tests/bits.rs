@@ -116,6 +116,21 @@ fn workers_balances_placements_tiles_and_windows_do_not_show() {
 }
 
 #[test]
+fn run_by_others_it_comes_to_the_same() {
+    let pool = pool(2, Balance::Sticky, Placement::Unpinned);
+    let network = Arc::new(Network::with_tiles(City::grid(9, 9).plan().unwrap(), 4).unwrap());
+    let plans = Arc::new(laps::plans(&pool, &network, 900, 5).unwrap());
+    let new =
+        || Simulation::new(&pool, network.clone(), plans.clone(), Physics::default()).unwrap();
+    let (mut ours, mut theirs) = (new(), new());
+    for ticks in [1, 100, 99] {
+        ours.run(&pool, ticks);
+        theirs.run_by(ticks, |parts, each| parts.iter_mut().rev().for_each(each));
+        assert_eq!(ours.hash(&pool), theirs.hash(&pool));
+    }
+}
+
+#[test]
 fn hashes_tell_states_apart() {
     let pool = pool(1, Balance::Sticky, Placement::Unpinned);
     let network = Arc::new(City::grid(4, 4).network().unwrap());

@@ -3,6 +3,7 @@
 mod iterate;
 pub mod render;
 mod streams;
+mod traffic;
 mod whispers;
 
 use crate::harness::Case;
@@ -24,6 +25,7 @@ pub const ALL: &[Workload] = &[
     render::WORKLOAD,
     whispers::WORKLOAD,
     streams::WORKLOAD,
+    traffic::WORKLOAD,
 ];
 
 /// The names, for the command line.

@@ -255,6 +255,45 @@ impl Simulation {
         sent.iter_mut().flatten().for_each(Vec::clear);
     }
 
+    /// Runs for so many ticks by somebody else's threads: `all` is to call what it is given once for
+    /// each part, in any order. Beside Creel's loops, for comparison.
+    ///
+    /// # Panics
+    /// If it would go on after [`END_MS_MAX`].
+    pub fn run_by(
+        &mut self,
+        ticks: Ms,
+        mut all: impl FnMut(&mut [Part<'_>], &(dyn Fn(&mut Part<'_>) + Sync)),
+    ) {
+        let until = self.now_ms + ticks * TICK_MS;
+        assert!(until <= END_MS_MAX, "a time within a month");
+        while self.now_ms <= until {
+            let next = until.min(self.now_ms + self.window_ms);
+            let (from, rules) = (self.now_ms, &self.rules);
+            let [sent, room] = &mut self.mail;
+            let sent = &*sent;
+            let mine = self.tiles.iter_mut().zip(room).zip(&self.sources);
+            let mut parts: Vec<Part<'_>> = mine
+                .map(|((tile, room), sources)| Part {
+                    tile,
+                    room,
+                    sources,
+                })
+                .collect();
+            all(&mut parts, &|part| {
+                part.tile.warm_up();
+                take_in(part.tile, part.sources, sent, from);
+                part.room.iter_mut().for_each(Vec::clear);
+                part.tile.run(from, next, rules, part.room);
+            });
+            self.mail.swap(0, 1);
+            if from == until {
+                return;
+            }
+            self.now_ms = next;
+        }
+    }
+
     /// What happened so far.
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
@@ -313,6 +352,14 @@ impl Simulation {
             .sum();
         (tiles - cars + mail, cars)
     }
+}
+
+/// A tile in a window that somebody else runs: see [`Simulation::run_by`].
+#[derive(Debug)]
+pub struct Part<'a> {
+    tile: &'a mut Tile,
+    room: &'a mut Mail,
+    sources: &'a Sources,
 }
 
 /// Takes in all that neighbours have sent to a tile.

@@ -127,6 +127,14 @@ fn answer(stream: &TcpStream, shown: &Shown) -> io::Result<()> {
             }
             None => send(stream, "404 Not Found", "text/plain", b"no such road"),
         },
+        ("GET", "/control") => {
+            let control = *shown.control.lock().unwrap_or_else(PoisonError::into_inner);
+            let body = format!(
+                "{{\"playing\":{},\"speed\":{}}}",
+                control.playing, control.speed
+            );
+            send(stream, "200 OK", "application/json", body.as_bytes())
+        }
         ("POST", "/control") => {
             let mut control = shown.control.lock().unwrap_or_else(PoisonError::into_inner);
             control.playing = number("playing").map_or(control.playing, |playing| playing > 0);

@@ -32,6 +32,7 @@ const fn row(chip: ChipId, name: &'static str, how: &'static str, ratio: Option<
 const YMFM: &str = "ymfm, bit by bit, on random streams and songs";
 const DOCUMENTS: &str = "figures of its documents; libvgm's spectra of random songs";
 
+const SAMPLES: &str = "steps, loops, ends and sides of its documents";
 const TONES: &str = "arithmetic of its documents; libvgm's waveforms of random songs";
 
 /// Every chip that is played, in the header's order.

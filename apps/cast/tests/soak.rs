@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 /// Rounds after which memory has reached what it stays at.
-const WARM: u64 = 40;
+const WARM: u64 = 300;
 /// What it may grow by after that.
 const GROWTH_BYTES: u64 = 4 << 20;
 

@@ -51,10 +51,9 @@ pub fn cases(setting: &Setting) -> Vec<Case> {
                 .map(|(side, subjects)| case(setting, format!("UDP {side}, {name}"), subjects))
         })
         .collect();
-    cases.extend([1, 10].map(|clients| {
-        let subjects = vec![creel_relay(clients), bare_relay(clients)];
-        case(setting, format!("UDP relay 1:{clients}"), subjects)
-    }));
+    // One client: at ten, 500,000 packets a second are more than the bare loop ever gets through.
+    let relays = vec![creel_relay(1), bare_relay(1)];
+    cases.push(case(setting, "UDP relay 1:1".into(), relays));
     cases
 }
 

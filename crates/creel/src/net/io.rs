@@ -152,7 +152,7 @@ where
                         self.arm(readiness)?;
                     }
                     if direction == Direction::Read {
-                        self.source.habit.found_nothing();
+                        self.source.retry.found_nothing();
                     }
                 }
                 Err(error) => {
@@ -171,7 +171,7 @@ where
     fn tries_again(&self, left: Left) -> bool {
         match left {
             Left::Nothing => false,
-            Left::Unknown if self.source.is_level() && !self.source.habit.took() => {
+            Left::Unknown if self.source.is_level() && !self.source.retry.took() => {
                 be_unsure();
                 false
             }

@@ -23,7 +23,7 @@ pub(super) struct Report {
 
 /// All relaxed: a guess that is wrong costs time only.
 #[derive(Default)]
-pub(super) struct Habit {
+pub(super) struct Retry {
     /// The row of answers that had the last report.
     row: AtomicU32,
     /// What was taken since the first report of the row.
@@ -34,7 +34,7 @@ pub(super) struct Habit {
     unheard: AtomicU32,
 }
 
-impl Habit {
+impl Retry {
     /// The poller has reported in an answer of this row; nobody has come for its report before,
     /// if that was `unheard`.
     pub(super) fn reported(&self, row: u32, unheard: bool) -> Report {
@@ -75,20 +75,20 @@ mod tests {
 
     /// So many datagrams are there when a row begins: how often the socket is reported until there
     /// is nothing, and how many tries are made.
-    fn turn(habit: &Habit, row: &mut u32, mut there: u32) -> (u32, u32) {
+    fn turn(retry: &Retry, row: &mut u32, mut there: u32) -> (u32, u32) {
         let (mut reports, mut tries) = (0, 0);
         *row += 1;
         while there > 0 {
             reports += 1;
-            assert!(!habit.reported(*row, false).unheard);
+            assert!(!retry.reported(*row, false).unheard);
             loop {
                 tries += 1;
                 if there == 0 {
-                    habit.found_nothing();
+                    retry.found_nothing();
                     break;
                 }
                 there -= 1;
-                if !habit.took() {
+                if !retry.took() {
                     break;
                 }
             }
@@ -98,27 +98,27 @@ mod tests {
 
     #[test]
     fn single_datagrams_take_one_try_each() {
-        let (habit, mut row) = (Habit::default(), 0);
+        let (retry, mut row) = (Retry::default(), 0);
         for _ in 0..5 {
-            assert_eq!(turn(&habit, &mut row, 1), (1, 1));
+            assert_eq!(turn(&retry, &mut row, 1), (1, 1));
         }
     }
 
     #[test]
     fn a_burst_is_learnt_and_forgotten() {
-        let (habit, mut row) = (Habit::default(), 0);
-        assert_eq!(turn(&habit, &mut row, 100), (2, 101));
-        assert_eq!(turn(&habit, &mut row, 100), (1, 101));
-        assert_eq!(turn(&habit, &mut row, 2), (1, 3));
-        assert_eq!(turn(&habit, &mut row, 1), (1, 2));
-        assert_eq!(turn(&habit, &mut row, 1), (1, 1));
+        let (retry, mut row) = (Retry::default(), 0);
+        assert_eq!(turn(&retry, &mut row, 100), (2, 101));
+        assert_eq!(turn(&retry, &mut row, 100), (1, 101));
+        assert_eq!(turn(&retry, &mut row, 2), (1, 3));
+        assert_eq!(turn(&retry, &mut row, 1), (1, 2));
+        assert_eq!(turn(&retry, &mut row, 1), (1, 1));
     }
 
     #[test]
     fn what_nobody_comes_for_is_told_a_few_times_only() {
-        let habit = Habit::default();
-        assert!(!habit.reported(1, false).unheard);
-        let told = (2..100).take_while(|&row| !habit.reported(row, true).unheard);
+        let retry = Retry::default();
+        assert!(!retry.reported(1, false).unheard);
+        let told = (2..100).take_while(|&row| !retry.reported(row, true).unheard);
         assert_eq!(told.count() as u32, UNHEARD_MAX - 1);
     }
 }

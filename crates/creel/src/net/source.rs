@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use super::readiness::{Readiness, lock};
-use super::retry::{Habit, Report};
+use super::retry::{Report, Retry};
 use crate::seat::woken::Woken;
 use polling::{AsSource, Event, PollMode, Poller};
 use std::ptr;
@@ -25,7 +25,7 @@ pub(super) struct Source<S: ?Sized> {
     pub(super) level: AtomicBool,
     /// A report disarms, so that a wait must arm again. Relaxed: changed before the poller looks.
     pub(super) oneshot: AtomicBool,
-    pub(super) habit: Habit,
+    pub(super) retry: Retry,
     /// Where the socket is reported. Taken by the driver's end, after which the next operation that
     /// has to wait finds another. Held while that, the mode or the directions change; the locks of
     /// a driver are taken while it is held, never the other way round.
@@ -71,7 +71,7 @@ impl<S> Source<S> {
             write: Readiness::default(),
             level: AtomicBool::new(false),
             oneshot: AtomicBool::new(false),
-            habit: Habit::default(),
+            retry: Retry::default(),
             place: Mutex::new(None),
             socket,
         }
@@ -98,7 +98,7 @@ impl<S: ?Sized> Source<S> {
         if event.readable {
             let unheard = self.read.set(due);
             if self.is_level() {
-                report = self.habit.reported(row, unheard);
+                report = self.retry.reported(row, unheard);
             }
         }
         if event.writable {

@@ -24,7 +24,7 @@ const QUIET_NS: u64 = 100_000_000;
 const SESSION_NS: u64 = 500_000;
 
 /// What a worker has learned about spinning.
-pub(crate) struct Patience {
+pub(crate) struct Spin {
     limit_ns: u64,
     quiet_until_ns: u64,
     rhythm: Rhythm,
@@ -38,7 +38,7 @@ enum Spun {
     Preempted,
 }
 
-impl Patience {
+impl Spin {
     pub(crate) fn new() -> Self {
         Self {
             limit_ns: SPIN_MAX_NS,

@@ -3,7 +3,7 @@
 //! Bottom up: `seat/parker.rs` is the sleep itself and why no wake-up is lost, `rhythm.rs` when the
 //! next loop is due, `spin.rs` how long to spin, and here what is done in which order.
 
-use super::{Wait, shared::Shared, spin::Patience};
+use super::{Wait, shared::Shared, spin::Spin};
 use crate::net::driver::Found;
 use crate::seat::{seat::Seat, trace::Doing};
 use crate::sync::now_ns;
@@ -30,7 +30,7 @@ pub(crate) struct Pace<'a> {
     leaves_ready: bool,
     /// Whether there has been work since it last reacted.
     busy: bool,
-    patience: Patience,
+    spin: Spin,
 }
 
 impl<'a> Pace<'a> {
@@ -48,7 +48,7 @@ impl<'a> Pace<'a> {
             leaves_due: false,
             leaves_ready: false,
             busy: false,
-            patience: Patience::new(),
+            spin: Spin::new(),
         }
     }
 
@@ -93,7 +93,7 @@ impl<'a> Pace<'a> {
     pub(crate) fn wait(&mut self, watch: Option<Duration>) -> Found {
         let (shared, spans) = (self.shared, &self.seat.spans);
         let traced = shared.seats.tracing.begin();
-        let came = watch.is_none() && self.patience.spin(shared, self.seat);
+        let came = watch.is_none() && self.spin.spin(shared, self.seat);
         spans.note(Doing::Spinning, traced);
         if came {
             return Found::default();
@@ -111,7 +111,7 @@ impl<'a> Pace<'a> {
         };
         spans.note(Doing::Parked, shared.seats.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
-        self.patience.slept(self.shared, self.seat, parked);
+        self.spin.slept(self.shared, self.seat, parked);
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
         if found.count > 0 {
@@ -127,7 +127,7 @@ impl<'a> Pace<'a> {
         let deadline = self.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
         let alarm = self
-            .patience
+            .spin
             .alarm()
             .map(|alarm| Duration::from_nanos(alarm.saturating_sub(now_ns())));
         // One that has passed was heard: it ended the last sleep.

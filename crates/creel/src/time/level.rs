@@ -12,16 +12,16 @@ const WORDS: usize = SLOTS / 64;
 /// No entry: the head of an empty slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-pub(super) struct Hand {
+pub(super) struct Level {
     /// Empty until the wheel has an entry: most workers have no timers.
     heads: Box<[u32]>,
     used: [u64; WORDS],
     len: usize,
 }
 
-impl Hand {
+impl Level {
     pub(super) fn new() -> Self {
-        Hand {
+        Level {
             heads: Box::default(),
             used: [0; WORDS],
             len: 0,

@@ -20,7 +20,7 @@
 //!
 //! Left out: locking, clocks and wakers; `timers.rs` adds these.
 
-use super::level::{Hand, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
+use super::level::{Level, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
 
 /// log2 of a tick's nanoseconds.
 const TICK_SHIFT: u32 = 16;
@@ -88,8 +88,8 @@ struct Entry<T> {
 pub(super) struct Wheel<T> {
     entries: Vec<Entry<T>>,
     free: u32,
-    near: Hand,
-    far: Hand,
+    near: Level,
+    far: Level,
     /// The tick up to which all has fired; the tick itself may fire again.
     now: u64,
 }
@@ -100,8 +100,8 @@ impl<T> Wheel<T> {
         Wheel {
             entries: Vec::new(),
             free: NONE,
-            near: Hand::new(),
-            far: Hand::new(),
+            near: Level::new(),
+            far: Level::new(),
             now,
         }
     }
@@ -287,7 +287,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    fn hand(&mut self, place: Place, tick: u64) -> Option<(&mut Hand, usize)> {
+    fn level(&mut self, place: Place, tick: u64) -> Option<(&mut Level, usize)> {
         match place {
             Place::Near => Some((&mut self.near, (tick & SLOT_MASK) as usize)),
             Place::Far => Some((&mut self.far, (tick >> SLOT_BITS & SLOT_MASK) as usize)),
@@ -300,10 +300,10 @@ impl<T> Wheel<T> {
     fn link(&mut self, index: u32, tick: u64) {
         let near = tick - self.now < SLOTS as u64;
         let place = if near { Place::Near } else { Place::Far };
-        let Some((hand, slot)) = self.hand(place, tick) else {
+        let Some((level, slot)) = self.level(place, tick) else {
             return;
         };
-        let head = hand.add(slot, index);
+        let head = level.add(slot, index);
         let (prev, next) = if head == NONE {
             (index, index)
         } else {
@@ -327,16 +327,16 @@ impl<T> Wheel<T> {
         let Entry {
             tick, next, prev, ..
         } = *entry;
-        let Some((hand, slot)) = self.hand(place, tick) else {
+        let Some((level, slot)) = self.level(place, tick) else {
             return;
         };
-        hand.forget(1);
+        level.forget(1);
         if next == index {
-            hand.set_head(slot, NONE);
+            level.set_head(slot, NONE);
             return;
         }
-        if hand.head(slot) == index {
-            hand.set_head(slot, next);
+        if level.head(slot) == index {
+            level.set_head(slot, next);
         }
         self.entries[prev as usize].next = next;
         self.entries[next as usize].prev = prev;

@@ -43,7 +43,7 @@ impl Part<'_> {
         if self.is_flat() {
             self.are_done(group)
         } else {
-            self.share(group.start).gathered() == epoch
+            self.share(group.start).group_out() == epoch
         }
     }
 
@@ -63,7 +63,7 @@ impl Part<'_> {
         let end = self.call.seats().min(first + GROUP);
         // From the next one on: not all look at the same line first.
         if self.are_done(who + 1..end) && self.are_done(first..who) {
-            self.share(first).gather(self.call.epoch());
+            self.share(first).set_group_out(self.call.epoch());
         }
     }
 }

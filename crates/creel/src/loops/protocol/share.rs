@@ -19,7 +19,7 @@ pub(crate) struct Share {
     up: CachePadded<Up>,
     /// Of the first seat of a group: the last loop that all its workers are out of. Advice: an
     /// older loop's may come late.
-    gathered: CachePadded<AtomicU64>,
+    group_out: CachePadded<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Share {
             up: CachePadded::new(Up {
                 done: AtomicU64::new(0),
             }),
-            gathered: CachePadded::new(AtomicU64::new(0)),
+            group_out: CachePadded::new(AtomicU64::new(0)),
         }
     }
 
@@ -97,7 +97,7 @@ impl Share {
         // No loop's.
         self.claims.entered.store(0, Ordering::Relaxed);
         self.up.done.store(0, Ordering::Relaxed);
-        self.gathered.store(0, Ordering::Relaxed);
+        self.group_out.store(0, Ordering::Relaxed);
     }
 
     /// Lays out `blocks` blocks for all to claim, before loop `epoch` is published.
@@ -195,13 +195,13 @@ impl Share {
 
     /// All workers of the group that begins with this seat are out of loop `epoch`. Releases what
     /// the caller of this has seen of them.
-    pub(crate) fn gather(&self, epoch: u64) {
-        self.gathered.store(epoch, Ordering::Release);
+    pub(crate) fn set_group_out(&self, epoch: u64) {
+        self.group_out.store(epoch, Ordering::Release);
     }
 
-    /// The loop last gathered.
-    pub(crate) fn gathered(&self) -> u64 {
-        self.gathered.load(Ordering::Acquire)
+    /// The last loop that all of the group are out of.
+    pub(crate) fn group_out(&self) -> u64 {
+        self.group_out.load(Ordering::Acquire)
     }
 
     /// Whether the seat's thread is in loop `epoch`. Certain for one whose claim was seen.
@@ -256,10 +256,10 @@ mod tests {
         share.enter(5);
         assert!(share.is_in(5));
         share.leave(5);
-        share.gather(5);
-        assert!(share.is_done(5) && share.gathered() == 5);
+        share.set_group_out(5);
+        assert!(share.is_done(5) && share.group_out() == 5);
         share.bring_up_to(900);
-        assert!(!share.is_done(5) && !share.is_in(5) && share.gathered() != 5);
+        assert!(!share.is_done(5) && !share.is_in(5) && share.group_out() != 5);
         assert!(share.is_unseen(call));
         assert!(!share.is_unseen(Call::new(900, 2, 0, Grain(0))));
         assert!(share.is_claimed(900) && !share.is_claimed(901));

@@ -39,7 +39,7 @@ pub struct Plan {
     pub way: Way,
     /// Samples of a buffer.
     pub samples: usize,
-    /// Left out at the begin.
+    /// Left out at the beginning.
     pub ramp_up: Duration,
 }
 

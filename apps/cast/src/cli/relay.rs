@@ -31,7 +31,7 @@ pub struct Relay {
     /// Ports
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     ports: usize,
-    /// Clients at the begin
+    /// Clients at the beginning
     #[arg(long, num_args = 1.., value_name = "HOST:PORT")]
     to: Vec<String>,
     /// All ports' packets go to one port of a client

@@ -50,7 +50,7 @@ pub struct Send {
     /// Packets of each stream, after the ramp-up
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count)]
     buffers: usize,
-    /// What is left out of the figures at the begin
+    /// What is left out of the figures at the beginning
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     ramp_up: Duration,
     /// Datagrams are bare samples, little-endian, or RTP: raw, rtp

@@ -26,7 +26,7 @@ pub struct Standalone {
     /// Samples of a buffer
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = count)]
     samples: usize,
-    /// What is left out at the begin
+    /// What is left out at the beginning
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
     ramp_up: Duration,
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const HEADER_BYTES: u64 = 44;
 /// The most bytes of sound in a file.
 const BYTES_MAX: u64 = u32::MAX as u64 - HEADER_BYTES;
-/// Pieces that are held back at the begin.
+/// Pieces that are held back at the beginning.
 const HEAD: usize = 32;
 /// Bytes that are gathered before they are written.
 const GATHERED: usize = 1 << 15;

@@ -140,7 +140,7 @@ impl Recorder {
         };
         let mut buffer = Buffer::new(0);
         decoder.decode(payload, &mut buffer.samples);
-        // The place in the file, of which the sign matters at the begin.
+        // The place in the file, of which the sign matters at the beginning.
         buffer.sequence = frame as u64;
         let frames = buffer.samples.len() / usize::from(format.channels);
         self.end = self.end.max(frame + frames as i64);

@@ -28,7 +28,7 @@ pub struct Plan {
     pub on: SocketAddr,
     /// How many ports.
     pub ports: usize,
-    /// Clients at the begin.
+    /// Clients at the beginning.
     pub to: Vec<SocketAddr>,
     /// All ports' packets go to one port of a client.
     pub shared_port: bool,

@@ -65,7 +65,7 @@ pub struct Plan {
     pub wait: Duration,
     /// Packets of each stream that are measured; the ramp-up comes before them.
     pub buffers: u64,
-    /// Left out at the begin.
+    /// Left out at the beginning.
     pub ramp_up: Duration,
     /// Bare samples, little-endian, instead of RTP.
     pub raw: bool,
@@ -117,7 +117,7 @@ impl Plan {
             .map_or(Rtcp::Off, |session| session.rtcp)
     }
 
-    /// Who hears the streams at the begin.
+    /// Who hears the streams at the beginning.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Which chips are played, how each was checked, and how fast it is beside another player.
 //!
-//! The ratios are printed by
-//! `cargo test --release -p creel-vgm --test players -- --ignored --nocapture`: whole programs in turns,
-//! on one job, over ten minutes of random notes; those written here are from an AMD EPYC.
+//! The ratios are of CPU time, whole programs in turns, on ten minutes of random notes made outside
+//! the project. `cargo test --release -p creel-vgm --test players -- --ignored --nocapture` measures
+//! shorter songs by wall time, and comes out lower where files weigh.
 
 use crate::format::ChipId;
 

@@ -31,7 +31,7 @@ pub mod time;
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Addressed, Outbox, Outboxes, Post, Scope, Scratch};
 pub use pool::{
-    AcquireError, Balance, BuildError, Builder, Handle, Loops, NamedPools, ParseKnobError, Pool,
-    Settings, Stats, TaskStats, Wait, WorkerStats,
+    AcquireError, Balance, BuildError, Builder, Handle, Loops, NamedPools, Observe, ParseKnobError,
+    Pool, Settings, Stats, TaskStats, Wait, WorkerStats,
 };
 pub use task::{JoinError, JoinHandle};

@@ -8,6 +8,7 @@ mod block_on;
 mod builder;
 mod loops;
 mod named;
+mod observe;
 mod rhythm;
 mod seating;
 mod seeded;
@@ -26,8 +27,12 @@ pub use crate::seat::{
 pub use builder::{BuildError, Builder};
 pub use loops::Loops;
 pub use named::{AcquireError, NamedPools, Settings};
+pub use observe::Observe;
 
-use crate::seat::{current, lend};
+use crate::{
+    seat::{current, lend},
+    sync::Mutex,
+};
 use loops::LoopsByBalance;
 use shared::Shared;
 use std::{fmt, sync::Arc};
@@ -60,6 +65,8 @@ use std::{fmt, sync::Arc};
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
     pub(crate) loops: LoopsByBalance,
+    /// By which it is seen from outside.
+    window: Mutex<Option<observe::Window>>,
 }
 
 impl Pool {
@@ -139,20 +146,7 @@ impl Pool {
 
     /// What each worker has done so far and where it sits.
     pub fn stats(&self) -> Stats {
-        let stats = |index| WorkerStats {
-            cpus: self.shared.seating.pus_of(index),
-            ..self.shared.seats.at(index).stats()
-        };
-        let workers = self.workers();
-        let retired = self.shared.seats.made().filter(|s| s.index >= workers);
-        Stats {
-            workers: (0..workers).map(stats).collect(),
-            retiring: retired
-                .filter(|s| s.thread.is_running())
-                .map(|s| s.index)
-                .collect(),
-            tasks: self.shared.tasks.stats(),
-        }
+        self.shared.stats()
     }
 
     /// For each worker, the threads of other processes that are pinned where it sits: with them
@@ -194,7 +188,11 @@ impl Drop for Pool {
             // Its locks may be held for ever by threads that are not here, its descriptors are
             // shared with the process that has them, and what its tasks own is that one's.
             std::mem::forget(Arc::clone(&self.shared));
+            if let Ok(window) = self.window.get_mut() {
+                std::mem::forget(window.take());
+            }
         } else {
+            self.close_window();
             self.shared.close();
         }
     }

@@ -1,7 +1,7 @@
 //! What a pool's owner, its workers and its handles share: the seats, and what is built on them.
 
 use super::{
-    Balance, BuildError, Builder, Wait,
+    Balance, BuildError, Builder, Stats, Wait, WorkerStats,
     seating::{Offer, Seating},
     watch::WATCH_EVERY,
     worker,
@@ -94,6 +94,24 @@ impl Shared {
     /// The first loop or session of a pool seats its workers, unless the program has.
     pub(crate) fn seat_for_loops(&self) {
         self.seating.seat_for_loops(self.seats.workers());
+    }
+
+    /// What each worker has done so far and where it sits.
+    pub(crate) fn stats(&self) -> Stats {
+        let stats = |index| WorkerStats {
+            cpus: self.seating.pus_of(index),
+            ..self.seats.at(index).stats()
+        };
+        let workers = self.seats.workers();
+        let retired = self.seats.made().filter(|s| s.index >= workers);
+        Stats {
+            workers: (0..workers).map(stats).collect(),
+            retiring: retired
+                .filter(|s| s.thread.is_running())
+                .map(|s| s.index)
+                .collect(),
+            tasks: self.tasks.stats(),
+        }
     }
 
     /// How long a loop's caller spins for a worker that is still at it before it sleeps.

@@ -1,4 +1,4 @@
-//! The program: VGM game music rendered to sound files.
+//! The program: VGM game music played, and rendered to sound files.
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use creel_console::{Common, args, conclude};
 
-/// VGM game music: renders songs to sound files, in parallel
+/// VGM game music: plays songs, and renders them to sound files in parallel
 #[derive(Parser, Debug)]
 #[command(name = "creel-vgm", version)]
 struct Cli {
@@ -21,6 +21,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Render(cli::render::Render),
+    Play(cli::play::Play),
     Info(cli::info::Info),
     Units(cli::units::Units),
     Chips(cli::chips::Chips),
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     cli.common.apply();
     let done = match &cli.command {
         Command::Render(render) => render.run(&cli.common),
+        Command::Play(play) => play.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
         Command::Units(units) => units.run(),
         Command::Chips(chips) => chips.run(&cli.common),

@@ -4,6 +4,7 @@ pub mod chips;
 pub mod generate;
 pub mod info;
 mod plain;
+pub mod play;
 pub mod render;
 mod tally;
 pub mod units;

@@ -108,7 +108,7 @@ enum Resampler {
     Linear,
 }
 
-fn seconds(text: &str) -> std::result::Result<f64, String> {
+pub(super) fn seconds(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("not a number of seconds from 0 to 3600".into()),

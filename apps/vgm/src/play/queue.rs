@@ -88,6 +88,14 @@ impl Queue {
         }
     }
 
+    /// Brings all songs into a random order, this one included, if so asked.
+    pub fn shuffle_all(&mut self, shuffled: bool) {
+        self.shuffled = shuffled;
+        if shuffled {
+            shuffle(&mut self.order, &mut self.seed);
+        }
+    }
+
     /// Brings what is to come into a random order, or all into the songs' own.
     pub fn shuffle(&mut self, shuffled: bool) {
         if shuffled == self.shuffled {
@@ -96,15 +104,19 @@ impl Queue {
         self.shuffled = shuffled;
         if shuffled {
             let from = (self.at + 1).min(self.order.len());
-            let rest = &mut self.order[from..];
-            for end in (1..rest.len()).rev() {
-                rest.swap(end, (random(&mut self.seed) % (end as u64 + 1)) as usize);
-            }
+            shuffle(&mut self.order[from..], &mut self.seed);
         } else {
             let place = self.current().map(|(place, _)| place);
             self.order.sort_unstable();
             self.at = place.unwrap_or(self.order.len());
         }
+    }
+}
+
+/// Fisher and Yates's.
+fn shuffle(places: &mut [usize], seed: &mut u64) {
+    for end in (1..places.len()).rev() {
+        places.swap(end, (random(seed) % (end as u64 + 1)) as usize);
     }
 }
 

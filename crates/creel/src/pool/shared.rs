@@ -124,8 +124,22 @@ impl Shared {
         }
     }
 
+    /// Whether worker `index`, which is not wanted any more, leaves nobody waiting: for what this
+    /// pool still has to do there is another worker with a thread, or one can be had.
+    pub(super) fn is_served_without(&self, index: usize) -> bool {
+        let seats = &self.seats;
+        if seats.is_closing() || self.driver.is_empty() && !self.tasks.any_outside() {
+            return true;
+        }
+        let in_use = || (0..seats.workers()).filter(|other| *other != index);
+        let runs = |other: usize| seats.at(other).thread.is_running();
+        let starts = |other: usize| seats.ensure_started(seats.at(other)).is_ok();
+        in_use().any(runs) || in_use().any(starts)
+    }
+
     /// Ends the pool: every thread finishes what it was given and ends. Waits for them, unless
-    /// called by one of them, which would wait for itself: then a thread made for it waits.
+    /// called by one of them, or in the middle of one of its verbs, which would wait for itself:
+    /// then a thread made for it waits.
     pub(crate) fn close(self: &Arc<Self>) {
         let seats = &self.seats;
         seats.life.close();
@@ -133,7 +147,7 @@ impl Shared {
         for seat in seats.made() {
             seat.notify();
         }
-        if current::index_in(seats).is_none() {
+        if current::index_in(seats).is_none() && !current::is_amid(seats) {
             return self.wait_for_the_end();
         }
         let shared = Arc::clone(self);

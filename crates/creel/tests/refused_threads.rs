@@ -57,7 +57,7 @@ fn limit(bytes: libc::rlim_t) {
 /// Leaves too little address space for the stack of a thread.
 fn refuse_threads() {
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
-    let pages: u64 = status.split(' ').next().unwrap().parse().expect("a number");
+    let pages: libc::rlim_t = status.split(' ').next().unwrap().parse().expect("a number");
     limit(pages * 4096 + (1 << 20));
 }
 

@@ -39,7 +39,7 @@ pub fn zip_map_sum(count: usize, workers: usize) -> Vec<Subject> {
             sample(plan, &Numbers::new(count), workers)
         })
     };
-    let mut subjects = vec![
+    let subjects = vec![
         subject("creel-rayon", |plan, Numbers { a, b }, workers| {
             let pool = Pool::builder().workers(workers).build()?;
             Ok(plan.time(|| {
@@ -76,10 +76,13 @@ pub fn zip_map_sum(count: usize, workers: usize) -> Vec<Subject> {
         }),
     ];
     #[cfg(feature = "micropool")]
-    subjects.extend([
-        subject("creel paralight", paralight::creel),
-        subject("micropool", paralight::micropool),
-    ]);
+    let subjects = {
+        let more = [
+            subject("creel paralight", paralight::creel),
+            subject("micropool", paralight::micropool),
+        ];
+        subjects.into_iter().chain(more).collect()
+    };
     subjects
 }
 

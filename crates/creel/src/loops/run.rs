@@ -4,7 +4,7 @@ use super::{
     nested,
     protocol::{
         call::{Call, Even, Grain, Left, SEATS_MAX},
-        call_sites::{Plan, Site},
+        call_sites::{Key, Plan, Sites},
         closure::Body,
         dispatch::{Job, Part},
         join::Laggard,
@@ -77,8 +77,9 @@ impl Loops {
             Balance::Fixed => loop_.spread(known, Grain::WHOLE, None, false).0,
             Balance::Shared => loop_.queue(known),
             Balance::Sticky => {
-                let site = sites.find(Location::caller(), units, seats);
-                loop_.sticky(known, site, sit_out)
+                let code = body.code as *const () as usize;
+                let key = Key::new(Location::caller(), code, units, seats);
+                loop_.sticky(known, (sites, key), sit_out)
             }
         };
         drop(slot);
@@ -137,11 +138,17 @@ struct Loop<'a> {
 }
 
 impl Loop<'_> {
-    fn sticky(&self, known: &mut Known, site: &mut Site, sit_out: &mut SitOut) -> Thrown {
+    fn sticky(
+        &self,
+        known: &mut Known,
+        (sites, key): (&mut Sites, Key),
+        sit_out: &mut SitOut,
+    ) -> Thrown {
         let line = &self.shared.loops.line;
+        let (site, alone) = sites.find(key);
         let out = sit_out.pass(site.total_ns(), &self.shared.loops.shares);
         let cold = self.is_cold(known).then(|| line.wake_pays_ns());
-        match site.plan(cold, now_ns) {
+        match site.plan(alone, cold, now_ns) {
             Plan::Spread { grain, timed } if out + 1 < self.seats => {
                 let bounds = Some(site.bounds());
                 let (thrown, laggard) = self.spread(known, grain, bounds, timed);
@@ -150,7 +157,8 @@ impl Loop<'_> {
                     site.learn(|seat| shares.at(seat).take_cost());
                 }
                 if let Some(laggard) = laggard {
-                    sit_out.judge(laggard, site.total_ns(), &self.shared.loops.shares);
+                    let shares = &self.shared.loops.shares;
+                    sit_out.judge(laggard, site.total_ns(), self.seats, shares);
                 }
                 thrown
             }

@@ -4,10 +4,10 @@
 //! read.
 
 use clap::Args;
-use creel::{Balance, Builder, Wait};
+use creel::{Balance, Builder, Observe, Wait};
 use creel_topology::Placement;
 
-/// `--jobs`, `--placement`, `--wait` and `--balance`; flatten it into the program's own flags.
+/// `--jobs`, `--placement`, `--wait`, `--balance` and `--observe`; flatten it into the program's own flags.
 ///
 /// ```
 /// use clap::Parser;
@@ -41,6 +41,10 @@ pub struct Knobs {
     /// How work moves between them: fixed, sticky, shared
     #[arg(long, value_name = "B")]
     pub balance: Option<Balance>,
+    /// What others may do with them from outside: off, look (`creel top` shows them), resize
+    /// (`creel run --watch` also changes how many there are)
+    #[arg(long, value_name = "O")]
+    pub observe: Option<Observe>,
 }
 
 impl Knobs {
@@ -57,6 +61,9 @@ impl Knobs {
         }
         if let Some(balance) = self.balance {
             builder = builder.balance(balance);
+        }
+        if let Some(observe) = self.observe {
+            builder = builder.observe(observe);
         }
         builder
     }

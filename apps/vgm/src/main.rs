@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Render(render) => render.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
-        Command::Units(units) => units.run(),
+        Command::Units(units) => units.run(&cli.common),
         Command::Chips(chips) => chips.run(&cli.common),
         Command::Generate(generate) => generate.run(),
     };

@@ -5,6 +5,7 @@ pub mod generate;
 pub mod info;
 mod plain;
 pub mod render;
+mod sound;
 mod tally;
 pub mod units;
 

@@ -57,7 +57,7 @@ impl<'s> SplitPlayer<'s> {
     ///
     /// As [`Player::new`](super::Player::new).
     pub fn new(song: &'s Song, settings: &Settings) -> Result<Self> {
-        let parts = parts(song)?;
+        let parts = settings.chips.of(parts(song)?)?;
         let gain = settings.gain(song);
         let (frames, faded) = settings.frames(song);
         let soloist = |part: (Instance, Part)| {

@@ -60,7 +60,7 @@ impl<'s> SplitPlayer<'s> {
     /// As [`Player::fill`](super::Player::fill), on the pool's workers; the longer `out`, the less
     /// their meetings cost.
     pub fn fill(&mut self, pool: &Pool, out: &mut [[f32; 2]]) -> usize {
-        pool.for_each_mut(&mut self.voices, |_, voice| {
+        pool.each(&mut self.voices, |_, voice| {
             voice.mix.resize(out.len(), [0.0; 2]);
             let made = voice.player.fill(&mut voice.buffers, &mut voice.mix);
             voice.mix.truncate(made);

@@ -56,12 +56,13 @@ impl Shared {
             balance,
             clock,
             seed,
+            stack_size,
             ..
         } = settings;
         let driver = Arc::<Driver>::default();
         driver.set_alone(workers == 1);
         let poller: Arc<dyn Poller> = driver.clone();
-        let seats = Seats::new(name, workers, seed.is_some(), poller);
+        let seats = Seats::new(name, workers, seed.is_some(), stack_size, poller);
         let shared = Arc::new(Self {
             wait,
             balance,

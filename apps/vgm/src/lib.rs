@@ -10,6 +10,7 @@ mod error;
 pub mod format;
 pub mod mix;
 pub mod output;
+pub mod play;
 pub mod render;
 pub mod sequence;
 mod vector;

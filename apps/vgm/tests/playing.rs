@@ -60,6 +60,46 @@ fn the_size_of_blocks_changes_no_bit() {
 }
 
 #[test]
+fn a_copy_made_in_mid_song_plays_the_same_bits() {
+    for (name, song) in songs() {
+        let mut first = SplitPlayer::new(&song, &once()).unwrap();
+        let (mut levels, mut out) = ([0.0; 16], vec![[0.0; 2]; 1000]);
+        for _ in 0..7 {
+            first.fill_heard(|_| true, &mut levels, &mut out);
+        }
+        let mut second = first.clone();
+        assert_eq!(second.frame(), 7000, "{name}");
+        let mut again = out.clone();
+        for block in 7..20 {
+            let made = first.fill_heard(|_| true, &mut levels, &mut out);
+            let remade = second.fill_heard(|_| true, &mut levels, &mut again);
+            assert!(out[..made] == again[..remade], "{name}, block {block}");
+        }
+    }
+}
+
+#[test]
+fn a_part_that_is_not_heard_plays_on() {
+    let heard = |song: &Song, heard: &dyn Fn(usize) -> bool| {
+        let mut player = SplitPlayer::new(song, &once()).unwrap();
+        let (mut levels, mut out) = ([0.0; 16], vec![[0.0; 2]; 9000]);
+        player.fill_heard(heard, &mut levels, &mut out);
+        (player.names().count(), levels, out)
+    };
+    let mut several = 0;
+    for (name, song) in songs() {
+        let (parts, levels, all) = heard(&song, &|_| true);
+        let (_, muted, none) = heard(&song, &|_| false);
+        assert_eq!(levels, muted, "{name}");
+        assert!(none.iter().all(|frame| *frame == [0.0; 2]), "{name}");
+        several += usize::from(parts > 1);
+        let (_, _, alone) = heard(&song, &|part| part == 0);
+        assert!(parts == 1 || alone != all || levels[1] == 0.0, "{name}");
+    }
+    assert!(several > 0);
+}
+
+#[test]
 fn what_was_played_before_changes_no_bit() {
     let mut used = Buffers::default();
     for (name, song) in songs() {

@@ -31,7 +31,7 @@ pub mod time;
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Outbox, Scope, Scratch};
 pub use pool::{
-    AcquireError, Balance, BuildError, Builder, GlobalError, Handle, NamedPools, ParseKnobError,
-    Pool, Settings, Stats, TaskStats, Wait, WorkerStats, global,
+    AcquireError, Balance, BuildError, Builder, GlobalError, Handle, NamedPools, Observe,
+    ParseKnobError, Pool, Settings, Stats, TaskStats, Wait, WorkerStats, global,
 };
 pub use task::{JoinError, JoinHandle};

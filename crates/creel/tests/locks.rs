@@ -112,7 +112,7 @@ fn tasks_do_not_run_on_a_stack_that_waits_for_a_loop() {
                 &*Box::leak(Box::new(Strict::default())),
             );
             let tasks: Vec<_> = (0..20)
-                .map(|_| pool.spawn(async { lock.hold(|| work(pool)) }))
+                .map(|_| pool.spawn(async move { lock.hold(|| work(pool)) }))
                 .collect();
             lock.hold(|| work(pool));
             pool.block_on(async {

@@ -85,7 +85,7 @@ fn sums_of_floats_have_the_same_bits_at_any_number_of_workers() {
         pools(&[2])
             .next()
             .unwrap()
-            .reduce(&none, |_, x| *x, f32::max),
+            .map_reduce(&none, |_, x| *x, f32::max),
         None
     );
 }

@@ -105,7 +105,7 @@ fn a_receiver_that_is_not_there_is_named_and_nothing_is_broken() {
 #[should_panic(expected = "delivered to as many receivers as it is addressed to")]
 fn an_outbox_is_not_delivered_to_another_slice() {
     let mut outbox = Outbox::new();
-    pool(2).for_each_sending(&mut [1], outbox.to(3), |_, _, post| post.send(2, ()));
+    pool(2).each((&[1], outbox.to(3)), |_, (_, post)| post.send(2, ()));
     pool(2).deliver(&mut outbox, &mut [0, 0], |_, _, ()| ());
 }
 

@@ -1,6 +1,9 @@
 //! The verbs of loops beside what the standard library does on one thread: the same outcome at any
 //! number of workers, under each balance, and clear words where something does not fit.
 
+mod bounded;
+
+use bounded::bounded;
 use creel::{
     Balance, Outbox, Pool, Scratch, Wait,
     loops::{Tiles, TilesMut},
@@ -436,7 +439,35 @@ fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
     assert_eq!(ran, 1);
     let text = message(|| handle.run_on(1, || ()));
     assert!(text.contains("the pool is being dropped"), "{text}");
-    assert!(handle.block_on(handle.spawn(async { 1 })).is_err());
+    let text = message(|| handle.block_on(async {}));
+    assert!(text.contains("has been dropped"), "{text}");
+}
+
+#[test]
+fn a_pool_that_is_dropped_waits_for_who_is_in_a_block_on_by_a_handle() {
+    bounded("a drop beside a block_on", || {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let handle = pool.handle();
+        // By itself: somebody else waits.
+        handle.block_on(async move {
+            drop(pool);
+            assert!(creel::task::spawn(async {}).await.is_err());
+        });
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let handle = pool.handle();
+        let (inside, is_inside) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            handle.block_on(async {
+                let never = creel::task::spawn(std::future::pending::<()>());
+                inside.send(()).unwrap();
+                // The pool's end cancels it.
+                never.await.is_err()
+            })
+        });
+        is_inside.recv().unwrap();
+        drop(pool);
+        assert!(other.join().unwrap());
+    });
 }
 
 #[test]

@@ -29,28 +29,34 @@ pub(super) struct Packet<'a> {
 }
 
 /// One source.
+///
+/// Of thousands, none is in the cache when its packet comes: what every packet touches stands
+/// first, in a row and without a pointer to elsewhere.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Incoming {
     ssrc: u32,
+    /// The last packet's payload type, and what it means.
+    present: Option<(u8, Option<Format>)>,
     from: SocketAddr,
     sequence: Sequence,
     jitter: Jitter,
     lateness: Lateness,
     stats: StreamStats,
-    /// The format of the packets that are heard, and its payload type.
-    format: Option<(u8, Format)>,
-    payload_types: Vec<u8>,
     bytes: u64,
     late: u64,
-    first_arrival: u64,
     last_arrival: u64,
     /// The newest timestamp, extended; and where time zero is after a new start.
     timestamp: i64,
     base: i64,
+    recorder: Option<Recorder>,
+    /// The format of the packets that are heard, and its payload type.
+    format: Option<(u8, Format)>,
+    payload_types: Vec<u8>,
+    first_arrival: u64,
     /// Frames before the present start.
     offset: i64,
     keys: Heard,
-    recorder: Option<Recorder>,
     /// The last packet far from all others, in case that the next one follows it.
     stray: Option<(Header, Vec<u8>, u64)>,
     sender: Option<(SenderInfo, u64)>,
@@ -66,6 +72,7 @@ impl Incoming {
         let timestamp = i64::from(first.header.timestamp);
         Incoming {
             ssrc: first.header.ssrc,
+            present: None,
             from: first.from,
             sequence: Sequence::new(first.header.sequence),
             jitter: Jitter::default(),
@@ -140,12 +147,13 @@ impl Incoming {
         if self.from != packet.from {
             self.from = packet.from;
         }
-        if self.payload_types.last() != Some(&header.payload_type) {
-            self.note_type(header.payload_type, formats);
-        }
+        let meant = match self.present {
+            Some((number, meant)) if number == header.payload_type => meant,
+            _ => self.note_type(header.payload_type, formats),
+        };
         let distance = header.timestamp.wrapping_sub(self.timestamp as u32) as i32;
         let extended = self.timestamp + i64::from(distance);
-        let Some(format) = formats.of(header.payload_type) else {
+        let Some(format) = meant else {
             self.timestamp = extended;
             self.time(packet, 0);
             return;
@@ -191,8 +199,9 @@ impl Incoming {
         with_histograms(|histograms| self.stats.note(histograms, at));
     }
 
+    /// A packet is of another type than the one before; what it means.
     #[cold]
-    fn note_type(&mut self, number: u8, formats: &Formats) {
+    fn note_type(&mut self, number: u8, formats: &Formats) -> Option<Format> {
         let there = self.payload_types.iter().position(|&known| known == number);
         match there {
             // The present one stands last.
@@ -200,13 +209,14 @@ impl Incoming {
             None if self.payload_types.len() < TYPES_MAX => self.payload_types.push(number),
             None => {}
         }
-        let heard = formats
-            .of(number)
-            .filter(|format| format.encoding != Encoding::Event);
+        let meant = formats.of(number);
+        self.present = Some((number, meant));
+        let heard = meant.filter(|format| format.encoding != Encoding::Event);
         if let Some(format) = heard.filter(|_| self.format.is_none_or(|(known, _)| known != number))
         {
             self.format = Some((number, format));
         }
+        meant
     }
 
     /// It began anew: what comes goes where its arrival says.

@@ -11,7 +11,7 @@ use super::Rate;
 use crate::edges::{Sides, StereoEdges};
 
 /// A chip that says its output as steps.
-pub trait EdgeChip: Send {
+pub trait EdgeChip: Send + dyn_clone::DynClone {
     /// The ticks a second that its steps are placed in.
     fn rate(&self) -> Rate;
 
@@ -33,6 +33,8 @@ pub trait EdgeChip: Send {
     /// Runs `ticks` ticks, at least 1, and says the steps; those of one channel in order of time.
     fn run(&mut self, ticks: u32, steps: &mut dyn Steps);
 }
+
+dyn_clone::clone_trait_object!(EdgeChip);
 
 /// What takes steps.
 pub trait Steps {

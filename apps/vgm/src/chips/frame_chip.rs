@@ -20,6 +20,7 @@ use crate::format::{Command, Song, decode};
 use crate::sequence::{Action, Event};
 
 /// One chip that renders native frames, whichever it is.
+#[derive(Clone)]
 pub enum FrameChip {
     /// The OKI MSM6258.
     Okim6258(Okim6258),

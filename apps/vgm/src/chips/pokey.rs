@@ -28,6 +28,7 @@ use super::edge_chip::{Countdown, EdgeChip, Shown, Steps, is_inaudible};
 const SCALE: i32 = 512;
 
 /// The noises' bits, in order of time.
+#[derive(Clone)]
 struct Noises {
     four: Vec<bool>,
     five: Vec<bool>,

@@ -33,7 +33,7 @@ impl Piece {
 }
 
 /// Several blocks laid out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Layout {
     start: usize,
     bytes: Vec<u8>,

@@ -44,6 +44,7 @@ use crate::format::{ChipId, Header, Instance, Song};
 use crate::sequence::LANES;
 
 /// A part of a chip, with its level: the factor from one of its steps to full scale.
+#[derive(Clone)]
 pub enum Part {
     /// Native frames, listening to the chip's own lane, and to its data lane.
     Frames(FrameChip, f32),

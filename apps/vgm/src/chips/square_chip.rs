@@ -11,6 +11,7 @@ use crate::format::{Command, Song, decode};
 use crate::sequence::Action;
 
 /// One chip of square waves, whichever it is.
+#[derive(Clone)]
 pub enum SquareChip {
     /// The AY-3-8910 and its kin.
     Ay8910(Box<Ay8910>),

@@ -39,6 +39,7 @@ const LEFT: u8 = 0x80;
 /// chip.render(&mut frames);
 /// assert!(frames.iter().any(|frame| frame[0] > 1000));
 /// ```
+#[derive(Clone)]
 pub struct Y8950 {
     clock_hz: u32,
     fm: Opl<9>,

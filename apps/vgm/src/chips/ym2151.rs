@@ -70,6 +70,7 @@ const COARSE_DETUNE: [i16; 4] = [0, 384, 500, 608];
 /// chip.render(&mut frames);
 /// assert!(frames.iter().any(|frame| frame[0] > 8000));
 /// ```
+#[derive(Clone)]
 pub struct Ym2151 {
     clock_hz: u32,
     regs: [u8; 256],
@@ -81,6 +82,7 @@ pub struct Ym2151 {
     noise: [bool; BLOCK],
 }
 
+#[derive(Clone)]
 struct Opm;
 
 impl Family for Opm {

@@ -37,6 +37,7 @@ const ALL_CHANNELS: u8 = 0b111;
 /// chip.render(&mut frames);
 /// assert!(frames.iter().any(|frame| frame[0] > 8000));
 /// ```
+#[derive(Clone)]
 pub struct Ym2203 {
     clock_hz: u32,
     prescaler: Prescaler,

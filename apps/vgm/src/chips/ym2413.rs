@@ -95,6 +95,7 @@ static DRUMS: [Instrument; 3] = [
     [0x05, 0x01, 0x00, 0x00, 0xf8, 0xaa, 0x59, 0x55],
 ];
 
+#[derive(Clone)]
 struct Opll;
 
 impl Family for Opll {
@@ -117,6 +118,7 @@ impl Family for Opll {
 /// chip.render(&mut frames);
 /// assert!(frames.iter().any(|frame| frame[0] > 1000));
 /// ```
+#[derive(Clone)]
 pub struct Ym2413 {
     clock_hz: u32,
     instruments: &'static Instruments,

@@ -47,6 +47,7 @@ const THREE_CHANNELS: u8 = 0b111;
 /// chip.write(0, 0x2f, 0); // prescaler 2
 /// assert_eq!(chip.rate().hz(), 166_400.0);
 /// ```
+#[derive(Clone)]
 pub struct Ym2608 {
     clock_hz: u32,
     audible: u8,

@@ -46,6 +46,7 @@ const SSG_DIVIDER: u64 = 32;
 /// chip.render(&mut frames);
 /// assert!(frames.iter().any(|frame| frame[0] > 1000));
 /// ```
+#[derive(Clone)]
 pub struct Ym2610 {
     clock_hz: u32,
     present: u8,

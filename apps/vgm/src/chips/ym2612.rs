@@ -46,6 +46,7 @@ const LADDER: [i32; 2] = [4, -3];
 /// chip.render_with_dac(&[(1, 0xff), (3, 0x80)], &mut frames);
 /// assert_eq!(frames.map(|frame| frame[0]), [504, 5839, 5839, 504]);
 /// ```
+#[derive(Clone)]
 pub struct Ym2612 {
     clock_hz: u32,
     has_ladder: bool,

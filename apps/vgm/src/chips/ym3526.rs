@@ -23,6 +23,7 @@ use super::opl::registers::{EarlyOpl, Opl, Revision};
 /// chip.render(&mut frames);
 /// assert!(frames.iter().any(|frame| frame[0] > 4000));
 /// ```
+#[derive(Clone)]
 pub struct Ym3526 {
     clock_hz: u32,
     fm: Opl<9>,

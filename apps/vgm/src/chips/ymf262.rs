@@ -26,6 +26,7 @@ use super::opl::registers::{Opl, Opl3, Revision};
 /// assert!(frames.iter().any(|frame| frame[0] > 8000));
 /// assert!(frames.iter().all(|frame| frame[1] == 0));
 /// ```
+#[derive(Clone)]
 pub struct Ymf262 {
     clock_hz: u32,
     fm: Opl<18>,

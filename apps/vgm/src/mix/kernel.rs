@@ -41,7 +41,7 @@ const RATIO_A_CHUNK: f64 = 1.5;
 const CHUNKS_MAX: usize = 64;
 
 /// A table of coefficients: a row of taps for each phase.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Kernel {
     taps: usize,
     phases: u64,

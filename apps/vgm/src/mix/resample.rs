@@ -22,7 +22,7 @@ struct Place {
 /// Output frame `k` lies at native frame `k × native / output`, exactly: the place is a whole
 /// number and a fraction of integers. The kernel is centred on it, so nothing is delayed; before
 /// the first native frame there is silence.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Resampler {
     kernel: Arc<Kernel>,
     /// Native frames to move on a frame: whole ones, and `step_part` of `parts`.

@@ -13,6 +13,7 @@ use crate::sequence::{Action, Event, LANES, Queue};
 use super::Kernels;
 
 /// A chip, where it is in time, and its way to the output rate.
+#[derive(Clone)]
 pub struct FrameVoice {
     chip: FrameChip,
     /// The rate that is resampled; the chip's own may change in mid-song.

@@ -73,7 +73,7 @@ impl Settings {
 }
 
 /// What a job keeps from song to song: scratch memory and resampling kernels.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Buffers {
     kernels: Kernels,
     native: Vec<[i32; 2]>,
@@ -81,7 +81,7 @@ pub struct Buffers {
 }
 
 /// The kernels made so far, for songs with chips of the same rates.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Kernels {
     quality: Quality,
     made: Vec<((u64, u64), Arc<Kernel>)>,
@@ -112,12 +112,14 @@ impl Kernels {
     }
 }
 
+#[derive(Clone)]
 enum Voice {
     Frames(FrameVoice),
     Squares(SquareVoice),
 }
 
 /// A song being played.
+#[derive(Clone)]
 pub struct Player<'s> {
     song: &'s Song,
     sequencer: Sequencer<'s>,

@@ -12,6 +12,7 @@ use crate::sequence::{LANES, Queue};
 const MEAN_BITS: u32 = 11;
 
 /// A chip of square waves, where it is in time, and the sum of its edges.
+#[derive(Clone)]
 pub struct SquareVoice {
     chip: SquareChip,
     timebase: Timebase,
@@ -110,6 +111,7 @@ impl SquareVoice {
 }
 
 /// A capacitor and a resistor: 6 dB an octave.
+#[derive(Clone)]
 struct LowPass {
     /// How much of the way the level goes in a frame, in 65,536ths.
     pace: i64,

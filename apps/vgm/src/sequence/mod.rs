@@ -40,7 +40,7 @@ pub enum Action {
 }
 
 /// The events of one lane that have not been acted on yet.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Queue {
     events: Vec<Event>,
     taken: usize,
@@ -91,7 +91,7 @@ fn lanes(write: &Write) -> [bool; LANES] {
 }
 
 /// A part of a chip that wants to be told some of what its chip is told.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Listener {
     instance: Instance,
     hears: [bool; LANES],
@@ -99,7 +99,7 @@ struct Listener {
 }
 
 /// All who listen; those of one chip are neighbours.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Listeners {
     all: Vec<Listener>,
     /// The listeners of each chip.
@@ -153,7 +153,7 @@ impl Listeners {
 }
 
 /// Walks a song in time.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Sequencer<'s> {
     song: &'s Song,
     offset: usize,

@@ -104,9 +104,41 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, split: bool) -> io::
     // alive and have not moved. Aliasing: no reference to an element of the arrays is used after
     // its address was taken; the call writes to the headers only, which are borrowed mutably, and
     // reads the rest.
-    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, count as u32, flags as _) };
+    let sent = unsafe { send_all(socket.as_raw_fd(), headers, count as u32, flags) };
     let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
     Ok(datagrams[..sent].iter().map(|&n| usize::from(n)).sum())
+}
+
+/// The system's call, by its number: musl's `sendmmsg` sends one by one, because its lengths are
+/// shorter than the kernel's, with padding behind them. Here that is zero, so the kernel reads the
+/// same numbers.
+///
+/// # Safety
+/// `headers` points to `count` initialised headers, whose pointers and lengths are valid.
+#[cfg(all(target_env = "musl", target_pointer_width = "64"))]
+unsafe fn send_all(
+    socket: libc::c_int,
+    headers: *mut libc::mmsghdr,
+    count: u32,
+    flags: libc::c_int,
+) -> libc::c_long {
+    // SAFETY: as the caller says. Aliasing: the kernel writes to the headers only.
+    unsafe { libc::syscall(libc::SYS_sendmmsg, socket, headers, count, flags) }
+}
+
+/// The system's call.
+///
+/// # Safety
+/// `headers` points to `count` initialised headers, whose pointers and lengths are valid.
+#[cfg(not(all(target_env = "musl", target_pointer_width = "64")))]
+unsafe fn send_all(
+    socket: libc::c_int,
+    headers: *mut libc::mmsghdr,
+    count: u32,
+    flags: libc::c_int,
+) -> libc::c_int {
+    // SAFETY: as the caller says. Aliasing: the call writes to the headers only.
+    unsafe { libc::sendmmsg(socket, headers, count, flags as _) }
 }
 
 /// Fills the slots of `received` with what there is; fewer than all slots means that there was

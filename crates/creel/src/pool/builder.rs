@@ -1,6 +1,6 @@
 //! The four knobs, set before a pool is made.
 
-use super::{Balance, Pool, Wait, seating::Offer, shared::Shared};
+use super::{Balance, Observe, Pool, Wait, seating::Offer, shared::Shared};
 use crate::{seat::table::SEATS_MAX as WORKERS_MAX, time::Clock};
 use creel_topology::Placement;
 use std::fmt;
@@ -21,6 +21,11 @@ pub enum BuildError {
         /// Why not.
         reason: String,
     },
+    /// The pool cannot be made visible from outside.
+    Observe {
+        /// Why not.
+        reason: String,
+    },
 }
 
 impl fmt::Display for BuildError {
@@ -30,6 +35,7 @@ impl fmt::Display for BuildError {
                 write!(f, "a pool has 1 to {max} workers, not {asked}")
             }
             BuildError::Placement { reason } => f.write_str(reason),
+            BuildError::Observe { reason } => write!(f, "the pool cannot be observed: {reason}"),
         }
     }
 }
@@ -54,6 +60,7 @@ pub struct Builder {
     pub(super) wait: Wait,
     pub(super) balance: Balance,
     pub(super) clock: Clock,
+    observe: Observe,
     /// Of the deterministic mode.
     pub(super) seed: Option<u64>,
 }
@@ -68,6 +75,7 @@ impl Builder {
             wait: Wait::default(),
             balance: Balance::default(),
             clock: Clock::default(),
+            observe: Observe::default(),
             seed: None,
         }
     }
@@ -140,17 +148,28 @@ impl Builder {
         self
     }
 
+    /// What others may do with the pool from outside of the program, [`Pool::observe`]. By default
+    /// nothing.
+    pub fn observe(mut self, what: Observe) -> Self {
+        self.observe = what;
+        self
+    }
+
     /// Makes the pool. Starts no thread: a worker's starts with its first work.
     ///
     /// # Errors
-    /// If the number of workers is out of range, or the placement cannot be had.
+    /// If the number of workers is out of range, the placement cannot be had, or the pool is to
+    /// be observed and cannot be.
     pub fn build(mut self) -> Result<Pool, BuildError> {
         let offer = Offer::find(self.placement.take());
         let workers = self.workers.unwrap_or(offer.workers);
         check_workers(workers)?;
         offer.seating.seat_as_asked(workers)?;
+        let observe = self.observe;
         let shared = Shared::new(self, workers, offer);
-        Ok(Pool::new_of(shared, true))
+        let pool = Pool::new_of(shared, true);
+        pool.observe(observe)?;
+        Ok(pool)
     }
 }
 

@@ -9,6 +9,7 @@ mod builder;
 mod global;
 mod handle;
 mod named;
+mod observe;
 mod rhythm;
 mod seating;
 mod seeded;
@@ -28,6 +29,7 @@ pub use builder::{BuildError, Builder};
 pub use global::{GlobalError, global};
 pub use handle::Handle;
 pub use named::{AcquireError, NamedPools, Settings};
+pub use observe::Observe;
 
 use crate::seat::{current, lend};
 use shared::Shared;
@@ -138,20 +140,7 @@ impl Pool {
 
     /// What each worker has done so far and where it sits.
     pub fn stats(&self) -> Stats {
-        let stats = |index| WorkerStats {
-            cpus: self.shared.seating.pus_of(index),
-            ..self.shared.seats.at(index).stats()
-        };
-        let workers = self.workers();
-        let retired = self.shared.seats.made().filter(|s| s.index >= workers);
-        Stats {
-            workers: (0..workers).map(stats).collect(),
-            retiring: retired
-                .filter(|s| s.thread.is_running())
-                .map(|s| s.index)
-                .collect(),
-            tasks: self.shared.tasks.stats(),
-        }
+        self.shared.stats()
     }
 
     /// For each worker, the threads of other processes that are pinned where it sits: with them
@@ -197,6 +186,7 @@ impl Drop for Pool {
             // shared with the process that has them, and what its tasks own is that one's.
             std::mem::forget(Arc::clone(&self.shared));
         } else {
+            self.close_window();
             self.shared.close();
         }
     }

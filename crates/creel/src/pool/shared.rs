@@ -1,7 +1,8 @@
 //! What a pool's owner, its workers and its handles share: the seats, and what is built on them.
 
 use super::{
-    Balance, BuildError, Builder, Wait,
+    Balance, BuildError, Builder, Stats, Wait, WorkerStats,
+    observe::Window,
     seating::{Offer, Seating},
     watch::WATCH_EVERY,
     worker,
@@ -16,7 +17,7 @@ use crate::{
         table::Table,
     },
     sync::{AtomicUsize, Mutex, lock, thread},
-    task::{Behind, Tasks},
+    task::{Behind, Tasks, is_inside},
     time::timers::Timers,
 };
 use std::{
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     /// Held while the number of workers changes, which takes several steps.
     resizing: Mutex<()>,
     pub(crate) seating: Seating,
+    /// By which it is seen from outside.
+    pub(super) window: Mutex<Option<Window>>,
     /// How many sessions are under way.
     pub(crate) sessions: AtomicUsize,
     /// How many threads can run at the same time.
@@ -72,6 +75,7 @@ impl Shared {
             driver,
             resizing: Mutex::new(()),
             seating: offer.seating,
+            window: Mutex::default(),
             sessions: AtomicUsize::new(0),
             pus: offer.pus,
             seats,
@@ -97,6 +101,24 @@ impl Shared {
         self.seating.seat_for_loops(self.seats.workers());
     }
 
+    /// What each worker has done so far and where it sits.
+    pub(crate) fn stats(&self) -> Stats {
+        let stats = |index| WorkerStats {
+            cpus: self.seating.pus_of(index),
+            ..self.seats.at(index).stats()
+        };
+        let workers = self.seats.workers();
+        let retired = self.seats.made().filter(|s| s.index >= workers);
+        Stats {
+            workers: (0..workers).map(stats).collect(),
+            retiring: retired
+                .filter(|s| s.thread.is_running())
+                .map(|s| s.index)
+                .collect(),
+            tasks: self.tasks.stats(),
+        }
+    }
+
     /// How long a loop's caller spins for a worker that is still at it before it sleeps.
     pub(crate) fn join_spin_ns(&self) -> u64 {
         match self.wait {
@@ -108,7 +130,8 @@ impl Shared {
     }
 
     /// Ends the pool: every thread finishes what it was given and ends. Waits for them, unless
-    /// called by one of them, which would wait for itself: then a thread made for it waits.
+    /// called by one of them, or inside its `block_on`, which would wait for itself: then a thread
+    /// made for it waits.
     pub(crate) fn close(self: &Arc<Self>) {
         let seats = &self.seats;
         seats.life.close();
@@ -116,7 +139,7 @@ impl Shared {
         for seat in seats.made() {
             seat.notify();
         }
-        if current::index_in(seats).is_none() {
+        if current::index_in(seats).is_none() && !is_inside(&self.tasks) {
             return self.wait_for_the_end();
         }
         let shared = Arc::clone(self);

@@ -95,13 +95,7 @@ impl Spin {
 
     /// What the worker slept for is over: was it a loop?
     fn called(&mut self, shared: &Shared, seat: &Seat, asleep: bool) {
-        if shared.wait == Wait::Adaptive
-            && shared
-                .loops
-                .shares
-                .at(seat.index)
-                .is_unseen(shared.loops.line.call())
-        {
+        if shared.wait == Wait::Adaptive && shared.loops.has_part(seat) {
             self.rhythm.called(shared.loops.line.woken_ns(), asleep);
         }
     }
@@ -132,16 +126,11 @@ fn full_ns(shared: &Shared) -> u64 {
 /// as none: they are over before the clock is read).
 fn spin(shared: &Shared, seat: &Seat, limit: impl Fn() -> u64) -> (Spun, u64) {
     let (mut begin, mut last) = (0, 0);
+    let (line, share) = (&shared.loops.line, shared.loops.shares.at(seat.index));
     loop {
         // Reading the clock costs some 20 ns, and so does a pause: look many times between.
         for look in 0..LOOKS {
-            if shared
-                .loops
-                .shares
-                .at(seat.index)
-                .is_unseen(shared.loops.line.call())
-                || seat.parker.notified()
-            {
+            if share.is_unseen(line.call()) || seat.parker.notified() {
                 return (Spun::Paid, last - begin);
             }
             if look % 4 == 3 {

@@ -236,9 +236,9 @@ impl Task {
         // SAFETY: validity: inside the block, aligned for `F`, as `fits` says. Aliasing: nobody
         // knows the task yet.
         unsafe { stage.write(UnsafeCell::new(Stage { future })) };
-        // SAFETY: the block begins with an initialized `Block`.
-        unsafe { block.as_ref() }.state.restart(word);
-        Task(block.cast())
+        let task = Task(block.cast());
+        task.state().restart(word);
+        task
     }
 
     pub(super) fn from_block(block: NonNull<Block>) -> Task {

@@ -10,6 +10,8 @@
 //! The price: memory is kept for the next tasks until the pool is dropped, never given back before.
 //!
 //! Blocks for channels come from chunks of their own, which no hint refers to and no walk visits.
+//! What a channel leaves in its block may be uninitialized, so nothing here makes a reference to a
+//! block: the link of a free one is reached by [`set_next`] and [`next_of`] alone.
 //!
 //! The heap outlives its pool while a waker outlives it: [`Heap::orphan`] leaves the heap to
 //! the blocks still out, and the last one returned frees everything.
@@ -176,7 +178,8 @@ impl Heap {
         unsafe { (*chunk_of(block)).scheduler_at }
     }
 
-    /// A block of at least `size` bytes, beginning with an initialized [`Block`].
+    /// A block of at least `size` bytes, beginning with an initialized [`Block`], of which other
+    /// threads may still look at the state word.
     ///
     /// # Safety
     ///
@@ -231,12 +234,14 @@ impl Heap {
     fn take_returns(&self, own: &mut Own) {
         let mut next = self.returns.swap(ptr::null_mut(), Ordering::Acquire);
         while let Some(block) = NonNull::new(next) {
-            // SAFETY: a returned block is the owner's, and its chunk lives with the heap.
-            next = unsafe { block.as_ref() }.next.load(Ordering::Relaxed);
+            // SAFETY: validity: who gave it back set its link. Aliasing: it is the owner's now.
+            next = unsafe { next_of(block) };
             own.out -= 1;
             // SAFETY: validity: the header of a returned block's chunk, which lives with the heap.
             // Aliasing: `class` is written once, before the chunk is known.
-            own.push(block, unsafe { (*chunk_of(block)).class });
+            let class = unsafe { (*chunk_of(block)).class };
+            // SAFETY: a block of this class, which is the owner's.
+            unsafe { own.push(block, class) };
         }
     }
 
@@ -277,8 +282,10 @@ impl Heap {
             };
             // SAFETY: aligned to GRAIN, not handed out before.
             unsafe { block.write(fresh) };
-            // SAFETY: not null.
-            own.push(unsafe { NonNull::new_unchecked(block) }, class);
+            // SAFETY: not null, as it lies behind the chunk's header.
+            let block = unsafe { NonNull::new_unchecked(block) };
+            // SAFETY: a block of this class, which nobody has.
+            unsafe { own.push(block, class) };
         }
         header.cut.store(last, Ordering::Release);
     }
@@ -331,8 +338,11 @@ impl Heap {
             // SAFETY: the caller is the owner, and nothing in here calls foreign code.
             let own = unsafe { &mut *own };
             own.out -= 1;
-            // SAFETY: the block's chunk lives with the heap.
-            own.push(block, unsafe { (*chunk_of(block)).class });
+            // SAFETY: validity: the block's chunk lives with the heap. Aliasing: `class` is written
+            // once, before the chunk is known.
+            let class = unsafe { (*chunk_of(block)).class };
+            // SAFETY: a block of this class, which the caller gives up.
+            unsafe { own.push(block, class) };
         });
     }
 
@@ -347,10 +357,8 @@ impl Heap {
         let returns = unsafe { &(*heap.as_ptr()).returns };
         let mut head = returns.load(Ordering::Relaxed);
         while head != orphaned() {
-            // SAFETY: the block is the caller's.
-            unsafe { block.as_ref() }
-                .next
-                .store(head, Ordering::Relaxed);
+            // SAFETY: the block is the caller's until it is pushed.
+            unsafe { set_next(block, head) };
             let pushed = returns.compare_exchange_weak(
                 head,
                 block.as_ptr(),
@@ -385,8 +393,8 @@ impl Heap {
             // SAFETY: the caller is the owner.
             let own = unsafe { &mut *own };
             while let Some(block) = NonNull::new(next) {
-                // SAFETY: a returned block is the owner's.
-                next = unsafe { block.as_ref() }.next.load(Ordering::Relaxed);
+                // SAFETY: validity: who gave it back set its link. Aliasing: it is the owner's now.
+                next = unsafe { next_of(block) };
                 own.out -= 1;
             }
             own.out
@@ -440,19 +448,47 @@ impl Own {
     #[inline]
     fn pop(&mut self, class: usize) -> Option<NonNull<Block>> {
         let block = NonNull::new(self.free[class])?;
-        // SAFETY: a free block is the owner's and initialized.
-        self.free[class] = unsafe { block.as_ref() }.next.load(Ordering::Relaxed);
+        // SAFETY: a free block is the owner's, and `push` set its link.
+        self.free[class] = unsafe { next_of(block) };
         Some(block)
     }
 
+    /// # Safety
+    ///
+    /// A block of this class, in one of the heap's chunks, which nobody else has or uses, but for
+    /// its state word by stale hints.
     #[inline]
-    fn push(&mut self, block: NonNull<Block>, class: usize) {
-        // SAFETY: the block is the owner's and initialized.
-        unsafe { block.as_ref() }
-            .next
-            .store(self.free[class], Ordering::Relaxed);
+    unsafe fn push(&mut self, block: NonNull<Block>, class: usize) {
+        // SAFETY: the block is the owner's.
+        unsafe { set_next(block, self.free[class]) };
         self.free[class] = block.as_ptr();
     }
+}
+
+/// Links a free block to the next. What was in the place may be uninitialized.
+///
+/// # Safety
+///
+/// The block is the caller's; others may look at its state word.
+#[inline]
+unsafe fn set_next(block: NonNull<Block>, next: *mut Block) {
+    // SAFETY: validity: inside a block. Aliasing: a pointer, no reference.
+    let link = unsafe { &raw mut (*block.as_ptr()).next };
+    // SAFETY: validity: as the line before; an atomic has nothing to drop. Aliasing: the link is
+    // the caller's alone.
+    unsafe { link.write(AtomicPtr::new(next)) };
+}
+
+/// The block that a free one is linked to.
+///
+/// # Safety
+///
+/// The block is the caller's, and [`set_next`] was the last to write there.
+#[inline]
+unsafe fn next_of(block: NonNull<Block>) -> *mut Block {
+    // SAFETY: validity: the link is initialized, as the caller says; this refers to it alone.
+    // Aliasing: nobody writes to the caller's block.
+    unsafe { &(*block.as_ptr()).next }.load(Ordering::Relaxed)
 }
 
 /// The chunk that a block lies in.

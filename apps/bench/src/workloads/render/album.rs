@@ -1,54 +1,81 @@
 //! The songs, and rendering one of them into nothing.
 
-use std::cmp::Reverse;
 use std::hint::black_box;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use creel_vgm::batch::{self, Cost};
+use creel_vgm::batch::{self, Plan};
 use creel_vgm::format::Song;
-use creel_vgm::output::{How, Job};
+use creel_vgm::output::{How, Job, Outcome};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
+
+/// Which songs, and how much of them.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Choice {
+    /// Those of a path, once from beginning to end; the carried ones if there is none.
+    pub path: Option<PathBuf>,
+    /// The quickest of the carried songs alone, once; else their loops twice.
+    pub quick: bool,
+}
+
+/// Songs taken of the carried ones where it should be quick.
+const QUICK: usize = 4;
+
+impl Choice {
+    /// The songs, those that take longest first, each with its file below `output`.
+    ///
+    /// # Errors
+    ///
+    /// The first song that cannot be read: figures over fewer songs than asked for would be wrong.
+    pub fn plan(&self, output: &Path) -> creel_vgm::Result<Plan> {
+        let mut plan = match &self.path {
+            Some(path) => batch::plan(&[path.into()], output, "wav", true),
+            None => batch::carried(output, "wav"),
+        };
+        if let Some((_, error)) = plan.refused.pop() {
+            return Err(error);
+        }
+        if self.quick && self.path.is_none() {
+            plan.units.drain(..plan.units.len() - QUICK);
+        }
+        Ok(plan)
+    }
+
+    /// How the songs are played.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            loops: if self.quick || self.path.is_some() {
+                1
+            } else {
+                2
+            },
+            fade_seconds: 0.0,
+            ..Settings::default()
+        }
+    }
+}
 
 /// Songs in memory, those that take longest first.
 pub struct Album {
     songs: Vec<Song>,
     settings: Settings,
-    frames_max: u64,
     /// Jobs that render nothing just now; their memory goes from song to song.
     jobs: Mutex<Vec<Job>>,
 }
 
 impl Album {
-    /// The carried songs or those of `path`, of each of which so many frames are rendered at most.
+    /// Reads the songs.
     ///
     /// # Errors
     ///
-    /// The first song that cannot be read: figures over fewer songs than asked for would be wrong.
-    pub fn load(path: Option<&Path>, frames_max: u64) -> creel_vgm::Result<Self> {
-        let output = Path::new("");
-        let plan = match path {
-            Some(path) => batch::plan(&[path.into()], output, "wav", true),
-            None => batch::carried(output, "wav"),
-        };
-        if let Some((_, error)) = plan.refused.into_iter().next() {
-            return Err(error);
-        }
+    /// As [`Choice::plan`].
+    pub fn load(choice: &Choice) -> creel_vgm::Result<Self> {
+        let plan = choice.plan(Path::new(""))?;
         let songs = plan.units.iter().map(|unit| unit.input.load());
-        let mut songs: Vec<Song> = songs.collect::<Result<_, _>>()?;
-        let settings = Settings {
-            loops: 1,
-            fade_seconds: 0.0,
-            ..Settings::default()
-        };
-        let frames = |song: &Song| settings.frames(song).0.min(frames_max);
-        songs.sort_by_key(|song| Reverse(Cost::of(&song.header, frames(song)).whole));
         Ok(Album {
-            songs,
-            settings,
-            frames_max,
+            songs: songs.collect::<Result<_, _>>()?,
+            settings: choice.settings(),
             jobs: Mutex::default(),
         })
     }
@@ -63,33 +90,27 @@ impl Album {
         &self.settings
     }
 
-    /// So many frames of each are rendered at most.
-    pub fn frames_max(&self) -> u64 {
-        self.frames_max
-    }
-
     /// Renders a song as 16-bit WAV without keeping it, and gives the number of its frames.
     pub fn render(&self, song: &Song) -> creel_vgm::Result<u64> {
         let idle = self.jobs.lock().expect("nobody panics holding it").pop();
         let mut job = idle.unwrap_or_default();
-        // Relaxed: one thread counts.
-        let rendered = AtomicU64::new(0);
         let keep = |bytes: &[u8]| {
             black_box(bytes);
             Ok(())
         };
-        let go_on =
-            |frames| rendered.fetch_add(frames, Ordering::Relaxed) + frames < self.frames_max;
         let how = How {
             settings: &self.settings,
             layout: Layout::default(),
             split: None,
         };
-        let outcome = job.render(song, how, keep, go_on);
+        let outcome = job.render(song, how, keep, |_| true);
         self.jobs
             .lock()
             .expect("nobody panics holding it")
             .push(job);
-        outcome.map(|_| rendered.into_inner())
+        match outcome? {
+            Outcome::Done(frames) => Ok(frames),
+            Outcome::Stopped => unreachable!("nobody stops it"),
+        }
     }
 }

@@ -1,20 +1,22 @@
 //! A batch's job: render songs, each as one unit, on one to all cores.
 //!
 //! Each sample is taken in a process of its own, this program started again by [`sample`], so
-//! that peak memory is the subject's alone and `independent processes` are just that.
+//! that peak memory is the subject's alone and `independent processes` are just that. All render into nothing but
+//! `creel-vgm, to files`, which is what `creel-vgm render` does, from songs to files in memory.
 
 mod album;
 mod models;
 mod sample;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use anyhow::Context;
 
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
 use crate::setting::Setting;
 use crate::workloads::Workload;
-use album::Album;
+use album::Choice;
 use models::Model;
 use sample::{Renderer, Request, Sample};
 
@@ -27,22 +29,27 @@ pub const WORKLOAD: Workload = Workload {
     cases,
 };
 
-/// Frames rendered of each song, 20 s; a fifth of that when quick.
-const FRAMES_MAX: u64 = 20 * 44_100;
-
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
-    let songs = setting.songs.as_deref();
-    let album = Album::load(songs, 0).with_context(|| match songs {
+    let choice = choice(setting);
+    let plan = choice.plan(Path::new(""));
+    let plan = plan.with_context(|| match &choice.path {
         Some(path) => path.display().to_string(),
         None => "the carried songs".into(),
     })?;
-    if album.songs().is_empty() {
+    if plan.units.is_empty() {
         return Ok(Vec::new());
     }
     Ok(jobs(setting.workers)
         .into_iter()
         .map(|jobs| case(setting, jobs))
         .collect())
+}
+
+fn choice(setting: &Setting) -> Choice {
+    Choice {
+        path: setting.songs.clone(),
+        quick: setting.quick,
+    }
 }
 
 /// 1, 2, 4 and so on up to all workers; 4 in any case.
@@ -56,12 +63,7 @@ fn case(setting: &Setting, jobs: usize) -> Case {
     let request = Request {
         renderer: Renderer::OneThread,
         jobs,
-        songs: setting.songs.clone(),
-        frames_max: match (setting.quick, &setting.songs) {
-            (true, _) => FRAMES_MAX / 5,
-            (false, None) => FRAMES_MAX,
-            (false, Some(_)) => u64::MAX,
-        },
+        choice: choice(setting),
     };
     let subject = |name: &str, renderer| {
         let request = Request {
@@ -72,6 +74,7 @@ fn case(setting: &Setting, jobs: usize) -> Case {
     };
     let mut subjects = vec![
         subject("creel [shared, park]", Renderer::CreelShared),
+        subject("creel-vgm, to files", Renderer::Batch),
         subject("creel [sticky, adaptive]", Renderer::CreelSticky),
         subject(ONE_THREAD, Renderer::OneThread),
         subject("rayon", Renderer::Rayon),

@@ -57,7 +57,7 @@ async fn song(album: Arc<Album>, index: usize) -> creel_vgm::Result<u64> {
     let mut player = Player::new(&album.songs()[index], album.settings(), &mut buffers)?;
     let (layout, mut bytes) = (Layout::default(), Vec::new());
     let mut rendered = 0;
-    while rendered < album.frames_max() {
+    loop {
         let frames = player.fill(&mut buffers, &mut mix);
         if frames == 0 {
             break;

@@ -1,19 +1,22 @@
 //! One sample in a process of its own: this program, started with [`SAMPLE`] and a request.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use creel::{Balance, Pool, Wait};
 use creel_console::Exit;
 use creel_console::energy::Meter;
+use creel_vgm::batch::{Engine, Event, Existing, SPARE_WORKERS, Watch};
 use creel_vgm::format::Song;
+use creel_vgm::wav::Layout;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::album::Album;
+use super::album::{Album, Choice};
 use super::models::{self, Model};
 use crate::memory::peak_rss_bytes;
 
@@ -25,6 +28,8 @@ pub const SAMPLE: &str = "render-sample";
 pub enum Renderer {
     /// A pool, one queue, workers that sleep: what suits a batch.
     CreelShared,
+    /// The same as `creel-vgm render` has it: workers for the disk, songs read, files written.
+    Batch,
     /// A pool as a frame loop has it.
     CreelSticky,
     /// A plain loop.
@@ -42,10 +47,8 @@ pub struct Request {
     pub renderer: Renderer,
     /// On how many workers.
     pub jobs: usize,
-    /// Which songs; those carried if none are named.
-    pub songs: Option<PathBuf>,
-    /// Frames of each song at most.
-    pub frames_max: u64,
+    /// Which songs.
+    pub choice: Choice,
 }
 
 /// What came of it.
@@ -60,6 +63,22 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// What came of a rendering, which says its frames.
+    fn of(render: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Sample> {
+        let meter = Meter::start();
+        let begin = Instant::now();
+        let frames = render()?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let energy_j = meter.map(Meter::joules);
+        let peak = peak_rss_bytes();
+        Ok(Sample {
+            frames,
+            seconds,
+            peak_rss_bytes: peak.is_finite().then_some(peak),
+            energy_j,
+        })
+    }
+
     /// Frames a second, seconds, peak memory in bytes, energy in joules.
     pub fn values(&self) -> Vec<f64> {
         vec![
@@ -94,19 +113,51 @@ impl Request {
     }
 
     fn take(&self) -> anyhow::Result<Sample> {
-        let album = Album::load(self.songs.as_deref(), self.frames_max)?;
-        let meter = Meter::start();
-        let begin = Instant::now();
-        let frames = self.render(album)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        let energy_j = meter.map(Meter::joules);
-        let peak = peak_rss_bytes();
-        Ok(Sample {
-            frames,
-            seconds,
-            peak_rss_bytes: peak.is_finite().then_some(peak),
-            energy_j,
-        })
+        if let Renderer::Batch = self.renderer {
+            return self.batch();
+        }
+        let album = Album::load(&self.choice)?;
+        Sample::of(|| self.render(album))
+    }
+
+    /// All that `creel-vgm render` does: from the plan to files, in memory where the system has
+    /// such a folder, for the disk's time is nobody's merit.
+    fn batch(&self) -> anyhow::Result<Sample> {
+        let memory = Path::new("/dev/shm");
+        let temporary = std::env::temp_dir();
+        let folder = if memory.is_dir() { memory } else { &temporary };
+        let folder = folder.join(format!("creel-bench-{}", std::process::id()));
+        std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        let sample = Sample::of(|| {
+            let pool = Pool::builder()
+                .workers(self.jobs + SPARE_WORKERS)
+                .balance(Balance::Shared)
+                .wait(Wait::Park)
+                .build()?;
+            let (frames, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+            let engine = Engine {
+                pool: &pool,
+                jobs: self.jobs,
+                settings: &self.choice.settings(),
+                layout: Layout::default(),
+                existing: Existing::Refuse,
+                strict: true,
+            };
+            // Relaxed: they are looked at when all workers are done.
+            let watch = Watch {
+                tell: &|_, event| match event {
+                    Event::Done(more, _) => drop(frames.fetch_add(more, Ordering::Relaxed)),
+                    Event::Failed(_) => failed.store(true, Ordering::Relaxed),
+                    _ => {}
+                },
+                stop: &|| false,
+            };
+            engine.run(&self.choice.plan(&folder)?, watch);
+            ensure!(!failed.into_inner(), "a song failed");
+            Ok(frames.into_inner())
+        });
+        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        sample
     }
 
     fn render(&self, album: Album) -> anyhow::Result<u64> {
@@ -127,6 +178,7 @@ impl Request {
                 let songs = songs.par_iter().with_max_len(1);
                 pool.install(|| songs.map(one).collect())
             }
+            Renderer::Batch => unreachable!("it reads its songs itself"),
             Renderer::Tasks(model) => return models::render(album, model, self.jobs),
         };
         Ok(frames.into_iter().sum::<creel_vgm::Result<u64>>()?)

@@ -80,6 +80,7 @@ pub struct Block<'a> {
 }
 
 /// The channels with their shared clocks and the buffers of a block.
+#[derive(Clone)]
 pub struct Bank<const CHANNELS: usize> {
     /// The channels.
     pub channels: [Channel; CHANNELS],
@@ -96,6 +97,7 @@ pub struct Bank<const CHANNELS: usize> {
     buffers: Buffers<CHANNELS>,
 }
 
+#[derive(Clone)]
 struct Buffers<const CHANNELS: usize> {
     stretches: Vec<Stretch>,
     /// Operators 1: those with feedback from the front, the others from the back.

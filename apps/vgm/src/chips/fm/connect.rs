@@ -39,6 +39,7 @@ pub trait Width {
 }
 
 /// OPM and OPN: all 14 bits of each operator, and no limit that four could reach.
+#[derive(Clone)]
 pub struct FullWidth;
 
 impl Width for FullWidth {
@@ -47,6 +48,7 @@ impl Width for FullWidth {
 }
 
 /// OPNA and OPNB.
+#[derive(Clone)]
 pub struct ThirteenBits;
 
 impl Width for ThirteenBits {
@@ -55,6 +57,7 @@ impl Width for ThirteenBits {
 }
 
 /// OPN2.
+#[derive(Clone)]
 pub struct NineBits;
 
 impl Width for NineBits {
@@ -64,6 +67,7 @@ impl Width for NineBits {
 
 /// The sum of channels over a block, left and right apart, so that whole
 /// vectors are added; what goes to both sides, as most does, is added once.
+#[derive(Clone)]
 pub struct Sums {
     sides: [[i32; BLOCK]; 2],
     both: [i32; BLOCK],

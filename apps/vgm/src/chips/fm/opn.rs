@@ -56,6 +56,7 @@ const PER_PORT: usize = 3;
 pub const ALL: u8 = 0x3f;
 
 /// The FM part of a chip with `CHANNELS` channels: 3 (OPN) or 6.
+#[derive(Clone)]
 pub struct Opn<const CHANNELS: usize> {
     regs: [[u8; 256]; 2],
     /// The high bits of a frequency number, for A4 to A6 and for AC to AE.
@@ -99,6 +100,7 @@ impl Prescaler {
     }
 }
 
+#[derive(Clone)]
 struct OpnFamily;
 
 impl Family for OpnFamily {

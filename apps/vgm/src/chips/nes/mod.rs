@@ -49,6 +49,7 @@ const LENGTHS: [u8; 32] = [
 ];
 
 /// What differs between the television systems.
+#[derive(Clone)]
 struct System {
     /// Ticks from each quarter of a frame to the next: four or five.
     quarters: [&'static [u32]; 2],
@@ -77,6 +78,7 @@ const PAL: System = System {
 };
 
 /// The APU.
+#[derive(Clone)]
 pub struct Nes {
     clock_hz: u32,
     system: &'static System,

@@ -20,6 +20,7 @@ use crate::chips::fm::timer::TimerA;
 const PREPARE_PERIOD: usize = 4097;
 
 /// The channels with their shared clocks and the buffers of a block.
+#[derive(Clone)]
 pub struct Bank<const CHANNELS: usize> {
     /// The channels.
     pub channels: [Channel; CHANNELS],
@@ -36,6 +37,7 @@ pub struct Bank<const CHANNELS: usize> {
     buffers: Buffers<CHANNELS>,
 }
 
+#[derive(Clone)]
 struct Buffers<const CHANNELS: usize> {
     /// Operators 1: those with feedback from the front, the others from the back.
     tones: [Tone; CHANNELS],

@@ -63,6 +63,7 @@ impl Default for Channel {
 }
 
 /// The frames of a block and what stands still in it.
+#[derive(Clone)]
 pub struct Block {
     /// How many frames.
     pub frames: usize,

@@ -46,6 +46,7 @@ pub enum Revision {
 }
 
 /// YM3526, YM3812 and Y8950: each modulator a frame late, 13 bits kept.
+#[derive(Clone)]
 pub struct EarlyOpl;
 
 impl Family for EarlyOpl {
@@ -56,6 +57,7 @@ impl Family for EarlyOpl {
 }
 
 /// YMF262.
+#[derive(Clone)]
 pub struct Opl3;
 
 impl Family for Opl3 {
@@ -66,6 +68,7 @@ impl Family for Opl3 {
 }
 
 /// The FM part of an OPL chip with its registers.
+#[derive(Clone)]
 pub struct Opl<const CHANNELS: usize> {
     revision: Revision,
     regs: [u8; 0x200],

@@ -29,7 +29,7 @@ use super::rom::Rom;
 use crate::format::{ChipId, Command, Header, Song, decode};
 
 /// A chip that plays samples.
-pub trait PcmChip: Send {
+pub trait PcmChip: Send + dyn_clone::DynClone {
     /// Native frames a second.
     fn rate(&self) -> Rate;
 
@@ -57,6 +57,8 @@ pub trait PcmChip: Send {
     /// Stores bytes in the chip's own memory, at an offset into what its registers have chosen.
     fn store(&mut self, _offset: usize, _bytes: &[u8]) {}
 }
+
+dyn_clone::clone_trait_object!(PcmChip);
 
 /// The chip of a song, if it is one of these.
 pub fn of_song(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn PcmChip>> {

@@ -1,0 +1,165 @@
+//! A pipe to a program that plays, or standard output.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, ioctl_fionread, write};
+
+use super::Device;
+use crate::wav::{Container, Layout};
+
+/// Programs that play 16-bit samples from their standard input, the first that is there: its name,
+/// and its arguments but for the rate, which stands for `{}`.
+pub const PLAYERS: &[(&str, &[&str])] = &[
+    (
+        "pw-play",
+        &[
+            "--raw",
+            "--rate={}",
+            "--channels=2",
+            "--format=s16",
+            "--latency=20ms",
+            "-",
+        ],
+    ),
+    (
+        "pacat",
+        &[
+            "--playback",
+            "--raw",
+            "--rate={}",
+            "--channels=2",
+            "--format=s16le",
+            "--latency-msec=20",
+        ],
+    ),
+    (
+        "aplay",
+        &[
+            "-q",
+            "-t",
+            "raw",
+            "-f",
+            "S16_LE",
+            "-c",
+            "2",
+            "-r",
+            "{}",
+            "--buffer-time=40000",
+        ],
+    ),
+];
+
+/// A pipe of 23 ms of 44.1 kHz.
+const PIPE_BYTES: usize = 4096;
+const LAYOUT: Layout = Layout {
+    container: Container::Raw,
+    samples: crate::mix::SampleFormat::I16,
+};
+
+/// A pipe that 16-bit little-endian samples go into.
+#[derive(Debug)]
+pub struct Pipe {
+    /// None once all is written.
+    end: Option<OwnedFd>,
+    child: Option<Child>,
+    bytes: Vec<u8>,
+    /// Bytes of a frame that did not fit whole.
+    rest: Vec<u8>,
+}
+
+impl Pipe {
+    /// Starts a program of [`PLAYERS`].
+    ///
+    /// # Errors
+    ///
+    /// If it is not there or does not start.
+    pub fn to_program(name: &str, arguments: &[&str], rate: u32) -> io::Result<Self> {
+        let rate = rate.to_string();
+        let arguments = arguments.iter().map(|text| text.replace("{}", &rate));
+        let mut child = Command::new(name)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let end = child.stdin.take().expect("it was asked for");
+        Pipe::new(end.into(), Some(child))
+    }
+
+    /// Standard output.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn to_stdout() -> io::Result<Self> {
+        Pipe::new(rustix::io::dup(rustix::stdio::stdout())?, None)
+    }
+
+    fn new(end: OwnedFd, child: Option<Child>) -> io::Result<Self> {
+        let flags = fcntl_getfl(&end)?;
+        fcntl_setfl(&end, flags | OFlags::NONBLOCK)?;
+        // No pipe, or a system that has pipes of one size: then there is more delay.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::pipe::fcntl_setpipe_size(&end, PIPE_BYTES);
+        Ok(Pipe {
+            end: Some(end),
+            child,
+            bytes: Vec::new(),
+            rest: Vec::new(),
+        })
+    }
+
+    /// Writes what fits; says how many bytes.
+    fn push(end: Option<&OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
+        let end = end.ok_or(io::ErrorKind::BrokenPipe)?;
+        match write(end, bytes) {
+            Ok(count) => Ok(count),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Device for Pipe {
+    fn write(&mut self, frames: &[[f32; 2]]) -> io::Result<usize> {
+        if !self.rest.is_empty() {
+            let count = Pipe::push(self.end.as_ref(), &self.rest)?;
+            self.rest.drain(..count);
+            if !self.rest.is_empty() {
+                return Ok(0);
+            }
+        }
+        self.bytes.clear();
+        LAYOUT.encode(frames, &mut self.bytes);
+        let count = Pipe::push(self.end.as_ref(), &self.bytes)?;
+        let whole = count.div_ceil(LAYOUT.frame_bytes());
+        let end = whole * LAYOUT.frame_bytes();
+        self.rest.extend_from_slice(&self.bytes[count..end]);
+        Ok(whole)
+    }
+
+    fn held(&mut self) -> usize {
+        let bytes = self.end.as_ref().and_then(|end| ioctl_fionread(end).ok());
+        bytes.unwrap_or(0) as usize / LAYOUT.frame_bytes()
+    }
+
+    fn finish(&mut self) {
+        self.end = None;
+        if let Some(child) = &mut self.child {
+            // It plays the rest, some hundredths of a second.
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(child) = &mut self.child {
+            let _ = child.try_wait();
+        }
+    }
+}

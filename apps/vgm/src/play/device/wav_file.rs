@@ -1,0 +1,72 @@
+//! A WAV file of what is heard, as fast as it is made.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use super::Device;
+use crate::format::Gd3;
+use crate::wav::Layout;
+
+/// A 16-bit WAV file; whole once it is finished, and after each second until then.
+#[derive(Debug)]
+pub struct WavFile {
+    file: BufWriter<File>,
+    rate: u32,
+    frames: u64,
+    told: u64,
+    bytes: Vec<u8>,
+}
+
+impl WavFile {
+    /// A new file; one that exists is replaced.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn create(path: &Path, rate: u32) -> io::Result<Self> {
+        let mut made = WavFile {
+            file: BufWriter::new(File::create(path)?),
+            rate,
+            frames: 0,
+            told: 0,
+            bytes: Vec::new(),
+        };
+        made.tell_length()?;
+        Ok(made)
+    }
+
+    /// Writes the header anew, for what there is.
+    fn tell_length(&mut self) -> io::Result<()> {
+        let around = Layout::default().around(self.rate, self.frames, &Gd3::default());
+        let (header, _) = around.map_err(io::Error::other)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.write_all(&header)?;
+        self.file.seek(SeekFrom::End(0))?;
+        self.told = self.frames;
+        Ok(())
+    }
+}
+
+impl Device for WavFile {
+    fn write(&mut self, frames: &[[f32; 2]]) -> io::Result<usize> {
+        self.bytes.clear();
+        Layout::default().encode(frames, &mut self.bytes);
+        self.file.write_all(&self.bytes)?;
+        self.frames += frames.len() as u64;
+        if self.frames - self.told >= u64::from(self.rate) {
+            self.tell_length()?;
+        }
+        Ok(frames.len())
+    }
+
+    fn held(&mut self) -> usize {
+        0
+    }
+
+    fn finish(&mut self) {
+        if let Err(error) = self.tell_length().and_then(|()| self.file.flush()) {
+            eprintln!("creel-vgm: the sound file: {error}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Which song comes next.
+
+use crate::batch::Source;
+
+/// What comes after the last song.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Repeat {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The first again.
+    All,
+    /// Each song is followed by itself.
+    One,
+}
+
+/// Songs, the order in which they are played, and where in it we are.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    songs: Vec<Source>,
+    /// Places of `songs`, each once.
+    order: Vec<usize>,
+    at: usize,
+    repeat: Repeat,
+    shuffled: bool,
+    seed: u64,
+}
+
+impl Queue {
+    /// The songs in their order, at the first.
+    pub fn new(songs: Vec<Source>) -> Self {
+        Queue {
+            order: (0..songs.len()).collect(),
+            songs,
+            at: 0,
+            repeat: Repeat::Off,
+            shuffled: false,
+            seed: 1,
+        }
+    }
+
+    /// The seed of random orders.
+    pub fn seeded(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// All songs, by their place.
+    pub fn songs(&self) -> &[Source] {
+        &self.songs
+    }
+
+    /// The song that we are at, with its place; none after the end.
+    pub fn current(&self) -> Option<(usize, &Source)> {
+        let place = *self.order.get(self.at)?;
+        Some((place, &self.songs[place]))
+    }
+
+    /// What comes after the last song.
+    pub fn set_repeat(&mut self, repeat: Repeat) {
+        self.repeat = repeat;
+    }
+
+    /// The song after this one has ended.
+    pub fn advance(&mut self) {
+        if self.repeat != Repeat::One {
+            self.next();
+        }
+    }
+
+    /// The next song, whether or not this one is repeated.
+    pub fn next(&mut self) {
+        self.at += 1;
+        if self.at >= self.order.len() && self.repeat == Repeat::All {
+            self.at = 0;
+        }
+    }
+
+    /// The song before; the first stays.
+    pub fn previous(&mut self) {
+        self.at = self.at.min(self.order.len()).saturating_sub(1);
+    }
+
+    /// To the song with this place, if there is one.
+    pub fn jump(&mut self, place: usize) {
+        if let Some(at) = self.order.iter().position(|other| *other == place) {
+            self.at = at;
+        }
+    }
+
+    /// Brings what is to come into a random order, or all into the songs' own.
+    pub fn shuffle(&mut self, shuffled: bool) {
+        if shuffled == self.shuffled {
+            return;
+        }
+        self.shuffled = shuffled;
+        if shuffled {
+            let from = (self.at + 1).min(self.order.len());
+            let rest = &mut self.order[from..];
+            for end in (1..rest.len()).rev() {
+                rest.swap(end, (random(&mut self.seed) % (end as u64 + 1)) as usize);
+            }
+        } else {
+            let place = self.current().map(|(place, _)| place);
+            self.order.sort_unstable();
+            self.at = place.unwrap_or(self.order.len());
+        }
+    }
+}
+
+/// SplitMix64: one step of a counter, well mixed.
+///
+/// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014).
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::CARRIED;
+
+    fn queue() -> Queue {
+        Queue::new(CARRIED.iter().take(5).map(Source::Carried).collect())
+    }
+
+    fn at(queue: &Queue) -> Option<usize> {
+        queue.current().map(|(place, _)| place)
+    }
+
+    #[test]
+    fn songs_follow_each_other_to_the_end_and_back() {
+        let mut queue = queue();
+        for place in 0..5 {
+            assert_eq!(at(&queue), Some(place));
+            queue.advance();
+        }
+        assert_eq!(at(&queue), None);
+        queue.previous();
+        assert_eq!(at(&queue), Some(4));
+        queue.set_repeat(Repeat::All);
+        queue.advance();
+        assert_eq!(at(&queue), Some(0));
+        queue.previous();
+        assert_eq!(at(&queue), Some(0));
+        queue.set_repeat(Repeat::One);
+        queue.advance();
+        assert_eq!(at(&queue), Some(0));
+        queue.next();
+        assert_eq!(at(&queue), Some(1));
+        queue.jump(99);
+        assert_eq!(at(&queue), Some(1));
+    }
+
+    #[test]
+    fn a_random_order_has_each_song_once_and_ends_where_it_began() {
+        for seed in 0..50 {
+            let mut queue = queue().seeded(seed);
+            queue.jump(2);
+            queue.shuffle(true);
+            assert_eq!(at(&queue), Some(2), "this one plays on");
+            let mut seen = vec![2];
+            queue.next();
+            while let Some(place) = at(&queue) {
+                seen.push(place);
+                queue.next();
+            }
+            // Those before it have been played.
+            seen.sort_unstable();
+            assert_eq!(seen, [2, 3, 4], "seed {seed}");
+            queue.jump(3);
+            queue.shuffle(false);
+            assert_eq!(at(&queue), Some(3));
+            queue.next();
+            assert_eq!(at(&queue), Some(4));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The player's renderer and sink from outside, on two pools, with a device whose clock is the test.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use creel::Pool;
+use creel_vgm::batch::Source;
+use creel_vgm::demo;
+use creel_vgm::format::Song;
+use creel_vgm::play::{Desk, Device, News, Order, Orders, Parts, Queue, Tap, Track, parts};
+use creel_vgm::render::{Buffers, Player, Settings};
+
+/// A device that takes what the test lets it.
+#[derive(Default)]
+struct Tape {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    given: Vec<[f32; 2]>,
+    /// Frames that it still takes.
+    room: usize,
+    gone: bool,
+    /// How often it was offered some.
+    offers: u64,
+}
+
+impl Tape {
+    /// Lets the device take so many more frames, and waits until it has.
+    fn take(&self, frames: usize) -> Vec<[f32; 2]> {
+        self.state.lock().unwrap().room += frames;
+        self.wait_until(|state| state.given.len() >= frames);
+        std::mem::take(&mut self.state.lock().unwrap().given)
+    }
+
+    /// Waits until the sink has looked at its desk after now: what it offers then is of the turn
+    /// that it finds there.
+    fn settle(&self) {
+        let seen = self.state.lock().unwrap().offers;
+        self.wait_until(|state| state.offers >= seen + 2);
+    }
+
+    fn wait_until(&self, done: impl Fn(&State) -> bool) {
+        let state = self.state.lock().unwrap();
+        let waiting = |state: &mut State| !done(state);
+        let minute = Duration::from_secs(60);
+        let wait = self.moved.wait_timeout_while(state, minute, waiting);
+        assert!(!wait.unwrap().1.timed_out(), "nothing came for a minute");
+    }
+}
+
+struct Recorder(Arc<Tape>);
+
+impl Device for Recorder {
+    fn write(&mut self, frames: &[[f32; 2]]) -> io::Result<usize> {
+        let mut state = self.0.state.lock().unwrap();
+        if state.gone {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let taken = frames.len().min(state.room);
+        state.given.extend(&frames[..taken]);
+        state.room -= taken;
+        state.offers += 1;
+        self.0.moved.notify_all();
+        Ok(taken)
+    }
+
+    fn held(&mut self) -> usize {
+        0
+    }
+}
+
+struct Deck {
+    tape: Arc<Tape>,
+    desk: Arc<Desk>,
+    orders: Orders,
+    news: creel::channel::ring::Receiver<News>,
+    begun: RefCell<Option<Arc<Track>>>,
+    ends: Vec<creel::task::JoinHandle<()>>,
+    // Dropped last.
+    pools: [Pool; 2],
+}
+
+impl Deck {
+    fn new(songs: Vec<Source>, settings: &Settings) -> Deck {
+        let tape = Arc::new(Tape::default());
+        let again = Arc::clone(&tape);
+        let open = Box::new(move || {
+            again.state.lock().unwrap().gone = false;
+            Ok(Box::new(Recorder(Arc::clone(&again))) as Box<dyn Device>)
+        });
+        let Parts {
+            renderer,
+            sink,
+            desk,
+            orders,
+            news,
+        } = parts(Queue::new(songs), settings.clone(), open);
+        let pool = || Pool::builder().workers(1).build().unwrap();
+        let pools = [pool(), pool()];
+        let device = Box::new(Recorder(Arc::clone(&tape)));
+        let ends = vec![
+            pools[0].spawn(renderer.run()),
+            pools[1].spawn(sink.run(device)),
+        ];
+        Deck {
+            tape,
+            desk,
+            orders,
+            news,
+            begun: RefCell::default(),
+            ends,
+            pools: pools,
+        }
+    }
+
+    /// The next song that is begun.
+    fn track(&self) -> Arc<Track> {
+        loop {
+            match self.news.recv_blocking().unwrap() {
+                News::Begun(_, track) => return track,
+                News::Failed(place, why) => panic!("song {place}: {why}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Orders something, and waits until a block of its doing is on its way.
+    fn order_until(&self, order: Order, made: impl Fn(&Tap) -> bool) {
+        // What is heard now is on the desk.
+        self.tape.settle();
+        while self.news.try_recv().is_ok() {}
+        self.order(order);
+        loop {
+            match self.news.recv_blocking().unwrap() {
+                News::Made(tap) if made(&tap) => break,
+                News::Begun(_, track) => *self.begun.borrow_mut() = Some(track),
+                _ => {}
+            }
+        }
+        self.tape.settle();
+    }
+
+    fn order(&self, order: Order) {
+        assert!(self.orders.send(order));
+    }
+
+    fn end(self) {
+        self.order(Order::Quit);
+        // The sink may wait for room.
+        self.tape.state.lock().unwrap().room = usize::MAX / 2;
+        for end in self.ends {
+            self.pools[0].block_on(end).unwrap();
+        }
+    }
+}
+
+fn carried(count: usize) -> Vec<Source> {
+    demo::CARRIED
+        .iter()
+        .take(count)
+        .map(Source::Carried)
+        .collect()
+}
+
+fn whole(source: &Source, settings: &Settings) -> Vec<[f32; 2]> {
+    let song = source.load().unwrap();
+    let mut buffers = Buffers::default();
+    let mut player = Player::new(&song, settings, &mut buffers).unwrap();
+    let mut out = vec![[0.0; 2]; player.frames() as usize];
+    let mut at = 0;
+    while at < out.len() {
+        at += player.fill(&mut buffers, &mut out[at..]);
+    }
+    out
+}
+
+/// A setting in which the carried songs last long enough.
+fn long() -> Settings {
+    Settings {
+        loops: 8,
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn songs_follow_each_other_without_a_gap_and_with_the_bits_of_a_render() {
+    let songs = carried(3);
+    let deck = Deck::new(songs.clone(), &Settings::default());
+    for source in &songs {
+        let whole = whole(source, &Settings::default());
+        assert!(deck.tape.take(whole.len()) == whole, "{source}");
+    }
+    deck.end();
+}
+
+#[test]
+fn what_was_ordered_is_heard_next() {
+    let songs = carried(2);
+    let deck = Deck::new(songs.clone(), &long());
+    let (first, second) = (whole(&songs[0], &long()), whole(&songs[1], &long()));
+    let has = |song: &[[f32; 2]], frame: usize, frames: usize| {
+        deck.tape.take(frames) == song[frame..frame + frames]
+    };
+    let second_of = |frame: u64| move |tap: &Tap| tap.frame == frame;
+    assert!(has(&first, 0, 5000));
+    deck.order_until(Order::SeekTo(1000), second_of(44_100));
+    assert!(has(&first, 44_100, 3000), "forward");
+    deck.order_until(Order::Seek(-500), second_of(47_100 - 22_050));
+    assert!(has(&first, 47_100 - 22_050, 3000), "back");
+    deck.order_until(Order::Next, second_of(0));
+    assert_eq!(deck.begun.take().unwrap().place, 1);
+    assert!(has(&second, 0, 3000), "next");
+    deck.order_until(Order::Previous, second_of(0));
+    assert_eq!(deck.begun.take().unwrap().place, 0);
+    assert!(has(&first, 0, 3000), "previous");
+    deck.order_until(Order::Solo(40), |tap| tap.heard == 1 << 40);
+    let silent = deck.tape.take(3000);
+    assert!(
+        silent.iter().all(|frame| *frame == [0.0; 2]),
+        "no such voice"
+    );
+    deck.order_until(Order::HearAll, |tap| tap.heard == u64::MAX);
+    assert!(has(&first, 6000, 3000), "it has played on");
+    deck.desk.set_volume(0.5);
+    deck.tape.settle();
+    let half = deck.tape.take(1000);
+    assert_eq!(half[999], first[9999].map(|sample| sample * 0.5));
+    deck.end();
+}
+
+#[test]
+fn a_device_that_vanishes_is_taken_up_again_where_it_was() {
+    let songs = carried(1);
+    let deck = Deck::new(songs.clone(), &long());
+    let song = whole(&songs[0], &long());
+    assert!(deck.tape.take(2000) == song[..2000]);
+    deck.tape.state.lock().unwrap().gone = true;
+    assert!(deck.tape.take(2000) == song[2000..4000]);
+    assert!(!deck.desk.is_lost());
+    deck.end();
+}
+
+#[test]
+fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
+    let broken = Source::StandardInput(Arc::new(b"not a song".to_vec()));
+    let songs = vec![broken, carried(1).remove(0)];
+    let deck = Deck::new(songs.clone(), &Settings::default());
+    let Ok(News::Failed(0, why)) = deck.news.recv_blocking() else {
+        panic!("the first song is broken");
+    };
+    assert!(why.contains("not a VGM song"), "{why}");
+    assert_eq!(deck.track().place, 1);
+    let whole = whole(&songs[1], &Settings::default());
+    assert!(deck.tape.take(whole.len()) == whole);
+    // At the end it waits, and plays again when told.
+    deck.order(Order::Jump(1));
+    assert_eq!(deck.track().place, 1);
+    assert!(deck.tape.take(500) == whole[..500]);
+    deck.end();
+    let song = Song::parse(demo::CARRIED[0].packed.to_vec()).unwrap();
+    assert!(song.repeat().is_some());
+}

@@ -1,0 +1,112 @@
+//! What a pool tells to those who ask from outside, and whom it obeys.
+
+#![cfg(all(target_os = "linux", not(miri)))]
+
+use creel::{BuildError, Observe, Pool};
+use std::{
+    io::{Read, Write},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+    sync::{Mutex, MutexGuard},
+};
+
+/// The windows are the process's, so the tests go one after the other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn address(number: usize) -> SocketAddr {
+    let name = format!("creel/{}/{number}", std::process::id());
+    SocketAddr::from_abstract_name(name).unwrap()
+}
+
+fn connect(number: usize) -> std::io::Result<UnixStream> {
+    UnixStream::connect_addr(&address(number))
+}
+
+fn ask(number: usize, line: &str) -> String {
+    let mut stream = connect(number).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn pool(observe: Observe) -> Pool {
+    let builder = Pool::builder().workers(2).name("a \"b\"\n");
+    builder.observe(observe).build().unwrap()
+}
+
+#[test]
+fn what_workers_do_is_told() {
+    let _alone = alone();
+    let pool = pool(Observe::Look);
+    pool.run_on(1, || ());
+    let told = ask(0, "stats\n");
+    assert!(told.contains(r#""pool":"a \"b\"\u000a""#), "{told}");
+    assert!(
+        told.contains(r#"{"worker":0,"state":"unstarted","#),
+        "{told}"
+    );
+    assert!(told.contains(r#""urgent":1,"#), "{told}");
+    assert!(told.contains(r#""resizable":false,"#), "{told}");
+    assert!(ask(0, "workers 1\n").contains("error"));
+    assert_eq!(pool.workers(), 2);
+}
+
+#[test]
+fn the_number_of_workers_changes_where_that_is_allowed() {
+    let _alone = alone();
+    let pool = pool(Observe::Resize);
+    assert_eq!(ask(0, "workers 3\n"), "{\"schema\":1,\"workers\":3}\n");
+    assert_eq!(pool.workers(), 3);
+    for wrong in ["workers 0\n", "workers x\n", "workers\n", "rubbish", ""] {
+        let mut stream = connect(0).unwrap();
+        stream.write_all(wrong.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("error"), "{wrong:?}: {answer}");
+    }
+    assert_eq!(pool.workers(), 3);
+}
+
+#[test]
+fn a_window_ends_with_its_pool_or_before() {
+    let _alone = alone();
+    let off = pool(Observe::Off);
+    assert!(connect(0).is_err(), "off has no window");
+    let (one, two) = (pool(Observe::Look), pool(Observe::Look));
+    assert!(connect(0).is_ok() && connect(1).is_ok());
+    // One that is connected and says nothing holds nobody up for long.
+    let silent = connect(0).unwrap();
+    drop(one);
+    assert!(connect(0).is_err());
+    two.observe(Observe::Off).unwrap();
+    assert!(connect(1).is_err());
+    drop((two, silent, off));
+}
+
+#[test]
+fn a_pool_on_its_own_worker_ends_its_window_too() {
+    let _alone = alone();
+    let pool = pool(Observe::Look);
+    let handle = pool.handle();
+    handle.spawn(async move { drop(pool) }).detach();
+    // Until its name is free again.
+    while UnixListener::bind_addr(&address(0)).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_refusal_is_told() {
+    let error = BuildError::Observe {
+        reason: "no".into(),
+    };
+    assert_eq!(error.to_string(), "the pool cannot be observed: no");
+}

@@ -1,0 +1,134 @@
+//! Tasks, channels and waits between workers, on few of each: small enough for Miri, which looks
+//! for undefined behaviour, and with many seeds for it in many interleavings.
+
+use creel::{
+    Pool, Wait,
+    channel::{oneshot, ring, slot},
+    task,
+};
+use std::{
+    future::pending,
+    mem::MaybeUninit,
+    panic::panic_any,
+    sync::{Arc, Mutex},
+};
+
+fn pool(workers: usize) -> Pool {
+    let builder = Pool::builder().workers(workers).wait(Wait::Park);
+    builder.build().unwrap()
+}
+
+/// A channel that a worker makes lies in its heap. What it leaves there may be uninitialized: here
+/// the whole place of a message that was never sent, which is aligned so that it comes first.
+#[test]
+fn a_block_is_taken_again_whatever_lay_in_it() {
+    #[repr(align(16))]
+    struct Sparse(#[allow(dead_code)] MaybeUninit<[u8; 32]>, u8);
+    let pool = pool(2);
+    // A task's thread has a heap; one that is in `run_on` has none to hand.
+    let made = pool.spawn_on(0, async {
+        for _ in 0..3 {
+            drop(oneshot::channel::<Sparse>());
+            drop(slot::channel::<Sparse>());
+        }
+        (0..3)
+            .map(|_| oneshot::channel::<Sparse>())
+            .collect::<Vec<_>>()
+    });
+    let mut made = pool.block_on(made).unwrap().into_iter();
+    // Given back by another worker, then by a thread that is none.
+    let (first, second) = (made.next().unwrap(), made.next().unwrap());
+    let freed = pool.spawn_on(1, async move { drop(first) });
+    pool.block_on(freed).unwrap();
+    drop(second);
+    let (tx, mut rx) = made.next().unwrap();
+    assert!(
+        tx.send(Sparse(MaybeUninit::uninit(), 7)).is_ok(),
+        "the receiver is there"
+    );
+    assert_eq!(rx.try_recv().ok().map(|sparse| sparse.1), Some(7));
+    // The owner takes back what others gave.
+    let again = pool.spawn_on(0, async {
+        let more: Vec<_> = (0..40).map(|_| oneshot::channel::<Sparse>()).collect();
+        more.iter().all(|(tx, _)| !tx.is_closed())
+    });
+    assert!(pool.block_on(again).unwrap());
+}
+
+#[test]
+fn tasks_end_in_each_of_the_ways() {
+    let pool = pool(2);
+    let alive = Arc::new(());
+    let (guard, other) = (Arc::clone(&alive), Arc::clone(&alive));
+    let value = Box::new(3);
+    pool.block_on(async {
+        let ready = task::spawn(async move { *value + 1 });
+        let yields = task::spawn(async {
+            task::yield_now().await;
+            String::from("late")
+        });
+        let panics = task::spawn(async { panic_any(5_u8) });
+        let waits = task::spawn(async move {
+            let _guard = guard;
+            pending::<()>().await;
+        });
+        task::yield_now().await;
+        waits.cancel();
+        assert!(waits.await.is_err(), "cancelled");
+        assert!(panics.await.is_err(), "panicked");
+        assert_eq!(ready.await.unwrap(), 4);
+        assert_eq!(yields.await.unwrap(), "late");
+    });
+    pool.spawn_on(1, async move {
+        let _guard = other;
+        pending::<()>().await;
+    })
+    .detach();
+    drop(pool);
+    assert_eq!(Arc::strong_count(&alive), 1, "the pool's end cancels");
+}
+
+#[test]
+fn messages_go_through_every_channel() {
+    let pool = pool(2);
+    let (mut one, mut two) = slot::channel();
+    let (tx, rx) = ring::channel(1);
+    pool.spawn_on(0, async move {
+        for i in 0..3 {
+            one.send(Box::new(i)).await.expect("somebody receives");
+        }
+    })
+    .detach();
+    pool.spawn_on(1, async move {
+        while let Ok(i) = two.recv().await {
+            tx.send(i).await.expect("somebody receives");
+        }
+    })
+    .detach();
+    let sum = pool.block_on(async move {
+        let mut sum = 0;
+        while let Ok(i) = rx.recv().await {
+            sum += *i;
+        }
+        sum
+    });
+    assert_eq!(sum, 3);
+}
+
+/// Scopes and joins that wait for each other, and workers that do: the waits of `seat/waiter.rs`
+/// and the offers, whose memory is on the waiting thread's stack.
+#[test]
+fn who_waits_lends_what_is_on_its_stack() {
+    let pool = pool(2);
+    let total = Mutex::new(0);
+    pool.scope(|s| {
+        s.spawn(|| {
+            let (a, b) = pool.join(|| 1, || pool.join(|| 2, || 3));
+            *total.lock().unwrap() += a + b.0 + b.1;
+        });
+        s.spawn(|| *total.lock().unwrap() += 10);
+    });
+    assert_eq!(*total.lock().unwrap(), 16);
+    let there_and_back = pool.run_on(0, || pool.run_on(1, || pool.run_on(0, || 7)));
+    assert_eq!(there_and_back, 7);
+}

@@ -1,0 +1,59 @@
+//! The pool that orx-parallel asks for: a scope to run closures in, and how many of them at once.
+//!
+//! orx-parallel shares out the items by itself, by a concurrent iterator that its closures pull
+//! from; Creel only runs these. So a pool's balance does not matter here.
+
+use creel::{Pool, Scope};
+use orx_parallel::ThreadPool;
+use std::num::NonZeroUsize;
+
+/// A Creel pool for orx-parallel.
+///
+/// ```
+/// use creel_pools::Orx;
+/// use orx_parallel::*;
+///
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let numbers: Vec<u64> = (0..1000).collect();
+/// let even = numbers.par().runner(Runner::fixed_with_pool(Orx(&pool))).filter(|n| **n % 2 == 0).count();
+/// assert_eq!(even, 500);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Orx<'p>(pub &'p Pool);
+
+/// A scope of Creel's, as orx-parallel knows it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct OrxScope<'s, 'env>(&'s Scope<'s, 'env>);
+
+impl<'s, 'env, 'scope> orx_parallel::Scope<'s, 'env, 'scope> for OrxScope<'s, 'env> {
+    fn run<W>(self, work: W)
+    where
+        'scope: 's,
+        'env: 'scope + 's,
+        W: FnOnce() + Send + 'scope + 'env,
+    {
+        self.0.spawn(work);
+    }
+}
+
+impl ThreadPool for Orx<'_> {
+    type ScopeRef<'s, 'env, 'scope>
+        = OrxScope<'s, 'env>
+    where
+        'scope: 's,
+        'env: 'scope + 's;
+
+    fn scope<'env, 'scope, F>(&'env self, f: F)
+    where
+        'env: 'scope,
+        for<'s> F: FnOnce(OrxScope<'s, 'env>) + Send,
+    {
+        self.0.scope(|scope| f(OrxScope(scope)));
+    }
+
+    fn max_num_threads(&self) -> NonZeroUsize {
+        NonZeroUsize::new(self.0.workers()).unwrap_or(NonZeroUsize::MIN)
+    }
+}

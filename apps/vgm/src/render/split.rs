@@ -98,7 +98,7 @@ impl<'s> SplitPlayer<'s> {
     /// As [`Player::fill`](super::Player::fill), on the pool's workers; the longer `out`, the less
     /// their meetings cost.
     pub fn fill(&mut self, pool: &Pool, out: &mut [[f32; 2]]) -> usize {
-        pool.for_each_mut(&mut self.voices, |_, voice| voice.play(out.len()));
+        pool.each(&mut self.voices, |_, voice| voice.play(out.len()));
         self.sum(|_| true, out)
     }
 

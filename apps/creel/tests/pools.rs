@@ -35,7 +35,7 @@ fn a_program_with_a_pool() {
         let mut items = vec![0_u64; 1000];
         let mut workers = 0;
         while !over.load(Ordering::Relaxed) {
-            pool.for_each_mut(&mut items, |_, item| *item += 1);
+            pool.each(&mut items, |_, item| *item += 1);
             if pool.workers() != workers {
                 workers = pool.workers();
                 println!("\nworkers {workers}");

@@ -132,8 +132,8 @@ pub fn nested(workers: usize) -> Vec<Subject> {
             let pool = Pool::builder().workers(workers).build()?;
             let (mut a, mut b) = halves();
             Ok(plan.time(|| {
-                let first = || pool.for_each_mut(&mut a, |_, item| light(item));
-                pool.join(first, || pool.for_each_mut(&mut b, |_, item| heavy(item)));
+                let first = || pool.each(&mut a, |_, item| light(item));
+                pool.join(first, || pool.each(&mut b, |_, item| heavy(item)));
             }))
         }),
         subject("creel-rayon", |plan, workers| {

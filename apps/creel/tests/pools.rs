@@ -1,7 +1,7 @@
 //! `creel top` and `creel run --watch` with a program that has a pool of Creel's: this test itself,
 //! started once more.
 //!
-//! The program ends when its stdin does, at the latest with the test.
+//! The program ends when its stdin does, or after a minute.
 
 use creel::{Observe, Pool};
 use pty_process::{Size, blocking};
@@ -34,11 +34,16 @@ fn a_program_with_a_pool() {
         });
         let mut items = vec![0_u64; 1000];
         let mut workers = 0;
+        let begin = std::time::Instant::now();
         while !over.load(Ordering::Relaxed) {
             pool.each(&mut items, |_, item| *item += 1);
             if pool.workers() != workers {
                 workers = pool.workers();
                 println!("\nworkers {workers}");
+            }
+            if begin.elapsed() > Duration::from_secs(60) {
+                // Who waits for what it never says sees its end.
+                std::process::exit(1);
             }
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -1,9 +1,8 @@
 //! The voices of chips, and how some of them are silenced: by what the chip is told.
 //!
 //! A voice is silenced as a driver would do it: its keys are never pressed, or its volume is 0. So
-//! no chip knows of it, what is not heard costs next to nothing, and what is left sounds as before;
-//! all voices, each rendered for itself, add up to the chip, but where its voices act on each other
-//! or meet in a mixer that bends (the NES's).
+//! no chip knows of it, and what is not heard costs next to nothing. How far all voices, each
+//! rendered for itself, add up to the chip is told in docs/design/vgm.md.
 //!
 //! Left out on purpose: the ES5505 and ES5506, and chips of one voice.
 //!

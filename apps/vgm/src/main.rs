@@ -20,7 +20,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    Render(cli::render::Render),
+    Render(Box<cli::render::Render>),
     Info(cli::info::Info),
     Units(cli::units::Units),
     Chips(cli::chips::Chips),

@@ -7,6 +7,7 @@ mod clock;
 mod harness;
 mod hog;
 mod memory;
+mod quota;
 mod report;
 mod run;
 mod setting;

@@ -82,6 +82,8 @@ pub struct Measured {
     pub stream_bytes: Option<u64>,
     /// Packets that did not come, or were not sent.
     pub lost: u64,
+    /// Datagrams that came to this machine and were dropped there: sockets were full.
+    pub overflowed: u64,
     /// Packets that came too late to be played.
     pub late: u64,
     /// Packets that came after a later one.

@@ -137,6 +137,8 @@ fn received(
 fn what_ffmpeg_sends_is_heard_sample_by_sample() {
     for (codec, payload_type, format) in [
         ("pcm_s16be", 97, "L16/8000"),
+        ("pcm_s16be", 97, "L16/8000/2"),
+        ("pcm_s16be", 97, "L16/48000"),
         ("pcm_s16be", 97, "L16/48000/2"),
         ("pcm_s16be", 10, "L16/44100/2"),
         ("pcm_s16be", 11, "L16/44100"),
@@ -206,6 +208,11 @@ fn what_gstreamer_sends_is_heard_with_its_reports() {
             97,
         ),
         (
+            "audio/x-raw,format=S16BE,rate=44100,channels=1 ! rtpL16pay pt=11",
+            "L16/44100",
+            11,
+        ),
+        (
             "audio/x-raw,rate=8000,channels=1 ! mulawenc ! rtppcmupay",
             "PCMU",
             0,
@@ -269,7 +276,9 @@ fn what_gstreamer_sends_is_heard_with_its_reports() {
 #[test]
 fn ffmpeg_hears_what_is_sent_by_its_description() {
     for (format, payload_type, lossless) in [
+        ("L16/8000", 96, true),
         ("L16/44100", 11, true),
+        ("L16/44100/2", 10, true),
         ("L16/48000/2", 96, true),
         ("PCMU", 0, false),
         ("PCMA", 8, false),
@@ -386,5 +395,181 @@ fn gstreamer_reports_what_it_gets() {
         assert!(block[4] == 0 && (-2..=0).contains(&lost), "it lacks {lost}");
         let jitter = u32::from_be_bytes(block[12..16].try_into().unwrap());
         assert!(jitter < 8_000 / 10, "{jitter} ticks");
+    });
+}
+
+/// The frequency of a tone's first channel, by how often it rises through zero in its middle half.
+#[cfg(feature = "opus")]
+fn hertz(sound: &Sound) -> f64 {
+    let first: Vec<i16> = sound
+        .samples
+        .chunks_exact(sound.channels)
+        .map(|frame| frame[0])
+        .collect();
+    let middle = &first[first.len() / 4..first.len() * 3 / 4];
+    let rises = middle.windows(2).filter(|pair| pair[0] < 0 && pair[1] >= 0);
+    rises.count() as f64 * f64::from(sound.rate) / middle.len() as f64
+}
+
+#[cfg(feature = "opus")]
+#[test]
+fn opus_is_heard_in_both_directions() {
+    let Some(mut from) = ffmpeg() else { return };
+    let (folder, on) = (Folder::new("opus"), free_port());
+    from.args(["-re", "-f", "lavfi", "-i"])
+        .arg("sine=frequency=440:sample_rate=48000:duration=1.5")
+        .args([
+            "-ac",
+            "2",
+            "-acodec",
+            "libopus",
+            "-f",
+            "rtp",
+            "-payload_type",
+            "97",
+        ])
+        .arg(format!("rtp://{on}"));
+    let measured = received(&folder, on, &[(97, "opus/48000/2")], from);
+    assert_eq!((measured.lost, measured.warnings), (0, Vec::new()));
+    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!((heard.rate, heard.channels), (48_000, 2));
+    assert!((hertz(&heard) - 440.0).abs() < 5.0, "{} Hz", hertz(&heard));
+
+    let Some(mut back) = ffmpeg() else { return };
+    let to = free_port();
+    let mut session = Session::new(to, 96, "opus/48000/2".parse().unwrap());
+    session.packet_time = 20 * MS;
+    let (sdp, wav) = (folder.0.join("ours.sdp"), folder.0.join("back.wav"));
+    std::fs::write(&sdp, Session::describe(std::slice::from_ref(&session))).unwrap();
+    back.args(["-protocol_whitelist", "file,udp,rtp", "-i"])
+        .arg(&sdp)
+        .args(["-t", "1"])
+        .arg(&wav);
+    let mut player = Player(back.spawn().unwrap());
+    let plan = send::Plan {
+        sessions: vec![session],
+        wait: MS,
+        buffers: 3_000,
+        ramp_up: Duration::ZERO,
+        program: send::Program::Tone(Shape::Sine, 330.0),
+        ..send::Plan::new(to, 1)
+    };
+    let ended = std::cell::RefCell::new(&mut player.0);
+    send::run(&plan, &|| ended.borrow_mut().try_wait().unwrap().is_some()).unwrap();
+    let heard = Sound::read(&wav).unwrap();
+    assert!((hertz(&heard) - 330.0).abs() < 5.0, "{} Hz", hertz(&heard));
+}
+
+/// A network that loses: what comes to its sockets goes on, but for some packets.
+struct Lossy {
+    /// From the sender, packets and reports; from the receiver, reports.
+    packets: UdpSocket,
+    reports: UdpSocket,
+    back: UdpSocket,
+}
+
+impl Lossy {
+    /// Passes on what has come; counts packets in `count`, of which each tenth up to `lost_max` is
+    /// lost after the first 20, and gives the receiver's reports.
+    fn pass(&self, to: SocketAddr, count: &mut u32, lost_max: u32) -> Vec<Vec<u8>> {
+        let mut bytes = [0; 2_048];
+        let mut next = to;
+        next.set_port(to.port() + 1);
+        while let Ok(len) = self.packets.recv(&mut bytes) {
+            *count += 1;
+            let is_lost = *count > 20 && count.is_multiple_of(10) && (*count - 20) / 10 <= lost_max;
+            if !is_lost {
+                // It ends before the test does.
+                let _ = self.packets.send_to(&bytes[..len], to);
+            }
+        }
+        let mut told = Vec::new();
+        while let Ok((len, from)) = self.reports.recv_from(&mut bytes) {
+            let _ = self.reports.send_to(&bytes[..len], next);
+            self.reports.connect(from).unwrap();
+        }
+        while let Ok(len) = self.back.recv(&mut bytes) {
+            // To the sender, which is known from its own first report on.
+            let _ = self.reports.send(&bytes[..len]);
+            told.push(bytes[..len].to_vec());
+        }
+        told
+    }
+}
+
+#[test]
+fn gstreamer_and_the_sender_agree_on_what_was_lost() {
+    const LOST: u32 = 30;
+    let (through, to, back) = (free_port(), free_port(), free_port());
+    let (port, next) = (to.port(), to.port() + 1);
+    let pipeline = format!(
+        "rtpbin name=bin udpsrc address=127.0.0.1 port={port} \
+         caps=application/x-rtp,media=audio,clock-rate=8000,encoding-name=PCMA,payload=8 ! bin.recv_rtp_sink_0 \
+         bin. ! rtppcmadepay ! fakesink sync=false \
+         udpsrc address=127.0.0.1 port={next} ! bin.recv_rtcp_sink_0 \
+         bin.send_rtcp_src_0 ! udpsink host=127.0.0.1 port={} sync=false async=false",
+        back.port()
+    );
+    let Some(mut gst) = gst(&pipeline) else {
+        return;
+    };
+    let bound = |port: u16| {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let lossy = Lossy {
+        packets: bound(through.port()),
+        reports: bound(through.port() + 1),
+        back: bound(back.port()),
+    };
+    let _player = Player(
+        gst.stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    // It listens from its first report on, which it makes of nothing.
+    let mut session = Session::new(through, 8, "PCMA".parse().unwrap());
+    session.rtcp = Rtcp::Own;
+    let plan = send::Plan {
+        sessions: vec![session],
+        wait: MS,
+        buffers: 100_000,
+        ramp_up: Duration::ZERO,
+        ssrc: Some(0x0506_0708),
+        ..send::Plan::new(through, 1)
+    };
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sending =
+            scope.spawn(|| send::run(&plan, &|| over.load(std::sync::atomic::Ordering::Relaxed)));
+        let (begin, mut count, mut told) = (std::time::Instant::now(), 0, 0);
+        // It begins to count where it is ready to.
+        while told + 20 < LOST as i32 || (told - LOST as i32).abs() > 2 {
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "it says {told} of {LOST}"
+            );
+            for report in lossy.pass(to, &mut count, LOST) {
+                let about = report
+                    .windows(4)
+                    .skip(8)
+                    .position(|four| four == [5, 6, 7, 8]);
+                if let Some(at) = about.map(|at| at + 8)
+                    && let Some(block) = report.get(at..at + 24)
+                {
+                    told = i32::from_be_bytes([block[5], block[6], block[7], 0]) >> 8;
+                }
+            }
+            std::thread::sleep(MS);
+        }
+        // The report is with the sender before that ends.
+        std::thread::sleep(300 * MS);
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let sent = sending.join().unwrap().unwrap();
+        let receivers = &sent.sent[0].receivers;
+        assert_eq!(receivers.len(), 1, "{receivers:?}");
+        assert_eq!(receivers[0].lost as i32, told);
     });
 }

@@ -80,6 +80,58 @@ fn packets_of_any_length_in_time_are_not_late() {
 }
 
 #[test]
+fn jitter_is_what_the_delays_make_it() {
+    let folder = Folder::new("jitter");
+    let seed = std::env::var("CREEL_SEED").map_or_else(
+        |_| u64::from(std::process::id()),
+        |text| text.parse().unwrap(),
+    );
+    eprintln!("CREEL_SEED={seed}");
+    let mut state = seed;
+    let mut delay = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % 60_000
+    };
+    let mut packets: Vec<_> = (0..2_000)
+        .map(|n| (at(u64::from(n) * 10_000 + delay()), counting(11, n, 441, 1)))
+        .collect();
+    packets.sort_by_key(|(at, _)| *at);
+    // RFC 3550, section 6.4.1, in milliseconds.
+    let transit = |(at, packet): &(Duration, Packet)| {
+        let frame = packet.timestamp.wrapping_sub(0xffff_0000);
+        at.as_secs_f64() * 1e3 - f64::from(frame) / 44.1
+    };
+    let (mut jitter, mut most) = (0.0, 0.0_f64);
+    for pair in packets.windows(2) {
+        jitter += ((transit(&pair[1]) - transit(&pair[0])).abs() - jitter) / 16.0;
+        most = most.max(jitter);
+    }
+    let order = packets.windows(2);
+    let ahead = |packet: &Packet| packet.sequence.wrapping_sub(65_000);
+    let (mut newest, mut behind) = (ahead(&packets[0].1), 0);
+    for pair in order {
+        behind += u64::from(ahead(&pair[1].1) < newest);
+        newest = newest.max(ahead(&pair[1].1));
+    }
+    let measured = analysed(&folder.0, &[], &packets);
+    let source = &measured.sources[0];
+    assert_eq!((source.lost, source.duplicates), (0, 0));
+    assert_eq!(source.reordered, behind);
+    // A tick of the clock is 0.023 ms.
+    let (told, told_most) = (source.jitter_ms.unwrap(), source.jitter_max_ms.unwrap());
+    assert!((told - jitter).abs() < 0.05, "{told} ms, not {jitter}");
+    assert!(
+        (told_most - most).abs() < 0.05,
+        "{told_most} ms, not {most}"
+    );
+    // All that was delayed is where it belongs.
+    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert!(heard.samples == counted(2_000 * 441));
+}
+
+#[test]
 fn a_sender_whose_clock_is_slow_does_not_become_late() {
     let folder = Folder::new("slow");
     let packets: Vec<_> = (0..12_000)

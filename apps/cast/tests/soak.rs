@@ -1,14 +1,16 @@
-//! Runs after runs at a high rate: what an hour would leak, minutes show. Run it with
-//! `--ignored`; `CREEL_SOAK_ROUNDS` sets the length.
+//! Runs after runs, and one long one, at a high rate: what an hour would leak, minutes show. Run
+//! them with `--ignored`; `CREEL_SOAK_ROUNDS` and `CREEL_SOAK_PACKETS` set the lengths.
 
 use creel_cast::measure::resident_bytes;
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
 use creel_cast::standalone;
 use creel_cast::stream::Way;
-use creel_cast::{Formats, Rtcp};
+use creel_cast::{Formats, Rtcp, relay};
+use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 /// Rounds after which memory has reached what it stays at.
@@ -88,6 +90,82 @@ fn nothing_leaks() {
             before / 1024,
             after / 1024
         );
+        assert!(after < before + GROWTH_BYTES, "it has grown");
+    }
+}
+
+/// Streams of the long run, a packet a millisecond each; an hour of 50 calls both ways in 20 ms are
+/// so many packets.
+const STREAMS: u64 = 100;
+const HOUR_S_PACKETS: u64 = 50 * 50 * 3_600;
+
+/// From a sender by a relay to a receiver, with reports, in this process.
+#[test]
+#[ignore = "takes minutes"]
+fn an_hour_s_packets_leave_nothing() {
+    let packets =
+        std::env::var("CREEL_SOAK_PACKETS").map_or(HOUR_S_PACKETS, |text| text.parse().unwrap());
+    let free = || {
+        let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        port.local_addr().unwrap()
+    };
+    let (through, to) = (free(), free());
+    let sessions = receive::Plan::sessions(to, 1, &Formats::default(), Rtcp::Mux).unwrap();
+    let receive = receive::Plan {
+        streams: Some(STREAMS as usize),
+        idle: 3_000 * MS,
+        ..receive::Plan::new(sessions)
+    };
+    let relay = relay::Plan {
+        to: vec![to],
+        ..relay::Plan::new(through)
+    };
+    let mut send = send::Plan {
+        shared_port: true,
+        buffers: packets / STREAMS,
+        ramp_up: Duration::ZERO,
+        ..send::Plan::new(through, STREAMS as usize)
+    };
+    for session in &mut send.sessions {
+        session.packet_time = MS;
+        session.rtcp = Rtcp::Mux;
+    }
+    let (receiver, relay) = (
+        Receiver::open(&receive).unwrap(),
+        relay::Relay::open(&relay).unwrap(),
+    );
+    let (begin, warm) = (Instant::now(), MS * (send.buffers / 5) as u32);
+    let used = || (resident_bytes(), descriptors());
+    // Once a fifth is through, and at the last look.
+    let looks = RefCell::new((None, None));
+    let over = AtomicBool::new(false);
+    let (measured, sent) = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| send::run(&send, &|| false).unwrap());
+        let relaying = scope.spawn(|| relay.run(&|| over.load(Ordering::Relaxed)));
+        let measured = receiver.run(&|| {
+            let mut looks = looks.borrow_mut();
+            if begin.elapsed() > warm && !sending.is_finished() {
+                looks.0 = looks.0.or_else(|| Some(used()));
+                looks.1 = Some(used());
+            }
+            false
+        });
+        over.store(true, Ordering::Relaxed);
+        relaying.join().unwrap();
+        (measured, sending.join().unwrap())
+    });
+    let (Some(first), Some(last)) = looks.into_inner() else {
+        panic!("it was over before anybody looked");
+    };
+    let rate = measured.buffers as f64 / measured.used.time.as_secs_f64().max(0.001);
+    eprintln!(
+        "{} packets sent, {} left out, {} lost of which {} here, {rate:.0}/s; {first:?}, then {last:?}",
+        sent.buffers, sent.skipped, measured.lost, measured.overflowed
+    );
+    assert_eq!(measured.sources.len() as u64, STREAMS);
+    assert_eq!((measured.duplicates, measured.reordered), (0, 0));
+    assert_eq!(first.1, last.1, "descriptors");
+    if let (Some(before), Some(after)) = (first.0, last.0) {
         assert!(after < before + GROWTH_BYTES, "it has grown");
     }
 }

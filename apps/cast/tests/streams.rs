@@ -114,6 +114,33 @@ fn what_is_sent_is_what_is_heard() {
 }
 
 #[test]
+fn keys_that_are_pressed_are_heard_and_the_sound_goes_on_after_them() {
+    let base = free_ports(2);
+    let formats = Formats::new(vec![(101, "telephone-event/8000".parse().unwrap())]);
+    let mut send = send_plan(base, 2, false);
+    for session in &mut send.sessions {
+        session.formats = Formats::new(vec![
+            (0, "PCMU".parse().unwrap()),
+            (101, "telephone-event/8000".parse().unwrap()),
+        ]);
+        session.packet_time = 20 * MS;
+    }
+    send.keys = Some((101, "1#D".into()));
+    send.buffers = 100;
+    let receive = receive::Plan {
+        sessions: receive::Plan::sessions(base, 2, &formats, Rtcp::Off).unwrap(),
+        ..receive_plan(base, 2, false)
+    };
+    let (_, received) = sent_and_received(&send, &receive);
+    assert_eq!(received.warnings, Vec::<String>::new());
+    for source in &received.sources {
+        assert_eq!((source.keys.as_str(), source.lost), ("1#D", 0));
+        assert_eq!(source.payload_types, [101, 0]);
+        assert_eq!(source.format.unwrap().to_string(), "PCMU/8000");
+    }
+}
+
+#[test]
 fn streams_on_one_port_are_told_apart() {
     let base = free_ports(1);
     let plans = (send_plan(base, 20, true), receive_plan(base, 20, true));
@@ -162,6 +189,25 @@ fn a_client_that_is_not_there_does_not_disturb_the_others() {
     let (_, received) = sent_and_received(&send, &receive_plan(base, 2, false));
     assert_eq!(received.lost, 0);
     assert!(received.streams.iter().all(|s| s.latency.count() >= 30));
+}
+
+#[test]
+fn packets_that_are_refused_say_why() {
+    // Broadcasts, which nobody has asked for.
+    let to = SocketAddr::from(([255, 255, 255, 255], 9));
+    let plan = send::Plan {
+        ramp_up: Duration::ZERO,
+        buffers: 3,
+        ..send_plan(to, 1, false)
+    };
+    let measured = send::run(&plan, &|| false).unwrap();
+    assert_eq!(measured.lost, 3);
+    let why = std::io::Error::from_raw_os_error(13).to_string();
+    assert!(
+        measured.warnings[0].ends_with(&why),
+        "{:?}",
+        measured.warnings
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod measure;
 mod options;
+mod pools;
 mod process;
 mod run;
 mod top;

@@ -221,10 +221,30 @@ fn a_short_run_has_a_mean_of_its_cpu_time_and_an_exit_code() {
         "zero means none"
     );
     assert_eq!(told["runs"][2]["exit_code"], 7);
+    assert_eq!(told["budget"]["limits"][0]["kind"], "cores");
+    assert!(told["machine"]["allowed"].is_string());
     let reason = &told["energy_untold"];
     assert!(
         !told["runs"][0]["energy_j"].is_null() || reason.as_str().unwrap().contains("powercap")
     );
+}
+
+#[test]
+fn a_table_fits_a_line_of_eighty() {
+    let words = ["measure", "-n3", "--metric", "written=([0-9]+)", "sh", "-c"];
+    let script = "sleep 0.11; head -c 120000000 /dev/zero | tail -c 110000000 | wc -c; \
+                  i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    let (code, text, err) = creel(&[&words[..], &[script]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    assert!(text.contains("written"), "{text}");
+    // The rows; what is said below of outliers is for a terminal to wrap.
+    for line in text
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.contains("outlier"))
+    {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
 }
 
 #[test]
@@ -375,4 +395,19 @@ fn runs_are_drawn() {
     ];
     assert_eq!(creel(&drawn).0, Some(0));
     assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn a_scan_is_one_curve_and_each_sentence_names_its_commands() {
+    let words = ["measure", "-n3", "--scan", "t=1..3", "--plot", "scan"];
+    let (code, text, err) = creel(&[&words[..], &["--", "echo", "{t}"]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let legend = text
+        .lines()
+        .filter(|line| line.trim_start().starts_with("* echo"));
+    assert_eq!(legend.count(), 1, "{text}");
+    assert!(!text.contains("o echo 2"), "a curve of one point: {text}");
+    let about = |line: &&str| line.contains("echo 3 t=3") && line.contains("echo 1 t=1");
+    let compared: Vec<&str> = text.lines().filter(about).collect();
+    assert_eq!(compared.len(), 2, "a ratio and a sentence: {text}");
 }

@@ -8,7 +8,7 @@
 
 use crate::network::NetworkError;
 use crate::network::read::tntp::{Tntp, TntpLink};
-use creel::Loops;
+use creel::Pool;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -52,7 +52,7 @@ impl TntpLink {
 /// # Errors
 /// Trips of a zone that is not there, or free times that are all zero on a ring.
 pub fn equilibrium(
-    loops: &Loops,
+    loops: &Pool,
     network: &Tntp,
     trips: &[(u32, u32, f64)],
     gap: f64,
@@ -305,7 +305,7 @@ impl Demand {
     }
 
     /// All trips on the quickest ways by these times: the flow of each road.
-    fn load(&self, loops: &Loops, graph: &Graph, links: &[TntpLink], times: &[f64]) -> Vec<f64> {
+    fn load(&self, loops: &Pool, graph: &Graph, links: &[TntpLink], times: &[f64]) -> Vec<f64> {
         let parts = loops.map(&self.origins, |_, (origin, goals)| {
             let (order, by) = graph.tree(links, times, *origin);
             let mut through = vec![0.0; graph.first.len() - 1];

@@ -20,7 +20,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    Render(cli::render::Render),
+    Render(Box<cli::render::Render>),
     Play(cli::play::Play),
     Info(cli::info::Info),
     Units(cli::units::Units),
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Command::Render(render) => render.run(&cli.common),
         Command::Play(play) => play.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
-        Command::Units(units) => units.run(),
+        Command::Units(units) => units.run(&cli.common),
         Command::Chips(chips) => chips.run(&cli.common),
         Command::Generate(generate) => generate.run(),
     };

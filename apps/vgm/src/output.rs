@@ -4,13 +4,15 @@
 //! is stopped. Rendering and publishing are two steps, so that a job need not wait for the disk.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::effects::{Chain, Effects, Loudness, Measured, Meter};
 use crate::error::{Error, Result};
-use crate::format::Song;
+use crate::flac::Flac;
+use crate::format::{Gd3, Song};
 use crate::render::{Buffers, Player, Settings, SplitPlayer};
-use crate::wav::Layout;
+use crate::wav::{Container, Layout};
 use creel::Pool;
 
 /// Output frames that are rendered, converted and written at a time.
@@ -38,28 +40,81 @@ pub struct How<'a> {
     pub settings: &'a Settings,
     /// What the file is like.
     pub layout: Layout,
+    /// What is done to the mix.
+    pub effects: &'a Effects,
+    /// The gain that its album has; else it is measured where the effects ask for one.
+    pub gain: Option<f32>,
     /// The pool on which each song's chips are rendered, a chip a worker; the calling thread
     /// renders all of them if there is none.
     pub split: Option<&'a Pool>,
 }
 
 /// What came of rendering a song.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// All of it was rendered: so many frames.
-    Done(u64),
+    /// All of it was rendered.
+    Done(Finished),
     /// Whoever was told of the progress asked to stop.
     Stopped,
 }
 
+/// What is known of a song at its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// How many frames it has.
+    pub frames: u64,
+    /// What belongs in the place of the file's first bytes; often nothing.
+    pub beginning: Vec<u8>,
+}
+
+/// Frames on their way to a kind of file.
+enum Writer {
+    Plain(Layout, Vec<u8>),
+    Flac(Box<Flac>),
+}
+
+impl Writer {
+    /// A writer of so many frames, and the file's header.
+    fn new(layout: Layout, rate: u32, frames: u64, tags: &Gd3) -> Result<(Writer, Vec<u8>)> {
+        if layout.container == Container::Flac {
+            let flac = Flac::new(layout.samples, rate, frames)?;
+            let header = flac.header(tags);
+            return Ok((Writer::Flac(Box::new(flac)), header));
+        }
+        let (header, trailer) = layout.around(rate, frames, tags)?;
+        Ok((Writer::Plain(layout, trailer), header))
+    }
+
+    /// Appends frames to `bytes` as the file holds them, or holds them back.
+    fn push(&mut self, frames: &[[f32; 2]], bytes: &mut Vec<u8>) {
+        match self {
+            Writer::Plain(layout, _) => layout.encode(frames, bytes),
+            Writer::Flac(flac) => flac.push(frames, bytes),
+        }
+    }
+
+    /// Appends what the file ends with; gives what it should begin with instead of what it does.
+    fn finish(&mut self, bytes: &mut Vec<u8>) -> Vec<u8> {
+        match self {
+            Writer::Plain(_, trailer) => {
+                bytes.append(trailer);
+                Vec::new()
+            }
+            Writer::Flac(flac) => flac.finish(bytes),
+        }
+    }
+}
+
 impl Job {
     /// Renders `song` as the bytes of a sound file, header first, block after block into `sink`.
+    /// Where the effects ask for a loudness, it is played twice, first to be measured.
     ///
     /// `progress` is told the frames of each block and says whether to go on.
     ///
     /// # Errors
     ///
-    /// As [`Player::new`]; [`Error::TooLarge`] if the file would pass 4 GiB; what `sink` fails with.
+    /// As [`Player::new`]; [`Error::TooLarge`] if the file would pass 4 GiB; [`Error::Unsupported`]
+    /// if its format does not hold such samples; what `sink` fails with.
     pub fn render(
         &mut self,
         song: &Song,
@@ -70,32 +125,81 @@ impl Job {
         let How {
             settings, layout, ..
         } = how;
-        let mut player = match how.split {
-            Some(pool) => Playing::Split(SplitPlayer::new(song, settings)?, pool),
-            None => {
-                let player = Player::new(song, settings, &mut self.buffers)?;
-                Playing::Alone(Box::new(player))
-            }
+        let gain = match (how.gain, how.effects.loudness) {
+            (Some(gain), _) => gain,
+            (None, Loudness::AsIs | Loudness::Album) => 1.0,
+            (None, wanted) => match self.measure(song, how, || progress(0))? {
+                Some(measured) => measured.gain(wanted, how.effects.soft_clip),
+                None => return Ok(Outcome::Stopped),
+            },
         };
-        let (header, trailer) = layout.around(settings.sample_rate, player.frames(), &song.tags)?;
+        let mut player = self.player(song, how)?;
+        let (rate, total) = (settings.sample_rate, player.frames());
+        let mut chain = Chain::whole(how.effects, rate, gain, layout.samples);
+        let (mut writer, header) = Writer::new(layout, rate, total, &song.tags)?;
         sink(&header)?;
         self.mix.resize(player.block_frames(), [0.0; 2]);
         self.bytes.clear();
         loop {
             let frames = player.fill(&mut self.buffers, &mut self.mix);
-            layout.encode(&self.mix[..frames], &mut self.bytes);
-            if frames == 0 || self.bytes.len() >= WRITE_BYTES {
+            let mix = &mut self.mix[..frames];
+            chain.apply(mix);
+            writer.push(mix, &mut self.bytes);
+            if frames == 0 {
+                let beginning = writer.finish(&mut self.bytes);
+                sink(&self.bytes)?;
+                return Ok(Outcome::Done(Finished {
+                    frames: total,
+                    beginning,
+                }));
+            }
+            if self.bytes.len() >= WRITE_BYTES {
                 sink(&self.bytes)?;
                 self.bytes.clear();
-            }
-            if frames == 0 {
-                sink(&trailer)?;
-                return Ok(Outcome::Done(player.frames()));
             }
             if !progress(frames as u64) {
                 return Ok(Outcome::Stopped);
             }
         }
+    }
+
+    /// Plays `song` and measures it as it would be without a gain; none once `go_on` says no.
+    ///
+    /// # Errors
+    ///
+    /// As [`Player::new`] and [`Meter::new`].
+    pub fn measure(
+        &mut self,
+        song: &Song,
+        how: How<'_>,
+        go_on: impl Fn() -> bool,
+    ) -> Result<Option<Measured>> {
+        let rate = how.settings.sample_rate;
+        let mut meter = Meter::new(rate)?;
+        let mut player = self.player(song, how)?;
+        let mut chain = Chain::before_gain(how.effects, rate);
+        self.mix.resize(player.block_frames(), [0.0; 2]);
+        loop {
+            let frames = player.fill(&mut self.buffers, &mut self.mix);
+            if frames == 0 {
+                return Ok(Some(meter.measured()));
+            }
+            chain.apply(&mut self.mix[..frames]);
+            meter.push(&self.mix[..frames]);
+            if !go_on() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn player<'s>(&mut self, song: &'s Song, how: How<'s>) -> Result<Playing<'s>> {
+        Ok(match how.split {
+            Some(pool) => Playing::Split(SplitPlayer::new(song, how.settings)?, pool),
+            None => {
+                let player = Player::new(song, how.settings, &mut self.buffers)?;
+                Playing::Alone(Box::new(player))
+            }
+        })
     }
 
     /// Renders `song` for the file `path`, in a folder that exists; the file appears when it is
@@ -115,8 +219,10 @@ impl Job {
         let file = &mut rendered.file;
         let outcome = self.render(song, how, |bytes| file.write_all(bytes), progress)?;
         Ok(match outcome {
-            Outcome::Done(frames) => {
-                rendered.frames = frames;
+            Outcome::Done(finished) => {
+                rendered.frames = finished.frames;
+                rendered.file.seek(SeekFrom::Start(0))?;
+                rendered.file.write_all(&finished.beginning)?;
                 Some(rendered)
             }
             Outcome::Stopped => None,

@@ -1,4 +1,4 @@
-//! Sound files: the headers of WAV and AU, what follows their samples, and samples as their bytes.
+//! Sound files but FLAC (`flac.rs`): the headers of WAV and AU, what follows their samples, and samples as their bytes.
 //!
 //! A WAV's tags lie behind its samples, twice: as the list of texts that the format itself has, and
 //! as ID3, which most players read.
@@ -21,6 +21,8 @@ pub enum Container {
     Wav,
     /// Sun's AU, big-endian.
     Au,
+    /// FLAC, packed without loss.
+    Flac,
     /// Samples alone: little-endian, all of them signed.
     Raw,
 }
@@ -31,6 +33,7 @@ impl Container {
         match self {
             Container::Wav => "wav",
             Container::Au => "au",
+            Container::Flac => "flac",
             Container::Raw => "raw",
         }
     }
@@ -48,7 +51,7 @@ pub struct Layout {
 const CHANNELS: usize = 2;
 
 impl Layout {
-    /// The file's header, and what follows its samples: the tags, if there are any.
+    /// The header of a file but FLAC, and what follows its samples: the tags, if there are any.
     ///
     /// # Errors
     ///
@@ -63,7 +66,7 @@ impl Layout {
     /// # Ok::<(), creel_vgm::Error>(())
     /// ```
     pub fn around(self, sample_rate: u32, frames: u64, tags: &Gd3) -> Result<(Vec<u8>, Vec<u8>)> {
-        if self.container == Container::Raw {
+        if matches!(self.container, Container::Raw | Container::Flac) {
             return Ok((Vec::new(), Vec::new()));
         }
         let data = frames.checked_mul(self.frame_bytes() as u64);
@@ -257,8 +260,8 @@ mod tests {
                         assert_eq!(text.matches("糸").count(), 2);
                         (4, u32::from_le_bytes(file[4..8].try_into().unwrap()) + 8)
                     }
-                    Container::Raw => unreachable!("it has no header"),
                     Container::Au => (8, u32::from_be_bytes(file[8..12].try_into().unwrap()) + 28),
+                    _ => unreachable!("not asked for"),
                 };
                 assert_eq!(total as usize, file.len(), "{layout:?} at {at}");
             }

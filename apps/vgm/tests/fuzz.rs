@@ -1,14 +1,26 @@
 //! Damaged songs: whatever the bytes, reading and playing them neither panics nor hangs, takes no
 //! more memory than it should, and makes no more frames than announced.
 //!
-//! The carried songs are damaged by a seeded generator, so every run is the same. `CREEL_VGM_FUZZ`
-//! sets how many songs are damaged, `CREEL_VGM_FUZZ_SEED` the first seed. A song that once broke
-//! something lies in `tests/crashers` and is played again here.
+//! The carried songs, and songs of every other chip, are damaged by a seeded generator, so every run
+//! is the same; so are packed songs, archives and playlists. `CREEL_VGM_FUZZ` sets how many files are
+//! damaged, `CREEL_VGM_FUZZ_SEED` the first seed. A song that once broke something lies in
+//! `tests/crashers` and is played again here.
+
+#[path = "pcm/tones.rs"]
+#[allow(dead_code, reason = "their pitches are tested elsewhere")]
+mod samples;
+#[path = "players/streams.rs"]
+mod streams;
+#[path = "tones/mod.rs"]
+#[allow(dead_code, reason = "the streams have notes of their own")]
+mod tone;
 
 use std::fs;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use creel_vgm::batch;
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::render::{Buffers, Player, Settings};
@@ -113,18 +125,28 @@ fn from_env(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
+/// Songs of all chips that are played.
+fn all_songs() -> Vec<Vec<u8>> {
+    let carried = demo::compose().into_iter().map(|song| song.bytes);
+    let steps = streams::streams()
+        .into_iter()
+        .map(|stream| stream.song(1, 20));
+    let samples = samples::TONES.iter().map(|tone| tone.song());
+    carried.chain(steps).chain(samples).collect()
+}
+
 #[test]
 fn damaged_songs_do_no_harm() {
     let cases = from_env("CREEL_VGM_FUZZ", CASES);
     let first = from_env("CREEL_VGM_FUZZ_SEED", SEED);
-    let plain: Vec<Vec<u8>> = demo::compose().into_iter().map(|song| song.bytes).collect();
+    let plain = all_songs();
     let mut buffers = Buffers::default();
     let mut played = 0;
     for seed in first..first + cases {
         let mut random = Random(seed);
         let which = random.below(plain.len());
         let mut song = if random.below(8) == 0 {
-            demo::CARRIED[which].packed.to_vec()
+            demo::CARRIED[which % demo::CARRIED.len()].packed.to_vec()
         } else {
             plain[which].clone()
         };
@@ -148,6 +170,88 @@ fn damaged_songs_do_no_harm() {
     if cases > CASES {
         eprintln!("{}", peak_memory());
     }
+}
+
+fn zip(songs: &[&[u8]]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (place, song) in songs.iter().enumerate() {
+        let options = zip::write::SimpleFileOptions::default();
+        writer.start_file(format!("{place}.vgm"), options).unwrap();
+        writer.write_all(song).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+fn seven_z(songs: &[&[u8]]) -> Vec<u8> {
+    let cursor = std::io::Cursor::new(Vec::new());
+    let mut writer = sevenz_rust2::ArchiveWriter::new(cursor).unwrap();
+    for (place, song) in songs.iter().enumerate() {
+        let entry = sevenz_rust2::ArchiveEntry::new_file(&format!("{place}.vgm"));
+        writer.push_archive_entry(entry, Some(*song)).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+/// Files that lead to songs, each with its ending.
+fn containers() -> Vec<(&'static str, Vec<u8>)> {
+    let songs = demo::compose();
+    let songs = [&songs[5].bytes[..], &songs[6].bytes[..2000]];
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(songs[0]).unwrap();
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    let zstd = ruzstd::encoding::compress_to_vec(songs[0], level);
+    let xspf = r#"<?xml version="1.0"?><playlist xmlns="http://xspf.org/ns/0/"><trackList>
+        <track><location>a%20b.vgm?&amp;&#x41;</location></track></trackList></playlist>"#;
+    let jspf = r#"{"playlist":{"track":[{"location":["a.vgm","b"]},{"location":"c"},{}]}}"#;
+    vec![
+        ("zip", zip(&songs)),
+        ("7z", seven_z(&songs)),
+        ("vgb", bzip2.finish().unwrap()),
+        ("vgzst", zstd),
+        (
+            "m3u",
+            b"#EXTM3U\n#EXTINF:1,x\n a b.vgm \r\n\nc\\d%20\xE9.vgz".to_vec(),
+        ),
+        ("xspf", xspf.into()),
+        ("jspf", jspf.into()),
+    ]
+}
+
+#[test]
+fn damaged_archives_and_playlists_do_no_harm() {
+    let cases = from_env("CREEL_VGM_FUZZ", CASES) / 5;
+    let first = from_env("CREEL_VGM_FUZZ_SEED", SEED);
+    let folder = std::env::temp_dir().join(format!("creel-vgm-fuzz-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let containers = containers();
+    let (mut buffers, mut found, mut refused) = (Buffers::default(), 0, 0);
+    for seed in first..first + cases {
+        let mut random = Random(seed);
+        let (ending, whole) = &containers[random.below(containers.len())];
+        let mut bytes = whole.clone();
+        damage(&mut bytes, &mut random);
+        let path = folder.join("file").with_extension(ending);
+        fs::write(&path, &bytes).unwrap();
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let songs = batch::find(std::slice::from_ref(&path), false).songs;
+            let mut read = 0;
+            for (source, place) in songs {
+                assert!(place.is_relative() && !place.to_string_lossy().contains(".."));
+                if let Ok(song) = source.load() {
+                    read += u64::from(play(song.bytes().to_vec(), &mut buffers));
+                }
+            }
+            read
+        }));
+        match ran {
+            Ok(0) => refused += 1,
+            Ok(songs) => found += songs,
+            Err(_) => panic!("seed {seed:#x} broke it; the file is {}", path.display()),
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    eprintln!("{cases} damaged files from seed {first:#x}: {found} songs, {refused} without any");
+    assert!(found > 0 && refused > 0);
 }
 
 fn peak_memory() -> String {

@@ -149,8 +149,17 @@ fn a_cabal_package_sizes_a_program_that_depends_on_it() {
     // No registry is asked: all that it needs comes with the compiler.
     let config = prefix.path().join("config");
     fs::write(&config, "").unwrap();
-    let run = |wrapper: &[&str]| {
-        let words = [wrapper, &["cabal", "run", "-v0", "--offline", "sized"]].concat();
+    let run = |wrapper: &[&str], program: &str| {
+        let cabal = [
+            "timeout",
+            "300",
+            "cabal",
+            "run",
+            "-v0",
+            "--offline",
+            program,
+        ];
+        let words = [wrapper, &cabal].concat();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(&project);
         let lib = prefix.path().join("lib");
@@ -160,8 +169,11 @@ fn a_cabal_package_sizes_a_program_that_depends_on_it() {
             .env("CABAL_CONFIG", &config);
         said(&mut command, prefix.path()).unwrap()
     };
-    assert_eq!(run(&["env"]), expected());
-    assert_eq!(run(&["taskset", "-c", "0"]), "1");
+    assert_eq!(run(&["env"], "exe:sized"), expected());
+    assert_eq!(run(&["taskset", "-c", "0"], "exe:sized"), "1");
+    // It narrows its own mask, and ends when its capabilities have followed.
+    let told = run(&["env"], "exe:follows");
+    assert_eq!(told.lines().last(), Some("1"), "{told}");
 }
 
 #[test]

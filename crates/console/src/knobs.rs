@@ -4,10 +4,10 @@
 //! read.
 
 use clap::Args;
-use creel::{Balance, Builder, Wait};
-use creel_topology::Placement;
+use creel::{Balance, Builder, Observe, Wait};
+use creel_topology::{Budget, LimitKind, Machine, Placement};
 
-/// `--jobs`, `--placement`, `--wait` and `--balance`; flatten it into the program's own flags.
+/// `--jobs`, `--placement`, `--wait`, `--balance` and `--observe`; flatten it into the program's own flags.
 ///
 /// ```
 /// use clap::Parser;
@@ -28,7 +28,8 @@ use creel_topology::Placement;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Knobs")]
 pub struct Knobs {
-    /// How many workers; by default the usable cores
+    /// How many workers: a number, cores (the usable ones, as by default) or pus (a worker for each
+    /// of their hardware threads)
     #[arg(short, long, value_name = "N", value_parser = jobs)]
     pub jobs: Option<usize>,
     /// Where they sit: unpinned, cores, pus, close, spread, per-cache, per-node, fast-cores,
@@ -41,6 +42,10 @@ pub struct Knobs {
     /// How work moves between them: fixed, sticky, shared
     #[arg(long, value_name = "B")]
     pub balance: Option<Balance>,
+    /// What others may do with them from outside: off, look (`creel top` shows them), resize
+    /// (`creel run --watch` also changes how many there are)
+    #[arg(long, value_name = "O")]
+    pub observe: Option<Observe>,
 }
 
 impl Knobs {
@@ -58,6 +63,9 @@ impl Knobs {
         if let Some(balance) = self.balance {
             builder = builder.balance(balance);
         }
+        if let Some(observe) = self.observe {
+            builder = builder.observe(observe);
+        }
         builder
     }
 }
@@ -66,18 +74,68 @@ impl Knobs {
 /// than this anything but a slip of the finger.
 const JOBS_MAX: usize = 4096;
 
-/// Reads a number of workers; for programs with a `--jobs` of their own.
+/// Reads a number of workers, `cores` or `pus`; for programs with a `--jobs` of their own.
 ///
 /// # Errors
 ///
-/// What is no number from 1 to 4,096, named with the reason.
+/// What is no number from 1 to 4,096, or a word on a machine that cannot be read, named with the
+/// reason.
 pub fn jobs(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("there must be at least one worker".into()),
-        Ok(jobs) if jobs > JOBS_MAX => Err(format!("more than {JOBS_MAX} workers")),
-        Ok(jobs) => Ok(jobs),
-        Err(_) => Err("not a number of workers".into()),
+    match text {
+        "cores" | "pus" => {
+            let machine = Machine::detect().map_err(|error| error.to_string())?;
+            Ok(match text {
+                "cores" => Budget::of(&machine).workers(),
+                _ => pus(&machine),
+            })
+        }
+        _ => match text.parse() {
+            Ok(0) => Err("there must be at least one worker".into()),
+            Ok(jobs) if jobs > JOBS_MAX => Err(format!("more than {JOBS_MAX} workers")),
+            Ok(jobs) => Ok(jobs),
+            Err(_) => Err("not a number of workers, cores or pus".into()),
+        },
     }
+}
+
+/// How many workers there are if each allowed PU has one, within the quotas.
+///
+/// ```
+/// use creel_console::knobs::pus;
+/// use creel_topology::Machine;
+///
+/// assert_eq!(pus(&Machine::synthetic("core:8 pu:2")?), 16);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
+pub fn pus(machine: &Machine) -> usize {
+    let budget = Budget::of(machine);
+    let limits = budget.limits().iter();
+    // Those that count cores do not count here.
+    let others = limits.filter(|limit| matches!(limit.kind, LimitKind::Quota | LimitKind::Tasks));
+    let least = others.map(|limit| limit.workers).min();
+    let allowed = machine.allowed().len();
+    least.map_or(allowed, |least| allowed.min(least)).max(1)
+}
+
+/// The line that says which hardware threads have no worker where there is one a core; none where
+/// all have one.
+///
+/// ```
+/// use creel_console::knobs::idle_pus;
+/// use creel_topology::Machine;
+///
+/// let machine = Machine::synthetic("core:10 pu:2")?;
+/// let line = idle_pus(&machine, 10).unwrap();
+/// assert_eq!(line, "10 of 20 hardware threads have no worker: one a core; --jobs pus gives each one");
+/// assert_eq!(idle_pus(&machine, 20), None);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
+pub fn idle_pus(machine: &Machine, workers: usize) -> Option<String> {
+    let all = pus(machine);
+    let idle = all.checked_sub(workers).filter(|idle| *idle > 0)?;
+    Some(format!(
+        "{idle} of {all} hardware threads have no worker: one a core; --jobs pus gives each one"
+    ))
 }
 
 #[cfg(test)]
@@ -99,6 +157,13 @@ mod tests {
     }
 
     #[test]
+    fn jobs_are_a_number_or_a_word() {
+        let of = |text: &str| jobs(text).unwrap();
+        assert_eq!(of("7"), 7);
+        assert!(of("cores") >= 1 && of("pus") >= of("cores"));
+    }
+
+    #[test]
     fn a_wrong_knob_is_named_with_what_would_do() {
         let wait = error(&["--wait", "nap"]);
         assert!(
@@ -107,6 +172,7 @@ mod tests {
         );
         assert!(error(&["--balance", "fair"]).contains("fixed, sticky, shared"));
         assert!(error(&["--jobs", "-1"]).contains("-1"));
+        assert!(error(&["-j", "threads"]).contains("cores or pus"));
         assert!(error(&["-j", "99999"]).contains("more than 4096 workers"));
     }
 }

@@ -30,6 +30,12 @@ pub fn text(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Writes text that may carry ANSI styles to stderr, where what is beside the data goes. Whether
+/// somebody reads it is nobody's concern.
+pub fn note(text: &str) {
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Writes a value as indented JSON and a newline.
 ///
 /// # Errors

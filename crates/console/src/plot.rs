@@ -116,7 +116,8 @@ impl Chart {
                 grid[row][column] = *mark;
             }
         }
-        let mut out = format!("{}, {}\n", self.title, self.y_label);
+        let comma = if self.title.is_empty() { "" } else { ", " };
+        let mut out = format!("{}{comma}{}\n", self.title, self.y_label);
         for (i, row) in grid.iter().enumerate() {
             let tick = if i == 0 {
                 number(range.y_max)

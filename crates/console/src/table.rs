@@ -107,6 +107,11 @@ impl Table {
         out
     }
 
+    /// The same without styles.
+    pub fn plain(&self) -> String {
+        anstream::adapter::strip_str(&self.text()).to_string()
+    }
+
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self
             .columns

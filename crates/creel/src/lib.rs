@@ -18,7 +18,7 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 pub mod channel;
-mod loops;
+pub mod loops;
 #[cfg(all(test, shuttle, not(loom)))]
 mod models;
 pub mod net;
@@ -29,9 +29,9 @@ pub mod task;
 pub mod time;
 
 pub use creel_topology::{CpuSet, Neighbour, Placement};
-pub use loops::{Addressed, Outbox, Outboxes, Post, Scope, Scratch};
+pub use loops::{Outbox, Scope, Scratch};
 pub use pool::{
-    AcquireError, Balance, BuildError, Builder, Handle, Loops, NamedPools, Observe, ParseKnobError,
-    Pool, Settings, Stats, TaskStats, Wait, WorkerStats,
+    AcquireError, Balance, BuildError, Builder, GlobalError, Handle, NamedPools, Observe,
+    ParseKnobError, Pool, Settings, Stats, TaskStats, Wait, WorkerStats, global,
 };
 pub use task::{JoinError, JoinHandle};

@@ -45,7 +45,7 @@ fn on_a_worker(pool: &Arc<Pool>, f: impl Fn() + Send + Sync + 'static) {
     pool.broadcast(|_| f());
     pool.scope(|s| s.spawn_on(0, || f()));
     pool.scope(|s| s.spawn(|| f()));
-    pool.for_each_index(0..pool.workers(), |_| f());
+    pool.each(0..pool.workers(), |_, _| f());
     let inner = Arc::clone(&f);
     block_on(pool.spawn(async move { inner() })).unwrap();
     let inner = Arc::clone(&f);
@@ -97,10 +97,10 @@ fn a_call_comes_back_to_a_worker_that_waits_for_the_other_pool() {
             let loops = a.with(balance);
             for _ in 0..20 {
                 // B's one worker waits for A's loop, whose units ask for that worker.
-                b.run_on(0, || loops.for_each_index(0..2, |_| b.run_on(0, || ())));
+                b.run_on(0, || loops.each(0..2, |_, _| b.run_on(0, || ())));
                 b.run_on(0, || {
-                    loops.for_each_index(0..2, |_| {
-                        loops.for_each_index(0..4, |_| b.run_on(0, || ()));
+                    loops.each(0..2, |_, _| {
+                        loops.each(0..4, |_, _| b.run_on(0, || ()));
                     });
                 });
             }

@@ -41,9 +41,9 @@ fn a_loop_that_has_run_before_allocates_nothing() {
         let mut frame = || {
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
                 let loops = pool.with(balance);
-                loops.for_each_mut(&mut items, |i, x| *x += i as u64);
-                loops.for_each_chunk_mut(&mut items, 100, |_, part| part.reverse());
-                loops.for_each_sending(&mut items, outbox.to(5000), |i, _, post| {
+                loops.each(&mut items, |i, x| *x += i as u64);
+                loops.chunks(&mut items, 100, |_, part| part.reverse());
+                loops.each((&mut items, outbox.to(5000)), |i, (_, post)| {
                     post.send(i % 5000, 1_u64);
                 });
                 loops.deliver(&mut outbox, &mut receivers, |_, x, m| *x += m);

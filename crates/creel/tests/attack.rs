@@ -89,19 +89,19 @@ fn a_panic_at_every_item_of_every_verb() {
             let mut others = items.clone();
             let mut own = Scratch::new(workers, |_| Arc::clone(&alive));
             let tick = |index: usize| assert!(index != bad, "at {index}");
-            throws(|| loops.for_each_mut(&mut items, |i, _| tick(i)));
-            throws(|| loops.for_each(&items, |i, _| tick(i)));
-            throws(|| loops.for_each_index(0..ITEMS, tick));
-            throws(|| loops.for_each_chunk_mut(&mut items, 1, |i, _| tick(i)));
-            throws(|| loops.zip(&mut items, &mut others, |i, _, _| tick(i)));
-            throws(|| loops.for_each_mut_with(&mut items, &mut own, |i, _, _| tick(i)));
+            throws(|| loops.each(&mut items, |i, _| tick(i)));
+            throws(|| loops.each(&items, |i, _| tick(i)));
+            throws(|| loops.each(0..ITEMS, |_, i| tick(i)));
+            throws(|| loops.chunks(&mut items, 1, |i, _| tick(i)));
+            throws(|| loops.each((&mut items, &mut others), |i, (_, _)| tick(i)));
+            throws(|| loops.each((&mut items, &mut own), |i, (_, _)| tick(i)));
             let made = |i: usize, x: &Arc<()>| {
                 tick(i);
                 Arc::clone(x)
             };
             throws(|| drop(loops.map(&items, made)));
-            throws(|| drop(loops.reduce(&items, made, |a, _| a)));
-            throws(|| drop(loops.fold(&items, Vec::new, |i, x, v| v.push(made(i, x)), join)));
+            throws(|| drop(loops.map_reduce(&items, made, |a, _| a)));
+            throws(|| drop(loops.fold(&items, Vec::new, |v, i, x| v.push(made(i, x)), join)));
             throws(|| loops.scope(|s| (0..ITEMS).for_each(|i| s.spawn(move || tick(i)))));
             throws(|| {
                 loops.scope(|s| {
@@ -110,9 +110,9 @@ fn a_panic_at_every_item_of_every_verb() {
             });
             throws(|| {
                 pool.session(|s| {
-                    s.for_each_mut(&mut items, |_, _| ());
-                    s.for_each_mut(&mut others, |i, _| tick(i));
-                    s.for_each_mut(&mut items, |_, _| panic!("a phase after the panic"));
+                    s.each(&mut items, |_, _| ());
+                    s.each(&mut others, |i, _| tick(i));
+                    s.each(&mut items, |_, _| panic!("a phase after the panic"));
                 });
             });
             drop((items, others, own));
@@ -134,7 +134,7 @@ fn a_panic_where_parts_are_begun_and_put_together() {
     let begun = AtomicUsize::new(0);
     throws(|| {
         let begin = || assert!(begun.fetch_add(1, Ordering::Relaxed) < 3, "the fourth part");
-        pool.fold(&items, begin, |_, _, ()| (), |(), ()| ());
+        pool.fold(&items, begin, |(), _, _| (), |(), ()| ());
     });
     let put = AtomicUsize::new(0);
     for bad in [0, 1, 3] {
@@ -144,7 +144,7 @@ fn a_panic_where_parts_are_begun_and_put_together() {
                 assert!(put.fetch_add(1, Ordering::Relaxed) != bad, "at {bad}");
                 a
             };
-            pool.reduce(&items, |_, x| Box::new(*x), combine);
+            pool.map_reduce(&items, |_, x| Box::new(*x), combine);
         });
     }
     throws(|| _ = pool.join(|| panic!("the first"), || ()));
@@ -168,7 +168,7 @@ fn a_panic_at_every_message_of_an_outbox() {
             let mut senders = vec![(); 600];
             let mut send = |bad: usize, outbox: &mut Outbox<_>| {
                 let sent = catch_unwind(AssertUnwindSafe(|| {
-                    pool.for_each_sending(&mut senders, outbox.to(2100), |i, (), post| {
+                    pool.each((&mut senders, outbox.to(2100)), |i, ((), post)| {
                         assert!(i != bad, "sender {i}");
                         post.send(i * 3, (i, Arc::clone(&alive)));
                     });
@@ -196,7 +196,7 @@ fn a_panic_at_every_message_of_an_outbox() {
 fn payloads_that_panic_when_they_are_dropped_end_no_worker() {
     let pool = pool(2);
     throws(|| pool.scope(|s| (0..6).for_each(|_| s.spawn(|| panic_any(LoudDrop)))));
-    throws(|| pool.for_each_index(0..100, |_| panic_any(LoudDrop)));
+    throws(|| pool.each(0..100, |_, _| panic_any(LoudDrop)));
     let tasks: Vec<_> = (0..4)
         .map(|_| pool.spawn(async { panic_any(LoudDrop) }))
         .collect();
@@ -366,10 +366,10 @@ fn everything_inside_of_everything() {
             count.fetch_add(1, Ordering::Relaxed);
         };
         pool.session(|s| {
-            s.for_each_index(0..4, |_| {
-                pool.session(|s| s.for_each_index(0..2, |_| one()));
+            s.each(0..4, |_, _| {
+                pool.session(|s| s.each(0..2, |_, _| one()));
                 pool.scope(|s| (0..2).for_each(|_| s.spawn(one)));
-                pool.run_on(workers - 1, || pool.for_each_index(0..2, |_| one()));
+                pool.run_on(workers - 1, || pool.each(0..2, |_, _| one()));
                 other.block_on(async { one() });
                 let made = pool.map(&[0; 3], |_, _| pool.join(one, one));
                 assert_eq!(made.len(), 3);
@@ -377,7 +377,7 @@ fn everything_inside_of_everything() {
         });
         assert_eq!(count.load(Ordering::Relaxed), 4 * (2 + 2 + 2 + 1 + 6));
         pool.resize(workers + 1).unwrap();
-        pool.for_each_index(0..8, |i| pool.resize(1 + i % 3).unwrap());
+        pool.each(0..8, |_, i| pool.resize(1 + i % 3).unwrap());
         pool.block_on(async {
             // A pool that lives and ends inside a task, and a loop inside that.
             let own = Pool::builder().workers(2).build().unwrap();
@@ -406,7 +406,7 @@ fn pools_that_end_inside_their_own_work() {
     }
     let outer = pool(2);
     outer.scope(|s| s.spawn(|| drop(pool(2))));
-    outer.for_each_index(0..4, |_| {
+    outer.each(0..4, |_, _| {
         let inner = pool(2);
         assert_eq!(inner.run_on(1, || 1), 1);
     });
@@ -448,9 +448,9 @@ fn crowd(pool: &Pool) {
     });
     assert_eq!(sum, 299 * 300 / 2);
     let mut items = vec![0_usize; 5000];
-    pool.for_each_mut(&mut items, |i, x| *x = i);
+    pool.each(&mut items, |i, x| *x = i);
     assert_eq!(
-        pool.fold(&items, || 0, |_, x, sum| *sum += x, |a, b| a + b),
+        pool.fold(&items, || 0, |sum, _, x| *sum += x, |a, b| a + b),
         4999 * 2500
     );
     assert_eq!(pool.broadcast(|i| i).len(), pool.workers());
@@ -504,7 +504,7 @@ fn several_bombs_end_neither_a_worker_nor_the_process() {
     throws_a_bomb(|| pool.join(throw::<()>, throw::<()>));
     for balance in BALANCES {
         let loops = pool.with(balance);
-        throws_a_bomb(|| loops.for_each_index(0..1000, |_| throw::<()>()));
+        throws_a_bomb(|| loops.each(0..1000, |_, _| throw::<()>()));
         throws_a_bomb(|| loops.map(&[0; 1000], |i, _| if i > 900 { throw() } else { Bomb }));
     }
     let tasks: Vec<_> = (0..9).map(|_| pool.spawn(async { throw() })).collect();

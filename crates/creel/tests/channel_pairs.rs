@@ -240,3 +240,23 @@ fn ring_many_to_many_loses_and_doubles_nothing() {
         assert!(all.into_iter().eq(0..3 * EACH));
     }
 }
+
+#[test]
+fn a_ring_drops_all_its_messages_even_if_their_drops_panic() {
+    struct Throws(Arc<AtomicUsize>);
+    impl Drop for Throws {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("dropped");
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let (sender, receiver) = ring::channel(4);
+    for _ in 0..4 {
+        assert!(sender.try_send(Throws(Arc::clone(&dropped))).is_ok());
+    }
+    let last = std::panic::AssertUnwindSafe(|| drop(receiver));
+    assert!(std::panic::catch_unwind(last).is_err());
+    assert_eq!(dropped.load(Ordering::Relaxed), 4);
+    drop(sender);
+}

@@ -66,7 +66,7 @@ fn workers_by_the_thousand_do_each_kind_of_work() {
         for balance in BALANCES {
             let mut items = vec![0; 50_000];
             let loops = pool.with(balance);
-            (0..5).for_each(|_| loops.for_each_mut(&mut items, |i, item| *item += i));
+            (0..5).for_each(|_| loops.each(&mut items, |i, item| *item += i));
             assert!(items.iter().enumerate().all(|(i, item)| *item == 5 * i));
         }
         let tasks: Vec<_> = (0..20_000)
@@ -137,18 +137,18 @@ fn items_without_a_size_and_ranges_to_the_end() {
         for loops in BALANCES.map(|balance| pool.with(balance)) {
             let visits = AtomicUsize::new(0);
             let visit = || _ = visits.fetch_add(1, Ordering::Relaxed);
-            loops.for_each_mut(&mut [(); 100_000], |_, ()| visit());
+            loops.each(&mut [(); 100_000], |_, ()| visit());
             assert_eq!(visits.swap(0, Ordering::Relaxed), 100_000);
             assert_eq!(loops.map(&[(); 100_000], |_, ()| ()).len(), 100_000);
-            loops.for_each_index(usize::MAX - 1000..usize::MAX, |i| {
+            loops.each(usize::MAX - 1000..usize::MAX, |_, i| {
                 assert!(i >= usize::MAX - 1000);
                 visit();
             });
             assert_eq!(visits.into_inner(), 1000);
             let all = || vec![(); usize::MAX];
-            throws(&|| loops.for_each_index(0..usize::MAX, |_| throw()));
-            throws(&|| loops.for_each_mut(&mut all(), |_, ()| throw()));
-            throws(&|| loops.for_each_chunk_mut(&mut all(), usize::MAX / 2, |_, _| throw()));
+            throws(&|| loops.each(0..usize::MAX, |_, _| throw()));
+            throws(&|| loops.each(&mut all(), |_, ()| throw()));
+            throws(&|| loops.chunks(&mut all(), usize::MAX / 2, |_, _| throw()));
             throws(&|| drop(loops.map(&all(), |_, ()| -> () { throw() })));
         }
     });

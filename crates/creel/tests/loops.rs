@@ -39,7 +39,7 @@ fn every_item_is_visited_once_with_its_index() {
         for len in [0, 1, 2, 6, 63, 64, 65, 1000, 10_007] {
             let mut items = vec![0_usize; len];
             for _ in 0..3 {
-                pool.for_each_mut(&mut items, |index, item| *item += index + 1);
+                pool.each(&mut items, |index, item| *item += index + 1);
             }
             assert!(
                 items.iter().enumerate().all(|(i, x)| *x == 3 * (i + 1)),
@@ -59,9 +59,9 @@ fn chunks_have_their_length_and_the_last_the_rest() {
     for pool in pools(&[1, 2, 5]) {
         for (total, len) in [(0, 3), (1, 3), (9, 3), (10, 3), (10, 100), (1000, 7)] {
             let mut items = vec![usize::MAX; total];
-            pool.for_each_chunk_mut(&mut items, len, |chunk, part| {
-                assert_eq!(part.len(), len.min(total - chunk * len));
-                part.fill(chunk);
+            pool.chunks(&mut items, len, |start, part| {
+                assert_eq!(part.len(), len.min(total - start));
+                part.fill(start / len);
             });
             assert!(items.iter().enumerate().all(|(i, x)| *x == i / len));
         }
@@ -73,8 +73,8 @@ fn sums_of_floats_have_the_same_bits_at_any_number_of_workers() {
     let noise: Vec<f32> = (0..12_345).map(|i| (i as f32 * 1.618).sin()).collect();
     let sums: HashSet<u32> = pools(&[1, 2, 7, 64])
         .map(|pool| {
-            let sum = pool.fold(&noise, || 0.0, |_, x, sum| *sum += x, |a: f32, b| a + b);
-            let again = pool.reduce(&noise, |_, x| *x, |a, b| a + b);
+            let sum = pool.fold(&noise, || 0.0, |sum, _, x| *sum += x, |a: f32, b| a + b);
+            let again = pool.map_reduce(&noise, |_, x| *x, |a, b| a + b);
             assert_eq!(again.map(f32::to_bits), Some(sum.to_bits()));
             sum.to_bits()
         })
@@ -85,7 +85,7 @@ fn sums_of_floats_have_the_same_bits_at_any_number_of_workers() {
         pools(&[2])
             .next()
             .unwrap()
-            .reduce(&none, |_, x| *x, f32::max),
+            .map_reduce(&none, |_, x| *x, f32::max),
         None
     );
 }
@@ -96,7 +96,7 @@ fn a_panic_at_any_item_reaches_the_caller_and_the_pool_goes_on() {
         for bad in [0, 1, 31, 32, 50, 63] {
             let mut items = [0; 64];
             let thrown = catch_unwind(AssertUnwindSafe(|| {
-                pool.for_each_mut(&mut items, |index, item| {
+                pool.each(&mut items, |index, item| {
                     assert!(index != bad, "item {index} fails");
                     *item = 1;
                 });
@@ -154,12 +154,12 @@ fn nested_loops_second_callers_and_workers_get_on() {
             for _ in 0..3 {
                 s.spawn(|| {
                     for _ in 0..20 {
-                        pool.for_each_index(0..10, |_| pool.for_each_index(0..10, add));
+                        pool.each(0..10, |_, _| pool.each(0..10, |_, i| add(i)));
                     }
                 });
             }
         });
-        pool.broadcast(|_| pool.for_each_index(0..100, add));
+        pool.broadcast(|_| pool.each(0..100, |_, i| add(i)));
         assert_eq!(total.into_inner(), 3 * 20 * 100 + pool.workers() * 100);
     }
 }
@@ -170,7 +170,7 @@ fn two_workers_that_call_into_each_other_from_a_loop_get_on() {
         let workers = pool.workers();
         let met = Mutex::new(HashSet::new());
         pool.run_on(1, || {
-            pool.for_each_index(0..workers, |index| {
+            pool.each(0..workers, |_, index| {
                 let id = pool.run_on(1, || thread::current().id());
                 met.lock().unwrap().insert((index, id));
             });
@@ -250,7 +250,7 @@ fn a_pool_is_resized_while_loops_run() {
             });
             while stop.load(Ordering::Relaxed) == 0 {
                 let mut items = [0_u8; 500];
-                pool.for_each_mut(&mut items, |_, x| *x += 1);
+                pool.each(&mut items, |_, x| *x += 1);
                 assert_eq!(items, [1; 500]);
             }
         });

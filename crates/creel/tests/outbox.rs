@@ -34,7 +34,7 @@ fn messages_come_in_the_order_of_their_senders_at_any_number_of_workers() {
                 let loops = pool.with(balance);
                 let (mut from, mut to) = (first.clone(), vec![1; receivers]);
                 let mut outbox = Outbox::new();
-                loops.for_each_sending(&mut from, outbox.to(to.len()), |index, sender, post| {
+                loops.each((&mut from, outbox.to(to.len())), |index, (sender, post)| {
                     for place in places(*sender, receivers) {
                         post.send(place, index as u64);
                     }
@@ -58,12 +58,13 @@ fn one_loop_may_send_to_several_slices() {
     let (mut numbers, mut texts) = (Outbox::new(), Outbox::new());
     let mut senders: Vec<usize> = (0..2000).collect();
     let both = (numbers.to(even.len()), texts.to(odd.len()));
-    pool.for_each_sending(&mut senders, both, |index, _, (numbers, texts)| {
-        match index % 2 {
+    pool.each(
+        (&mut senders, both),
+        |index, (_, (numbers, texts))| match index % 2 {
             0 => numbers.send(index, 7_u32),
             _ => texts.send(index % 3, 'x'),
-        }
-    });
+        },
+    );
     pool.deliver(&mut numbers, &mut even, |index, item, m| {
         assert_eq!(index % 2, 0);
         *item += m;
@@ -79,21 +80,21 @@ fn a_receiver_that_is_not_there_is_named_and_nothing_is_broken() {
     let (mut senders, mut receivers) = (vec![0_u8; 1000], vec![0_u32; 10]);
     let mut outbox = Outbox::new();
     let thrown = catch_unwind(AssertUnwindSafe(|| {
-        pool.for_each_sending(&mut senders, outbox.to(10), |index, _, post| {
+        pool.each((&mut senders, outbox.to(10)), |index, (_, post)| {
             post.send(index % 11, Box::new(index));
         });
     }));
     let text = *thrown.unwrap_err().downcast::<String>().unwrap();
     assert_eq!(text, "a message to receiver 10, but there are 10");
     let address = outbox.to(10);
-    pool.for_each_sending(&mut senders, address, |i, _, post| {
+    pool.each((&mut senders, address), |i, (_, post)| {
         post.send(i % 10, Box::new(i))
     });
     let half = catch_unwind(AssertUnwindSafe(|| {
         pool.deliver(&mut outbox, &mut receivers, |_, _, m| assert!(*m != 500));
     }));
     assert!(half.is_err());
-    pool.for_each_sending(&mut senders, outbox.to(10), |_, _, post| {
+    pool.each((&mut senders, outbox.to(10)), |_, (_, post)| {
         post.send(3, Box::new(1))
     });
     pool.deliver(&mut outbox, &mut receivers, |_, item, _| *item += 1);
@@ -104,7 +105,7 @@ fn a_receiver_that_is_not_there_is_named_and_nothing_is_broken() {
 #[should_panic(expected = "delivered to as many receivers as it is addressed to")]
 fn an_outbox_is_not_delivered_to_another_slice() {
     let mut outbox = Outbox::new();
-    pool(2).for_each_sending(&mut [1], outbox.to(3), |_, _, post| post.send(2, ()));
+    pool(2).each((&[1], outbox.to(3)), |_, (_, post)| post.send(2, ()));
     pool(2).deliver(&mut outbox, &mut [0, 0], |_, _, ()| ());
 }
 
@@ -115,7 +116,7 @@ fn scratch_is_one_threads_at_a_time_and_no_more_workers_run_than_have_some() {
         let mut sums = Scratch::new(have, |_| 0_u64);
         let mut items: Vec<u64> = (0..10_000).collect();
         for _ in 0..5 {
-            pool.for_each_mut_with(&mut items, &mut sums, |_, item, sum| *sum += *item);
+            pool.each((&mut items, &mut sums), |_, (item, sum)| *sum += *item);
         }
         assert_eq!(sums.iter().sum::<u64>(), 5 * 10_000 * 9_999 / 2);
     }

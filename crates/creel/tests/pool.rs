@@ -137,3 +137,28 @@ fn a_name_that_no_thread_can_have_loses_its_nuls() {
     assert_eq!(name.as_deref(), Some("ab-0"));
     assert!(Pool::builder().workers(1).name("").build().is_ok());
 }
+
+#[test]
+fn an_idle_pool_ceases_to_look_after_itself() {
+    for wait in WAITS {
+        let pools = [pool(2, wait), pool(2, wait)];
+        let sleeps = || creel::time::sleep(Duration::from_millis(5));
+        let slept = pools
+            .each_ref()
+            .map(|pool| pool.spawn(async move { sleeps().await }));
+        // Awaited elsewhere, so that the last that a pool does is done by its workers.
+        for (other, slept) in [&pools[1], &pools[0]].into_iter().zip(slept) {
+            other.block_on(slept).unwrap();
+        }
+        let parks = |pool: &Pool| pool.stats().workers.iter().map(|w| w.parks).sum::<u64>();
+        let looks = || pools.each_ref().map(parks);
+        let mut before = looks();
+        // A watch looks every millisecond.
+        let idles = (0..200).any(|_| {
+            thread::sleep(Duration::from_millis(50));
+            let now = looks();
+            std::mem::replace(&mut before, now) == now
+        });
+        assert!(idles, "{wait}: still looking after 10 s");
+    }
+}

@@ -57,7 +57,7 @@ fn limit(bytes: libc::rlim_t) {
 /// Leaves too little address space for the stack of a thread.
 fn refuse_threads() {
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
-    let pages: u64 = status.split(' ').next().unwrap().parse().expect("a number");
+    let pages: libc::rlim_t = status.split(' ').next().unwrap().parse().expect("a number");
     limit(pages * 4096 + (1 << 20));
 }
 
@@ -169,4 +169,47 @@ fn a_pool_ends_where_threads_are_refused() {
         second.block_on(async { task::spawn(std::future::pending::<()>()).detach() });
         drop((first, second));
     });
+}
+
+#[test]
+fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
+    alone(
+        "a_worker_that_is_to_go_stays_while_nobody_can_take_its_place",
+        || {
+            for pause_us in (0..2000).step_by(200) {
+                let pool = Pool::builder().workers(8).build().unwrap();
+                let waits = pool.spawn_on(6, async {
+                    let any = "127.0.0.1:0".parse().unwrap();
+                    let socket = creel::net::UdpSocket::bind(any).unwrap();
+                    let mut bytes = [0; 4];
+                    time::timeout(Duration::from_millis(3), socket.recv(&mut bytes)).await
+                });
+                pool.run_on(7, || ());
+                refuse_threads();
+                thread::sleep(Duration::from_micros(pause_us));
+                pool.resize(1).unwrap();
+                // Now or later, the workers find that they may go, or may not.
+                thread::sleep(Duration::from_millis(8));
+                allow_threads();
+                block_on(waits).unwrap().unwrap_err();
+            }
+        },
+    );
+}
+
+#[test]
+fn a_future_that_owns_its_pool_is_dropped_where_no_thread_can_be_had() {
+    alone(
+        "a_future_that_owns_its_pool_is_dropped_where_no_thread_can_be_had",
+        || {
+            let pool = Pool::builder().workers(1).build().unwrap();
+            let handle = pool.handle();
+            refuse_threads();
+            let refused = handle.spawn(async move { drop(pool) });
+            allow_threads();
+            assert!(refused.is_finished());
+            let after = handle.spawn(async {});
+            assert!(after.is_finished(), "the pool has ended");
+        },
+    );
 }

@@ -34,9 +34,9 @@ fn phases_of_a_session_see_what_the_ones_before_wrote() {
     let (mut speed, mut place) = (vec![1_u64; 5000], vec![0_u64; 5000]);
     for frame in 1..=20 {
         let total = pool.session(|s| {
-            s.for_each_mut(&mut speed, |i, v| *v += i as u64);
-            s.for_each_mut(&mut place, |i, x| *x += speed[i]);
-            s.fold(&place, || 0, |_, x, sum| *sum += x, |a: u64, b| a + b)
+            s.each(&mut speed, |i, v| *v += i as u64);
+            s.each(&mut place, |i, x| *x += speed[i]);
+            s.fold(&place, || 0, |sum, _, x| *sum += x, |a: u64, b| a + b)
         });
         let expected = (0..5000_u64).map(|i| frame + i * frame * (frame + 1) / 2);
         assert_eq!(total, expected.sum::<u64>());
@@ -149,7 +149,7 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_seat() {
     let pool = Pool::builder().workers(2).placement(Placement::Cores);
     let pool = pool.balance(Balance::Fixed).build().unwrap();
     let mut items = vec![0u64; 64];
-    pool.for_each_mut(&mut items, |_, item| *item += 1);
+    pool.each(&mut items, |_, item| *item += 1);
     let theirs = pool.run_on(1, mask);
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
@@ -158,7 +158,7 @@ fn a_worker_makes_way_for_a_caller_who_stays_on_its_seat() {
             let begun = Instant::now();
             while pool.run_on(1, mask) == theirs {
                 assert!(begun.elapsed() < LONG, "worker 1 stays with the caller");
-                pool.for_each_mut(&mut items, |_, item| *item += 1);
+                pool.each(&mut items, |_, item| *item += 1);
             }
         });
         caller.join().unwrap();

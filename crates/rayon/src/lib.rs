@@ -43,7 +43,7 @@
 //!   like of strings, ranges of `u64`, `par_bridge`. rayon keeps to itself how they are cut. Collect
 //!   them into a vector first, as rayon does itself for maps and sets.
 //! - `par_sort` and its like, `rayon::join`, `rayon::scope`: these are functions of rayon's own pool.
-//!   [`creel::Loops::join`] and [`creel::Loops::scope`] are Creel's.
+//!   [`creel::Pool::join`] and [`creel::Pool::scope`] are Creel's.
 //! - `chain` after `on`, and an inner iterator of `flat_map` without an `on` of its own, run on rayon's
 //!   global pool, as does what `skip` leaves out. All else never starts it.
 //! - `position_any`, `cmp`, `eq` and other ends that need an index: `enumerate()` before, `find_any`

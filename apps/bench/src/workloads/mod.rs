@@ -1,5 +1,6 @@
 //! The workloads; one file each. A new one is its module here and its line in [`ALL`].
 
+mod decode;
 mod iterate;
 pub mod render;
 mod streams;
@@ -26,6 +27,7 @@ pub const ALL: &[Workload] = &[
     whispers::WORKLOAD,
     streams::WORKLOAD,
     traffic::WORKLOAD,
+    decode::WORKLOAD,
 ];
 
 /// The names, for the command line.

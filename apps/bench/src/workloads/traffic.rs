@@ -172,9 +172,8 @@ fn fast_forward(setting: &Setting) -> Case {
                 .placement(placement.clone())
                 .build()?;
             let mut signals = signals();
-            Ok(pool.session(|loops| {
-                plan.time(|| loops.for_each_mut(&mut signals, |_, signal| signal.tick()))
-            }))
+            Ok(pool
+                .session(|loops| plan.time(|| loops.each(&mut signals, |_, signal| signal.tick()))))
         })
     };
     let subjects = vec![

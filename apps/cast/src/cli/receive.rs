@@ -38,6 +38,9 @@ pub struct Receive {
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
+    /// A packet is late that comes so long, and a wait, after its time: what a player's buffer holds
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
+    late_after: Duration,
     /// Stream n comes to port + n of this address; a multicast group's is joined
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5004", conflicts_with_all = ["from_sdp", "pcap"])]
     on: SocketAddr,
@@ -118,6 +121,7 @@ impl Receive {
             raw: self.framing,
             groups: self.groups,
             wait: self.wait,
+            patience: self.late_after,
             buffers: self.buffers.map(|buffers| buffers as u64),
             idle: self.idle,
             at_most: self.r#for,

@@ -44,6 +44,7 @@ pub struct Network {
     pub rtcp: u64,
     pub restarts: u64,
     pub skipped: u64,
+    pub overflowed: u64,
 }
 
 impl Network {
@@ -78,6 +79,7 @@ impl Network {
             rtcp: measured.junk.rtcp,
             restarts: came.iter().map(|source| source.restarts).sum(),
             skipped: measured.skipped,
+            overflowed: measured.overflowed,
         })
     }
 }
@@ -246,7 +248,7 @@ pub fn print(
         rows::print(measured, format)?;
     }
     match common.format {
-        Format::Text if rows.is_some() => eprint!("{}", body.table().text()),
+        Format::Text if rows.is_some() => output::note(&body.table().text()),
         Format::Text => output::text(&body.table().text())?,
         // A line, as the rows before it.
         Format::Json if rows.is_some() => output::json_line(&document(body)?)?,

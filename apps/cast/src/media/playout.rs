@@ -35,7 +35,8 @@ struct Piece {
 pub(crate) struct Heard {
     /// Packets that came after their time.
     pub(crate) late: u64,
-    /// Samples that were concealed.
+    /// Samples that were concealed, until the voice had faded: after that it is silence, as that of
+    /// somebody who sends none.
     pub(crate) concealed: u64,
     /// Frames that were played slower or faster.
     pub(crate) stretched: u64,
@@ -143,8 +144,7 @@ impl Playout {
         // Behind by more than a frame, the whole frame is concealed, and the lag is there.
         if self.owed >= frame.len() as i64 {
             self.owed -= frame.len() as i64;
-            self.heard.concealed += frame.len() as u64;
-            return self.conceal.fill(frame);
+            return self.fill(frame);
         }
         let change = match self.owed {
             owed if owed >= step as i64 => -(step as i64),
@@ -218,8 +218,9 @@ impl Playout {
     }
 
     fn fill(&mut self, samples: &mut [i16]) -> bool {
-        self.heard.concealed += samples.len() as u64;
-        self.conceal.fill(samples)
+        let is_voice = self.conceal.fill(samples);
+        self.heard.concealed += u64::from(is_voice) * samples.len() as u64;
+        is_voice
     }
 
     fn drop_front(&mut self) {
@@ -386,7 +387,7 @@ mod tests {
     fn a_lost_packet_is_concealed_by_the_voice_that_goes_on() {
         let mut playout = Playout::new(8_000, FRAME);
         let (mut frame, mut usual) = ([0; FRAME], 0.0);
-        for n in 0..100 {
+        for n in 0..300 {
             if n != 50 && n < 90 {
                 packet(&mut playout, n);
             }
@@ -399,6 +400,9 @@ mod tests {
                 _ => {}
             }
         }
+        // The silence after the voice has faded is none that was concealed.
+        let concealed = playout.heard().concealed;
+        assert!(concealed <= 7 * FRAME as u64, "{concealed} samples");
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub(crate) mod audience;
 pub(crate) mod control_port;
 pub(crate) mod identity;
 pub(crate) mod options;
+pub(crate) mod overflow;
 pub(crate) mod pcap;
 pub(crate) mod ports;
 pub(crate) mod rtcp;

@@ -24,7 +24,10 @@ impl Options {
         };
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
         let index = rustix::net::netdevice::name_to_index(&socket, name);
-        index.map(Some).map_err(io::Error::from)
+        index.map(Some).map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("the interface {name}: {error}"))
+        })
     }
 
     /// A receiving socket at `address`: if that is a multicast group, one that has joined it, and

@@ -108,7 +108,7 @@ impl Session {
     /// ```
     pub fn read(text: &[u8]) -> Result<Vec<Session>, String> {
         let wrong = |error| format!("not a session description: {error}");
-        let whole = sdp_types::Session::parse(text).map_err(wrong)?;
+        let whole = sdp_types::Session::parse(after_title(text)).map_err(wrong)?;
         let mut sessions = Vec::new();
         let audio = whole.medias.iter().filter(|media| media.media == "audio");
         for media in audio.filter(|media| media.port != 0) {
@@ -190,6 +190,15 @@ impl Session {
     }
 }
 
+/// The description without the lines that ffmpeg prints before it.
+fn after_title(text: &[u8]) -> &[u8] {
+    let begin = text.windows(4).position(|four| four == b"\nv=0");
+    match (text.starts_with(b"v=0"), begin) {
+        (false, Some(at)) => &text[at + 1..],
+        _ => text,
+    }
+}
+
 fn family_name(ip: IpAddr) -> &'static str {
     if ip.is_ipv4() { "IP4" } else { "IP6" }
 }
@@ -260,6 +269,15 @@ fn formats(media: &Media) -> Result<Formats, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_before_the_description_is_passed_over() {
+        let text = b"SDP:\nv=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\n\
+            m=audio 7010 RTP/AVP 97\nb=AS:1536\na=rtpmap:97 L16/48000/2\n\n";
+        let sessions = Session::read(text).unwrap();
+        assert_eq!(sessions[0].preferred().0, 97);
+        assert!(Session::read(b"SDP:\n").is_err());
+    }
 
     #[test]
     fn all_streams_are_read_back_as_they_were_described() {

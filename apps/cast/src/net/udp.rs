@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -77,12 +77,19 @@ impl Clients {
 pub struct Counters {
     failed: AtomicU64,
     dropped: AtomicU64,
+    /// Why the first was refused.
+    why: OnceLock<String>,
 }
 
 impl Counters {
     /// Datagrams that the system refused.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Why the first of them was.
+    pub fn why(&self) -> Option<&str> {
+        self.why.get().map(String::as_str)
     }
 
     /// Datagrams dropped because the outbox was full.
@@ -293,6 +300,9 @@ impl Outbox {
             counters
                 .failed
                 .fetch_add(sent.failed as u64, Ordering::Relaxed);
+            if let Some(error) = sent.error {
+                counters.why.get_or_init(|| error.to_string());
+            }
         }
     }
 }

@@ -71,6 +71,10 @@ impl Inlet {
         self.tap = tap.map(|tap| (tap.clone(), address));
     }
 
+    pub(super) fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
     pub(super) fn into_intake(self) -> Intake {
         self.intake
     }

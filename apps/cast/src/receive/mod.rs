@@ -12,12 +12,13 @@ pub use report::SourceReport;
 use crate::measure::context::with_histograms;
 use crate::measure::contexts::{Contexts, Usage};
 use crate::measure::stats::Histograms;
-use crate::media::format::{Format, Formats};
+use crate::media::format::{Encoding, Format, Formats};
 use crate::net::identity;
 use crate::net::options::{Options, socket_error};
-use crate::net::pcap;
+use crate::net::overflow::Overflow;
 use crate::net::ports::{Ports, buffer_bytes};
 use crate::net::session::{Rtcp, Session};
+use crate::net::{overflow, pcap};
 use crate::run::{Error, Measured};
 use crate::stream::control::{Changes, Control, Running};
 use crate::stream::machine::Trigger;
@@ -26,6 +27,7 @@ use intake::{Common, Intake};
 use recorder::Files;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -35,8 +37,6 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(100);
 /// What is left out after the first packet: caches and timers find their pace.
 const RAMP_UP: Duration = Duration::from_secs(1);
-/// A player with a buffer of one quantum and so much would miss what comes later.
-const PATIENCE: Duration = Duration::from_millis(10);
 
 /// What is received.
 #[derive(Debug, Clone)]
@@ -51,6 +51,8 @@ pub struct Plan {
     pub groups: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
+    /// What comes later after its time than this and a quantum is late: a player's buffer.
+    pub patience: Duration,
     /// Ends after so many packets of each stream.
     pub buffers: Option<u64>,
     /// Ends when nothing has come for so long, once something has.
@@ -74,6 +76,7 @@ impl Plan {
             raw: false,
             groups: 1,
             wait: Duration::from_millis(2),
+            patience: Duration::from_millis(10),
             buffers: None,
             idle: Duration::from_secs(2),
             at_most: None,
@@ -108,7 +111,7 @@ impl Plan {
     fn common(&self, files: Option<&Files>) -> Common {
         let identity = identity::of_this_process();
         Common {
-            late_after: (self.wait + PATIENCE).as_nanos() as u64,
+            late_after: (self.wait + self.patience).as_nanos() as u64,
             folder: files.map(Files::folder),
             raw: self.raw,
             ssrc: identity.ssrc,
@@ -227,7 +230,9 @@ impl<'a> Receiver<'a> {
         let (plan, changes) = (self.plan, Changes::default());
         let (done, results) = mpsc::channel();
         let mut controls = Vec::new();
+        let mut overflow = Overflow::default();
         for (number, inlet) in self.inlets {
+            overflow.watch(inlet.socket().as_std().as_fd());
             let control = Arc::new(Control::started(changes.clone()));
             let mut running: Task = control.run(inlet);
             controls.push(control);
@@ -252,6 +257,7 @@ impl<'a> Receiver<'a> {
         }
         drop(done);
         let mut measured = watch(plan, &self.contexts, &self.counted, interrupted);
+        measured.overflowed = overflow.dropped();
         for control in &controls {
             // A stream that has failed already is told in vain.
             let _ = control.trigger(Trigger::Stop);
@@ -364,6 +370,9 @@ fn tell(intake: Intake, measured: &mut Measured) {
 fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: Option<pcap::Tap>) {
     measured
         .warnings
+        .extend(overflow::warning(measured.overflowed));
+    measured
+        .warnings
         .extend(files.into_iter().flat_map(Files::finish));
     measured
         .warnings
@@ -376,7 +385,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
     }
     let unheard: u64 = measured.sources.iter().map(|source| source.unheard).sum();
     if unheard > 0 {
-        measured.warnings.push(format!("{unheard} packets could not be written to a recording: no codec for them, or another rate than its first ones'"));
+        measured.warnings.push(format!("{unheard} packets could not be written to a recording: no codec for them, or another rate than its first ones'{}", no_opus(&measured.sources)));
     }
     let Junk {
         malformed,
@@ -416,6 +425,20 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
             ));
         }
         _ => {}
+    }
+}
+
+/// Where Opus was to be written by a build that has none.
+fn no_opus(sources: &[SourceReport]) -> &'static str {
+    let is_opus = |source: &SourceReport| {
+        source.unheard > 0
+            && source
+                .format
+                .is_some_and(|format| format.encoding == Encoding::Opus)
+    };
+    match !cfg!(feature = "opus") && sources.iter().any(is_opus) {
+        true => "; Opus is in builds with the feature `opus` only",
+        false => "",
     }
 }
 

@@ -9,12 +9,14 @@ use crate::measure::contexts::Contexts;
 use crate::media::format::Format;
 use crate::net::audience::Audience;
 use crate::net::options::{Options, socket_error};
+use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, buffer_bytes, port_of_stream};
 use crate::net::session::{Rtcp, Session};
 use crate::run::{Error, Measured};
 use creel::net::UdpSocket;
 use pipe::Pipe;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -92,6 +94,8 @@ pub struct PortReport {
     pub rtcp: u64,
     /// Packets that the system refused to send.
     pub refused: u64,
+    /// Why it refused the first.
+    pub why: Option<String>,
     /// Of those who hear now, and who heard.
     pub clients: Vec<ClientReport>,
 }
@@ -106,6 +110,7 @@ pub struct Relay<'a> {
     contexts: Contexts,
     audience: Arc<Audience>,
     reports: Vec<Shared>,
+    overflow: Overflow,
     pipes: Vec<(usize, Pipe)>,
     warnings: Vec<String>,
     notes: Vec<String>,
@@ -127,6 +132,7 @@ impl<'a> Relay<'a> {
             contexts: Contexts::new(plan.groups, plan.wait)?,
             audience: Arc::new(audience),
             reports: Vec::new(),
+            overflow: Overflow::default(),
             pipes: Vec::new(),
             warnings: Vec::new(),
             notes: Vec::new(),
@@ -160,6 +166,7 @@ impl<'a> Relay<'a> {
             port: socket.local_addr().map_err(socket_error(address))?.port(),
             ..PortReport::default()
         }));
+        self.overflow.watch(socket.as_std().as_fd());
         let clients = self.audience.of_stream(number);
         let pipe = Pipe::new(
             socket,
@@ -211,6 +218,7 @@ impl<'a> Relay<'a> {
                 break;
             }
         }
+        let overflowed = self.overflow.dropped();
         // Dropped, they are cancelled: each is waiting for what may come.
         drop(tasks);
         let used = self.contexts.usage().since(&first);
@@ -223,6 +231,7 @@ impl<'a> Relay<'a> {
             contexts: self.contexts.count(),
             buffers: reports.iter().map(|report| report.packets).sum(),
             used,
+            overflowed,
             warnings: self.warnings,
             notes: self.notes,
             ..Measured::default()
@@ -234,15 +243,15 @@ impl<'a> Relay<'a> {
             .sum();
         let refused: u64 = reports.iter().map(|report| report.refused).sum();
         measured.lost = dropped + refused;
+        measured.warnings.extend(overflow::warning(overflowed));
         if dropped > 0 {
             measured.warnings.push(format!(
                 "{dropped} packets waited too long and were dropped"
             ));
         }
         if refused > 0 {
-            measured
-                .warnings
-                .push(format!("{refused} packets were refused by the system"));
+            let why = reports.iter().find_map(|report| report.why.as_deref());
+            measured.warnings.push(crate::send::refused(refused, why));
         }
         if measured.buffers == 0 {
             measured.warnings.push("nothing was received".into());

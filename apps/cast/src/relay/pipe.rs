@@ -7,6 +7,7 @@ use crate::net::rtp::is_rtcp;
 use crate::net::session::Rtcp;
 use crate::net::udp::Clients;
 use creel::net::{Outgoing, Received, Sent, UdpSocket};
+use creel::task::yield_now;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,6 +17,8 @@ use std::task::{Context, Poll};
 /// Datagrams a system call, and the room for each.
 const SLOTS: usize = 64;
 const DATAGRAM_BYTES: usize = 1 << 16;
+/// What is taken while a send waits, before others have their turn.
+const CALLS: usize = 16;
 /// Sources whose address is known for the reports of clients.
 const SOURCES_MAX: usize = 32_768;
 
@@ -91,7 +94,7 @@ impl Pipe {
             mut way,
         } = self;
         let mut received = Received::new(SLOTS, DATAGRAM_BYTES);
-        while socket.recv_batch(&mut received).await.is_ok() {
+        while let Ok(filled) = socket.recv_batch(&mut received).await {
             way.look_at_clients();
             way.take(&received, &socket);
             way.tell();
@@ -116,6 +119,10 @@ impl Pipe {
                 way.note(&sent);
                 way.outgoing = outgoing;
             }
+            // What never ends must not keep the context from its other ports, or from its end.
+            if filled == SLOTS {
+                yield_now().await;
+            }
         }
     }
 }
@@ -132,9 +139,14 @@ async fn sent(
         if let Poll::Ready(sent) = sending.as_mut().poll(cx) {
             return Poll::Ready(sent);
         }
-        while let Poll::Ready(Ok(_)) = socket.poll_recv_batch(cx, received) {
-            way.wait(received, socket);
+        for _ in 0..CALLS {
+            match socket.poll_recv_batch(cx, received) {
+                Poll::Ready(Ok(_)) => way.wait(received, socket),
+                _ => return Poll::Pending,
+            }
         }
+        // The others' turn.
+        cx.waker().wake_by_ref();
         Poll::Pending
     })
     .await
@@ -311,6 +323,11 @@ impl Way {
 
     fn note(&mut self, sent: &Sent) {
         self.refused += sent.failed as u64;
+        if let Some(error) = &sent.error {
+            lock(&self.shared)
+                .why
+                .get_or_insert_with(|| error.to_string());
+        }
     }
 
     /// Tells those who ask.
@@ -325,5 +342,50 @@ impl Way {
                 None => shared.clients.push(client.clone()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn what_waits_is_bounded_and_its_oldest_are_dropped_and_counted() {
+        let pool = creel::Pool::builder().workers(1).build().unwrap();
+        let local = (Ipv4Addr::LOCALHOST, 0);
+        let client = std::net::UdpSocket::bind(local).unwrap();
+        let plan = Plan {
+            queue: 3,
+            ..Plan::new(local.into())
+        };
+        let clients = Clients::default();
+        clients.add(client.local_addr().unwrap());
+        let socket = UdpSocket::bind(local.into()).unwrap();
+        let on = socket.local_addr().unwrap();
+        let Pipe {
+            socket, mut way, ..
+        } = Pipe::new(socket, None, clients, 0, &plan, Shared::default());
+        way.look_at_clients();
+        let mut received = Received::new(SLOTS, 64);
+        for n in 0..5 {
+            client.send_to(&[0x80, n, n, n], on).unwrap();
+            let came = pool.block_on(socket.recv_batch(&mut received));
+            assert!(came.is_ok());
+            way.wait(&received, &socket);
+            assert!(way.waiting.len() <= 3);
+        }
+        assert_eq!((way.packets, way.known[0].dropped), (5, 2));
+        way.take_waiting();
+        assert_eq!((way.outgoing[0].len(), way.known[0].sent), (3, 3));
+        let mut outgoing = std::mem::take(&mut way.outgoing);
+        let sent = pool.block_on(socket.send_batch(&mut outgoing[0]));
+        assert_eq!((sent.sent, sent.failed), (3, 0));
+        let mut bytes = [0; 64];
+        let numbers = (0..3).map(|_| {
+            client.recv(&mut bytes).unwrap();
+            bytes[1]
+        });
+        assert_eq!(numbers.collect::<Vec<_>>(), [2, 3, 4]);
     }
 }

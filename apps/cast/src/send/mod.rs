@@ -314,6 +314,12 @@ fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
     reports.of(ssrc).into_iter().map(row).collect()
 }
 
+/// What is said of packets that the system did not take, and why it did not take the first.
+pub(crate) fn refused(count: u64, why: Option<&str>) -> String {
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{count} packets were refused by the system{why}")
+}
+
 /// What the outboxes could not send.
 fn tell(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
     let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
@@ -321,9 +327,8 @@ fn tell(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
     let dropped = counted(|outbox| outbox.counters.dropped());
     measured.lost = failed + dropped;
     if failed > 0 {
-        measured
-            .warnings
-            .push(format!("{failed} packets were refused by the system"));
+        let why = outboxes.iter().find_map(|outbox| outbox.counters.why());
+        measured.warnings.push(refused(failed, why));
     }
     if dropped > 0 {
         measured.warnings.push(format!(

@@ -17,6 +17,7 @@ pub use agent::ONE;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, output};
+use creel_topology::Machine;
 use hooks::Hooks;
 use one::Order;
 use plan::{Axis, Labels, Subject, Wanted};
@@ -185,7 +186,10 @@ pub fn measure(args: &MeasureArgs, common: &Common) -> Result<Exit> {
 fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<()> {
     let untold = energy::Meter::start().is_none().then_some(NO_ENERGY);
     match common.format {
-        Format::Json => report::json(measured, untold)?,
+        Format::Json => {
+            let here = args.from.is_empty().then(Machine::detect);
+            report::json(measured, here.and_then(Result::ok).as_ref(), untold)?;
+        }
         Format::Csv => store::write_all(measured, io::stdout().lock())?,
         Format::Text => {
             report::text(measured, args.markdown)?;

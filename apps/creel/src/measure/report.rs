@@ -7,9 +7,12 @@ use super::{
 };
 use anyhow::{Context, Result};
 use creel_console::{
-    Align, Table, output,
+    Align, Table,
+    document::{BudgetFields, MachineFields, SCHEMA},
+    output,
     plot::{Chart, Series},
 };
+use creel_topology::{Budget, Machine};
 use serde::Serialize;
 use std::{collections::BTreeMap, io};
 
@@ -40,6 +43,9 @@ fn floor(all: &[Measured]) -> f64 {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
+    /// Null where the runs come from files, which do not tell.
+    machine: Option<MachineFields>,
+    budget: Option<BudgetFields>,
     /// The first command's runs and summary; `commands` has all.
     runs: &'a [Sample],
     summary: BTreeMap<String, Option<Summary>>,
@@ -63,7 +69,11 @@ struct Command<'a> {
 }
 
 /// Prints everything as one JSON document.
-pub fn json(all: &[Measured], energy_untold: Option<&'static str>) -> Result<()> {
+pub fn json(
+    all: &[Measured],
+    here: Option<&Machine>,
+    energy_untold: Option<&'static str>,
+) -> Result<()> {
     let first = all.first().context("nothing was measured")?;
     let own = own_figures(all);
     let names = || {
@@ -83,7 +93,9 @@ pub fn json(all: &[Measured], energy_untold: Option<&'static str>) -> Result<()>
         }
     });
     let document = Document {
-        schema: 1,
+        schema: SCHEMA,
+        machine: here.map(Into::into),
+        budget: here.map(|machine| (&Budget::of(machine)).into()),
         runs: &first.samples,
         summary: summaries(first),
         noise_floor: all.iter().any(|m| m.again).then(|| floor(all)),
@@ -125,7 +137,7 @@ pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
                 base.label,
                 ratio.floor()
             ),
-            Some(ratio) => ratio.verdict(&m.label, &base.label, floor),
+            Some(ratio) => ratio.verdict(&label(m), &label(base), floor),
             None => continue,
         };
         sentences.push(verdict);
@@ -184,8 +196,8 @@ fn spread(m: &Measured) -> Table {
         table.row([
             title(&name).to_owned(),
             show(unit, s.mean),
-            or_none(s.ci95),
-            show(unit, s.sd),
+            of_mean(s.ci95, s.mean),
+            of_mean(Some(s.sd), s.mean),
             show(unit, s.min),
             show(unit, s.median),
             show(unit, s.max),
@@ -193,6 +205,16 @@ fn spread(m: &Measured) -> Table {
         ]);
     }
     table
+}
+
+/// A share of the mean, in as few characters as a line of 80 leaves.
+fn of_mean(value: Option<f64>, mean: f64) -> String {
+    match value.map(|value| value / mean * 100.0) {
+        Some(percent) if percent >= 100.0 => format!("{percent:.0} %"),
+        Some(percent) if percent >= 10.0 => format!("{percent:.1} %"),
+        Some(percent) if percent.is_finite() => format!("{percent:.2} %"),
+        _ => "-".into(),
+    }
 }
 
 /// Many commands: a command a row, a figure a column.
@@ -224,7 +246,11 @@ fn mean(m: &Measured, name: &str) -> String {
 
 /// What is compared: a command a row, a figure a column.
 fn ratios(all: &[Measured], compared: &[&Measured]) -> Table {
-    let shown = |name: &String| unit(name) != Unit::Count || all.len() <= 3;
+    // Parts of a whole, and counts that are 0 or 1, have ratios that say nothing.
+    let hidden = ["user_s", "sys_s", "migrations"];
+    let shown = |name: &String| {
+        !hidden.contains(&name.as_str()) && (unit(name) != Unit::Count || all.len() <= 3)
+    };
     let names: Vec<String> = told(all).into_iter().filter(shown).collect();
     let mut columns = vec![("command ÷ base", Align::Left)];
     columns.extend(names.iter().map(|name| (title(name), Align::Right)));
@@ -304,11 +330,11 @@ pub fn chart(all: &[Measured], plot: Plot) -> Chart {
 /// A curve for each command of a matrix; x is the number in its settings, or else its place.
 fn scan(all: &[Measured]) -> Vec<Series> {
     let mut curves: Vec<Series> = Vec::new();
-    let mut base = usize::MAX;
+    let mut point = None;
     let (mut place, mut within) = (0, 0);
     for m in all.iter().filter(|m| !m.again) {
-        if m.base != base {
-            (base, within, place) = (m.base, 0, place + 1);
+        if point != Some(&m.labels) {
+            (point, within, place) = (Some(&m.labels), 0, place + 1);
         }
         let number = m.labels.values().find_map(|value| value.parse().ok());
         let x = number.unwrap_or(f64::from(place));

@@ -98,12 +98,13 @@ impl Serialize for Sample {
     }
 }
 
-/// A value in the unit that reads best.
+/// A value in the unit that reads best, in eight characters as a rule: so a line of 80 holds a
+/// table.
 pub fn show(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Seconds => seconds(value),
         Unit::Bytes => bytes(value),
-        Unit::Count => format!("{value:.0}"),
+        Unit::Count => count(value),
         Unit::Joules => format!("{value:.1} J"),
         Unit::Plain => plain(value),
     }
@@ -113,15 +114,26 @@ fn seconds(s: f64) -> String {
     match s {
         s if s >= 100.0 => format!("{s:.1} s"),
         s if s >= 1.0 => format!("{s:.3} s"),
+        s if s >= 0.1 => format!("{:.1} ms", s * 1e3),
         s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
         s => format!("{:.0} µs", s * 1e6),
+    }
+}
+
+/// Exact up to a million.
+fn count(n: f64) -> String {
+    match n {
+        n if n.abs() >= 1e9 => format!("{:.2} G", n / 1e9),
+        n if n.abs() >= 1e6 => format!("{:.2} M", n / 1e6),
+        n => format!("{n:.0}"),
     }
 }
 
 /// Bytes in binary units, as memory is sold.
 fn bytes(b: f64) -> String {
     match b {
-        b if b >= 1024.0 * 1024.0 * 1024.0 => format!("{:.2} GiB", b / 1024.0 / 1024.0 / 1024.0),
+        b if b >= 1000.0 * 1024.0 * 1024.0 => format!("{:.2} GiB", b / 1024.0 / 1024.0 / 1024.0),
+        b if b >= 100.0 * 1024.0 * 1024.0 => format!("{:.0} MiB", b / 1024.0 / 1024.0),
         b if b >= 1024.0 * 1024.0 => format!("{:.1} MiB", b / 1024.0 / 1024.0),
         b => format!("{:.0} KiB", b / 1024.0),
     }
@@ -130,6 +142,7 @@ fn bytes(b: f64) -> String {
 /// Four digits that count.
 fn plain(value: f64) -> String {
     match value.abs() {
+        a if a >= 1e6 => count(value),
         a if a >= 1000.0 || a == 0.0 => format!("{value:.0}"),
         a if a >= 100.0 => format!("{value:.1}"),
         a if a >= 10.0 => format!("{value:.2}"),

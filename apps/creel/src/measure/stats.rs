@@ -82,16 +82,18 @@ impl Ratio {
     /// What the pairs say, with `floor` the factor by which a command differs from itself.
     pub fn verdict(&self, what: &str, than: &str, floor: f64) -> String {
         let (Some(low), Some(high)) = (self.low, self.high) else {
-            return "one pair tells no difference; more runs would".into();
+            return format!("{what}: one pair tells no difference from {than}; more runs would");
         };
         let within = |factor: f64| factor < floor && factor > 1.0 / floor;
         if low <= 1.0 && high >= 1.0 {
-            return format!("no difference that these runs tell (95 %: {low:.3} to {high:.3})");
+            return format!(
+                "{what}: no difference from {than} that these runs tell (95 %: ×{low:.3} to ×{high:.3})"
+            );
         }
         if within(self.geometric_mean) {
             return format!(
-                "no difference above the noise: ×{:.3}, and a command differs from itself by \
-                 ×{floor:.3}",
+                "{what}: no difference from {than} above the noise: ×{:.3}, and a command differs \
+                 from itself by ×{floor:.3}",
                 self.geometric_mean
             );
         }

@@ -53,7 +53,11 @@ pub struct Plan {
 
 /// Looks at the program and the machine and decides.
 pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
-    let mut program = program::identify(command)?;
+    let mut program = match (program::identify(command), wishes.runtime) {
+        // What is exported may be for an image that has the program.
+        (Err(_), Some(runtime)) if wishes.variables_only => program::elsewhere(command, runtime),
+        (program, _) => program?,
+    };
     if let Some(runtime) = wishes.runtime {
         let same =
             |known: &Runtime| std::mem::discriminant(known) == std::mem::discriminant(&runtime);

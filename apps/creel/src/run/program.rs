@@ -54,7 +54,7 @@ pub enum Runtime {
 }
 
 /// Names for `--as`, and for files that are named like their runtime.
-const NAMES: [(&str, Runtime); 35] = [
+const NAMES: [(&str, Runtime); 37] = [
     ("java", Runtime::Java),
     ("go", Runtime::Go(None)),
     ("ghc", Runtime::Ghc(ASSUMED)),
@@ -65,6 +65,8 @@ const NAMES: [(&str, Runtime); 35] = [
     ("ruby", Runtime::Ruby),
     ("erlang", Runtime::Erlang),
     ("elixir", Runtime::Erlang),
+    ("iex", Runtime::Erlang),
+    ("mix", Runtime::Erlang),
     ("beam", Runtime::Erlang),
     ("erlexec", Runtime::Erlang),
     ("erl", Runtime::Erlang),
@@ -149,6 +151,19 @@ pub fn identify(command: &[OsString]) -> Result<Program> {
         is_static: sight.is_static,
         notes: sight.notes,
     })
+}
+
+/// A program of another place, of which only the runtime is known.
+pub fn elsewhere(command: &[OsString], runtime: Runtime) -> Program {
+    Program {
+        path: PathBuf::from(&command[0]),
+        runtimes: vec![runtime],
+        because: String::new(),
+        arguments_at: None,
+        words: command[1..].to_vec(),
+        is_static: false,
+        notes: Vec::new(),
+    }
 }
 
 /// What has been seen of a command so far.

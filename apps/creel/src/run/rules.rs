@@ -176,7 +176,7 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
         Runtime::Mono => by_shim("Mono (MONO_THREADS_PER_CPU only multiplies what it sees)"),
         Runtime::DotNet => none.turn(
             Knob::variable("DOTNET_PROCESSOR_COUNT", size.ceil()),
-            "processors",
+            "processors, from .NET 6; older ones have no knob: --cpu-list gives them a mask",
         ),
         Runtime::Crystal => none
             .env("CRYSTAL_WORKERS", n, "else 4 workers, whatever the machine")

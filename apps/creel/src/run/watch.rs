@@ -1,11 +1,13 @@
 //! A program's parent that says when its limits change: a quota or a cpuset that somebody writes
 //! while it runs.
 //!
-//! Most runtimes read their limits once and cannot be told; those that can are told by a line of
-//! shell, for each has a way of its own. Signals for this process go on to the program, and its
+//! Most runtimes read their limits once and cannot be told. Creel's own pools can, where the
+//! program allows it (`creel::Observe::Resize`); others by a line of shell, for each has a way of
+//! its own. Signals for this process go on to the program, and its
 //! exit code is ours; a program that a signal ended ends us with 128 + that signal.
 
 use super::plan::{Plan, Wishes, budget_now};
+use crate::{pools, process};
 use anyhow::{Context, Result};
 use creel_console::{Exit, Failure};
 use nix::{
@@ -89,8 +91,8 @@ impl Watch<'_> {
             }
             if !self.quiet {
                 eprintln!(
-                    "creel: {now} workers are warranted now, bound by {}; the program has started \
-                     with {known}",
+                    "creel: limits have changed: workers that are warranted now: {now}, bound by \
+                     {}; before: {known}",
                     budget.bound_by()
                 );
             }
@@ -99,7 +101,17 @@ impl Watch<'_> {
         }
     }
 
+    /// Tells the program's pools, if they let themselves be told, and runs the user's line.
     fn tell(&self, workers: usize, pid: i32) {
+        let mut pids = process::descendants(pid.unsigned_abs());
+        pids.push(pid.unsigned_abs());
+        let (told, refused) = pools::tell(&pids, workers);
+        if !self.quiet {
+            if told > 0 {
+                eprintln!("creel: told {told} of the program's pools, which obey");
+            }
+            refused.iter().for_each(|why| eprintln!("creel: {why}"));
+        }
         let Some(line) = self.on_change else {
             return;
         };

@@ -2,7 +2,8 @@
 //! start is what is sized.
 //!
 //! Each row says which options take a word of their own and how many words stand before the
-//! program. Source: the manual pages of coreutils, util-linux, tini, dumb-init and numactl.
+//! program. Source: the manual pages of coreutils, findutils, util-linux, strace, sudo, doas, tini,
+//! dumb-init and numactl.
 
 use std::{ffi::OsString, path::Path};
 
@@ -32,7 +33,10 @@ const fn row(
     }
 }
 
-const WRAPPERS: [Wrapper; 19] = [
+const ENVIRONMENT: &str =
+    "drops most variables, also those that are set here: put it before `creel run`";
+
+const WRAPPERS: [Wrapper; 23] = [
     row("env", &["-u", "--unset", "-C", "--chdir"], 0, ""),
     row("nice", &["-n", "--adjustment"], 0, ""),
     row("timeout", &["-k", "--kill-after", "-s", "--signal"], 1, ""),
@@ -63,6 +67,29 @@ const WRAPPERS: [Wrapper; 19] = [
     row("time", &["-f", "--format", "-o", "--output"], 0, ""),
     row("setarch", &[], 1, ""),
     row("prlimit", &["-p", "--pid", "-o", "--output"], 0, ""),
+    row(
+        "strace",
+        &[
+            "-a", "-b", "-e", "-E", "-I", "-o", "-O", "-P", "-s", "-S", "-u", "-U", "-X",
+        ],
+        0,
+        "",
+    ),
+    row(
+        "xargs",
+        &["-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s"],
+        0,
+        "",
+    ),
+    row(
+        "sudo",
+        &[
+            "-C", "-D", "-g", "-h", "-p", "-R", "-r", "-T", "-t", "-u", "-U",
+        ],
+        0,
+        ENVIRONMENT,
+    ),
+    row("doas", &["-C", "-u"], 0, ENVIRONMENT),
     row("tini", &["-p", "-e"], 0, ""),
     row("tini-static", &["-p", "-e"], 0, ""),
     row("dumb-init", &["-r", "--rewrite"], 0, ""),
@@ -93,7 +120,7 @@ pub fn through(command: &[OsString]) -> Option<Through> {
             return (at < command.len()).then(|| found(name, at, note));
         }
         let option = word.starts_with('-') && word.len() > 1;
-        let assignment = name == "env" && word.contains('=');
+        let assignment = ["env", "sudo"].contains(&name) && word.contains('=');
         if name == "env" && ["-i", "-", "--ignore-environment"].contains(&word) {
             note = "drops all variables, also those that are set here: put it before `creel run`";
         } else if name == "env" && (word.starts_with("-S") || word.starts_with("--split")) {
@@ -135,6 +162,9 @@ mod tests {
         assert_eq!(at("taskset -c 0-3 java"), Some(3));
         assert_eq!(at("tini -- java"), Some(2));
         assert_eq!(at("gosu user java"), Some(2));
+        assert_eq!(at("sudo -u www A=1 java"), Some(4));
+        assert_eq!(at("strace -f -o x java"), Some(4));
+        assert_eq!(at("xargs -P 4 -I {} java {}"), Some(5));
         assert_eq!(at("timeout 10"), None);
         assert_eq!(at("env"), None);
         assert_eq!(at("java -jar x"), None);
@@ -142,7 +172,9 @@ mod tests {
 
     #[test]
     fn a_wrapper_that_undoes_the_sizing_is_said() {
-        let words = ["env", "-i", "java"].map(OsString::from);
-        assert!(through(&words).unwrap().note.unwrap().contains("drops"));
+        for words in [["env", "-i", "java"], ["sudo", "-E", "java"]] {
+            let note = through(&words.map(OsString::from)).unwrap().note;
+            assert!(note.unwrap().contains("drops"), "{words:?}");
+        }
     }
 }

@@ -143,6 +143,7 @@ fn react_to_key(key: KeyEvent, choice: &mut Choice, threads: usize) -> Option<()
         KeyCode::Char('t') => sort(choice, Column::Thread),
         KeyCode::Char('r') => choice.reversed = !choice.reversed,
         KeyCode::Char('T') => choice.tree = !choice.tree,
+        KeyCode::Char('P') => choice.pools = !choice.pools,
         KeyCode::Char('l') => choice.lanes = !choice.lanes,
         KeyCode::Char('o') => choice.output = !choice.output,
         KeyCode::Char(' ') => choice.paused = !choice.paused,

@@ -3,6 +3,7 @@
 //! The proof whether a program's size is its trouble: threads that are runnable at the same time
 //! beyond the CPUs that they may use do nothing but switch.
 
+mod inside;
 mod live;
 mod report;
 mod screen;
@@ -108,7 +109,7 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
         // The pane has gone with the picture; what it showed last has not.
         output::text(&format!("{}\n\n", rows.join("\n")))?;
     }
-    Report::new(whole, usable, code).print(&verdict, common)?;
+    Report::new(whole, &machine, code).print(&verdict, common)?;
     interrupt.check()?;
     if let Some(started) = started.filter(|_| end == End::Over) {
         started.let_go();

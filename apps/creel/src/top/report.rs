@@ -1,14 +1,22 @@
 //! The whole run as one table, with a verdict; or as JSON and CSV.
 
-use super::{threads::Thread, throttle::Periods, watch::Stretch};
+use super::{inside, threads::Thread, throttle::Periods, watch::Stretch};
+use crate::pools::Pool;
 use anyhow::Result;
-use creel_console::{Align, Common, Format, Table, output};
+use creel_console::{
+    Align, Common, Format, Table,
+    document::{BudgetFields, MachineFields, SCHEMA},
+    output,
+};
+use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
 /// What was seen.
 #[derive(Serialize)]
 pub struct Report {
     schema: u32,
+    machine: MachineFields,
+    budget: BudgetFields,
     seconds: f64,
     usable_workers: usize,
     /// Threads that ran or wanted to, on average over the looks.
@@ -18,19 +26,25 @@ pub struct Report {
     /// The program's exit code, or 128 + the signal that ended it; null while it runs.
     exit_code: Option<i32>,
     threads: Vec<Thread>,
+    /// Those that let themselves be seen.
+    pools: Vec<Pool>,
 }
 
 impl Report {
-    pub fn new(mut whole: Stretch, usable: usize, exit_code: Option<i32>) -> Self {
+    pub fn new(mut whole: Stretch, machine: &Machine, exit_code: Option<i32>) -> Self {
+        let budget = Budget::of(machine);
         whole.threads.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
         Self {
-            schema: 1,
+            schema: SCHEMA,
+            machine: machine.into(),
+            budget: (&budget).into(),
             seconds: whole.seconds,
-            usable_workers: usable,
+            usable_workers: budget.workers(),
             runnable_mean: whole.runnable_mean,
             throttled: whole.throttled,
             exit_code,
             threads: whole.threads,
+            pools: whole.pools,
         }
     }
 
@@ -48,7 +62,12 @@ impl Report {
             Some(periods) if periods.all > 0 => format!("throttled in {periods}\n"),
             _ => String::new(),
         };
-        format!("{}\n{throttled}{verdict}\n", self.table().text())
+        let pools = self.pools.iter().map(|pool| {
+            let table = inside::table(pool, self.seconds).text();
+            format!("{}\n{table}\n", inside::heading(pool, self.seconds))
+        });
+        let pools: String = pools.collect();
+        format!("{}\n{pools}{throttled}{verdict}\n", self.table().text())
     }
 
     fn table(&self) -> Table {
@@ -97,4 +116,22 @@ pub fn verdict(whole: &Stretch, usable: usize) -> String {
         whole.waiting() * 100.0,
         whole.judgement(usable)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moves_that_were_seen_stand_where_the_kernel_tells_none() {
+        let told = |migrations| {
+            super::migrations(&Thread {
+                migrations,
+                moves_seen: 3,
+                ..Thread::default()
+            })
+        };
+        assert_eq!(told(Some(5)), "5");
+        assert_eq!(told(None), "≥3");
+    }
 }

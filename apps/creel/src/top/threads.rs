@@ -30,9 +30,9 @@ pub struct Thread {
     /// How often it was seen on another PU than at the look before: at most the migrations.
     pub moves_seen: u64,
     #[serde(skip)]
-    user_ticks: u64,
+    pub(super) user_ticks: u64,
     #[serde(skip)]
-    sys_ticks: u64,
+    pub(super) sys_ticks: u64,
 }
 
 impl Thread {

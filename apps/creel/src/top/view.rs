@@ -3,6 +3,7 @@
 //! Invariant: exactly as many lines as the screen has, none wider than it, at any size.
 
 use super::{
+    inside,
     report::migrations,
     threads::Thread,
     watch::{Seen, Stretch, Watch},
@@ -45,6 +46,7 @@ pub struct Choice {
     pub tree: bool,
     pub lanes: bool,
     pub output: bool,
+    pub pools: bool,
     pub help: bool,
     pub paused: bool,
     /// The first line of the table that is shown.
@@ -59,6 +61,7 @@ impl Default for Choice {
             tree: false,
             lanes: true,
             output: true,
+            pools: true,
             help: false,
             paused: false,
             scroll: 0,
@@ -94,10 +97,10 @@ pub struct Scene<'a> {
     pub ended: Option<i32>,
 }
 
-const KEYS: &str = "q quit  ? help  c w s n m v i p t sort  r reverse  T tree  l lanes  o output  \
-                    space pause";
+const KEYS: &str = "q quit  ? help  c w s n m v i p t sort  r reverse  T tree  P pools  l lanes  \
+                    o output  space pause";
 
-const HELP: [&str; 16] = [
+const HELP: [&str; 17] = [
     "q         quit; a program that was started here is ended",
     "c         sort by CPU time             w  by time waited for a CPU",
     "s         by the kernel's share        n  by name",
@@ -105,6 +108,7 @@ const HELP: [&str; 16] = [
     "v         by voluntary switches        i  by involuntary ones",
     "t         by thread id                 r  the other way round",
     "T         a tree of processes and their threads",
+    "P         a Creel program's workers, where it lets them be seen (--observe look)",
     "l         a lane a PU: who ran there; a letter a thread, + several, . nobody",
     "o         the program's output",
     "space     stop the picture; the watching goes on",
@@ -134,6 +138,9 @@ pub fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
                 .into_iter()
                 .for_each(|lane| add(lane, Look::Dim));
         }
+        pools(scene, height)
+            .into_iter()
+            .for_each(|line| add(line, Look::Plain));
         add(header(scene, width), Look::Bold);
         let pane = scene.output.as_ref().filter(|_| scene.choice.output);
         let pane_height = pane.map_or(0, |_| height / 3);
@@ -179,7 +186,21 @@ pub fn table_top(scene: &Scene, height: usize) -> usize {
         true => scene.watch.lanes.len().min((height / 4).max(1)),
         false => 0,
     };
-    3 + lanes
+    3 + lanes + pools(scene, height).len()
+}
+
+/// The pools' lines, on a quarter of the screen at most.
+fn pools(scene: &Scene, height: usize) -> Vec<String> {
+    if !scene.choice.pools {
+        return Vec::new();
+    }
+    let seconds = scene.interval.seconds;
+    let lines = scene.interval.pools.iter().flat_map(|pool| {
+        let table = inside::table(pool, seconds).plain();
+        let rows: Vec<String> = table.lines().map(String::from).collect();
+        std::iter::once(inside::heading(pool, seconds)).chain(rows)
+    });
+    lines.take(height / 4).collect()
 }
 
 fn title(scene: &Scene) -> String {

@@ -1,10 +1,11 @@
 //! A program under watch: what its threads did since the start, and since the last interval.
 
 use super::{
+    inside::Inside,
     threads::{self, Thread},
     throttle::{Periods, Throttled},
 };
-use crate::process;
+use crate::{pools::Pool, process};
 use anyhow::Result;
 use creel_console::{Exit, Failure};
 use std::{
@@ -45,6 +46,7 @@ pub struct Watch {
     pub lanes: BTreeMap<usize, VecDeque<Seen>>,
     /// The share of throttled periods in each of the last intervals.
     pub throttling: VecDeque<f64>,
+    inside: Inside,
 }
 
 /// Where the last interval began.
@@ -64,6 +66,8 @@ pub struct Stretch {
     pub throttled: Option<Periods>,
     /// Of those that there are, or that there were.
     pub threads: Vec<Thread>,
+    /// Of the pools that let themselves be seen.
+    pub pools: Vec<Pool>,
 }
 
 impl Watch {
@@ -93,6 +97,7 @@ impl Watch {
             runnable: 0,
             lanes: pus.map(|pu| (pu, VecDeque::new())).collect(),
             throttling: VecDeque::new(),
+            inside: Inside::default(),
         })
     }
 
@@ -100,6 +105,7 @@ impl Watch {
     pub fn look(&mut self) -> bool {
         let mut pids = process::descendants(self.pid);
         pids.push(self.pid);
+        self.inside.look(&pids);
         let mut now = threads::look(&pids);
         for thread in now.values_mut() {
             if let Some(before) = self.last.get(&thread.tid) {
@@ -135,6 +141,7 @@ impl Watch {
             runnable_mean: self.runnable as f64 / self.looks.max(1) as f64,
             throttled: self.throttled.as_ref().map(Throttled::since),
             threads: since(&self.last, &self.first),
+            pools: self.inside.whole(),
         }
     }
 
@@ -153,6 +160,7 @@ impl Watch {
             runnable_mean: (self.runnable - self.interval.runnable) as f64 / looks.max(1) as f64,
             throttled,
             threads: since(&self.now, &self.interval.threads),
+            pools: self.inside.interval(),
         };
         if let Some(periods) = throttled {
             let share = periods.throttled as f64 / periods.all.max(1) as f64;
@@ -208,5 +216,41 @@ impl Stretch {
         } else {
             "its size is not its trouble"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn ran(stretch: &Stretch) -> f64 {
+        stretch.threads.iter().map(|t| t.cpu_s).sum()
+    }
+
+    #[test]
+    fn an_interval_forgets_what_was_before() {
+        // A child, because other tests run in this process meanwhile.
+        let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; exec sleep 60";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut watch = Watch::begin(child.id(), 1, 0..1).unwrap();
+        let mut line = [0; 5];
+        let mut out = child.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut out, &mut line).unwrap();
+        // It may still be on its way into its sleep.
+        std::thread::sleep(Duration::from_millis(100));
+        watch.look();
+        let busy = ran(&watch.interval());
+        watch.look();
+        let idle = ran(&watch.interval());
+        let whole = ran(&watch.whole());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(busy > 0.0 && idle < busy / 2.0, "{busy} s, then {idle} s");
+        assert!(whole >= busy, "{whole} s in all");
     }
 }

@@ -6,7 +6,7 @@
 //! carries the word that it is in, and comes back here once in some fifteen crossings.
 
 use crate::network::{Ms, Network, NetworkError};
-use creel::{Loops, Pool, Scratch};
+use creel::Pool;
 
 /// After a traveller's last trip.
 const END: u32 = u32::MAX;
@@ -99,17 +99,15 @@ impl Plans {
         traveller: impl Fn(u32, &mut S) -> Result<Traveller, NetworkError> + Sync,
     ) -> Result<Self, NetworkError> {
         const AT_ONCE: u32 = 1024;
-        let mut parts: Vec<Result<Self, NetworkError>> = Vec::new();
-        parts.resize_with(cars.div_ceil(AT_ONCE) as usize, || Ok(Self::default()));
-        let mut scratch = Scratch::new(pool.workers(), scratch);
-        pool.for_each_mut_with(&mut parts, &mut scratch, |index, part, scratch| {
+        let parts = 0..cars.div_ceil(AT_ONCE) as usize;
+        let mut scratch = pool.scratch(scratch);
+        let parts = pool.try_map((parts, &mut scratch), |index, (_, scratch)| {
             let begin = index as u32 * AT_ONCE;
             let mut plans = Self::default();
-            let done = (begin..cars.min(begin.saturating_add(AT_ONCE)))
-                .try_for_each(|car| plans.push(&traveller(car, scratch)?, car));
-            *part = done.map(|()| plans);
-        });
-        let parts = parts.into_iter().collect::<Result<Vec<Self>, _>>()?;
+            (begin..cars.min(begin.saturating_add(AT_ONCE)))
+                .try_for_each(|car| plans.push(&traveller(car, scratch)?, car))
+                .map(|()| plans)
+        })?;
         let mut plans = Self::default();
         let words: usize = parts.iter().map(|part| part.words.len()).sum();
         if words > END as usize {
@@ -238,7 +236,7 @@ impl Plans {
     }
 
     /// Whether every turn of every plan is one of this network.
-    pub(crate) fn fits(&self, network: &Network, loops: &Loops) -> bool {
+    pub(crate) fn fits(&self, network: &Network, loops: &Pool) -> bool {
         let junctions = network.junctions().len() as u32;
         let whole = |traveller: u32| {
             let start = self.starts[traveller as usize] as usize;
@@ -280,10 +278,6 @@ impl Plans {
             }
         };
         let alike = self.starts.len() == self.origins.len();
-        let all = |car, _: &u32| whole(car as u32);
-        alike
-            && loops
-                .reduce(&self.starts, all, |a, b| a && b)
-                .unwrap_or(true)
+        alike && loops.all(0..self.starts.len(), |car, _| whole(car as u32))
     }
 }

@@ -6,7 +6,7 @@ use super::wheel::{NONE, TIMER};
 use super::{Simulation, Tally};
 use crate::network::Ms;
 use crate::random::Stream;
-use creel::Loops;
+use creel::Pool;
 use std::cmp::Reverse;
 
 fn mixed(parts: &[u64]) -> u64 {
@@ -138,7 +138,7 @@ impl Tile {
 impl Simulation {
     /// All that later outcomes depend on, as one number: equal for any number of workers, balance,
     /// placement, cut of tiles and length of windows, on any machine.
-    pub fn hash(&self, loops: &Loops) -> u64 {
+    pub fn hash(&self, loops: &Pool) -> u64 {
         let tiles = loops.map(&self.tiles, |_, tile| tile.hash(self));
         let Tally {
             begun,

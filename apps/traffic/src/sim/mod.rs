@@ -13,7 +13,7 @@ pub use snapshot::SnapshotError;
 
 use crate::demand::Plans;
 use crate::network::{LEAST_MS, Ms, Network, NetworkError, Physics, Program};
-use creel::{Loops, Pool};
+use creel::Pool;
 use records::Message;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl Simulation {
     /// # Errors
     /// Plans that are not of this network, or physics out of range.
     pub fn new(
-        loops: &Loops,
+        loops: &Pool,
         network: Arc<Network>,
         plans: Arc<Plans>,
         physics: Physics,
@@ -205,7 +205,7 @@ impl Simulation {
     ///
     /// # Panics
     /// If it would go on after [`END_MS_MAX`].
-    pub fn run_in(&mut self, loops: &Loops, ticks: Ms) {
+    pub fn run_in(&mut self, loops: &Pool, ticks: Ms) {
         let until = ticks
             .checked_mul(TICK_MS)
             .and_then(|ms| ms.checked_add(self.now_ms));
@@ -220,7 +220,7 @@ impl Simulation {
     }
 
     /// One window: each tile takes in what it was sent, and runs alone.
-    fn window(&mut self, loops: &Loops, until: Ms) {
+    fn window(&mut self, loops: &Pool, until: Ms) {
         let Self {
             rules,
             tiles,
@@ -230,7 +230,7 @@ impl Simulation {
             ..
         } = self;
         let (sent, from) = (&*sent, *now_ms);
-        loops.zip(tiles, room, |index, tile, room| {
+        loops.each((tiles, room), |index, (tile, room)| {
             tile.warm_up();
             take_in(tile, &sources[index], sent, from);
             room.iter_mut().for_each(Vec::clear);
@@ -241,7 +241,7 @@ impl Simulation {
     }
 
     /// Takes in what was sent in the last window, so that all is in the tiles.
-    fn take_in(&mut self, loops: &Loops) {
+    fn take_in(&mut self, loops: &Pool) {
         let Self {
             tiles,
             sources,
@@ -249,7 +249,7 @@ impl Simulation {
             now_ms,
             ..
         } = self;
-        loops.for_each_mut(tiles, |index, tile| {
+        loops.each(tiles, |index, tile| {
             take_in(tile, &sources[index], sent, *now_ms)
         });
         sent.iter_mut().flatten().for_each(Vec::clear);

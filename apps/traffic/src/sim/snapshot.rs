@@ -5,7 +5,7 @@
 use super::{Rules, Simulation, Tile, build};
 use crate::demand::Plans;
 use crate::network::{Ms, Network, Physics};
-use creel::Loops;
+use creel::Pool;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -79,7 +79,7 @@ impl Simulation {
     /// # Errors
     /// The stream's, and of what is no whole snapshot of this network.
     pub fn load(
-        loops: &Loops,
+        loops: &Pool,
         network: Arc<Network>,
         mut from: impl Read,
     ) -> Result<Self, SnapshotError> {

@@ -14,8 +14,10 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use creel::Pool;
 
+use super::albums::Albums;
 use super::{Plan, Unit};
 use crate::chips::set::missing;
+use crate::effects::{Effects, Loudness};
 use crate::error::{Error, Result};
 use crate::format::Song;
 use crate::output::{How, Job, Outcome, Rendered};
@@ -84,6 +86,8 @@ pub struct Engine<'a> {
     pub jobs: usize,
     /// How songs are played.
     pub settings: &'a Settings,
+    /// What is done to the mix.
+    pub effects: &'a Effects,
     /// What the files are like.
     pub layout: Layout,
     /// What is done where a file exists.
@@ -117,10 +121,17 @@ impl Engine<'_> {
     /// Renders all songs of the plan. Blocks until the last is on the disk, or until those under way
     /// have noticed that they should stop.
     pub fn run(&self, plan: &Plan, watch: Watch<'_>) {
+        let albums = if self.effects.loudness == Loudness::Album {
+            Albums::measure(self, &plan.units, watch)
+        } else {
+            Albums::default()
+        };
+        let albums = &albums;
         if plan.is_better_split(self.jobs) {
             let mut job = Job::default();
             for unit in &plan.units {
-                if let Some(finished) = self.song(unit, &mut job, Some(self.pool), watch) {
+                let way = (albums.gain(unit), Some(self.pool));
+                if let Some(finished) = self.song(unit, &mut job, way, watch) {
                     publish(finished, watch);
                 }
             }
@@ -130,6 +141,7 @@ impl Engine<'_> {
         let crew = Crew {
             engine: self,
             units: &plan.units,
+            albums,
             board: &board,
             changed: &changed,
             watch,
@@ -142,7 +154,7 @@ impl Engine<'_> {
         &self,
         unit: &'p Unit,
         job: &mut Job,
-        split: Option<&Pool>,
+        way: (Option<f32>, Option<&Pool>),
         watch: Watch<'_>,
     ) -> Option<Finished<'p>> {
         if (watch.stop)() {
@@ -152,7 +164,7 @@ impl Engine<'_> {
             (watch.tell)(unit, Event::Kept);
             return None;
         }
-        match self.rendered(unit, job, split, watch) {
+        match self.rendered(unit, job, way, watch) {
             Ok(finished) => finished,
             Err(error) => {
                 (watch.tell)(unit, Event::Failed(&error));
@@ -165,7 +177,7 @@ impl Engine<'_> {
         &self,
         unit: &'p Unit,
         job: &mut Job,
-        split: Option<&Pool>,
+        way: (Option<f32>, Option<&Pool>),
         watch: Watch<'_>,
     ) -> Result<Option<Finished<'p>>> {
         if self.existing == Existing::Refuse && unit.output.exists() {
@@ -180,10 +192,13 @@ impl Engine<'_> {
         }
         let (frames, _) = self.settings.frames(&song);
         (watch.tell)(unit, Event::Begun(frames));
+        let settings = unit.settings(self.settings);
         let how = How {
-            settings: self.settings,
+            settings: &settings,
             layout: self.layout,
-            split,
+            effects: self.effects,
+            gain: way.0,
+            split: way.1,
         };
         let rendered = job.render_file(&song, how, &unit.output, |frames| {
             (watch.tell)(unit, Event::Rendered(frames));
@@ -198,6 +213,7 @@ impl Engine<'_> {
 struct Crew<'a, 'p> {
     engine: &'a Engine<'a>,
     units: &'p [Unit],
+    albums: &'a Albums,
     board: &'a Mutex<Board<'p>>,
     changed: &'a Condvar,
     watch: Watch<'a>,
@@ -227,7 +243,8 @@ impl<'p> Crew<'_, 'p> {
                 board.next += 1;
                 board.rendering += 1;
                 drop(board);
-                let finished = self.engine.song(unit, &mut job, None, self.watch);
+                let way = (self.albums.gain(unit), None);
+                let finished = self.engine.song(unit, &mut job, way, self.watch);
                 board = self.board();
                 board.rendering -= 1;
                 board.finished.extend(finished);
@@ -249,6 +266,8 @@ impl<'p> Crew<'_, 'p> {
 pub struct Stream<'a> {
     /// How songs are played.
     pub settings: &'a Settings,
+    /// What is done to the mix; songs of a stream are no album.
+    pub effects: &'a Effects,
     /// What the stream is like.
     pub layout: Layout,
     /// Whether a song that lacks a chip fails.
@@ -279,6 +298,8 @@ impl Stream<'_> {
                 let how = How {
                     settings: self.settings,
                     layout: self.layout,
+                    effects: self.effects,
+                    gain: None,
                     split: None,
                 };
                 let sink = |bytes: &[u8]| {
@@ -296,8 +317,8 @@ impl Stream<'_> {
             });
             sunk?;
             match rendered {
-                Ok((Outcome::Done(frames), remarks)) => {
-                    (watch.tell)(unit, Event::Done(frames, &remarks));
+                Ok((Outcome::Done(finished), remarks)) => {
+                    (watch.tell)(unit, Event::Done(finished.frames, &remarks));
                 }
                 Ok((Outcome::Stopped, _)) => {}
                 Err(error) => (watch.tell)(unit, Event::Failed(&error)),

@@ -1,5 +1,5 @@
-//! Which songs the paths of a command line name: files, what lies in folders, what playlists name,
-//! and standard input.
+//! Which songs the paths of a command line name: files, what lies in folders and archives, what
+//! playlists name, and standard input.
 //!
 //! Invariant: the songs come in the order of the paths, those of a folder by name, and each knows
 //! its place below the output folder. No song is opened here but the one on standard input.
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Source;
+use super::archive::{self, is_archive};
 use super::playlist::{self, is_playlist};
 use crate::error::Error;
 use crate::format::SONG_BYTES_MAX;
@@ -34,9 +35,9 @@ pub struct Found {
     pub barren: Vec<PathBuf>,
 }
 
-/// Finds the songs of `paths`: files as they are, what playlists name, what lies in folders, below
-/// them too if `recurse`, and what `-` is given on standard input, which is read to its end. Links
-/// to folders are not followed: they may lead back.
+/// Finds the songs of `paths`: files as they are, what playlists name, what lies in archives and in
+/// folders, below them and in the archives there too if `recurse`, and what `-` is given on standard
+/// input, which is read to its end. Links to folders are not followed: they may lead back.
 pub fn find(paths: &[PathBuf], recurse: bool) -> Found {
     let mut found = Found::default();
     for path in paths {
@@ -49,6 +50,12 @@ pub fn find(paths: &[PathBuf], recurse: bool) -> Found {
             if below.iter().any(|folder| has_songs(folder)) {
                 found.deeper.push(path.clone());
             } else if found.songs.len() == before {
+                found.barren.push(path.clone());
+            }
+        } else if is_archive(path) {
+            let before = found.songs.len();
+            found.archive(path, Path::new(""));
+            if found.songs.len() == before && found.refused.last().is_none_or(|it| it.0 != *path) {
                 found.barren.push(path.clone());
             }
         } else if is_playlist(path) {
@@ -67,6 +74,17 @@ impl Found {
     fn file(&mut self, path: PathBuf) {
         let name = path.file_name().map(PathBuf::from).unwrap_or_default();
         self.songs.push((Source::File(path), name));
+    }
+
+    /// Takes an archive's songs, with their places below `place`.
+    fn archive(&mut self, path: &Path, place: &Path) {
+        match archive::songs(path) {
+            Ok(songs) => self.songs.extend(songs.into_iter().map(|song| {
+                let place = place.join(&song.place);
+                (Source::Packed(song), place)
+            })),
+            Err(error) => self.refused.push((path.into(), error)),
+        }
     }
 
     fn standard_input(&mut self) {
@@ -94,6 +112,10 @@ impl Found {
             let (path, place) = (entry.path(), place.join(entry.file_name()));
             match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 true if recurse => self.folder(&path, &place, recurse, below),
+                false if is_archive(&path) && recurse => {
+                    self.archive(&path, &place.with_extension(""));
+                }
+                false if is_archive(&path) => below.push(path),
                 true => below.push(path),
                 false if is_song(&path) => self.songs.push((Source::File(path), place)),
                 false => {}
@@ -107,6 +129,9 @@ fn has_songs(folder: &Path) -> bool {
     let mut folders = vec![folder.to_path_buf()];
     let mut left = DEEPER_MAX;
     while let Some(folder) = folders.pop() {
+        if is_archive(&folder) {
+            return true;
+        }
         for entry in fs::read_dir(folder)
             .into_iter()
             .flatten()
@@ -116,7 +141,7 @@ fn has_songs(folder: &Path) -> bool {
             left -= 1;
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(entry.path());
-            } else if is_song(&entry.path()) {
+            } else if is_song(&entry.path()) || is_archive(&entry.path()) {
                 return true;
             }
         }
@@ -125,7 +150,7 @@ fn has_songs(folder: &Path) -> bool {
 }
 
 /// Whether a file is a song by its name.
-fn is_song(path: &Path) -> bool {
+pub(super) fn is_song(path: &Path) -> bool {
     let ending = path.extension().and_then(OsStr::to_str);
     ending.is_some_and(|ending| {
         ENDINGS

@@ -1,12 +1,15 @@
-//! What to render: songs found in files and folders, each with the place of its output.
+//! What to render: songs found in files, folders and archives, each with the place of its output.
 //!
 //! Invariant: no two songs share an output, and the order is that of the time they are expected to
 //! take, so that the longest starts first and no worker is left with it at the end.
 
+mod albums;
+mod archive;
 mod engine;
 mod find;
 mod naming;
 mod playlist;
+mod stems;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,21 +17,28 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use archive::Packed;
 pub use engine::{Engine, Event, Existing, Remarks, SPARE_WORKERS, Stream, Watch};
 pub use find::{Found, find};
 pub use naming::Naming;
 pub use playlist::Playlist;
+pub use stems::{Apart, Stem};
 
 use crate::chips::set::frame_ns;
 use crate::demo;
 use crate::error::{Error, Result};
 use crate::format::{Header, Song, open, peek};
 
+/// How much of a file is read to see its header.
+const FRONT: u64 = 4096;
+
 /// Where a song comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A file.
     File(PathBuf),
+    /// A song in an archive.
+    Packed(Packed),
     /// One of the songs that the program carries.
     Carried(&'static demo::Carried),
     /// What standard input gave.
@@ -44,6 +54,7 @@ impl Source {
     pub fn load(&self) -> Result<Song> {
         match self {
             Source::File(path) => Song::read(path),
+            Source::Packed(song) => Song::parse(song.read_all()?),
             Source::Carried(song) => Song::parse(song.packed.to_vec()),
             Source::StandardInput(bytes) => Song::parse(bytes.to_vec()),
         }
@@ -55,6 +66,7 @@ impl Source {
     fn path(&self) -> PathBuf {
         match self {
             Source::File(path) => path.clone(),
+            Source::Packed(song) => song.to_string().into(),
             Source::Carried(song) => song.name.into(),
             Source::StandardInput(_) => "-".into(),
         }
@@ -65,9 +77,10 @@ impl Source {
         Ok(match self {
             Source::File(path) => {
                 let mut front = Vec::new();
-                open(path)?.take(4096).read_to_end(&mut front)?;
+                open(path)?.take(FRONT).read_to_end(&mut front)?;
                 peek(&front)
             }
+            Source::Packed(song) => peek(&song.read(FRONT)?),
             Source::Carried(song) => peek(song.packed),
             Source::StandardInput(bytes) => peek(bytes),
         })
@@ -78,6 +91,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::File(path) => path.display().fmt(f),
+            Source::Packed(song) => song.fmt(f),
             Source::Carried(song) => write!(f, "{} (carried)", song.name),
             Source::StandardInput(_) => f.write_str("standard input"),
         }
@@ -97,6 +111,8 @@ pub struct Unit {
     pub cost: Cost,
     /// Its place in the input.
     pub order: usize,
+    /// What of it is rendered, if not all.
+    pub stem: Option<Stem>,
 }
 
 /// An estimate of a song's rendering time, in ns; 0 where its header does not tell.
@@ -216,6 +232,7 @@ fn unit(input: Source, output: PathBuf, header: Option<&Header>, order: usize) -
         claimed,
         cost: header.map_or(Cost::default(), |header| Cost::of(header, claimed)),
         order,
+        stem: None,
     }
 }
 
@@ -239,6 +256,7 @@ mod tests {
                 longest_chip: chips.iter().copied().max().unwrap_or(0),
             },
             order: 0,
+            stem: None,
         };
         Plan {
             units: songs.iter().map(unit).collect(),

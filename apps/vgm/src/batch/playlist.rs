@@ -124,7 +124,7 @@ fn reference(name: &quick_xml::events::BytesRef<'_>) -> Vec<u8> {
     if let Ok(Some(char)) = name.resolve_char_ref() {
         return char.to_string().into_bytes();
     }
-    match name.as_ref() {
+    match &**name {
         b"amp" => b"&".to_vec(),
         b"lt" => b"<".to_vec(),
         b"gt" => b">".to_vec(),

@@ -12,6 +12,8 @@ use super::make_folder;
 
 /// Compose the songs that the program carries, as .vgz files
 #[derive(Args, Debug)]
+#[command(after_help = "Example:
+  creel-vgm generate -o songs")]
 pub struct Generate {
     /// The folder for the songs
     #[arg(short, long, value_name = "DIR")]

@@ -15,8 +15,12 @@ use super::tell_of_folders;
 
 /// Tell what songs are: title, length, loop, chips
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  creel-vgm info song.vgz
+  creel-vgm info -r music --format csv > songs.csv")]
 pub struct Info {
-    /// Songs, folders of songs, playlists (M3U, XSPF, JSPF), - for standard input
+    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF), - for
+    /// standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Look for songs in folders below the folders, too

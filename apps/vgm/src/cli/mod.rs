@@ -6,6 +6,7 @@ pub mod info;
 mod plain;
 pub mod play;
 pub mod render;
+mod sound;
 mod tally;
 pub mod units;
 

@@ -7,25 +7,39 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::{Balance, Placement, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Knobs, knobs};
+use creel_topology::Machine;
 use creel_vgm::batch::{
-    self, Engine, Event, Existing, Naming, Plan, Playlist, SPARE_WORKERS, Stream, Watch,
+    self, Apart, Engine, Event, Existing, Naming, Plan, Playlist, SPARE_WORKERS, Stream, Watch,
 };
-use creel_vgm::mix::{Quality, SampleFormat};
+use creel_vgm::chips::selection::{Name, Selection};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 
+use super::sound::{EffectFlags, ReplayGain, Sound};
 use super::tally::Tally;
 use super::{make_folder, tell_of_folders};
+
+const EXAMPLES: &str = "Examples:
+  creel-vgm render --demo -o out
+  creel-vgm render -r music album.zip -o out --flac --replay-gain album
+  creel-vgm render song.vgz -o out --stems chip --float
+  creel-vgm render list.m3u -o out --name '{track:02} {title}' --m3u out.m3u
+  creel-vgm render song.vgm -o - | aplay -f cd";
 
 /// Render songs to sound files
 ///
 /// A song a job. Where there are more jobs than songs, they share each song instead, a chip a job,
 /// if that is expected to take less time. The sound files are the same, bit by bit.
 ///
+/// Files can be packed (--flac) and tagged as the songs are; chips rendered each for itself
+/// (--stems), left out or alone; songs brought to the same loudness.
+///
 /// Exit codes: 0 all done, 1 some failed, 2 usage, 65 nothing but bad data, 130 interrupted.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Render {
-    /// Songs, folders of songs, playlists (M3U, XSPF, JSPF), - for standard input
+    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF), - for
+    /// standard input
     #[arg(required_unless_present = "demo", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The folder for the sound files; - for samples alone on stdout, song after song
@@ -59,98 +73,41 @@ pub struct Render {
     #[command(flatten)]
     sound: Sound,
     #[command(flatten)]
+    effects: EffectFlags,
+    /// Write a file for each of this instead of one a song
+    #[arg(long, value_name = "WHAT", value_enum, help_heading = "Chips")]
+    stems: Option<Stems>,
+    /// Leave these chips out: names as `creel-vgm chips` has them; #2 behind it is the second of
+    /// two, :3 its third voice
+    #[arg(
+        long,
+        value_name = "CHIP,...",
+        value_delimiter = ',',
+        help_heading = "Chips"
+    )]
+    mute: Vec<Name>,
+    /// Leave all other chips out
+    #[arg(
+        long,
+        value_name = "CHIP,...",
+        value_delimiter = ',',
+        help_heading = "Chips"
+    )]
+    solo: Vec<Name>,
+    #[command(flatten)]
     knobs: Knobs,
     /// Workers of the pool, those included that wait for the disk; by default four more than jobs
     #[arg(long, value_name = "N", value_parser = knobs::jobs, help_heading = "Knobs")]
     workers: Option<usize>,
 }
 
-/// How it should sound.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Sound")]
-struct Sound {
-    /// How often loops are played
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    loops: u32,
-    /// How long songs that loop fade out, in seconds
-    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
-    fade: f64,
-    /// A factor on the loudness
-    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = factor)]
-    volume: f32,
-    /// Frames a second
-    #[arg(long, value_name = "HZ", default_value_t = 44_100, value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
-    sample_rate: u32,
-    /// How native frames become output frames
-    #[arg(long, value_name = "R", value_enum, default_value_t)]
-    resampler: Resampler,
-    /// Bits of a sample
-    #[arg(long, value_name = "BITS", default_value = "16", value_parser = ["8", "16", "24", "32"])]
-    bit_depth: String,
-    /// Floating-point samples
-    #[arg(long, conflicts_with = "bit_depth")]
-    float: bool,
-    /// AU files instead of WAV
-    #[arg(long, conflicts_with = "raw")]
-    au: bool,
-    /// Samples alone instead of WAV: little-endian, signed
-    #[arg(long)]
-    raw: bool,
-}
-
-/// The resamplers by their names.
-#[derive(ValueEnum, Clone, Copy, Debug, Default)]
-enum Resampler {
-    /// A polyphase low-pass filter
-    #[default]
-    BandLimited,
-    /// A straight line between neighbours
-    Linear,
-}
-
-pub(super) fn seconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("not a number of seconds from 0 to 3600".into()),
-    }
-}
-
-fn factor(text: &str) -> std::result::Result<f32, String> {
-    match text.parse() {
-        Ok(factor) if (0.0..=100.0).contains(&factor) => Ok(factor),
-        _ => Err("not a factor from 0 to 100".into()),
-    }
-}
-
-impl Sound {
-    fn settings(&self) -> Settings {
-        Settings {
-            loops: self.loops,
-            fade_seconds: self.fade,
-            volume: self.volume,
-            sample_rate: self.sample_rate,
-            quality: match self.resampler {
-                Resampler::BandLimited => Quality::BandLimited,
-                Resampler::Linear => Quality::Linear,
-            },
-        }
-    }
-
-    fn layout(&self) -> Layout {
-        let samples = match (self.float, self.bit_depth.as_str()) {
-            (true, _) => SampleFormat::F32,
-            (_, "8") => SampleFormat::I8,
-            (_, "24") => SampleFormat::I24,
-            (_, "32") => SampleFormat::I32,
-            _ => SampleFormat::I16,
-        };
-        let container = match (self.au, self.raw) {
-            (true, _) => Container::Au,
-            (_, true) => Container::Raw,
-            _ => Container::Wav,
-        };
-        Layout { container, samples }
-    }
+/// What stems are of.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Stems {
+    /// A chip each
+    Chip,
+    /// A voice of a chip each, where they can be told apart
+    Voice,
 }
 
 impl Render {
@@ -158,6 +115,9 @@ impl Render {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         if self.lines && common.format == Format::Csv {
             let message = "--lines prints JSON; --format csv does not go with it";
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        if let Some(message) = self.sound.refused() {
             return Err(Failure::new(Exit::Usage, message).into());
         }
         if self.output.as_os_str() == "-" {
@@ -174,22 +134,37 @@ impl Render {
             .placement(Placement::Unpinned);
         let pool = self.knobs.apply(pool).build()?;
         let jobs = pool.workers();
+        if self.knobs.jobs.is_none() && plan.units.len() > jobs && !common.quiet {
+            // Where the machine cannot be read, there is nothing to say of it.
+            let machine = Machine::detect().ok();
+            if let Some(line) = machine.and_then(|machine| knobs::idle_pus(&machine, jobs)) {
+                eprintln!("creel-vgm: {line}");
+            }
+        }
         let workers = self.workers.unwrap_or(jobs + SPARE_WORKERS);
         pool.resize(workers.max(jobs))?;
         if let Some(naming) = &self.name {
             naming.apply(&mut plan, &pool);
+        }
+        if let Some(stems) = self.stems {
+            let apart = match stems {
+                Stems::Chip => Apart::Chips,
+                Stems::Voice => Apart::Voices,
+            };
+            plan.split_into_stems(apart, &self.settings().chips, &pool);
         }
         let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
         let tally = Tally::new(plan.units.len(), claimed, self.lines, common.quiet);
         for (path, error) in &plan.refused {
             tally.refused(path, error);
         }
-        let settings = self.sound.settings();
+        let (settings, effects) = (self.settings(), self.effects.effects());
         let list = Playlist::default();
         let engine = Engine {
             pool: &pool,
             jobs,
             settings: &settings,
+            effects: &effects,
             layout: self.sound.layout(),
             existing: self.existing(),
             strict: self.strict,
@@ -220,9 +195,17 @@ impl Render {
     /// Samples alone on stdout, the songs in the order of the input; a reader that has seen enough
     /// ends it quietly.
     fn to_stdout(&self, common: &Common) -> anyhow::Result<Exit> {
-        if self.lines || self.sound.au || self.m3u.is_some() || self.name.is_some() {
-            let message =
-                "-o -: stdout has samples alone; --lines, --au, --m3u and --name do not go with it";
+        if self.lines
+            || self.sound.au
+            || self.sound.flac
+            || self.m3u.is_some()
+            || self.name.is_some()
+        {
+            let message = "-o -: stdout has samples alone; --lines, --au, --flac, --m3u and --name do not go with it";
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        if self.stems.is_some() || self.effects.replay_gain == Some(ReplayGain::Album) {
+            let message = "-o -: --stems and --replay-gain album want files";
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let mut plan = self.plan();
@@ -233,9 +216,10 @@ impl Render {
         for (path, error) in &plan.refused {
             tally.refused(path, error);
         }
-        let settings = self.sound.settings();
+        let (settings, effects) = (self.settings(), self.effects.effects());
         let engine = Stream {
             settings: &settings,
+            effects: &effects,
             layout: Layout {
                 container: Container::Raw,
                 ..self.sound.layout()
@@ -250,6 +234,14 @@ impl Render {
         engine.run(&plan, watch, |bytes| stdout.write_all(bytes))?;
         stdout.flush()?;
         Ok(tally.exit(interrupt.requested()))
+    }
+
+    fn settings(&self) -> Settings {
+        self.sound.settings(Selection {
+            mute: self.mute.clone(),
+            solo: self.solo.clone(),
+            only: None,
+        })
     }
 
     fn existing(&self) -> Existing {

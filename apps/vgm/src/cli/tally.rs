@@ -44,6 +44,7 @@ struct Counts {
 /// One song's line.
 #[derive(Serialize, Default)]
 struct Line<'l> {
+    schema: u32,
     song: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<String>,
@@ -58,6 +59,7 @@ struct Line<'l> {
 impl Line<'_> {
     fn of(song: &(impl Display + ?Sized), status: &'static str) -> Self {
         Line {
+            schema: 1,
             song: song.to_string(),
             status,
             ..Line::default()
@@ -119,7 +121,7 @@ impl Tally {
             Event::Begun(frames) => self.correct(unit.claimed, *frames),
             Event::Rendered(frames) => self.advance(*frames),
             Event::Done(frames, remarks) => {
-                let mut line = Line::of(&unit.input, "done");
+                let mut line = Line::of(&unit.name(), "done");
                 line.output = Some(unit.output.display().to_string());
                 line.frames = *frames;
                 line.chips_missing = &remarks.chips_missing;
@@ -131,12 +133,12 @@ impl Tally {
                 });
             }
             Event::Kept => {
-                let mut line = Line::of(&unit.input, "skipped");
+                let mut line = Line::of(&unit.name(), "skipped");
                 line.output = Some(unit.output.display().to_string());
                 self.correct(unit.claimed, 0);
                 self.end(&line, |counts| counts.skipped += 1);
             }
-            Event::Failed(error) => self.fail(&unit.input, error),
+            Event::Failed(error) => self.fail(&unit.name(), error),
         }
     }
 

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use creel_console::{Exit, output, report};
+use creel_console::{Common, Exit, Format, output, report};
 use creel_vgm::batch::{self, Unit};
 use creel_vgm::format::TICKS_PER_SECOND;
 use serde::Serialize;
 
 use super::tell_of_folders;
 
-/// List what a run would render, a JSON line a song, those first that take longest
+/// List what a run would render, a JSON line a song (or CSV), those first that take longest
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  creel-vgm units -r music -o out
+  creel-vgm units album.zip -o out --format csv")]
 pub struct Units {
-    /// Songs, folders of songs, playlists (M3U, XSPF, JSPF)
+    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF)
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The folder that the sound files would go to
@@ -23,8 +26,11 @@ pub struct Units {
     #[arg(short, long)]
     recurse: bool,
     /// AU files instead of WAV
-    #[arg(long)]
+    #[arg(long, conflicts_with = "flac")]
     au: bool,
+    /// FLAC files instead of WAV
+    #[arg(long)]
+    flac: bool,
 }
 
 /// One song.
@@ -44,12 +50,21 @@ struct Line {
 
 impl Units {
     /// Prints all units; what cannot be rendered is told on stderr.
-    pub fn run(&self) -> anyhow::Result<Exit> {
-        let ending = if self.au { "au" } else { "wav" };
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let ending = match (self.au, self.flac) {
+            (true, _) => "au",
+            (_, true) => "flac",
+            _ => "wav",
+        };
         let plan = batch::plan(&self.paths, &self.output, ending, self.recurse);
         tell_of_folders(&plan.deeper, &plan.barren);
-        for unit in &plan.units {
-            output::json_line(&line(unit))?;
+        match common.format {
+            Format::Csv => output::csv(plan.units.iter().map(line))?,
+            Format::Text | Format::Json => {
+                for unit in &plan.units {
+                    output::json_line(&line(unit))?;
+                }
+            }
         }
         let refused = !plan.refused.is_empty();
         for (path, error) in plan.refused {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::chips::bus::Bus;
 use crate::chips::levels;
+use crate::chips::selection::Selection;
 use crate::chips::set::{Part, parts};
 use crate::error::Result;
 use crate::format::{Instance, Song, TICKS_PER_SECOND};
@@ -38,6 +39,8 @@ pub struct Settings {
     pub sample_rate: u32,
     /// How native frames become output frames.
     pub quality: Quality,
+    /// Which chips are heard.
+    pub chips: Selection,
 }
 
 impl Default for Settings {
@@ -48,6 +51,7 @@ impl Default for Settings {
             volume: 1.0,
             sample_rate: TICKS_PER_SECOND,
             quality: Quality::BandLimited,
+            chips: Selection::default(),
         }
     }
 }
@@ -135,10 +139,11 @@ impl<'s> Player<'s> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if none of the song's chips can be played,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if none of the song's chips can be played or
+    /// is selected,
     /// [`Error::Malformed`](crate::Error::Malformed) if a chip's clock is none it can run at.
     pub fn new(song: &'s Song, settings: &Settings, buffers: &mut Buffers) -> Result<Self> {
-        let parts = parts(song)?;
+        let parts = settings.chips.of(parts(song)?)?;
         let gain = settings.gain(song);
         Ok(Player::of_parts(song, settings, buffers, (parts, gain)))
     }
@@ -155,6 +160,12 @@ impl<'s> Player<'s> {
         let rate = settings.sample_rate;
         let listeners = parts.iter().map(|(chip, part)| (*chip, part.hears()));
         let mut sequencer = Sequencer::new(song, listeners);
+        let chips = song.chips();
+        sequencer.silence(
+            chips
+                .filter_map(|chip| settings.chips.silencer(chip))
+                .collect(),
+        );
         // What comes before the first frame may set a chip's rate, so it comes first.
         sequencer.advance(1);
         let mut voices = Vec::new();

@@ -57,7 +57,7 @@ impl<'s> SplitPlayer<'s> {
     ///
     /// As [`Player::new`](super::Player::new).
     pub fn new(song: &'s Song, settings: &Settings) -> Result<Self> {
-        let parts = parts(song)?;
+        let parts = settings.chips.of(parts(song)?)?;
         let gain = settings.gain(song);
         let (frames, faded) = settings.frames(song);
         let soloist = |part: (Instance, Part)| {
@@ -98,7 +98,7 @@ impl<'s> SplitPlayer<'s> {
     /// As [`Player::fill`](super::Player::fill), on the pool's workers; the longer `out`, the less
     /// their meetings cost.
     pub fn fill(&mut self, pool: &Pool, out: &mut [[f32; 2]]) -> usize {
-        pool.for_each_mut(&mut self.voices, |_, voice| voice.play(out.len()));
+        pool.each(&mut self.voices, |_, voice| voice.play(out.len()));
         self.sum(|_| true, out)
     }
 

@@ -11,6 +11,7 @@
 mod stream;
 
 use crate::chips::pcm;
+use crate::chips::voices::Silencer;
 use crate::format::{ChipId, Command, Instance, Song, StreamCommand, Write, decode};
 use stream::Stream;
 
@@ -165,6 +166,8 @@ pub struct Sequencer<'s> {
     /// Where the YM2612's data bank is read next.
     dac_at: usize,
     listeners: Listeners,
+    /// Of the chips of which some voices are silent.
+    silencers: Vec<Silencer>,
 }
 
 impl<'s> Sequencer<'s> {
@@ -186,6 +189,19 @@ impl<'s> Sequencer<'s> {
             streams: Vec::new(),
             dac_at: 0,
             listeners: Listeners::new(listeners.map(listener).collect()),
+            silencers: Vec::new(),
+        }
+    }
+
+    /// Keeps voices silent from here on.
+    pub fn silence(&mut self, silencers: Vec<Silencer>) {
+        self.silencers = silencers;
+    }
+
+    /// Tells a chip of a write.
+    fn write(&mut self, write: &Write) {
+        if let Some(write) = left(&mut self.silencers, write) {
+            self.listeners.write(self.tick, &write);
         }
     }
 
@@ -221,7 +237,7 @@ impl<'s> Sequencer<'s> {
         self.offset = next;
         match command {
             Command::Wait(ticks) => self.wait = u64::from(ticks),
-            Command::Write(write) => self.listeners.write(self.tick, &write),
+            Command::Write(write) => self.write(&write),
             Command::DacWait(ticks) => {
                 self.dac_write();
                 self.wait = u64::from(ticks);
@@ -255,7 +271,7 @@ impl<'s> Sequencer<'s> {
                 reg: 0x2A,
                 value: u16::from(byte),
             };
-            self.listeners.write(self.tick, &write);
+            self.write(&write);
         }
     }
 
@@ -333,13 +349,22 @@ impl<'s> Sequencer<'s> {
                 if stream.next_tick() != Some(due) {
                     continue;
                 }
-                if let Some(write) = stream.step(self.song) {
+                let write = stream.step(self.song);
+                if let Some(write) = write.and_then(|write| left(&mut self.silencers, &write)) {
                     self.listeners.write(due, &write);
                 }
             }
         }
         self.tick = end;
     }
+}
+
+/// What silence leaves of a write.
+fn left(silencers: &mut [Silencer], write: &Write) -> Option<Write> {
+    let chip = write.instance;
+    let silencer = silencers.iter_mut().find(|it| it.instance == chip);
+    let value = silencer.map_or(Some(write.value), |silencer| silencer.pass(write))?;
+    Some(Write { value, ..*write })
 }
 
 #[cfg(test)]

@@ -8,46 +8,7 @@ use std::path::PathBuf;
 use creel_vgm::format::Song;
 use creel_vgm::render::{Buffers, Player, Settings};
 
-use crate::tones::{TONES, Tone};
-
-/// Ticks of a note; what is played lasts for two fifths of it.
-const NOTE: usize = 22_050;
-const NOTES: usize = 8;
-
-/// One operator of the YM2151, an undamped sine.
-#[rustfmt::skip]
-const SINE: &[u8] = &[
-    0x54, 0x20, 0xC7, 0x54, 0x28, 0x4A, 0x54, 0x60, 0x00, 0x54, 0x68, 0x7F, 0x54, 0x70, 0x7F,
-    0x54, 0x78, 0x7F, 0x54, 0x80, 0x1F, 0x54, 0xE0, 0x0F, 0x54, 0x08, 0x08,
-];
-const SINE_OFF: &[u8] = &[0x54, 0x08, 0x00];
-
-impl Tone {
-    /// Half a second of the YM2151, then the notes.
-    fn song(&self) -> Vec<u8> {
-        let mut song = vec![0; 0x100];
-        song[..4].copy_from_slice(b"Vgm ");
-        song[8..10].copy_from_slice(&[0x72, 0x01]);
-        song[0x34] = 0xCC;
-        song[0x18..0x1C].copy_from_slice(&((NOTE * (NOTES + 1)) as u32).to_le_bytes());
-        song[0x30..0x34].copy_from_slice(&3_579_545u32.to_le_bytes());
-        for (offset, value) in self.header {
-            song[*offset..][..4].copy_from_slice(&value.to_le_bytes());
-        }
-        for (kind, data) in (self.memory)() {
-            song.extend([0x67, 0x66, kind]);
-            song.extend((data.len() as u32).to_le_bytes());
-            song.extend(data);
-        }
-        let wait = [&[0x61][..], &(NOTE as u16).to_le_bytes()].concat();
-        song.extend([self.setup, SINE, &wait, SINE_OFF].concat());
-        for _ in 0..NOTES {
-            song.extend([self.off, self.on, &wait].concat());
-        }
-        song.push(0x66);
-        song
-    }
-}
+use crate::tones::{NOTE, NOTES, TONES};
 
 fn render(song: Vec<u8>) -> Vec<[f32; 2]> {
     let song = Song::parse(song).unwrap();

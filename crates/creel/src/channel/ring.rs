@@ -20,6 +20,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 use std::future::Future;
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -300,9 +301,23 @@ fn raise(word: &AtomicU64) {
     word.fetch_or(WAITING, Ordering::AcqRel);
 }
 
+impl<T> Ring<T> {
+    /// Drops all messages that are there; then throws what the first of them threw.
+    fn clear(&self) {
+        let mut thrown = None;
+        while let Ok(message) = self.try_recv() {
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(message)));
+            thrown = thrown.or(dropped.err());
+        }
+        if let Some(payload) = thrown {
+            resume_unwind(payload);
+        }
+    }
+}
+
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        while self.try_recv().is_ok() {}
+        self.clear();
     }
 }
 
@@ -312,7 +327,8 @@ pub struct Sender<T> {
 }
 
 /// A receiving half; clones share the messages, each goes to one. The last one's drop closes
-/// the ring and drops what is in it.
+/// the ring and drops what is in it, all of it, also where a message's drop panics; then it throws
+/// the first of these panics.
 pub struct Receiver<T> {
     ring: Arc<Ring<T>>,
 }
@@ -435,7 +451,7 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         if self.ring.receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.ring.close();
-            while self.ring.try_recv().is_ok() {}
+            self.ring.clear();
         }
     }
 }

@@ -18,42 +18,57 @@ pub(super) struct Results<'a, R> {
     filled: Mutex<Vec<Range<usize>>>,
 }
 
-/// Runs `fill`, which must fill all `len` places, and gives the vector of the results.
-pub(super) fn collect<R: Send>(len: usize, fill: impl FnOnce(&Results<'_, R>)) -> Vec<R> {
+/// Runs `fill`, which must fill all `len` places unless it gives an error, and gives the vector of
+/// the results.
+pub(super) fn collect<R: Send, E>(
+    len: usize,
+    fill: impl FnOnce(&Results<'_, R>) -> Result<(), E>,
+) -> Result<Vec<R>, E> {
     let mut vector = Vec::with_capacity(len);
     let results = Results {
         places: Split::new(&mut vector.spare_capacity_mut()[..len]),
         filled: Mutex::new(Vec::new()),
     };
-    fill(&results);
+    fill(&results)?;
     // The results are the vector's from here on.
     lock(&results.filled).clear();
     drop(results);
-    // SAFETY: the capacity is at least `len`, and `fill` has returned without a panic, so each
-    // place was filled.
+    // SAFETY: the capacity is at least `len`, and `fill` has returned without a panic or an error,
+    // so each place was filled.
     unsafe { vector.set_len(len) };
-    vector
+    Ok(vector)
 }
 
 impl<R> Results<'_, R> {
-    /// Fills the places of `range` with what the iterator gives.
+    /// Fills the places of `range` with what `make` gives for each, from the front, until it gives
+    /// none: says whether it has filled them all.
     ///
     /// # Safety
     /// No two calls have ranges that overlap.
-    pub(super) unsafe fn fill(&self, range: Range<usize>, made: impl Iterator<Item = R>) {
+    #[inline]
+    pub(super) unsafe fn fill(
+        &self,
+        range: Range<usize>,
+        mut make: impl FnMut(usize) -> Option<R>,
+    ) -> bool {
         // SAFETY: validity: `piece` checks that the range is inside. Aliasing: no two calls have
         // ranges that overlap, says the caller.
         let places = unsafe { self.places.piece(range.clone()) };
         let mut piece = Piece { places, filled: 0 };
-        for result in made.take(range.len()) {
+        for index in range.clone() {
+            let Some(result) = make(index) else {
+                break;
+            };
             piece.places[piece.filled].write(result);
             piece.filled += 1;
         }
-        assert_eq!(piece.filled, range.len(), "a place was left empty");
+        let filled = range.start..range.start + piece.filled;
         std::mem::forget(piece);
+        let all = filled.end == range.end;
         if needs_drop::<R>() {
-            lock(&self.filled).push(range);
+            lock(&self.filled).push(filled);
         }
+        all
     }
 }
 
@@ -75,7 +90,7 @@ impl<R> Drop for Piece<'_, R> {
     }
 }
 
-/// Dropped on the way of a panic only: drops the pieces that were done.
+/// Dropped on the way of a panic or an error only: drops the pieces that were done.
 impl<R> Drop for Results<'_, R> {
     fn drop(&mut self) {
         let filled = std::mem::take(&mut *lock(&self.filled));

@@ -5,7 +5,7 @@
 //! ```compile_fail,E0594
 //! let pool = creel::Pool::new();
 //! let mut count = 0;
-//! pool.for_each_index(0..100, |_| count += 1);
+//! pool.each(0..100, |_, _| count += 1);
 //! ```
 //!
 //! Something that is not `Sync`, seen by all workers:
@@ -20,7 +20,7 @@
 //! let pool = creel::Pool::new();
 //! let shared = std::rc::Rc::new(0);
 //! let mut items = vec![shared.clone(), shared];
-//! pool.for_each_mut(&mut items, |_, item| drop(item.clone()));
+//! pool.each(&mut items, |_, item| drop(item.clone()));
 //! ```
 //!
 //! An item that outlives its loop:
@@ -28,7 +28,7 @@
 //! let pool = creel::Pool::new();
 //! let kept = std::sync::Mutex::new(None);
 //! let mut items = [1, 2, 3];
-//! pool.for_each_mut(&mut items, |_, item| *kept.lock().unwrap() = Some(item));
+//! pool.each(&mut items, |_, item| *kept.lock().unwrap() = Some(item));
 //! items[0] = 4;
 //! drop(kept);
 //! ```
@@ -54,4 +54,44 @@
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
 //! let made = pool.map(&[1, 2], |_, x| std::rc::Rc::new(*x));
+//! ```
+//!
+//! A worker's scratch that outlives a visit:
+//! ```compile_fail,E0521
+//! let pool = creel::Pool::new();
+//! let mut own = pool.scratch(|_| 0);
+//! let kept = std::sync::Mutex::new(vec![]);
+//! pool.each((0..3, &mut own), |_, (_, own)| kept.lock().unwrap().push(own));
+//! ```
+//!
+//! Scratch that is visited alone, so that nothing says how often:
+//! ```compile_fail,E0080
+//! let pool = creel::Pool::new();
+//! let mut own = pool.scratch(|_| 0);
+//! pool.each(&mut own, |_, own| *own += 1);
+//! ```
+//!
+//! One slice twice, once to change it:
+//! ```compile_fail,E0502
+//! let pool = creel::Pool::new();
+//! let mut items = vec![1, 2, 3];
+//! pool.each((&mut items, &items), |_, (a, b)| *a += b);
+//! ```
+//!
+//! A vector that is not lent:
+//! ```compile_fail,E0277
+//! let pool = creel::Pool::new();
+//! pool.each(vec![1, 2, 3], |_, item| drop(item));
+//! ```
+//!
+//! A sort of what may not be sent:
+//! ```compile_fail,E0277
+//! let pool = creel::Pool::new();
+//! pool.sort(&mut vec![std::rc::Rc::new(1)]);
+//! ```
+//!
+//! A forgotten `.build()?`:
+//! ```compile_fail,E0599
+//! let pool = creel::Pool::builder().workers(2);
+//! pool.each(0..3, |_, _| ());
 //! ```

@@ -4,7 +4,7 @@ use super::protocol::{
     Protocol,
     offers::{Offer, Open},
 };
-use crate::{pool::Loops, seat::panics::discard, sync::UnsafeCell};
+use crate::{pool::Pool, seat::panics::discard, sync::UnsafeCell};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     ptr::NonNull,
@@ -41,7 +41,7 @@ impl<B: FnOnce() -> R + Send, R: Send> Second<'_, B, R> {
     }
 }
 
-impl Loops {
+impl Pool {
     /// Runs `a` and `b`, at the same time if another worker is free, and gives both results.
     /// The calling thread runs `a`, and `b` too unless somebody has begun it by then. Blocks until
     /// both are done; meanwhile it helps with what `b` has itself shared out, and with nothing else.

@@ -1,18 +1,24 @@
-//! Fork-join loops: the items of a slice shared out among the workers while the caller waits.
+//! Fork-join loops: items shared out among the workers while the caller waits.
+//!
+//! The verbs are methods of [`Pool`](crate::Pool); here are the things that they take. What a loop
+//! can visit is told by [`Items`].
 //!
 //! The invariant: each item is visited exactly once, by one thread, before the call returns; so
-//! the outcome has the same bits at any number of workers and under any [`Balance`](crate::Balance). When a
-//! closure panics, the items not yet begun may be left out, and the first panic is re-thrown at
-//! the caller after everything that was begun has ended.
+//! the outcome has the same bits at any number of workers and under any [`Balance`](crate::Balance),
+//! but where a verb says otherwise. When a closure panics, the items not yet begun may be left out,
+//! and the first panic is re-thrown at the caller after everything that was begun has ended.
 //!
-//! Every closure is told the item's index first. A loop that is called while the pool runs
-//! another one (nested, from a worker, from a second thread) runs on its own thread, and is offered
-//! to who is idle: never blocked. Left out on purpose: adaptors and lazy chains; a loop is a call.
+//! A loop that is called while the pool runs another one (nested, from a worker, from a second
+//! thread) runs on its own thread, and is offered to who is idle: never blocked. Left out on purpose:
+//! adaptors and lazy chains; a loop is a call.
 
 mod collect;
 mod compile_fail;
+mod find;
 mod fold;
+mod items;
 mod join;
+mod map;
 mod nested;
 mod outbox;
 pub(crate) mod protocol;
@@ -20,9 +26,13 @@ mod run;
 mod scope;
 mod scratch;
 mod session;
-mod slices;
+mod sort;
 mod split;
+mod tiles;
+mod visit;
 
-pub use outbox::{Addressed, Outbox, Outboxes, Post};
+pub use items::{GivesItem, GivesPart, ItemOf, Items, PartOf, Slices};
+pub use outbox::{Addressed, Outbox, Post};
 pub use scope::Scope;
 pub use scratch::Scratch;
+pub use tiles::{Tile, TileMut, Tiles, TilesMut};

@@ -9,17 +9,38 @@
 //!
 //! Left out on purpose: delivery while senders still run, which no order could survive.
 
-use super::split::Split;
-use crate::pool::Loops;
+use super::{
+    items::{Chunk, Count, GivesItem, GivesPart, Walk},
+    split::Split,
+};
+use crate::pool::Pool;
 use std::ops::Range;
 
-/// The grid has at most so many sections and ranges.
+/// The grid has at most so many ranges, and as many sections as `visit.rs` cuts.
 const SIDE_MAX: usize = 64;
-const SENDERS_A_SECTION: usize = 256;
 const RECEIVERS_A_RANGE: usize = 1024;
 
 /// Messages of type `M` on their way to the items of a slice. Keeps its memory from one use to
 /// the next, so a program makes it once.
+///
+/// A loop over the senders has the outbox beside them, addressed to so many receivers
+/// ([`to`](Self::to)); then [`Pool::deliver`] applies the messages. There may be several outboxes,
+/// for several receiving slices, and the senders may be changed, or only read.
+///
+/// ```
+/// use creel::{Outbox, Pool};
+///
+/// let pool = Pool::builder().workers(2).build()?;
+/// let cars = [(0, 2.0), (1, 3.0), (0, 4.0)]; // a road and a weight
+/// let mut roads = [0.0, 0.0];
+/// let mut outbox = Outbox::new();
+/// pool.each((&cars, outbox.to(roads.len())), |_, ((road, weight), post)| {
+///     post.send(*road, *weight);
+/// });
+/// pool.deliver(&mut outbox, &mut roads, |_, load, weight| *load += weight);
+/// assert_eq!(roads, [6.0, 3.0]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct Outbox<M> {
     /// Section by section, the buckets of the ranges; an entry is a place in the range and a
@@ -42,8 +63,9 @@ impl<M> Outbox<M> {
         }
     }
 
-    /// Empties it, and addresses it to a slice of `receivers` items: what
-    /// [`Loops::for_each_sending`] takes.
+    /// Empties it, and addresses it to a slice of `receivers` items: what a loop over the senders
+    /// takes beside them. It allocates only where the outbox has to grow.
+    #[must_use]
     pub fn to(&mut self, receivers: usize) -> Addressed<'_, M> {
         let range = receivers.div_ceil(SIDE_MAX).max(RECEIVERS_A_RANGE);
         self.shift = range.next_power_of_two().ilog2();
@@ -103,26 +125,12 @@ fn no_receiver(to: usize, receivers: usize) -> ! {
     panic!("a message to receiver {to}, but there are {receivers}")
 }
 
-/// One addressed outbox, or a tuple of two or three for as many receiving slices.
-pub trait Outboxes: sealed::Rows {}
+impl<'x, 'o, M> GivesItem<'x> for Addressed<'o, M> {
+    type Item = &'x mut Post<'o, M>;
+}
 
-impl<T: sealed::Rows> Outboxes for T {}
-
-mod sealed {
-    /// Where the sections' messages go while senders are visited.
-    pub trait Rows {
-        /// The grids, shared by the threads.
-        type Grids: Sync;
-        /// What a sender's visit is given.
-        type Post;
-        /// Makes room for this many sections.
-        fn open(self, sections: usize) -> Self::Grids;
-        /// The row of one section.
-        ///
-        /// # Safety
-        /// Each row is in use once at a time.
-        unsafe fn row(grids: &Self::Grids, section: usize) -> Self::Post;
-    }
+impl<'x, 'o, M> GivesPart<'x> for Addressed<'o, M> {
+    type Part = &'x mut Post<'o, M>;
 }
 
 /// The buckets of an outbox, shared by the threads of a loop.
@@ -133,14 +141,24 @@ pub struct Grid<'a, M> {
     receivers: usize,
 }
 
-impl<'o, M: Send> sealed::Rows for Addressed<'o, M> {
-    type Grids = Grid<'o, M>;
-    type Post = Post<'o, M>;
+// SAFETY: each section has a row of buckets of its own.
+unsafe impl<'o, M: Send> Walk for Addressed<'o, M> {
+    type Base = Grid<'o, M>;
+    type Hand = Post<'o, M>;
+    const COUNTED: bool = false;
+    const IN_SECTIONS: bool = true;
+
+    fn count(&self, count: &mut Count) {
+        count.pass();
+    }
 
     fn open(self, sections: usize) -> Grid<'o, M> {
         let outbox = self.0;
         let (ranges, shift, receivers) = (outbox.ranges, outbox.shift, outbox.receivers);
-        assert!(shift < 32, "a range's places are 32 bits wide");
+        assert!(
+            shift < 32,
+            "an outbox for {receivers} receivers: at most 2^37 can be told apart"
+        );
         outbox.buckets.resize_with(sections * ranges, Vec::new);
         Grid {
             buckets: Split::new(&mut outbox.buckets),
@@ -150,93 +168,38 @@ impl<'o, M: Send> sealed::Rows for Addressed<'o, M> {
         }
     }
 
-    unsafe fn row(grid: &Grid<'o, M>, section: usize) -> Post<'o, M> {
+    #[inline]
+    unsafe fn take(grid: &Grid<'o, M>, _: usize, section: usize) -> Post<'o, M> {
         let row = section * grid.ranges..(section + 1) * grid.ranges;
         Post {
-            // SAFETY: rows do not overlap, and each is in use once at a time.
+            // SAFETY: rows do not overlap, and each is in use once at a time, says the caller.
             row: unsafe { grid.buckets.piece(row) },
             shift: grid.shift,
             receivers: grid.receivers,
         }
     }
-}
 
-impl<A: sealed::Rows, B: sealed::Rows> sealed::Rows for (A, B) {
-    type Grids = (A::Grids, B::Grids);
-    type Post = (A::Post, B::Post);
-
-    fn open(self, sections: usize) -> Self::Grids {
-        (self.0.open(sections), self.1.open(sections))
-    }
-
-    unsafe fn row(grids: &Self::Grids, section: usize) -> Self::Post {
-        // SAFETY: the caller gives each section out once, which is what the row of `A`'s grid
-        // demands: the row is inside the grid, and nobody else has it.
-        let a = unsafe { A::row(&grids.0, section) };
-        // SAFETY: the same for `B`'s grid, which is another one: no row of it is a row of `A`'s.
-        let b = unsafe { B::row(&grids.1, section) };
-        (a, b)
+    #[inline]
+    unsafe fn item<'x>(hand: &'x mut Post<'o, M>, _: usize) -> &'x mut Post<'o, M>
+    where
+        Self: 'x,
+    {
+        hand
     }
 }
 
-/// How many senders a section has: the last one may have fewer.
-fn section_len(senders: usize) -> usize {
-    senders.div_ceil(SIDE_MAX).max(SENDERS_A_SECTION)
+// SAFETY: as above.
+unsafe impl<'o, M: Send> Chunk for Addressed<'o, M> {
+    #[inline]
+    unsafe fn part<'x>(hand: &'x mut Post<'o, M>, _: Range<usize>) -> &'x mut Post<'o, M>
+    where
+        Self: 'x,
+    {
+        hand
+    }
 }
 
-impl Loops {
-    /// Calls `f(index, sender, post)` once for each sender; `post.send(to, message)` puts a
-    /// message into the outbox, for [`deliver`](Self::deliver) to apply. Blocks until all is
-    /// done; allocates only where the outbox has to grow.
-    ///
-    /// For several receiving slices pass a pair of addressed outboxes (a pair may hold a pair);
-    /// `post` is a pair then, too.
-    ///
-    /// # Panics
-    /// Re-throws the first panic of `f`, and of a message to a receiver that is not there.
-    ///
-    /// ```
-    /// use creel::{Outbox, Pool};
-    ///
-    /// let pool = Pool::builder().workers(2).build()?;
-    /// let mut cars = [(0, 2.0), (1, 3.0), (0, 4.0)]; // a road and a weight
-    /// let mut roads = [0.0, 0.0];
-    /// let mut outbox = Outbox::new();
-    /// pool.for_each_sending(&mut cars, outbox.to(roads.len()), |_, (road, weight), post| {
-    ///     post.send(*road, *weight);
-    /// });
-    /// pool.deliver(&mut outbox, &mut roads, |_, load, weight| *load += weight);
-    /// assert_eq!(roads, [6.0, 3.0]);
-    /// # Ok::<(), creel::BuildError>(())
-    /// ```
-    #[track_caller]
-    pub fn for_each_sending<T: Send, O: Outboxes>(
-        &self,
-        senders: &mut [T],
-        outboxes: O,
-        f: impl Fn(usize, &mut T, &mut O::Post) + Sync,
-    ) {
-        let len = section_len(senders.len());
-        let total = senders.len();
-        let sections = total.div_ceil(len);
-        let grids = outboxes.open(sections);
-        let senders = Split::new(senders);
-        self.run(sections, move |range: Range<usize>, _| {
-            for section in range {
-                // SAFETY: `run` gives each section out once.
-                let mut post = unsafe { O::row(&grids, section) };
-                let begin = section * len;
-                let piece = begin..total.min(begin.saturating_add(len));
-                // SAFETY: validity: the piece ends at `total`. Aliasing: `run` gives each section
-                // out once, and the pieces of two sections do not overlap.
-                let items = unsafe { senders.piece(piece.clone()) };
-                for (index, sender) in piece.zip(items) {
-                    f(index, sender, &mut post);
-                }
-            }
-        });
-    }
-
+impl Pool {
     /// Calls `f(index, receiver, message)` for each message in the outbox, and empties it. Each
     /// receiver gets its messages in the order of their senders' indices, and of one sender in
     /// the order sent. Blocks until all is done.
@@ -244,6 +207,17 @@ impl Loops {
     /// # Panics
     /// If the outbox was addressed to another number of receivers. Re-throws the first panic of
     /// `f`; which messages were applied then is not said.
+    ///
+    /// ```
+    /// use creel::{Outbox, Pool};
+    ///
+    /// let pool = Pool::builder().workers(2).build()?;
+    /// let (mut outbox, mut got) = (Outbox::new(), vec![Vec::new(); 3]);
+    /// pool.each((0..6, outbox.to(3)), |_, (sender, post)| post.send(sender % 3, sender));
+    /// pool.deliver(&mut outbox, &mut got, |_, got, message| got.push(message));
+    /// assert_eq!(got, [[0, 3], [1, 4], [2, 5]]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn deliver<M: Send, T: Send>(
         &self,
@@ -252,10 +226,11 @@ impl Loops {
         f: impl Fn(usize, &mut T, M) + Sync,
     ) {
         let (ranges, shift) = (outbox.ranges, outbox.shift);
-        assert_eq!(
+        assert!(
+            outbox.receivers == receivers.len(),
+            "an outbox is delivered to as many receivers as it is addressed to: {}, not {}",
             outbox.receivers,
-            receivers.len(),
-            "an outbox is delivered to as many receivers as it is addressed to"
+            receivers.len()
         );
         if ranges == 0 {
             return;
@@ -263,7 +238,7 @@ impl Loops {
         let total = receivers.len();
         let sections = outbox.buckets.len() / ranges;
         let (buckets, receivers) = (Split::new(&mut outbox.buckets), Split::new(receivers));
-        self.run(ranges, move |range: Range<usize>, _| {
+        self.run(usize::MAX, ranges, move |range: Range<usize>, _| {
             for range in range {
                 let first = range << shift;
                 let end = total.min(first.saturating_add(1 << shift));

@@ -4,7 +4,7 @@ use super::{
     nested,
     protocol::{
         call::{Call, Even, Grain, Left, SEATS_MAX},
-        call_sites::{Plan, Site},
+        call_sites::{Key, Plan, Sites},
         closure::Body,
         dispatch::{Job, Part},
         join::Laggard,
@@ -13,7 +13,7 @@ use super::{
     },
 };
 use crate::{
-    pool::{Balance, Loops, Wait, shared::Shared},
+    pool::{Balance, Pool, Wait, shared::Shared},
     seat::{current, panics::FirstPanic, trace::Doing},
     sync::{now_ns, try_lock},
 };
@@ -28,25 +28,15 @@ const QUEUE_BLOCKS_PER_SEAT: usize = 64;
 /// Workers change seats for a caller at most this often: it costs some ten microseconds.
 const MAKE_WAY_EVERY_NS: u64 = 4_000_000;
 
-impl Loops {
-    /// Calls `f(range, who)` for ranges that together are `0..units`, each unit once, and returns
-    /// when all is done. `who` is below the number of seats, and no other thread has it meanwhile.
+impl Pool {
+    /// Calls `f(range, who)` for ranges that together are `0..units`, each unit once, on no more than
+    /// `seats` seats, and returns when all is done. `who` is below that and the number of seats, and
+    /// no other thread has it meanwhile.
     #[track_caller]
-    pub(super) fn run(&self, units: usize, f: impl Fn(Range<usize>, usize) + Sync) {
-        self.run_on_at_most(SEATS_MAX, units, f);
-    }
-
-    /// The same, on no more than `seats` seats.
-    #[track_caller]
-    pub(super) fn run_on_at_most(
-        &self,
-        seats: usize,
-        units: usize,
-        f: impl Fn(Range<usize>, usize) + Sync,
-    ) {
+    pub(super) fn run(&self, seats: usize, units: usize, f: impl Fn(Range<usize>, usize) + Sync) {
         // SAFETY: `f` is ours, and is used through this body only.
         let body = unsafe { Body::new(&f) };
-        self.run_body(seats, units, body);
+        self.run_body(seats.min(self.most), units, body);
     }
 
     #[track_caller]
@@ -77,8 +67,9 @@ impl Loops {
             Balance::Fixed => loop_.spread(known, Grain::WHOLE, None, false).0,
             Balance::Shared => loop_.queue(known),
             Balance::Sticky => {
-                let site = sites.find(Location::caller(), units, seats);
-                loop_.sticky(known, site, sit_out)
+                let code = body.code as *const () as usize;
+                let key = Key::new(Location::caller(), code, units, seats);
+                loop_.sticky(known, (sites, key), sit_out)
             }
         };
         drop(slot);
@@ -137,11 +128,17 @@ struct Loop<'a> {
 }
 
 impl Loop<'_> {
-    fn sticky(&self, known: &mut Known, site: &mut Site, sit_out: &mut SitOut) -> Thrown {
+    fn sticky(
+        &self,
+        known: &mut Known,
+        (sites, key): (&mut Sites, Key),
+        sit_out: &mut SitOut,
+    ) -> Thrown {
         let line = &self.shared.loops.line;
+        let (site, alone) = sites.find(key);
         let out = sit_out.pass(site.total_ns(), &self.shared.loops.shares);
         let cold = self.is_cold(known).then(|| line.wake_pays_ns());
-        match site.plan(cold, now_ns) {
+        match site.plan(alone, cold, now_ns) {
             Plan::Spread { grain, timed } if out + 1 < self.seats => {
                 let bounds = Some(site.bounds());
                 let (thrown, laggard) = self.spread(known, grain, bounds, timed);
@@ -150,7 +147,8 @@ impl Loop<'_> {
                     site.learn(|seat| shares.at(seat).take_cost());
                 }
                 if let Some(laggard) = laggard {
-                    sit_out.judge(laggard, site.total_ns(), &self.shared.loops.shares);
+                    let shares = &self.shared.loops.shares;
+                    sit_out.judge(laggard, site.total_ns(), self.seats, shares);
                 }
                 thrown
             }
@@ -282,8 +280,8 @@ mod tests {
         lock(&pool.shared.loops.slot).known.epoch = epoch;
         let items: Vec<AtomicUsize> = (0..workers * 7).map(|_| AtomicUsize::new(0)).collect();
         for n in 1..=loops {
-            pool.for_each_index(0..items.len(), |i| {
-                items[i].fetch_add(1, Ordering::Relaxed);
+            pool.each(&items, |_, item| {
+                item.fetch_add(1, Ordering::Relaxed);
             });
             let visited = |item: &AtomicUsize| item.load(Ordering::Relaxed) == n;
             assert!(

@@ -1,6 +1,6 @@
 //! Closures that borrow, spawned in a scope that waits for them all.
 //!
-//! The invariant: when [`Loops::scope`] returns, each closure spawned in it has run or (after a
+//! The invariant: when [`Pool::scope`] returns, each closure spawned in it has run or (after a
 //! panic) been dropped. Jobs wait in the scope's own queue, which is offered to who is idle
 //! (`offers.rs`); the one who waits helps to empty it, so a scope gets on even when no worker is
 //! free.
@@ -10,14 +10,14 @@ use super::protocol::{
     offers::{Offer, Open},
 };
 use crate::{
-    pool::Loops,
+    pool::Pool,
     seat::{
-        lend,
+        current, lend,
         panics::{FirstPanic, discard},
         urgent::Job,
         waiter::Latch,
     },
-    sync::{Mutex, lock},
+    sync::{Mutex, lock, now_ns, spin_loop},
 };
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ use std::{
 };
 
 /// Where closures are spawned that may borrow what outlives the scope (`'env`).
-/// Made by [`Loops::scope`].
+/// Made by [`Pool::scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     loops: &'scope Protocol,
     core: &'scope Core<'scope>,
@@ -39,12 +39,39 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
+/// A job, and for whom it is meant.
+struct Spawned {
+    job: Job,
+    near: Option<Near>,
+}
+
+/// A worker that a job is meant for, until so late.
+#[derive(Clone, Copy)]
+struct Near {
+    worker: usize,
+    until_ns: u64,
+}
+
+/// The jobs of a scope that nobody has taken.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Spawned>,
+    /// How many of them are meant for somebody.
+    meant: usize,
+}
+
+/// So far back a thread looks for what is meant for it, and past what is meant for others.
+const LOOK: usize = 64;
+
+/// How many times longer than a wake takes a job waits for the worker that it is meant for.
+const LATE_WAKES: u64 = 2;
+
 /// What the scope and its helpers share.
 #[repr(C)]
 struct Core<'a> {
     offer: Offer,
     loops: &'a Protocol,
-    queue: Mutex<VecDeque<Job>>,
+    queue: Mutex<Queue>,
     /// Counts the jobs spawned and not yet done, and the scope's closure while it runs.
     latch: Arc<Latch>,
     panic: Arc<FirstPanic>,
@@ -60,18 +87,49 @@ impl Core<'_> {
         // SAFETY: validity: it is a `Core` that begins with the offer, and alive, says the caller.
         // Aliasing: it is only shared; what changes in it is locked or atomic.
         let this = unsafe { offer.cast::<Self>().as_ref() };
-        // A job is in the queue before it is counted.
-        if !this.loops.offers.claim(&this.offer) {
-            return false;
-        }
-        let job = lock(&this.queue).pop_front();
         // It keeps its panic.
-        job.into_iter().for_each(|job| job());
-        true
+        this.take().map(|job| job()).is_some()
+    }
+
+    /// Takes the oldest job, of those that are meant for this thread if there are any, but none that
+    /// is meant for another who is not late yet.
+    fn take(&self) -> Option<Job> {
+        if self.offer.is_empty() {
+            return None;
+        }
+        let mut queue = lock(&self.queue);
+        let at = self.pick(&queue)?;
+        // A job is in the queue before it is counted.
+        let claimed = self.loops.offers.claim(&self.offer);
+        let spawned = claimed.then(|| queue.jobs.remove(at)).flatten()?;
+        queue.meant -= usize::from(spawned.near.is_some());
+        Some(spawned.job)
+    }
+
+    fn pick(&self, queue: &Queue) -> Option<usize> {
+        if queue.meant == 0 {
+            return (!queue.jobs.is_empty()).then_some(0);
+        }
+        let queue = || queue.jobs.iter().take(LOOK);
+        let own = current::index_in(&self.loops.seats);
+        let mine = |spawned: &Spawned| own.is_some() && spawned.near.map(|near| near.worker) == own;
+        let mut now = None;
+        let mut free = |spawned: &Spawned| match spawned.near {
+            None => true,
+            Some(near) => near.until_ns <= *now.get_or_insert_with(now_ns),
+        };
+        queue()
+            .position(mine)
+            .or_else(|| queue().position(&mut free))
+    }
+
+    /// Whether there is a job that is meant for another.
+    fn waits_for_another(&self) -> bool {
+        !self.offer.is_empty() && lock(&self.queue).meant > 0
     }
 }
 
-impl Loops {
+impl Pool {
     /// Runs `f`, which may spawn closures that borrow from outside the scope, and returns when
     /// all of them are done. The calling thread helps; a worker that calls this runs only the
     /// scope's jobs, what these share out themselves, and what other workers ask of it meanwhile.
@@ -97,7 +155,7 @@ impl Loops {
         let core = Core {
             offer: Offer::new(Core::run, false),
             loops,
-            queue: Mutex::new(VecDeque::new()),
+            queue: Mutex::default(),
             latch: Latch::new(1),
             panic: Arc::default(),
         };
@@ -113,7 +171,15 @@ impl Loops {
         };
         let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
         core.latch.done();
-        core.latch.wait(|| open.run_one() || open.help_under());
+        core.latch.wait(|| {
+            let helped = open.run_one() || open.help_under();
+            // Such a job is late soon, and then this thread runs it.
+            let soon = !helped && core.waits_for_another();
+            if soon {
+                spin_loop();
+            }
+            helped || soon
+        });
         drop(open);
         let first = core.panic.take();
         match (result, first) {
@@ -135,10 +201,44 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// To spawn from inside a closure, let it capture the scope: `s.spawn(move || s.spawn(…))`.
     pub fn spawn(&'scope self, f: impl FnOnce() + Send + 'scope) {
-        let job = self.job(f);
-        lock(&self.core.queue).push_back(job);
+        let (job, near) = (self.job(f), None);
+        lock(&self.core.queue).jobs.push_back(Spawned { job, near });
         self.open.add(1);
         // The one who waits may sleep.
+        self.core.latch.nudge();
+    }
+
+    /// Spawns a closure that the worker `worker` runs, if it can: it is woken for it, and where it
+    /// has not begun within about two wakes' time (tens of microseconds), because it is busy or its
+    /// CPU is, whoever is free or waits for the scope runs it. So what lies in that worker's cache
+    /// is used where that costs nothing, and nobody is waited for.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut halves = [vec![1; 1000], vec![2; 1000]];
+    /// for _frame in 0..3 {
+    ///     pool.scope(|s| {
+    ///         for (worker, half) in halves.iter_mut().enumerate() {
+    ///             s.spawn_near(worker, || half.iter_mut().for_each(|x| *x += 1));
+    ///         }
+    ///     });
+    /// }
+    /// assert_eq!((halves[0][0], halves[1][999]), (4, 5));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn spawn_near(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
+        let worker = self.loops.seats.seat_in_use(worker).index;
+        let until_ns = now_ns() + LATE_WAKES * self.loops.line.wake_ns();
+        let near = Some(Near { worker, until_ns });
+        let job = self.job(f);
+        let mut queue = lock(&self.core.queue);
+        queue.jobs.push_back(Spawned { job, near });
+        queue.meant += 1;
+        drop(queue);
+        self.open.add_near(worker);
         self.core.latch.nudge();
     }
 
@@ -158,7 +258,7 @@ impl<'scope> Scope<'scope, '_> {
         let work = move || {
             panic.catch(f);
         };
-        // SAFETY: what the closure borrows outlives `'scope`, which `Loops::scope` ends only after
+        // SAFETY: what the closure borrows outlives `'scope`, which `Pool::scope` ends only after
         // the latch is open.
         unsafe { lend::job(work, Arc::clone(&self.core.latch)) }
     }

@@ -1,16 +1,27 @@
 //! Something of its own for each worker of a loop: a buffer, a random generator, a sum.
 
-use super::split::Split;
-use crate::pool::Loops;
+use super::items::{Base, Chunk, Count, GivesItem, GivesPart, Walk};
+use crate::pool::Pool;
 use crossbeam_utils::CachePadded;
-use std::ops::Range;
+use std::{iter::Map, ops::Range, vec};
 
-/// One `S` a worker, to be used while it visits items. Each lies in cache lines of its own.
+/// One `S` a worker, to be used while it visits items: stands beside them in a loop, as
+/// `(&mut items, &mut scratch)`. Made by [`Pool::scratch`]. Each lies in cache lines of its own.
+///
+/// A loop runs on no more workers than there is scratch for. Which items share one depends on the
+/// workers: to keep outcomes the same, it must be no more than scratch, or be put together by
+/// something whose order does not matter.
 #[derive(Debug)]
 pub struct Scratch<S>(Box<[CachePadded<S>]>);
 
 impl<S> Scratch<S> {
-    /// Makes one for each of `workers` workers (at least one), by `make(worker)`.
+    /// Makes one for each of `workers` workers (at least one), by `make(worker)`: where the number
+    /// is not the pool's ([`Pool::scratch`]).
+    ///
+    /// ```
+    /// let made = creel::Scratch::new(3, |worker| worker * 10);
+    /// assert!(made.iter().eq(&[0, 10, 20]));
+    /// ```
     pub fn new(workers: usize, make: impl FnMut(usize) -> S) -> Self {
         Self(
             (0..workers.max(1))
@@ -31,24 +42,25 @@ impl<S> Scratch<S> {
     }
 }
 
-impl Loops {
-    /// Calls `f(index, item, own)` once for each item, where `own` belongs to the worker that
-    /// visits it for as long as it does. Runs on no more workers than there is scratch for.
-    /// Blocks until all is done.
-    ///
-    /// Which items share an `own` depends on the workers: to keep outcomes the same, it must be
-    /// no more than scratch, or be put together by something whose order does not matter.
-    ///
-    /// # Panics
-    /// Re-throws the first panic of `f`.
+impl<S> IntoIterator for Scratch<S> {
+    type Item = S;
+    type IntoIter = Map<vec::IntoIter<CachePadded<S>>, fn(CachePadded<S>) -> S>;
+
+    /// All of them, by worker: to put together what they have gathered.
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_vec().into_iter().map(CachePadded::into_inner)
+    }
+}
+
+impl Pool {
+    /// Scratch for this pool's loops: made by `make(worker)` for each worker that a loop of it may
+    /// have now. Where the pool grows later, loops with this scratch take no more workers for that.
     ///
     /// ```
-    /// use creel::{Pool, Scratch};
-    ///
-    /// let pool = Pool::builder().workers(2).build()?;
+    /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let mut words = ["ab", "cde", "f"].map(String::from);
-    /// let mut buffers = Scratch::new(pool.workers(), |_| String::new());
-    /// pool.for_each_mut_with(&mut words, &mut buffers, |_, word, buffer| {
+    /// let mut buffers = pool.scratch(|_| String::new());
+    /// pool.each((&mut words, &mut buffers), |_, (word, buffer)| {
     ///     buffer.clear();
     ///     buffer.extend(word.chars().rev());
     ///     word.clone_from(buffer);
@@ -56,23 +68,72 @@ impl Loops {
     /// assert_eq!(words, ["ba", "edc", "f"]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    #[track_caller]
-    pub fn for_each_mut_with<T: Send, S: Send>(
-        &self,
-        items: &mut [T],
-        scratch: &mut Scratch<S>,
-        f: impl Fn(usize, &mut T, &mut S) + Sync,
-    ) {
-        let (items, own) = (Split::new(items), Split::new(&mut scratch.0));
-        self.run_on_at_most(own.len(), items.len(), move |range: Range<usize>, who| {
-            // SAFETY: `run_on_at_most` gives each unit out once.
-            let piece = unsafe { items.piece(range.clone()) };
-            // SAFETY: no two threads have the same index at the same time, it is below the
-            // number given, and a thread does not begin a range inside another.
-            let own = unsafe { own.piece(who..who + 1) };
-            for (index, item) in range.zip(piece) {
-                f(index, item, &mut own[0]);
-            }
-        });
+    pub fn scratch<S>(&self, make: impl FnMut(usize) -> S) -> Scratch<S> {
+        Scratch::new(self.workers().min(self.most), make)
+    }
+}
+
+impl<'x, S> GivesItem<'x> for &mut Scratch<S> {
+    type Item = &'x mut S;
+}
+
+impl<'x, S> GivesPart<'x> for &mut Scratch<S> {
+    type Part = &'x mut S;
+}
+
+/// What a worker has of a [`Scratch`] while it visits some items.
+pub struct Own<'a, S>(&'a mut S);
+
+impl<S> Own<'_, S> {
+    pub(super) fn get(&mut self) -> &mut S {
+        self.0
+    }
+}
+
+// SAFETY: each worker is given its own, and only for the time of a visit.
+unsafe impl<'a, S: Send> Walk for &'a mut Scratch<S> {
+    type Base = Base<'a, CachePadded<S>>;
+    type Hand = Own<'a, S>;
+    const COUNTED: bool = false;
+
+    #[inline]
+    fn count(&self, count: &mut Count) {
+        count.pass();
+    }
+
+    #[inline]
+    fn most(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn open(self, _: usize) -> Self::Base {
+        Base::new(&mut self.0)
+    }
+
+    #[inline]
+    unsafe fn take(base: &Self::Base, who: usize, _: usize) -> Own<'a, S> {
+        // SAFETY: `who` is below the number there are, and while the hand is in use no other thread
+        // has it, says the caller; and it is not handed on for longer than that.
+        Own(unsafe { base.item(who) })
+    }
+
+    #[inline]
+    unsafe fn item<'x>(hand: &'x mut Own<'a, S>, _: usize) -> &'x mut S
+    where
+        Self: 'x,
+    {
+        hand.0
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<'a, S: Send> Chunk for &'a mut Scratch<S> {
+    #[inline]
+    unsafe fn part<'x>(hand: &'x mut Own<'a, S>, _: Range<usize>) -> &'x mut S
+    where
+        Self: 'x,
+    {
+        hand.0
     }
 }

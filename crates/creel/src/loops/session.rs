@@ -1,7 +1,7 @@
 //! A frame of several loops during which the workers stay awake and the caller is pinned.
 
 use crate::{
-    pool::{Loops, Pool, shared::Shared},
+    pool::{Pool, shared::Shared},
     seat::current,
     sync::Ordering,
 };
@@ -43,14 +43,14 @@ impl Pool {
     /// let mut place = vec![0.0; 1000];
     /// let mut speed = vec![1.0; 1000];
     /// let furthest = pool.session(|frame| {
-    ///     frame.for_each_mut(&mut speed, |_, v| *v *= 0.5);
-    ///     frame.for_each_mut(&mut place, |i, x| *x += speed[i]);
-    ///     frame.reduce(&place, |_, x| *x, f64::max)
+    ///     frame.each(&mut speed, |_, v| *v *= 0.5);
+    ///     frame.each((&mut place, &speed), |_, (x, v)| *x += v);
+    ///     frame.map_reduce(&place, |_, x| *x, f64::max)
     /// });
     /// assert_eq!(furthest, Some(0.5));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn session<R>(&self, f: impl FnOnce(&Loops) -> R) -> R {
+    pub fn session<R>(&self, f: impl FnOnce(&Pool) -> R) -> R {
         let hot = Hot::new(&self.shared);
         if current::worker().is_some() {
             return f(self);

@@ -22,10 +22,6 @@ impl<'a, T> Split<'a, T> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     /// One piece.
     ///
     /// # Safety

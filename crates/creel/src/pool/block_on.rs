@@ -4,6 +4,7 @@ use super::watch::WATCH_EVERY;
 use super::{Pool, seeded};
 use crate::net::io;
 use crate::seat::current;
+use crate::seat::seats::Seats;
 use crate::seat::waiter::Waiter;
 use crate::seat::wakers::{PollerWaker, SeatWaker};
 use crate::sync::{AtomicBool, Ordering, WaitWord};
@@ -39,6 +40,15 @@ impl Wake for Bell {
     }
 }
 
+/// Keeps the pool from ending until it is dropped.
+struct User<'a>(&'a Seats);
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
 impl Pool {
     /// Blocks until `future` is ready and gives its output.
     ///
@@ -50,7 +60,8 @@ impl Pool {
     /// # Panics
     ///
     /// On a thread that runs this pool's work already: the worker would wait for itself. If the
-    /// future panics.
+    /// future panics. By a [`Handle`](crate::Handle) whose pool has been dropped; one that is being
+    /// dropped waits for those who are in here.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).build()?;
@@ -67,6 +78,12 @@ impl Pool {
             !inside,
             "block_on inside a worker of the same pool: await the future instead"
         );
+        assert!(
+            seats.life.enter(),
+            "block_on by a handle of pool {}, which has been dropped",
+            seats.name
+        );
+        let _user = User(seats);
         let bell = Arc::new(Bell {
             woken: AtomicBool::new(true),
             waiter: Waiter::current(),

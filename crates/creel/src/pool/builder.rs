@@ -1,7 +1,7 @@
 //! The four knobs, set before a pool is made.
 
-use super::{Balance, Observe, Pool, Wait, loops::LoopsByBalance, seating::Offer, shared::Shared};
-use crate::{seat::table::SEATS_MAX as WORKERS_MAX, sync::Mutex, time::Clock};
+use super::{Balance, Observe, Pool, Wait, seating::Offer, shared::Shared};
+use crate::{seat::table::SEATS_MAX as WORKERS_MAX, time::Clock};
 use creel_topology::Placement;
 use std::fmt;
 
@@ -51,11 +51,12 @@ impl From<creel_topology::Error> for BuildError {
 
 /// Sets the knobs of a [`Pool`] and makes it. Made by [`Pool::builder`].
 #[derive(Clone, Debug)]
-#[must_use]
+#[must_use = "a builder makes no pool until `.build()?`"]
 pub struct Builder {
     pub(super) name: String,
     pub(super) workers: Option<usize>,
     placement: Option<Placement>,
+    pub(super) stack_size: Option<usize>,
     pub(super) wait: Wait,
     pub(super) balance: Balance,
     pub(super) clock: Clock,
@@ -70,6 +71,7 @@ impl Builder {
             name: "creel".into(),
             workers: None,
             placement: None,
+            stack_size: None,
             wait: Wait::default(),
             balance: Balance::default(),
             clock: Clock::default(),
@@ -106,6 +108,24 @@ impl Builder {
     /// Two pools of one process are seated on different cores as long as there are any.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = Some(placement);
+        self
+    }
+
+    /// How many bytes of stack each worker's thread has. By default as many as the standard library
+    /// gives a thread (2 MiB, or what `RUST_MIN_STACK` says); the system may round up. For deep
+    /// recursion in the closures, or for very many workers.
+    ///
+    /// ```
+    /// fn depth(n: usize) -> usize {
+    ///     let frame = std::hint::black_box([n as u8; 1024]);
+    ///     if n == 0 { 0 } else { depth(n - 1) + usize::from(frame[0] == n as u8) }
+    /// }
+    /// let pool = creel::Pool::builder().workers(1).stack_size(64 << 20).build()?;
+    /// assert_eq!(pool.run_on(0, || depth(10_000)), 10_000);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
         self
     }
 
@@ -147,12 +167,7 @@ impl Builder {
         offer.seating.seat_as_asked(workers)?;
         let observe = self.observe;
         let shared = Shared::new(self, workers, offer);
-        let loops = LoopsByBalance::new(&shared);
-        let pool = Pool {
-            shared,
-            loops,
-            window: Mutex::default(),
-        };
+        let pool = Pool::new_of(shared, true);
         pool.observe(observe)?;
         Ok(pool)
     }

@@ -6,7 +6,8 @@
 
 mod block_on;
 mod builder;
-mod loops;
+mod global;
+mod handle;
 mod named;
 mod observe;
 mod rhythm;
@@ -25,15 +26,12 @@ pub use crate::seat::{
     stats::{Stats, TaskStats, WorkerStats},
 };
 pub use builder::{BuildError, Builder};
-pub use loops::Loops;
+pub use global::{GlobalError, global};
+pub use handle::Handle;
 pub use named::{AcquireError, NamedPools, Settings};
 pub use observe::Observe;
 
-use crate::{
-    seat::{current, lend},
-    sync::Mutex,
-};
-use loops::LoopsByBalance;
+use crate::seat::{current, lend};
 use shared::Shared;
 use std::{fmt, sync::Arc};
 
@@ -64,9 +62,12 @@ use std::{fmt, sync::Arc};
 /// ```
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) loops: LoopsByBalance,
-    /// By which it is seen from outside.
-    window: Mutex<Option<observe::Window>>,
+    /// How its loops are balanced: another one than the pool's own behind some handles.
+    pub(crate) balance: Balance,
+    /// How many workers its loops take at most: all, but behind the handles of a lease.
+    pub(crate) most: usize,
+    /// Not behind a handle.
+    owns: bool,
 }
 
 impl Pool {
@@ -137,13 +138,6 @@ impl Pool {
         lend::lend(works, |index, job| seats.send(seats.at(index), job))
     }
 
-    /// A handle, which other threads keep to give this pool work.
-    pub fn handle(&self) -> Handle {
-        Handle {
-            shared: Arc::clone(&self.shared),
-        }
-    }
-
     /// What each worker has done so far and where it sits.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
@@ -184,13 +178,13 @@ impl Default for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if !self.owns {
+            return;
+        }
         if self.shared.seats.is_forked() {
             // Its locks may be held for ever by threads that are not here, its descriptors are
             // shared with the process that has them, and what its tasks own is that one's.
             std::mem::forget(Arc::clone(&self.shared));
-            if let Ok(window) = self.window.get_mut() {
-                std::mem::forget(window.take());
-            }
         } else {
             self.close_window();
             self.shared.close();
@@ -204,29 +198,7 @@ impl fmt::Debug for Pool {
             .field("name", &self.shared.seats.name)
             .field("workers", &self.workers())
             .field("wait", &self.shared.wait)
-            .field("balance", &self.shared.balance)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A cloneable reference to a [`Pool`] for those who spawn on it. It does not keep the pool's
-/// threads alive: once the pool is dropped, it refuses.
-#[derive(Clone)]
-pub struct Handle {
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Handle {
-    /// How many workers the pool has now.
-    pub fn workers(&self) -> usize {
-        self.shared.seats.workers()
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("pool", &self.shared.seats.name)
+            .field("balance", &self.balance)
             .finish_non_exhaustive()
     }
 }

@@ -88,7 +88,7 @@ impl Pool {
     /// # Errors
     /// If the system refuses the socket or the thread, and on other systems than Linux.
     pub fn observe(&self, what: Observe) -> Result<(), BuildError> {
-        let mut window = lock(&self.window);
+        let mut window = lock(&self.shared.window);
         if let Some(before) = window.take() {
             before.close();
         }
@@ -103,7 +103,7 @@ impl Pool {
 
     /// Part of the pool's end.
     pub(super) fn close_window(&self) {
-        if let Some(window) = lock(&self.window).take() {
+        if let Some(window) = lock(&self.shared.window).take() {
             window.close();
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{
     Balance, BuildError, Builder, Stats, Wait, WorkerStats,
+    observe::Window,
     seating::{Offer, Seating},
     watch::WATCH_EVERY,
     worker,
@@ -16,7 +17,7 @@ use crate::{
         table::Table,
     },
     sync::{AtomicUsize, Mutex, lock, thread},
-    task::{Behind, Tasks},
+    task::{Behind, Tasks, is_inside},
     time::timers::Timers,
 };
 use std::{
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     /// Held while the number of workers changes, which takes several steps.
     resizing: Mutex<()>,
     pub(crate) seating: Seating,
+    /// By which it is seen from outside.
+    pub(super) window: Mutex<Option<Window>>,
     /// How many sessions are under way.
     pub(crate) sessions: AtomicUsize,
     /// How many threads can run at the same time.
@@ -56,12 +59,13 @@ impl Shared {
             balance,
             clock,
             seed,
+            stack_size,
             ..
         } = settings;
         let driver = Arc::<Driver>::default();
         driver.set_alone(workers == 1);
         let poller: Arc<dyn Poller> = driver.clone();
-        let seats = Seats::new(name, workers, seed.is_some(), poller);
+        let seats = Seats::new(name, workers, seed.is_some(), stack_size, poller);
         let shared = Arc::new(Self {
             wait,
             balance,
@@ -71,6 +75,7 @@ impl Shared {
             driver,
             resizing: Mutex::new(()),
             seating: offer.seating,
+            window: Mutex::default(),
             sessions: AtomicUsize::new(0),
             pus: offer.pus,
             seats,
@@ -124,8 +129,22 @@ impl Shared {
         }
     }
 
+    /// Whether worker `index`, which is not wanted any more, leaves nobody waiting: for what this
+    /// pool still has to do there is another worker with a thread, or one can be had.
+    pub(super) fn is_served_without(&self, index: usize) -> bool {
+        let seats = &self.seats;
+        if seats.is_closing() || self.driver.is_empty() && !self.tasks.any_outside() {
+            return true;
+        }
+        let in_use = || (0..seats.workers()).filter(|other| *other != index);
+        let runs = |other: usize| seats.at(other).thread.is_running();
+        let starts = |other: usize| seats.ensure_started(seats.at(other)).is_ok();
+        in_use().any(runs) || in_use().any(starts)
+    }
+
     /// Ends the pool: every thread finishes what it was given and ends. Waits for them, unless
-    /// called by one of them, which would wait for itself: then a thread made for it waits.
+    /// called by one of them, inside its `block_on`, or in the middle of one of its verbs, which
+    /// would wait for itself: then a thread made for it waits.
     pub(crate) fn close(self: &Arc<Self>) {
         let seats = &self.seats;
         seats.life.close();
@@ -133,7 +152,8 @@ impl Shared {
         for seat in seats.made() {
             seat.notify();
         }
-        if current::index_in(seats).is_none() {
+        let owned = current::index_in(seats).is_some() || current::is_amid(seats);
+        if !owned && !is_inside(&self.tasks) {
             return self.wait_for_the_end();
         }
         let shared = Arc::clone(self);

@@ -1,6 +1,6 @@
 //! The verbs of tasks.
 
-use super::{Handle, Pool};
+use super::Pool;
 use crate::task::JoinHandle;
 use std::future::Future;
 
@@ -8,7 +8,9 @@ impl Pool {
     /// Makes a task of `future`; any worker of this pool may run it.
     ///
     /// Returns at once. From one of the pool's own tasks it wakes nobody; from elsewhere it
-    /// wakes one worker, if one sleeps.
+    /// wakes one worker, if one sleeps. Once the pool is dropped (a [`Handle`](crate::Handle) may
+    /// outlive it) the future is dropped at once, and awaiting the task gives
+    /// [`JoinError::Refused`](crate::JoinError::Refused).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -55,40 +57,6 @@ impl Pool {
     /// assert_eq!(pool.block_on(lines).unwrap(), 2);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn spawn_fn<R: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> R + Send + 'static,
-    ) -> JoinHandle<R> {
-        self.spawn(async move { work() })
-    }
-}
-
-impl Handle {
-    /// As [`Pool::spawn`]. Once the pool is dropped, the future is dropped at once and the handle
-    /// gives [`JoinError::Refused`](crate::JoinError::Refused).
-    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        self.shared.tasks.spawn(future)
-    }
-
-    /// As [`Pool::spawn_on`], refused as [`spawn`](Self::spawn) is.
-    ///
-    /// # Panics
-    ///
-    /// If the pool has no such worker.
-    pub fn spawn_on<F>(&self, worker: usize, future: F) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        let seat = self.shared.seats.seat_in_use(worker);
-        self.shared.tasks.spawn_bound(seat.index, future)
-    }
-
-    /// As [`Pool::spawn_fn`], refused as [`spawn`](Self::spawn) is.
     pub fn spawn_fn<R: Send + 'static>(
         &self,
         work: impl FnOnce() -> R + Send + 'static,

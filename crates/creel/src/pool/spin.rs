@@ -14,6 +14,9 @@ use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};
 /// The longest spin of `Adaptive` is twice what a wake was measured to take, within these bounds.
 const SPIN_MIN_NS: u64 = 10_000;
 const SPIN_MAX_NS: u64 = 50_000;
+/// Who was woken for a loop spins for so long after it, whatever it has learned: loops often come
+/// several in a row, and a worker that slept after each would be woken for every few of them only.
+const AFTER_LOOP_NS: u64 = 4_000;
 /// Below this a spin is not worth two looks at the clock.
 const SPIN_WORTH_NS: u64 = 1_000;
 /// Two looks at the clock this far apart mean that the thread was preempted between them.
@@ -27,6 +30,8 @@ const SESSION_NS: u64 = 500_000;
 pub(crate) struct Spin {
     limit_ns: u64,
     quiet_until_ns: u64,
+    /// Whether the last sleep was ended by a loop, and no spin in vain came after.
+    woken_for_loop: bool,
     rhythm: Rhythm,
 }
 
@@ -43,6 +48,7 @@ impl Spin {
         Self {
             limit_ns: SPIN_MAX_NS,
             quiet_until_ns: 0,
+            woken_for_loop: false,
             rhythm: Rhythm::new(),
         }
     }
@@ -74,7 +80,10 @@ impl Spin {
             }
             Spun::Paid => self.limit_ns = SPIN_MAX_NS,
             Spun::InVain if due.is_some() => self.rhythm.missed(),
-            Spun::InVain => self.limit_ns = learned / 2,
+            Spun::InVain => {
+                self.limit_ns = learned.min(self.limit_ns) / 2;
+                self.woken_for_loop = false;
+            }
             Spun::Preempted => self.quiet_until_ns = now_ns() + QUIET_NS,
         }
         spun == Spun::Paid
@@ -97,6 +106,7 @@ impl Spin {
     fn called(&mut self, shared: &Shared, seat: &Seat, asleep: bool) {
         if shared.wait == Wait::Adaptive && shared.loops.has_part(seat) {
             self.rhythm.called(shared.loops.line.woken_ns(), asleep);
+            self.woken_for_loop |= asleep;
         }
     }
 
@@ -109,7 +119,12 @@ impl Spin {
 
     /// What an adaptive worker spins for now, unless a session makes it longer.
     fn learned(&self, shared: &Shared) -> u64 {
-        match self.limit_ns.min(full_ns(shared)) {
+        let least = if self.woken_for_loop {
+            AFTER_LOOP_NS
+        } else {
+            0
+        };
+        match self.limit_ns.min(full_ns(shared)).max(least) {
             short if short >= SPIN_WORTH_NS => short,
             _ if shared.sessions.load(Ordering::Relaxed) > 0 => SPIN_WORTH_NS,
             _ => 0,

@@ -137,9 +137,9 @@ impl<'a> Pace<'a> {
         if !driver.is_empty() {
             // None: another is in there, and this one has not slept.
             let mut found = Some(Found::default());
-            self.seat.parker.poll(|| found = driver.wait(timeout));
-            if let Some(found) = found {
-                return found;
+            let notified = self.seat.parker.poll(|| found = driver.wait(timeout));
+            if found.is_some() || notified {
+                return found.unwrap_or_default();
             }
         }
         self.seat.parker.park(timeout);

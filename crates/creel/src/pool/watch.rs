@@ -88,6 +88,10 @@ impl Watch {
         }
         let (last, now) = (&self.last, &mut self.next);
         now.take(shared);
+        // Its own looks are no sign of life: it would watch for ever.
+        if let Some(own) = now.reactions.get_mut(seat.index) {
+            *own = 0;
+        }
         let found = now.compare(last, shared, seat);
         let quiet = !found.any() && now.tasks == last.tasks && now.reactions == last.reactions;
         std::mem::swap(&mut self.last, &mut self.next);

@@ -71,7 +71,8 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
                 let asked = seat.urgent.any() || seat.is_called();
                 seats.wants_gone(index) && timers && !asked && shared.tasks.may_retire(seat)
             };
-            if seat.thread.retire(unbound) {
+            // Its turn looks again once it has been woken, as all who stay do.
+            if shared.is_served_without(index) && seat.thread.retire(unbound) {
                 break;
             }
         }

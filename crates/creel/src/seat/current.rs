@@ -2,10 +2,15 @@
 
 use super::seats::Seats;
 use crate::sync::{local, thread_local};
-use std::{cell::RefCell, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
 
 thread_local! {
     static CURRENT: RefCell<Option<(Arc<Seats>, usize)>> = const { RefCell::new(None) };
+    /// Where the seats are in the middle of one of whose verbs the thread runs somebody's code.
+    static AMID: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Marks the calling thread as worker `index` until the guard is dropped.
@@ -40,4 +45,21 @@ pub(crate) fn index_in(seats: &Arc<Seats>) -> Option<usize> {
         _ => None,
     });
     index.flatten()
+}
+
+/// Runs `f` in the middle of a verb of these seats, which are in use meanwhile: a pool that is
+/// dropped there must not wait for it.
+pub(crate) fn amid(seats: &Arc<Seats>, f: impl FnOnce()) {
+    let before = local(&AMID, |amid| amid.replace(address(seats)));
+    f();
+    local(&AMID, |amid| amid.set(before.unwrap_or(0)));
+}
+
+/// Whether the calling thread is in there.
+pub(crate) fn is_amid(seats: &Arc<Seats>) -> bool {
+    local(&AMID, Cell::get) == Some(address(seats))
+}
+
+fn address(seats: &Arc<Seats>) -> usize {
+    Arc::as_ptr(seats).addr()
 }

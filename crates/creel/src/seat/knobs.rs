@@ -33,7 +33,7 @@ pub enum Balance {
     #[default]
     Sticky,
     /// One queue for all, in the order given: the best for few, long jobs of unlike length
-    /// (the longest first: [`for_each_longest_first`](crate::Loops::for_each_longest_first)).
+    /// (the longest first: [`each_longest_first`](crate::Loops::each_longest_first)).
     Shared,
 }
 

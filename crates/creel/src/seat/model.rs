@@ -36,7 +36,7 @@ struct Pieces {
 impl Pieces {
     /// With as many threads, which are loom's.
     fn begin(workers: usize, all: usize, meet: bool) -> (Arc<Self>, Vec<thread::JoinHandle<()>>) {
-        let seats = Seats::new("model".into(), workers, false, Arc::new(NoPoller));
+        let seats = Seats::new("model".into(), workers, false, None, Arc::new(NoPoller));
         // Here, because loom does not see that who finds one made comes after who made it.
         for seat in 0..workers {
             seats.at(seat).thread.mark_running();

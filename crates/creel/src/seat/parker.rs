@@ -134,20 +134,45 @@ impl Parker {
         self.sleep_as(WAITING, || self.state.wait(WAITING, timeout));
     }
 
-    /// The same as `park`, by a `sleep` that the poller ends.
-    pub(crate) fn poll(&self, sleep: impl FnOnce()) {
-        self.sleep_as(POLLING, sleep);
+    /// The same as `park`, by a `sleep` that the poller ends. Says whether a waker has come: who has
+    /// not slept there after all, because another does, must not sleep elsewhere then.
+    #[must_use]
+    pub(crate) fn poll(&self, sleep: impl FnOnce()) -> bool {
+        self.sleep_as(POLLING, sleep)
     }
 
     /// Sleeps by `sleep` while the state word tells so, unless a waker has come since the turn
-    /// began.
-    fn sleep_as(&self, state: u32, sleep: impl FnOnce()) {
+    /// began. Says whether one has.
+    fn sleep_as(&self, state: u32, sleep: impl FnOnce()) -> bool {
         let told = self
             .state
             .compare_exchange(RUNNING, state, Ordering::AcqRel, Ordering::Acquire);
         if told.is_ok() {
             sleep();
         }
-        self.state.swap(RUNNING, Ordering::AcqRel);
+        self.state.swap(RUNNING, Ordering::AcqRel) == NOTIFIED
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Poller for Nobody {
+        fn interrupt(&self) {}
+    }
+
+    #[test]
+    fn a_waker_is_told_of_that_came_while_the_poller_was_taken() {
+        let parker = Parker::new(Arc::new(Nobody));
+        assert!(!parker.poll(|| ()));
+        assert!(parker.poll(|| {
+            parker.notify();
+        }));
+        parker.notify();
+        assert!(parker.poll(|| panic!("it has been notified")));
+        assert!(!parker.poll(|| ()), "that was looked for");
     }
 }

@@ -17,12 +17,13 @@ use super::{
 use crate::sync::{AtomicUsize, Ordering, thread};
 use crossbeam_utils::CachePadded;
 use std::{
+    any::Any,
     io,
     sync::{Arc, OnceLock, Weak},
 };
 
 /// What the seats are for: all that they know of what is built on them.
-pub(crate) trait Work: Send + Sync {
+pub(crate) trait Work: Any + Send + Sync {
     /// The body of a seat's thread, which leaves the pool's life in the end.
     fn serve(self: Arc<Self>, seat: usize);
 
@@ -55,6 +56,8 @@ pub(crate) struct Seats {
     pub(crate) name: String,
     /// No seat has a thread: the deterministic mode.
     threadless: bool,
+    /// Of a seat's thread, in bytes; none: as the system has it.
+    stack_size: Option<usize>,
     table: Table<Seat>,
     pub(crate) idle: CachePadded<Idle>,
     pub(crate) life: Life,
@@ -68,6 +71,7 @@ impl Seats {
         name: String,
         workers: usize,
         threadless: bool,
+        stack_size: Option<usize>,
         poller: Arc<dyn Poller>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -75,6 +79,7 @@ impl Seats {
             process: std::process::id(),
             name,
             threadless,
+            stack_size,
             table: Table::new(move |index| Seat::new(index, Arc::clone(&poller))),
             idle: CachePadded::new(Idle::new(workers)),
             life: Life::new(),
@@ -90,7 +95,7 @@ impl Seats {
     }
 
     /// None once the pool is gone.
-    fn work(&self) -> Option<Arc<dyn Work>> {
+    pub(crate) fn work(&self) -> Option<Arc<dyn Work>> {
         self.work.get()?.upgrade()
     }
 
@@ -182,8 +187,13 @@ impl Seats {
             if !self.life.enter() {
                 return Err(closing());
             }
-            thread::Builder::new()
-                .name(format!("{}-{index}", self.name.replace('\0', "")))
+            let name = format!("{}-{index}", self.name.replace('\0', ""));
+            let thread = thread::Builder::new().name(name);
+            let thread = match self.stack_size {
+                Some(bytes) => thread.stack_size(bytes),
+                None => thread,
+            };
+            thread
                 .spawn(move || serves.serve(index))
                 .inspect_err(|_| self.leave())
         })

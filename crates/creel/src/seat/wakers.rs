@@ -1,6 +1,6 @@
 //! Wakers of a pool's seats, which may outlive the pool.
 
-use super::seats::Seats;
+use super::{current, seats::Seats};
 use std::{
     sync::{Arc, Weak},
     task::{Wake, Waker},
@@ -50,7 +50,8 @@ impl PollerWaker {
 impl Wake for PollerWaker {
     /// # Panics
     ///
-    /// If no worker has a thread and the system refuses one.
+    /// If no worker has a thread and the system refuses one; not on a worker's own thread, which
+    /// sees to it before it ends that there is another.
     fn wake(self: Arc<Self>) {
         let Some(seats) = self.0.upgrade().filter(|seats| !seats.is_closing()) else {
             return;
@@ -63,8 +64,10 @@ impl Wake for PollerWaker {
             return;
         };
         match seats.ensure_started(seat) {
-            Err(error) if !seats.is_closing() && all().all(|seat| !seat.thread.is_running()) => {
-                seats.panic_refused(seat.index, &error);
+            Err(error) if seats.made().all(|seat| !seat.thread.is_running()) => {
+                if !seats.is_closing() && current::index_in(&seats).is_none() {
+                    seats.panic_refused(seat.index, &error);
+                }
             }
             _ => {
                 seat.notify();

@@ -1,6 +1,7 @@
 //! Which pool the calling thread runs code of: children inherit it.
 
 use super::tasks::Tasks;
+use crate::seat::seats::Seats;
 use crate::sync::{local, thread_local};
 use std::cell::{Cell, RefCell};
 use std::iter::successors;
@@ -62,6 +63,11 @@ pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
     let frame = frames().next()?;
     // SAFETY: borrowed by that `block_on`.
     Some(unsafe { &*frame.tasks })
+}
+
+/// The seats of the pool whose `block_on` the calling thread is in, of several the innermost.
+pub(crate) fn innermost_seats() -> Option<Arc<Seats>> {
+    innermost().map(|tasks| Arc::clone(&tasks.seats))
 }
 
 /// Whether the calling thread is in a `block_on` of this pool, also one around another's.

@@ -7,7 +7,7 @@ use super::join::JoinHandle;
 use super::slab::Heap;
 use super::state::State;
 use super::tasks::Tasks;
-use crate::seat::seats::When;
+use crate::seat::{current, seats::When};
 use crate::sync::{Ordering, lock};
 use std::future::Future;
 
@@ -137,8 +137,11 @@ impl Tasks {
     fn drop_refused(&self, task: Task) {
         let claim = task.state().claim_queued().or_cancel(true);
         let counters = Counters::default();
-        // SAFETY: it was taken out of the queue that held it alone, and claimed.
-        unsafe { task.run(claim, &counters) };
+        // The future may own the pool.
+        current::amid(&self.seats, || {
+            // SAFETY: it was taken out of the queue that held it alone, and claimed.
+            unsafe { task.run(claim, &counters) };
+        });
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -3,7 +3,8 @@
 //! Items are a game's state in miniature: eight bytes each, 800 kB in all, so that a half stays
 //! in a core's second-level cache between calls when the same core gets it again.
 
-mod floor;
+mod chains;
+pub mod floor;
 mod knobs;
 #[cfg(feature = "peers")]
 mod openmp;
@@ -12,7 +13,7 @@ mod peers;
 mod phases;
 #[cfg(feature = "peers")]
 mod spinning;
-mod work;
+pub mod work;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -52,6 +53,9 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         idle(setting),
         oversubscribed(setting),
         outbox(setting),
+        chain(setting, "zip-map-sum 1 M", 1_000_000),
+        chain(setting, "zip-map-sum 10 k", 10_000),
+        nested(setting),
     ])
 }
 
@@ -221,4 +225,16 @@ fn outbox(setting: &Setting) -> Case {
         setting.rounds(5),
         outbox::subjects(setting.workers),
     )
+}
+
+/// A chain of iterators over so many pairs of numbers.
+fn chain(setting: &Setting, name: &str, count: usize) -> Case {
+    let subjects = chains::zip_map_sum(count, setting.workers);
+    case(name, setting.plan(20, 60), setting.rounds(7), subjects)
+}
+
+/// Two loops at the same time.
+fn nested(setting: &Setting) -> Case {
+    let subjects = chains::nested(setting.workers);
+    case("nested", setting.plan(20, 60), setting.rounds(7), subjects)
 }

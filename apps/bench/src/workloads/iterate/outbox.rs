@@ -56,7 +56,7 @@ fn outbox(plan: &Plan, pool: &Pool) -> f64 {
     let (mut messages, mut receivers) = (messages(), vec![0; ITEMS]);
     let mut outbox = Outbox::new();
     plan.time(|| {
-        pool.for_each_sending(&mut messages, outbox.to(ITEMS), |_, message, post| {
+        pool.each((&mut messages, outbox.to(ITEMS)), |_, (message, post)| {
             post.send(receiver_of(*message), *message);
         });
         pool.deliver(&mut outbox, &mut receivers, |_, receiver, message| {

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use creel::{Balance, Builder, Loops, Pool, Wait};
+use creel::{Balance, Builder, Pool, Wait};
 
 use super::floor;
 use super::work::Loop;
@@ -63,10 +63,10 @@ where
     })
 }
 
-fn phases<T: Send>(loops: &Loops, items: &mut [T], each: &(impl Fn(&mut T) + Sync)) {
+fn phases<T: Send>(loops: &Pool, items: &mut [T], each: &(impl Fn(&mut T) + Sync)) {
     let phase = items.len().div_ceil(PHASES);
     for items in items.chunks_mut(phase) {
-        loops.for_each_mut(items, |_, item| each(item));
+        loops.each(items, |_, item| each(item));
     }
 }
 

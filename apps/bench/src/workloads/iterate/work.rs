@@ -32,20 +32,24 @@ pub enum Rhythm {
 
 impl<T, F> Loop<T, F> {
     /// Calls in this loop's rhythm.
-    pub fn measure(&self, plan: &Plan, mut call: impl FnMut()) -> f64 {
+    pub fn measure(&self, plan: &Plan, call: impl FnMut()) -> f64 {
         match self.rhythm {
             Rhythm::Steady => plan.time(call),
             Rhythm::Frames(pause) => plan.time_apart(|| sleep(pause), call),
-            Rhythm::Idle => {
-                let begin = Instant::now();
-                while begin.elapsed() < plan.warm_up {
-                    call();
-                }
-                sleep(Duration::from_millis(100));
-                cores_burnt(plan.sample)
-            }
+            Rhythm::Idle => burnt_after(plan, call),
         }
     }
+}
+
+/// Calls during the warm-up, then no more: the cores that the process burns, from 100 ms after the
+/// last call on.
+pub fn burnt_after(plan: &Plan, mut call: impl FnMut()) -> f64 {
+    let begin = Instant::now();
+    while begin.elapsed() < plan.warm_up {
+        call();
+    }
+    sleep(Duration::from_millis(100));
+    cores_burnt(plan.sample)
 }
 
 /// The CPU time that all threads of the process use while this one sleeps, over that time.

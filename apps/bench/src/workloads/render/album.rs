@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use creel_vgm::batch::{self, Plan};
+use creel_vgm::effects::Effects;
 use creel_vgm::format::Song;
 use creel_vgm::output::{How, Job, Outcome};
 use creel_vgm::render::Settings;
@@ -101,6 +102,8 @@ impl Album {
         let how = How {
             settings: &self.settings,
             layout: Layout::default(),
+            effects: &Effects::default(),
+            gain: None,
             split: None,
         };
         let outcome = job.render(song, how, keep, |_| true);
@@ -109,7 +112,7 @@ impl Album {
             .expect("nobody panics holding it")
             .push(job);
         match outcome? {
-            Outcome::Done(frames) => Ok(frames),
+            Outcome::Done(finished) => Ok(finished.frames),
             Outcome::Stopped => unreachable!("nobody stops it"),
         }
     }

@@ -11,6 +11,7 @@ use creel::{Balance, Pool, Wait};
 use creel_console::Exit;
 use creel_console::energy::Meter;
 use creel_vgm::batch::{Engine, Event, Existing, SPARE_WORKERS, Watch};
+use creel_vgm::effects::Effects;
 use creel_vgm::format::Song;
 use creel_vgm::wav::Layout;
 use rayon::prelude::*;
@@ -139,6 +140,7 @@ impl Request {
                 pool: &pool,
                 jobs: self.jobs,
                 settings: &self.choice.settings(),
+                effects: &Effects::default(),
                 layout: Layout::default(),
                 existing: Existing::Refuse,
                 strict: true,

@@ -119,3 +119,57 @@ fn memory_is_sized_only_where_it_is_asked_for() {
     assert_eq!(knobs(Runtime::Java, &gc)[1], "-Xmx768m");
     assert_eq!(knobs(threaded(RtsOpts::All), &gc)[1], "+RTS -A16m -RTS");
 }
+
+#[test]
+fn each_runtime_is_told_by_the_knob_that_it_has() {
+    let told = |runtime, expected: &[&str]| {
+        let knobs = knobs(runtime, &SIZE);
+        for knob in expected {
+            assert!(
+                knobs.iter().any(|k| k == knob),
+                "{knob} is not in {knobs:?}"
+            );
+        }
+        knobs.len()
+    };
+    told(Runtime::Zstd, &["ZSTD_NBTHREADS=2"]);
+    told(Runtime::Pigz, &["PIGZ=-p 2"]);
+    told(Runtime::Xz, &["XZ_DEFAULTS=-T2"]);
+    told(Runtime::Cargo, &["CARGO_BUILD_JOBS=2"]);
+    told(Runtime::Ninja, &["-j2"]);
+    told(Runtime::DotNet, &["DOTNET_PROCESSOR_COUNT=3"]);
+    told(
+        Runtime::Julia,
+        &["JULIA_CPU_THREADS=2", "OPENBLAS_NUM_THREADS=2"],
+    );
+    told(Runtime::Crystal, &["CRYSTAL_WORKERS=2", "GC_MARKERS=2"]);
+    told(Runtime::Erlang, &["ERL_AFLAGS=+S 2:2"]);
+    told(Runtime::Rayon, &["RAYON_NUM_THREADS=2"]);
+    told(Runtime::Tokio, &["TOKIO_WORKER_THREADS=2"]);
+    let r = [
+        "MC_CORES=2",
+        "R_DATATABLE_NUM_THREADS=2",
+        "OMP_NUM_THREADS=2",
+    ];
+    told(Runtime::R, &r);
+    let python = [
+        "PYTHON_CPU_COUNT=2",
+        "NUMEXPR_NUM_THREADS=2",
+        "LOKY_MAX_CPU_COUNT=2",
+    ];
+    told(Runtime::Python, &python);
+    // Those that could fail, or have no knob, get none.
+    for runtime in [
+        Runtime::Ruby,
+        Runtime::Mono,
+        Runtime::Ocaml,
+        Runtime::Unknown,
+    ] {
+        assert_eq!(told(runtime, &[]), 0);
+    }
+    let asked = Sizing {
+        explicit: Some(5),
+        ..SIZE
+    };
+    assert_eq!(self::knobs(Runtime::Make, &asked), ["MAKEFLAGS=-j5"]);
+}

@@ -11,7 +11,7 @@ pub mod tntp;
 pub(crate) mod xml;
 
 use super::{Mm, Plan};
-use creel::Loops;
+use creel::Pool;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -111,7 +111,7 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
 ///
 /// # Errors
 /// Names the line or the place.
-pub fn network(path: &Path, assumed: &Assumed, loops: &Loops) -> Result<Plan, ReadError> {
+pub fn network(path: &Path, assumed: &Assumed, loops: &Pool) -> Result<Plan, ReadError> {
     let bytes = bytes(path)?;
     if bytes.get(4..14).is_some_and(|begin| {
         begin.ends_with(b"OSMHeader"[..8].as_ref()) || begin.starts_with(b"\x0a\x09OSMHeade")

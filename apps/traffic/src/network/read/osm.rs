@@ -5,7 +5,7 @@
 
 use super::ReadError;
 use crate::network::{Control, Junction, LINKS_MAX, Link, Names, Plan, Program};
-use creel::Loops;
+use creel::Pool;
 use osmpbf::{Blob, BlobDecode, BlobReader, Element};
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ struct Node {
     lights: bool,
 }
 
-pub(super) fn read(bytes: &[u8], loops: &Loops) -> Result<Plan, ReadError> {
+pub(super) fn read(bytes: &[u8], loops: &Pool) -> Result<Plan, ReadError> {
     let broken = |error: osmpbf::Error| ReadError::Malformed(error.to_string());
     let blobs: Vec<Blob> = BlobReader::new(bytes)
         .collect::<Result<_, _>>()

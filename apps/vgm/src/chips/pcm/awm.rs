@@ -1,4 +1,5 @@
-//! A voice of Yamaha's wave memory chips, which the MultiPCM and the YMF278B share.
+//! The voices of Yamaha's wave memory chips, which the MultiPCM and the YMF278B share; what differs
+//! between those is where a register lies, and how sounds are banked.
 //!
 //! A sound begins with twelve bytes in a table of such:
 //!
@@ -347,6 +348,90 @@ impl Voice {
         } else if self.level_now > aim && clock % 7 < 2 {
             self.level_now -= 1;
         }
+    }
+}
+
+/// All voices of a chip, and what is written to them alike.
+#[derive(Clone, Debug)]
+pub struct Voices<const N: usize> {
+    all: [Voice; N],
+    /// The number of each one's sound, nine bits.
+    sounds: [u32; N],
+    keys: [bool; N],
+    volumes: Volumes,
+    clock: u32,
+}
+
+impl<const N: usize> Voices<N> {
+    /// Voices that play nothing.
+    pub fn new() -> Self {
+        Self {
+            all: [Voice::default(); N],
+            sounds: [0; N],
+            keys: [false; N],
+            volumes: Volumes::new(),
+            clock: 0,
+        }
+    }
+
+    /// A voice, for what is written to one chip's only.
+    pub fn voice(&mut self, number: usize) -> &mut Voice {
+        &mut self.all[number]
+    }
+
+    /// Takes the low eight bits of a sound's number; then its head is at `head` of the number, and
+    /// begins where `place` says. A voice whose key is pressed begins anew.
+    pub fn choose(
+        &mut self,
+        number: usize,
+        value: u8,
+        rom: Reader<'_>,
+        (head, place): (impl Fn(u32) -> u32, impl Fn(u32) -> u32),
+    ) {
+        let sound = self.sounds[number] & 0x100 | u32::from(value);
+        self.sounds[number] = sound;
+        self.all[number].load(rom, head(sound), place);
+        if self.keys[number] {
+            self.all[number].press(rom);
+        }
+    }
+
+    /// Takes the high bit of a sound's number, the lowest of a byte.
+    pub fn choose_high(&mut self, number: usize, value: u8) {
+        self.sounds[number] = self.sounds[number] & 0xFF | u32::from(value & 1) << 8;
+    }
+
+    /// Takes a level in the high seven bits; bit 0 lets it be there at once.
+    pub fn set_level(&mut self, number: usize, value: u8) {
+        self.all[number].level = value >> 1;
+        if value & 1 != 0 {
+            self.all[number].jump_to_level();
+        }
+    }
+
+    /// Whether a voice's key is pressed.
+    pub fn key(&self, number: usize) -> bool {
+        self.keys[number]
+    }
+
+    /// Presses a key, also one that is, or lets it go.
+    pub fn set_key(&mut self, number: usize, key: bool, rom: Reader<'_>) {
+        if key {
+            self.all[number].press(rom);
+        } else {
+            self.all[number].release();
+        }
+        self.keys[number] = key;
+    }
+
+    /// Overwrites `out` with the next frames, made at `rate_hz`: 16 bits a voice, not limited.
+    pub fn render(&mut self, rom: Reader<'_>, rate_hz: u64, out: &mut [[i32; 2]]) {
+        out.fill([0; 2]);
+        let at = (self.clock, rate_hz);
+        for voice in self.all.iter_mut().filter(|voice| voice.sounds()) {
+            voice.add(rom, &self.volumes, at, out);
+        }
+        self.clock = self.clock.wrapping_add(out.len() as u32);
     }
 }
 

@@ -21,7 +21,7 @@
 
 use super::super::Rate;
 use super::super::rom::Rom;
-use super::awm::{Voice, Volumes};
+use super::awm::Voices;
 use super::{PcmChip, limit};
 
 const VOICES: usize = 28;
@@ -38,13 +38,9 @@ pub struct MultiPcm {
     clock_hz: u32,
     voice: Option<usize>,
     register: u8,
-    voices: [Voice; VOICES],
-    sounds: [u32; VOICES],
-    keys: [bool; VOICES],
+    voices: Voices<VOICES>,
     /// Of voices that pan to the right, and to the left.
     banks: [u32; 2],
-    volumes: Volumes,
-    clock: u32,
     rom: Rom,
 }
 
@@ -55,24 +51,18 @@ impl MultiPcm {
             clock_hz,
             voice: None,
             register: 0,
-            voices: Default::default(),
-            sounds: [0; VOICES],
-            keys: [false; VOICES],
+            voices: Voices::new(),
             banks: [0; 2],
-            volumes: Volumes::new(),
-            clock: 0,
             rom: Rom::default(),
         }
     }
 
     fn set(&mut self, number: usize, value: u8) {
-        let voice = &mut self.voices[number];
+        let voice = self.voices.voice(number);
         let wide = u32::from(value);
         match self.register {
             0 => voice.pan = value >> 4,
             1 => {
-                let sound = self.sounds[number] & 0x100 | wide;
-                self.sounds[number] = sound;
                 let bank = self.banks[usize::from(voice.pan & 8 != 0)];
                 let place = |start: u32| {
                     if start >= BANKED {
@@ -81,35 +71,22 @@ impl MultiPcm {
                         start
                     }
                 };
-                voice.load(self.rom.read(), sound * 12, place);
-                if self.keys[number] {
-                    voice.press(self.rom.read());
-                }
+                let ways = (|sound: u32| sound * 12, place);
+                self.voices.choose(number, value, self.rom.read(), ways);
             }
             2 => {
-                self.sounds[number] = self.sounds[number] & 0xFF | (wide & 1) << 8;
                 voice.number = voice.number & 0x3C0 | wide >> 2;
+                self.voices.choose_high(number, value);
             }
             3 => {
                 voice.number = voice.number & 0x03F | (wide & 15) << 6;
                 voice.octave = i32::from((value as i8).wrapping_sub(0x10) >> 4);
                 voice.rate_octave = voice.octave;
             }
-            4 => {
-                let key = value & 0x80 != 0;
-                if key {
-                    voice.press(self.rom.read());
-                } else {
-                    voice.release();
-                }
-                self.keys[number] = key;
-            }
-            5 => {
-                voice.level = value >> 1;
-                if value & 1 != 0 {
-                    voice.jump_to_level();
-                }
-            }
+            4 => self
+                .voices
+                .set_key(number, value & 0x80 != 0, self.rom.read()),
+            5 => self.voices.set_level(number, value),
             6 => voice.lfo = value,
             _ => voice.tremolo = value,
         }
@@ -150,13 +127,8 @@ impl PcmChip for MultiPcm {
     }
 
     fn render(&mut self, out: &mut [[i32; 2]]) {
-        out.fill([0; 2]);
-        let rom = self.rom.read();
-        let at = (self.clock, u64::from(self.clock_hz) / DIVIDER);
-        for voice in self.voices.iter_mut().filter(|voice| voice.sounds()) {
-            voice.add(rom, &self.volumes, at, out);
-        }
-        self.clock = self.clock.wrapping_add(out.len() as u32);
+        let rate_hz = u64::from(self.clock_hz) / DIVIDER;
+        self.voices.render(self.rom.read(), rate_hz, out);
         for value in out.as_flattened_mut() {
             *value >>= 2;
         }

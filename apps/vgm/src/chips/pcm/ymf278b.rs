@@ -24,7 +24,7 @@
 
 use super::super::Rate;
 use super::super::rom::Rom;
-use super::awm::{Voice, Volumes};
+use super::awm::Voices;
 use super::{PcmChip, limit};
 
 const VOICES: usize = 24;
@@ -47,13 +47,9 @@ pub struct Ymf278b {
     clock_hz: u32,
     heads: u32,
     address: u32,
-    voices: [Voice; VOICES],
-    sounds: [u32; VOICES],
-    keys: [bool; VOICES],
+    voices: Voices<VOICES>,
     /// Of 256, left and right.
     mix: [i32; 2],
-    volumes: Volumes,
-    clock: u32,
     rom: Rom,
 }
 
@@ -64,41 +60,28 @@ impl Ymf278b {
             clock_hz,
             heads: 0,
             address: 0,
-            voices: Default::default(),
-            sounds: [0; VOICES],
-            keys: [false; VOICES],
+            voices: Voices::new(),
             mix: [256; 2],
-            volumes: Volumes::new(),
-            clock: 0,
             rom: Rom::default(),
         }
     }
 
-    fn load(&mut self, number: usize) {
-        let sound = self.sounds[number];
-        let head = if sound < 384 || self.heads == 0 {
-            sound * 12
-        } else {
-            self.heads + (sound - 384) * 12
-        };
-        let voice = &mut self.voices[number];
-        voice.load(self.rom.read(), head, |start| start & ADDRESS_MASK);
-        if self.keys[number] {
-            voice.press(self.rom.read());
-        }
-    }
-
     fn set(&mut self, group: u8, number: usize, value: u8) {
-        let voice = &mut self.voices[number];
+        let voice = self.voices.voice(number);
         let wide = u32::from(value);
         match group {
             0 => {
-                self.sounds[number] = self.sounds[number] & 0x100 | wide;
-                self.load(number);
+                let heads = self.heads;
+                let head = |sound: u32| match sound {
+                    384.. if heads != 0 => heads + (sound - 384) * 12,
+                    _ => sound * 12,
+                };
+                let ways = (head, |start: u32| start & ADDRESS_MASK);
+                self.voices.choose(number, value, self.rom.read(), ways);
             }
             1 => {
-                self.sounds[number] = self.sounds[number] & 0xFF | (wide & 1) << 8;
                 voice.number = voice.number & 0x380 | wide >> 1;
+                self.voices.choose_high(number, value);
             }
             2 => {
                 voice.number = voice.number & 0x07F | (wide & 7) << 7;
@@ -107,22 +90,15 @@ impl Ymf278b {
                 voice.octave = voice.rate_octave - 1;
                 voice.rings = value & 8 != 0;
             }
-            3 => {
-                voice.level = value >> 1;
-                if value & 1 != 0 {
-                    voice.jump_to_level();
-                }
-            }
+            3 => self.voices.set_level(number, value),
             4 => {
                 voice.pan = value & 15;
                 voice.damped = value & 0x40 != 0;
                 let key = value & 0x80 != 0;
-                match (self.keys[number], key) {
-                    (false, true) => voice.press(self.rom.read()),
-                    (true, false) => voice.release(),
-                    _ => {}
+                // A key that is pressed already is not pressed again.
+                if key != self.voices.key(number) {
+                    self.voices.set_key(number, key, self.rom.read());
                 }
-                self.keys[number] = key;
             }
             5 => voice.lfo = value,
             6..=8 => voice.rates[usize::from(group - 6)] = value,
@@ -166,13 +142,8 @@ impl PcmChip for Ymf278b {
     }
 
     fn render(&mut self, out: &mut [[i32; 2]]) {
-        out.fill([0; 2]);
-        let rom = self.rom.read();
-        let at = (self.clock, u64::from(self.clock_hz) / DIVIDER);
-        for voice in self.voices.iter_mut().filter(|voice| voice.sounds()) {
-            voice.add(rom, &self.volumes, at, out);
-        }
-        self.clock = self.clock.wrapping_add(out.len() as u32);
+        let rate_hz = u64::from(self.clock_hz) / DIVIDER;
+        self.voices.render(self.rom.read(), rate_hz, out);
         for frame in out.iter_mut() {
             frame[0] = (frame[0] * self.mix[0]) >> 10;
             frame[1] = (frame[1] * self.mix[1]) >> 10;

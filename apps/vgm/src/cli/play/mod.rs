@@ -60,7 +60,7 @@ pub struct Play {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=1000))]
     loops: u32,
     /// How long songs that loop fade out, in seconds
-    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = crate::cli::render::seconds)]
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = crate::cli::sound::seconds)]
     fade: f64,
     /// How loud, in percent, 0 to 400
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=400))]

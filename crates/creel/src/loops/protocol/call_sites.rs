@@ -1,13 +1,19 @@
 //! What is remembered of each place that calls a loop: what it costs, where its shares lie.
 //!
-//! A small fixed table, keyed by the place in the source and the number of units. A miss is an
-//! even split; a new site takes an old one's place. Nothing here changes an outcome: only which
-//! worker visits which items.
+//! A small fixed table, keyed by the place in the source, the closure's code (a generic function
+//! has one place and many closures) and the number of units. A miss is an even split; a new site
+//! takes the place of the one that was called least lately. Nothing here changes an outcome: only
+//! which worker visits which items.
+//!
+//! Whether to wake workers who sleep for a loop that is not worth it alone is a matter of all sites
+//! together ([`Alone`]): a program's small loops come one after the other, from many places.
 
 use super::call::{Even, Grain};
 use std::panic::Location;
 
-const SITES: usize = 64;
+/// The table: so many sets of so many sites.
+const SETS: usize = 16;
+const SITES_PER_SET: usize = 4;
 /// The first calls of a site are all timed, and then one in so many.
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
@@ -16,8 +22,9 @@ const TIMED_EVERY: u64 = 32;
 const SPREAD_NS: u64 = 300;
 /// Cold calls that follow each other within this time are as good as one long one.
 const FOLLOWING_NS: u64 = 20_000;
-const FOLLOWING_MIN: u32 = 4;
-const FOLLOWING_MAX: u32 = 4096;
+/// How many times what a wake costs they may take in all before the workers are woken.
+const WAKES_MIN: u64 = 1;
+const WAKES_MAX: u64 = 1024;
 /// How many timed calls tell whether the shares are even.
 const SAMPLES: u32 = 4;
 /// A claim should be worth at least this much work.
@@ -27,14 +34,47 @@ const CLAIM_NS: u64 = 1_000;
 const MOVES_MAX: u32 = 12;
 const MOVE_AGAIN: u64 = 64;
 
-/// The sites, each in the place that its key's hash gives.
+/// The sites, each in one of the places of the set that its key's hash gives.
 #[derive(Default)]
-pub(in crate::loops) struct Sites(Vec<Site>);
+pub(in crate::loops) struct Sites {
+    sites: Vec<Site>,
+    /// How many sites were looked for.
+    looks: u64,
+    alone: Alone,
+}
+
+/// What tells a site from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::loops) struct Key {
+    /// The addresses of its place in the source, and of its closure's code.
+    place: usize,
+    code: usize,
+    units: usize,
+    seats: usize,
+}
+
+/// The loops that their callers ran alone because the workers slept, one soon after the other.
+///
+/// The rule is that of who rents or buys: when such loops have taken as long as a wake costs, the
+/// workers are woken. If they are asleep again before another loop has found them awake, it takes
+/// four times as much the next time.
+#[derive(Debug)]
+pub(in crate::loops) struct Alone {
+    /// When the last one began, and what it takes.
+    last_ns: u64,
+    last_took_ns: u64,
+    /// What they have taken in all.
+    spent_ns: u64,
+    /// How many wakes' cost they must take.
+    wakes: u64,
+}
 
 /// What is remembered of one site.
 #[derive(Default)]
 pub(in crate::loops) struct Site {
-    key: (usize, usize, usize),
+    key: Key,
+    /// When it was last looked for, in looks.
+    looked: u64,
     calls: u64,
     /// What a call takes in all, on one thread; an average.
     total_ns: u64,
@@ -47,11 +87,6 @@ pub(in crate::loops) struct Site {
     bounds_before: Vec<usize>,
     moves: u32,
     uneven: bool,
-    /// When the last cold call came, and how many have followed each other.
-    last_cold_ns: u64,
-    following: u32,
-    /// How many must before the workers are woken for them.
-    following_needed: u32,
 }
 
 /// How a call is to be run.
@@ -71,33 +106,90 @@ pub(in crate::loops) enum Plan {
     },
 }
 
-impl Sites {
-    /// The site of this place, for so many units on so many seats.
-    pub(in crate::loops) fn find(
-        &mut self,
+impl Key {
+    /// `code` is where the closure's code is.
+    pub(in crate::loops) fn new(
         place: &'static Location<'static>,
+        code: usize,
         units: usize,
         seats: usize,
-    ) -> &mut Site {
-        if self.0.is_empty() {
-            self.0.resize_with(SITES, Site::default);
+    ) -> Self {
+        Self {
+            place: std::ptr::from_ref(place).addr(),
+            code,
+            units,
+            seats,
         }
-        let key = (std::ptr::from_ref(place).addr(), units, seats);
-        let mixed = (key.0 / 8)
-            .wrapping_add(units.wrapping_mul(31))
-            .wrapping_add(seats);
-        let hash = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize) >> (usize::BITS - 6);
-        let site = &mut self.0[hash];
-        if site.key != key {
-            site.reset(key);
+    }
+
+    /// Which set it is in.
+    fn set(self) -> usize {
+        let parts = [self.place, self.code, self.units, self.seats];
+        let mix = |hash: u64, part| (hash ^ part as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hash = parts
+            .into_iter()
+            .fold(0, |hash: u64, part| mix(hash.rotate_left(29), part));
+        (hash >> (u64::BITS - SETS.ilog2())) as usize
+    }
+}
+
+impl Sites {
+    /// The site with this key, and what all sites share.
+    pub(in crate::loops) fn find(&mut self, key: Key) -> (&mut Site, &mut Alone) {
+        if self.sites.is_empty() {
+            self.sites.resize_with(SETS * SITES_PER_SET, Site::default);
         }
-        site
+        self.looks += 1;
+        let first = key.set() * SITES_PER_SET;
+        let set = &mut self.sites[first..first + SITES_PER_SET];
+        let at = set.iter().position(|site| site.key == key);
+        let at = at.unwrap_or_else(|| {
+            let least = (0..SITES_PER_SET).min_by_key(|at| set[*at].looked);
+            let least = least.expect("a set has places");
+            set[least].reset(key);
+            least
+        });
+        let site = &mut set[at];
+        site.looked = self.looks;
+        (site, &mut self.alone)
+    }
+}
+
+impl Default for Alone {
+    fn default() -> Self {
+        Self {
+            last_ns: 0,
+            last_took_ns: 0,
+            spent_ns: 0,
+            wakes: WAKES_MIN,
+        }
+    }
+}
+
+impl Alone {
+    /// A loop that takes `total_ns` on one thread is called at `now`, and somebody sleeps, whom to
+    /// wake costs `wake_ns`: whether to wake them, because such loops follow each other.
+    fn wakes(&mut self, now: u64, total_ns: u64, wake_ns: u64) -> bool {
+        let soon = now.saturating_sub(self.last_ns) < FOLLOWING_NS + self.last_took_ns;
+        self.spent_ns = if soon { self.spent_ns } else { 0 } + total_ns;
+        (self.last_ns, self.last_took_ns) = (now, total_ns);
+        let wake = self.spent_ns > self.wakes * wake_ns;
+        if wake {
+            self.spent_ns = 0;
+            self.wakes = (self.wakes * 4).min(WAKES_MAX);
+        }
+        wake
+    }
+
+    /// A loop has found the workers awake.
+    fn hot(&mut self) {
+        self.wakes = WAKES_MIN;
     }
 }
 
 impl Site {
-    fn reset(&mut self, key: (usize, usize, usize)) {
-        let (_, units, seats) = key;
+    fn reset(&mut self, key: Key) {
+        let Key { units, seats, .. } = key;
         let take = std::mem::take::<Vec<usize>>;
         let (mut bounds, mut bounds_before) =
             (take(&mut self.bounds), take(&mut self.bounds_before));
@@ -113,7 +205,6 @@ impl Site {
             costs,
             bounds,
             bounds_before,
-            following_needed: FOLLOWING_MIN,
             ..Self::default()
         };
     }
@@ -130,37 +221,30 @@ impl Site {
 
     /// How the next call is to be run. `cold`: somebody sleeps, and to wake them pays for loops
     /// that take longer than so many ns on one thread; `now_ns` tells the time.
-    pub(in crate::loops) fn plan(&mut self, cold: Option<u64>, now_ns: impl Fn() -> u64) -> Plan {
+    pub(in crate::loops) fn plan(
+        &mut self,
+        alone: &mut Alone,
+        cold: Option<u64>,
+        now_ns: impl Fn() -> u64,
+    ) -> Plan {
         let call = self.calls;
         self.calls += 1;
         let learning = self.uneven && self.moves < MOVES_MAX;
         let timed = call < TIMED_AT_FIRST || learning || call.is_multiple_of(TIMED_EVERY);
         if call >= TIMED_AT_FIRST {
             let small = self.total_ns < SPREAD_NS;
-            let wake_pays = cold.is_none_or(|pays_ns| self.total_ns > pays_ns);
-            if small || !wake_pays && !self.follows(now_ns()) {
+            let wake_pays = cold.is_none_or(|pays_ns| {
+                self.total_ns > pays_ns || !small && alone.wakes(now_ns(), self.total_ns, pays_ns)
+            });
+            if small || !wake_pays {
                 return Plan::Inline { timed };
             }
         }
         if cold.is_none() {
-            self.following_needed = FOLLOWING_MIN;
+            alone.hot();
         }
         let grain = self.grain(cold.is_some());
         Plan::Spread { grain, timed }
-    }
-
-    /// Whether this cold call comes so soon after others that the workers had better be awake.
-    /// If they went back to sleep the last time, more calls must follow each other first.
-    fn follows(&mut self, now: u64) -> bool {
-        let soon = now.saturating_sub(self.last_cold_ns) < FOLLOWING_NS + self.total_ns;
-        self.following = if soon { self.following + 1 } else { 0 };
-        self.last_cold_ns = now;
-        let wake = self.following >= self.following_needed;
-        if wake {
-            self.following = 0;
-            self.following_needed = (self.following_needed * 4).min(FOLLOWING_MAX);
-        }
-        wake
     }
 
     /// Who was woken comes late, so the others must be able to help: cut finely then.
@@ -237,5 +321,100 @@ impl Site {
             self.bounds[bound] = (old[bound] + at).div_ceil(2).max(self.bounds[bound - 1]);
         }
         self.moves += 1;
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// What a wake costs, and what the loops here take on one thread.
+    const WAKE_NS: u64 = 14_000;
+    const LOOP_NS: u64 = 8_000;
+
+    fn key(code: usize) -> Key {
+        Key::new(Location::caller(), code, 256, 2)
+    }
+
+    /// Sites of so many closures, each of which has been called often enough to be known.
+    fn known(sites: &mut Sites, closures: usize) {
+        for _ in 0..=TIMED_AT_FIRST {
+            for code in 0..closures {
+                let (site, alone) = sites.find(key(code));
+                site.plan(alone, None, || 0);
+                site.learn_total(LOOP_NS);
+            }
+        }
+    }
+
+    /// Calls loops one after the other, `pause` ns apart, from so many sites, for `span` ns, beside
+    /// workers that sleep unless they were woken, and then stay awake for `awake` loops. How many
+    /// loops they missed, of how many, and how often they were woken.
+    fn calls(closures: usize, pause: u64, span: u64, awake: u64) -> (u64, u64, u64) {
+        let mut sites = Sites::default();
+        known(&mut sites, closures);
+        let (mut now, mut loops, mut missed, mut wakes, mut awake_for) = (1 << 40, 0, 0, 0, 0);
+        let end = now + span;
+        while now < end {
+            let (site, alone) = sites.find(key(loops as usize % closures));
+            let cold = (awake_for == 0).then_some(WAKE_NS);
+            match site.plan(alone, cold, || now) {
+                Plan::Inline { .. } => missed += 1,
+                Plan::Spread { .. } if cold.is_some() => (wakes, awake_for) = (wakes + 1, awake),
+                Plan::Spread { .. } => awake_for -= 1,
+            }
+            loops += 1;
+            now += LOOP_NS + pause;
+        }
+        (missed, loops, wakes)
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn loops_that_follow_each_other_wake_the_workers_wherever_they_are_called() {
+        for closures in [1, 3, 20] {
+            let (missed, _, wakes) = calls(closures, 300, SECOND, u64::MAX);
+            assert!(
+                missed * LOOP_NS <= WAKE_NS && wakes == 1,
+                "{closures}: {missed}"
+            );
+            // Also where they fall asleep now and then.
+            let (missed, loops, wakes) = calls(closures, 300, SECOND, 100);
+            assert!(
+                missed <= wakes * WAKE_NS.div_ceil(LOOP_NS),
+                "{closures}: {missed}"
+            );
+            assert!(missed * 40 < loops, "{closures}: {missed} of {loops}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_woken_for_nothing() {
+        let (missed, loops, wakes) = calls(3, 100_000, SECOND, 0);
+        assert_eq!((missed, wakes), (loops, 0), "each is alone");
+        let (_, loops, wakes) = calls(3, 300, SECOND, 0);
+        assert!(
+            wakes < 100,
+            "{wakes} of {loops}, and never awake by the next"
+        );
+    }
+
+    #[test]
+    fn sites_of_one_set_do_not_drive_each_other_out() {
+        let set = key(0).set();
+        let same = (0..10_000).filter(|code| key(*code).set() == set);
+        let same: Vec<usize> = same.take(SITES_PER_SET + 1).collect();
+        let mut sites = Sites::default();
+        for call in 0..100 {
+            for code in &same[..SITES_PER_SET] {
+                assert_eq!(sites.find(key(*code)).0.calls, call);
+                sites.find(key(*code)).0.calls += 1;
+            }
+        }
+        // One more takes the place of the one that was called least lately.
+        assert_eq!(sites.find(key(same[SITES_PER_SET])).0.calls, 0);
+        assert_eq!(sites.find(key(same[1])).0.calls, 100);
+        assert_eq!(sites.find(key(same[0])).0.calls, 0);
     }
 }

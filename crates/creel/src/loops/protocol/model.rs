@@ -31,7 +31,7 @@ impl Poller for NoPoller {
 }
 
 fn protocol(seats: usize) -> Arc<Protocol> {
-    let seats_of = Seats::new("model".into(), seats, true, Arc::new(NoPoller));
+    let seats_of = Seats::new("model".into(), seats, true, None, Arc::new(NoPoller));
     let loops = Protocol::new(seats_of);
     // Loom does not see that who finds one made comes after who made it.
     for seat in 0..seats {

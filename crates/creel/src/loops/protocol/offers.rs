@@ -13,7 +13,7 @@
 
 use super::Protocol;
 use crate::{
-    seat::{current, seats::When, waiter::Waiter},
+    seat::{current, parker::Was, seats::When, waiter::Waiter},
     sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local},
 };
 use std::{cell::Cell, ptr, ptr::NonNull};
@@ -88,6 +88,11 @@ impl Offer {
             left: AtomicUsize::new(0),
             splits,
         }
+    }
+
+    /// Whether nobody has left a piece of it; a moment ago.
+    pub(in crate::loops) fn is_empty(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
     }
 
     /// Whether it comes from a piece of `above`.
@@ -261,10 +266,33 @@ impl<'a> Open<'a> {
 
     /// There are so many more pieces; one of the idle is called for them.
     pub(in crate::loops) fn add(&self, pieces: usize) {
+        self.count(pieces);
+        self.call();
+    }
+
+    fn count(&self, pieces: usize) {
         self.offer().left.fetch_add(pieces, Ordering::Release);
         self.loops.offers.left.fetch_add(pieces, Ordering::SeqCst);
+    }
+
+    /// Has one of the idle come.
+    fn call(&self) {
         // Where no thread can be had, the owner does it all.
         let _ = self.loops.seats.call(usize::from(self.outside), When::Now);
+    }
+
+    /// There is one more piece, meant for the worker `near`: that one is told of it, if it idles.
+    pub(in crate::loops) fn add_near(&self, near: usize) {
+        let seats = &self.loops.seats;
+        let seat = seats.at(near);
+        if !seat.is_idle() || seats.is_threadless() || seats.ensure_started(seat).is_err() {
+            return self.add(1);
+        }
+        self.count(1);
+        if seat.notify() != Was::Asleep {
+            // It may be about to begin something else.
+            self.call();
+        }
     }
 
     /// Takes a piece and runs it on the owner's thread.

@@ -223,7 +223,8 @@ pub fn start_relay(ports: Arc<Ports>, clients: Vec<SocketAddr>) -> anyhow::Resul
                     )?;
                 }
                 running.count(pairs.len());
-                if lengths.len() < BATCH {
+                // It ends in the face of more than it gets through, too.
+                if lengths.len() < BATCH || !running.goes_on() {
                     break;
                 }
             }
@@ -339,7 +340,7 @@ fn receive_each(running: &Shared, sockets: &[UdpSocket], quantum: Duration) -> a
                 rustix::buffer::spare_capacity(&mut events),
                 Some(&at_once),
             )?;
-            if events.is_empty() {
+            if events.is_empty() || !running.goes_on() {
                 break;
             }
             for event in &events {
@@ -364,7 +365,7 @@ fn receive_many(running: &Shared, socket: &UdpSocket, quantum: Duration) -> anyh
         loop {
             let received = receive_batch(socket, &mut headers, &mut bytes)?.len();
             running.count(received);
-            if received < BATCH {
+            if received < BATCH || !running.goes_on() {
                 break;
             }
         }

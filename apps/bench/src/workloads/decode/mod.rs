@@ -1,0 +1,125 @@
+//! Token-by-token inference: hundreds of small loops a token, each of which waits for the one
+//! before it.
+//!
+//! This is where people leave their pools for one thread, or for threads that spin: a product of
+//! 256 × 256 bytes takes some microseconds, and a token has 144 of them.
+
+mod model;
+#[cfg(feature = "peers")]
+mod peers;
+mod subjects;
+
+use crate::harness::{Case, Metric, Subject};
+use crate::setting::Setting;
+use crate::workloads::Workload;
+use crate::{hog, quota};
+use model::{Format, Model};
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "decode",
+    about: "144 products of a matrix and a vector for each token",
+    cases,
+};
+
+const SPEED: Metric = Metric {
+    name: "speed",
+    unit: "tokens/s",
+};
+const BURNT: Metric = Metric {
+    name: "burnt",
+    unit: "cores",
+};
+/// What a quota leaves: less than two threads that are busy all the time use.
+const QUOTA_CORES: f64 = 1.5;
+
+const ALL: [(Format, usize); 6] = [
+    (Format::Q8, 256),
+    (Format::Q8, 1024),
+    (Format::Q8, 2048),
+    (Format::F32, 256),
+    (Format::F32, 1024),
+    (Format::F32, 2048),
+];
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    let workers = setting.workers;
+    let mut cases = Vec::new();
+    for (format, size) in ALL {
+        cases.push(case(
+            setting,
+            (format, size),
+            "",
+            |subject| subject,
+            workers,
+        ));
+    }
+    for (format, size) in &ALL[..2] {
+        cases.push(case(
+            setting,
+            (*format, *size),
+            " busy",
+            hog::beside,
+            workers,
+        ));
+    }
+    if quota::can_be_set() {
+        let within = |subject| quota::within(subject, QUOTA_CORES);
+        cases.push(case(setting, (Format::Q8, 1024), " quota", within, workers));
+    } else {
+        eprintln!("creel-bench: decode: no quota can be set here, so that case is left out");
+    }
+    let many = case(
+        setting,
+        (Format::Q8, 1024),
+        " oversubscribed",
+        |subject| subject,
+        workers * 4,
+    );
+    cases.push(many);
+    cases.push(idle(setting));
+    Ok(cases)
+}
+
+fn name((format, size): (Format, usize)) -> String {
+    match format {
+        Format::F32 => format!("f32 {size}"),
+        Format::Q8 => format!("q8 {size}"),
+    }
+}
+
+fn case(
+    setting: &Setting,
+    what: (Format, usize),
+    load: &str,
+    under: impl Fn(Subject) -> Subject,
+    workers: usize,
+) -> Case {
+    let (format, size) = what;
+    let subjects = subjects::all(
+        move || Model::new(format, size),
+        workers,
+        subjects::Rhythm::Steady,
+    );
+    Case {
+        name: name(what) + load,
+        metrics: vec![SPEED],
+        compared: true,
+        plan: setting.plan(100, 200),
+        rounds: setting.rounds(7),
+        subjects: subjects.into_iter().map(under).collect(),
+    }
+}
+
+/// What is burnt after the last token.
+fn idle(setting: &Setting) -> Case {
+    let model = || Model::new(Format::Q8, 256);
+    Case {
+        name: "idle".into(),
+        metrics: vec![BURNT],
+        compared: false,
+        plan: setting.plan(20, 200),
+        rounds: setting.rounds(3),
+        subjects: subjects::all(model, setting.workers, subjects::Rhythm::Idle),
+    }
+}

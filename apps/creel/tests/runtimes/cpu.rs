@@ -1,0 +1,3 @@
+fn main() {
+    println!("{}", std::thread::available_parallelism().unwrap());
+}

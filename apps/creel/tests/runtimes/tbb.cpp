@@ -1,0 +1,3 @@
+#include <iostream>
+#include <tbb/info.h>
+int main() { std::cout << tbb::info::default_concurrency() << "\n"; }

@@ -1,0 +1,118 @@
+//! Stems: a file a chip, or a voice of a chip, instead of a file a song.
+
+use creel::Pool;
+
+use super::{Cost, Plan, Unit};
+use crate::chips::selection::Selection;
+use crate::chips::set::{frame_ns, missing};
+use crate::chips::voices::count;
+use crate::error::Result;
+use crate::format::Instance;
+use crate::render::Settings;
+
+/// A part of a song that is rendered for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stem {
+    /// The chip that is heard.
+    pub chip: Instance,
+    /// The voice of it, counted from 0, if not all are.
+    pub voice: Option<u8>,
+    /// Whether it is its song's first.
+    pub first: bool,
+}
+
+/// What is told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Apart {
+    /// Chips.
+    Chips,
+    /// The voices of chips, where they can be.
+    Voices,
+}
+
+impl Plan {
+    /// Puts a unit for each chip or voice that is heard, of chips that are written to, in the place
+    /// of each song. Reads all
+    /// songs, on the pool; those that cannot be read stay, and will fail.
+    pub fn split_into_stems(&mut self, apart: Apart, selection: &Selection, pool: &Pool) {
+        let stems = pool.map(&self.units, |_, unit| stems(unit, apart, selection));
+        let units = std::mem::take(&mut self.units);
+        for (unit, stems) in units.into_iter().zip(stems) {
+            match stems {
+                Ok(stems) if !stems.is_empty() => self.units.extend(stems),
+                _ => self.units.push(unit),
+            }
+        }
+        self.refuse_twins();
+    }
+}
+
+fn stems(unit: &Unit, apart: Apart, selection: &Selection) -> Result<Vec<Unit>> {
+    let song = unit.input.load()?;
+    let missing = missing(&song);
+    let chips = song.chips();
+    let heard = chips.filter(|chip| selection.has(*chip) && !missing.contains(chip));
+    let voices = |chip: Instance| match (apart, count(chip.chip)) {
+        (Apart::Chips, _) | (_, 1) => vec![(chip, None)],
+        (Apart::Voices, voices) => {
+            let heard = (0..voices).filter(|voice| selection.has_voice(chip, *voice));
+            heard.map(|voice| (chip, Some(voice))).collect()
+        }
+    };
+    let stem = |(place, (chip, voice)): (usize, (Instance, Option<u8>))| {
+        let stem = Stem {
+            chip,
+            voice,
+            first: place == 0,
+        };
+        let mut name = unit.output.file_stem().unwrap_or_default().to_os_string();
+        name.push(stem.suffix(song.header.name(chip.chip)));
+        name.push(".");
+        name.push(unit.output.extension().unwrap_or_default());
+        let mut output = unit.output.clone();
+        output.set_file_name(name);
+        let cost = unit.claimed.saturating_mul(frame_ns(chip.chip));
+        Unit {
+            input: unit.input.clone(),
+            output,
+            claimed: unit.claimed,
+            cost: Cost {
+                whole: cost,
+                longest_chip: cost,
+            },
+            order: unit.order,
+            stem: Some(stem),
+        }
+    };
+    Ok(heard.flat_map(voices).enumerate().map(stem).collect())
+}
+
+impl Stem {
+    /// What stands behind the song's name.
+    fn suffix(&self, chip: &str) -> String {
+        let second = if self.chip.second { " #2" } else { "" };
+        let voice = self
+            .voice
+            .map_or(String::new(), |voice| format!(" voice {}", voice + 1));
+        format!(" - {chip}{second}{voice}")
+    }
+}
+
+impl Unit {
+    /// How it is played: as all are, but for its stem.
+    pub fn settings(&self, all: &Settings) -> Settings {
+        let mut settings = all.clone();
+        if let Some(stem) = self.stem {
+            settings.chips.only = Some((stem.chip, stem.voice));
+        }
+        settings
+    }
+
+    /// What it is called: its song, and its stem.
+    pub fn name(&self) -> String {
+        match self.stem {
+            None => self.input.to_string(),
+            Some(stem) => format!("{}{}", self.input, stem.suffix(stem.chip.chip.name())),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The DC filter: takes away the mean and what is slower than the ear.
+
+use super::Effect;
+
+/// Where it takes 3 dB away.
+const CORNER_HZ: f64 = 5.0;
+
+/// A high-pass of 6 dB an octave for each side.
+pub(super) struct DcFilter {
+    /// What is left of the output in the next frame.
+    keep: f64,
+    input: [f64; 2],
+    output: [f64; 2],
+}
+
+impl DcFilter {
+    pub(super) fn new(sample_rate: u32) -> Self {
+        DcFilter {
+            keep: (-std::f64::consts::TAU * CORNER_HZ / f64::from(sample_rate)).exp(),
+            input: [0.0; 2],
+            output: [0.0; 2],
+        }
+    }
+}
+
+impl Effect for DcFilter {
+    fn apply(&mut self, frames: &mut [[f32; 2]]) {
+        for frame in frames {
+            for (side, sample) in frame.iter_mut().enumerate() {
+                let now = f64::from(*sample);
+                self.output[side] = now - self.input[side] + self.keep * self.output[side];
+                self.input[side] = now;
+                *sample = self.output[side] as f32;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_goes_and_tones_stay() {
+        let tone = |at: usize| (at as f32 * 0.1).sin() * 0.4;
+        let mut frames: Vec<_> = (0..88_200).map(|at| [0.5 + tone(at), 0.5]).collect();
+        DcFilter::new(44_100).apply(&mut frames);
+        let last = &frames[66_150..];
+        let mean = last.iter().map(|frame| frame[0]).sum::<f32>() / last.len() as f32;
+        let peak = last.iter().map(|frame| frame[0].abs()).fold(0.0, f32::max);
+        assert!(mean.abs() < 1e-3, "{mean}");
+        assert!((0.395..0.405).contains(&peak), "{peak}");
+        assert!(last.iter().all(|frame| frame[1].abs() < 1e-3));
+    }
+}

@@ -1,0 +1,261 @@
+//! Loudness: measured over a whole song or album, and the gain that follows.
+//!
+//! Invariant: an album's measure is the sum of its songs', in whatever order they come.
+//!
+//! A library filters and sums what the ear weighs, in blocks of 0.4 s; the blocks are counted here
+//! by their loudness, in steps of a tenth of a decibel, so that a song takes 8 KB to remember and
+//! albums can be added up.
+//!
+//! Source: ITU-R BS.1770 and EBU R 128 (the filter, the gates); ReplayGain 2.0 (-18 LUFS).
+
+use ebur128::{EbuR128, Mode};
+
+use super::Effect;
+use crate::error::{Error, Result};
+
+/// What the loudness is brought to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Loudness {
+    /// Nothing: as the song has it.
+    #[default]
+    AsIs,
+    /// Each song as loud as any other.
+    Track,
+    /// Each album as loud as any other, its songs as loud as they are beside each other.
+    Album,
+    /// Each song's loudest sample at full scale.
+    Peak,
+}
+
+/// What ReplayGain brings songs to, in LUFS.
+const TARGET_LUFS: f64 = -18.0;
+/// What is softer counts as silence.
+const SILENCE_LUFS: f64 = -70.0;
+/// Blocks this much softer than the others are pauses.
+const PAUSE_LU: f64 = 10.0;
+/// Steps a decibel, from silence up.
+const STEPS_DB: f64 = 10.0;
+const STEPS: usize = 1000;
+
+/// What was measured of a song, or of an album.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// How many blocks have each loudness.
+    blocks: Vec<u64>,
+    /// The loudest sample; full scale is 1.
+    pub peak: f32,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Measured {
+            blocks: vec![0; STEPS],
+            peak: 0.0,
+        }
+    }
+}
+
+impl Measured {
+    /// Adds another song of the same album.
+    pub fn add(&mut self, other: &Measured) {
+        for (sum, count) in self.blocks.iter_mut().zip(&other.blocks) {
+            *sum += count;
+        }
+        self.peak = self.peak.max(other.peak);
+    }
+
+    /// The loudness in LUFS; none of silence, and of what is shorter than 0.4 s.
+    pub fn lufs(&self) -> Option<f64> {
+        let mean = self.mean_from(0)?;
+        let gate = step_of(lufs_of(mean) - PAUSE_LU).unwrap_or(0);
+        self.mean_from(gate).map(lufs_of)
+    }
+
+    /// The mean power of the blocks from a step up.
+    fn mean_from(&self, step: usize) -> Option<f64> {
+        let blocks = &self.blocks;
+        let counted = || (step..STEPS).filter(move |step| blocks[*step] > 0);
+        let count: u64 = counted().map(|step| blocks[step]).sum();
+        let power: f64 = counted()
+            .map(|step| power_of(step) * blocks[step] as f64)
+            .sum();
+        (count > 0).then(|| power / count as f64)
+    }
+
+    /// The factor that brings it to what is wanted, at most so far that nothing is cut, unless
+    /// what is too loud `bends`.
+    pub fn gain(&self, wanted: Loudness, bends: bool) -> f32 {
+        if self.peak <= 0.0 {
+            return 1.0;
+        }
+        let whole = 1.0 / self.peak;
+        match wanted {
+            Loudness::AsIs => 1.0,
+            Loudness::Peak => whole,
+            Loudness::Track | Loudness::Album => {
+                let Some(lufs) = self.lufs() else { return 1.0 };
+                let gain = 10f64.powf((TARGET_LUFS - lufs) / 20.0) as f32;
+                if bends { gain } else { gain.min(whole) }
+            }
+        }
+    }
+}
+
+fn step_of(lufs: f64) -> Option<usize> {
+    let step = (lufs - SILENCE_LUFS) * STEPS_DB;
+    (step >= 0.0).then(|| (step as usize).min(STEPS - 1))
+}
+
+/// The power of a block in the middle of a step.
+fn power_of(step: usize) -> f64 {
+    let lufs = SILENCE_LUFS + (step as f64 + 0.5) / STEPS_DB;
+    10f64.powf((lufs + 0.691) / 10.0)
+}
+
+fn lufs_of(power: f64) -> f64 {
+    10.0 * power.log10() - 0.691
+}
+
+/// Measures a song as its frames come.
+pub struct Meter {
+    filter: EbuR128,
+    /// Frames of a tenth of a second: blocks overlap by three quarters.
+    hop: usize,
+    /// Frames since the last block's end.
+    since: usize,
+    hops: usize,
+    measured: Measured,
+}
+
+impl Meter {
+    /// A meter for frames of both sides.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for rates that cannot be measured at.
+    pub fn new(sample_rate: u32) -> Result<Meter> {
+        let filter = EbuR128::new(2, sample_rate, Mode::M)
+            .map_err(|error| Error::Unsupported(format!("loudness: {error}")))?;
+        Ok(Meter {
+            filter,
+            hop: sample_rate as usize / 10,
+            since: 0,
+            hops: 0,
+            measured: Measured::default(),
+        })
+    }
+
+    /// Takes the next frames in.
+    pub fn push(&mut self, mut frames: &[[f32; 2]]) {
+        for side in frames.as_flattened() {
+            self.measured.peak = self.measured.peak.max(side.abs());
+        }
+        while !frames.is_empty() {
+            let (now, later) = frames.split_at(frames.len().min(self.hop - self.since));
+            let taken = self.filter.add_frames_f32(now.as_flattened());
+            taken.expect("memory for a second of sound was there from the start");
+            self.since += now.len();
+            frames = later;
+            if self.since == self.hop {
+                self.since = 0;
+                self.hops += 1;
+                self.count();
+            }
+        }
+    }
+
+    /// Counts the block that ends here, if it is a whole one.
+    fn count(&mut self) {
+        let lufs = self
+            .filter
+            .loudness_momentary()
+            .unwrap_or(f64::NEG_INFINITY);
+        if let Some(step) = step_of(lufs).filter(|_| self.hops >= 4) {
+            self.measured.blocks[step] += 1;
+        }
+    }
+
+    /// What was measured.
+    pub fn measured(self) -> Measured {
+        self.measured
+    }
+}
+
+/// Every sample times a factor.
+pub(super) struct Gain(pub(super) f32);
+
+impl Effect for Gain {
+    fn apply(&mut self, frames: &mut [[f32; 2]]) {
+        for side in frames.as_flattened_mut() {
+            *side *= self.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both sides a sine of 997 Hz, for so many seconds.
+    fn tone(level: f32, seconds: usize) -> Vec<[f32; 2]> {
+        let turn = std::f32::consts::TAU * 997.0 / 48_000.0;
+        (0..48_000 * seconds)
+            .map(|at| [level * (turn * (at % 48_000) as f32).sin(); 2])
+            .collect()
+    }
+
+    fn measured(songs: &[&[[f32; 2]]]) -> Measured {
+        let mut meter = Meter::new(48_000).unwrap();
+        for song in songs {
+            for block in song.chunks(1000) {
+                meter.push(block);
+            }
+        }
+        meter.measured()
+    }
+
+    #[test]
+    fn a_tone_has_the_loudness_that_the_recommendation_gives() {
+        // BS.1770: 0 dB FS on one side is -3.01 LKFS; both sides are 3.01 more.
+        let (loud, silence) = (tone(0.1, 5), vec![[0.0; 2]; 480_000]);
+        for songs in [vec![&loud[..]], vec![&loud, &silence, &loud]] {
+            let lufs = measured(&songs).lufs().unwrap();
+            assert!((lufs + 20.0).abs() < 0.2, "{lufs}");
+        }
+        assert_eq!(measured(&[&silence]).lufs(), None);
+        assert_eq!(measured(&[&silence]).gain(Loudness::Track, false), 1.0);
+    }
+
+    #[test]
+    fn it_is_what_the_library_says_of_the_whole() {
+        let (loud, soft) = (tone(0.3, 4), tone(0.08, 6));
+        let mut whole = EbuR128::new(2, 48_000, Mode::I).unwrap();
+        for song in [&loud, &soft] {
+            whole.add_frames_f32(song.as_flattened()).unwrap();
+        }
+        let ours = measured(&[&loud, &soft]).lufs().unwrap();
+        let theirs = whole.loudness_global().unwrap();
+        assert!((ours - theirs).abs() < 0.1, "{ours} and {theirs}");
+    }
+
+    #[test]
+    fn gains_reach_the_target_and_do_not_cut() {
+        let loud = measured(&[&tone(0.5, 3)]);
+        let gain = loud.gain(Loudness::Track, false);
+        assert!((20.0 * gain.log10() + 12.0).abs() < 0.2, "{gain}");
+        assert_eq!(loud.gain(Loudness::Peak, false), 1.0 / loud.peak);
+        // Soft on the mean, with one sample at full scale.
+        let mut clicks = tone(0.01, 3);
+        clicks[7] = [1.0; 2];
+        let clicks = measured(&[&clicks]);
+        assert_eq!(clicks.gain(Loudness::Track, false), 1.0);
+        assert!(clicks.gain(Loudness::Track, true) > 5.0);
+        let mut album = loud.clone();
+        album.add(&measured(&[&tone(0.005, 3)]));
+        assert!(
+            (album.lufs().unwrap() - loud.lufs().unwrap()).abs() < 0.2,
+            "the soft one is gated"
+        );
+        assert_eq!(album.peak, loud.peak);
+    }
+}

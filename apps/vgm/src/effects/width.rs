@@ -1,0 +1,32 @@
+//! Stereo width: the difference of the sides, scaled.
+
+use super::Effect;
+
+/// How far the sides are apart; 1 leaves them where they are.
+pub(super) struct Width(pub(super) f32);
+
+impl Effect for Width {
+    fn apply(&mut self, frames: &mut [[f32; 2]]) {
+        for frame in frames {
+            let middle = (frame[0] + frame[1]) * 0.5;
+            let side = (frame[0] - frame[1]) * 0.5 * self.0;
+            *frame = [middle + side, middle - side];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_stays_and_the_sides_part() {
+        let widened = |width: f32| {
+            let mut frames = [[0.75, 0.25], [0.5, 0.5]];
+            Width(width).apply(&mut frames);
+            frames
+        };
+        assert_eq!(widened(0.0), [[0.5, 0.5], [0.5, 0.5]]);
+        assert_eq!(widened(2.0), [[1.0, 0.0], [0.5, 0.5]]);
+    }
+}

@@ -1,0 +1,206 @@
+//! FLAC files: a library packs the frames, this says what they are and carries the tags over.
+//!
+//! Invariant: the bytes depend on the samples alone, not on how they were cut into calls. No more
+//! than one block of 4,096 frames waits to be packed.
+//!
+//! What is only known at the end (the sum by which decoders check, the sizes of blocks) stands at a
+//! file's beginning, so [`Flac::finish`] gives the beginning once more.
+//!
+//! Source: RFC 9639 (FLAC); xiph.org, "Ogg Vorbis I format specification: comment field".
+
+use flacenc::bitsink::ByteSink;
+use flacenc::component::{BitRepr, StreamInfo};
+use flacenc::config::Encoder;
+use flacenc::error::{Verified, Verify};
+use flacenc::source::{Context, Fill, FrameBuf};
+
+use crate::error::{Error, Result};
+use crate::format::Gd3;
+use crate::mix::{SampleFormat, to_int};
+
+/// Frames packed at a time.
+const BLOCK: usize = 4096;
+/// The highest rate that the library writes.
+const RATE_MAX: u32 = 96_000;
+
+/// A FLAC file being written.
+pub struct Flac {
+    config: Verified<Encoder>,
+    info: StreamInfo,
+    /// Counts, and sums up what decoders check.
+    context: Context,
+    frames: FrameBuf,
+    /// Samples that wait for a block to be whole, both sides in turn.
+    waiting: Vec<i32>,
+    blocks: usize,
+    bits: u32,
+}
+
+impl Flac {
+    /// A file of so many frames at `sample_rate`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for samples of 32 bits or floating point, and above 96 kHz.
+    pub fn new(samples: SampleFormat, sample_rate: u32, frames: u64) -> Result<Flac> {
+        let bits = match samples {
+            SampleFormat::I8 => 8,
+            SampleFormat::I16 => 16,
+            SampleFormat::I24 => 24,
+            SampleFormat::I32 | SampleFormat::F32 => {
+                return Err(Error::Unsupported("FLAC of more than 24 bits".into()));
+            }
+        };
+        if sample_rate > RATE_MAX {
+            let reason = format!("FLAC of {sample_rate} Hz, more than {RATE_MAX}");
+            return Err(Error::Unsupported(reason));
+        }
+        let unusual = |error: flacenc::error::VerifyError| Error::Unsupported(error.to_string());
+        let mut info = StreamInfo::new(sample_rate as usize, 2, bits as usize).map_err(unusual)?;
+        info.set_block_sizes(BLOCK, BLOCK).map_err(unusual)?;
+        info.set_frame_sizes(0, 0).map_err(unusual)?;
+        // 36 bits hold it, or it is said to be unknown.
+        let total = usize::try_from(frames).ok().filter(|_| frames >> 36 == 0);
+        info.set_total_samples(total.unwrap_or(0));
+        let config = Encoder::default().into_verified();
+        Ok(Flac {
+            config: config.map_err(|(_, error)| unusual(error))?,
+            info,
+            context: Context::new(bits as usize, 2),
+            frames: FrameBuf::with_size(2, BLOCK).map_err(unusual)?,
+            waiting: Vec::with_capacity(2 * BLOCK),
+            blocks: 0,
+            bits,
+        })
+    }
+
+    /// What a file begins with: what it is, and its tags.
+    pub fn header(&self, tags: &Gd3) -> Vec<u8> {
+        let mut header = self.beginning();
+        let comments = comments(tags);
+        // The last of the blocks of metadata is marked.
+        header.push(0x80 | 4);
+        header.extend(&(comments.len() as u32).to_be_bytes()[1..]);
+        header.extend(comments);
+        header
+    }
+
+    /// Packs frames behind `bytes`, as far as they fill blocks.
+    pub fn push(&mut self, frames: &[[f32; 2]], bytes: &mut Vec<u8>) {
+        for frame in frames {
+            self.waiting
+                .extend(frame.map(|side| to_int(side, self.bits)));
+            if self.waiting.len() == 2 * BLOCK {
+                self.pack(bytes);
+            }
+        }
+    }
+
+    /// Packs what still waits, and gives what the file's first bytes are now.
+    pub fn finish(&mut self, bytes: &mut Vec<u8>) -> Vec<u8> {
+        if !self.waiting.is_empty() {
+            self.pack(bytes);
+        }
+        self.info.set_md5_digest(&self.context.md5_digest());
+        self.beginning()
+    }
+
+    fn pack(&mut self, bytes: &mut Vec<u8>) {
+        let sane = "a block of two channels, of samples that fit, has nothing to fail with";
+        self.frames.fill_interleaved(&self.waiting).expect(sane);
+        self.context.fill_interleaved(&self.waiting).expect(sane);
+        let (config, info) = (&self.config, &self.info);
+        let frame = flacenc::encode_fixed_size_frame(config, &self.frames, self.blocks, info);
+        let mut sink = ByteSink::new();
+        frame.expect(sane).write(&mut sink).expect(sane);
+        bytes.extend(sink.as_slice());
+        self.blocks += 1;
+        self.waiting.clear();
+    }
+
+    /// The mark of the format and the first block of metadata.
+    fn beginning(&self) -> Vec<u8> {
+        let mut sink = ByteSink::new();
+        self.info.write(&mut sink).expect("memory takes all");
+        let info = sink.as_slice();
+        let length = (info.len() as u32).to_be_bytes();
+        [&b"fLaC\0"[..], &length[1..], info].concat()
+    }
+}
+
+/// The tags as Vorbis has them: what made the file, a count, and each as `NAME=text`.
+fn comments(tags: &Gd3) -> Vec<u8> {
+    let tags = tags.either();
+    let date = tags.date.replace('/', "-");
+    let fields = [
+        ("TITLE", &tags.track),
+        ("ALBUM", &tags.game),
+        ("ARTIST", &tags.author),
+        ("DATE", &date),
+        ("DESCRIPTION", &tags.notes),
+    ];
+    let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
+    let trimmed = fields.map(|(name, field)| {
+        let field = field.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        (name, field)
+    });
+    let told: Vec<_> = trimmed
+        .iter()
+        .filter(|(_, field)| !field.is_empty())
+        .collect();
+    let mut comments = text("creel-vgm");
+    comments.extend((told.len() as u32).to_le_bytes());
+    for (name, field) in told {
+        comments.extend(text(&format!("{name}={field}")));
+    }
+    comments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of noise and tones, pushed in pieces of `step` frames.
+    fn file(frames: usize, step: usize) -> Vec<u8> {
+        let samples: Vec<[f32; 2]> = (0..frames)
+            .map(|at| [(at as f32 * 0.03).sin(), (at * at % 97) as f32 / 200.0])
+            .collect();
+        let mut flac = Flac::new(SampleFormat::I16, 44_100, frames as u64).unwrap();
+        let mut bytes = flac.header(&Gd3 {
+            track: "Étude".into(),
+            ..Gd3::default()
+        });
+        for piece in samples.chunks(step) {
+            flac.push(piece, &mut bytes);
+        }
+        let beginning = flac.finish(&mut bytes);
+        bytes[..beginning.len()].copy_from_slice(&beginning);
+        bytes
+    }
+
+    #[test]
+    fn the_bytes_do_not_depend_on_the_pieces() {
+        for frames in [1, 31, 63, 4096, 4097, 10_000] {
+            let whole = file(frames, frames);
+            assert_eq!(file(frames, 7), whole);
+            assert_eq!(&whole[..4], b"fLaC");
+            // The number of frames, in the last 36 bits before the checksum.
+            let said = u32::from_be_bytes(whole[22..26].try_into().unwrap());
+            assert_eq!(said as usize, frames);
+            assert!(whole[26..42].iter().any(|byte| *byte != 0), "no checksum");
+            let text = String::from_utf8_lossy(&whole).into_owned();
+            assert!(text.contains("TITLE=Étude"));
+        }
+    }
+
+    #[test]
+    fn what_flac_does_not_hold_is_refused() {
+        for (samples, rate) in [
+            (SampleFormat::F32, 44_100),
+            (SampleFormat::I32, 44_100),
+            (SampleFormat::I16, 192_000),
+        ] {
+            assert!(Flac::new(samples, rate, 1).is_err());
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What goes in and comes out by other roads than .vgm and WAV: archives, FLAC, stems, effects.
+//!
+//! Where ffmpeg is at hand it reads every kind of file, too; else that test says that it skips.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use creel_vgm::demo;
+
+/// A folder of this test's own, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("creel-vgm-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_creel-vgm"));
+    program.args(arguments).output().unwrap()
+}
+
+fn done(arguments: &[&str]) {
+    let run = run(arguments);
+    assert!(run.status.success(), "{arguments:?}: {run:?}");
+}
+
+/// A carried song as a file, cut short by nothing.
+fn song(folder: &Folder, name: &str) -> String {
+    let carried = demo::CARRIED.iter().find(|song| song.name == name).unwrap();
+    let path = folder.path(name).with_extension("vgz");
+    fs::write(&path, carried.packed).unwrap();
+    path.to_str().unwrap().into()
+}
+
+const ONCE: [&str; 4] = ["--loops", "1", "--fade", "0"];
+
+fn render(song: &str, output: &Path, flags: &[&str]) {
+    let output = output.to_str().unwrap();
+    done(&[&["render", song, "-o", output, "-q"], &ONCE[..], flags].concat());
+}
+
+/// The samples behind the header of a WAV of so many bytes a sample.
+fn data(path: &Path) -> Vec<u8> {
+    let bytes = fs::read(path).unwrap();
+    let at = bytes.windows(4).position(|tag| tag == b"data").unwrap();
+    let length = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap());
+    bytes[at + 8..][..length as usize].to_vec()
+}
+
+fn floats(path: &Path) -> Vec<f32> {
+    let bytes = data(path);
+    let words = bytes.as_chunks::<4>().0.iter();
+    words.map(|word| f32::from_le_bytes(*word)).collect()
+}
+
+#[test]
+fn flac_holds_the_samples_of_the_wav() {
+    let folder = Folder::new("flac");
+    let song = song(&folder, "sn76489");
+    for (bits, bytes) in [("8", 1), ("16", 2), ("24", 3)] {
+        let flags = ["--bit-depth", bits, "--overwrite"];
+        render(&song, &folder.0, &flags);
+        render(&song, &folder.0, &[&flags[..], &["--flac"]].concat());
+        let packed = fs::metadata(folder.path("sn76489.flac")).unwrap().len();
+        let samples = data(&folder.path("sn76489.wav"));
+        // What lies in the last bits of 24 is noise to the packer, and may even take more.
+        let most = samples.len() * if bits == "24" { 11 } else { 9 } / 10;
+        assert!(packed < most as u64, "{packed} bytes of {}", samples.len());
+        let mut flac = claxon::FlacReader::open(folder.path("sn76489.flac")).unwrap();
+        assert_eq!(flac.get_tag("title").next(), Some("Tin Spindle"));
+        let info = flac.streaminfo();
+        assert_eq!(info.samples, Some((samples.len() / bytes / 2) as u64));
+        let mut at = 0;
+        for sample in flac.samples() {
+            let mut word = sample.unwrap().to_le_bytes();
+            // An 8-bit sample of a WAV is unsigned.
+            word[0] ^= if bytes == 1 { 0x80 } else { 0 };
+            assert_eq!(
+                word[..bytes],
+                samples[at..at + bytes],
+                "{bits} bits, byte {at}"
+            );
+            at += bytes;
+        }
+        assert_eq!(at, samples.len());
+    }
+}
+
+#[test]
+fn archives_are_folders() {
+    let folder = Folder::new("archives");
+    let songs = [&demo::CARRIED[5], &demo::CARRIED[6]];
+    let plain = folder.path("plain");
+    fs::create_dir_all(plain.join("disc")).unwrap();
+    let mut zip = zip::ZipWriter::new(fs::File::create(folder.path("album.zip")).unwrap());
+    let mut seven = sevenz_rust2::ArchiveWriter::create(folder.path("album.7z")).unwrap();
+    for name in ["disc/b.vgz", "a.vgz", "notes.txt", "../evil.vgz"] {
+        let packed = songs[usize::from(name == "a.vgz")].packed;
+        let options = zip::write::SimpleFileOptions::default();
+        zip.start_file(name, options).unwrap();
+        zip.write_all(packed).unwrap();
+        let entry = sevenz_rust2::ArchiveEntry::new_file(name);
+        seven.push_archive_entry(entry, Some(packed)).unwrap();
+        if !name.contains("evil") {
+            fs::write(plain.join(name), packed).unwrap();
+        }
+    }
+    zip.finish().unwrap();
+    seven.finish().unwrap();
+    let mut all = Vec::new();
+    for name in ["plain", "album.zip", "album.7z"] {
+        let out = folder.path(&format!("out of {name}"));
+        let from = folder.path(name);
+        render(from.to_str().unwrap(), &out, &["-r"]);
+        let read = |name: &str| fs::read(out.join(name)).unwrap();
+        all.push([read("a.wav"), read("disc/b.wav")]);
+        assert_eq!(
+            fs::read_dir(&out).unwrap().count(),
+            2,
+            "a, disc and no more"
+        );
+    }
+    assert!(all[0] == all[1] && all[0] == all[2]);
+    assert!(!folder.path("evil.wav").exists());
+    // In a folder, an archive is a folder below.
+    let out = folder.path("deep");
+    fs::remove_dir_all(folder.path("plain")).unwrap();
+    fs::remove_file(folder.path("album.7z")).unwrap();
+    render(folder.0.to_str().unwrap(), &out, &["-r"]);
+    assert!(out.join("album/disc/b.wav").exists());
+    let shallow = run(&[
+        "render",
+        folder.0.to_str().unwrap(),
+        "-o",
+        out.to_str().unwrap(),
+    ]);
+    assert!(String::from_utf8_lossy(&shallow.stderr).contains("-r takes them"));
+    // Cut in the middle it is bad data, and no panic.
+    let whole = fs::read(folder.path("album.zip")).unwrap();
+    fs::write(folder.path("cut.zip"), &whole[..whole.len() / 2]).unwrap();
+    let cut = folder.path("cut.zip");
+    let cut = run(&["render", cut.to_str().unwrap(), "-o", out.to_str().unwrap()]);
+    assert_eq!(cut.status.code(), Some(65), "{cut:?}");
+}
+
+#[test]
+fn stems_add_up_to_the_song() {
+    let folder = Folder::new("stems");
+    let song = song(&folder, "ym2612-sn76489");
+    let flags = ["--float"];
+    render(&song, &folder.0, &flags);
+    render(&song, &folder.0, &["--float", "--stems", "chip"]);
+    let whole = floats(&folder.path("ym2612-sn76489.wav"));
+    let fm = floats(&folder.path("ym2612-sn76489 - YM2612.wav"));
+    let psg = floats(&folder.path("ym2612-sn76489 - SN76489.wav"));
+    let loudest = |samples: &[f32]| samples.iter().fold(0.0f32, |a, b| a.max(b.abs()));
+    assert!(loudest(&fm) > 0.05 && loudest(&psg) > 0.02);
+    for (place, whole) in whole.iter().enumerate() {
+        assert!(
+            (whole - fm[place] - psg[place]).abs() < 1e-5,
+            "sample {place}"
+        );
+    }
+    // Muting the one leaves the other.
+    let muted = folder.path("muted");
+    render(&song, &muted, &["--float", "--mute", "sn76489"]);
+    assert!(floats(&muted.join("ym2612-sn76489.wav")) == fm);
+    let solo = folder.path("solo");
+    render(&song, &solo, &["--float", "--solo", "SN76489#1"]);
+    assert!(floats(&solo.join("ym2612-sn76489.wav")) == psg);
+    let out = folder.path("none");
+    let out = out.to_str().unwrap();
+    let none = run(&["render", &song, "-o", out, "--solo", "YM2151"]);
+    assert_eq!(none.status.code(), Some(65), "{none:?}");
+    let unknown = run(&["render", &song, "-o", out, "--mute", "SID"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+/// Those of chips whose voices do not act on each other: see docs/design/vgm.md for the others.
+#[test]
+fn voices_add_up_to_the_song() {
+    for (name, most) in [("ay8910", 1e-3), ("ym2151-okim6258", 1e-2)] {
+        let folder = Folder::new(name);
+        let song = song(&folder, name);
+        render(&song, &folder.0, &["--float"]);
+        let voices = folder.path("voices");
+        render(&song, &voices, &["--float", "--stems", "voice"]);
+        let whole = floats(&folder.path(name).with_extension("wav"));
+        let (mut sum, mut heard) = (vec![0.0; whole.len()], 0);
+        for file in fs::read_dir(&voices).unwrap() {
+            let voice = floats(&file.unwrap().path());
+            heard += usize::from(voice.iter().any(|side| side.abs() > 0.02));
+            sum.iter_mut()
+                .zip(&voice)
+                .for_each(|(sum, side)| *sum += side);
+        }
+        assert!(heard >= 3, "{heard} voices");
+        for (place, (whole, sum)) in whole.iter().zip(&sum).enumerate() {
+            assert!(
+                (whole - sum).abs() < most,
+                "{name}, sample {place}: {whole} {sum}"
+            );
+        }
+    }
+}
+
+fn lufs(samples: &[f32]) -> f64 {
+    let mut meter = ebur128::EbuR128::new(2, 44_100, ebur128::Mode::I).unwrap();
+    meter.add_frames_f32(samples).unwrap();
+    meter.loudness_global().unwrap()
+}
+
+#[test]
+fn loudness_is_what_was_asked_for_whatever_the_jobs() {
+    let folder = Folder::new("loudness");
+    let names = ["ym2413", "ay8910", "sn76489"];
+    let songs = names.map(|name| song(&folder, name));
+    let rendered = |flags: &[&str]| {
+        let out = folder.path(&flags.join(" "));
+        let [a, b, c] = songs.each_ref().map(String::as_str);
+        let arguments = [
+            "render",
+            a,
+            b,
+            c,
+            "-q",
+            "--float",
+            "-o",
+            out.to_str().unwrap(),
+        ];
+        done(&[&arguments[..], &ONCE, flags].concat());
+        names.map(|name| floats(&out.join(name).with_extension("wav")))
+    };
+    let plain = rendered(&[]).map(|song| lufs(&song));
+    for song in rendered(&["--replay-gain", "track", "--soft-clip"]) {
+        let found = lufs(&song);
+        assert!((found + 18.0).abs() < 0.5, "{found} LUFS");
+    }
+    let album = rendered(&["--replay-gain", "album", "--jobs", "1"]);
+    let moved = |place: usize| lufs(&album[place]) - plain[place];
+    assert!(
+        (moved(0) - moved(1)).abs() < 0.05,
+        "songs keep their distance"
+    );
+    assert!(album == rendered(&["--replay-gain", "album", "--jobs", "3"]));
+    for song in rendered(&["--normalize"]) {
+        let peak = song.iter().fold(0.0f32, |a, b| a.max(b.abs()));
+        assert!((peak - 1.0).abs() < 1e-5, "{peak}");
+    }
+}
+
+#[test]
+fn other_programs_read_every_kind_of_file() {
+    if Command::new("ffmpeg").arg("-version").output().is_err() {
+        eprintln!("skipped: no ffmpeg");
+        return;
+    }
+    let folder = Folder::new("ffmpeg");
+    let song = song(&folder, "ay8910");
+    let decoded = |name: &str| {
+        let path = folder.path(name);
+        let mut ffmpeg = Command::new("ffmpeg");
+        ffmpeg.args(["-v", "error", "-xerror", "-i"]).arg(path);
+        let run = ffmpeg.args(["-f", "s16le", "-"]).output().unwrap();
+        assert!(
+            run.status.success() && run.stderr.is_empty(),
+            "{name}: {run:?}"
+        );
+        run.stdout
+    };
+    let mut all = Vec::new();
+    for (flags, name) in [
+        (vec![], "ay8910.wav"),
+        (vec!["--au"], "ay8910.au"),
+        (vec!["--flac"], "ay8910.flac"),
+    ] {
+        for bits in ["16", "24"] {
+            let flags = [&flags[..], &["--overwrite", "--bit-depth", bits]].concat();
+            render(&song, &folder.0, &flags);
+            let samples = decoded(name);
+            if bits == "16" {
+                all.push(samples);
+            }
+        }
+    }
+    assert!(all[0] == data_after(&folder, &song) && all[1] == all[0] && all[2] == all[0]);
+    for name in ["ay8910.wav", "ay8910.flac"] {
+        let run = Command::new("ffprobe")
+            .args(["-v", "error", "-show_entries", "format_tags"])
+            .arg(folder.path(name))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&run.stdout).to_lowercase();
+        for tag in ["title=", "artist=", "album="] {
+            assert!(text.contains(tag), "{name}: {text}");
+        }
+    }
+}
+
+/// The samples of the song as a WAV of 16 bits.
+fn data_after(folder: &Folder, song: &str) -> Vec<u8> {
+    let out = folder.path("again");
+    render(song, &out, &[]);
+    data(&out.join("ay8910.wav"))
+}

@@ -1,0 +1,260 @@
+//! A slice as a grid of rows, visited in tiles: what lies near in both directions goes to one worker.
+//!
+//! The invariant: two tiles of one grid have no item in common, so each may be changed by a thread
+//! of its own. A tile has the rows' parts one by one, never the rows between them.
+
+use super::items::{Base, Count, GivesItem, Walk};
+use std::ops::Range;
+
+/// How a grid is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    width: usize,
+    height: usize,
+    /// Columns and rows of a tile, but for those at the end.
+    tile: (usize, usize),
+}
+
+impl Cut {
+    #[track_caller]
+    fn new(len: usize, width: usize, tile: (usize, usize)) -> Self {
+        assert!(width > 0, "a grid has at least one column, not 0");
+        assert!(
+            tile.0 > 0 && tile.1 > 0,
+            "a tile has at least one column and one row, not {} and {}",
+            tile.0,
+            tile.1
+        );
+        assert!(
+            len.is_multiple_of(width),
+            "{len} items are not whole rows of {width}"
+        );
+        let height = len / width;
+        Self {
+            width,
+            height,
+            tile,
+        }
+    }
+
+    /// Tiles side by side.
+    fn across(&self) -> usize {
+        self.width.div_ceil(self.tile.0)
+    }
+
+    fn tiles(&self) -> usize {
+        self.across() * self.height.div_ceil(self.tile.1)
+    }
+
+    /// The columns and rows of one, inside the grid.
+    fn area(&self, index: usize) -> (Range<usize>, Range<usize>) {
+        let side = |at: usize, len: usize, end: usize| {
+            let begin = at * len;
+            begin..end.min(begin.saturating_add(len))
+        };
+        let (across, (columns, rows)) = (self.across(), self.tile);
+        (
+            side(index % across, columns, self.width),
+            side(index / across, rows, self.height),
+        )
+    }
+}
+
+/// A slice as a grid whose tiles a loop visits, to read them.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles<'a, T> {
+    items: &'a [T],
+    cut: Cut,
+}
+
+/// A slice as a grid whose tiles a loop visits, to change them.
+///
+/// ```
+/// use creel::{Pool, loops::{Tiles, TilesMut}};
+///
+/// let pool = Pool::builder().workers(2).build()?;
+/// let (mut wet, rain) = (vec![0; 6 * 4], vec![1; 6 * 4]); // four rows of six
+/// let tiles = (TilesMut::new(&mut wet, 6, (4, 2)), Tiles::new(&rain, 6, (4, 2)));
+/// pool.each(tiles, |index, (mut wet, rain)| {
+///     for y in wet.rows() {
+///         for (wet, rain) in wet.row_mut(y).iter_mut().zip(rain.row(y)) {
+///             *wet += rain * index;
+///         }
+///     }
+/// });
+/// assert_eq!(wet[..6], [0, 0, 0, 0, 1, 1]);
+/// assert_eq!(wet[18..], [2, 2, 2, 2, 3, 3]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+#[derive(Debug)]
+pub struct TilesMut<'a, T> {
+    items: &'a mut [T],
+    cut: Cut,
+}
+
+impl<'a, T> Tiles<'a, T> {
+    /// Cuts rows of `width` items into tiles of so many columns and rows; those at the end are
+    /// smaller. They are numbered along the rows.
+    ///
+    /// # Panics
+    /// If the items are not whole rows, or a number is 0.
+    #[track_caller]
+    pub fn new(items: &'a [T], width: usize, tile: (usize, usize)) -> Self {
+        let cut = Cut::new(items.len(), width, tile);
+        Self { items, cut }
+    }
+}
+
+impl<'a, T> TilesMut<'a, T> {
+    /// Cuts rows of `width` items into tiles of so many columns and rows; those at the end are
+    /// smaller. They are numbered along the rows.
+    ///
+    /// # Panics
+    /// If the items are not whole rows, or a number is 0.
+    #[track_caller]
+    pub fn new(items: &'a mut [T], width: usize, tile: (usize, usize)) -> Self {
+        let cut = Cut::new(items.len(), width, tile);
+        Self { items, cut }
+    }
+}
+
+/// A rectangle of a grid, to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile<'a, T> {
+    items: &'a [T],
+    cut: Cut,
+    index: usize,
+}
+
+impl<'a, T> Tile<'a, T> {
+    /// Its columns in the grid.
+    pub fn columns(&self) -> Range<usize> {
+        self.cut.area(self.index).0
+    }
+
+    /// Its rows in the grid.
+    pub fn rows(&self) -> Range<usize> {
+        self.cut.area(self.index).1
+    }
+
+    /// Its part of row `y` of the grid.
+    ///
+    /// # Panics
+    /// If it has no such row.
+    #[track_caller]
+    pub fn row(&self, y: usize) -> &'a [T] {
+        let (columns, rows) = self.cut.area(self.index);
+        assert!(rows.contains(&y), "a tile of rows {rows:?} has no row {y}");
+        let begin = y * self.cut.width;
+        &self.items[begin + columns.start..begin + columns.end]
+    }
+}
+
+/// A rectangle of a grid, which one thread has alone.
+pub struct TileMut<'a, T> {
+    base: Base<'a, T>,
+    cut: Cut,
+    index: usize,
+}
+
+// SAFETY: it stands for the `&mut [T]` of its rows.
+unsafe impl<T: Send> Send for TileMut<'_, T> {}
+
+impl<T> TileMut<'_, T> {
+    /// Its columns in the grid.
+    pub fn columns(&self) -> Range<usize> {
+        self.cut.area(self.index).0
+    }
+
+    /// Its rows in the grid.
+    pub fn rows(&self) -> Range<usize> {
+        self.cut.area(self.index).1
+    }
+
+    /// Its part of row `y` of the grid.
+    ///
+    /// # Panics
+    /// If it has no such row.
+    #[track_caller]
+    pub fn row_mut(&mut self, y: usize) -> &mut [T] {
+        let (columns, rows) = self.cut.area(self.index);
+        assert!(rows.contains(&y), "a tile of rows {rows:?} has no row {y}");
+        let begin = y * self.cut.width;
+        // SAFETY: validity: the area is inside the grid. Aliasing: no other tile has any of it, this
+        // one is given out once, and it is borrowed for as long as the row is in use.
+        unsafe { self.base.part(begin + columns.start..begin + columns.end) }
+    }
+}
+
+impl<T> std::fmt::Debug for TileMut<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TileMut")
+            .field("columns", &self.columns())
+            .field("rows", &self.rows())
+            .finish()
+    }
+}
+
+impl<'a, T> GivesItem<'_> for Tiles<'a, T> {
+    type Item = Tile<'a, T>;
+}
+
+// SAFETY: they are only read, by threads that may share them.
+unsafe impl<'a, T: Sync> Walk for Tiles<'a, T> {
+    type Base = Self;
+    type Hand = Self;
+    const COUNTED: bool = true;
+    const COARSE: bool = true;
+
+    fn count(&self, count: &mut Count) {
+        count.add(self.cut.tiles());
+    }
+
+    fn open(self, _: usize) -> Self {
+        self
+    }
+
+    unsafe fn take(base: &Self, _: usize, _: usize) -> Self {
+        let Self { items, cut } = *base;
+        Self { items, cut }
+    }
+
+    unsafe fn item<'x>(hand: &'x mut Self, index: usize) -> Tile<'a, T>
+    where
+        Self: 'x,
+    {
+        let Self { items, cut } = *hand;
+        Tile { items, cut, index }
+    }
+}
+
+impl<'a, T> GivesItem<'_> for TilesMut<'a, T> {
+    type Item = TileMut<'a, T>;
+}
+
+// SAFETY: nobody is given a tile twice, say the callers, and no two have an item in common.
+unsafe impl<'a, T: Send> Walk for TilesMut<'a, T> {
+    type Base = (Base<'a, T>, Cut);
+    type Hand = (Base<'a, T>, Cut);
+    const COUNTED: bool = true;
+    const COARSE: bool = true;
+
+    fn count(&self, count: &mut Count) {
+        count.add(self.cut.tiles());
+    }
+
+    fn open(self, _: usize) -> Self::Base {
+        (Base::new(self.items), self.cut)
+    }
+
+    unsafe fn take(base: &Self::Base, _: usize, _: usize) -> Self::Hand {
+        *base
+    }
+
+    unsafe fn item<'x>(&mut (base, cut): &'x mut Self::Hand, index: usize) -> TileMut<'a, T>
+    where
+        Self: 'x,
+    {
+        TileMut { base, cut, index }
+    }
+}

@@ -1,0 +1,520 @@
+//! The verbs of loops beside what the standard library does on one thread: the same outcome at any
+//! number of workers, under each balance, and clear words where something does not fit.
+
+mod bounded;
+
+use bounded::bounded;
+use creel::{
+    Balance, Outbox, Pool, Scratch, Wait,
+    loops::{Tiles, TilesMut},
+};
+use std::{
+    cell::Cell,
+    cmp::Ordering,
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+fn pools() -> impl Iterator<Item = creel::Handle> {
+    let pool = |workers| {
+        let builder = Pool::builder().workers(workers).wait(Wait::Park);
+        &*Box::leak(Box::new(builder.build().unwrap()))
+    };
+    let balances = [Balance::Fixed, Balance::Sticky, Balance::Shared];
+    let pools = if cfg!(miri) { &[3][..] } else { &[1, 2, 5] };
+    let pools = pools.iter().map(move |&workers| pool(workers));
+    pools.flat_map(move |pool| balances.map(|balance| pool.with(balance)))
+}
+
+/// Lengths at which something begins or ends.
+const LENGTHS: &[usize] = if cfg!(miri) {
+    &[0, 1, 9]
+} else {
+    &[0, 1, 2, 7, 127, 128, 129, 1000, 5000]
+};
+
+fn message(f: impl FnOnce()) -> String {
+    let thrown = catch_unwind(AssertUnwindSafe(f)).expect_err("it throws");
+    match thrown.downcast::<String>() {
+        Ok(text) => *text,
+        Err(other) => (*other.downcast::<&str>().expect("a text")).into(),
+    }
+}
+
+/// A number that looks drawn.
+fn mixed(n: usize) -> u64 {
+    let n = (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (n ^ n >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 17
+}
+
+#[test]
+fn eight_side_by_side_and_whatever_lends_a_slice() {
+    for pool in pools() {
+        for &len in LENGTHS {
+            let (mut a, mut b, c) = (vec![0; len], vec![0; len], vec![2; len]);
+            let (mut d, e) = (vec![3; len], vec![4; len]);
+            let mut own = pool.scratch(|_| 0);
+            let mut outbox = Outbox::new();
+            let all = (
+                &mut a,
+                &mut b[..],
+                &c,
+                &mut d,
+                &e[..],
+                10..10 + len,
+                &mut own,
+                outbox.to(1),
+            );
+            pool.each(all, |index, (a, b, c, d, e, n, own, post)| {
+                *a = c + *d + e;
+                *d = index;
+                *b = n - 10;
+                *own += 1;
+                post.send(0, n);
+            });
+            assert_eq!(a, vec![9; len]);
+            assert!(b.iter().copied().eq(0..len) && d == b);
+            assert_eq!(own.into_iter().sum::<usize>(), len);
+            let mut order = [Vec::new()];
+            pool.deliver(&mut outbox, &mut order, |_, order, n| order.push(n));
+            assert!(order[0].iter().copied().eq(10..10 + len));
+        }
+        let (mut x, y) = ([1, 2, 3], [4, 5, 6]);
+        pool.each((&mut x, &y), |_, (x, y)| *x += y);
+        pool.each(&mut x, |_, x| *x += 1);
+        assert_eq!(x, [6, 8, 10]);
+    }
+}
+
+#[test]
+fn lengths_that_differ_are_named() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let (mut a, b) = (vec![0; 10], vec![0; 9]);
+    let mut own = pool.scratch(|_| ());
+    let text = message(|| pool.each((&mut a, &mut own, 0..10, &b), |_, (_, (), _, _)| ()));
+    assert!(
+        text.ends_with("number 1 of the tuple has 10, number 4 has 9"),
+        "{text}"
+    );
+    let text = message(|| pool.chunks((&b, &a), 4, |_, _| ()));
+    assert!(text.ends_with("number 1 of the tuple has 9, number 2 has 10"));
+    let text = message(|| pool.chunks(&a, 0, |_, _| ()));
+    assert_eq!(text, "a chunk has at least one item, not 0");
+    let text = message(|| _ = TilesMut::new(&mut a, 3, (1, 1)));
+    assert_eq!(text, "10 items are not whole rows of 3");
+    let text = message(|| _ = pool.fold_in(0, &a, || 0, |_, _, _| (), |a, _| a));
+    assert_eq!(text, "a fold's tree has at least one leaf, not 0");
+}
+
+#[test]
+fn chunks_side_by_side_with_an_outbox() {
+    for pool in pools() {
+        for &len in LENGTHS {
+            for chunk in [1, 3, len.max(1), usize::MAX] {
+                let (mut a, b) = (vec![0; len], (0..len).collect::<Vec<_>>());
+                let mut outbox = Outbox::new();
+                let mut own: Scratch<usize> = pool.scratch(|_| 0);
+                let all = (&mut a, &b, 5..5 + len, &mut own, outbox.to(1));
+                pool.chunks(all, chunk, |start, (a, b, n, own, post)| {
+                    assert_eq!((a.len(), b.len()), (n.len(), n.len()));
+                    assert_eq!(start + 5, n.start);
+                    a.copy_from_slice(b);
+                    *own += n.len();
+                    post.send(0, start);
+                });
+                assert_eq!(a, b);
+                assert_eq!(own.iter().sum::<usize>(), len);
+                let mut starts = [Vec::new()];
+                pool.deliver(&mut outbox, &mut starts, |_, all, start| all.push(start));
+                assert!(starts[0].iter().copied().eq((0..len).step_by(chunk)));
+                let sums = pool.map_chunks((&a, 0..len), chunk, |_, (a, n)| a.len() + n.len());
+                assert!(b.chunks(chunk).map(|b| 2 * b.len()).eq(sums));
+            }
+        }
+    }
+}
+
+#[test]
+fn tiles_are_the_whole_grid_once() {
+    for pool in pools() {
+        for (width, height, tile) in [
+            (1, 1, (1, 1)),
+            (7, 5, (3, 2)),
+            (4, 6, (9, usize::MAX)),
+            (3, 0, (1, 1)),
+        ] {
+            let read: Vec<_> = (0..width * height).collect();
+            let mut grid = vec![usize::MAX; width * height];
+            let tiles = (
+                TilesMut::new(&mut grid, width, tile),
+                Tiles::new(&read, width, tile),
+            );
+            pool.each(tiles, |_, (mut to, from)| {
+                for y in to.rows() {
+                    assert_eq!(to.columns(), from.columns());
+                    to.row_mut(y).copy_from_slice(from.row(y));
+                }
+            });
+            assert_eq!(grid, read);
+        }
+        let mut grid = [0; 4];
+        let text = message(|| {
+            pool.each(TilesMut::new(&mut grid, 2, (2, 1)), |index, mut tile| {
+                tile.row_mut(1 - index).fill(1);
+            });
+        });
+        assert!(text.starts_with("a tile of rows"), "{text}");
+    }
+}
+
+#[test]
+fn folds_have_the_outcome_of_one_thread() {
+    for pool in pools() {
+        for &len in LENGTHS {
+            let numbers: Vec<u64> = (0..len).map(mixed).collect();
+            assert_eq!(
+                pool.sum(&numbers, |_, n| n % 100),
+                numbers.iter().map(|n| n % 100).sum::<u64>()
+            );
+            assert_eq!(pool.min(&numbers, |_, n| *n), numbers.iter().copied().min());
+            assert_eq!(
+                pool.max(&numbers, |i, n| (n % 7, i)),
+                numbers.iter().zip(0..).map(|(n, i)| (n % 7, i)).max()
+            );
+            assert_eq!(
+                pool.count(&numbers, |_, n| n % 2 == 0),
+                numbers.iter().filter(|n| *n % 2 == 0).count()
+            );
+            // Not commutative: the order is that of the items.
+            let join = |mut a: Vec<u64>, b: Vec<u64>| {
+                a.extend(b);
+                a
+            };
+            let add = |all: &mut Vec<u64>, _: usize, n: &u64| all.push(*n);
+            assert_eq!(pool.fold(&numbers, Vec::new, add, join), numbers);
+            for leaves in [1, 3, usize::MAX] {
+                assert_eq!(pool.fold_in(leaves, &numbers, Vec::new, add, join), numbers);
+            }
+            let mut all = pool.fold_by_worker(&numbers, Vec::new, add, join);
+            let mut sorted = numbers.clone();
+            all.sort_unstable();
+            sorted.sort_unstable();
+            assert_eq!(all, sorted);
+            let mut changed = numbers.clone();
+            let most = pool.map_reduce(
+                &mut changed,
+                |_, n| {
+                    *n /= 2;
+                    *n
+                },
+                u64::max,
+            );
+            assert!(changed.iter().zip(&numbers).all(|(a, b)| *a == b / 2));
+            assert_eq!(most, changed.iter().copied().max());
+            let flat = pool.flat_map(&numbers, |i, n| vec![*n; i % 3]);
+            let beside = numbers
+                .iter()
+                .enumerate()
+                .flat_map(|(i, n)| vec![*n; i % 3]);
+            assert!(beside.eq(flat));
+        }
+    }
+}
+
+/// The tree is cut by the number of items only: the same bits at any number of workers.
+#[test]
+fn a_floating_point_sum_has_the_same_bits_everywhere() {
+    let noise: Vec<f32> = (0..3000).map(|n| mixed(n) as f32 * 1e-9).collect();
+    let mut seen = HashMap::new();
+    for pool in pools() {
+        let few = pool.fold_in(7, &noise, || 0.0, |sum, _, x| *sum += x, |a, b| a + b);
+        let bits = (pool.sum(&noise, |_, x| *x).to_bits(), few.to_bits());
+        *seen.entry(bits).or_insert(0) += 1;
+    }
+    assert_eq!(seen.len(), 1, "{seen:?}");
+}
+
+#[test]
+fn the_first_find_counts_and_all_before_it_are_looked_at() {
+    for pool in pools() {
+        for &len in LENGTHS {
+            for first in [0, len / 3, len.saturating_sub(1), len] {
+                let found = |index: usize| index >= first;
+                let there = (first < len).then_some(first);
+                let looked = AtomicUsize::new(0);
+                let position = pool.position(0..len, |_, index| {
+                    looked.fetch_add(usize::from(index <= first), Relaxed);
+                    found(index)
+                });
+                assert_eq!(position, there);
+                assert_eq!(looked.into_inner(), len.min(first + 1));
+                let any = pool.find_any(0..len, |_, index| found(index));
+                assert_eq!(any.is_some(), there.is_some());
+                assert!(any.is_none_or(found));
+                assert_eq!(pool.any(0..len, |_, index| found(index)), there.is_some());
+                assert_eq!(pool.all(0..len, |_, index| !found(index)), there.is_none());
+                let boxed = |index| found(index).then(|| Box::new(index));
+                let map = pool.find_map(0..len, |_, index| boxed(index));
+                assert_eq!(map.map(|found| *found), there);
+                let fails = |index| boxed(index).map_or(Ok(Box::new(index)), Err);
+                let each = pool.try_each(0..len, |_, index| fails(index).map(drop));
+                assert_eq!(each.err().map(|found| *found), there);
+                match pool.try_map(0..len, |_, index| fails(index)) {
+                    Ok(made) => assert!(made.into_iter().map(|made| *made).eq(0..len)),
+                    Err(error) => assert_eq!(Some(*error), there),
+                }
+            }
+        }
+    }
+}
+
+/// An item that may be compared by one thread at a time only, and owns memory.
+#[derive(Clone, Debug, PartialEq)]
+struct Item(u64, usize, Box<Cell<u32>>);
+
+#[test]
+fn sorts_do_as_the_standard_library_does() {
+    for pool in pools() {
+        let lengths = if cfg!(miri) {
+            &[9, 2100][..]
+        } else {
+            &[0, 1, 2047, 2048, 30_000, 100_003]
+        };
+        for &len in lengths {
+            for order in 0..4 {
+                let key = |n: usize| match order {
+                    0 => mixed(n),
+                    1 => mixed(n) % 10,
+                    2 => n as u64,
+                    _ => (len - n) as u64 / 3,
+                };
+                let items: Vec<Item> = (0..len).map(|n| Item(key(n), n, Box::default())).collect();
+                let mut expected = items.clone();
+                expected.sort_by_key(|item| item.0);
+                let mut sorted = items.clone();
+                pool.sort_by_key(&mut sorted, |item| {
+                    item.2.set(item.2.get().wrapping_add(1));
+                    item.0
+                });
+                let plain = |items: &[Item]| items.iter().map(|i| (i.0, i.1)).collect::<Vec<_>>();
+                assert!(plain(&sorted) == plain(&expected), "{len} in order {order}");
+                let mut keys: Vec<u64> = items.iter().map(|item| item.0).collect();
+                let mut same = keys.clone();
+                pool.sort_unstable(&mut keys);
+                same.sort_unstable();
+                assert!(keys == same, "{len} in order {order}, unstable");
+                if cfg!(miri) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sort_loses_no_item_to_a_panic_nor_to_nonsense() {
+    for pool in pools() {
+        let len = if cfg!(miri) { 2100 } else { 20_000 };
+        let items: Vec<Item> = (0..len)
+            .map(|n| Item(mixed(n), n, Box::default()))
+            .collect();
+        let whole = |mut items: Vec<Item>| {
+            items.sort_unstable_by_key(|item| item.1);
+            assert!(items.iter().map(|item| item.1).eq(0..len));
+        };
+        let compared = AtomicUsize::new(0);
+        let compare = |a: &Item, b: &Item| {
+            compared.fetch_add(1, Relaxed);
+            a.0.cmp(&b.0)
+        };
+        pool.sort_by(&mut items.clone(), compare);
+        let all = compared.swap(0, Relaxed);
+        // In the pieces' sorts, and in the merges, which come last.
+        for bad in [0, all / 2, all - len, all - len / 2, all - len / 8, all - 1] {
+            compared.store(0, Relaxed);
+            let mut sorted = items.clone();
+            let thrown = catch_unwind(AssertUnwindSafe(|| {
+                pool.sort_by(&mut sorted, |a, b| {
+                    assert_ne!(compared.load(Relaxed), bad);
+                    compare(a, b)
+                });
+            }));
+            // What the others compare meanwhile counts too, so it may pass by unseen.
+            drop(thrown);
+            whole(sorted);
+            if cfg!(miri) {
+                break;
+            }
+        }
+        let mut sorted = items.clone();
+        let answers = [Ordering::Less, Ordering::Greater, Ordering::Equal];
+        let nonsense = |_: &Item, _: &Item| answers[compared.fetch_add(1, Relaxed) * 7 / 3 % 3];
+        // The standard library may throw at what is no order.
+        let thrown = catch_unwind(AssertUnwindSafe(|| pool.sort_by(&mut sorted, nonsense)));
+        drop(thrown);
+        whole(sorted);
+    }
+}
+
+#[test]
+fn a_panic_in_each_drops_each_result_once() {
+    for pool in pools() {
+        let alive = std::sync::Arc::new(());
+        let len = if cfg!(miri) { 9 } else { 300 };
+        for bad in [0, len / 2, len - 1] {
+            let made = |index: usize| {
+                assert!(index != bad, "at {index}");
+                std::sync::Arc::clone(&alive)
+            };
+            type Kept = std::sync::Arc<()>;
+            let put = |all: &mut Vec<Kept>, index: usize, _: usize| all.push(made(index));
+            let join = |mut a: Vec<Kept>, b: Vec<Kept>| {
+                a.extend(b);
+                a
+            };
+            let verbs: [&dyn Fn(); 9] = [
+                &|| drop(pool.map(0..len, |i, _| made(i))),
+                &|| drop(pool.try_map(0..len, |i, _| Ok::<_, ()>(made(i)))),
+                &|| drop(pool.map_chunks(0..len, 2, |_, part| part.map(&made).collect::<Vec<_>>())),
+                &|| drop(pool.flat_map(0..len, |i, _| [made(i), made(i)])),
+                &|| drop(pool.fold(0..len, Vec::new, put, join)),
+                &|| drop(pool.fold_by_worker(0..len, Vec::new, put, join)),
+                &|| drop(pool.map_reduce(0..len, |i, _| made(i), |a, _| a)),
+                &|| _ = pool.find_map(0..len, |i, _| (made(i), None::<()>).1),
+                &|| pool.chunks(0..len, 1, |start, _| drop(made(start))),
+            ];
+            for (verb, call) in verbs.iter().enumerate() {
+                let thrown = catch_unwind(AssertUnwindSafe(call));
+                assert!(thrown.is_err(), "verb {verb}, bad {bad}");
+                assert_eq!(std::sync::Arc::strong_count(&alive), 1, "verb {verb}");
+            }
+            // Errors drop what was made, too.
+            let half = |i: usize| {
+                if i < bad {
+                    Ok(std::sync::Arc::clone(&alive))
+                } else {
+                    Err(i)
+                }
+            };
+            assert_eq!(pool.try_map(0..len, |i, _| half(i)).unwrap_err(), bad);
+            assert_eq!(std::sync::Arc::strong_count(&alive), 1);
+        }
+    }
+}
+
+/// `Scratch` and an outbox have no length, so a loop over nothing else does not compile; and what
+/// they give may not outlive a visit. See the `compile_fail` examples of `loops/compile_fail.rs`.
+#[test]
+fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
+    let pool = Pool::builder().workers(4).wait(Wait::Park).build().unwrap();
+    let few = pool.at_most(2).with(Balance::Fixed);
+    let inside = AtomicUsize::new(0);
+    let most = AtomicUsize::new(0);
+    for _ in 0..20 {
+        few.each(0..400, |_, _| {
+            most.fetch_max(1 + inside.fetch_add(1, Relaxed), Relaxed);
+            std::thread::yield_now();
+            inside.fetch_sub(1, Relaxed);
+        });
+    }
+    assert!(most.into_inner() <= 2);
+    assert_eq!(pool.at_most(0).map(0..3, |_, n| n), [0, 1, 2]);
+    let sum = pool.session(|frame| frame.with(Balance::Shared).sum(0..100, |_, n| n));
+    assert_eq!(sum, 4950);
+    assert!(Pool::current().is_none());
+    let inside = pool.block_on(async { Pool::current().map(|pool| pool.sum(0..10, |_, n| n)) });
+    assert_eq!(inside, Some(45));
+    let task = pool.spawn(async {
+        let pool = Pool::current().expect("a task's");
+        pool.spawn(async { 7 }).await.unwrap() + pool.map(0..3, |_, n| n).len()
+    });
+    assert_eq!(pool.block_on(task).unwrap(), 10);
+    let handle = pool.handle();
+    drop(pool);
+    // Its workers are gone; a loop needs none.
+    assert_eq!(handle.map(0..3, |_, n| n), [0, 1, 2]);
+    assert_eq!(handle.join(|| 1, || 2), (1, 2));
+    let mut ran = 0;
+    handle.scope(|s| s.spawn(|| ran += 1));
+    assert_eq!(ran, 1);
+    let text = message(|| handle.run_on(1, || ()));
+    assert!(text.contains("the pool is being dropped"), "{text}");
+    let text = message(|| handle.block_on(async {}));
+    assert!(text.contains("has been dropped"), "{text}");
+}
+
+#[test]
+fn a_pool_that_is_dropped_waits_for_who_is_in_a_block_on_by_a_handle() {
+    bounded("a drop beside a block_on", || {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let handle = pool.handle();
+        // By itself: somebody else waits.
+        handle.block_on(async move {
+            drop(pool);
+            assert!(creel::task::spawn(async {}).await.is_err());
+        });
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let handle = pool.handle();
+        let (inside, is_inside) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            handle.block_on(async {
+                let never = creel::task::spawn(std::future::pending::<()>());
+                inside.send(()).unwrap();
+                // The pool's end cancels it.
+                never.await.is_err()
+            })
+        });
+        is_inside.recv().unwrap();
+        drop(pool);
+        assert!(other.join().unwrap());
+    });
+}
+
+#[test]
+fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
+    let pool = Pool::builder()
+        .workers(3)
+        .wait(Wait::Park)
+        .name("near")
+        .build()
+        .unwrap();
+    let name = || std::thread::current().name().map(String::from);
+    let there = AtomicUsize::new(0);
+    for _ in 0..200 {
+        pool.scope(|s| {
+            for worker in [1, 2] {
+                let own = Some(format!("near-{worker}"));
+                let there = &there;
+                s.spawn_near(worker, move || {
+                    _ = there.fetch_add(usize::from(name() == own), Relaxed)
+                });
+            }
+        });
+    }
+    assert!(there.into_inner() > 0, "the hint is never taken");
+    // A worker that is blocked is not waited for.
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let began = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let begins = std::sync::Arc::clone(&began);
+    let task = pool.spawn_on(1, async move {
+        begins.wait();
+        blocked.recv().unwrap();
+    });
+    began.wait();
+    let ran = AtomicUsize::new(0);
+    let thrown = catch_unwind(AssertUnwindSafe(|| {
+        pool.scope(|s| {
+            (0..100).for_each(|n| {
+                let ran = &ran;
+                s.spawn_near(n % 3, move || _ = ran.fetch_add(1, Relaxed));
+            });
+            s.spawn_near(1, || panic!("near"));
+        });
+    }));
+    assert!(thrown.is_err());
+    assert_eq!(ran.into_inner(), 100);
+    release.send(()).unwrap();
+    pool.block_on(task).unwrap();
+    assert!(message(|| pool.scope(|s| s.spawn_near(3, || ()))).contains("has 3 workers"));
+}

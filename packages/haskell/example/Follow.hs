@@ -1,0 +1,16 @@
+import Control.Concurrent (forkIO, getNumCapabilities, threadDelay)
+import Creel (follow)
+import System.Directory (getSymbolicLinkTarget)
+import System.Process (callProcess)
+
+-- Capabilities that follow the limits: here a mask that the program itself narrows to one CPU.
+main :: IO ()
+main = do
+  _ <- forkIO follow
+  pid <- getSymbolicLinkTarget "/proc/self"
+  callProcess "taskset" ["-acp", "0", pid]
+  untilOne
+  where
+    untilOne = do
+      n <- getNumCapabilities
+      if n == 1 then print n else threadDelay 10000 >> untilOne

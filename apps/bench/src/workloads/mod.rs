@@ -2,6 +2,8 @@
 
 mod iterate;
 pub mod render;
+#[cfg(target_os = "linux")]
+pub mod serve;
 mod streams;
 mod traffic;
 mod whispers;
@@ -25,6 +27,8 @@ pub const ALL: &[Workload] = &[
     render::WORKLOAD,
     whispers::WORKLOAD,
     streams::WORKLOAD,
+    #[cfg(target_os = "linux")]
+    serve::WORKLOAD,
     traffic::WORKLOAD,
 ];
 

@@ -22,6 +22,8 @@ use creel_console::{Common, args, conclude};
 
 use setting::Load;
 use workloads::render;
+#[cfg(target_os = "linux")]
+use workloads::serve;
 
 /// Measure Creel beside its peers, in one interleaved run
 ///
@@ -61,11 +63,13 @@ struct Cli {
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments
-        .next()
-        .is_some_and(|first| first == render::SAMPLE)
-    {
+    let first = arguments.next().unwrap_or_default();
+    if first == render::SAMPLE {
         return conclude("creel-bench", render::answer(arguments.next()));
+    }
+    #[cfg(target_os = "linux")]
+    if first == serve::SERVER {
+        return conclude("creel-bench", serve::answer(arguments.next()));
     }
     let cli: Cli = args::parse();
     cli.common.apply();

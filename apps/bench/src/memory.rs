@@ -1,4 +1,4 @@
-//! How much memory the process has held at most.
+//! How much memory the process holds, and has held at most.
 
 use std::fs;
 
@@ -7,14 +7,23 @@ use std::fs;
 ///
 /// Source: proc(5), `VmHWM` of /proc/self/status.
 pub fn peak_rss_bytes() -> f64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    parse_peak(&status).unwrap_or(f64::NAN)
+    of_status("VmHWM:")
 }
 
-fn parse_peak(status: &str) -> Option<f64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+/// The resident set now, in bytes; NaN where the system does not tell.
+///
+/// Source: proc(5), `VmRSS` of /proc/self/status.
+pub fn rss_bytes() -> f64 {
+    of_status("VmRSS:")
+}
+
+fn of_status(name: &str) -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    parse(&status, name).unwrap_or(f64::NAN)
+}
+
+fn parse(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: f64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib * 1024.0)
 }
@@ -25,10 +34,9 @@ mod tests {
 
     #[test]
     fn the_peak_is_told_in_kib() {
-        assert_eq!(
-            parse_peak("Name:\tx\nVmHWM:\t    1840 kB\n"),
-            Some(1840.0 * 1024.0)
-        );
-        assert_eq!(parse_peak("Name:\tx\n"), None);
+        let status = "Name:\tx\nVmHWM:\t    1840 kB\nVmRSS:\t 12 kB\n";
+        assert_eq!(parse(status, "VmHWM:"), Some(1840.0 * 1024.0));
+        assert_eq!(parse(status, "VmRSS:"), Some(12.0 * 1024.0));
+        assert_eq!(parse("Name:\tx\n", "VmHWM:"), None);
     }
 }

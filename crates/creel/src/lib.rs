@@ -17,6 +17,7 @@
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+mod blocking;
 pub mod channel;
 pub mod loops;
 #[cfg(all(test, shuttle, not(loom)))]
@@ -24,10 +25,13 @@ mod models;
 pub mod net;
 mod pool;
 mod seat;
+#[cfg(unix)]
+pub mod signal;
 mod sync;
 pub mod task;
 pub mod time;
 
+pub use blocking::{Blocking, blocking};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Outbox, Scope, Scratch};
 pub use pool::{

@@ -107,7 +107,7 @@ fn pools_end_while_others_spawn_wake_and_join() {
                             };
                             let _ = tx.send(i);
                             match (i * 7 + other) % 5 {
-                                0 => drop(task),
+                                0 => drop(task.cancel_on_drop()),
                                 1 => task.detach(),
                                 2 => std::mem::forget(task),
                                 _ => match block_on(task) {
@@ -211,11 +211,11 @@ fn whatever_is_cancelled_tells_its_other_end() {
             let receives = pool.spawn(async move { while rx.recv().await.is_ok() {} });
             match round % 3 {
                 0 => {
-                    drop(sends);
+                    drop(sends.cancel_on_drop());
                     block_on(receives).unwrap();
                 }
                 1 => {
-                    drop(receives);
+                    drop(receives.cancel_on_drop());
                     block_on(sends).unwrap();
                 }
                 _ => {
@@ -237,11 +237,11 @@ fn whatever_is_cancelled_tells_its_other_end() {
             });
             match round % 2 {
                 0 => {
-                    drop(sends);
+                    drop(sends.cancel_on_drop());
                     block_on(receives).unwrap();
                 }
                 _ => {
-                    drop(receives);
+                    drop(receives.cancel_on_drop());
                     block_on(sends).unwrap();
                 }
             }

@@ -72,7 +72,7 @@ impl Drop for Bomb {
 
 fn panic_text(error: JoinError) -> String {
     match error {
-        JoinError::Panicked(payload) => payload.downcast_ref::<&str>().unwrap().to_string(),
+        JoinError::Panicked(panic) => panic.message().unwrap().to_string(),
         other => panic!("not a panic: {other}"),
     }
 }
@@ -112,14 +112,33 @@ fn a_panicking_output_or_payload_takes_no_worker_with_it() {
 }
 
 #[test]
-fn dropping_a_handle_cancels_and_detaching_does_not() {
+fn a_dropped_handle_lets_go_and_a_dropped_guard_cancels() {
     let pool = pool(1);
     let alive = Arc::new(());
-    let handle = pool.spawn(Counted(alive.clone()));
+    // Its waker is kept, so that it may go on: what nothing can wake is cancelled anyway.
+    let (open, gate) = oneshot::channel();
+    let guard = alive.clone();
+    let handle = pool.spawn(async move {
+        let _guard = guard;
+        gate.await
+    });
     // Behind it in the queue: the task has been polled, and is idle.
     pool.block_on(pool.spawn(async {})).unwrap();
+    drop(handle.cancel_on_drop().into_handle());
+    pool.block_on(pool.spawn(async {})).unwrap();
     assert_eq!(Arc::strong_count(&alive), 2);
-    drop(handle);
+    open.send(()).unwrap();
+    pool.block_on(pool.spawn(async {})).unwrap();
+    assert_eq!(Arc::strong_count(&alive), 1);
+
+    let (_open, gate) = oneshot::channel::<()>();
+    let guard = alive.clone();
+    let handle = pool.spawn(async move {
+        let _guard = guard;
+        gate.await
+    });
+    pool.block_on(pool.spawn(async {})).unwrap();
+    drop(handle.cancel_on_drop());
     pool.block_on(pool.spawn(async {})).unwrap();
     assert_eq!(Arc::strong_count(&alive), 1);
 
@@ -307,7 +326,10 @@ fn bad_use_gets_a_clear_answer() {
         .unwrap_err();
     assert!(panic_text(error).starts_with("block_on inside a worker"));
     let nested = std::panic::catch_unwind(|| pool.block_on(async { pool.block_on(async {}) }));
-    assert!(panic_text(JoinError::Panicked(nested.unwrap_err())).starts_with("block_on inside"));
+    let payload = nested.unwrap_err();
+    let text = payload.downcast_ref::<&str>().copied().map(String::from);
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    assert!(text.unwrap().starts_with("block_on inside"));
     let spawned = std::panic::catch_unwind(|| pool.spawn_on(7, async {}).detach());
     let run = std::panic::catch_unwind(|| pool.run_on(7, || ()));
     for out_of_range in [spawned, run] {
@@ -609,4 +631,41 @@ fn futures_are_cancelled_at_every_await() {
         drop(pool);
         assert_eq!(stats.spawned, 2);
     }
+}
+
+#[test]
+fn outputs_and_futures_of_any_size_and_alignment_compile() {
+    #[derive(Debug, PartialEq, Clone, Copy)]
+    #[repr(align(128))]
+    struct Aligned(u8);
+    let pool = pool(2);
+    let large = pool.spawn(async { [7_u8; 100_000] });
+    assert_eq!(pool.block_on(large).unwrap()[99_999], 7);
+    let aligned = pool
+        .block_on(pool.spawn_on(1, async { Aligned(3) }))
+        .unwrap();
+    assert_eq!(aligned, Aligned(3));
+    assert!((&raw const aligned).is_aligned());
+    let both = pool.spawn(async {
+        let kept = [1_u8; 40_000];
+        yield_now().await;
+        [kept; 2]
+    });
+    assert_eq!(pool.block_on(both).unwrap()[1][39_999], 1);
+    // Dropped by the worker, cancelled, and taken by nobody.
+    let alive = Arc::new(());
+    let guard = alive.clone();
+    drop(pool.spawn(async move { (guard, [0_u8; 50_000]) }));
+    let guard = alive.clone();
+    let cancelled = pool.spawn(async move {
+        pending::<()>().await;
+        (guard, [0_u8; 50_000])
+    });
+    cancelled.cancel();
+    assert!(matches!(
+        pool.block_on(cancelled),
+        Err(JoinError::Cancelled)
+    ));
+    drop(pool);
+    assert_eq!(Arc::strong_count(&alive), 1);
 }

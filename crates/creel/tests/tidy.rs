@@ -8,11 +8,13 @@ use std::{
 
 /// The layers of the crate, the lowest first: a folder, and those it may import from beside its own
 /// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("sync", &[]),
+    ("blocking", &[]),
     ("seat", &[]),
     ("time", &["seat"]),
-    ("net", &["seat"]),
+    ("net", &["blocking", "seat"]),
+    ("signal", &["net"]),
     ("loops/protocol", &["seat"]),
     ("task", &["seat", "time"]),
     ("channel", &["seat", "task"]),

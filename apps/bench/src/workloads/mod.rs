@@ -3,6 +3,8 @@
 mod decode;
 mod iterate;
 pub mod render;
+#[cfg(target_os = "linux")]
+pub mod serve;
 mod streams;
 mod traffic;
 mod whispers;
@@ -26,6 +28,8 @@ pub const ALL: &[Workload] = &[
     render::WORKLOAD,
     whispers::WORKLOAD,
     streams::WORKLOAD,
+    #[cfg(target_os = "linux")]
+    serve::WORKLOAD,
     traffic::WORKLOAD,
     decode::WORKLOAD,
 ];

@@ -198,7 +198,7 @@ impl<'a> Relay<'a> {
         let tasks: Vec<_> = self
             .pipes
             .into_iter()
-            .map(|(number, pipe)| self.contexts.of(number).spawn(pipe.run()))
+            .map(|(number, pipe)| self.contexts.of(number).spawn(pipe.run()).cancel_on_drop())
             .collect();
         let start = Instant::now();
         let first = self.contexts.usage();

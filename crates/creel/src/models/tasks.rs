@@ -5,7 +5,7 @@ use crate::{
     Handle, JoinError, Pool,
     channel::{oneshot, ring, slot},
     sync::{AtomicUsize, Mutex, Ordering, lock, spin_loop, thread},
-    task::{self, JoinHandle, yield_now},
+    task::{self, yield_now},
     time::{Clock, sleep},
 };
 use std::{
@@ -98,7 +98,7 @@ fn cancelled_and_dropped_handles() {
             yield_now().await;
         });
         first.cancel();
-        drop(third);
+        drop(third.cancel_on_drop());
         let ended = pool.block_on(async {
             second.cancel();
             let _ = second.await;
@@ -318,7 +318,9 @@ fn spawned_from_drops() {
             .collect();
         match draw(2) {
             0 => drop(tasks),
-            _ => tasks.into_iter().for_each(JoinHandle::detach),
+            _ => tasks
+                .into_iter()
+                .for_each(|task| drop(task.cancel_on_drop())),
         }
         end_and_count(pool);
         assert_eq!(Arc::strong_count(&alive), 1);

@@ -7,10 +7,11 @@
 //! armed once a wait.)
 //!
 //! How the poller reports a socket depends on who reads it. The one worker of a pool runs the task
-//! that it wakes before it asks again; a socket that only reads is then reported by *level*:
-//! again and again while there is something to read, so that a task which took one datagram need
+//! that it wakes before it asks again; a socket that only reads datagrams is then reported by
+//! *level*: again and again while there is something to read, so that a task which took one need
 //! not find out by a system call in vain that it was the last. Where workers take tasks from one
-//! another, or somebody waits to write, sockets are reported by *edge*: once for each arrival.
+//! another, or somebody waits to write, and for streams, which tell by a short read that there is no
+//! more, sockets are reported by *edge*: once for each arrival.
 //!
 //! A socket outlives the pool it has waited on, and other pools may wait for it meanwhile: the
 //! driver's end wakes all of them, and who still has to wait joins the driver of its own thread.
@@ -18,11 +19,11 @@
 //! Locks are taken in the order `asking`, a source's place, `sources` or `poller`; none is held
 //! while anybody is woken.
 
+use super::poller::{Events, Mode, Poller};
 use super::readiness::lock;
 use super::source::AnySource;
 use crate::seat::parker;
 use crate::seat::woken::{Woken, wake_all};
-use polling::{Events, PollMode, Poller};
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -32,8 +33,6 @@ use std::time::Duration;
 
 /// Events an answer, at most: what they wake runs before timers are looked at.
 const ROOM: NonZeroUsize = NonZeroUsize::new(128).unwrap();
-/// The poller's own descriptors, which may take places of an answer and are not told of.
-const POLLERS_OWN: usize = 2;
 
 /// The poller of one pool and the sockets in it.
 #[derive(Default)]
@@ -166,13 +165,12 @@ impl Driver {
         let events = events.get_or_insert_with(|| Events::with_capacity(ROOM));
         events.clear();
         // An interrupted or failed wait is a wait that ended early.
-        let count = poller.wait(events, timeout).unwrap_or(0);
-        let mut found = Found::default();
-        if count > 0 {
-            found.count = count;
-            found.full = count + POLLERS_OWN >= ROOM.get();
-            self.gather(events, *row, again, &mut found);
-        }
+        let _ = poller.wait(events, timeout);
+        let mut found = Found {
+            full: events.is_full(),
+            ..Found::default()
+        };
+        self.gather(events, *row, again, &mut found);
         let before = self.attended.load(Ordering::Relaxed);
         self.attended
             .store(before.wrapping_add(1), Ordering::Relaxed);
@@ -181,8 +179,13 @@ impl Driver {
 
     fn gather(&self, events: &Events, row: u32, again: bool, found: &mut Found) {
         let mut unheard = Vec::new();
+        let mut events = events.iter().peekable();
+        if events.peek().is_none() {
+            return;
+        }
         let sources = lock(&self.sources);
-        for event in events.iter() {
+        for event in events {
+            found.count += 1;
             let Some(source) = sources.slots.get(event.key).and_then(Option::as_ref) else {
                 continue;
             };
@@ -209,9 +212,9 @@ impl Driver {
         let edges = edges(&watch.poller);
         // First: who tries after an event that comes by edge must know it.
         source.level.store(false, Ordering::Relaxed);
-        let (socket, interest) = (source.socket.source(), source.interest(key));
+        let (socket, interest) = (&source.socket, source.interest(key));
         // The kernel tells at once if there is something now.
-        match watch.poller.modify_with_mode(socket, interest, edges) {
+        match watch.poller.modify(socket, interest, edges) {
             Ok(()) => watch.mode = edges,
             // The next report tries again.
             Err(_) => source.level.store(true, Ordering::Relaxed),
@@ -274,10 +277,10 @@ impl Driver {
         self.asking.try_lock().is_ok()
     }
 
-    /// How a socket is to be reported that only reads, or that does not.
-    pub(super) fn mode(&self, poller: &Poller, reads_only: bool) -> PollMode {
-        match reads_only && self.alone.load(Ordering::Relaxed) && poller.supports_level() {
-            true => PollMode::Level,
+    /// How a socket is to be reported that only reads datagrams, or that does not.
+    pub(super) fn mode(&self, poller: &Poller, reads_only: bool) -> Mode {
+        match reads_only && self.alone.load(Ordering::Relaxed) && poller.supports(Mode::Level) {
+            true => Mode::Level,
             false => edges(poller),
         }
     }
@@ -318,9 +321,9 @@ impl parker::Poller for Driver {
 }
 
 /// How the poller tells of arrivals only.
-fn edges(poller: &Poller) -> PollMode {
-    match poller.supports_edge() {
-        true => PollMode::Edge,
-        false => PollMode::Oneshot,
+fn edges(poller: &Poller) -> Mode {
+    match poller.supports(Mode::Edge) {
+        true => Mode::Edge,
+        false => Mode::Oneshot,
     }
 }

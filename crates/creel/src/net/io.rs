@@ -1,10 +1,10 @@
 //! Operations on a non-blocking socket, which wait where the system would.
 
 use super::driver::Driver;
+use super::poller::{AsSource, Mode, Poller};
 use super::readiness::{Readiness, Ticket, Waiting, lock};
 use super::source::{Direction, Place, Source, Watch};
 use crate::sync::{local, thread_local};
-use polling::{AsRawSource, AsSource, PollMode, Poller};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -48,6 +48,8 @@ pub(super) enum Left {
     Nothing,
     /// There is no telling.
     Unknown,
+    /// Nothing but a stream's end, which the poller tells of.
+    Drained,
     /// It may go on at once.
     More,
 }
@@ -71,14 +73,18 @@ impl Drop for Wait<'_> {
     }
 }
 
-impl<S: AsSource + Send + Sync + 'static> Io<S>
-where
-    for<'a> &'a S: AsRawSource,
-{
-    /// Takes a socket that is non-blocking already.
+impl<S: AsSource + Send + Sync + 'static> Io<S> {
+    /// Takes a socket that is non-blocking already, of datagrams or one that listens.
     pub(super) fn new(socket: S) -> Self {
         Io {
-            source: Arc::new(Source::new(socket)),
+            source: Arc::new(Source::new(socket, false)),
+        }
+    }
+
+    /// Takes a connected stream that is non-blocking already.
+    pub(super) fn new_stream(socket: S) -> Self {
+        Io {
+            source: Arc::new(Source::new(socket, true)),
         }
     }
 
@@ -119,6 +125,53 @@ where
         operation: impl FnMut(&S) -> io::Result<(T, Left)>,
     ) -> Poll<io::Result<T>> {
         self.poll_waiting(cx, Waiting::Nameless, direction, operation)
+    }
+
+    /// Waits until an operation is worth trying, and tries none. Dropped, it waits no longer.
+    ///
+    /// # Panics
+    ///
+    /// As [`poll`](Self::poll).
+    pub(super) async fn ready(&self, direction: Direction) -> io::Result<()> {
+        let readiness = self.source.readiness(direction);
+        let mut wait = Wait {
+            readiness,
+            ticket: None,
+        };
+        poll_fn(|cx| {
+            while !readiness.is_armed() {
+                self.arm(readiness)?;
+            }
+            let mut waiting = Waiting::Ticket(&mut wait.ticket);
+            if readiness.poll(cx, &mut waiting).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            self.rearm()?;
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Tries `operation` once, if it is worth trying, and never waits.
+    pub(super) fn try_now<T>(
+        &self,
+        direction: Direction,
+        mut operation: impl FnMut(&S) -> io::Result<(T, Left)>,
+    ) -> io::Result<T> {
+        let readiness = self.source.readiness(direction);
+        let armed = readiness.is_armed();
+        if armed && !readiness.take() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let result = operation(&self.source.socket);
+        let again = match &result {
+            Ok((_, left)) => self.tries_again(*left),
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        if armed && again {
+            readiness.keep();
+        }
+        result.map(|(value, _)| value)
     }
 
     fn poll_waiting<T>(
@@ -171,6 +224,7 @@ where
     fn tries_again(&self, left: Left) -> bool {
         match left {
             Left::Nothing => false,
+            Left::Drained => self.source.may_have_ended(),
             Left::Unknown if self.source.is_level() && !self.source.retry.took() => {
                 be_unsure();
                 false
@@ -189,18 +243,15 @@ where
         let (poller, place) = self.take_place(&mut held)?;
         readiness.armed.store(true, Ordering::Release);
         let interest = source.interest(place.key);
-        let wanted = place.driver.mode(&poller, !interest.writable);
+        let datagrams = !interest.write && !source.streams;
+        let wanted = place.driver.mode(&poller, datagrams);
         source
             .oneshot
-            .store(wanted == PollMode::Oneshot, Ordering::Relaxed);
-        let before = source
-            .level
-            .swap(wanted == PollMode::Level, Ordering::Relaxed);
+            .store(wanted == Mode::Oneshot, Ordering::Relaxed);
+        let before = source.level.swap(wanted == Mode::Level, Ordering::Relaxed);
         let armed = match &place.watch {
-            // SAFETY: the socket is deleted from the poller before it is closed: who takes the
-            // place does it while it holds the source, whose socket nothing replaces.
-            None => unsafe { poller.add_with_mode(&source.socket, interest, wanted) },
-            Some(_) => poller.modify_with_mode(&source.socket, interest, wanted),
+            None => poller.add(&source.socket, interest, wanted),
+            Some(_) => poller.modify(&source.socket, interest, wanted),
         };
         if let Err(error) = armed {
             source.level.store(before, Ordering::Relaxed);
@@ -256,8 +307,8 @@ where
         let Some(place) = &*held else { return Ok(()) };
         let interest = self.source.interest(place.key);
         match &place.watch {
-            Some(Watch { poller, mode, .. }) if *mode == PollMode::Oneshot => {
-                poller.modify_with_mode(&self.source.socket, interest, PollMode::Oneshot)
+            Some(Watch { poller, mode, .. }) if *mode == Mode::Oneshot => {
+                poller.modify(&self.source.socket, interest, Mode::Oneshot)
             }
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Sockets that wait without a thread: UDP in batches, TCP.
+//! Sockets that wait without a thread: UDP in batches, TCP, Unix sockets; names.
 //!
 //! An operation is tried first; only if it would have to wait, the socket joins the
 //! driver of the pool on which it is awaited. Every future here is cancel-safe:
@@ -16,27 +16,42 @@
 //! several that wait for one socket and direction by these, the last that polled is woken. The
 //! `async` verbs wake all who wait.
 //!
-//! Left out: name resolution (it blocks: `std::net::ToSocketAddrs` on a pool made for
-//! that), TLS, Unix sockets.
+//! Left out: TLS and what else is spoken over a stream: other crates' by the features `futures-io`
+//! and `tokio-io`, with which streams have the traits of those names.
 
+#[cfg(feature = "futures-io")]
+mod as_futures_io;
+#[cfg(feature = "tokio-io")]
+mod as_tokio_io;
 mod batch;
 pub(crate) mod driver;
 pub(crate) mod io;
+mod listener;
 #[cfg(target_os = "linux")]
 mod mmsg;
+mod poller;
 mod readiness;
+mod resolve;
 mod retry;
 #[cfg(any(test, not(target_os = "linux")))]
 mod single;
 mod source;
+mod stream;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod udp;
+#[cfg(unix)]
+mod unix;
 
 #[cfg(not(target_os = "linux"))]
 use single as mmsg;
 
 pub use batch::{Datagram, Outgoing, Received, Sent};
+pub use listener::{Accepted, AddressOf, Listen, Listener};
+pub use resolve::resolve;
+pub use stream::{Connection, ReadHalf, Stream, WriteHalf};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
+#[cfg(unix)]
+pub use unix::{UnixDatagram, UnixListener, UnixStream};

@@ -82,7 +82,12 @@ impl Readiness {
     /// An operation is tried. Acquire: it sees in which mode the poller was when it set the flag,
     /// and whether it was for the driver's end.
     pub(super) fn clear(&self) {
-        self.ready.swap(false, Ordering::AcqRel);
+        self.take();
+    }
+
+    /// The same, and says whether it is worth it.
+    pub(super) fn take(&self) -> bool {
+        self.ready.swap(false, Ordering::AcqRel)
     }
 
     /// There may be more.

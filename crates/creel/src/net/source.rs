@@ -1,10 +1,10 @@
 //! A socket, its place in a driver, and how the poller looks at it.
 
 use super::driver::Driver;
+use super::poller::{AsSource, Event, Interest, Mode, Poller};
 use super::readiness::{Readiness, lock};
 use super::retry::{Report, Retry};
 use crate::seat::woken::Woken;
-use polling::{AsSource, Event, PollMode, Poller};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,6 +26,11 @@ pub(super) struct Source<S: ?Sized> {
     /// A report disarms, so that a wait must arm again. Relaxed: changed before the poller looks.
     pub(super) oneshot: AtomicBool,
     pub(super) retry: Retry,
+    /// It is a stream: where a read has got less than it asked for, there is no more but the end.
+    pub(super) streams: bool,
+    /// The poller has told of that end, or may have. Relaxed: set before the flag that a read
+    /// looks at first.
+    ended: AtomicBool,
     /// Where the socket is reported. Taken by the driver's end, after which the next operation that
     /// has to wait finds another. Held while that, the mode or the directions change; the locks of
     /// a driver are taken while it is held, never the other way round.
@@ -44,7 +49,7 @@ pub(super) struct Place {
 /// How a poller looks at a socket.
 pub(super) struct Watch {
     pub(super) poller: Arc<Poller>,
-    pub(super) mode: PollMode,
+    pub(super) mode: Mode,
     /// The process that has told the poller, which it shares with those forked from it.
     pub(super) process: u32,
 }
@@ -65,8 +70,10 @@ impl Place {
 pub(super) type AnySource = Source<dyn AsSource + Send + Sync>;
 
 impl<S> Source<S> {
-    pub(super) fn new(socket: S) -> Self {
+    pub(super) fn new(socket: S, streams: bool) -> Self {
         Source {
+            streams,
+            ended: AtomicBool::new(false),
             read: Readiness::default(),
             write: Readiness::default(),
             level: AtomicBool::new(false),
@@ -87,14 +94,18 @@ impl<S: ?Sized> Source<S> {
     }
 
     /// What the poller is told to look at.
-    pub(super) fn interest(&self, key: usize) -> Event {
-        Event::new(key, self.read.is_armed(), self.write.is_armed())
+    pub(super) fn interest(&self, key: usize) -> Interest {
+        let (read, write) = (self.read.is_armed(), self.write.is_armed());
+        Interest { key, read, write }
     }
 
     /// Notes what the poller has reported in an answer of this row, and moves the wakers of those
     /// who wait for it to `due`.
     pub(super) fn report(&self, event: Event, row: u32, due: &mut Woken) -> Report {
         let mut report = Report::default();
+        if event.ended {
+            self.ended.store(true, Ordering::Relaxed);
+        }
         if event.readable {
             let unheard = self.read.set(due);
             if self.is_level() {
@@ -105,6 +116,11 @@ impl<S: ?Sized> Source<S> {
             self.write.set(due);
         }
         report
+    }
+
+    /// Whether a stream's end, or an error, may lie behind what was read.
+    pub(super) fn may_have_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_level(&self) -> bool {
@@ -119,7 +135,7 @@ impl<S: AsSource + ?Sized> Source<S> {
             && watch.process == std::process::id()
         {
             // It can only fail if the descriptor is not in there any more.
-            let _ = watch.poller.delete(self.socket.source());
+            let _ = watch.poller.delete(&self.socket);
         }
     }
 

@@ -1,19 +1,53 @@
-//! TCP: listener and stream.
+//! TCP: what it has that other streams have not.
 
 use super::io::{Io, Left};
+use super::listener::{self, BACKLOG, Listen, Listener};
 use super::source::Direction;
+use super::stream::{self, Connection, Stream};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{self, Shutdown, SocketAddr};
-use std::task::{Context, Poll};
-
-/// The queue of connections not yet accepted.
-const BACKLOG: i32 = 1024;
+use std::io;
+use std::net::{self, SocketAddr};
 
 /// Takes TCP connections.
-pub struct TcpListener {
-    io: Io<net::TcpListener>,
+pub type TcpListener = Listener<net::TcpListener>;
+
+/// A TCP connection.
+pub type TcpStream = Stream<net::TcpStream>;
+
+impl stream::sealed::Connection for net::TcpStream {}
+
+impl Connection for net::TcpStream {
+    type Address = SocketAddr;
+
+    fn make_nonblocking(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+
+    fn own_address(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+
+    fn others_address(&self) -> io::Result<SocketAddr> {
+        self.peer_addr()
+    }
+}
+
+impl listener::sealed::Listen for net::TcpListener {}
+
+impl Listen for net::TcpListener {
+    type Connection = net::TcpStream;
+
+    fn make_nonblocking(&self) -> io::Result<()> {
+        self.set_nonblocking(true)
+    }
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+
+    fn take(&self) -> io::Result<(net::TcpStream, SocketAddr)> {
+        self.accept()
+    }
 }
 
 impl TcpListener {
@@ -31,48 +65,10 @@ impl TcpListener {
         // On Windows this would let two listeners share the port.
         #[cfg(unix)]
         socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
-        Ok(TcpListener {
-            io: Io::new(socket.into()),
-        })
+        Self::from_std(socket.into())
     }
-
-    /// The address it listens on.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.socket().local_addr()
-    }
-
-    /// Takes the next connection. Cancel-safe.
-    ///
-    /// # Errors
-    ///
-    /// The system's: too many open files among them, after which the listener is still good.
-    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let accept = |listener: &net::TcpListener| Ok((listener.accept()?, Left::Unknown));
-        let (stream, from) = self.io.run(Direction::Read, accept).await?;
-        Ok((TcpStream::from_std(stream)?, from))
-    }
-}
-
-impl fmt::Debug for TcpListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TcpListener")
-            .field(self.io.socket())
-            .finish()
-    }
-}
-
-/// A TCP connection.
-///
-/// All verbs take `&self`, so that one task may read while another writes.
-pub struct TcpStream {
-    io: Io<net::TcpStream>,
 }
 
 impl TcpStream {
@@ -88,7 +84,7 @@ impl TcpStream {
             Err(error) if !is_under_way(&error) => return Err(error),
             _ => {}
         }
-        let io = Io::<net::TcpStream>::new(socket.into());
+        let io = Io::<net::TcpStream>::new_stream(socket.into());
         io.run(Direction::Write, |stream| {
             if let Some(error) = stream.take_error()? {
                 return Err(error);
@@ -103,118 +99,26 @@ impl TcpStream {
             }
         })
         .await?;
-        Ok(TcpStream { io })
+        Ok(Stream { io })
     }
 
-    /// Takes over a connection that the program has made its own way.
+    /// Sends small pieces at once instead of waiting for more, if `on`.
     ///
     /// # Errors
     ///
-    /// If it cannot be made non-blocking.
-    pub fn from_std(stream: net::TcpStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(TcpStream {
-            io: Io::new(stream),
-        })
+    /// The system's.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.as_std().set_nodelay(on)
     }
 
-    /// The connection itself, for its options. Leave it non-blocking.
-    pub fn as_std(&self) -> &net::TcpStream {
-        self.io.socket()
-    }
-
-    /// Reads what there is, at least one byte; 0 at the other side's end. Cancel-safe.
+    /// Whether small pieces are sent at once.
     ///
     /// # Errors
     ///
-    /// If the connection is broken.
-    pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = |stream: &net::TcpStream| read_some(stream, bytes);
-        self.io.run(Direction::Read, read).await
+    /// The system's.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.as_std().nodelay()
     }
-
-    /// As [`read`](Self::read), for futures written by hand: `cx` is woken when there is
-    /// something, unless another such future has polled since.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is broken.
-    pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.io
-            .poll(cx, Direction::Read, |stream| read_some(stream, bytes))
-    }
-
-    /// Reads until `bytes` is full. Cancelled, what had been read is lost.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is broken, or ends before that.
-    pub async fn read_exact(&self, bytes: &mut [u8]) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match self.read(&mut bytes[filled..]).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => filled += read,
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes what the socket's buffer has room for, at least one byte. Cancel-safe.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is broken.
-    pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.io
-            .run(Direction::Write, |mut stream| {
-                let written = stream.write(bytes)?;
-                let left = if written < bytes.len() {
-                    Left::Nothing
-                } else {
-                    Left::More
-                };
-                Ok((written, left))
-            })
-            .await
-    }
-
-    /// Writes all of `bytes`. Cancelled, it is unknown how much has been written.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is broken.
-    pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut written = 0;
-        while written < bytes.len() {
-            match self.write(&bytes[written..]).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                more => written += more,
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends one or both directions; the other side reads the end.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is broken already.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.as_std().shutdown(how)
-    }
-}
-
-fn read_some(mut stream: &net::TcpStream, bytes: &mut [u8]) -> io::Result<(usize, Left)> {
-    let read = stream.read(bytes)?;
-    // Less than asked for empties the buffer, but the end may lie behind it, told of by the same
-    // edge.
-    let left = if read < bytes.len() {
-        Left::Unknown
-    } else {
-        Left::More
-    };
-    Ok((read, left))
 }
 
 /// A connect that goes on after the call has returned.
@@ -224,10 +128,4 @@ fn is_under_way(error: &io::Error) -> bool {
         return true;
     }
     error.kind() == io::ErrorKind::WouldBlock
-}
-
-impl fmt::Debug for TcpStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TcpStream").field(self.as_std()).finish()
-    }
 }

@@ -38,15 +38,48 @@ pub(super) struct Header {
 }
 
 #[repr(C)]
-struct Cell<F: Future> {
+struct Cell<F: Future, O> {
     header: Header,
-    stage: UnsafeCell<Stage<F>>,
+    stage: UnsafeCell<Stage<F, O>>,
 }
 
-/// The future until it is complete, then the output.
-union Stage<F: Future> {
+/// The future until it is complete, then the output as it is kept.
+union Stage<F: Future, O> {
     future: ManuallyDrop<F>,
-    output: ManuallyDrop<Result<F::Output, JoinError>>,
+    output: ManuallyDrop<O>,
+}
+
+/// What the handle of a task gives.
+pub(super) type Outcome<F> = Result<<F as Future>::Output, JoinError>;
+
+/// How a task's outcome is kept until its handle takes it.
+pub(super) trait Keep<T> {
+    fn keep(outcome: T) -> Self;
+    fn give(self) -> T;
+}
+
+/// In the cell.
+impl<T> Keep<T> for T {
+    fn keep(outcome: T) -> T {
+        outcome
+    }
+
+    fn give(self) -> T {
+        self
+    }
+}
+
+/// Beside it, where it is too large.
+pub(super) struct Apart<T>(Box<T>);
+
+impl<T> Keep<T> for Apart<T> {
+    fn keep(outcome: T) -> Self {
+        Apart(Box::new(outcome))
+    }
+
+    fn give(self) -> T {
+        *self.0
+    }
 }
 
 /// What depends on the future's type. Each takes a cell of that type.
@@ -77,14 +110,14 @@ unsafe impl Send for Task {}
 // shared it gives no more than copied.
 unsafe impl Sync for Task {}
 
-/// Whether a task of this future fits a block.
-pub(super) const fn fits<F: Future>() -> bool {
-    size_of::<Cell<F>>() <= BLOCK_MAX && align_of::<Cell<F>>() <= GRAIN
+/// Whether a task of this future fits a block, its outcome kept as `O`.
+pub(super) const fn fits<F: Future, O>() -> bool {
+    size_of::<Cell<F, O>>() <= BLOCK_MAX && align_of::<Cell<F, O>>() <= GRAIN
 }
 
-/// Whether a task with this output fits a block, its future boxed.
-pub(super) const fn output_fits<T>() -> bool {
-    fits::<std::future::Ready<T>>() && size_of::<T>() <= BLOCK_MAX / 2
+/// Whether an outcome is kept in the cell.
+pub(super) const fn outcome_fits<O>() -> bool {
+    size_of::<O>() <= BLOCK_MAX / 2 && align_of::<O>() <= GRAIN
 }
 
 /// Drops something of the user's that may panic, and lets the pool go on.
@@ -92,7 +125,7 @@ pub(super) fn drop_quietly<T>(value: T) {
     quietly(|| drop(value));
 }
 
-impl<F: Future> Cell<F> {
+impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
     const VTABLE: VTable = VTable {
         poll: Self::poll,
         cancel: Self::cancel,
@@ -103,7 +136,7 @@ impl<F: Future> Cell<F> {
     /// # Safety
     ///
     /// `task` is a cell of this type whose stage the caller may touch, alone.
-    unsafe fn with_stage<R>(task: Task, f: impl FnOnce(&mut Stage<F>) -> R) -> R {
+    unsafe fn with_stage<R>(task: Task, f: impl FnOnce(&mut Stage<F, O>) -> R) -> R {
         // SAFETY: the caller says that it is a cell of this type.
         let cell = unsafe { task.0.cast::<Self>().as_ref() };
         // SAFETY: the caller says that it alone may touch the stage.
@@ -114,7 +147,7 @@ impl<F: Future> Cell<F> {
     ///
     /// The caller has claimed the task, and its future is there.
     unsafe fn poll(task: Task, context: &mut Context<'_>) -> bool {
-        let poll = |stage: &mut Stage<F>| {
+        let poll = |stage: &mut Stage<F, O>| {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 // SAFETY: the future is there.
                 let future: &mut F = unsafe { &mut stage.future };
@@ -139,7 +172,7 @@ impl<F: Future> Cell<F> {
     /// # Safety
     ///
     /// The future is there.
-    unsafe fn finish(stage: &mut Stage<F>, output: Result<F::Output, JoinError>) {
+    unsafe fn finish(stage: &mut Stage<F, O>, output: Outcome<F>) {
         // SAFETY: the future is there, and overwritten below on every way.
         let dropped = catch_unwind(AssertUnwindSafe(|| unsafe {
             ManuallyDrop::drop(&mut stage.future);
@@ -156,14 +189,14 @@ impl<F: Future> Cell<F> {
                 Err(JoinError::panicked(payload))
             }
         };
-        stage.output = ManuallyDrop::new(output);
+        stage.output = ManuallyDrop::new(O::keep(output));
     }
 
     /// # Safety
     ///
     /// As for `poll`.
     unsafe fn cancel(task: Task) {
-        let drop_it = |stage: &mut Stage<F>| {
+        let drop_it = |stage: &mut Stage<F, O>| {
             // SAFETY: the future is there.
             unsafe { Self::finish(stage, Err(JoinError::Cancelled)) };
         };
@@ -174,11 +207,11 @@ impl<F: Future> Cell<F> {
     /// # Safety
     ///
     /// The output is there and the caller's.
-    unsafe fn output(task: Task) -> Result<F::Output, JoinError> {
+    unsafe fn output(task: Task) -> Outcome<F> {
         // SAFETY: the output is there, and the caller reads it once.
-        let take = |stage: &mut Stage<F>| unsafe { ManuallyDrop::take(&mut stage.output) };
+        let take = |stage: &mut Stage<F, O>| unsafe { ManuallyDrop::take(&mut stage.output) };
         // SAFETY: the output is the caller's.
-        unsafe { Self::with_stage(task, take) }
+        unsafe { Self::with_stage(task, take) }.give()
     }
 
     /// # Safety
@@ -190,7 +223,7 @@ impl<F: Future> Cell<F> {
         let output = unsafe { Self::output(task) };
         // SAFETY: validity: `to` is a place for this type, says the caller. Aliasing: it is the
         // caller's alone.
-        unsafe { to.cast::<Result<F::Output, JoinError>>().write(output) };
+        unsafe { to.cast::<Outcome<F>>().write(output) };
     }
 
     /// # Safety
@@ -211,18 +244,22 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The caller owns `heap`, and `fits::<F>()`.
-    pub(super) unsafe fn new<F: Future>(heap: &Heap, word: u64, future: F) -> Task {
-        debug_assert!(fits::<F>());
+    /// The caller owns `heap`, and `fits::<F, O>()`.
+    pub(super) unsafe fn new<F: Future, O: Keep<Outcome<F>>>(
+        heap: &Heap,
+        word: u64,
+        future: F,
+    ) -> Task {
+        debug_assert!(fits::<F, O>());
         // SAFETY: the caller owns the heap, and the size is in range.
-        let block = unsafe { heap.alloc(size_of::<Cell<F>>()) };
-        let cell = block.cast::<Cell<F>>().as_ptr();
+        let block = unsafe { heap.alloc(size_of::<Cell<F, O>>()) };
+        let cell = block.cast::<Cell<F, O>>().as_ptr();
         // The block's own words stay: others may be looking at the state.
         // SAFETY: the block is ours, large and aligned enough.
         let vtable = unsafe { &raw mut (*cell).header.vtable };
         // SAFETY: validity: inside the block, aligned. Aliasing: a thread with a stale hint reads
         // the block's own words only.
-        unsafe { vtable.write(&Cell::<F>::VTABLE) };
+        unsafe { vtable.write(&Cell::<F, O>::VTABLE) };
         // SAFETY: validity: inside the block. Aliasing: a pointer, no reference, to what only this
         // thread uses.
         let joiner = unsafe { &raw mut (*cell).header.joiner };

@@ -1,6 +1,6 @@
 //! What a thread does with the desk that it holds: it makes, queues and runs tasks.
 
-use super::cell::{self, Ran, Task};
+use super::cell::{self, Keep, Outcome, Ran, Task};
 use super::desk::{Held, Own};
 use super::state::Claim;
 use super::steal;
@@ -67,12 +67,16 @@ impl<'a> Held<'a> {
 
     /// Makes a task in this desk's heap.
     #[inline]
-    pub(super) fn make<F: Future>(self, word: u64, future: F) -> Task {
+    pub(super) fn make<F, O>(self, word: u64, future: F) -> Task
+    where
+        F: Future,
+        O: Keep<Outcome<F>>,
+    {
         self.desk.counters.spawned.add(1);
         // SAFETY: made when the desk was first held.
         let heap = unsafe { &*self.desk.heap.load(Ordering::Relaxed) };
         // SAFETY: this thread holds the desk and so owns its heap; callers box what does not fit.
-        unsafe { Task::new(heap, word, future) }
+        unsafe { Task::new::<F, O>(heap, word, future) }
     }
 
     /// Runs one task, from here, from outside or stolen. False: there is none.

@@ -9,37 +9,60 @@ use std::task::{Context, Poll};
 
 /// Why a task has no output.
 pub enum JoinError {
-    /// Its future was dropped before it was ready: by [`JoinHandle::cancel`], because nothing could
-    /// wake it any more, or because its pool was dropped.
+    /// Its future was dropped before it was ready: by [`JoinHandle::cancel`] or a
+    /// [`CancelOnDrop`], because nothing could wake it any more, or because its pool was dropped.
     Cancelled,
     /// Its pool was shutting down when it was to be spawned.
     Refused,
     /// The system refused the pool its first thread, or the one that the task is bound to, for
     /// this reason. The future was dropped.
     NoThread(std::io::Error),
-    /// Its poll, or its future's drop, panicked with this payload.
-    Panicked(Box<dyn std::any::Any + Send>),
+    /// Its poll, or its future's drop, panicked.
+    Panicked(Panic),
+}
+
+/// What a task panicked with.
+pub struct Panic(Payload);
+
+// SAFETY: shared, it gives no reference to the payload but to its text, if it is a `&'static str`
+// or a `String`, which are `Sync`.
+unsafe impl Sync for Panic {}
+
+impl Panic {
+    /// The payload, to look at it or to go on with the panic by [`std::panic::resume_unwind`].
+    pub fn into_payload(self) -> Box<dyn std::any::Any + Send> {
+        self.0
+    }
+
+    /// What the panic said, if it said it in words.
+    pub fn message(&self) -> Option<&str> {
+        let text = self.0.downcast_ref::<&'static str>().copied();
+        text.or_else(|| self.0.downcast_ref::<String>().map(String::as_str))
+    }
+}
+
+impl fmt::Debug for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Panic").field(&self.message()).finish()
+    }
 }
 
 impl JoinError {
     pub(super) fn panicked(payload: Payload) -> Self {
-        Self::Panicked(payload)
+        Self::Panicked(Panic(payload))
     }
 }
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let payload = match self {
-            Self::Cancelled => return f.write_str("the task was cancelled"),
-            Self::Refused => return f.write_str("the pool was shutting down"),
-            Self::NoThread(error) => return write!(f, "the pool has no thread for it: {error}"),
-            Self::Panicked(payload) => payload,
-        };
-        let text = payload.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        match text {
-            Some(text) => write!(f, "the task panicked: {text}"),
-            None => f.write_str("the task panicked"),
+        match self {
+            Self::Cancelled => f.write_str("the task was cancelled"),
+            Self::Refused => f.write_str("the pool was shutting down"),
+            Self::NoThread(error) => write!(f, "the pool has no thread for it: {error}"),
+            Self::Panicked(panic) => match panic.message() {
+                Some(text) => write!(f, "the task panicked: {text}"),
+                None => f.write_str("the task panicked"),
+            },
         }
     }
 }
@@ -61,9 +84,16 @@ impl std::error::Error for JoinError {
 
 /// A task's output to come: a future of `Result<T, JoinError>`.
 ///
-/// Dropping it cancels the task: its future is dropped by a worker of its pool, at once or, if
-/// it is being polled, after that poll. [`detach`](Self::detach) lets the task go on.
-#[must_use = "dropping a handle cancels its task: await, keep or `detach` it"]
+/// Dropped, it lets the task go on, as `std`'s and tokio's do. To cancel is asked for: by
+/// [`cancel`](Self::cancel), or by keeping a [`CancelOnDrop`] instead.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(1).build()?;
+/// let (sender, receiver) = creel::channel::oneshot::channel();
+/// drop(pool.spawn(async move { sender.send(7) }));
+/// assert_eq!(pool.block_on(receiver), Ok(7));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub struct JoinHandle<T> {
     /// `None` once the output has been given or the task let go, or if there never was one.
     task: Option<Task>,
@@ -102,13 +132,29 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Lets the task go on by itself; its output, or panic, is dropped when it ends.
-    pub fn detach(mut self) {
-        self.leave();
+    /// Lets the task go on by itself; its output, or panic, is dropped when it ends. Dropping the
+    /// handle does the same; this says so.
+    pub fn detach(self) {}
+
+    /// Has the task cancelled when what this gives is dropped.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// let (sender, receiver) = creel::channel::oneshot::channel::<()>();
+    /// let task = pool.spawn(async move {
+    ///     std::future::pending::<()>().await;
+    ///     sender.send(())
+    /// });
+    /// drop(task.cancel_on_drop());
+    /// assert!(pool.block_on(receiver).is_err()); // its sender was dropped with the future
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
+        CancelOnDrop(self)
     }
 
-    /// Asks for the task's future to be dropped; returns at once. A poll under way is not
-    /// disturbed. Awaiting the handle then gives [`JoinError::Cancelled`] after the drop, or the
+    /// Asks for the task's future to be dropped by a worker of its pool; returns at once. A poll
+    /// under way is not disturbed. Awaiting the handle then gives [`JoinError::Cancelled`] after the drop, or the
     /// output, if the task was faster.
     pub fn cancel(&self) {
         if let Some(task) = self.task
@@ -190,7 +236,6 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        self.cancel();
         self.leave();
     }
 }
@@ -200,5 +245,50 @@ impl<T> fmt::Debug for JoinHandle<T> {
         f.debug_struct("JoinHandle")
             .field("finished", &self.is_finished())
             .finish()
+    }
+}
+
+/// A task's output to come, as its [`JoinHandle`]: the task is cancelled when this is dropped.
+#[must_use = "dropped, it cancels its task"]
+#[derive(Debug)]
+pub struct CancelOnDrop<T>(JoinHandle<T>);
+
+impl<T> CancelOnDrop<T> {
+    /// The handle alone: the task goes on when that is dropped.
+    pub fn into_handle(mut self) -> JoinHandle<T> {
+        let gone = JoinHandle {
+            task: None,
+            refused: None,
+            joining: false,
+            output: PhantomData,
+        };
+        std::mem::replace(&mut self.0, gone)
+    }
+
+    /// As [`JoinHandle::cancel`].
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    /// As [`JoinHandle::is_finished`].
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl<T> Future for CancelOnDrop<T> {
+    type Output = Result<T, JoinError>;
+
+    /// # Panics
+    ///
+    /// If polled after it gave the output.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<T> Drop for CancelOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }

@@ -17,6 +17,7 @@ mod held;
 mod inject;
 mod inside;
 mod join;
+mod join_set;
 mod lifo;
 mod run_queue;
 mod seeded;
@@ -26,11 +27,14 @@ mod stand_in;
 mod state;
 mod steal;
 mod tasks;
+mod token;
 mod turn;
 mod yield_now;
 
-pub use join::{JoinError, JoinHandle};
+pub use join::{CancelOnDrop, JoinError, JoinHandle, Panic};
+pub use join_set::JoinSet;
 pub use spawn::{spawn, spawn_local};
+pub use token::{CancellationToken, Cancelled, TokenGuard};
 pub use yield_now::{YieldNow, yield_now};
 
 pub(crate) use desk::{block_for_channel, free_channel, holds_a_desk_of};

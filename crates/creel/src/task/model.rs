@@ -90,7 +90,8 @@ fn scene() -> Scene {
         polled: false,
     };
     // SAFETY: this thread owns the heap.
-    let task = unsafe { Task::new(heap.as_ref(), State::new_word(None, true), future) };
+    let task =
+        unsafe { Task::new::<_, Result<_, _>>(heap.as_ref(), State::new_word(None, true), future) };
     stub.clone().schedule(task);
     Scene {
         stub,
@@ -185,7 +186,7 @@ fn cancel_poll_and_wake_drop_the_future_once() {
         });
         let polled = Pin::new(&mut handle).poll(&mut Context::from_waker(Waker::noop()));
         if polled.is_pending() {
-            drop(handle);
+            drop(handle.cancel_on_drop());
         }
         runs.join().unwrap();
         stub.run_all(&Counters::default());

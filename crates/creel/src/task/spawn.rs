@@ -1,6 +1,6 @@
 //! How tasks are made: on a pool, from any thread; bound to a seat or not.
 
-use super::cell::{Task, fits, output_fits};
+use super::cell::{Apart, Keep, Outcome, Task, fits, outcome_fits};
 use super::desk::{self, Counters, Held};
 use super::inside;
 use super::join::JoinHandle;
@@ -157,38 +157,53 @@ fn spawn_here<F: Future>(held: Held<'_>, future: F) -> JoinHandle<F::Output> {
     JoinHandle::new(task)
 }
 
-/// Makes a cell, with the future in it or, if that is too large, in a box. The pool does not end
-/// meanwhile.
+/// Makes a cell, with the future and its outcome in it or, if one is too large, in a box. The pool
+/// does not end meanwhile.
 #[inline]
 fn make<F: Future>(held: Option<Held<'_>>, tasks: &Tasks, word: u64, future: F) -> Task {
-    const {
-        assert!(
-            output_fits::<F::Output>(),
-            "a task's output is at most 16 KiB, aligned to 16: box it"
-        )
-    };
-    if const { fits::<F>() } {
-        make_cell(held, tasks, word, future)
+    if const { outcome_fits::<Outcome<F>>() } {
+        make_with::<F, Outcome<F>>(held, tasks, word, future)
     } else {
-        make_cell(held, tasks, word, Box::pin(future))
+        make_with::<F, Apart<Outcome<F>>>(held, tasks, word, future)
     }
 }
 
 #[inline]
-fn make_cell<F: Future>(held: Option<Held<'_>>, tasks: &Tasks, word: u64, future: F) -> Task {
+fn make_with<F, O>(held: Option<Held<'_>>, tasks: &Tasks, word: u64, future: F) -> Task
+where
+    F: Future,
+    O: Keep<Outcome<F>>,
+{
+    if const { fits::<F, O>() } {
+        make_cell::<F, O>(held, tasks, word, future)
+    } else {
+        make_cell::<_, O>(held, tasks, word, Box::pin(future))
+    }
+}
+
+#[inline]
+fn make_cell<F, O>(held: Option<Held<'_>>, tasks: &Tasks, word: u64, future: F) -> Task
+where
+    F: Future,
+    O: Keep<Outcome<F>>,
+{
     match held {
-        Some(held) => held.make(word, future),
-        None => make_outside(tasks, word, future),
+        Some(held) => held.make::<F, O>(word, future),
+        None => make_outside::<F, O>(tasks, word, future),
     }
 }
 
 /// Makes a cell on a thread without a desk.
-fn make_outside<F: Future>(tasks: &Tasks, word: u64, future: F) -> Task {
+fn make_outside<F, O>(tasks: &Tasks, word: u64, future: F) -> Task
+where
+    F: Future,
+    O: Keep<Outcome<F>>,
+{
     let mut heap = lock(&tasks.outside_heap);
     let heap = *heap.0.get_or_insert_with(|| Heap::new(tasks.counted()));
     tasks.spawned.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the heap lives until the pool ends, which the caller is in the way of.
     let heap = unsafe { heap.as_ref() };
     // SAFETY: who holds the lock owns the heap; the callers box what does not fit.
-    unsafe { Task::new(heap, word, future) }
+    unsafe { Task::new::<F, O>(heap, word, future) }
 }

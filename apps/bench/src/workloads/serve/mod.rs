@@ -1,0 +1,160 @@
+//! The same hyper service on Creel and on tokio, over loopback: requests a second, CPU time a
+//! request, how long one waits.
+//!
+//! The server is a process of its own (`server.rs`), so that its CPU time is its alone. The client
+//! (`client.rs`) is one thread that keeps one request under way on each connection; it is the same
+//! for all subjects and shares the machine with them.
+
+mod client;
+mod server;
+
+use anyhow::Context;
+
+use crate::harness::{Case, Metric, Plan, Subject};
+use crate::setting::Setting;
+use crate::workloads::Workload;
+use client::Client;
+use server::{Request, Runtime, Server};
+pub use server::{SERVER, answer};
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "serve",
+    about: "an HTTP server by hyper, on Creel and on tokio",
+    cases,
+};
+
+const SMALL: usize = 13;
+const LARGE: usize = 2 << 20;
+const IDLE: usize = 10_000;
+
+const METRICS: [Metric; 5] = [
+    Metric {
+        name: "speed",
+        unit: "requests/s",
+    },
+    Metric {
+        name: "CPU",
+        unit: "µs a request",
+    },
+    Metric {
+        name: "wait p50",
+        unit: "µs",
+    },
+    Metric {
+        name: "wait p99",
+        unit: "µs",
+    },
+    Metric {
+        name: "memory",
+        unit: "MB",
+    },
+];
+
+const IDLE_METRICS: [Metric; 2] = [
+    Metric {
+        name: "memory",
+        unit: "MB",
+    },
+    Metric {
+        name: "CPU",
+        unit: "ms a second",
+    },
+];
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    client::allow_many_files();
+    let connections = [50, 500, 5_000];
+    let mut cases = Vec::new();
+    for (workers, on) in [(setting.workers.max(2), ""), (1, " on one worker")] {
+        let small = connections.map(|count| (format!("{count}{on}"), count, SMALL));
+        let large = (format!("50 of 2 MB{on}"), 50, LARGE);
+        for (name, count, bytes) in small.into_iter().chain([large]) {
+            cases.push(case(setting, name, workers, count, bytes));
+        }
+    }
+    cases.push(idle(setting));
+    Ok(cases)
+}
+
+/// Creel and tokio with so many workers.
+fn subjects(
+    workers: usize,
+    sample: fn(&Plan, &Request, usize) -> anyhow::Result<Vec<f64>>,
+    count: usize,
+    bytes: usize,
+) -> Vec<Subject> {
+    let names = match workers {
+        1 => ["creel".to_owned(), "tokio current_thread".to_owned()],
+        n => [format!("creel {n} workers"), format!("tokio {n} workers")],
+    };
+    let runtimes = [Runtime::Creel, Runtime::Tokio];
+    names
+        .into_iter()
+        .zip(runtimes)
+        .map(|(name, runtime)| {
+            let request = Request {
+                runtime,
+                workers,
+                bytes,
+            };
+            Subject::with_metrics(name, move |plan| sample(plan, &request, count))
+        })
+        .collect()
+}
+
+fn case(setting: &Setting, name: String, workers: usize, count: usize, bytes: usize) -> Case {
+    Case {
+        name,
+        metrics: METRICS.to_vec(),
+        compared: true,
+        plan: setting.plan(500, 1_500),
+        rounds: setting.rounds(5),
+        subjects: subjects(workers, busy_sample, count, bytes),
+    }
+}
+
+fn idle(setting: &Setting) -> Case {
+    Case {
+        name: format!("{IDLE} idle"),
+        metrics: IDLE_METRICS.to_vec(),
+        compared: true,
+        plan: setting.plan(500, 1_500),
+        rounds: setting.rounds(3),
+        subjects: subjects(setting.workers.max(2), idle_sample, IDLE, SMALL),
+    }
+}
+
+fn busy_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
+    let mut server = Server::start(request)?;
+    let mut client = Client::connect(server.address, count).context("connecting")?;
+    client.run(plan.warm_up)?;
+    let before = server.usage()?;
+    let answers = client.run(plan.sample)?;
+    let after = server.usage()?;
+    let requests = answers.waits.len().max(1) as f64;
+    Ok(vec![
+        requests / answers.took.as_secs_f64(),
+        (after.cpu_s - before.cpu_s) * 1e6 / requests,
+        answers.wait_us(0.5),
+        answers.wait_us(0.99),
+        after.rss_bytes / 1e6,
+    ])
+}
+
+fn idle_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
+    let mut server = Server::start(request)?;
+    let mut client = Client::connect(server.address, count).context("connecting")?;
+    // Each has had a request, and keeps what that left.
+    client.run_once()?;
+    std::thread::sleep(plan.warm_up);
+    let before = server.usage()?;
+    std::thread::sleep(plan.sample);
+    let after = server.usage()?;
+    drop(client);
+    let used = (after.cpu_s - before.cpu_s) * 1e3;
+    Ok(vec![
+        after.rss_bytes / 1e6,
+        used / plan.sample.as_secs_f64(),
+    ])
+}

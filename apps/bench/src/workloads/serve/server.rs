@@ -1,0 +1,177 @@
+//! The server in a process of its own: this program, started with [`SERVER`] and a request.
+//!
+//! It prints its address, then its usage for each line that it reads, and ends with its input.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, anyhow};
+use creel_console::Exit;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request as Asked, Response};
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::process_cpu_s;
+use crate::memory::rss_bytes;
+
+/// The first argument of a process that serves; the second is the request.
+pub const SERVER: &str = "serve-server";
+
+/// What the server runs on.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Runtime {
+    /// A pool.
+    Creel,
+    /// Its multi-thread runtime, or current_thread with one worker.
+    Tokio,
+}
+
+/// What to serve.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// On what.
+    pub runtime: Runtime,
+    /// On how many workers.
+    pub workers: usize,
+    /// Of a response's body.
+    pub bytes: usize,
+}
+
+/// What the server has used.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Usage {
+    /// CPU time since its start.
+    pub cpu_s: f64,
+    /// Memory now.
+    pub rss_bytes: f64,
+}
+
+/// A server that runs. Dropped, it ends.
+pub struct Server {
+    child: Child,
+    /// Taken at the end, which closes it.
+    ask: Option<ChildStdin>,
+    told: Lines<BufReader<ChildStdout>>,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Starts one.
+    pub fn start(request: &Request) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("where is this program?")?;
+        let mut child = Command::new(program)
+            .arg(SERVER)
+            .arg(serde_json::to_string(request)?)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting a server")?;
+        let ask = child.stdin.take();
+        let told = child.stdout.take().context("a server without an output")?;
+        let mut told = BufReader::new(told).lines();
+        let address = told.next().context("a server that did not begin")??;
+        Ok(Server {
+            child,
+            ask,
+            told,
+            address: address.parse()?,
+        })
+    }
+
+    /// What it has used so far.
+    pub fn usage(&mut self) -> anyhow::Result<Usage> {
+        let ask = self.ask.as_mut().context("a server that has ended")?;
+        ask.write_all(b"\n")?;
+        let told = self.told.next().context("a server that has ended")??;
+        Ok(serde_json::from_str(&told)?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.ask.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// The process's side.
+pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
+    let request = request
+        .and_then(|request| request.into_string().ok())
+        .unwrap_or_default();
+    let request: Request = serde_json::from_str(&request).context("a request that is none")?;
+    std::thread::spawn(move || {
+        for _ in stdin().lines() {
+            let usage = Usage {
+                cpu_s: process_cpu_s(),
+                rss_bytes: rss_bytes(),
+            };
+            let told = serde_json::to_string(&usage).unwrap_or_default();
+            println!("{told}");
+        }
+        std::process::exit(0);
+    });
+    let body = Bytes::from(vec![b'x'; request.bytes]);
+    match request.runtime {
+        Runtime::Creel => creel(request.workers, body)?,
+        Runtime::Tokio => tokio(request.workers, body)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn tell(address: SocketAddr) -> anyhow::Result<()> {
+    let mut out = stdout();
+    writeln!(out, "{address}")?;
+    Ok(out.flush()?)
+}
+
+/// The service of both.
+async fn respond(_: Asked<Incoming>, body: Bytes) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::new(body)))
+}
+
+fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
+    let pool = creel::Pool::builder().workers(workers).build()?;
+    let listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    tell(listener.local_addr()?)?;
+    let task = pool.spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            let body = body.clone();
+            let service = service_fn(move |asked| respond(asked, body.clone()));
+            let serve = http1::Builder::new().serve_connection(creel_hyper::Io(stream), service);
+            creel::task::spawn(serve).detach();
+        }
+    });
+    pool.block_on(task).map_err(|error| anyhow!("{error}"))?
+}
+
+fn tokio(workers: usize, body: Bytes) -> anyhow::Result<()> {
+    let mut builder = match workers {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.worker_threads(workers).enable_all().build()?;
+    let serve = async move {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        tell(listener.local_addr()?)?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            let body = body.clone();
+            let service = service_fn(move |asked| respond(asked, body.clone()));
+            let serve = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            tokio::spawn(serve);
+        }
+    };
+    runtime.block_on(async { tokio::spawn(serve).await? })
+}

@@ -1,0 +1,35 @@
+//! hyper's own tasks, as tasks of the pool.
+
+use std::future::Future;
+
+/// Runs what hyper spawns as a task of the pool whose task or worker spawns it.
+///
+/// HTTP/2 needs one: each stream is a task.
+///
+/// # Panics
+///
+/// When hyper spawns outside of a pool.
+///
+/// ```
+/// use hyper::rt::Executor as _;
+///
+/// let pool = creel::Pool::builder().workers(1).build()?;
+/// let (sender, receiver) = creel::channel::oneshot::channel();
+/// pool.block_on(async {
+///     creel_hyper::Executor.execute(async move { sender.send(7).unwrap() });
+///     assert_eq!(receiver.await, Ok(7));
+/// });
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Executor;
+
+impl<F> hyper::rt::Executor<F> for Executor
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        creel::task::spawn(future).detach();
+    }
+}

@@ -1,0 +1,128 @@
+//! Connections as hyper reads and writes them.
+
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use creel::net::{Connection, Stream};
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+/// A connection of Creel's for hyper; `Io(stream)` makes one.
+///
+/// ```
+/// use creel::net::TcpStream;
+///
+/// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// let stream = std::net::TcpStream::connect(listener.local_addr()?)?;
+/// let io = creel_hyper::Io(TcpStream::from_std(stream)?);
+/// assert_eq!(io.0.peer_addr()?, listener.local_addr()?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Io<S: Connection>(pub Stream<S>);
+
+impl<S: Connection> Read for Io<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        // SAFETY: nothing is written to it but what was read.
+        let place = unsafe { into.as_mut() };
+        let read = ready!(self.0.poll_read_uninit(cx, place))?;
+        // SAFETY: so many bytes were just read into it.
+        unsafe { into.advance(read) };
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Connection> Write for Io<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.0.shutdown(Shutdown::Write) {
+            // The other side was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
+            done => Poll::Ready(done),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write_vectored(cx, pieces)
+    }
+}
+
+/// Anything that reads and writes as the `futures-io` crate has it, for hyper: TLS, a pipe.
+#[derive(Debug)]
+pub struct FuturesIo<T>(pub T);
+
+impl<T: futures_io::AsyncRead + Unpin> Read for FuturesIo<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        // SAFETY: nothing is taken away from what is initialized.
+        let place = unsafe { into.as_mut() };
+        // What is behind this trait may look at it.
+        place.fill(std::mem::MaybeUninit::new(0));
+        let bytes = std::ptr::from_mut(place) as *mut [u8];
+        // SAFETY: validity: initialized above. Aliasing: `place` is not used again.
+        let bytes = unsafe { &mut *bytes };
+        let (room, read) = (bytes.len(), Pin::new(&mut self.0).poll_read(cx, bytes));
+        let read = ready!(read)?;
+        assert!(read <= room, "read more than there was room for");
+        // SAFETY: all of it is initialized.
+        unsafe { into.advance(read) };
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: futures_io::AsyncWrite + Unpin> Write for FuturesIo<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_close(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+}

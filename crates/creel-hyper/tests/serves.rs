@@ -1,0 +1,246 @@
+//! The server as its clients see it: answers, streams, resets, half-closes, floods, the end.
+
+use std::convert::Infallible;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use axum::{Json, Router, extract::Path, routing::get, routing::post};
+use creel::Pool;
+use creel::net::TcpListener;
+use creel_hyper::{Tower, serve};
+use hyper::body::Incoming;
+use hyper::{Request, Response, service::service_fn};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server on a thread of its own, until it is dropped.
+struct Running {
+    address: SocketAddr,
+    stop: Option<creel::channel::oneshot::Sender<()>>,
+    ended: mpsc::Receiver<Duration>,
+}
+
+fn app() -> Router {
+    Router::new()
+        .route("/", get(async || "hello"))
+        .route(
+            "/square/{number}",
+            get(async |Path(number): Path<u32>| Json(u64::from(number).pow(2))),
+        )
+        .route(
+            "/slow",
+            get(async || {
+                creel::time::sleep(Duration::from_millis(200)).await;
+                "slow"
+            }),
+        )
+        .route("/large", get(async || vec![b'x'; 3 << 20]))
+        .route("/length", post(async |body: String| body.len().to_string()))
+}
+
+fn start(workers: usize) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = creel::channel::oneshot::channel();
+    let (tell, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let pool = Pool::builder().workers(workers).build().unwrap();
+        let mut begin = None;
+        let stopping = async {
+            let _ = stopped.await;
+            begin = Some(Instant::now());
+        };
+        pool.block_on(serve(listener, Tower(app())).until(stopping));
+        let _ = tell.send(begin.unwrap().elapsed());
+    });
+    let stop = Some(stop);
+    Running {
+        address,
+        stop,
+        ended,
+    }
+}
+
+impl Running {
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// A response to one request on a connection that is closed after it.
+    fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.0\r\n\r\n"))
+    }
+
+    /// Tells it to end, and how long that took.
+    fn end(mut self) -> Duration {
+        let _ = self.stop.take().unwrap().send(());
+        self.ended.recv_timeout(PATIENCE).expect("it ends")
+    }
+}
+
+#[test]
+fn an_axum_application_answers() {
+    for workers in [1, 2] {
+        let server = start(workers);
+        assert!(server.get("/").ends_with("\r\n\r\nhello"));
+        assert!(server.get("/square/12").ends_with("\r\n\r\n144"));
+        assert!(server.get("/nothing").starts_with("HTTP/1.0 404"));
+        let large = server.get("/large");
+        assert!(large.len() > 3 << 20 && large.ends_with("xxx"));
+        let body = "y".repeat(1 << 20);
+        let post = format!(
+            "POST /length HTTP/1.0\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        assert!(server.ask(&post).ends_with("\r\n\r\n1048576"));
+        assert!(server.end() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn a_connection_is_kept_and_pipelined_and_half_closed() {
+    let server = start(2);
+    let mut stream = server.connect();
+    for _ in 0..3 {
+        stream
+            .write_all(
+                b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET /square/3 HTTP/1.1\r\nhost: a\r\n\r\n",
+            )
+            .unwrap();
+    }
+    // The end of what it asks comes with the last request.
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    assert_eq!(all.matches("HTTP/1.1 200").count(), 6);
+    assert_eq!(all.matches("hello").count(), 3);
+    server.end();
+}
+
+#[test]
+fn resets_junk_and_silence_end_one_connection_only() {
+    let server = start(2);
+    let mut silent = Vec::new();
+    for number in 0..200 {
+        let mut stream = server.connect();
+        match number % 4 {
+            0 => {
+                let _ = stream.write_all(b"\0\x01\x02 nothing of HTTP\r\n\r\n");
+            }
+            1 => {
+                stream
+                    .write_all(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
+                    .unwrap();
+                // Reset in the middle of an answer.
+                socket2::SockRef::from(&stream)
+                    .set_linger(Some(Duration::ZERO))
+                    .unwrap();
+            }
+            2 => stream.write_all(b"GET / HTTP/1.1\r\nho").unwrap(),
+            _ => silent.push(stream),
+        }
+    }
+    assert!(server.get("/").ends_with("hello"));
+    drop(silent);
+    assert!(server.end() < Duration::from_secs(5));
+}
+
+#[test]
+fn the_end_lets_a_request_be_answered_and_idle_connections_go() {
+    let server = start(2);
+    let mut idle = server.connect();
+    idle.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .unwrap();
+    let mut some = [0; 512];
+    assert!(idle.read(&mut some).unwrap() > 0);
+    let mut asks = server.connect();
+    asks.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
+        .unwrap();
+    // It has been accepted before the next one is answered.
+    assert!(server.get("/").ends_with("hello"));
+    let address = server.address;
+    assert!(server.end() < Duration::from_secs(5));
+    let mut answer = String::new();
+    asks.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("slow"), "{answer}");
+    assert_eq!(idle.read(&mut some).unwrap(), 0);
+    let refused = TcpStream::connect(address).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn readers_that_stall_cost_a_bounded_amount_and_hold_up_nobody() {
+    let server = start(1);
+    let stalled: Vec<TcpStream> = (0..50)
+        .map(|_| {
+            let mut stream = server.connect();
+            let request = b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n";
+            (0..20).for_each(|_| stream.write_all(request).unwrap());
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        assert!(server.get("/square/5").ends_with("25"));
+    }
+    drop(stalled);
+    assert!(server.end() < Duration::from_secs(5));
+}
+
+async fn plain(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
+    Ok(Response::new("plain".to_owned()))
+}
+
+/// The process's limit is its own: a child of this test.
+#[test]
+fn a_server_without_descriptors_goes_on_when_there_are_some() {
+    const CHILD: &str = "CREEL_HYPER_FEW_FILES";
+    if std::env::var_os(CHILD).is_none() {
+        let own = std::env::current_exe().unwrap();
+        let name = "a_server_without_descriptors_goes_on_when_there_are_some";
+        let status = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(format!(
+                "ulimit -n 64; exec '{}' --exact {name}",
+                own.display()
+            ))
+            .env(CHILD, "1")
+            .status()
+            .unwrap();
+        assert!(status.success());
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        pool.block_on(serve(listener, service_fn(plain)).until(std::future::pending::<()>()));
+    });
+    // Each takes a descriptor here and one in the server: in the end there is none to accept with.
+    let mut clients = Vec::new();
+    while let Ok(client) = TcpStream::connect(address) {
+        clients.push(client);
+    }
+    assert!(clients.len() > 10);
+    thread::sleep(Duration::from_millis(100));
+    clients.truncate(5);
+    let mut last = TcpStream::connect(address).unwrap();
+    last.set_read_timeout(Some(PATIENCE)).unwrap();
+    last.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    last.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("plain"));
+}

@@ -1,0 +1,179 @@
+//! Calls that block: files, child processes, names; on threads that are no pool's workers.
+//!
+//! They are the process's: a thread starts when a call comes and none is free, and ends when
+//! there was none for a while. What blocks needs no CPU, so their number is no question of the
+//! machine's size, only a bound against a flood. Work that computes belongs on a pool.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+/// Threads at most; further calls wait for one.
+const THREADS_MAX: usize = 512;
+/// How long a thread waits for the next call.
+const KEPT: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Calls {
+    waiting: VecDeque<Job>,
+    threads: usize,
+    /// Of these, those that wait for a call, or have been notified of one and not come yet.
+    free: usize,
+}
+
+static CALLS: Mutex<Calls> = Mutex::new(Calls {
+    waiting: VecDeque::new(),
+    threads: 0,
+    free: 0,
+});
+static CAME: Condvar = Condvar::new();
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls `work` on a thread for calls that block, and gives what it returns.
+///
+/// It begins at once, or when one of 512 threads is free; wherever this is called, on a pool or not.
+/// Dropping the future lets a call that has begun go on, and leaves out one that has not.
+///
+/// # Panics
+///
+/// If the system refuses the first thread. Awaited, with what `work` panicked with.
+///
+/// ```
+/// use std::process::Command;
+///
+/// let pool = creel::Pool::builder().workers(1).build()?;
+/// pool.block_on(async {
+///     let here = creel::blocking(|| std::fs::read_dir(".")).await?;
+///     assert!(here.count() > 0);
+///     let status = creel::blocking(|| Command::new("true").status()).await?;
+///     assert!(status.success());
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    let call = Arc::new(Mutex::new(Call::Waits(None)));
+    let calls = Arc::clone(&call);
+    submit(Box::new(move || {
+        if matches!(*lock(&calls), Call::GivenUp) {
+            return;
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(work));
+        let before = std::mem::replace(&mut *lock(&calls), Call::Done(outcome));
+        if let Call::Waits(Some(waker)) = before {
+            waker.wake();
+        }
+    }));
+    Blocking { call }
+}
+
+/// The outcome of [`blocking`], to be awaited.
+#[must_use = "a call that has not begun is left out when this is dropped"]
+pub struct Blocking<T> {
+    call: Arc<Mutex<Call<T>>>,
+}
+
+enum Call<T> {
+    Waits(Option<Waker>),
+    Done(Result<T, Box<dyn Any + Send>>),
+    /// Nobody wants the outcome, or it was taken.
+    GivenUp,
+}
+
+impl<T> Future for Blocking<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let fresh = cx.waker().clone();
+        let mut call = lock(&self.call);
+        let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
+            Call::Waits(before) => {
+                *call = Call::Waits(Some(fresh));
+                (before, Poll::Pending)
+            }
+            Call::Done(outcome) => (None, Poll::Ready(outcome)),
+            Call::GivenUp => panic!("polled after it was ready"),
+        };
+        drop(call);
+        drop(before);
+        poll.map(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
+    }
+}
+
+impl<T> Drop for Blocking<T> {
+    fn drop(&mut self) {
+        let before = std::mem::replace(&mut *lock(&self.call), Call::GivenUp);
+        drop(before);
+    }
+}
+
+impl<T> fmt::Debug for Blocking<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocking").finish_non_exhaustive()
+    }
+}
+
+fn submit(job: Job) {
+    let mut calls = lock(&CALLS);
+    calls.waiting.push_back(job);
+    // As many of the free are on their way as there are others.
+    if calls.free >= calls.waiting.len() {
+        CAME.notify_one();
+        return;
+    }
+    if calls.threads == THREADS_MAX {
+        return;
+    }
+    calls.threads += 1;
+    drop(calls);
+    let started = thread::Builder::new()
+        .name("creel-blocking".into())
+        .spawn(serve);
+    if let Err(error) = started {
+        let mut calls = lock(&CALLS);
+        calls.threads -= 1;
+        if calls.threads == 0 {
+            let given_up = std::mem::take(&mut calls.waiting);
+            drop(calls);
+            drop(given_up);
+            panic!("cannot start a thread for blocking calls: {error}");
+        }
+    }
+}
+
+/// The body of a thread.
+fn serve() {
+    let mut calls = lock(&CALLS);
+    loop {
+        while let Some(job) = calls.waiting.pop_front() {
+            drop(calls);
+            // The outcome is kept; what is caught here is a waker's or a drop's panic.
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
+                std::mem::forget(payload);
+            }
+            calls = lock(&CALLS);
+        }
+        calls.free += 1;
+        let (held, _) = CAME
+            .wait_timeout_while(calls, KEPT, |calls| calls.waiting.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        calls = held;
+        calls.free -= 1;
+        if calls.waiting.is_empty() {
+            calls.threads -= 1;
+            return;
+        }
+    }
+}

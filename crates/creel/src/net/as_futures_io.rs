@@ -1,0 +1,130 @@
+//! Streams as the `futures-io` crate's traits have it: for TLS, WebSockets, codecs.
+//!
+//! For the stream, for a reference to it (so that one task may read while another writes), and for
+//! the halves. Where several poll in one direction, the last that polled is woken.
+
+use super::stream::{Connection, ReadHalf, Stream, WriteHalf};
+use ::futures_io::{AsyncRead, AsyncWrite};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Ends the direction that writes; the other side may have been faster.
+fn close<S: Connection>(stream: &Stream<S>) -> Poll<io::Result<()>> {
+    match stream.shutdown(Shutdown::Write) {
+        Err(error) if error.kind() == ErrorKind::NotConnected => Poll::Ready(Ok(())),
+        done => Poll::Ready(done),
+    }
+}
+
+impl<S: Connection> AsyncRead for &Stream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_read(&self, cx, bytes)
+    }
+
+    fn poll_read_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        places: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_read_vectored(&self, cx, places)
+    }
+}
+
+impl<S: Connection> AsyncWrite for &Stream<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_write(&self, cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_write_vectored(&self, cx, pieces)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        close(&self)
+    }
+}
+
+/// By the reference's; `$stream` is how to get it.
+macro_rules! read {
+    ($type:ident, $own:ident => $stream:expr) => {
+        impl<S: Connection> AsyncRead for $type<S> {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bytes: &mut [u8],
+            ) -> Poll<io::Result<usize>> {
+                let $own = &*self;
+                let mut stream = $stream;
+                Pin::new(&mut stream).poll_read(cx, bytes)
+            }
+
+            fn poll_read_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                places: &mut [IoSliceMut<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let $own = &*self;
+                let mut stream = $stream;
+                Pin::new(&mut stream).poll_read_vectored(cx, places)
+            }
+        }
+    };
+}
+
+macro_rules! write {
+    ($type:ident, $own:ident => $stream:expr) => {
+        impl<S: Connection> AsyncWrite for $type<S> {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                let $own = &*self;
+                let mut stream = $stream;
+                Pin::new(&mut stream).poll_write(cx, bytes)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                pieces: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let $own = &*self;
+                let mut stream = $stream;
+                Pin::new(&mut stream).poll_write_vectored(cx, pieces)
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let $own = &*self;
+                close($stream)
+            }
+        }
+    };
+}
+
+read!(Stream, stream => stream);
+write!(Stream, stream => stream);
+read!(ReadHalf, half => half.stream());
+write!(WriteHalf, half => half.stream());

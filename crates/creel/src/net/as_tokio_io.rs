@@ -1,0 +1,93 @@
+//! Streams as tokio's traits have it: for libraries that ask for these. No tokio runtime is needed.
+//!
+//! For the stream and its halves. Where several poll in one direction, the last that polled is
+//! woken.
+
+use super::stream::{Connection, ReadHalf, Stream, WriteHalf};
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+fn read<S: Connection>(
+    stream: &Stream<S>,
+    cx: &mut Context<'_>,
+    into: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    // SAFETY: nothing is written to it but what was read.
+    let place = unsafe { into.unfilled_mut() };
+    let read = ready!(stream.poll_read_uninit(cx, place))?;
+    // SAFETY: so many bytes were just read into it.
+    unsafe { into.assume_init(read) };
+    into.advance(read);
+    Poll::Ready(Ok(()))
+}
+
+/// Ends the direction that writes; the other side may have been faster.
+fn end<S: Connection>(stream: &Stream<S>) -> Poll<io::Result<()>> {
+    match stream.shutdown(Shutdown::Write) {
+        Err(error) if error.kind() == ErrorKind::NotConnected => Poll::Ready(Ok(())),
+        done => Poll::Ready(done),
+    }
+}
+
+impl<S: Connection> AsyncRead for Stream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        read(&self, cx, into)
+    }
+}
+
+impl<S: Connection> AsyncRead for ReadHalf<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        read(self.stream(), cx, into)
+    }
+}
+
+macro_rules! write {
+    ($type:ident, $own:ident => $stream:expr) => {
+        impl<S: Connection> AsyncWrite for $type<S> {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                let $own = &*self;
+                $stream.poll_write(cx, bytes)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                pieces: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let $own = &*self;
+                $stream.poll_write_vectored(cx, pieces)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let $own = &*self;
+                end($stream)
+            }
+        }
+    };
+}
+
+write!(Stream, stream => stream);
+write!(WriteHalf, half => half.stream());

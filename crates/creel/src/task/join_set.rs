@@ -1,0 +1,196 @@
+//! Tasks that belong together: awaited as they end, cancelled together.
+//!
+//! Each has a waker of its own, which notes its number: who waits polls the handles of those that
+//! have ended, and no others.
+
+use super::join::{JoinError, JoinHandle};
+use super::spawn::spawn;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Tasks whose outputs are taken in the order in which they end.
+///
+/// Dropped, it cancels those that are left.
+///
+/// ```
+/// use creel::task::JoinSet;
+///
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let sum = pool.block_on(async {
+///     let mut squares = JoinSet::new();
+///     (1..=10).for_each(|n| squares.spawn(async move { n * n }));
+///     let mut sum = 0;
+///     while let Some(square) = squares.join_next().await {
+///         sum += square.unwrap();
+///     }
+///     sum
+/// });
+/// assert_eq!(sum, 385);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+pub struct JoinSet<T> {
+    members: Vec<Option<Member<T>>>,
+    free: Vec<usize>,
+    ended: Arc<Mutex<Ended>>,
+}
+
+struct Member<T> {
+    handle: JoinHandle<T>,
+    waker: Waker,
+}
+
+/// Numbers to look at, and who waits for one.
+#[derive(Default)]
+struct Ended {
+    numbers: VecDeque<usize>,
+    waiter: Option<Waker>,
+}
+
+struct Note {
+    number: usize,
+    ended: Arc<Mutex<Ended>>,
+}
+
+fn lock(ended: &Mutex<Ended>) -> MutexGuard<'_, Ended> {
+    ended.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wake for Note {
+    fn wake(self: Arc<Self>) {
+        let mut ended = lock(&self.ended);
+        ended.numbers.push_back(self.number);
+        let waiter = ended.waiter.take();
+        drop(ended);
+        waiter.inspect(Waker::wake_by_ref);
+    }
+}
+
+impl<T> JoinSet<T> {
+    /// An empty one.
+    pub fn new() -> Self {
+        JoinSet {
+            members: Vec::new(),
+            free: Vec::new(),
+            ended: Arc::default(),
+        }
+    }
+
+    /// Adds a task of any pool.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// let mut set = creel::task::JoinSet::new();
+    /// set.add(pool.spawn(async { 7 }));
+    /// assert_eq!(pool.block_on(set.join_next()).unwrap().unwrap(), 7);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn add(&mut self, handle: JoinHandle<T>) {
+        let number = self.free.pop().unwrap_or(self.members.len());
+        let waker = Waker::from(Arc::new(Note {
+            number,
+            ended: Arc::clone(&self.ended),
+        }));
+        // Its first look puts the waker there.
+        waker.wake_by_ref();
+        let member = Some(Member { handle, waker });
+        match self.members.get_mut(number) {
+            Some(place) => *place = member,
+            None => self.members.push(member),
+        }
+    }
+
+    /// How many have not been taken.
+    pub fn len(&self) -> usize {
+        self.members.len() - self.free.len()
+    }
+
+    /// Whether all have been taken.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The output of the next that ends; `None` when none is left. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// Inside: why that one has no output.
+    pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
+        poll_fn(|cx| self.poll_join_next(cx)).await
+    }
+
+    /// As [`join_next`](Self::join_next), for futures written by hand.
+    pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
+        if self.is_empty() {
+            return Poll::Ready(None);
+        }
+        let mut fresh = Some(cx.waker().clone());
+        loop {
+            let mut ended = lock(&self.ended);
+            let Some(number) = ended.numbers.pop_front() else {
+                let before = std::mem::replace(&mut ended.waiter, fresh.take());
+                drop(ended);
+                drop(before);
+                return Poll::Pending;
+            };
+            drop(ended);
+            // A number may have been noted twice, or be of one that has its place since.
+            let Some(member) = self.members.get_mut(number).and_then(Option::as_mut) else {
+                continue;
+            };
+            let Member { handle, waker } = member;
+            let polled = Pin::new(handle).poll(&mut Context::from_waker(waker));
+            if let Poll::Ready(output) = polled {
+                self.members[number] = None;
+                self.free.push(number);
+                return Poll::Ready(Some(output));
+            }
+        }
+    }
+
+    /// Asks for all to be cancelled; they are still to be joined.
+    pub fn cancel_all(&self) {
+        for member in self.members.iter().flatten() {
+            member.handle.cancel();
+        }
+    }
+
+    /// Lets all go on by themselves.
+    pub fn detach_all(&mut self) {
+        self.members.clear();
+        self.free.clear();
+    }
+}
+
+impl<T: Send + 'static> JoinSet<T> {
+    /// Makes a task on the pool whose task, worker or `block_on` calls this, as
+    /// [`task::spawn`](super::spawn()) does.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a pool.
+    pub fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) {
+        self.add(spawn(future));
+    }
+}
+
+impl<T> Default for JoinSet<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for JoinSet<T> {
+    fn drop(&mut self) {
+        self.cancel_all();
+    }
+}
+
+impl<T> fmt::Debug for JoinSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinSet").field("len", &self.len()).finish()
+    }
+}

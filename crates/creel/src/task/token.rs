@@ -1,0 +1,212 @@
+//! A token by which many are told to come to their end, each in its own way.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+/// Tells that something is over, to all who hold a clone: once, and for ever.
+///
+/// Nothing is cancelled by it alone: a task awaits [`cancelled`](Self::cancelled) beside its work,
+/// or does it [until then](Self::run_until), and ends.
+///
+/// ```
+/// use creel::task::CancellationToken;
+///
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let token = CancellationToken::new();
+/// let told = token.clone();
+/// let task = pool.spawn(async move { told.run_until(std::future::pending::<()>()).await });
+/// token.cancel();
+/// assert_eq!(pool.block_on(task).unwrap(), None);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct CancellationToken {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Set under the lock of `waits`, before the wakers are taken. Acquire and release: who sees it
+    /// sees what was done before.
+    cancelled: AtomicBool,
+    waits: Mutex<Waits>,
+}
+
+#[derive(Default)]
+struct Waits {
+    next: u64,
+    wakers: BTreeMap<u64, Waker>,
+    children: Vec<Weak<Inner>>,
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    fn cancel(&self) {
+        let mut waits = self.lock();
+        if self.cancelled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let Waits {
+            wakers, children, ..
+        } = std::mem::take(&mut *waits);
+        drop(waits);
+        wakers.into_values().for_each(Waker::wake);
+        children
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|child| child.cancel());
+    }
+}
+
+impl CancellationToken {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A token that is cancelled with this one, or alone.
+    ///
+    /// ```
+    /// use creel::task::CancellationToken;
+    ///
+    /// let all = CancellationToken::new();
+    /// let (one, other) = (all.child(), all.child());
+    /// one.cancel();
+    /// assert!(!all.is_cancelled() && !other.is_cancelled());
+    /// all.cancel();
+    /// assert!(other.is_cancelled() && all.child().is_cancelled());
+    /// ```
+    #[must_use]
+    pub fn child(&self) -> Self {
+        let child = Self::new();
+        let mut waits = self.inner.lock();
+        if self.is_cancelled() {
+            drop(waits);
+            child.cancel();
+        } else {
+            let children = &mut waits.children;
+            if children.len() == children.capacity() {
+                children.retain(|child| child.strong_count() > 0);
+            }
+            children.push(Arc::downgrade(&child.inner));
+        }
+        child
+    }
+
+    /// Tells all who hold a clone or a child; more than once is the same.
+    pub fn cancel(&self) {
+        self.inner.cancel();
+    }
+
+    /// Whether it has been cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.is_cancelled()
+    }
+
+    /// Waits until it is cancelled. Cancel-safe.
+    pub fn cancelled(&self) -> Cancelled<'_> {
+        Cancelled {
+            token: self,
+            ticket: None,
+        }
+    }
+
+    /// Awaits `future` until it is ready or this is cancelled: then it is dropped, and there is
+    /// none.
+    pub async fn run_until<F: Future>(&self, future: F) -> Option<F::Output> {
+        let (mut future, mut cancelled) = (pin!(future), self.cancelled());
+        poll_fn(|cx| {
+            if Pin::new(&mut cancelled).poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            future.as_mut().poll(cx).map(Some)
+        })
+        .await
+    }
+
+    /// Has it cancelled when what this gives is dropped.
+    ///
+    /// ```
+    /// use creel::task::CancellationToken;
+    ///
+    /// let token = CancellationToken::new();
+    /// drop(token.clone().cancel_on_drop());
+    /// assert!(token.is_cancelled());
+    /// ```
+    pub fn cancel_on_drop(self) -> TokenGuard {
+        TokenGuard(self)
+    }
+}
+
+impl fmt::Debug for CancellationToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancellationToken")
+            .field("cancelled", &self.is_cancelled())
+            .finish()
+    }
+}
+
+/// Cancels its token when it is dropped; see [`CancellationToken::cancel_on_drop`].
+#[must_use = "dropped, it cancels its token"]
+#[derive(Debug)]
+pub struct TokenGuard(CancellationToken);
+
+impl Drop for TokenGuard {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// The future of [`CancellationToken::cancelled`].
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct Cancelled<'a> {
+    token: &'a CancellationToken,
+    ticket: Option<u64>,
+}
+
+impl Future for Cancelled<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let inner = &self.token.inner;
+        if inner.is_cancelled() {
+            return Poll::Ready(());
+        }
+        let fresh = cx.waker().clone();
+        let mut waits = inner.lock();
+        if inner.is_cancelled() {
+            return Poll::Ready(());
+        }
+        let ticket = self.ticket.unwrap_or(waits.next);
+        if self.ticket.is_none() {
+            waits.next += 1;
+        }
+        let before = waits.wakers.insert(ticket, fresh);
+        drop(waits);
+        drop(before);
+        self.ticket = Some(ticket);
+        Poll::Pending
+    }
+}
+
+impl Drop for Cancelled<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let gone = self.token.inner.lock().wakers.remove(&ticket);
+            drop(gone);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Streams of all kinds as a server uses them: ends, halves, floods, peers that go.
+
+#![cfg(all(unix, not(miri)))]
+
+use creel::{
+    JoinError, Pool,
+    net::{Connection, Stream, TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream},
+    task::{self, CancellationToken, JoinSet},
+    time,
+};
+use std::{
+    future::poll_fn,
+    io::{ErrorKind, IoSlice, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+fn pool(workers: usize) -> Pool {
+    Pool::builder().workers(workers).build().unwrap()
+}
+
+/// Two ends of a TCP connection, the first as the system has it.
+async fn tcp() -> (std::net::TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (other, listener.accept().await.unwrap().0)
+}
+
+/// Reads to the end, in pieces that are larger than what comes.
+async fn read_all<S: Connection>(stream: &Stream<S>) -> Vec<u8> {
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut piece).await.unwrap() {
+            0 => return all,
+            read => all.extend_from_slice(&piece[..read]),
+        }
+    }
+}
+
+/// A short read says that there is no more: the end that came with the last bytes, or after them,
+/// must be seen all the same.
+#[test]
+fn the_end_is_seen_whenever_it_comes() {
+    for workers in [1, 2] {
+        let pool = pool(workers);
+        for round in 0..200 {
+            pool.block_on(async {
+                let (mut other, stream) = tcp().await;
+                let (mut unix, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+                let peer = UnixStream::from_std(peer).unwrap();
+                let reads = task::spawn(async move {
+                    let first = read_all(&stream).await;
+                    (first, read_all(&peer).await)
+                });
+                task::yield_now().await;
+                if round % 3 == 0 {
+                    time::sleep(Duration::from_micros(200)).await;
+                }
+                other.write_all(b"some").unwrap();
+                if round % 2 == 0 {
+                    task::yield_now().await;
+                    time::sleep(Duration::from_micros(100)).await;
+                }
+                drop(other);
+                unix.write_all(b"more").unwrap();
+                drop(unix);
+                let read = time::timeout(Duration::from_secs(10), reads).await;
+                let (first, second) = read.expect("the end is seen").unwrap();
+                assert_eq!((&first[..], &second[..]), (&b"some"[..], &b"more"[..]));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_reset_is_an_error_and_not_a_wait() {
+    let pool = pool(2);
+    pool.block_on(async {
+        let (other, stream) = tcp().await;
+        let reads = task::spawn(async move { stream.read(&mut [0; 64]).await });
+        time::sleep(Duration::from_millis(1)).await;
+        socket2::SockRef::from(&other)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        drop(other);
+        let read = time::timeout(Duration::from_secs(10), reads).await;
+        let error = read.expect("it is told").unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
+fn several_places_and_memory_that_is_not_initialized() {
+    let pool = pool(1);
+    pool.block_on(async {
+        let (mut other, stream) = tcp().await;
+        other.write_all(b"abcdefgh").unwrap();
+        let mut place = [MaybeUninit::uninit(); 3];
+        let read = poll_fn(|cx| stream.poll_read_uninit(cx, &mut place)).await;
+        assert_eq!(read.unwrap(), 3);
+        // SAFETY: three were read.
+        assert_eq!(unsafe { place[2].assume_init() }, b'c');
+        let (mut one, mut two) = ([0; 2], [0; 8]);
+        let mut places = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        let read = poll_fn(|cx| stream.poll_read_vectored(cx, &mut places)).await;
+        assert_eq!(read.unwrap(), 5);
+        assert_eq!((&one[..], &two[..3]), (&b"de"[..], &b"fgh"[..]));
+        let pieces = [IoSlice::new(b"12"), IoSlice::new(b"345")];
+        let written = poll_fn(|cx| stream.poll_write_vectored(cx, &pieces)).await;
+        assert_eq!(written.unwrap(), 5);
+        let mut back = [0; 5];
+        other.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"12345");
+        // Nothing is asked for, so nothing is waited for.
+        assert_eq!(stream.read(&mut []).await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn halves_and_unix_sockets_carry_a_megabyte_both_ways() {
+    let pool = pool(2);
+    let path = std::env::temp_dir().join(format!("creel-streams-{}", std::process::id()));
+    let listener = {
+        let path = path.clone();
+        pool.block_on(async move { UnixListener::bind(path) })
+            .unwrap()
+    };
+    pool.block_on(async {
+        let server = task::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (reads, writes) = stream.into_split();
+            let mut piece = vec![0; 10_000];
+            loop {
+                match reads.read(&mut piece).await.unwrap() {
+                    0 => break,
+                    read => writes.write_all(&piece[..read]).await.unwrap(),
+                }
+            }
+        });
+        let client = Arc::new(UnixStream::connect(&path).await.unwrap());
+        let writer = Arc::clone(&client);
+        let sent: Vec<u8> = (0..1 << 20).map(|n: u32| n.to_le_bytes()[1]).collect();
+        let expected = sent.clone();
+        let writing = task::spawn(async move {
+            writer.write_all(&sent).await.unwrap();
+            writer.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        assert!(read_all(&client).await == expected);
+        writing.await.unwrap();
+        server.await.unwrap();
+    });
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn readiness_is_told_and_taken() {
+    let pool = pool(1);
+    pool.block_on(async {
+        let (a, b) = UnixStream::pair().unwrap();
+        let mut byte = [0; 1];
+        let waits = time::timeout(Duration::from_millis(1), b.readable()).await;
+        assert!(waits.is_err());
+        assert_eq!(
+            b.try_read(&mut byte).unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
+        assert_eq!(a.try_write(b"xy").unwrap(), 2);
+        b.readable().await.unwrap();
+        // It takes nothing: once more is ready at once.
+        b.readable().await.unwrap();
+        assert_eq!(b.try_read(&mut byte).unwrap(), 1);
+        b.readable().await.unwrap();
+        assert_eq!(b.try_read(&mut byte).unwrap(), 1);
+        // Until its buffer is full.
+        let some = [0; 4096];
+        while a.try_write(&some).is_ok() {}
+        let full = time::timeout(Duration::from_millis(1), a.writable()).await;
+        assert!(full.is_err());
+        let mut taken = vec![0; 1 << 20];
+        while b.try_read(&mut taken).is_ok() {}
+        a.writable().await.unwrap();
+        assert!(a.try_write(&some).unwrap() > 0);
+    });
+}
+
+#[test]
+fn unix_datagrams_wait_for_room() {
+    let pool = pool(2);
+    pool.block_on(async {
+        let (a, b) = UnixDatagram::pair().unwrap();
+        let sends = task::spawn(async move {
+            for n in 0..1_000_u32 {
+                a.send(&n.to_le_bytes()).await.unwrap();
+            }
+        });
+        for n in 0..1_000_u32 {
+            let mut bytes = [0; 8];
+            assert_eq!(b.recv(&mut bytes).await.unwrap(), 4);
+            assert_eq!(bytes[..4], n.to_le_bytes());
+        }
+        sends.await.unwrap();
+    });
+}
+
+#[test]
+fn a_name_is_looked_up_elsewhere() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let pool = pool(1);
+    let stream = pool.block_on(TcpStream::connect_to(("localhost", port)));
+    assert_eq!(stream.unwrap().peer_addr().unwrap().port(), port);
+    let nobody = pool.block_on(creel::net::resolve("no such name:1"));
+    assert!(nobody.is_err());
+}
+
+#[test]
+fn blocking_calls_are_many_at_once_and_give_what_they_throw() {
+    let pool = pool(1);
+    pool.block_on(async {
+        // All must be under way before any returns.
+        let barrier = Arc::new(std::sync::Barrier::new(50));
+        let calls: Vec<_> = (0..50)
+            .map(|n| {
+                let barrier = Arc::clone(&barrier);
+                creel::blocking(move || {
+                    barrier.wait();
+                    n
+                })
+            })
+            .collect();
+        let mut sum = 0;
+        for call in calls {
+            sum += call.await;
+        }
+        assert_eq!(sum, 49 * 50 / 2);
+        let thrown = task::spawn(creel::blocking(|| panic!("in a call"))).await;
+        let Err(JoinError::Panicked(panic)) = thrown else {
+            panic!("it is thrown where it is awaited");
+        };
+        assert_eq!(panic.message(), Some("in a call"));
+    });
+}
+
+#[test]
+fn a_set_gives_all_in_the_order_of_their_ends_and_cancels_what_is_left() {
+    let pool = pool(2);
+    let alive = Arc::new(());
+    pool.block_on(async {
+        let mut set = JoinSet::new();
+        let gates: Vec<_> = (0..10)
+            .map(|n| {
+                let (open, gate) = creel::channel::oneshot::channel();
+                set.spawn(async move {
+                    gate.await.unwrap();
+                    n
+                });
+                open
+            })
+            .collect();
+        for (n, open) in gates.into_iter().enumerate().rev() {
+            open.send(()).unwrap();
+            assert_eq!(set.join_next().await.unwrap().unwrap(), n);
+        }
+        assert!(set.join_next().await.is_none());
+        // Places are used again.
+        for _ in 0..1_000 {
+            set.spawn(async { 1 });
+        }
+        let mut sum = 0;
+        while let Some(one) = set.join_next().await {
+            sum += one.unwrap();
+        }
+        assert_eq!(sum, 1_000);
+        let mut set = JoinSet::new();
+        for _ in 0..10 {
+            let guard = Arc::clone(&alive);
+            set.spawn(async move {
+                let _guard = guard;
+                std::future::pending::<()>().await;
+            });
+        }
+        set.cancel_all();
+        let first = set.join_next().await.unwrap();
+        assert!(matches!(first, Err(JoinError::Cancelled)));
+    });
+    drop(pool);
+    assert_eq!(Arc::strong_count(&alive), 1);
+}
+
+#[test]
+fn a_token_wakes_all_and_keeps_nobody() {
+    let pool = pool(2);
+    let token = CancellationToken::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    let mut set = JoinSet::new();
+    for n in 0..100 {
+        let token = if n % 2 == 0 {
+            token.clone()
+        } else {
+            token.child()
+        };
+        let told = Arc::clone(&told);
+        set.add(pool.spawn(async move {
+            let given_up = time::timeout(Duration::from_micros(1), token.cancelled()).await;
+            let _ = given_up;
+            assert_eq!(token.run_until(std::future::pending::<()>()).await, None);
+            told.fetch_add(1, Ordering::Relaxed);
+        }));
+    }
+    token.cancel();
+    pool.block_on(async { while set.join_next().await.is_some() {} });
+    assert_eq!(told.load(Ordering::Relaxed), 100);
+}
+
+#[test]
+fn a_signal_is_awaited_by_all_who_take_it() {
+    use creel::signal::{SIGUSR2, signal};
+    let pool = pool(1);
+    pool.block_on(async {
+        let (mut one, mut other) = (signal(SIGUSR2).unwrap(), signal(SIGUSR2).unwrap());
+        for _ in 0..3 {
+            raise(SIGUSR2);
+            one.recv().await.unwrap();
+            other.recv().await.unwrap();
+        }
+        drop(other);
+        raise(SIGUSR2);
+        one.recv().await.unwrap();
+    });
+}
+
+fn raise(number: i32) {
+    // SAFETY: the signal is taken.
+    assert_eq!(unsafe { libc::raise(number) }, 0);
+}

@@ -8,7 +8,7 @@
 
 #[cfg(target_os = "linux")]
 mod epoll;
-#[cfg(any(test, not(target_os = "linux")))]
+#[cfg(any(all(test, not(any(loom, shuttle))), not(target_os = "linux")))]
 mod portable;
 
 #[cfg(target_os = "linux")]

@@ -114,7 +114,7 @@ impl Deck {
             news,
             begun: RefCell::default(),
             ends,
-            pools: pools,
+            pools,
         }
     }
 

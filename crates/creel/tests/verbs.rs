@@ -481,18 +481,22 @@ fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
         .unwrap();
     let name = || std::thread::current().name().map(String::from);
     let there = AtomicUsize::new(0);
-    for _ in 0..200 {
+    for round in 0..40 {
+        let (worker, done) = (1 + round % 2, AtomicUsize::new(0));
+        let own = Some(format!("near-{worker}"));
         pool.scope(|s| {
-            for worker in [1, 2] {
-                let own = Some(format!("near-{worker}"));
-                let there = &there;
-                s.spawn_near(worker, move || {
-                    _ = there.fetch_add(usize::from(name() == own), Relaxed)
-                });
+            s.spawn_near(worker, || {
+                there.fetch_add(usize::from(name() == own), Relaxed);
+                done.store(1, Relaxed);
+            });
+            // This thread does not help before the scope's closure has returned.
+            while done.load(Relaxed) == 0 {
+                std::thread::yield_now();
             }
         });
     }
-    assert!(there.into_inner() > 0, "the hint is never taken");
+    let there = there.into_inner();
+    assert!(there > 20, "{there} of 40 ran where they were meant to");
     // A worker that is blocked is not waited for.
     let (release, blocked) = std::sync::mpsc::channel::<()>();
     let began = std::sync::Arc::new(std::sync::Barrier::new(2));

@@ -265,6 +265,17 @@ fn every_runtime_gets_the_budget() {
         eprintln!("skipped: the shim is not built beside the program");
         runtimes.retain(|asked| !asked.options.contains(&"--shim"));
     }
+    // A name that is found may still be a stand-in for what is not installed.
+    runtimes.retain(|asked| {
+        let plain = Command::new(&asked.command[0])
+            .args(&asked.command[1..])
+            .output();
+        let runs = plain.is_ok_and(|output| output.status.success());
+        if !runs {
+            eprintln!("skipped: {} does not run here", asked.name);
+        }
+        runs
+    });
     let cpus = std::thread::available_parallelism().unwrap().to_string();
     let quota = Quota::of_one_cpu();
     let ask = |asked: &Asked| {

@@ -61,6 +61,18 @@ fn refuse_threads() {
     limit(pages * 4096 + (1 << 20));
 }
 
+/// Returns once the process has had as many threads for a while.
+fn wait_until_no_thread_starts() {
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let (mut before, mut same) = (0, 0);
+    while same < 5 {
+        let now = threads();
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+        thread::sleep(Duration::from_millis(4));
+    }
+}
+
 fn allow_threads() {
     limit(libc::RLIM_INFINITY);
 }
@@ -182,14 +194,16 @@ fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
                     let any = "127.0.0.1:0".parse().unwrap();
                     let socket = creel::net::UdpSocket::bind(any).unwrap();
                     let mut bytes = [0; 4];
-                    time::timeout(Duration::from_millis(3), socket.recv(&mut bytes)).await
+                    time::timeout(Duration::from_millis(40), socket.recv(&mut bytes)).await
                 });
-                pool.run_on(7, || ());
+                [5, 6, 7].map(|seat| pool.run_on(seat, || ()));
+                // One that is just starting would find no memory for itself.
+                wait_until_no_thread_starts();
                 refuse_threads();
                 thread::sleep(Duration::from_micros(pause_us));
                 pool.resize(1).unwrap();
                 // Now or later, the workers find that they may go, or may not.
-                thread::sleep(Duration::from_millis(8));
+                thread::sleep(Duration::from_millis(50));
                 allow_threads();
                 block_on(waits).unwrap().unwrap_err();
             }

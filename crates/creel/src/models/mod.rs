@@ -18,7 +18,7 @@ mod blocked;
 mod loops;
 mod tasks;
 
-use crate::{Balance, Pool, Wait, sync::model_clock, task};
+use crate::{Balance, Pool, Wait, sync::model_clock};
 use shuttle::{
     Config, FailurePersistence, MaxSteps, Runner,
     rand::{RngCore, thread_rng},

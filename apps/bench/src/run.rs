@@ -103,7 +103,10 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Vec<(&'static Workload
     let mut unknown: BTreeSet<&str> = cli.cases.iter().map(String::as_str).collect();
     let mut chosen = Vec::new();
     for workload in workloads::ALL {
-        if !cli.workloads.is_empty() && !cli.workloads.iter().any(|name| name == workload.name) {
+        let named = cli.workloads.iter().any(|name| name == workload.name);
+        let by_default = cli.workloads.is_empty()
+            && (!cli.cases.is_empty() || !workloads::ONLY_NAMED.contains(&workload.name));
+        if !named && !by_default {
             continue;
         }
         let mut cases = (workload.cases)(setting)?;

@@ -34,6 +34,9 @@ pub const ALL: &[Workload] = &[
     decode::WORKLOAD,
 ];
 
+/// Those that are left out unless a workload or a case is asked for: they take minutes each.
+pub const ONLY_NAMED: &[&str] = &["decode", "serve"];
+
 /// The names, for the command line.
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|workload| workload.name).collect()

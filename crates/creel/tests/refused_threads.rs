@@ -196,7 +196,9 @@ fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
                     let mut bytes = [0; 4];
                     time::timeout(Duration::from_millis(40), socket.recv(&mut bytes)).await
                 });
-                [5, 6, 7].map(|seat| pool.run_on(seat, || ()));
+                for seat in 5..8 {
+                    pool.run_on(seat, || ());
+                }
                 // One that is just starting would find no memory for itself.
                 wait_until_no_thread_starts();
                 refuse_threads();

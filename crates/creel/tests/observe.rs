@@ -92,6 +92,30 @@ fn a_window_ends_with_its_pool_or_before() {
 }
 
 #[test]
+fn a_handle_of_a_dropped_pool_opens_none() {
+    let _alone = alone();
+    let pool = pool(Observe::Off);
+    let handle = pool.handle();
+    drop(pool);
+    let refused = handle.observe(Observe::Look).unwrap_err();
+    assert!(matches!(refused, BuildError::Observe { .. }), "{refused}");
+    assert!(refused.to_string().contains("dropped"), "{refused}");
+    assert!(connect(0).is_err());
+    handle.observe(Observe::Off).unwrap();
+}
+
+#[test]
+fn loops_are_counted_whether_or_not_they_are_shared() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    for _ in 0..100 {
+        // So little work that it is not worth a wake: the caller does it, in the stead of worker 0.
+        pool.each(&mut [0_u8; 10], |_, item| *item += 1);
+    }
+    let workers = pool.stats().workers;
+    assert_eq!(workers.iter().map(|w| w.loop_items).sum::<u64>(), 1000);
+}
+
+#[test]
 fn a_pool_on_its_own_worker_ends_its_window_too() {
     let _alone = alone();
     let pool = pool(Observe::Look);

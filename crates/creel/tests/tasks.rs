@@ -601,6 +601,16 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
+fn a_seeded_century_takes_no_time() {
+    let pool = Pool::seeded(1);
+    let century = Duration::from_secs(3_155_760_000);
+    // Another one, beside which the clock does not stop on the way.
+    let never = pool.spawn(creel::time::sleep(Duration::MAX));
+    pool.block_on(creel::time::sleep(century));
+    assert!(!never.is_finished());
+}
+
+#[test]
 fn futures_are_cancelled_at_every_await() {
     // Drops a mixed future after k polls, for every k, with everything it was connected to.
     for k in (0..60).step_by(FEWER) {

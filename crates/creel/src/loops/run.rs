@@ -158,6 +158,9 @@ impl Loop<'_> {
                 }
                 let begin = if timed { now_ns() } else { 0 };
                 let panic = FirstPanic::default();
+                let counters = &self.shared.seats.at(self.caller().1).counters;
+                counters.loop_blocks.add(1);
+                counters.loop_units.add(self.units as u64);
                 panic.catch(|| inline(self.units, self.body));
                 if timed {
                     site.learn_total(now_ns() - begin);
@@ -200,9 +203,8 @@ impl Loop<'_> {
     fn call(&self, known: &mut Known, grain: Grain, job: Job<'_>) -> (Thrown, Option<Laggard>) {
         let loops = &self.shared.loops;
         let (seats, line) = (&loops.seats, &loops.line);
-        let own = current::index_in(seats);
-        let who = own.filter(|index| *index < self.seats).unwrap_or(0);
-        let outside = own.is_none().then_some(who);
+        let (outside, who) = self.caller();
+        let outside = outside.then_some(who);
         self.seat(known);
         if outside.is_some() {
             self.make_way(known);
@@ -225,6 +227,13 @@ impl Loop<'_> {
         let laggard = part.work_and_join(self.units, self.shared.join_spin_ns());
         seat.spans.note(Doing::Loop, traced);
         (line.panic.take(), laggard)
+    }
+
+    /// Whether the caller is none of the pool's workers, and whose share it takes.
+    fn caller(&self) -> (bool, usize) {
+        let own = current::index_in(&self.shared.seats);
+        let who = own.filter(|index| *index < self.seats).unwrap_or(0);
+        (own.is_none(), who)
     }
 
     /// Sees to it that the workers are seated, and that seat 0, whose share a caller takes, knows

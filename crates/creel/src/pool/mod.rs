@@ -186,6 +186,8 @@ impl Drop for Pool {
             // shared with the process that has them, and what its tasks own is that one's.
             std::mem::forget(Arc::clone(&self.shared));
         } else {
+            // Before the window: who opens one by a handle is refused, or has it closed here.
+            self.shared.seats.life.close();
             self.close_window();
             self.shared.close();
         }

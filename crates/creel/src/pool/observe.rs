@@ -86,7 +86,8 @@ impl Pool {
     /// root) asks. It ends with the pool. Each call takes the place of the one before.
     ///
     /// # Errors
-    /// If the system refuses the socket or the thread, and on other systems than Linux.
+    /// If the system refuses the socket or the thread, by a handle of a pool that has been dropped,
+    /// and on other systems than Linux.
     pub fn observe(&self, what: Observe) -> Result<(), BuildError> {
         let mut window = lock(&self.shared.window);
         if let Some(before) = window.take() {
@@ -96,6 +97,9 @@ impl Pool {
             let refused = |e: std::io::Error| BuildError::Observe {
                 reason: e.to_string(),
             };
+            if self.shared.seats.is_closing() {
+                return Err(refused(std::io::Error::other("the pool has been dropped")));
+            }
             *window = Some(Window::open(&self.shared, what).map_err(refused)?);
         }
         Ok(())

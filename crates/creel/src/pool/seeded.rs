@@ -11,6 +11,10 @@ impl Pool {
     /// seed, and a clock of its own that jumps to the next timer when nothing is runnable. The
     /// same seed gives the same run.
     ///
+    /// Loops, joins, scopes, `run_on` and `broadcast` run on the thread that calls them; tasks only
+    /// in a `block_on`. One of a future that neither a task nor a timer will wake waits for another
+    /// thread to do so, as on any pool.
+    ///
     /// ```
     /// use creel::{Pool, channel::ring, task, time};
     /// use std::time::Duration;
@@ -42,11 +46,21 @@ pub(super) fn jump(pool: &Shared) -> bool {
         return false;
     }
     let timers = pool.timers.at(0);
-    let Some(at) = timers.sleep_until() else {
+    let fires_at = |nanos: u64| {
+        let clock = timers.clock();
+        clock.advance(Duration::from_nanos(nanos.saturating_sub(clock.nanos())));
+        let mut fired = 0;
+        loop {
+            let turn = timers.fire(wake_all);
+            fired += turn.count;
+            if !turn.more {
+                return fired > 0;
+            }
+        }
+    };
+    // The first look may only find that the timer lies further off.
+    let Some(next) = timers.sleep_until() else {
         return false;
     };
-    let clock = timers.clock();
-    clock.advance(Duration::from_nanos(at.saturating_sub(clock.nanos())));
-    while timers.fire(wake_all).more {}
-    true
+    fires_at(next) || timers.first().is_some_and(fires_at)
 }

@@ -142,12 +142,11 @@ impl Shared {
         in_use().any(runs) || in_use().any(starts)
     }
 
-    /// Ends the pool: every thread finishes what it was given and ends. Waits for them, unless
-    /// called by one of them, inside its `block_on`, or in the middle of one of its verbs, which
-    /// would wait for itself: then a thread made for it waits.
+    /// Ends the pool, which is closing: every thread finishes what it was given and ends. Waits for
+    /// them, unless called by one of them, inside its `block_on`, or in the middle of one of its
+    /// verbs, which would wait for itself: then a thread made for it waits.
     pub(crate) fn close(self: &Arc<Self>) {
         let seats = &self.seats;
-        seats.life.close();
         self.tasks.cancel_all();
         for seat in seats.made() {
             seat.notify();

@@ -87,7 +87,8 @@ pub struct WorkerStats {
     pub parks: u64,
     /// How long it slept in all, as measured, not as asked for.
     pub parked: Duration,
-    /// Items (of a chunked loop: chunks) that it visited in loops.
+    /// Items (of a chunked loop: chunks) that it visited in loops. A caller from outside counts
+    /// as worker 0. Loops inside of others, and those of a pool of one, are not counted.
     pub loop_items: u64,
     /// Pieces of loops that it ran: how often it went for items.
     pub loop_pieces: u64,

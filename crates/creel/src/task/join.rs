@@ -87,6 +87,10 @@ impl std::error::Error for JoinError {
 /// Dropped, it lets the task go on, as `std`'s and tokio's do. To cancel is asked for: by
 /// [`cancel`](Self::cancel), or by keeping a [`CancelOnDrop`] instead.
 ///
+/// # Panics
+///
+/// If it is polled again after it was ready.
+///
 /// ```
 /// let pool = creel::Pool::builder().workers(1).build()?;
 /// let (sender, receiver) = creel::channel::oneshot::channel();

@@ -204,6 +204,13 @@ impl Timers {
         next.map(wheel::tick_nanos)
     }
 
+    /// When the first timer is due, exactly: at most as dear as to look at all. It may be earlier
+    /// than [`sleep_until`](Self::sleep_until) only if one was armed in between.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.look(|state| state.wheel.first())
+            .map(wheel::tick_nanos)
+    }
+
     /// Whether no timer is armed. From then on the worker counts as asleep, as it does before
     /// its first turn.
     pub(crate) fn may_end(&self) -> bool {

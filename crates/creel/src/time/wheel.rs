@@ -25,6 +25,9 @@ use super::level::{Level, NONE, SLOT_BITS, SLOT_MASK, SLOTS};
 /// log2 of a tick's nanoseconds.
 const TICK_SHIFT: u32 = 16;
 
+/// The far level's ticks, before it shares slots.
+const ROUND: u64 = (SLOTS as u64) << SLOT_BITS;
+
 /// The first tick that is not before `nanos`.
 #[inline]
 pub(super) fn tick_at_or_after(nanos: u64) -> u64 {
@@ -192,7 +195,9 @@ impl<T> Wheel<T> {
             match (near, block) {
                 (near, Some(block)) if block <= now && near.is_none_or(|near| block <= near) => {
                     self.now = block;
-                    self.enter_block();
+                    if !self.enter_block() {
+                        self.skip_rounds(now);
+                    }
                 }
                 (Some(near), _) if near <= now => {
                     self.now = near;
@@ -213,6 +218,14 @@ impl<T> Wheel<T> {
         match (self.next_near(), self.next_block()) {
             (Some(near), Some(block)) => Some(near.min(block)),
             (near, block) => near.or(block),
+        }
+    }
+
+    /// The first entry's tick, exact; looks at all if it does not lie in the near level.
+    pub(super) fn first(&self) -> Option<u64> {
+        match (self.next_near(), self.next_block()) {
+            (Some(near), block) if block.is_none_or(|block| near < block) => Some(near),
+            (near, _) => near.into_iter().chain(self.first_far()).min(),
         }
     }
 
@@ -264,12 +277,31 @@ impl<T> Wheel<T> {
         done
     }
 
-    /// Moves the entries of the block that `self.now` begins to the near level.
-    fn enter_block(&mut self) {
+    /// Time jumps by more than a round: goes on to the block of the first entry at once, not to each
+    /// on the way of which the slot is in use.
+    #[cold]
+    fn skip_rounds(&mut self, now: u64) {
+        if self.near.len() == 0 && now - self.now > ROUND {
+            let first = self.first_far().unwrap_or(u64::MAX);
+            let before = (first & !SLOT_MASK).saturating_sub(1);
+            self.now = before.clamp(self.now, now);
+        }
+    }
+
+    /// The tick of the far level's first entry. Looks at all.
+    fn first_far(&self) -> Option<u64> {
+        let far = |entry: &&Entry<T>| entry.place == Place::Far;
+        self.entries.iter().filter(far).map(|e| e.tick).min()
+    }
+
+    /// Moves the entries of the block that `self.now` begins to the near level; false: there are
+    /// none.
+    fn enter_block(&mut self) -> bool {
         let block = self.now >> SLOT_BITS;
+        let before = self.far.len();
         let head = self.far.head((block & SLOT_MASK) as usize);
         if head == NONE {
-            return;
+            return false;
         }
         // The circle loses entries as we go, but not the one that is last now before its turn.
         let last = self.entries[head as usize].prev;
@@ -281,7 +313,7 @@ impl<T> Wheel<T> {
                 self.link(index, tick);
             }
             if index == last {
-                return;
+                return self.far.len() < before;
             }
             index = next;
         }
@@ -362,7 +394,7 @@ mod tests {
 
         /// Mostly near, sometimes beyond the far level's round.
         fn delay(&mut self) -> u64 {
-            let reach = [3, 900, 1100, 80_000, 3_000_000][self.next(5) as usize];
+            let reach = [3, 900, 1100, 80_000, 3_000_000, 1 << 40][self.next(6) as usize];
             self.next(reach)
         }
     }
@@ -473,6 +505,27 @@ mod tests {
                 model.check_next();
             }
         }
+    }
+
+    #[test]
+    fn centuries_pass_at_once() {
+        let mut wheel = Wheel::new(0);
+        let century = tick_at_or_after(3_155_760_000 * 1_000_000_000);
+        let ticks = [century, century + 1, 3 * century, 5 * century];
+        for (timer, tick) in ticks.into_iter().enumerate() {
+            let key = wheel.insert();
+            wheel.arm(key, tick, timer);
+        }
+        // In steps of a block this would be some hundred million of them.
+        let mut due = Vec::new();
+        assert_eq!(wheel.first(), Some(century));
+        assert!(!wheel.fire(century - 1, &mut due, 8));
+        assert_eq!(due, []);
+        assert!(wheel.fire(4 * century, &mut due, 2));
+        assert!(!wheel.fire(4 * century, &mut due, 8));
+        assert_eq!(due, [0, 1, 2]);
+        assert!(!wheel.fire(5 * century, &mut due, 8));
+        assert_eq!(due, [0, 1, 2, 3]);
     }
 
     #[test]

@@ -1,15 +1,23 @@
-//! Models of the loop protocol for loom: every interleaving of a caller and a worker, up to a
-//! bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
+//! Models of the loop protocol for loom: every interleaving of a caller and a worker, and of who
+//! offers something to share and who takes it, up to a bound on preemptions.
+//! `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
+//!
+//! Left out of the offers: that somebody idle is called for them (`seat/model.rs`), and offers that
+//! come from others, because loom's threads share a thread-local of `std`.
 
 use super::{
     Protocol,
     call::{Call, Even, Grain},
     closure::Body,
     dispatch::{Job, Part},
+    offers::{Offer, Open},
 };
-use crate::seat::{parker::Poller, seats::Seats};
+use crate::{
+    seat::{parker::Poller, seats::Seats},
+    sync::{AtomicUsize, Ordering},
+};
 use loom::{cell::UnsafeCell, model::Builder, thread};
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, ptr::NonNull, sync::Arc};
 
 /// An item that loom watches.
 struct Item(UnsafeCell<u64>);
@@ -150,4 +158,95 @@ fn a_worker_that_goes_to_sleep_learns_of_the_next_loop() {
         call_loop(&loops, 1, Grain::WHOLE);
         worker.join().expect("no panic");
     });
+}
+
+/// Something to share: pieces that each add one to an item of their own. Loom watches the items,
+/// and the frame, which stands for the owner's stack.
+#[repr(C)]
+struct Shared {
+    offer: Offer,
+    loops: Arc<Protocol>,
+    next: AtomicUsize,
+    items: Vec<Item>,
+    frame: Item,
+}
+
+// SAFETY: the parts of it that are not atomic are used as loom checks here.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; the offer's parent is null.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new(loops: &Arc<Protocol>, pieces: usize) -> Arc<Self> {
+        Arc::new(Self {
+            offer: Offer::new(Self::run, true),
+            loops: Arc::clone(loops),
+            next: AtomicUsize::new(0),
+            items: (0..pieces).map(|_| Item(UnsafeCell::new(0))).collect(),
+            frame: Item(UnsafeCell::new(0)),
+        })
+    }
+
+    /// # Safety
+    ///
+    /// The offer is that of a `Shared`, which is alive.
+    unsafe fn run(offer: NonNull<Offer>) -> bool {
+        // SAFETY: the offer is its first field, says the caller.
+        let this = unsafe { offer.cast::<Self>().as_ref() };
+        // SAFETY: nobody writes there while somebody is inside; that is what is checked here.
+        this.frame.0.with(|frame| assert_eq!(unsafe { *frame }, 0));
+        if !this.loops.offers.claim(&this.offer) {
+            return false;
+        }
+        let item = &this.items[this.next.fetch_add(1, Ordering::Relaxed)];
+        // SAFETY: each piece is claimed once; that is what is checked here.
+        item.0.with_mut(|item| unsafe { *item += 1 });
+        true
+    }
+}
+
+/// An owner and a visitor, who looks so often. The frame is the owner's alone again once the offer
+/// is closed, and no wake of an owner who waits for the visitor is lost.
+fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
+    check(preemptions, move || {
+        let loops = protocol(1);
+        let shared = Shared::new(&loops, pieces);
+        let others = Arc::clone(&loops);
+        // It lives as long as the visitor, so that who comes too late is seen and does no harm.
+        let kept = Arc::clone(&shared);
+        let visitor = thread::spawn(move || {
+            for _ in 0..visits {
+                if let Some(inside) = others.offers.enter(None) {
+                    inside.run(|| false);
+                }
+            }
+            drop(kept);
+        });
+        {
+            // SAFETY: it is alive and not moved until the end of this function, and shared as loom
+            // checks; `open` is dropped below.
+            let open = unsafe { Open::new(&loops, NonNull::from(&*shared).cast()) };
+            open.add(pieces);
+            while open.run_one() {}
+        }
+        // SAFETY: nobody is inside; that is what is checked here.
+        shared.frame.0.with_mut(|frame| unsafe { *frame = 1 });
+        for item in &shared.items {
+            // SAFETY: as above.
+            item.0.with(|item| assert_eq!(unsafe { *item }, 1));
+        }
+        assert_eq!(loops.offers.left(), 0);
+        assert!(!loops.offers.any_left());
+        visitor.join().expect("no panic");
+    });
+}
+
+#[test]
+fn an_offer_is_its_owners_again_when_it_is_closed() {
+    share_and_close(3, 1, 1);
+}
+
+#[test]
+fn each_piece_is_run_once_and_who_comes_again_finds_the_offer_closed() {
+    share_and_close(2, 2, 2);
 }

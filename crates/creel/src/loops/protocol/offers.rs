@@ -82,8 +82,10 @@ fn inside<R>(offer: *const Offer, f: impl FnOnce() -> R) -> R {
 impl Offer {
     /// `run` is for the type that begins with this.
     pub(in crate::loops) fn new(run: Run, splits: bool) -> Self {
+        // Loom's threads share what is the thread's own.
+        let parent = (!cfg!(loom)).then(|| local(&INSIDE, Cell::get)).flatten();
         Self {
-            parent: local(&INSIDE, Cell::get).unwrap_or(ptr::null()),
+            parent: parent.unwrap_or(ptr::null()),
             run,
             left: AtomicUsize::new(0),
             splits,

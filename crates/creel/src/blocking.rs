@@ -10,6 +10,8 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -30,12 +32,41 @@ struct Calls {
     free: usize,
 }
 
-static CALLS: Mutex<Calls> = Mutex::new(Calls {
-    waiting: VecDeque::new(),
-    threads: 0,
-    free: 0,
-});
-static CAME: Condvar = Condvar::new();
+/// The calls of a process, and its threads for them.
+struct Line {
+    process: u32,
+    calls: Mutex<Calls>,
+    came: Condvar,
+}
+
+/// The line of the process that last called. It is never freed: one that was forked makes its own,
+/// and leaves alone the other's, whose lock may be held by a thread that is not here.
+static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
+
+/// This process's line.
+fn line() -> &'static Line {
+    let process = std::process::id();
+    loop {
+        let known = LINE.load(Ordering::Acquire);
+        // SAFETY: validity: null, or from a box that was leaked below, published with `Release`.
+        // Aliasing: only ever shared.
+        match unsafe { known.as_ref() } {
+            Some(line) if line.process == process => return line,
+            _ => {}
+        }
+        let fresh = Box::new(Line {
+            process,
+            calls: Mutex::default(),
+            came: Condvar::new(),
+        });
+        let fresh = Box::into_raw(fresh);
+        let kept = LINE.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire);
+        if kept.is_err() {
+            // SAFETY: it was made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(fresh) });
+        }
+    }
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -126,11 +157,12 @@ impl<T> fmt::Debug for Blocking<T> {
 }
 
 fn submit(job: Job) {
-    let mut calls = lock(&CALLS);
+    let line = line();
+    let mut calls = lock(&line.calls);
     calls.waiting.push_back(job);
     // As many of the free are on their way as there are others.
     if calls.free >= calls.waiting.len() {
-        CAME.notify_one();
+        line.came.notify_one();
         return;
     }
     if calls.threads == THREADS_MAX {
@@ -140,9 +172,9 @@ fn submit(job: Job) {
     drop(calls);
     let started = thread::Builder::new()
         .name("creel-blocking".into())
-        .spawn(serve);
+        .spawn(move || serve(line));
     if let Err(error) = started {
-        let mut calls = lock(&CALLS);
+        let mut calls = lock(&line.calls);
         calls.threads -= 1;
         if calls.threads == 0 {
             let given_up = std::mem::take(&mut calls.waiting);
@@ -154,8 +186,8 @@ fn submit(job: Job) {
 }
 
 /// The body of a thread.
-fn serve() {
-    let mut calls = lock(&CALLS);
+fn serve(line: &Line) {
+    let mut calls = lock(&line.calls);
     loop {
         while let Some(job) = calls.waiting.pop_front() {
             drop(calls);
@@ -163,10 +195,11 @@ fn serve() {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
                 std::mem::forget(payload);
             }
-            calls = lock(&CALLS);
+            calls = lock(&line.calls);
         }
         calls.free += 1;
-        let (held, _) = CAME
+        let (held, _) = line
+            .came
             .wait_timeout_while(calls, KEPT, |calls| calls.waiting.is_empty())
             .unwrap_or_else(PoisonError::into_inner);
         calls = held;

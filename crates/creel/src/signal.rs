@@ -32,6 +32,12 @@ pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGW
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn signal(number: i32) -> io::Result<Signal> {
+    // The other faults the registry refuses.
+    assert_ne!(
+        number,
+        libc::SIGBUS,
+        "SIGBUS is a fault of the program's own"
+    );
     let (sends, receives) = net::UnixStream::pair()?;
     sends.set_nonblocking(true)?;
     let tell = move || {

@@ -74,6 +74,13 @@ fn a_forked_process_drops_the_pool_and_makes_its_own() {
         assert!(receive.as_mut().poll(&mut cx).is_pending());
     });
 
+    // Its thread for calls that block waits for more, here, and is not there.
+    assert_eq!(pool_here.block_on(creel::blocking(|| 5)), 5);
+    assert!(
+        in_a_fork(|| assert_eq!(pool().block_on(creel::blocking(|| 7)), 7)),
+        "it makes calls that block"
+    );
+
     assert!(in_a_fork(|| drop(kept.take())), "it drops a pool in use");
     let idle = pool();
     assert!(in_a_fork(|| drop(idle)), "it drops a pool without threads");

@@ -35,6 +35,8 @@ struct Inner {
     /// sees what was done before.
     cancelled: AtomicBool,
     waits: Mutex<Waits>,
+    /// Kept by its children, so that what cancels it reaches them although nobody else holds it.
+    parent: Option<Arc<Inner>>,
 }
 
 #[derive(Default)]
@@ -53,10 +55,11 @@ impl Inner {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    fn cancel(&self) {
+    /// Wakes who waits here, and gives the children, who are to be told.
+    fn tell(&self) -> Vec<Weak<Inner>> {
         let mut waits = self.lock();
         if self.cancelled.swap(true, Ordering::AcqRel) {
-            return;
+            return Vec::new();
         }
         let Waits {
             wakers, children, ..
@@ -64,9 +67,23 @@ impl Inner {
         drop(waits);
         wakers.into_values().for_each(Waker::wake);
         children
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|child| child.cancel());
+    }
+
+    /// Not by recursion, which a long line of children would not bear; so its drop.
+    fn cancel(&self) {
+        let mut left = self.tell();
+        while let Some(next) = left.pop() {
+            left.extend(next.upgrade().iter().flat_map(|inner| inner.tell()));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(mut inner) = parent.and_then(Arc::into_inner) {
+            parent = inner.parent.take();
+        }
     }
 }
 
@@ -76,7 +93,8 @@ impl CancellationToken {
         Self::default()
     }
 
-    /// A token that is cancelled with this one, or alone.
+    /// A token that is cancelled with this one, or alone. It need not be kept for its own children
+    /// to be told.
     ///
     /// ```
     /// use creel::task::CancellationToken;
@@ -90,7 +108,15 @@ impl CancellationToken {
     /// ```
     #[must_use]
     pub fn child(&self) -> Self {
-        let child = Self::new();
+        let parent = Some(Arc::clone(&self.inner));
+        let inner = Inner {
+            cancelled: AtomicBool::new(false),
+            waits: Mutex::default(),
+            parent,
+        };
+        let child = Self {
+            inner: Arc::new(inner),
+        };
         let mut waits = self.inner.lock();
         if self.is_cancelled() {
             drop(waits);

@@ -110,7 +110,7 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     Blocking { call }
 }
 
-/// The outcome of [`blocking`], to be awaited.
+/// The outcome of [`blocking`], to be awaited. Polled again after it was ready, it panics.
 #[must_use = "a call that has not begun is left out when this is dropped"]
 pub struct Blocking<T> {
     call: Arc<Mutex<Call<T>>>,

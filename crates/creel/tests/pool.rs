@@ -1,6 +1,6 @@
 //! The pool from outside: seats, urgent jobs, panics, resizing and the end.
 
-use creel::{BuildError, Pool, Wait};
+use creel::{BuildError, Pool, Wait, net::UdpSocket};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -150,15 +150,34 @@ fn an_idle_pool_ceases_to_look_after_itself() {
         for (other, slept) in [&pools[1], &pools[0]].into_iter().zip(slept) {
             other.block_on(slept).unwrap();
         }
-        let parks = |pool: &Pool| pool.stats().workers.iter().map(|w| w.parks).sum::<u64>();
-        let looks = || pools.each_ref().map(parks);
-        let mut before = looks();
-        // A watch looks every millisecond.
-        let idles = (0..200).any(|_| {
-            thread::sleep(Duration::from_millis(50));
-            let now = looks();
-            std::mem::replace(&mut before, now) == now
-        });
-        assert!(idles, "{wait}: still looking after 10 s");
+        assert!(becomes_idle(&pools), "{wait}: still looking after 10 s");
     }
+}
+
+#[test]
+fn one_who_sleeps_in_the_poller_is_not_looked_after_for_ever() {
+    let address = "127.0.0.1:0".parse().unwrap();
+    for round in 0..20 {
+        let wait = WAITS[round % WAITS.len()];
+        let pool = pool(4, wait);
+        let socket = UdpSocket::bind(address).unwrap();
+        pool.spawn(async move { socket.recv(&mut [0; 8]).await })
+            .detach();
+        pool.scope(|s| (0..4).for_each(|_| s.spawn(|| thread::sleep(Duration::from_millis(1)))));
+        pool.each(0..4, |_, _| pool.each(0..4, |_, _| ()));
+        assert!(becomes_idle(&[pool]), "{wait}: still looking after 10 s");
+    }
+}
+
+/// Whether the pools' workers cease to wake up, within some seconds. A watch looks every
+/// millisecond.
+fn becomes_idle<const N: usize>(pools: &[Pool; N]) -> bool {
+    let parks = |pool: &Pool| pool.stats().workers.iter().map(|w| w.parks).sum::<u64>();
+    let looks = || pools.each_ref().map(parks);
+    let mut before = looks();
+    (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        let now = looks();
+        std::mem::replace(&mut before, now) == now
+    })
 }

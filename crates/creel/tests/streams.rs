@@ -337,3 +337,74 @@ fn raise(number: i32) {
     // SAFETY: the signal is taken.
     assert_eq!(unsafe { libc::raise(number) }, 0);
 }
+
+#[test]
+fn what_is_always_ready_holds_nobody_up() {
+    let pool = pool(1);
+    let (one, other) = UnixStream::pair().unwrap();
+    let ticked = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&ticked);
+    let hog = pool.spawn(async move {
+        let mut byte = [0; 1];
+        // So often that the other would have had its turn many times over.
+        for _ in 0..2_000_000 {
+            if seen.load(Ordering::Relaxed) == 5 {
+                return true;
+            }
+            one.write(b"x").await.unwrap();
+            other.read(&mut byte).await.unwrap();
+        }
+        false
+    });
+    let ticks = pool.spawn(async move {
+        for _ in 0..5 {
+            time::sleep(Duration::from_millis(1)).await;
+            ticked.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    // Not by this pool's own workers' turns alone.
+    let waits = Pool::builder().workers(1).build().unwrap();
+    assert!(waits.block_on(hog).unwrap(), "others have had no turn");
+    waits.block_on(ticks).unwrap();
+}
+
+#[test]
+fn a_path_with_a_nul_inside_is_refused() {
+    let pool = pool(1);
+    let path = std::env::temp_dir().join(format!("creel-{}-nul\0more", std::process::id()));
+    let refused = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    refused(UnixListener::bind(&path).unwrap_err());
+    refused(pool.block_on(UnixStream::connect(&path)).unwrap_err());
+    refused(UnixDatagram::bind(&path).unwrap_err());
+}
+
+#[test]
+fn who_sends_to_a_full_queue_sleeps() {
+    let path = std::env::temp_dir().join(format!("creel-{}-full", std::process::id()));
+    let receives = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let pool = pool(1);
+    const SENT: u32 = 1_000;
+    let to = path.clone();
+    let sends = pool.spawn(async move {
+        let socket = UnixDatagram::unbound().unwrap();
+        for number in 0..SENT {
+            socket.send_to(&number.to_le_bytes(), &to).await.unwrap();
+        }
+    });
+    // The queue is the system's, and much shorter.
+    let full = || pool.stats().workers[0].parks > 3;
+    while !full() {
+        std::thread::yield_now();
+    }
+    let before = pool.stats().tasks.polls;
+    std::thread::sleep(Duration::from_millis(50));
+    let polls = pool.stats().tasks.polls - before;
+    assert!(polls < 60, "{polls} polls in vain");
+    for number in 0..SENT {
+        let mut bytes = [0; 8];
+        assert_eq!(receives.recv(&mut bytes).unwrap(), 4);
+        assert_eq!(bytes[..4], number.to_le_bytes());
+    }
+    pool.block_on(sends).unwrap();
+    std::fs::remove_file(path).unwrap();
+}

@@ -13,7 +13,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("blocking", &[]),
     ("seat", &[]),
     ("time", &["seat"]),
-    ("net", &["blocking", "seat"]),
+    ("net", &["blocking", "seat", "time"]),
     ("signal", &["net"]),
     ("loops/protocol", &["seat"]),
     ("task", &["seat", "time"]),

@@ -115,12 +115,16 @@ impl Driver {
 
     /// A socket was added: if all workers sleep elsewhere, one must come.
     pub(crate) fn rouse_if_unattended(&self) {
-        // Given back before anybody comes, who could not have it else.
-        let unattended = self.asking.try_lock().is_ok();
-        if unattended {
+        if self.is_unattended() {
             let waker = lock(&self.rouse).clone();
             waker.inspect(Waker::wake_by_ref);
         }
+    }
+
+    /// Whether nobody asks or sleeps in the poller; a moment ago.
+    pub(crate) fn is_unattended(&self) -> bool {
+        // Given back before anybody comes, who could not have it else.
+        self.asking.try_lock().is_ok()
     }
 
     /// How often a worker has come back from the poller with what there was: while that stands

@@ -17,6 +17,18 @@ thread_local! {
     /// Which driver the sockets that have to wait on this thread join: that of the innermost
     /// [`Entered`], or null.
     static CURRENT: Cell<*const Driver> = const { Cell::new(ptr::null()) };
+    /// How many operations this thread has tried since one gave way.
+    static TRIED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// So many operations, and one gives way: a peer that sends as fast as it is read holds up neither
+/// other tasks nor timers.
+const IN_A_ROW: u32 = 64;
+
+/// Whether this operation is to give way before it is tried.
+fn gives_way() -> bool {
+    let tried = |tried: &Cell<u32>| tried.replace((tried.get() + 1) % IN_A_ROW);
+    local(&TRIED, tried) == Some(IN_A_ROW - 1)
 }
 
 /// Makes `driver` that of this thread until the guard is dropped.
@@ -181,6 +193,10 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<(T, Left)>,
     ) -> Poll<io::Result<T>> {
+        if gives_way() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let readiness = self.source.readiness(direction);
         loop {
             let armed = readiness.is_armed();

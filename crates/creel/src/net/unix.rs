@@ -4,7 +4,7 @@ use super::io::{Io, Left};
 use super::listener::{self, BACKLOG, Listen, Listener};
 use super::source::Direction;
 use super::stream::{self, Connection, Stream};
-use crate::blocking::blocking;
+use crate::{blocking::blocking, time::sleep};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// Takes connections at a path.
 pub type UnixListener = Listener<net::UnixListener>;
@@ -83,10 +84,21 @@ impl UnixListener {
     /// ```
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.bind(&SockAddr::unix(path)?)?;
+        socket.bind(&at(path.as_ref())?)?;
         socket.listen(BACKLOG)?;
         Self::from_std(OwnedFd::from(socket).into())
     }
+}
+
+/// The address of a path.
+///
+/// # Errors
+///
+/// If it is too long, or has a NUL inside.
+fn at(path: &Path) -> io::Result<SockAddr> {
+    // The other would be cut at its NUL.
+    SocketAddr::from_pathname(path)?;
+    SockAddr::unix(path)
 }
 
 impl UnixStream {
@@ -99,7 +111,7 @@ impl UnixStream {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         let path = path.as_ref();
-        match socket.connect(&SockAddr::unix(path)?) {
+        match socket.connect(&at(path)?) {
             Ok(()) => Self::from_std(OwnedFd::from(socket).into()),
             // The listener's queue is full, and no poller tells when there is room.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -220,15 +232,26 @@ impl UnixDatagram {
         self.io.run(Direction::Write, send).await
     }
 
-    /// Sends a datagram to `path`; waits while the buffer is full.
+    /// Sends a datagram to `path`; waits while the receiver's buffer is full. No poller tells of
+    /// room there, so it tries again after 1 ms, then 2, and every 16 in the end; where that is too
+    /// late, connect.
     ///
     /// # Errors
     ///
     /// The system's.
     pub async fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
-        let send = |socket: &net::UnixDatagram| Ok((socket.send_to(bytes, path)?, Left::More));
-        self.io.run(Direction::Write, send).await
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match self.as_std().send_to(bytes, path) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    sleep(pause).await;
+                    pause = (2 * pause).min(Duration::from_millis(16));
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                sent => return sent,
+            }
+        }
     }
 
     /// Receives a datagram; what does not fit into `bytes` is lost.

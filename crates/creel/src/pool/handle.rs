@@ -69,7 +69,8 @@ impl Pool {
     /// one, and no more than this one has). For a part of the program that shall leave the others
     /// some, or whose loops do not get faster beyond.
     ///
-    /// It bounds each loop by itself; tasks, joins and scopes are not bounded.
+    /// It bounds each loop by itself; tasks, joins and scopes are not bounded, and `workers` and
+    /// `resize` are the whole pool's.
     ///
     /// ```
     /// use std::{collections::HashSet, thread};

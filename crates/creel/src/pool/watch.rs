@@ -129,7 +129,9 @@ impl Look {
             // It has not come: others may be called again.
             shared.seats.give_up(called);
         }
-        let sockets = !shared.driver.is_empty() && self.asked == last.asked;
+        let driver = &shared.driver;
+        // Who sleeps in the poller looks after it.
+        let sockets = !driver.is_empty() && self.asked == last.asked && driver.is_unattended();
         let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);
         let late = (0..self.reactions.len())
             .filter(|index| *index != seat.index)

@@ -61,7 +61,9 @@ fn callers_by_the_thousand_do_not_pile_up_on_one_stack() {
 fn workers_by_the_thousand_do_each_kind_of_work() {
     const WORKERS: usize = 2000;
     bounded("thousands of workers", || {
-        let pool = pool(WORKERS);
+        // Their stacks fit into 32 bits.
+        let small = Pool::builder().workers(WORKERS).stack_size(256 << 10);
+        let pool = small.build().unwrap();
         assert!(pool.broadcast(|worker| worker).into_iter().eq(0..WORKERS));
         for balance in BALANCES {
             let mut items = vec![0; 50_000];

@@ -481,9 +481,8 @@ fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
         .unwrap();
     let name = || std::thread::current().name().map(String::from);
     let there = AtomicUsize::new(0);
-    for round in 0..40 {
-        let (worker, done) = (1 + round % 2, AtomicUsize::new(0));
-        let own = Some(format!("near-{worker}"));
+    let near = |worker| {
+        let (own, done) = (Some(format!("near-{worker}")), AtomicUsize::new(0));
         pool.scope(|s| {
             s.spawn_near(worker, || {
                 there.fetch_add(usize::from(name() == own), Relaxed);
@@ -494,9 +493,14 @@ fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
                 std::thread::yield_now();
             }
         });
-    }
-    let there = there.into_inner();
-    assert!(there > 20, "{there} of 40 ran where they were meant to");
+    };
+    // By chance it would be 20 of 40. On a machine with much else to do a worker may be late.
+    let most = (0..10).any(|_| {
+        there.store(0, Relaxed);
+        (0..40).for_each(|round| near(1 + round % 2));
+        there.load(Relaxed) >= 30
+    });
+    assert!(most, "{there:?} of 40 ran where they were meant to");
     // A worker that is blocked is not waited for.
     let (release, blocked) = std::sync::mpsc::channel::<()>();
     let began = std::sync::Arc::new(std::sync::Barrier::new(2));
@@ -521,4 +525,27 @@ fn a_job_near_a_worker_runs_there_or_elsewhere_if_that_one_is_late() {
     release.send(()).unwrap();
     pool.block_on(task).unwrap();
     assert!(message(|| pool.scope(|s| s.spawn_near(3, || ()))).contains("has 3 workers"));
+}
+
+#[test]
+#[expect(deprecated)]
+fn the_names_of_before_do_the_same() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let (mut items, mut outbox, visited) = ([1; 10], Outbox::new(), AtomicUsize::new(0));
+    pool.for_each_mut(&mut items, |index, item| *item += index);
+    pool.for_each_chunk_mut(&mut items, 4, |chunk, items| items[0] += 100 * chunk);
+    assert_eq!(items, [1, 2, 3, 4, 105, 6, 7, 8, 209, 10]);
+    pool.for_each(&items, |_, item| _ = visited.fetch_add(*item, Relaxed));
+    pool.for_each_index(5..8, |index| _ = visited.fetch_add(index, Relaxed));
+    assert_eq!(visited.into_inner(), 355 + 18);
+    pool.for_each_sending(&mut items, outbox.to(2), |_, item, post| {
+        post.send(*item % 2, 1);
+    });
+    let mut received = [0, 0];
+    pool.deliver(&mut outbox, &mut received, |_, sum, n| *sum += n);
+    assert_eq!(received, [5, 5]);
+    assert_eq!(
+        pool.reduce(&items, |_, item| *item, |a, b| a.max(b)),
+        Some(209)
+    );
 }

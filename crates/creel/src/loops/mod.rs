@@ -16,6 +16,7 @@ mod collect;
 mod compile_fail;
 mod find;
 mod fold;
+mod former;
 mod items;
 mod join;
 mod map;

@@ -1,21 +1,30 @@
-//! A bounded queue between two tasks that may leak instead of holding its producer back.
+//! A bounded channel, from one sender to one receiver, that may leak instead of holding its sender
+//! back: what a live source needs, whose newest message is worth more than its oldest.
+//!
+//! A mutex guards it: all it is for is to be small (a message has a place of its own before there
+//! is a queue), and to know what it has dropped. Nothing of the program's is dropped, and nobody
+//! woken, under the lock.
+//!
+//! Left out: several senders or receivers; that is the ring, which does not leak.
 
+use super::{Closed, TryRecvError, TrySendError, blocking};
+use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// What a full queue does with one more.
+/// What a full channel does with one more message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Leak {
-    /// The producer waits: back-pressure.
+    /// The sender waits: back-pressure.
     #[default]
     No,
     /// The new one is dropped.
     New,
-    /// The oldest one is dropped: what arrives is late by the queue's length at most.
+    /// The oldest one is dropped: what arrives is late by the channel's length at most.
     Old,
 }
 
@@ -42,14 +51,10 @@ impl fmt::Display for Leak {
     }
 }
 
-/// The other side is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Closed;
-
 #[derive(Debug)]
 struct Inner<T> {
-    /// The oldest item. It has a place of its own, so that a queue which is always emptied before
-    /// the next item comes touches no other memory.
+    /// The oldest message. It has a place of its own, so that a channel which is always emptied
+    /// before the next message comes touches no other memory.
     first: Option<T>,
     /// The others; empty while there is no first.
     more: VecDeque<T>,
@@ -58,25 +63,36 @@ struct Inner<T> {
     leak: Leak,
     leaked: u64,
     closed: bool,
-    producer: Option<Waker>,
-    consumer: Option<Waker>,
+    sender: Option<Waker>,
+    receiver: Option<Waker>,
 }
 
-/// The side that pushes.
+/// The sending half. Dropping it closes the channel once it is empty.
 #[derive(Debug)]
-pub struct Producer<T>(Arc<Mutex<Inner<T>>>);
+pub struct Sender<T>(Arc<Mutex<Inner<T>>>);
 
-/// The side that pops.
+/// The receiving half. Dropping it drops what was sent and not received, and makes sends fail.
 #[derive(Debug)]
-pub struct Consumer<T>(Arc<Mutex<Inner<T>>>);
+pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 
-/// A queue of at most `capacity` items, whose memory is made here.
+/// A channel of at most `capacity` messages, whose memory is made here.
 ///
 /// # Panics
 ///
 /// If `capacity` is zero.
-pub fn queue<T>(capacity: usize, leak: Leak) -> (Producer<T>, Consumer<T>) {
-    assert!(capacity > 0, "a queue holds at least one item");
+///
+/// ```
+/// use creel::channel::leaky::{self, Leak};
+///
+/// let (mut tx, mut rx) = leaky::channel(2, Leak::Old);
+/// for frame in 1..=5 {
+///     tx.try_send(frame).unwrap();
+/// }
+/// assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(4), Ok(5)));
+/// assert_eq!(rx.leaked(), 3);
+/// ```
+pub fn channel<T>(capacity: usize, leak: Leak) -> (Sender<T>, Receiver<T>) {
+    assert!(capacity > 0, "a channel holds at least one message");
     let inner = Arc::new(Mutex::new(Inner {
         first: None,
         more: VecDeque::with_capacity(capacity - 1),
@@ -84,20 +100,32 @@ pub fn queue<T>(capacity: usize, leak: Leak) -> (Producer<T>, Consumer<T>) {
         leak,
         leaked: 0,
         closed: false,
-        producer: None,
-        consumer: None,
+        sender: None,
+        receiver: None,
     }));
-    (Producer(Arc::clone(&inner)), Consumer(inner))
-}
-
-fn lock<T>(inner: &Mutex<Inner<T>>) -> MutexGuard<'_, Inner<T>> {
-    inner.lock().unwrap_or_else(PoisonError::into_inner)
+    (Sender(Arc::clone(&inner)), Receiver(inner))
 }
 
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
     }
+}
+
+/// Has `place` wake whom `waker` wakes; gives what was there before, to be dropped elsewhere.
+fn keep(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    match place {
+        Some(kept) if kept.will_wake(waker) => None,
+        _ => place.replace(waker.clone()),
+    }
+}
+
+/// What became of a message.
+enum Pushed {
+    In,
+    /// There is no place, and nothing leaks.
+    Full,
+    Closed,
 }
 
 impl<T> Inner<T> {
@@ -113,244 +141,228 @@ impl<T> Inner<T> {
         self.first.is_some() && self.more.len() + 1 == self.capacity
     }
 
-    /// Takes `item` unless the producer has to wait.
+    /// Takes `message` if there is a place or one leaks; what leaks is put in its stead.
     #[inline]
-    fn push(&mut self, item: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Closed>> {
+    fn push(&mut self, message: &mut Option<T>) -> Pushed {
         if self.closed {
-            return Poll::Ready(Err(Closed));
+            return Pushed::Closed;
         }
+        let mut leaks = None;
         if self.is_full() {
             match self.leak {
-                Leak::No => {
-                    self.producer = Some(cx.waker().clone());
-                    return Poll::Pending;
-                }
+                Leak::No => return Pushed::Full,
                 Leak::New => {
                     self.leaked += 1;
-                    *item = None;
-                    return Poll::Ready(Ok(()));
+                    return Pushed::In;
                 }
                 Leak::Old => {
                     self.leaked += 1;
-                    // Dropped.
-                    self.pop();
+                    leaks = self.pop();
                 }
             }
         }
+        let message = std::mem::replace(message, leaks);
         if self.first.is_none() {
-            self.first = item.take();
+            self.first = message;
         } else {
-            self.more.extend(item.take());
+            self.more.extend(message);
         }
-        Poll::Ready(Ok(()))
+        Pushed::In
     }
 }
 
-impl<T> Producer<T> {
-    /// Appends an item; waits while the queue is full and does not leak. Cancelled, the item is
-    /// dropped.
+impl<T> Sender<T> {
+    /// Sends one message; waits while the channel is full and does not leak. Cancelled, the message
+    /// is dropped.
     ///
     /// # Errors
     ///
-    /// If the consumer is gone.
-    pub async fn push(&mut self, item: T) -> Result<(), Closed> {
-        let mut item = Some(item);
-        poll_fn(|cx| self.poll_push(cx, &mut item)).await
+    /// The message back when the receiver is gone.
+    pub fn send(&mut self, message: T) -> impl Future<Output = Result<(), T>> {
+        let mut message = Some(message);
+        poll_fn(move |cx| self.poll_send(cx, &mut message))
     }
 
-    /// Takes the item and appends it; leaves it there while the queue is full and does not leak,
-    /// and `cx` is woken when there is a place.
+    /// Takes the message and sends it; leaves it there while the channel is full and does not leak,
+    /// and `cx` is woken when there is a place. For futures written by hand.
     ///
     /// # Errors
     ///
-    /// If the consumer is gone.
-    pub fn poll_push(
+    /// The message back when the receiver is gone.
+    ///
+    /// # Panics
+    ///
+    /// Without a message.
+    #[inline]
+    pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        item: &mut Option<T>,
-    ) -> Poll<Result<(), Closed>> {
+        message: &mut Option<T>,
+    ) -> Poll<Result<(), T>> {
+        assert!(message.is_some(), "there is a message until it is sent");
         let mut inner = lock(&self.0);
-        let pushed = inner.push(item, cx);
-        let consumer = inner.consumer.take_if(|_| pushed.is_ready());
-        drop(inner);
-        wake(consumer);
-        pushed
+        match inner.push(message) {
+            Pushed::In => {
+                let receiver = inner.receiver.take();
+                drop(inner);
+                // What has leaked.
+                *message = None;
+                wake(receiver);
+                Poll::Ready(Ok(()))
+            }
+            Pushed::Full => {
+                let before = keep(&mut inner.sender, cx.waker());
+                drop(inner);
+                drop(before);
+                Poll::Pending
+            }
+            Pushed::Closed => {
+                drop(inner);
+                Poll::Ready(message.take().map_or(Ok(()), Err))
+            }
+        }
     }
 
-    /// Appends an item, or leaks one, without waiting; a full queue that does not leak drops the
-    /// new one.
+    /// Sends one message if there is a place or one leaks. Never waits.
     ///
     /// # Errors
     ///
-    /// If the consumer is gone.
-    pub fn try_push(&mut self, item: T) -> Result<(), Closed> {
-        let mut item = Some(item);
+    /// The message back: [`TrySendError::Full`], of a channel that does not leak, or
+    /// [`TrySendError::Closed`] when the receiver is gone.
+    pub fn try_send(&mut self, message: T) -> Result<(), TrySendError<T>> {
+        let mut message = Some(message);
         let mut inner = lock(&self.0);
-        let pushed = inner.push(&mut item, &mut Context::from_waker(Waker::noop()));
-        let consumer = inner.consumer.take();
+        let pushed = inner.push(&mut message);
+        let receiver = match pushed {
+            Pushed::In => inner.receiver.take(),
+            Pushed::Full | Pushed::Closed => None,
+        };
         drop(inner);
-        wake(consumer);
-        match pushed {
-            Poll::Ready(pushed) => pushed,
-            Poll::Pending => Ok(()),
+        wake(receiver);
+        match (pushed, message) {
+            (Pushed::Full, Some(back)) => Err(TrySendError::Full(back)),
+            (Pushed::Closed, Some(back)) => Err(TrySendError::Closed(back)),
+            // What has leaked is dropped here.
+            _ => Ok(()),
         }
+    }
+
+    /// Sends one message, blocking the calling thread while the channel is full and does not leak.
+    ///
+    /// # Errors
+    ///
+    /// The message back when the receiver is gone.
+    pub fn send_blocking(&mut self, message: T) -> Result<(), T> {
+        blocking::wait(self.send(message))
     }
 }
 
-impl<T> Consumer<T> {
-    /// How many items have leaked.
+impl<T> Receiver<T> {
+    /// How many messages have leaked.
     pub fn leaked(&self) -> u64 {
         lock(&self.0).leaked
     }
 
-    /// Takes the oldest item; none when the queue is empty and the producer gone. Cancel-safe.
-    pub async fn pop(&mut self) -> Option<T> {
-        poll_fn(|cx| self.poll_pop(cx)).await
+    /// Receives the oldest message. Cancelled, it has taken none.
+    ///
+    /// # Errors
+    ///
+    /// When the channel is empty and the sender gone.
+    pub fn recv(&mut self) -> impl Future<Output = Result<T, Closed>> {
+        poll_fn(|cx| self.poll_recv(cx))
     }
 
-    /// The oldest item, once there is one; none when the queue is empty and the producer gone.
-    pub fn poll_pop(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        self.poll_pop_or_wait(cx)
-            .map(|popped| popped.map(|(item, _)| item))
+    /// The oldest message, once there is one; until then `cx` is woken when there is. For futures
+    /// written by hand.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
+        let received = self.poll_recv_or_wait(cx);
+        received.map(|received| received.map(|(message, _)| message))
     }
 
-    /// The same, and whether to ask again now: if not, the queue is empty and `cx` is woken when
-    /// there is an item, as if that had been asked already. It saves taking the lock once more.
-    pub fn poll_pop_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<(T, bool)>> {
+    /// The same, and whether to ask again now: if not, the channel is empty and `cx` is woken when
+    /// there is a message, as if that had been asked already. It saves taking the lock once more.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_recv_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(T, bool), Closed>> {
         let mut inner = lock(&self.0);
-        let item = inner.pop();
+        let message = inner.pop();
         let again = inner.first.is_some() || inner.closed;
-        if !again {
-            inner.consumer = Some(cx.waker().clone());
-        }
-        let Some(item) = item else {
-            return if again {
-                Poll::Ready(None)
-            } else {
-                Poll::Pending
-            };
-        };
-        let producer = inner.producer.take();
+        let before = (!again).then(|| keep(&mut inner.receiver, cx.waker()));
+        let sender = message.is_some().then(|| inner.sender.take()).flatten();
         drop(inner);
-        wake(producer);
-        Poll::Ready(Some((item, again)))
+        drop(before);
+        wake(sender);
+        match message {
+            Some(message) => Poll::Ready(Ok((message, again))),
+            None if again => Poll::Ready(Err(Closed)),
+            None => Poll::Pending,
+        }
     }
 
-    /// Drops all items.
+    /// Takes the oldest message if there is one. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`TryRecvError::Empty`] while the sender lives, else [`TryRecvError::Closed`].
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        let mut inner = lock(&self.0);
+        let message = inner.pop();
+        let closed = inner.closed;
+        let sender = message.is_some().then(|| inner.sender.take()).flatten();
+        drop(inner);
+        wake(sender);
+        message.ok_or(match closed {
+            true => TryRecvError::Closed,
+            false => TryRecvError::Empty,
+        })
+    }
+
+    /// Receives the oldest message, blocking the calling thread until there is one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`recv`](Self::recv).
+    pub fn recv_blocking(&mut self) -> Result<T, Closed> {
+        blocking::wait(self.recv())
+    }
+
+    /// Drops all messages.
     pub fn flush(&mut self) {
         let mut inner = lock(&self.0);
-        let items = (inner.first.take(), std::mem::take(&mut inner.more));
-        let producer = inner.producer.take();
+        let (first, more) = (inner.first.take(), inner.more.drain(..).collect::<Vec<_>>());
+        let sender = inner.sender.take();
         drop(inner);
-        drop(items);
-        wake(producer);
+        drop((first, more));
+        wake(sender);
     }
 }
 
-impl<T> Drop for Producer<T> {
+impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let mut inner = lock(&self.0);
         inner.closed = true;
-        let consumer = inner.consumer.take();
+        let receiver = inner.receiver.take();
         drop(inner);
-        wake(consumer);
+        wake(receiver);
     }
 }
 
-impl<T> Drop for Consumer<T> {
+impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut inner = lock(&self.0);
         inner.closed = true;
-        let producer = inner.producer.take();
-        let items = (inner.first.take(), std::mem::take(&mut inner.more));
+        let sender = inner.sender.take();
+        let messages = (inner.first.take(), std::mem::take(&mut inner.more));
         drop(inner);
-        drop(items);
-        wake(producer);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::future::Future;
-    use std::pin::pin;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::task::Wake;
-
-    fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
-        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    fn filled(leak: Leak) -> (Producer<u32>, Consumer<u32>) {
-        let (mut producer, consumer) = queue(2, leak);
-        for n in 1..=2 {
-            assert_eq!(poll(producer.push(n)), Poll::Ready(Ok(())));
-        }
-        (producer, consumer)
-    }
-
-    fn drained(consumer: &mut Consumer<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| match poll(consumer.pop()) {
-            Poll::Ready(item) => item,
-            Poll::Pending => None,
-        })
-        .collect()
-    }
-
-    #[test]
-    fn a_full_queue_holds_back_or_leaks() {
-        for (leak, pushed, left, leaked) in [
-            (Leak::No, Poll::Pending, [1, 2], 0),
-            (Leak::New, Poll::Ready(Ok(())), [1, 2], 1),
-            (Leak::Old, Poll::Ready(Ok(())), [2, 3], 1),
-        ] {
-            let (mut producer, mut consumer) = filled(leak);
-            assert_eq!(poll(producer.push(3)), pushed, "{leak}");
-            assert_eq!(drained(&mut consumer), left, "{leak}");
-            assert_eq!(consumer.leaked(), leaked, "{leak}");
-        }
-    }
-
-    #[test]
-    fn the_end_of_one_side_is_seen_by_the_other() {
-        let (producer, mut consumer) = filled(Leak::No);
-        drop(producer);
-        assert_eq!(drained(&mut consumer), [1, 2]);
-        assert_eq!(poll(consumer.pop()), Poll::Ready(None));
-        let (mut producer, consumer) = filled(Leak::Old);
-        drop(consumer);
-        assert_eq!(poll(producer.push(3)), Poll::Ready(Err(Closed)));
-    }
-
-    #[test]
-    fn who_has_popped_the_last_item_is_woken_for_the_next() {
-        let (mut producer, mut consumer) = filled(Leak::No);
-        let woken = Arc::new(AtomicBool::new(false));
-        let waker = Waker::from(Arc::new(Flag(Arc::clone(&woken))));
-        let mut pop = || consumer.poll_pop_or_wait(&mut Context::from_waker(&waker));
-        assert_eq!(pop(), Poll::Ready(Some((1, true))));
-        assert_eq!(pop(), Poll::Ready(Some((2, false))));
-        assert_eq!(poll(producer.push(3)), Poll::Ready(Ok(())));
-        assert!(woken.load(Ordering::SeqCst));
-        drop(producer);
-        assert_eq!(pop(), Poll::Ready(Some((3, true))));
-        assert_eq!(pop(), Poll::Ready(None));
-    }
-
-    struct Flag(Arc<AtomicBool>);
-
-    impl Wake for Flag {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-    }
-
-    #[test]
-    fn a_flush_empties_it() {
-        let (mut producer, mut consumer) = filled(Leak::No);
-        consumer.flush();
-        assert!(drained(&mut consumer).is_empty());
-        assert_eq!(poll(producer.push(9)), Poll::Ready(Ok(())));
-        assert_eq!(drained(&mut consumer), [9]);
+        drop(messages);
+        wake(sender);
     }
 }

@@ -4,14 +4,13 @@ use crate::measure::context::{StatsSink, Window};
 use crate::measure::contexts::{Contexts, resident_bytes};
 use crate::measure::stats::StreamStats;
 use crate::run::{Error, Measured};
-use crate::stream::control::{Changes, Control, Running};
 use crate::stream::flow::Stream;
-use crate::stream::machine::Trigger;
-use crate::stream::queue::{self, Leak};
 use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, Way};
 use crate::stream::source::{Blank, Paced};
 use creel::Pool;
+use creel::channel::leaky::{self, Leak};
 use creel::channel::slot;
+use creel::task::control::{Changes, Control, Running, Trigger};
 use creel::time::interval;
 use std::future::Future;
 use std::pin::Pin;
@@ -125,7 +124,7 @@ impl Launch<'_> {
                 self.spawn(index, context, AsyncInPlace::new(sink), stats)
             }
             Way::Task => {
-                let (push, pull) = queue::queue(CHANNEL, Leak::No);
+                let (push, pull) = leaky::channel(CHANNEL, Leak::No);
                 self.spawn_sink(context, pull, sink);
                 self.spawn(index, context, push, |_| None)
             }

@@ -379,8 +379,8 @@ fn numbers_begin_at_random_unless_they_are_given() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
-    // Groups of this host only: RFC 2365 (administratively scoped), RFC 4291 (interface-local).
-    for group in ["239.255.77.1", "[ff01::77]"] {
+    // RFC 2365 (administratively scoped), RFC 4291 (interface-local, link-local).
+    for group in ["239.255.77.1", "[ff01::77]", "[ff12::77]"] {
         let to = format!("{group}:{}", free_ports(1).port());
         let heard = |source: Option<&str>| {
             let on = [
@@ -408,6 +408,7 @@ fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
             sender.args(["--to", &to, "--buffers", "60", "--ramp-up", "500ms"]);
             let sent = sender.output().unwrap();
             let output = receiver.wait_with_output().unwrap();
+            assert!(!told(&output).contains("os error"), "{}", told(&output));
             if told(&sent).contains("refused by the system") {
                 eprintln!("skipped: there is no route to {to} on the loopback");
                 return None;

@@ -1,30 +1,19 @@
 //! RTP as ordinary players speak it: `ffmpeg` and `gst-launch-1.0`, where they are installed.
 
 mod folder;
-mod packets;
+mod peers;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
 use creel_cast::{Format, Formats, Measured, Rtcp, Session, Shape, Sound, Tone};
 use folder::Folder;
+use peers::{Player, free_port, player, wav};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
-
-/// The program, if it is installed.
-fn player(name: &str, version: &str) -> Option<Command> {
-    let mut look = Command::new(name);
-    look.arg(version)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    if look.status().is_err() {
-        eprintln!("skipped: {name} is not installed");
-        return None;
-    }
-    Some(Command::new(name))
-}
 
 fn ffmpeg() -> Option<Command> {
     let mut ffmpeg = player("ffmpeg", "-version")?;
@@ -57,43 +46,6 @@ fn gst(pipeline: &str) -> Option<Command> {
     Some(gst)
 }
 
-/// A port that is free, and so is the next one, which players take for RTCP.
-fn free_port() -> SocketAddr {
-    loop {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = socket.local_addr().unwrap().port();
-        let next = UdpSocket::bind((Ipv4Addr::LOCALHOST, port.saturating_add(1)));
-        if port.is_multiple_of(2) && next.is_ok() {
-            return (Ipv4Addr::LOCALHOST, port).into();
-        }
-    }
-}
-
-/// Ends the player when a test fails before it does.
-struct Player(Child);
-
-impl Drop for Player {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn wav(path: &std::path::Path, samples: &[i16], rate: u32, channels: u16) {
-    let mut bytes = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0".to_vec();
-    bytes.extend(channels.to_le_bytes());
-    bytes.extend(rate.to_le_bytes());
-    bytes.extend((rate * u32::from(channels) * 2).to_le_bytes());
-    bytes.extend((channels * 2).to_le_bytes());
-    bytes.extend([16, 0]);
-    bytes.extend(b"data");
-    bytes.extend((samples.len() as u32 * 2).to_le_bytes());
-    bytes.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
-    let riff = bytes.len() as u32 - 8;
-    bytes[4..8].copy_from_slice(&riff.to_le_bytes());
-    std::fs::write(path, bytes).unwrap();
-}
-
 /// Noise, of which no piece is like another.
 fn noise(samples: usize) -> Vec<i16> {
     let mut noise = vec![0; samples];
@@ -121,13 +73,7 @@ fn received(
         ..receive::Plan::new(sessions)
     };
     let receiver = Receiver::open(&plan).unwrap();
-    let player = Player(
-        player
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
-    );
+    let player = Player::start(&mut player);
     let measured = receiver.run(&|| false);
     drop(player);
     measured
@@ -245,12 +191,7 @@ fn what_gstreamer_sends_is_heard_with_its_reports() {
         };
         let receiver = Receiver::open(&plan).unwrap();
         let mut gst = gst;
-        let player = Player(
-            gst.stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap(),
-        );
+        let player = Player::start(&mut gst);
         let measured = receiver.run(&|| false);
         drop(player);
         assert_eq!(measured.sources.len(), 1, "{format}: reports are no stream");
@@ -337,64 +278,88 @@ fn ffmpeg_hears_what_is_sent_by_its_description() {
     }
 }
 
-#[test]
-fn gstreamer_reports_what_it_gets() {
-    let to = free_port();
+/// GStreamer takes what comes to `to` and reports to `back`; none where it is not installed.
+fn reporter(to: SocketAddr, back: SocketAddr, name: &str, number: u8) -> Option<Player> {
     let (port, next) = (to.port(), to.port() + 1);
-    let back = free_port();
+    let depay = name.to_lowercase();
     let pipeline = format!(
         "rtpbin name=bin udpsrc address=127.0.0.1 port={port} \
-         caps=application/x-rtp,media=audio,clock-rate=8000,encoding-name=PCMU,payload=0 ! bin.recv_rtp_sink_0 \
-         bin. ! rtppcmudepay ! fakesink sync=false \
+         caps=application/x-rtp,media=audio,clock-rate=8000,encoding-name={name},payload={number} \
+         ! bin.recv_rtp_sink_0 bin. ! rtp{depay}depay ! fakesink sync=false \
          udpsrc address=127.0.0.1 port={next} ! bin.recv_rtcp_sink_0 \
          bin.send_rtcp_src_0 ! udpsink host=127.0.0.1 port={} sync=false async=false",
         back.port()
     );
-    let Some(mut gst) = gst(&pipeline) else {
-        return;
-    };
-    let _player = Player(
-        gst.stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
-    );
-    // Its reports go to a port of the test's, which knows what was sent.
-    let reports = UdpSocket::bind(back).unwrap();
-    reports.set_read_timeout(Some(20_000 * MS)).unwrap();
-    let mut session = Session::new(to, 0, "PCMU".parse().unwrap());
+    let mut gst = gst(&pipeline)?;
+    Some(Player::start(&mut gst))
+}
+
+/// One stream with reports on a port of their own, until it is told to end.
+fn reported(to: SocketAddr, name: &str, number: u8, ssrc: u32) -> send::Plan {
+    let mut session = Session::new(to, number, name.parse().unwrap());
     session.rtcp = Rtcp::Own;
-    let plan = send::Plan {
+    send::Plan {
         sessions: vec![session],
         wait: MS,
         buffers: 100_000,
         ramp_up: Duration::ZERO,
-        ssrc: Some(0x0102_0304),
+        ssrc: Some(ssrc),
         ..send::Plan::new(to, 1)
+    }
+}
+
+/// What a report says of the source with this name. Source: RFC 3550 section 6.4.
+struct Block {
+    fraction: u8,
+    lost: i32,
+    jitter: u32,
+}
+
+impl Block {
+    fn of(report: &[u8], ssrc: u32) -> Option<Self> {
+        if !matches!(report.get(1), Some(200 | 201)) {
+            return None;
+        }
+        let is_name = |four: &[u8]| four == ssrc.to_be_bytes();
+        let at = 8 + report.windows(4).skip(8).position(is_name)?;
+        let block = report.get(at..at + 24)?;
+        Some(Block {
+            fraction: block[4],
+            lost: i32::from_be_bytes([block[5], block[6], block[7], 0]) >> 8,
+            jitter: u32::from_be_bytes(block[12..16].try_into().unwrap()),
+        })
+    }
+}
+
+#[test]
+fn gstreamer_reports_what_it_gets() {
+    let (to, back) = (free_port(), free_port());
+    let Some(_player) = reporter(to, back, "PCMU", 0) else {
+        return;
     };
-    let over = std::sync::atomic::AtomicBool::new(false);
+    // Its reports go to a port of the test's, which knows what was sent.
+    let reports = UdpSocket::bind(back).unwrap();
+    reports.set_read_timeout(Some(20_000 * MS)).unwrap();
+    let plan = reported(to, "PCMU", 0, 0x0102_0304);
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let sending =
-            scope.spawn(|| send::run(&plan, &|| over.load(std::sync::atomic::Ordering::Relaxed)));
+        let sending = scope.spawn(|| send::run(&plan, &|| over.load(Ordering::Relaxed)));
         let mut bytes = [0; 2_048];
         let block = loop {
             let len = reports.recv(&mut bytes).expect("it reports");
-            // A receiver's report with a block about the stream.
-            let about = bytes[..len]
-                .windows(4)
-                .skip(8)
-                .position(|four| four == [1, 2, 3, 4]);
-            if let Some(at) = about.filter(|_| bytes[1] == 201 || bytes[1] == 200) {
-                break bytes[at + 8..at + 8 + 24].to_vec();
+            if let Some(block) = Block::of(&bytes[..len], 0x0102_0304) {
+                break block;
             }
         };
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        over.store(true, Ordering::Relaxed);
         sending.join().unwrap().unwrap();
         // Its count begins after its probation: what came then makes it less than nothing.
-        let lost = i32::from_be_bytes([block[5], block[6], block[7], 0]) >> 8;
-        assert!(block[4] == 0 && (-2..=0).contains(&lost), "it lacks {lost}");
-        let jitter = u32::from_be_bytes(block[12..16].try_into().unwrap());
-        assert!(jitter < 8_000 / 10, "{jitter} ticks");
+        let lost = block.lost;
+        assert!(
+            block.fraction == 0 && (-2..=0).contains(&lost),
+            "it lacks {lost}"
+        );
+        assert!(block.jitter < 8_000 / 10, "{} ticks", block.jitter);
     });
 }
 
@@ -501,18 +466,6 @@ impl Lossy {
 fn gstreamer_and_the_sender_agree_on_what_was_lost() {
     const LOST: u32 = 30;
     let (through, to, back) = (free_port(), free_port(), free_port());
-    let (port, next) = (to.port(), to.port() + 1);
-    let pipeline = format!(
-        "rtpbin name=bin udpsrc address=127.0.0.1 port={port} \
-         caps=application/x-rtp,media=audio,clock-rate=8000,encoding-name=PCMA,payload=8 ! bin.recv_rtp_sink_0 \
-         bin. ! rtppcmadepay ! fakesink sync=false \
-         udpsrc address=127.0.0.1 port={next} ! bin.recv_rtcp_sink_0 \
-         bin.send_rtcp_src_0 ! udpsink host=127.0.0.1 port={} sync=false async=false",
-        back.port()
-    );
-    let Some(mut gst) = gst(&pipeline) else {
-        return;
-    };
     let bound = |port: u16| {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -523,27 +476,14 @@ fn gstreamer_and_the_sender_agree_on_what_was_lost() {
         reports: bound(through.port() + 1),
         back: bound(back.port()),
     };
-    let _player = Player(
-        gst.stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
-    );
     // It listens from its first report on, which it makes of nothing.
-    let mut session = Session::new(through, 8, "PCMA".parse().unwrap());
-    session.rtcp = Rtcp::Own;
-    let plan = send::Plan {
-        sessions: vec![session],
-        wait: MS,
-        buffers: 100_000,
-        ramp_up: Duration::ZERO,
-        ssrc: Some(0x0506_0708),
-        ..send::Plan::new(through, 1)
+    let Some(_player) = reporter(to, back, "PCMA", 8) else {
+        return;
     };
-    let over = std::sync::atomic::AtomicBool::new(false);
+    let plan = reported(through, "PCMA", 8, 0x0506_0708);
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let sending =
-            scope.spawn(|| send::run(&plan, &|| over.load(std::sync::atomic::Ordering::Relaxed)));
+        let sending = scope.spawn(|| send::run(&plan, &|| over.load(Ordering::Relaxed)));
         let (begin, mut count, mut told) = (std::time::Instant::now(), 0, 0);
         // It begins to count where it is ready to.
         while told + 20 < LOST as i32 || (told - LOST as i32).abs() > 2 {
@@ -552,21 +492,15 @@ fn gstreamer_and_the_sender_agree_on_what_was_lost() {
                 "it says {told} of {LOST}"
             );
             for report in lossy.pass(to, &mut count, LOST) {
-                let about = report
-                    .windows(4)
-                    .skip(8)
-                    .position(|four| four == [5, 6, 7, 8]);
-                if let Some(at) = about.map(|at| at + 8)
-                    && let Some(block) = report.get(at..at + 24)
-                {
-                    told = i32::from_be_bytes([block[5], block[6], block[7], 0]) >> 8;
+                if let Some(block) = Block::of(&report, 0x0506_0708) {
+                    told = block.lost;
                 }
             }
             std::thread::sleep(MS);
         }
         // The report is with the sender before that ends.
         std::thread::sleep(300 * MS);
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        over.store(true, Ordering::Relaxed);
         let sent = sending.join().unwrap().unwrap();
         let receivers = &sent.sent[0].receivers;
         assert_eq!(receivers.len(), 1, "{receivers:?}");

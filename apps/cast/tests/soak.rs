@@ -139,7 +139,7 @@ fn an_hour_s_packets_leave_nothing() {
     // Once a fifth is through, and at the last look.
     let looks = RefCell::new((None, None));
     let over = AtomicBool::new(false);
-    let (measured, sent) = std::thread::scope(|scope| {
+    let (measured, relayed, sent) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| send::run(&send, &|| false).unwrap());
         let relaying = scope.spawn(|| relay.run(&|| over.load(Ordering::Relaxed)));
         let measured = receiver.run(&|| {
@@ -151,16 +151,21 @@ fn an_hour_s_packets_leave_nothing() {
             false
         });
         over.store(true, Ordering::Relaxed);
-        relaying.join().unwrap();
-        (measured, sending.join().unwrap())
+        (measured, relaying.join().unwrap(), sending.join().unwrap())
     });
     let (Some(first), Some(last)) = looks.into_inner() else {
         panic!("it was over before anybody looked");
     };
     let rate = measured.buffers as f64 / measured.used.time.as_secs_f64().max(0.001);
     eprintln!(
-        "{} packets sent, {} left out, {} lost of which {} here, {rate:.0}/s; {first:?}, then {last:?}",
-        sent.buffers, sent.skipped, measured.lost, measured.overflowed
+        "{} packets sent, {} left out, {} lost: {} before the relay, {} in it, {} after it; \
+         {rate:.0}/s; {first:?}, then {last:?}",
+        sent.buffers,
+        sent.skipped,
+        measured.lost,
+        relayed.0.overflowed,
+        relayed.1[0].clients[0].dropped,
+        measured.overflowed
     );
     assert_eq!(measured.sources.len() as u64, STREAMS);
     assert_eq!((measured.duplicates, measured.reordered), (0, 0));

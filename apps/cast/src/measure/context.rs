@@ -2,8 +2,8 @@
 
 use crate::measure::stats::{Histograms, Stations, StreamStats};
 use crate::stream::buffer::Buffer;
-use crate::stream::machine::Flow;
 use crate::stream::sink::Sink;
+use creel::task::control::Flow;
 use creel::time::Clock;
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -55,31 +55,43 @@ impl Options {
             // An IPv4 port of the same number is another's, unless any address will do.
             socket.set_only_v6(!group.is_unspecified())?;
         }
+        let address = self.scoped(address)?;
         socket.bind(&address.into())?;
         if group.is_multicast() {
-            self.join(&socket, group, source)?;
+            self.join(&socket, address, source)?;
         }
         self.mark(&socket, address)?;
         Ok(socket.into())
     }
 
-    fn join(&self, socket: &Socket, group: IpAddr, source: Option<IpAddr>) -> io::Result<()> {
-        let index = self.index()?;
-        match (group, source) {
-            (IpAddr::V4(group), None) => {
-                let on = index.map_or(
+    /// The address on the interface: of IPv6, what is of a link or an interface is not complete
+    /// without.
+    fn scoped(&self, mut address: SocketAddr) -> io::Result<SocketAddr> {
+        if let SocketAddr::V6(address) = &mut address
+            && address.scope_id() == 0
+            && (address.ip().is_multicast() || address.ip().is_unicast_link_local())
+        {
+            address.set_scope_id(self.index()?.unwrap_or(0));
+        }
+        Ok(address)
+    }
+
+    fn join(&self, socket: &Socket, on: SocketAddr, source: Option<IpAddr>) -> io::Result<()> {
+        match (on, source) {
+            (SocketAddr::V4(group), None) => {
+                let on = self.index()?.map_or(
                     InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
                     InterfaceIndexOrAddress::Index,
                 );
-                socket.join_multicast_v4_n(&group, &on)
+                socket.join_multicast_v4_n(group.ip(), &on)
             }
-            (IpAddr::V4(group), Some(IpAddr::V4(source))) => {
+            (SocketAddr::V4(group), Some(IpAddr::V4(source))) => {
                 let on = self.ipv4_of_interface();
-                socket.join_ssm_v4(&source, &group, &on)
+                socket.join_ssm_v4(&source, group.ip(), &on)
             }
             // Of IPv6 the whole group comes, and its other sources are not heard.
-            (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, index.unwrap_or(0)),
-            (IpAddr::V4(_), Some(IpAddr::V6(_))) => Err(io::ErrorKind::InvalidInput.into()),
+            (SocketAddr::V6(group), _) => socket.join_multicast_v6(group.ip(), group.scope_id()),
+            (SocketAddr::V4(_), Some(IpAddr::V6(_))) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 

@@ -1,10 +1,10 @@
 //! TCP as a source: bare samples, little-endian, at whatever pace they come.
 
 use crate::stream::buffer::Buffer;
-use crate::stream::machine::Flow;
-use crate::stream::queue::Consumer;
 use crate::stream::source::Source;
+use creel::channel::leaky::Receiver;
 use creel::net::TcpStream;
+use creel::task::control::Flow;
 use creel::time::Clock;
 use std::fmt;
 use std::future::Future;
@@ -93,11 +93,11 @@ impl Source for TcpSource {
 
 /// Connects to `address` and writes what comes out of the queue, until it is closed or the
 /// connection ends.
-pub(crate) async fn write(address: SocketAddr, mut queue: Consumer<Vec<u8>>) {
+pub(crate) async fn write(address: SocketAddr, mut queue: Receiver<Vec<u8>>) {
     let Ok(stream) = TcpStream::connect(address).await else {
         return;
     };
-    while let Some(bytes) = queue.pop().await {
+    while let Ok(bytes) = queue.recv().await {
         if stream.write_all(&bytes).await.is_err() {
             return;
         }

@@ -1,22 +1,19 @@
 //! UDP as a sink.
 //!
 //! The streams of a context send through one socket a family of addresses: a sink writes its
-//! datagram into the context's *outbox*, and the outbox's own tasks send what the streams of this
-//! turn have written, many datagrams a system call. A client's datagrams are never waited for: when
-//! the socket's buffer stays full, the outbox fills, and what is too much is dropped and counted.
+//! datagram into the context's *outbox*, a [`SendQueue`] a family, which sends what the streams of
+//! this turn have written together.
 
 use super::options::Options;
 use super::rtcp::{self, Block, Told};
 use super::session::Rtcp;
 use creel::Pool;
-use creel::net::{Outgoing, UdpSocket};
+use creel::net::{SendQueue, UdpSocket};
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Datagrams that an outbox holds at most.
@@ -72,32 +69,6 @@ impl Clients {
     }
 }
 
-/// What an outbox has done. Relaxed counters: nothing else depends on them.
-#[derive(Debug, Default)]
-pub struct Counters {
-    failed: AtomicU64,
-    dropped: AtomicU64,
-    /// Why the first was refused.
-    why: OnceLock<String>,
-}
-
-impl Counters {
-    /// Datagrams that the system refused.
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    /// Why the first of them was.
-    pub fn why(&self) -> Option<&str> {
-        self.why.get().map(String::as_str)
-    }
-
-    /// Datagrams dropped because the outbox was full.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-}
-
 /// What a receiver has reported of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reported {
@@ -143,8 +114,7 @@ impl Reports {
 /// The way to the clients of one family.
 #[derive(Debug)]
 struct Lane {
-    written: Mutex<Written>,
-    socket: Arc<UdpSocket>,
+    queue: Arc<SendQueue>,
     /// Where reports leave from; the same socket, or one on the next port.
     rtcp: Arc<UdpSocket>,
 }
@@ -154,18 +124,11 @@ struct Lane {
 pub(crate) struct Outbox {
     /// IPv4's and IPv6's; none where the system has no such sockets.
     lanes: [Option<Lane>; 2],
-    /// What has become of it.
-    pub(crate) counters: Counters,
+    /// Datagrams of a family that has none. A relaxed counter.
+    astray: AtomicU64,
     reports: Reports,
     /// What the system has made of the buffers asked for.
     pub(crate) buffer: usize,
-}
-
-#[derive(Debug, Default)]
-struct Written {
-    outgoing: Outgoing,
-    sender: Option<Waker>,
-    closed: bool,
 }
 
 impl Outbox {
@@ -183,18 +146,14 @@ impl Outbox {
         let lane = |is_ipv4: bool| -> io::Result<(Lane, usize)> {
             let (socket, rtcp) = sockets(options, is_ipv4, rtcp == Rtcp::Own)?;
             let got = socket.set_send_buffer(bytes)?;
-            let lane = Lane {
-                written: Mutex::default(),
-                socket,
-                rtcp,
-            };
-            Ok((lane, got))
+            let queue = Arc::new(SendQueue::new(socket, OUTBOX_MAX));
+            Ok((Lane { queue, rtcp }, got))
         };
         let (first, buffer) = lane(true)?;
         let second = lane(false).ok().map(|(lane, _)| lane);
         Ok(Arc::new(Outbox {
             lanes: [Some(first), second],
-            counters: Counters::default(),
+            astray: AtomicU64::new(0),
             reports,
             buffer,
         }))
@@ -203,23 +162,14 @@ impl Outbox {
     /// Starts its tasks: those that send, and those that hear the clients' reports if any are asked
     /// for. They end when it is [closed](Self::close).
     pub(crate) fn start(self: &Arc<Self>, context: &Pool, hears: bool) {
-        for index in 0..2 {
-            if self.lanes[index].is_none() {
-                continue;
-            }
-            let outbox = Arc::clone(self);
-            context
-                .spawn(async move { outbox.send(index).await })
-                .detach();
+        for lane in self.lanes.iter().flatten() {
+            let queue = Arc::clone(&lane.queue);
+            context.spawn(async move { queue.run().await }).detach();
             if hears {
-                let outbox = Arc::downgrade(self);
-                let socket = self.lanes[index]
-                    .as_ref()
-                    .map(|lane| Arc::clone(&lane.rtcp));
+                let (outbox, socket) = (Arc::downgrade(self), Arc::clone(&lane.rtcp));
                 let hear = async move {
                     let mut bytes = [0; 2_048];
-                    while let Some(socket) = &socket
-                        && let Ok((len, from)) = socket.recv_from(&mut bytes).await
+                    while let Ok((len, from)) = socket.recv_from(&mut bytes).await
                         && let Some(outbox) = outbox.upgrade()
                     {
                         outbox.reports.note(&bytes[..len], from);
@@ -235,31 +185,35 @@ impl Outbox {
     pub(crate) fn write(&self, datagram: &[u8], clients: &Clients) {
         let clients = lock(&clients.0);
         for (lane, clients) in self.lanes.iter().zip(clients.iter()) {
-            if !clients.is_empty() {
-                self.write_to(lane.as_ref(), datagram, clients);
+            if clients.is_empty() {
+                continue;
+            }
+            match lane {
+                Some(lane) => lane.queue.push(datagram, clients.iter().copied()),
+                None => {
+                    let count = clients.len() as u64;
+                    self.astray.fetch_add(count, Ordering::Relaxed);
+                }
             }
         }
     }
 
-    fn write_to(&self, lane: Option<&Lane>, datagram: &[u8], clients: &[SocketAddr]) {
-        let count = clients.len() as u64;
-        let Some(lane) = lane else {
-            self.counters.failed.fetch_add(count, Ordering::Relaxed);
-            return;
-        };
-        let mut written = lock(&lane.written);
-        if written.outgoing.len() + clients.len() > OUTBOX_MAX {
-            self.counters.dropped.fetch_add(count, Ordering::Relaxed);
-            return;
-        }
-        written
-            .outgoing
-            .push_to_many(datagram, clients.iter().copied());
-        let sender = written.sender.take();
-        drop(written);
-        if let Some(sender) = sender {
-            sender.wake();
-        }
+    /// Datagrams dropped because the outbox was full.
+    pub(crate) fn dropped(&self) -> u64 {
+        let lanes = self.lanes.iter().flatten();
+        lanes.map(|lane| lane.queue.dropped()).sum()
+    }
+
+    /// Datagrams that the system refused.
+    pub(crate) fn failed(&self) -> u64 {
+        let lanes = self.lanes.iter().flatten();
+        lanes.map(|lane| lane.queue.failed()).sum::<u64>() + self.astray.load(Ordering::Relaxed)
+    }
+
+    /// Why the first of them was.
+    pub(crate) fn why(&self) -> Option<String> {
+        let mut lanes = self.lanes.iter().flatten();
+        lanes.find_map(|lane| lane.queue.error().map(ToString::to_string))
     }
 
     /// Sends a report to all `clients`, on their own ports for it if there are any. One that does
@@ -278,57 +232,8 @@ impl Outbox {
     /// No stream will write any more: its tasks end when all is sent.
     pub(crate) fn close(&self) {
         for lane in self.lanes.iter().flatten() {
-            let mut written = lock(&lane.written);
-            written.closed = true;
-            let sender = written.sender.take();
-            drop(written);
-            if let Some(sender) = sender {
-                sender.wake();
-            }
+            lane.queue.close();
         }
-    }
-
-    /// Sends what is written until the outbox is closed and empty.
-    async fn send(&self, index: usize) {
-        let Some(lane) = &self.lanes[index] else {
-            return;
-        };
-        let mut batch = Outgoing::new();
-        while lane.take(&mut batch).await {
-            let sent = lane.socket.send_batch(&mut batch).await;
-            let counters = &self.counters;
-            counters
-                .failed
-                .fetch_add(sent.failed as u64, Ordering::Relaxed);
-            if let Some(error) = sent.error {
-                counters.why.get_or_init(|| error.to_string());
-            }
-        }
-    }
-}
-
-impl Lane {
-    /// Waits until something is written, lets the other streams of this turn write, too, and
-    /// takes all. False: closed and empty.
-    async fn take(&self, batch: &mut Outgoing) -> bool {
-        let mut let_others = false;
-        poll_fn(|cx| {
-            let mut written = lock(&self.written);
-            if written.outgoing.is_empty() {
-                if written.closed {
-                    return Poll::Ready(false);
-                }
-                written.sender = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            if !std::mem::replace(&mut let_others, true) && !written.closed {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            std::mem::swap(&mut written.outgoing, batch);
-            Poll::Ready(true)
-        })
-        .await
     }
 }
 

@@ -2,9 +2,8 @@
 
 use super::intake::Intake;
 use crate::net::pcap::Tap;
-use crate::stream::control::Work;
-use crate::stream::machine::Flow;
 use creel::net::{Received, TcpListener, TcpStream, UdpSocket};
+use creel::task::control::{Flow, Work};
 use creel::time::Clock;
 use std::cell::RefCell;
 use std::future::Future;

@@ -20,8 +20,7 @@ use crate::net::ports::{Ports, buffer_bytes};
 use crate::net::session::{Rtcp, Session};
 use crate::net::{overflow, pcap};
 use crate::run::{Error, Measured};
-use crate::stream::control::{Changes, Control, Running};
-use crate::stream::machine::Trigger;
+use creel::task::control::{Changes, Control, Ended, Running, Trigger};
 use inlet::{Inlet, TcpInlet};
 use intake::{Common, Intake};
 use recorder::Files;
@@ -267,7 +266,7 @@ impl<'a> Receiver<'a> {
         let mut intakes: Vec<_> = results.iter().collect();
         let failed = intakes
             .iter()
-            .filter(|(_, ended, _)| *ended == crate::stream::control::Ended::Failed);
+            .filter(|(_, ended, _)| *ended == Ended::Failed);
         let failed = failed.count();
         if failed > 0 {
             measured

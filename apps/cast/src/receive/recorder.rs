@@ -6,12 +6,10 @@ use crate::media::recording::Recording;
 use crate::media::wav::WavError;
 use crate::run::Error;
 use crate::stream::buffer::Buffer;
-use crate::stream::queue::{self, Leak, Producer};
+use creel::channel::leaky::{self, Leak, Sender};
 use creel::{Pool, Wait};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Waker};
-use std::time::Duration;
 
 /// Buffers on their way to a file; what does not fit leaves a hole in the file only.
 const QUEUE: usize = 256;
@@ -89,7 +87,7 @@ struct Open {
     payload_type: u8,
     format: Format,
     decoder: Option<Decoder>,
-    file: Producer<Buffer>,
+    file: Sender<Buffer>,
 }
 
 impl Recorder {
@@ -144,35 +142,27 @@ impl Recorder {
         buffer.sequence = frame as u64;
         let frames = buffer.samples.len() / usize::from(format.channels);
         self.end = self.end.max(frame + frames as i64);
+        // Without a file any more, the stream goes on.
         if self.folder.waits {
-            wait_push(&mut open.file, buffer);
+            let _ = open.file.send_blocking(buffer);
         } else {
-            // Without a file any more, the stream goes on.
-            let _ = open.file.try_push(buffer);
+            let _ = open.file.try_send(buffer);
         }
         true
     }
 }
 
-/// Blocks while the queue is full.
-fn wait_push(file: &mut Producer<Buffer>, buffer: Buffer) {
-    let (mut cx, mut buffer) = (Context::from_waker(Waker::noop()), Some(buffer));
-    while file.poll_push(&mut cx, &mut buffer).is_pending() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Begins a file, fed through the queue until its producer is dropped.
-fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Producer<Buffer> {
+/// Begins a file, fed through the queue until its sender is dropped.
+fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Buffer> {
     let path = folder.path.join(format!("{name}.wav"));
-    let (producer, mut consumer) =
-        queue::queue::<Buffer>(QUEUE, if folder.waits { Leak::No } else { Leak::New });
+    let leak = if folder.waits { Leak::No } else { Leak::New };
+    let (sender, mut receiver) = leaky::channel::<Buffer>(QUEUE, leak);
     let tells = folder.tells.clone();
     let task = async move {
         let told = match Recording::create(&path, format.rate(), u16::from(format.channels)) {
             Err(error) => Err(error),
             Ok(mut recording) => loop {
-                let Some(buffer) = consumer.pop().await else {
+                let Ok(buffer) = receiver.recv().await else {
                     break recording.finish();
                 };
                 if let Err(error) = recording.put(buffer.sequence as i64, &buffer.samples) {
@@ -181,7 +171,7 @@ fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Producer<Buffer> {
                 }
             },
         };
-        let missed = consumer.leaked();
+        let missed = receiver.leaked();
         if missed > 0 {
             // The receiver waits for all.
             let _ = tells.send(format!(
@@ -194,5 +184,5 @@ fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Producer<Buffer> {
         }
     };
     folder.pool.spawn(task).detach();
-    producer
+    sender
 }

@@ -21,13 +21,12 @@ use crate::net::tcp::{self, TcpSource};
 use crate::net::udp::{Outbox, Reports};
 use crate::run::{Error, Measured};
 use crate::stream::buffer::Buffer;
-use crate::stream::control::{Changes, Control, Ended};
 use crate::stream::flow::Stream;
-use crate::stream::machine::{Flow, Trigger};
-use crate::stream::queue::{self, Leak};
 use crate::stream::sink::{InPlace, Sink};
 use crate::stream::source::{InAll, Paced, Signal, Source};
 use creel::Pool;
+use creel::channel::leaky::{self, Leak};
+use creel::task::control::{Changes, Control, Ended, Flow, Trigger};
 use creel::time::interval;
 use rtp_sink::{Begin, Layout, RtpSink, Way};
 use std::net::SocketAddr;
@@ -323,12 +322,12 @@ pub(crate) fn refused(count: u64, why: Option<&str>) -> String {
 /// What the outboxes could not send.
 fn tell(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
     let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
-    let failed = counted(|outbox| outbox.counters.failed());
-    let dropped = counted(|outbox| outbox.counters.dropped());
+    let failed = counted(Outbox::failed);
+    let dropped = counted(Outbox::dropped);
     measured.lost = failed + dropped;
     if failed > 0 {
-        let why = outboxes.iter().find_map(|outbox| outbox.counters.why());
-        measured.warnings.push(refused(failed, why));
+        let why = outboxes.iter().find_map(|outbox| outbox.why());
+        measured.warnings.push(refused(failed, why.as_deref()));
     }
     if dropped > 0 {
         measured.warnings.push(format!(
@@ -369,9 +368,9 @@ fn outboxes(
 
 /// Connects in a task of its own, which then writes what the stream gives it.
 fn tcp_way(context: &Pool, to: SocketAddr) -> Way {
-    let (producer, consumer) = queue::queue(TCP_QUEUE, Leak::Old);
-    context.spawn(tcp::write(to, consumer)).detach();
-    Way::Tcp(producer)
+    let (sender, receiver) = leaky::channel(TCP_QUEUE, Leak::Old);
+    context.spawn(tcp::write(to, receiver)).detach();
+    Way::Tcp(sender)
 }
 
 impl Plan {

@@ -9,9 +9,9 @@ use crate::net::rtp::{HEADER_BYTES, Header};
 use crate::net::session::Rtcp;
 use crate::net::udp::{Clients, Outbox};
 use crate::stream::buffer::Buffer;
-use crate::stream::machine::Flow;
-use crate::stream::queue::Producer;
 use crate::stream::sink::Sink;
+use creel::channel::leaky::Sender;
+use creel::task::control::Flow;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub(super) enum Way {
     /// To clients over UDP.
     Udp(Arc<Outbox>, Clients),
     /// To one over TCP, each after its length. Source: RFC 4571 section 2.
-    Tcp(Producer<Vec<u8>>),
+    Tcp(Sender<Vec<u8>>),
 }
 
 /// Sends each buffer.
@@ -118,7 +118,7 @@ impl RtpSink {
             Way::Tcp(queue) => {
                 let mut framed = (datagram.len() as u16).to_be_bytes().to_vec();
                 framed.extend_from_slice(datagram);
-                queue.try_push(framed).map_err(|_| Flow::Failed)?;
+                queue.try_send(framed).map_err(|_| Flow::Failed)?;
             }
         }
         self.sent.packets += 1;

@@ -6,11 +6,10 @@ use crate::net::session::Rtcp;
 use crate::net::tcp::TcpSource;
 use crate::net::udp::{Clients, Outbox, Reports};
 use crate::stream::buffer::Buffer;
-use crate::stream::control::{Changes, Control, Ended};
 use crate::stream::flow::Stream;
-use crate::stream::machine::{Flow, Trigger};
 use crate::stream::sink::{InPlace, Sink};
 use crate::stream::source::{Blank, Paced};
+use creel::task::control::{Changes, Control, Ended, Flow, Trigger};
 use creel::time::interval;
 use creel::{Pool, Wait};
 use std::collections::VecDeque;
@@ -144,7 +143,7 @@ fn an_outbox_that_nobody_empties_drops_and_counts() {
     for _ in 0..10_000 {
         sink.take(&buffer).unwrap();
     }
-    assert!(outbox.counters.dropped() > 0);
+    assert!(outbox.dropped() > 0);
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! A stream: a source whose buffers are pushed to a sink, as the work of one task.
 
 use crate::stream::buffer::Buffer;
-use crate::stream::control::Work;
-use crate::stream::machine::Flow;
 use crate::stream::sink::Push;
 use crate::stream::source::Source;
+use creel::task::control::{Flow, Work};
 use std::task::{Context, Poll, ready};
 
 /// Moves buffers from a source to a sink.

@@ -5,10 +5,10 @@
 //! with one place, whose receiver runs right after the producer on the same worker.
 
 use crate::stream::buffer::Buffer;
-use crate::stream::machine::Flow;
-use crate::stream::queue;
 use async_lock::{Mutex as AsyncMutex, MutexGuardArc};
+use creel::channel::leaky;
 use creel::channel::slot;
+use creel::task::control::Flow;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -178,15 +178,14 @@ impl Push for slot::Sender<Buffer> {
     }
 }
 
-impl Push for queue::Producer<Buffer> {
+impl Push for leaky::Sender<Buffer> {
     #[inline]
     fn poll_push(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
     ) -> Poll<Result<(), Flow>> {
-        let pushed = queue::Producer::poll_push(self, cx, buffer);
-        pushed.map_err(|_| Flow::EndOfStream)
+        self.poll_send(cx, buffer).map_err(|_| Flow::EndOfStream)
     }
 }
 
@@ -205,10 +204,10 @@ impl Pull for slot::Receiver<Buffer> {
     }
 }
 
-impl Pull for queue::Consumer<Buffer> {
+impl Pull for leaky::Receiver<Buffer> {
     #[inline]
     fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Buffer, bool)>> {
-        self.poll_pop_or_wait(cx)
+        self.poll_recv_or_wait(cx).map(Result::ok)
     }
 }
 

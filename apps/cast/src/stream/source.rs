@@ -3,7 +3,7 @@
 use crate::media::tone::Tone;
 use crate::media::wav::Looped;
 use crate::stream::buffer::Buffer;
-use crate::stream::machine::Flow;
+use creel::task::control::Flow;
 use creel::time::{Clock, Interval, interval};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};

@@ -5,6 +5,7 @@
 //! | [`oneshot`] | one | one | one message, ever |
 //! | [`slot`] | one | one | one at a time |
 //! | [`ring`] | many | many | as many as asked for |
+//! | [`leaky`] | one | one | the same; full, it may drop the oldest or the newest |
 //!
 //! They know no executor: everything goes through [`std::task::Waker`]. A message allocates
 //! nothing. Each has a waiting side for tasks, a `try_` side that never waits, and a `_blocking`
@@ -12,6 +13,7 @@
 //!
 //! Left out on purpose: unbounded channels, since a queue without a bound hides the slow side.
 
+pub mod leaky;
 pub mod oneshot;
 pub mod ring;
 pub mod slot;

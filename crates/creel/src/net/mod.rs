@@ -33,6 +33,7 @@ mod poller;
 mod readiness;
 mod resolve;
 mod retry;
+mod send_queue;
 #[cfg(any(test, not(target_os = "linux")))]
 mod single;
 mod source;
@@ -50,6 +51,7 @@ use single as mmsg;
 pub use batch::{Datagram, Outgoing, Received, Sent};
 pub use listener::{Accepted, AddressOf, Listen, Listener};
 pub use resolve::resolve;
+pub use send_queue::SendQueue;
 pub use stream::{Connection, ReadHalf, Stream, WriteHalf};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -3,12 +3,11 @@
 use super::watch::WATCH_EVERY;
 use super::{Pool, seeded};
 use crate::net::io;
-use crate::seat::current;
 use crate::seat::seats::Seats;
 use crate::seat::waiter::Waiter;
 use crate::seat::wakers::{PollerWaker, SeatWaker};
 use crate::sync::{AtomicBool, Ordering, WaitWord};
-use crate::task::{Frame, Inside, StandIn, holds_a_desk_of, is_inside};
+use crate::task::{Frame, Inside, StandIn};
 use crate::time::timers;
 use std::future::Future;
 use std::pin::pin;
@@ -57,6 +56,28 @@ impl Pool {
     /// is no worker more, and a chain of hand-overs between the future and the tasks stays on
     /// one thread. The future need not be `Send`.
     ///
+    /// A worker may block on another pool's future: it then serves nobody of its own. On its own
+    /// pool's it must not; there a task awaits, and code that is not `async` asks
+    /// [`is_current`](Self::is_current) and has the wait done on a thread that is no pool's:
+    ///
+    /// ```
+    /// use creel::{Pool, blocking};
+    ///
+    /// /// A plugin's call, which knows of no pool.
+    /// fn plugin(pool: &Pool) -> u32 {
+    ///     pool.block_on(async { 6 * 7 })
+    /// }
+    ///
+    /// let pool = Pool::builder().workers(1).build()?;
+    /// let own = pool.handle();
+    /// let task = pool.spawn(async move {
+    ///     assert!(own.is_current());
+    ///     blocking(move || plugin(&own)).await // the worker goes on with other tasks
+    /// });
+    /// assert_eq!(pool.block_on(task).unwrap(), 42);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    ///
     /// # Panics
     ///
     /// On a thread that runs this pool's work already: the worker would wait for itself. If the
@@ -71,11 +92,8 @@ impl Pool {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let pool = &*self.shared;
         let (seats, tasks) = (&pool.seats, &*pool.tasks);
-        // In another `block_on` of the pool, whether or not it has found a desk.
-        let nested = is_inside(tasks);
-        let inside = current::index_in(seats).is_some() || holds_a_desk_of(tasks) || nested;
         assert!(
-            !inside,
+            !self.is_current(),
             "block_on inside a worker of the same pool: await the future instead"
         );
         assert!(

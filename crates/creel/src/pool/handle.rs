@@ -4,7 +4,10 @@
 //! pool's verbs, and there is one set of them.
 
 use super::{Balance, Pool, shared::Shared};
-use crate::{seat::current, task::innermost_seats};
+use crate::{
+    seat::current,
+    task::{holds_a_desk_of, innermost_seats, is_inside},
+};
 use std::{any::Any, fmt, ops::Deref, sync::Arc};
 
 /// A pool that somebody else owns: it has all verbs of a [`Pool`], can be cloned, and does not keep
@@ -106,6 +109,27 @@ impl Pool {
         let work: Arc<dyn Any + Send + Sync> = work;
         let shared = work.downcast::<Shared>().ok()?;
         Some(Handle(Self::new_of(shared, false)))
+    }
+
+    /// Whether the calling thread runs this pool's code: as its worker, or in its `block_on`, also
+    /// one around another pool's. There one awaits: a [`block_on`](Self::block_on) of it panics.
+    ///
+    /// ```
+    /// use creel::Pool;
+    ///
+    /// let pool = Pool::builder().workers(1).build()?;
+    /// let other = Pool::builder().workers(1).build()?;
+    /// assert!(!pool.is_current());
+    /// assert!(pool.run_on(0, || pool.is_current() && !other.is_current()));
+    /// assert!(pool.block_on(async { other.block_on(async { pool.is_current() }) }));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        let tasks = &*self.shared.tasks;
+        current::index_in(&self.shared.seats).is_some()
+            || holds_a_desk_of(tasks)
+            || is_inside(tasks)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The handle of a task: to wait for its output, to cancel it, or to let it go.
 
 use super::cell::{Payload, Task, drop_quietly};
+use super::id::TaskId;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -169,6 +170,11 @@ impl<T> JoinHandle<T> {
         }
     }
 
+    /// Which task it is; none if its pool has refused it, or the output has been given.
+    pub fn id(&self) -> Option<TaskId> {
+        self.task.map(TaskId::new)
+    }
+
     /// Whether the task has ended, so that awaiting gives its output at once.
     pub fn is_finished(&self) -> bool {
         self.task.is_none_or(|task| task.state().is_complete())
@@ -272,6 +278,11 @@ impl<T> CancelOnDrop<T> {
     /// As [`JoinHandle::cancel`].
     pub fn cancel(&self) {
         self.0.cancel();
+    }
+
+    /// As [`JoinHandle::id`].
+    pub fn id(&self) -> Option<TaskId> {
+        self.0.id()
     }
 
     /// As [`JoinHandle::is_finished`].

@@ -8,12 +8,15 @@
 //! Bottom up: `state` (the word), `slab` (the memory), `cell` (the task), `join`; `run_queue`,
 //! `lifo` and `inject` (the queues), `desk` (what a thread needs to run tasks), `held` (what it
 //! does there), `steal` (when it takes from another's), `tasks` (what is the pool's), `turn` (a
-//! worker's part), `stand_in` (a caller's part), `inside` (whose code a thread runs), `spawn`, `end`.
+//! worker's part), `stand_in` (a caller's part), `inside` (whose code a thread runs), `spawn`, `end`; on top `id`
+//! and [`control`].
 
 mod cell;
+pub mod control;
 mod desk;
 mod end;
 mod held;
+mod id;
 mod inject;
 mod inside;
 mod join;
@@ -31,6 +34,7 @@ mod token;
 mod turn;
 mod yield_now;
 
+pub use id::{TaskId, id};
 pub use join::{CancelOnDrop, JoinError, JoinHandle, Panic};
 pub use join_set::JoinSet;
 pub use spawn::{spawn, spawn_local};

@@ -1,4 +1,4 @@
-//! The states of a stream and which triggers lead from one to another.
+//! The states of a controlled task and which triggers lead from one to another.
 //!
 //! ```text
 //!   Unprepared ──prepare──▶ Prepared ──start──▶ Started ──pause──▶ Paused
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A trigger that asks for what is already so changes nothing. One that makes no sense in a
-//! state is an error that names both, and changes nothing either. A stream whose work ends with
+//! state is an error that names both, and changes nothing either. A task whose work ends with
 //! an error flushes, stops or fails by the kind of error: [`Flow`].
 //!
 //! Source: the states and triggers of the Task of GStreamer's threadshare elements, as its
@@ -22,7 +22,7 @@
 
 use std::fmt;
 
-/// What a stream is doing.
+/// What a controlled task is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum State {
     /// It has no resources yet, or none any more.
@@ -44,7 +44,7 @@ pub enum State {
     Failed,
 }
 
-/// What a stream is told.
+/// What a controlled task is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trigger {
     /// Get the resources: sockets, files.
@@ -82,7 +82,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// How a stream's work ended, when it did not just go on.
+/// How a step of the work ended, when it did not just go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// Downstream is flushing: flush, too.
@@ -94,7 +94,7 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// What the stream is told for it.
+    /// What the task is told for it.
     pub fn trigger(self) -> Trigger {
         match self {
             Flow::Flushing => Trigger::FlushStart,
@@ -112,7 +112,7 @@ impl State {
     /// If the trigger makes no sense here.
     ///
     /// ```
-    /// use creel_cast::stream::{State, Trigger};
+    /// use creel::task::control::{State, Trigger};
     ///
     /// let running = State::Prepared.after(Trigger::Start);
     /// assert_eq!(running, Ok(State::Started));
@@ -148,7 +148,7 @@ impl State {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use State::*;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_ends_tells_the_stream_how() {
+    fn work_that_ends_tells_the_task_how() {
         assert_eq!(Started.after(Flow::Flushing.trigger()), Ok(Flushing));
         assert_eq!(Started.after(Flow::EndOfStream.trigger()), Ok(Stopped));
         assert_eq!(Started.after(Flow::Failed.trigger()), Ok(Failed));

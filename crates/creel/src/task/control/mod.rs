@@ -1,29 +1,64 @@
-//! A stream's state, told from outside and obeyed by its task.
+//! A task that is told from outside to start, pause, flush and stop.
+//!
+//! A [`Control`] is the task's state, which anybody changes by a [`Trigger`]; [`Control::run`] makes
+//! of some [`Work`], step by step, the future that obeys it. Which trigger makes sense in which state
+//! is the table of [`State::after`].
+//!
+//! ```
+//! use creel::task::control::{Changes, Control, Ended, Flow, Trigger, Work};
+//! use std::{sync::Arc, task::{Context, Poll}};
+//!
+//! /// Three steps, and it is over.
+//! struct Steps(u32);
+//!
+//! impl Work for Steps {
+//!     fn poll_step(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+//!         self.0 += 1;
+//!         Poll::Ready(if self.0 < 3 { Ok(()) } else { Err(Flow::EndOfStream) })
+//!     }
+//! }
+//!
+//! let pool = creel::Pool::builder().workers(1).build()?;
+//! let control = Arc::new(Control::new(Changes::default()));
+//! control.trigger(Trigger::Prepare)?;
+//! let task = pool.spawn(control.run(Steps(0))); // it waits
+//! control.trigger(Trigger::Start)?;
+//! assert!(matches!(pool.block_on(task), Ok(Ended::Stopped)));
+//! assert!(control.trigger(Trigger::FlushStop).is_err()); // there is none to end
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A task that runs looks at one number, which thousands that change together share, and takes a
+//! lock only when that has moved.
 
-use crate::stream::machine::{Flow, Refused, State, Trigger};
+mod states;
+
+pub use states::{Flow, Refused, State, Trigger};
+
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// How often a state has changed in a group of streams.
+/// How often a state has changed in a group of tasks.
 ///
-/// A running stream looks at this one number, which all of the group keep in the cache, and at its
-/// own state only when it has changed.
+/// A running task looks at this one number, which all of the group keep in the cache, and at its
+/// own state only when it has changed. Clones are of the same group.
 #[derive(Debug, Clone, Default)]
 pub struct Changes(Arc<AtomicU64>);
 
 impl Changes {
     /// Relaxed: who changes a state does so under its lock, then counts, then wakes the task,
     /// whose look after that wake finds both.
+    #[inline]
     fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The state of one stream, between those who command it and the task that runs it.
-#[derive(Debug, Default)]
+/// The state of one task, between those who command it and the task itself.
+#[derive(Debug)]
 pub struct Control {
     inner: Mutex<Inner>,
     changes: Changes,
@@ -36,29 +71,29 @@ struct Inner {
     task: Option<Waker>,
 }
 
-/// How a stream's task ended.
+/// How a controlled task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was stopped, or its source had no more.
+    /// It was stopped, or its work was over.
     Stopped,
-    /// Its source or sink failed.
+    /// Its work failed.
     Failed,
 }
 
 impl Control {
-    /// A stream that is `Unprepared`, of the group with these `changes`.
+    /// A task that is `Unprepared`, of the group with these `changes`.
     pub fn new(changes: Changes) -> Self {
         Control {
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner::default()),
             changes,
         }
     }
 
-    /// A stream that is prepared and started, of the group with these `changes`.
+    /// A task that is prepared and started, of the group with these `changes`.
     pub fn started(changes: Changes) -> Self {
         let control = Self::new(changes);
         for trigger in [Trigger::Prepare, Trigger::Start] {
-            // A new stream takes both.
+            // A new task takes both.
             let _ = control.trigger(trigger);
         }
         control
@@ -66,7 +101,7 @@ impl Control {
 
     /// The present state.
     pub fn state(&self) -> State {
-        self.lock().state
+        lock(&self.inner).state
     }
 
     /// Changes the state; the task obeys at its next turn.
@@ -75,7 +110,7 @@ impl Control {
     ///
     /// If the trigger makes no sense in the present state, which is then as before.
     pub fn trigger(&self, trigger: Trigger) -> Result<State, Refused> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let state = inner.state.after(trigger)?;
         inner.state = state;
         self.changes.0.fetch_add(1, Ordering::Relaxed);
@@ -87,19 +122,18 @@ impl Control {
         Ok(state)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The state, to be asked again when it changes.
     fn look(&self, cx: &mut Context<'_>) -> State {
-        let mut inner = self.lock();
-        inner.task = Some(cx.waker().clone());
-        inner.state
+        let mut inner = lock(&self.inner);
+        let before = inner.task.replace(cx.waker().clone());
+        let state = inner.state;
+        drop(inner);
+        drop(before);
+        state
     }
 
-    /// Does `work` step by step while the stream is started, and what the state asks for
-    /// otherwise, until it stops or fails.
+    /// Does `work` step by step while the task is started, and what the state asks for otherwise,
+    /// until it stops or fails.
     pub fn run<W: Work>(self: &Arc<Self>, work: W) -> Running<W> {
         Running {
             control: Arc::clone(self),
@@ -110,7 +144,7 @@ impl Control {
         }
     }
 
-    /// Tells the stream how its work ended; if that makes no sense any more, somebody has told it
+    /// Tells the task how its work ended; if that makes no sense any more, somebody has told it
     /// something else meanwhile, which holds.
     fn obey(&self, flow: Flow) {
         // Refused: it has been told already.
@@ -118,10 +152,14 @@ impl Control {
     }
 }
 
-/// What a stream's task does.
-pub trait Work: Send + Unpin {
-    /// Moves one buffer on; while it cannot, `cx` is woken when it can. What is under way is kept
-    /// for the next call.
+/// What a controlled task does.
+pub trait Work: Unpin {
+    /// Does one step, as moving one buffer on; while it cannot, `cx` is woken when it can. What is
+    /// under way is kept for the next call.
+    ///
+    /// # Errors
+    ///
+    /// How it ended, if it does not just go on.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>>;
 
     /// Drops what is under way.
@@ -133,8 +171,9 @@ const UNSEEN: u64 = u64::MAX;
 /// Steps in one poll at most: a source that always has more leaves time to the others.
 const STEPS_MAX: u32 = 256;
 
-/// The task of a stream: see [`Control::run`].
+/// A controlled task: see [`Control::run`].
 #[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
 pub struct Running<W> {
     control: Arc<Control>,
     changes: Changes,
@@ -151,7 +190,7 @@ impl<W: Work> Running<W> {
         self.work
     }
 
-    /// Looks at the state if any of the group has changed. How the stream ended, if it has.
+    /// Looks at the state if any of the group has changed. How the task ended, if it has.
     #[inline]
     fn look(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
         let count = self.changes.count();
@@ -198,10 +237,10 @@ impl<W: Work> Future for Running<W> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::task::Wake;
 
     /// Counts its steps; each waits for a permit.
@@ -273,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_runs_only_while_started() {
+    fn a_task_runs_only_while_started() {
         let mut bench = Bench::new(None);
         assert_eq!(bench.poll(5), (Poll::Pending, 0));
         bench.tell(Trigger::Start);

@@ -1,0 +1,66 @@
+//! Other people's programs, where they are installed.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The program, if it is installed; `version` is a flag with which it does nothing else.
+pub fn player(name: &str, version: &str) -> Option<Command> {
+    let mut look = Command::new(name);
+    look.arg(version)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if look.status().is_err() {
+        eprintln!("skipped: {name} is not installed");
+        return None;
+    }
+    Some(Command::new(name))
+}
+
+/// Ends the player when a test fails before it does.
+pub struct Player(pub Child);
+
+impl Player {
+    /// Starts it; what it says is of no interest.
+    pub fn start(command: &mut Command) -> Self {
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        Player(quiet.stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that is free, and so is the next one, which players take for RTCP.
+pub fn free_port() -> SocketAddr {
+    loop {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let next = UdpSocket::bind((Ipv4Addr::LOCALHOST, port.saturating_add(1)));
+        if port.is_multiple_of(2) && next.is_ok() {
+            return (Ipv4Addr::LOCALHOST, port).into();
+        }
+    }
+}
+
+/// Writes a sound as a file.
+pub fn wav(path: &Path, samples: &[i16], rate: u32, channels: u16) {
+    let mut bytes = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0".to_vec();
+    bytes.extend(channels.to_le_bytes());
+    bytes.extend(rate.to_le_bytes());
+    bytes.extend((rate * u32::from(channels) * 2).to_le_bytes());
+    bytes.extend((channels * 2).to_le_bytes());
+    bytes.extend([16, 0]);
+    bytes.extend(b"data");
+    bytes.extend((samples.len() as u32 * 2).to_le_bytes());
+    bytes.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+    let riff = bytes.len() as u32 - 8;
+    bytes[4..8].copy_from_slice(&riff.to_le_bytes());
+    std::fs::write(path, bytes).unwrap();
+}

@@ -314,6 +314,16 @@ impl<S: Connection> Stream<S> {
         SockRef::from(self.as_std()).shutdown(how)
     }
 
+    /// Ends the direction that writes, as the traits of other crates have it: the other side may
+    /// have been faster.
+    #[cfg(any(feature = "futures-io", feature = "tokio-io"))]
+    pub(super) fn close(&self) -> Poll<io::Result<()>> {
+        match self.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == ErrorKind::NotConnected => Poll::Ready(Ok(())),
+            done => Poll::Ready(done),
+        }
+    }
+
     /// Takes it apart into a half that reads and one that writes, for two tasks that own theirs.
     ///
     /// All verbs take `&self`, so where one task does both, or an `Arc` will do, it need not be taken

@@ -1,6 +1,7 @@
 //! A server that ends gracefully on Ctrl-C.
 
 use std::convert::Infallible;
+use std::env;
 
 use creel::net::TcpListener;
 use hyper::body::Incoming;
@@ -10,9 +11,10 @@ async fn hello(request: Request<Incoming>) -> Result<Response<String>, Infallibl
     Ok(Response::new(format!("hello, {}\n", request.uri().path())))
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = env::var("LISTEN").unwrap_or("127.0.0.1:8080".into());
     let pool = creel::Pool::builder().build()?;
-    let listener = TcpListener::bind("127.0.0.1:8080".parse()?)?;
+    let listener = TcpListener::bind(address.parse()?)?;
     println!("http://{}", listener.local_addr()?);
     let server = creel_hyper::serve(listener, service_fn(hello));
     pool.block_on(server.until(creel::signal::ctrl_c()));

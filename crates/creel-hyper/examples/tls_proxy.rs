@@ -1,35 +1,25 @@
 //! A proxy that speaks TLS with clients and plain TCP with the server behind it.
 //!
-//! `tls_proxy LISTEN SERVER`, with `cert.pem` and `key.pem` in the working directory.
+//! With `cert.pem` and `key.pem` in the working directory.
 
+use std::env;
 use std::sync::Arc;
 
-use creel::net::{TcpListener, TcpStream};
+use creel::net::{TcpListener, TcpStream, relay};
 use futures_rustls::TlsAcceptor;
 use futures_rustls::rustls::ServerConfig;
 use futures_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use futures_util::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use futures_util::{future::try_join, io::copy};
-
-/// To the end of it, which it passes on.
-async fn pipe(from: impl AsyncRead, mut to: impl AsyncWrite + Unpin) -> std::io::Result<()> {
-    copy(from, &mut to).await?;
-    to.close().await
-}
 
 async fn proxy(client: TcpStream, acceptor: TlsAcceptor, server: String) -> std::io::Result<()> {
-    let (from_client, to_client) = acceptor.accept(client).await?.split();
-    let (from_server, to_server) = TcpStream::connect_to(server).await?.into_split();
-    try_join(pipe(from_client, to_server), pipe(from_server, to_client)).await?;
+    let mut client = acceptor.accept(client).await?;
+    let mut server = TcpStream::connect_to(server).await?;
+    relay(&mut client, &mut server).await?;
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let (listen, server) = arguments
-        .next()
-        .zip(arguments.next())
-        .ok_or("LISTEN SERVER")?;
+pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = env::var("LISTEN").unwrap_or("127.0.0.1:8443".into());
+    let server = env::var("SERVER").unwrap_or("127.0.0.1:8080".into());
     let chain = CertificateDer::pem_file_iter("cert.pem")?.collect::<Result<_, _>>()?;
     let key = PrivateKeyDer::from_pem_file("key.pem")?;
     let config = ServerConfig::builder()
@@ -37,7 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with_single_cert(chain, key)?;
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let pool = creel::Pool::builder().build()?;
-    let listener = TcpListener::bind(listen.parse()?)?;
+    let listener = TcpListener::bind(address.parse()?)?;
+    println!("https://{}", listener.local_addr()?);
     pool.block_on(async {
         loop {
             let (client, _) = listener.accept().await?;

@@ -1,5 +1,7 @@
 //! A WebSocket echo.
 
+use std::env;
+
 use async_tungstenite::{accept_async, tungstenite::Error};
 use creel::net::{TcpListener, TcpStream};
 use futures_util::StreamExt;
@@ -15,9 +17,10 @@ async fn echo(stream: TcpStream) -> Result<(), Error> {
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = env::var("LISTEN").unwrap_or("127.0.0.1:8080".into());
     let pool = creel::Pool::builder().build()?;
-    let listener = TcpListener::bind("127.0.0.1:8080".parse()?)?;
+    let listener = TcpListener::bind(address.parse()?)?;
     println!("ws://{}", listener.local_addr()?);
     pool.block_on(async {
         loop {

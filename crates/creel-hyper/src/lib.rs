@@ -21,9 +21,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! With the feature `http2` the server speaks HTTP/2 as well, which gRPC needs.
+//!
 //! Left out: a client with a pool of connections, which is its own crate's; proxies' headers.
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+#[cfg(all(feature = "server", feature = "http2"))]
+mod begun;
 mod executor;
 mod io;
 #[cfg(feature = "server")]

@@ -12,19 +12,21 @@ use std::time::Duration;
 use creel::net::{Connection, Listen, Listener, Stream};
 use creel::task::{CancellationToken, JoinSet};
 use hyper::body::{Body, Incoming};
-use hyper::rt::{Read, Write};
 use hyper::service::Service;
 use hyper::{Request, Response};
 
-use crate::{Io, Timer};
+use crate::Timer;
 
 /// After an error that will not be gone at once, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(20);
 /// For which those who are still connected are waited for in the end.
 const GRACE: Duration = Duration::from_secs(30);
+/// Who has not said by then what it speaks is not waited for.
+#[cfg(feature = "http2")]
+const BEGINNING: Duration = Duration::from_secs(30);
 
 /// Serves HTTP/1 to all who connect, with a service that all share; until the future is dropped, or
-/// [told](Serve::until).
+/// [told](Serve::until). With the feature `http2` it serves that, too, to those who begin with it.
 ///
 /// Each connection is a task of the pool that awaits this. One that sends no head for 30 s is closed;
 /// an error of a connection ends that one. When no more files may be opened, it waits until some
@@ -158,24 +160,47 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 async fn connection<C, S, B>(stream: Stream<C>, service: Arc<S>, stopping: CancellationToken)
 where
     C: Connection,
-    Io<C>: Read + Write,
-    S: Service<Request<Incoming>, Response = Response<B>>,
+    S: Service<Request<Incoming>, Response = Response<B>> + Send + Sync + 'static,
+    S::Future: Send,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
-    B: Body + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    #[cfg(not(feature = "http2"))]
+    let io = crate::Io(stream);
+    #[cfg(feature = "http2")]
+    let io = {
+        let begun = creel::time::timeout(BEGINNING, crate::begun::Begun::new(stream));
+        let Some(Ok(Ok(io))) = stopping.run_until(begun).await else {
+            return;
+        };
+        if io.is_http2() {
+            let serving = hyper::server::conn::http2::Builder::new(crate::Executor)
+                .timer(Timer)
+                .serve_connection(io, service);
+            // As large as it is, others need not hold room for it.
+            return Box::pin(until(serving, |it| it.graceful_shutdown(), &stopping)).await;
+        }
+        io
+    };
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(Timer)
         .half_close(true)
-        .serve_connection(Io(stream), service)
+        .serve_connection(io, service)
         .with_upgrades();
+    until(serving, |it| it.graceful_shutdown(), &stopping).await;
+}
+
+/// Serves one, and tells it when all are to end.
+async fn until<F: Future>(serving: F, end: impl Fn(Pin<&mut F>), stopping: &CancellationToken) {
     let mut serving = pin!(serving);
     let mut told = stopping.cancelled();
     let mut is_told = false;
     let ended = poll_fn(|cx| {
         if !is_told && Pin::new(&mut told).poll(cx).is_ready() {
             is_told = true;
-            serving.as_mut().graceful_shutdown();
+            end(serving.as_mut());
         }
         serving.as_mut().poll(cx)
     });

@@ -5,18 +5,9 @@
 
 use super::stream::{Connection, ReadHalf, Stream, WriteHalf};
 use ::futures_io::{AsyncRead, AsyncWrite};
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::net::Shutdown;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-
-/// Ends the direction that writes; the other side may have been faster.
-fn close<S: Connection>(stream: &Stream<S>) -> Poll<io::Result<()>> {
-    match stream.shutdown(Shutdown::Write) {
-        Err(error) if error.kind() == ErrorKind::NotConnected => Poll::Ready(Ok(())),
-        done => Poll::Ready(done),
-    }
-}
 
 impl<S: Connection> AsyncRead for &Stream<S> {
     fn poll_read(
@@ -58,7 +49,7 @@ impl<S: Connection> AsyncWrite for &Stream<S> {
     }
 
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        close(&self)
+        self.close()
     }
 }
 
@@ -118,7 +109,7 @@ macro_rules! write {
 
             fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
                 let $own = &*self;
-                close($stream)
+                $stream.close()
             }
         }
     };

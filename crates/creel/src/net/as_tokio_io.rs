@@ -4,8 +4,7 @@
 //! woken.
 
 use super::stream::{Connection, ReadHalf, Stream, WriteHalf};
-use std::io::{self, ErrorKind, IoSlice};
-use std::net::Shutdown;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,14 +21,6 @@ fn read<S: Connection>(
     unsafe { into.assume_init(read) };
     into.advance(read);
     Poll::Ready(Ok(()))
-}
-
-/// Ends the direction that writes; the other side may have been faster.
-fn end<S: Connection>(stream: &Stream<S>) -> Poll<io::Result<()>> {
-    match stream.shutdown(Shutdown::Write) {
-        Err(error) if error.kind() == ErrorKind::NotConnected => Poll::Ready(Ok(())),
-        done => Poll::Ready(done),
-    }
 }
 
 impl<S: Connection> AsyncRead for Stream<S> {
@@ -83,7 +74,7 @@ macro_rules! write {
 
             fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
                 let $own = &*self;
-                end($stream)
+                $stream.close()
             }
         }
     };

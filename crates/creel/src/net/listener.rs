@@ -35,6 +35,48 @@ pub(super) mod sealed {
     pub trait Listen: super::AsSource {}
 }
 
+/// The listeners and connections of `std` are alike, kind by kind, but have no trait in common.
+macro_rules! kind {
+    ($listener:ty, $connection:ty, $address:ty) => {
+        impl stream::sealed::Connection for $connection {}
+
+        impl Connection for $connection {
+            type Address = $address;
+
+            fn make_nonblocking(&self) -> io::Result<()> {
+                self.set_nonblocking(true)
+            }
+
+            fn own_address(&self) -> io::Result<$address> {
+                self.local_addr()
+            }
+
+            fn others_address(&self) -> io::Result<$address> {
+                self.peer_addr()
+            }
+        }
+
+        impl listener::sealed::Listen for $listener {}
+
+        impl Listen for $listener {
+            type Connection = $connection;
+
+            fn make_nonblocking(&self) -> io::Result<()> {
+                self.set_nonblocking(true)
+            }
+
+            fn address(&self) -> io::Result<$address> {
+                self.local_addr()
+            }
+
+            fn take(&self) -> io::Result<($connection, $address)> {
+                self.accept()
+            }
+        }
+    };
+}
+pub(super) use kind;
+
 /// Takes connections: [`TcpListener`](super::TcpListener) or, on Unix, `UnixListener`.
 pub struct Listener<L: Listen> {
     pub(super) io: Io<L>,

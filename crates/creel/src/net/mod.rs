@@ -31,6 +31,8 @@ mod listener;
 mod mmsg;
 mod poller;
 mod readiness;
+#[cfg(feature = "futures-io")]
+mod relay;
 mod resolve;
 mod retry;
 mod send_queue;
@@ -50,6 +52,8 @@ use single as mmsg;
 
 pub use batch::{Datagram, Outgoing, Received, Sent};
 pub use listener::{Accepted, AddressOf, Listen, Listener};
+#[cfg(feature = "futures-io")]
+pub use relay::relay;
 pub use resolve::resolve;
 pub use send_queue::SendQueue;
 pub use stream::{Connection, ReadHalf, Stream, WriteHalf};

@@ -205,6 +205,16 @@ impl<S: Connection> Stream<S> {
             .poll(cx, Direction::Write, |stream| write(stream, bytes))
     }
 
+    /// As [`write`](Self::write), of several pieces, one after the other, in one call.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is broken.
+    pub async fn write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let write = |stream: &S| write_pieces(stream, pieces);
+        self.io.run(Direction::Write, write).await
+    }
+
     /// As [`poll_write`](Self::poll_write), of several pieces, one after the other.
     ///
     /// # Errors
@@ -215,14 +225,8 @@ impl<S: Connection> Stream<S> {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let asked = pieces.iter().map(|piece| piece.len()).sum();
-        self.io.poll(cx, Direction::Write, |stream| {
-            let socket = SockRef::from(stream);
-            Ok(taken(
-                socket.send_vectored_with_flags(pieces, SEND_FLAGS)?,
-                asked,
-            ))
-        })
+        self.io
+            .poll(cx, Direction::Write, |stream| write_pieces(stream, pieces))
     }
 
     /// Writes all of `bytes`. Cancelled, it is unknown how much has been written.
@@ -308,6 +312,16 @@ impl<S: Connection> Stream<S> {
     /// If the connection is broken already.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         SockRef::from(self.as_std()).shutdown(how)
+    }
+
+    /// Ends the direction that writes, as the traits of other crates have it: the other side may
+    /// have been faster.
+    #[cfg(any(feature = "futures-io", feature = "tokio-io"))]
+    pub(super) fn close(&self) -> Poll<io::Result<()>> {
+        match self.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == ErrorKind::NotConnected => Poll::Ready(Ok(())),
+            done => Poll::Ready(done),
+        }
     }
 
     /// Takes it apart into a half that reads and one that writes, for two tasks that own theirs.
@@ -434,6 +448,12 @@ fn told(read: usize, asked: usize) -> (usize, Left) {
 fn write<S: Connection>(stream: &S, bytes: &[u8]) -> io::Result<(usize, Left)> {
     let written = SockRef::from(stream).send_with_flags(bytes, SEND_FLAGS)?;
     Ok(taken(written, bytes.len()))
+}
+
+fn write_pieces<S: Connection>(stream: &S, pieces: &[IoSlice<'_>]) -> io::Result<(usize, Left)> {
+    let asked = pieces.iter().map(|piece| piece.len()).sum();
+    let written = SockRef::from(stream).send_vectored_with_flags(pieces, SEND_FLAGS)?;
+    Ok(taken(written, asked))
 }
 
 /// Less than was to be written fills the buffer.

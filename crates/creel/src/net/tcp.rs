@@ -14,41 +14,7 @@ pub type TcpListener = Listener<net::TcpListener>;
 /// A TCP connection.
 pub type TcpStream = Stream<net::TcpStream>;
 
-impl stream::sealed::Connection for net::TcpStream {}
-
-impl Connection for net::TcpStream {
-    type Address = SocketAddr;
-
-    fn make_nonblocking(&self) -> io::Result<()> {
-        self.set_nonblocking(true)
-    }
-
-    fn own_address(&self) -> io::Result<SocketAddr> {
-        self.local_addr()
-    }
-
-    fn others_address(&self) -> io::Result<SocketAddr> {
-        self.peer_addr()
-    }
-}
-
-impl listener::sealed::Listen for net::TcpListener {}
-
-impl Listen for net::TcpListener {
-    type Connection = net::TcpStream;
-
-    fn make_nonblocking(&self) -> io::Result<()> {
-        self.set_nonblocking(true)
-    }
-
-    fn address(&self) -> io::Result<SocketAddr> {
-        self.local_addr()
-    }
-
-    fn take(&self) -> io::Result<(net::TcpStream, SocketAddr)> {
-        self.accept()
-    }
-}
+listener::kind!(net::TcpListener, net::TcpStream, SocketAddr);
 
 impl TcpListener {
     /// Listens on `address`; port 0 takes any free one. Does not block.

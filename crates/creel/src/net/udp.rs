@@ -115,6 +115,63 @@ impl UdpSocket {
         self.reading(|socket| socket.recv_from(bytes)).await
     }
 
+    /// Waits until there may be a datagram, and takes none: [`try_recv_from`](Self::try_recv_from)
+    /// does. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the system's poller refuses the socket.
+    ///
+    /// ```
+    /// use creel::net::UdpSocket;
+    ///
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// pool.block_on(async {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap())?;
+    ///     let (own, mut bytes) = (socket.local_addr()?, [0; 16]);
+    ///     let early = socket.try_recv_from(&mut bytes).unwrap_err();
+    ///     assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+    ///     socket.writable().await?;
+    ///     socket.try_send_to(b"hello", own)?;
+    ///     socket.readable().await?;
+    ///     assert_eq!(socket.try_recv_from(&mut bytes)?, (5, own));
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn readable(&self) -> io::Result<()> {
+        self.io.ready(Direction::Read).await
+    }
+
+    /// Waits until there may be room to send, as [`readable`](Self::readable) does.
+    ///
+    /// # Errors
+    ///
+    /// If the system's poller refuses the socket.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.io.ready(Direction::Write).await
+    }
+
+    /// Receives a datagram if there is one; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; or the system's.
+    pub fn try_recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let recv = |socket: &Socket| Ok((socket.recv_from(bytes)?, Left::Unknown));
+        self.io.try_now(Direction::Read, recv)
+    }
+
+    /// Sends a datagram if there is room; never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; or the system's.
+    pub fn try_send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+        let send = |socket: &Socket| Ok((socket.send_to(bytes, to)?, Left::More));
+        self.io.try_now(Direction::Write, send)
+    }
+
     /// Sends all of `outgoing`, up to 64 messages a system call; waits while the socket's buffer
     /// is full. `outgoing` is empty after that.
     ///

@@ -20,41 +20,7 @@ pub type UnixListener = Listener<net::UnixListener>;
 /// A connection by a path.
 pub type UnixStream = Stream<net::UnixStream>;
 
-impl stream::sealed::Connection for net::UnixStream {}
-
-impl Connection for net::UnixStream {
-    type Address = SocketAddr;
-
-    fn make_nonblocking(&self) -> io::Result<()> {
-        self.set_nonblocking(true)
-    }
-
-    fn own_address(&self) -> io::Result<SocketAddr> {
-        self.local_addr()
-    }
-
-    fn others_address(&self) -> io::Result<SocketAddr> {
-        self.peer_addr()
-    }
-}
-
-impl listener::sealed::Listen for net::UnixListener {}
-
-impl Listen for net::UnixListener {
-    type Connection = net::UnixStream;
-
-    fn make_nonblocking(&self) -> io::Result<()> {
-        self.set_nonblocking(true)
-    }
-
-    fn address(&self) -> io::Result<SocketAddr> {
-        self.local_addr()
-    }
-
-    fn take(&self) -> io::Result<(net::UnixStream, SocketAddr)> {
-        self.accept()
-    }
-}
+listener::kind!(net::UnixListener, net::UnixStream, SocketAddr);
 
 impl UnixListener {
     /// Listens at `path`, which must not exist yet. Does not block.
@@ -274,6 +240,24 @@ impl UnixDatagram {
         self.io.poll(cx, Direction::Read, |socket| {
             Ok((socket.recv(bytes)?, Left::Unknown))
         })
+    }
+
+    /// Waits until there may be a datagram, and takes none. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the system's poller refuses the socket.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.io.ready(Direction::Read).await
+    }
+
+    /// Waits until there may be room to send. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the system's poller refuses the socket.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.io.ready(Direction::Write).await
     }
 
     /// Receives a datagram and tells its sender; what does not fit into `bytes` is lost.

@@ -103,15 +103,17 @@ impl<'a> Pace<'a> {
             return Found::default();
         }
         let begin = now_ns();
-        let found = if self.busy && self.quantum > 0 {
-            self.seat.parker.rest(self.until(self.line));
-            Found::default()
+        let (found, notified) = if self.busy && self.quantum > 0 {
+            (
+                Found::default(),
+                self.seat.parker.rest(self.until(self.line)),
+            )
         } else {
             self.sleep(watch)
         };
         spans.note(Doing::Parked, shared.seats.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
-        self.spin.slept(self.shared, self.seat, parked);
+        self.spin.slept(self.shared, self.seat, parked, notified);
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
         if found.count > 0 {
@@ -122,8 +124,8 @@ impl<'a> Pace<'a> {
     }
 
     /// Sleeps until the next timer, a socket or a waker; in the poller if there are sockets and
-    /// nobody is in there.
-    fn sleep(&self, watch: Option<Duration>) -> Found {
+    /// nobody is in there. Says whether it was a waker.
+    fn sleep(&self, watch: Option<Duration>) -> (Found, bool) {
         let deadline = self.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
         let alarm = self
@@ -139,11 +141,10 @@ impl<'a> Pace<'a> {
             let mut found = Some(Found::default());
             let notified = self.seat.parker.poll(|| found = driver.wait(timeout));
             if found.is_some() || notified {
-                return found.unwrap_or_default();
+                return (found.unwrap_or_default(), notified);
             }
         }
-        self.seat.parker.park(timeout);
-        Found::default()
+        (Found::default(), self.seat.parker.park(timeout))
     }
 
     /// The time from now to `nanos`; none by a clock that is driven, whose driver wakes us.

@@ -119,14 +119,14 @@ impl Parker {
     }
 
     /// Sleeps until a waker comes or the time-out passes, unless one has come since the turn
-    /// began.
-    pub(crate) fn park(&self, timeout: Option<Duration>) {
-        self.sleep_as(PARKED, || self.state.wait(PARKED, timeout));
+    /// began. Says whether one has.
+    pub(crate) fn park(&self, timeout: Option<Duration>) -> bool {
+        self.sleep_as(PARKED, || self.state.wait(PARKED, timeout))
     }
 
     /// The same, in which only [`notify`](Self::notify) counts as a waker.
-    pub(crate) fn rest(&self, timeout: Option<Duration>) {
-        self.sleep_as(RESTING, || self.state.wait(RESTING, timeout));
+    pub(crate) fn rest(&self, timeout: Option<Duration>) -> bool {
+        self.sleep_as(RESTING, || self.state.wait(RESTING, timeout))
     }
 
     /// The same as `park`, in the middle of somebody's code.

@@ -146,6 +146,7 @@ impl CancellationToken {
         Cancelled {
             token: self,
             ticket: None,
+            waker: None,
         }
     }
 
@@ -201,6 +202,9 @@ impl Drop for TokenGuard {
 pub struct Cancelled<'a> {
     token: &'a CancellationToken,
     ticket: Option<u64>,
+    /// What lies with the token by the ticket: polled again by the same task, it need not be looked
+    /// for under a lock that all share.
+    waker: Option<Waker>,
 }
 
 impl Future for Cancelled<'_> {
@@ -211,7 +215,12 @@ impl Future for Cancelled<'_> {
         if inner.is_cancelled() {
             return Poll::Ready(());
         }
+        let same = |waker: &Waker| waker.will_wake(cx.waker());
+        if self.waker.as_ref().is_some_and(same) {
+            return Poll::Pending;
+        }
         let fresh = cx.waker().clone();
+        self.waker = Some(fresh.clone());
         let mut waits = inner.lock();
         if inner.is_cancelled() {
             return Poll::Ready(());

@@ -18,15 +18,21 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// Raises this process's limit of open files as far as it may; a server's, its child's, too.
-pub fn allow_many_files() {
+/// Files that a process has open beside its connections, at most.
+const OTHER_FILES: u64 = 100;
+
+/// Raises this process's limit of open files as far as it may; a server's, its child's, too. Gives
+/// how many connections that leaves room for.
+pub fn allow_many_files() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // What is not allowed shows when connections are refused.
+    // Not allowed, it stays as it is.
     let _ = setrlimit(Resource::Nofile, raised);
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(allowed.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX)
 }
 
 /// What came back.

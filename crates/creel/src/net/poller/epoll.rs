@@ -2,8 +2,8 @@
 //!
 //! A notification is an edge of an eventfd, which nobody reads: each write is a new edge.
 //!
-//! A time-out is exact to the nanosecond by `ppoll` on the epoll descriptor, which every kernel
-//! knows (`epoll_pwait2` is younger than some that are in use). It costs a call more, so of a longer
+//! A time-out is exact to the nanosecond by `epoll_pwait2`. Where the kernel is older, or a sandbox
+//! forbids it, `ppoll` on the epoll descriptor does it; that costs a call more, so of a longer
 //! time-out only the last milliseconds are waited so.
 
 use super::{AsSource, Event, Interest, Mode};
@@ -13,6 +13,9 @@ use rustix::fd::OwnedFd;
 use rustix::io::{Errno, write};
 use std::io;
 use std::num::NonZeroUsize;
+#[cfg(target_pointer_width = "64")]
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Not a socket's key.
@@ -24,6 +27,8 @@ const LONG: Duration = Duration::from_millis(4);
 pub(in crate::net) struct Poller {
     epoll: OwnedFd,
     notified: OwnedFd,
+    /// The system has `epoll_pwait2`, as far as is known. Relaxed: it carries no data.
+    exact: AtomicBool,
 }
 
 /// Room for an answer.
@@ -39,6 +44,7 @@ impl Poller {
         let poller = Poller {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             notified: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            exact: AtomicBool::new(cfg!(target_pointer_width = "64")),
         };
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(NOTIFIED);
@@ -114,6 +120,16 @@ impl Poller {
         let Some(timeout) = timeout else {
             return self.ask(events, None);
         };
+        if timeout.is_zero() {
+            return self.ask(events, Some(timeout));
+        }
+        #[cfg(target_pointer_width = "64")]
+        if self.exact.load(Ordering::Relaxed) {
+            match self.ask_exactly(events, timeout) {
+                Err(error) if is_unknown(&error) => self.exact.store(false, Ordering::Relaxed),
+                asked => return asked,
+            }
+        }
         let mut left = timeout;
         if timeout >= LONG {
             let begin = Instant::now();
@@ -137,6 +153,35 @@ impl Poller {
         }
     }
 
+    /// Asks with a time-out exact to the nanosecond.
+    #[cfg(target_pointer_width = "64")]
+    fn ask_exactly(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        let timeout = libc::timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        let room = events.list.spare_capacity_mut();
+        let (place, count) = (room.as_mut_ptr(), room.len());
+        // SAFETY: validity: both descriptor and time-out live until it returns, and it writes no
+        // more than `count` events, which are the kernel's in rustix, too. Aliasing: the room is
+        // borrowed mutably.
+        let found = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.as_raw_fd(),
+                place,
+                count,
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        let found = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
+        // SAFETY: so many were just written behind those that there were.
+        unsafe { events.list.set_len(events.list.len() + found) };
+        Ok(())
+    }
+
     /// Asks with a time-out in whole milliseconds.
     fn ask(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -147,6 +192,12 @@ impl Poller {
         )?;
         Ok(())
     }
+}
+
+/// The kernel is older than the call, or a sandbox refuses what it does not know.
+#[cfg(target_pointer_width = "64")]
+fn is_unknown(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
 }
 
 fn flags(interest: Interest, mode: Mode) -> epoll::EventFlags {
@@ -208,6 +259,13 @@ mod tests {
     #[test]
     fn a_time_out_is_never_early_and_a_notification_ends_it() {
         let poller = Poller::new().unwrap();
+        never_early(&poller);
+        // As on a system that has no exact call.
+        poller.exact.store(false, Ordering::Relaxed);
+        never_early(&poller);
+    }
+
+    fn never_early(poller: &Poller) {
         let mut events = Events::with_capacity(NonZeroUsize::MIN);
         for micros in [0, 50, 1_000, 1_234, 3_999, 4_000, 7_501] {
             let (timeout, begin) = (Duration::from_micros(micros), Instant::now());

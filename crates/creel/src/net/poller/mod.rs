@@ -30,7 +30,6 @@ pub(super) enum Mode {
     /// Once for each arrival.
     Edge,
     /// Once, until it is armed again: where the system knows neither of these.
-    #[cfg_attr(target_os = "linux", allow(dead_code))]
     Oneshot,
 }
 

@@ -1,0 +1,381 @@
+//! The examples as their users run them: each a process of its own, which tells where it listens,
+//! and ends by Ctrl-C where it is one that does.
+
+use std::fs;
+use std::future::Future;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+use async_tungstenite::tungstenite::Message;
+use creel::Pool;
+use creel::net::TcpStream;
+use creel_hyper::Io;
+use futures_rustls::TlsConnector;
+use futures_rustls::rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use futures_util::{AsyncReadExt, AsyncWriteExt, StreamExt};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper::{Request, Response};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+#[path = "../examples/axum.rs"]
+mod axum_app;
+#[path = "../examples/grpc.rs"]
+mod grpc;
+#[path = "../examples/server.rs"]
+mod server;
+#[path = "../examples/tls_proxy.rs"]
+mod tls_proxy;
+#[path = "../examples/websocket.rs"]
+mod websocket;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Names the example that this process is.
+const EXAMPLE: &str = "CREEL_HYPER_EXAMPLE";
+
+/// No test of its own: what a process that was started for an example runs.
+#[test]
+fn example() {
+    let name = std::env::var(EXAMPLE).unwrap_or_default();
+    let ended = match name.as_str() {
+        "axum" => axum_app::main(),
+        "grpc" => grpc::main(),
+        "server" => server::main(),
+        "tls_proxy" => tls_proxy::main(),
+        "websocket" => websocket::main(),
+        _ => Ok(()),
+    };
+    ended.unwrap();
+}
+
+/// An example in a process of its own, until it is dropped.
+struct Running {
+    process: Child,
+    /// Open, so that the process can print to its end.
+    told: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn start(name: &str) -> Self {
+        Self::start_in(name, Path::new("."), "")
+    }
+
+    fn start_in(name: &str, folder: &Path, server: &str) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "example", "--nocapture"])
+            .env(EXAMPLE, name)
+            .env("LISTEN", "127.0.0.1:0")
+            .env("SERVER", server)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = BufReader::new(process.stdout.take().unwrap());
+        let address = told
+            .by_ref()
+            .lines()
+            .map(Result::unwrap)
+            .find_map(|line| line.rsplit_once("://")?.1.parse().ok());
+        Running {
+            process,
+            told,
+            address: address.expect("it tells where it listens"),
+        }
+    }
+
+    fn connect(&self) -> std::net::TcpStream {
+        let stream = std::net::TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = self.connect();
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Ctrl-C, after which it ends by itself, and well.
+    fn interrupt(mut self) {
+        let id = self.process.id().to_string();
+        let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+        assert!(killed.success());
+        let mut rest = String::new();
+        self.told.read_to_string(&mut rest).unwrap();
+        assert!(self.process.wait().unwrap().success(), "{rest}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs a client on a pool of its own, bounded.
+fn on_a_pool<T>(client: impl Future<Output = T>) -> T {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let bounded = async { creel::time::timeout(PATIENCE, client).await };
+    pool.block_on(bounded).expect("it answers in time")
+}
+
+#[test]
+fn a_server_answers_and_ends() {
+    let server = Running::start("server");
+    assert!(server.get("/there").ends_with("\r\n\r\nhello, /there\n"));
+    let mut kept = server.connect();
+    kept.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .unwrap();
+    let mut some = [0; 512];
+    assert!(kept.read(&mut some).unwrap() > 0);
+    server.interrupt();
+    assert_eq!(kept.read(&mut some).unwrap(), 0, "an idle one is let go");
+}
+
+/// What a peer may do that is no good: reset, half a request, silence, half-closed, a flood of
+/// requests whose answers nobody reads.
+#[cfg(target_os = "linux")]
+fn misbehave(server: &Running, way: usize) {
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let mut stream = server.connect();
+    match way {
+        0 => {
+            stream.write_all(REQUEST).unwrap();
+            let reset = socket2::SockRef::from(&stream);
+            reset.set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        1 => stream.write_all(&REQUEST[..9]).unwrap(),
+        2 => {}
+        3 => {
+            stream.write_all(REQUEST).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        _ => {
+            let small = socket2::SockRef::from(&stream);
+            small.set_recv_buffer_size(4_096).unwrap();
+            small.set_send_buffer_size(4_096).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let flood = REQUEST.repeat(1_000);
+            while stream.write(&flood).is_ok() {}
+        }
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn bad_peers_leave_nothing_behind() {
+    let server = Running::start("server");
+    let process = PathBuf::from(format!("/proc/{}", server.process.id()));
+    let files = || fs::read_dir(process.join("fd")).unwrap().count();
+    let pages = || {
+        let told = fs::read_to_string(process.join("statm")).unwrap();
+        told.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+    };
+    let settle = |open: usize| {
+        let begin = std::time::Instant::now();
+        while files() > open {
+            assert!(begin.elapsed() < PATIENCE, "{} for {open}", files());
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    assert!(server.get("/").ends_with("hello, /\n"));
+    let open = files();
+    let bad = |count: usize| {
+        (0..count).for_each(|number| misbehave(&server, number % 4));
+        (0..5).for_each(|_| misbehave(&server, 4));
+    };
+    bad(200);
+    settle(open);
+    let held = pages();
+    bad(1_000);
+    settle(open);
+    // 8 MB: what the heap keeps differs from time to time.
+    assert!(pages() < held + 2_048, "{held} pages, then {}", pages());
+    assert!(server.get("/").ends_with("hello, /\n"));
+    server.interrupt();
+}
+
+#[test]
+fn an_axum_application_answers_and_ends() {
+    let server = Running::start("axum");
+    assert!(server.get("/square/12").ends_with("\r\n\r\n144"));
+    assert!(server.get("/square/x").starts_with("HTTP/1.0 400"));
+    server.interrupt();
+}
+
+#[test]
+fn websockets_are_echoed() {
+    let server = Running::start("websocket");
+    on_a_pool(async {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let opened = async_tungstenite::client_async("ws://localhost/", stream).await;
+        let (mut socket, _) = opened.unwrap();
+        let messages = [
+            Message::text("hello"),
+            Message::binary(vec![7; 1 << 20]),
+            Message::text(""),
+        ];
+        for message in messages {
+            socket.send(message.clone()).await.unwrap();
+            assert_eq!(socket.next().await.unwrap().unwrap(), message);
+        }
+        socket.close(None).await.unwrap();
+        while let Some(message) = socket.next().await {
+            assert!(message.unwrap().is_close());
+        }
+    });
+}
+
+/// A folder of its own with a new certificate, until it is dropped.
+struct Certified {
+    folder: PathBuf,
+    roots: RootCertStore,
+}
+
+impl Certified {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("creel-hyper-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(folder.join("cert.pem"), made.cert.pem()).unwrap();
+        fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        Certified { folder, roots }
+    }
+}
+
+impl Drop for Certified {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Reads to the end, then says what it has read twice.
+fn twice(mut stream: std::net::TcpStream) -> io::Result<()> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all)?;
+    stream.write_all(&all)?;
+    stream.write_all(&all)?;
+    stream.shutdown(Shutdown::Write)
+}
+
+#[test]
+fn a_proxy_passes_on_what_tls_hides_and_its_ends() {
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let behind = backend.local_addr().unwrap().to_string();
+    thread::spawn(move || backend.incoming().try_for_each(|stream| twice(stream?)));
+    let certified = Certified::new();
+    let proxy = Running::start_in("tls_proxy", &certified.folder, &behind);
+    // Who does not speak TLS is turned away, and the others go on.
+    let mut plain = proxy.connect();
+    plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let _ = plain.read_to_end(&mut Vec::new());
+    let config = ClientConfig::builder()
+        .with_root_certificates(certified.roots.clone())
+        .with_no_client_auth();
+    let connector = TlsConnector::from(Arc::new(config));
+    let said: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    on_a_pool(async {
+        for _ in 0..2 {
+            let stream = TcpStream::connect(proxy.address).await.unwrap();
+            let name = ServerName::try_from("localhost").unwrap();
+            let mut stream = connector.connect(name, stream).await.unwrap();
+            stream.write_all(&said).await.unwrap();
+            stream.close().await.unwrap();
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).await.unwrap();
+            assert!(heard == said.repeat(2), "{} bytes", heard.len());
+        }
+    });
+}
+
+/// A connection of HTTP/2 as tonic's clients ask for one.
+#[derive(Clone)]
+struct Channel(http2::SendRequest<tonic::body::Body>);
+
+impl tower_service::Service<Request<tonic::body::Body>> for Channel {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = hyper::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
+        Box::pin(self.0.send_request(request))
+    }
+}
+
+#[test]
+fn grpc_is_served_and_http_1_at_the_same_port() {
+    let server = Running::start("grpc");
+    on_a_pool(async {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let opened = http2::handshake(creel_hyper::Executor, Io(stream)).await;
+        let (sender, connection) = opened.unwrap();
+        creel::task::spawn(connection);
+        let origin = format!("http://{}", server.address).parse().unwrap();
+        let client = HealthClient::with_origin(Channel(sender), origin);
+        let mut calls = creel::task::JoinSet::new();
+        for number in 0..100 {
+            let mut client = client.clone();
+            let service = ["songs", "films"][number % 2].to_owned();
+            calls.spawn(async move {
+                let answer = client.check(HealthCheckRequest { service }).await;
+                match number % 2 {
+                    0 => assert_eq!(answer.unwrap().get_ref().status, 1),
+                    _ => assert_eq!(answer.unwrap_err().code(), tonic::Code::NotFound),
+                }
+            });
+        }
+        while let Some(call) = calls.join_next().await {
+            call.unwrap();
+        }
+    });
+    assert!(server.get("/").starts_with("HTTP/1.0 "));
+    // What only begins like a preface, and one that ends there, are no HTTP/2.
+    for begun in ["PRI * HTTP/1.1\r\n\r\n", "PROPFIND / HTTP/1.0\r\n\r\n"] {
+        let mut stream = server.connect();
+        stream.write_all(begun.as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1."), "{begun}: {answer}");
+    }
+    server.interrupt();
+}
+
+/// Lines that are neither empty nor comments.
+fn lines(path: &Path) -> usize {
+    let text = fs::read_to_string(path).unwrap();
+    let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    text.lines().filter(says).count()
+}
+
+#[test]
+fn no_example_is_longer_than_tokios_by_more_than_a_tenth() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    for name in ["server.rs", "axum.rs", "websocket.rs", "tls_proxy.rs"] {
+        let (own, tokios) = (
+            lines(&folder.join(name)),
+            lines(&folder.join("tokio").join(name)),
+        );
+        assert!(
+            own * 10 <= tokios * 11,
+            "{name}: {own} lines, tokio's {tokios}"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! What a proxy does: passes on what each of two connections says to the other, ends included.
+
+use ::futures_io::{AsyncRead, AsyncWrite};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// Of each direction.
+const ROOM: usize = 16 << 10;
+/// So often a direction is read from in a row, before other tasks have their turn.
+const ROUNDS: usize = 32;
+
+/// Passes on what each of two connections says to the other, until both have ended: how many bytes
+/// went from `a` to `b`, and from `b` to `a`.
+///
+/// The end of one direction is passed on, while the other goes on. Who does not read is not read for
+/// either: 16 KiB a direction are held at most. What holds the other side up, a half-open peer say,
+/// is the caller's to bound by a [`timeout`](crate::time::timeout).
+///
+/// # Errors
+///
+/// If one of them is broken; what has not been passed on by then is lost.
+///
+/// ```
+/// use creel::net::{TcpListener, TcpStream, relay};
+///
+/// let pool = creel::Pool::builder().workers(1).build()?;
+/// let counts = pool.block_on(async {
+///     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
+///     let address = listener.local_addr()?;
+///     let client = TcpStream::connect(address).await?;
+///     let (mut front, _) = listener.accept().await?;
+///     let mut back = TcpStream::connect(address).await?;
+///     let (server, _) = listener.accept().await?;
+///     let proxy = creel::task::spawn(async move { relay(&mut front, &mut back).await });
+///     client.write_all(b"hello").await?;
+///     client.shutdown(std::net::Shutdown::Write)?;
+///     let mut bytes = [0; 16];
+///     server.read_exact(&mut bytes[..5]).await?;
+///     assert_eq!(server.read(&mut bytes).await?, 0);
+///     server.write_all(b"and to you").await?;
+///     drop(server);
+///     client.read_exact(&mut bytes[..10]).await?;
+///     assert_eq!(client.read(&mut bytes).await?, 0);
+///     proxy.await.unwrap()
+/// })?;
+/// assert_eq!(counts, (5, 10));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub async fn relay<A, B>(a: &mut A, b: &mut B) -> io::Result<(u64, u64)>
+where
+    A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+{
+    let (mut there, mut back) = (Way::default(), Way::default());
+    poll_fn(|cx| {
+        let went = there.poll(cx, a, b)?;
+        let came = back.poll(cx, b, a)?;
+        match (went, came) {
+            (Poll::Ready(()), Poll::Ready(())) => Poll::Ready(Ok((there.passed, back.passed))),
+            _ => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// One direction.
+struct Way {
+    held: Box<[u8]>,
+    /// Of `held`: what has been written, and what was read.
+    written: usize,
+    read: usize,
+    /// What was written may lie in a buffer of the writer's.
+    flushed: bool,
+    state: State,
+    passed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The end has been read.
+    Ending,
+    Ended,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Way {
+            held: vec![0; ROOM].into(),
+            written: 0,
+            read: 0,
+            flushed: true,
+            state: State::Open,
+            passed: 0,
+        }
+    }
+}
+
+impl Way {
+    /// Ready once the end has been passed on.
+    fn poll<F, T>(&mut self, cx: &mut Context<'_>, from: &mut F, to: &mut T) -> Poll<io::Result<()>>
+    where
+        F: AsyncRead + Unpin + ?Sized,
+        T: AsyncWrite + Unpin + ?Sized,
+    {
+        for _ in 0..ROUNDS {
+            while self.written < self.read {
+                let left = &self.held[self.written..self.read];
+                let more = ready!(Pin::new(&mut *to).poll_write(cx, left))?;
+                if more == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.written += more;
+                self.passed += more as u64;
+                self.flushed = false;
+            }
+            match self.state {
+                State::Open => {}
+                State::Ending => {
+                    ready!(Pin::new(&mut *to).poll_close(cx))?;
+                    self.state = State::Ended;
+                    return Poll::Ready(Ok(()));
+                }
+                State::Ended => return Poll::Ready(Ok(())),
+            }
+            match Pin::new(&mut *from).poll_read(cx, &mut self.held)? {
+                Poll::Ready(0) => self.state = State::Ending,
+                Poll::Ready(read) => (self.written, self.read) = (0, read),
+                Poll::Pending if self.flushed => return Poll::Pending,
+                Poll::Pending => {
+                    ready!(Pin::new(&mut *to).poll_flush(cx))?;
+                    self.flushed = true;
+                    return Poll::Pending;
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,9 +1,9 @@
 //! A game's frame: bodies as a structure of arrays, a hit list by outbox, the fastest in one pass.
 //!
-//! `cargo run --release -p creel --example game`. With rayon's iterators the three phases have as
-//! many lines; the hits need a lock or a sort there to be the same at any number of workers.
+//! `cargo run --release -p creel --example game`. `creel-bench programs` measures this frame beside
+//! rayon's, which has as many lines; there the hits are collected and applied by one thread.
 
-use creel::{Outbox, Pool, Scratch};
+use creel::{Outbox, Pool};
 
 const BODIES: usize = 100_000;
 const CELLS: usize = 4_096;
@@ -13,37 +13,26 @@ struct World {
     v: Vec<f32>,
     push: Vec<f32>,
     cells: Vec<f32>,
-    hits: Outbox<f32>,
-    fastest: Scratch<f32>,
 }
 
-fn frame(pool: &Pool, world: &mut World, dt: f32) -> f32 {
-    let World {
-        x,
-        v,
-        push,
-        cells,
-        hits,
-        fastest,
-    } = world;
-    fastest.iter_mut().for_each(|most| *most = 0.0);
-    pool.session(|pool| {
-        pool.each(
-            (&mut *x, &mut *v, &*push, &mut *fastest),
-            |_, (x, v, push, most)| {
-                *v += push * dt;
-                *x = (*x + *v * dt).rem_euclid(CELLS as f32);
-                *most = most.max(v.abs());
-            },
-        );
-        pool.each((&*x, &*v, hits.to(CELLS)), |_, (x, v, hits)| {
-            if v.abs() > 0.9 {
-                hits.send((*x as usize).min(CELLS - 1), *v);
-            }
-        });
-        pool.deliver(hits, cells, |_, cell, hit| *cell += hit);
+fn frame(pool: &Pool, world: &mut World, hits: &mut Outbox<f32>, dt: f32) -> f32 {
+    let World { x, v, push, cells } = world;
+    let fastest = pool.map_reduce(
+        (&mut *x, &mut *v, &*push),
+        |_, (x, v, push)| {
+            *v += push * dt;
+            *x = (*x + *v * dt).rem_euclid(CELLS as f32);
+            v.abs()
+        },
+        f32::max,
+    );
+    pool.each((&*x, &*v, hits.to(CELLS)), |_, (x, v, hits)| {
+        if v.abs() > 0.9 {
+            hits.send((*x as usize).min(CELLS - 1), *v);
+        }
     });
-    fastest.iter().copied().fold(0.0, f32::max)
+    pool.deliver(hits, cells, |_, cell, hit| *cell += hit);
+    fastest.unwrap_or(0.0)
 }
 
 fn main() -> Result<(), creel::BuildError> {
@@ -58,12 +47,11 @@ fn main() -> Result<(), creel::BuildError> {
         v: each(0.3),
         push: each(0.1),
         cells: vec![0.0; CELLS],
-        hits: Outbox::new(),
-        fastest: pool.scratch(|_| 0.0),
     };
+    let mut hits = Outbox::new();
     let begin = std::time::Instant::now();
     let fastest = (0..100)
-        .map(|_| frame(&pool, &mut world, 0.01))
+        .map(|_| frame(&pool, &mut world, &mut hits, 0.01))
         .fold(0.0, f32::max);
     println!(
         "fastest {fastest:.3}, {:.0} µs a frame",

@@ -1,6 +1,7 @@
 //! A log counted into maps: how often each page was asked for, and the first line that is broken.
 //!
-//! `cargo run --release -p creel --example logs`. rayon's `fold` and `reduce` take as many lines.
+//! `cargo run --release -p creel --example logs`. `creel-bench programs`
+//! measures it beside rayon's `fold` and `reduce`, which take as many lines.
 
 use creel::Pool;
 use std::collections::HashMap;

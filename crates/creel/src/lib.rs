@@ -13,6 +13,12 @@
 //! # Ok::<(), creel::BuildError>(())
 //! ```
 //!
+//! # Features
+//!
+//! - `net`, on by default: sockets ([`net`]), signals ([`signal`]) and [`Pool::observe`]. A program
+//!   that has loops and tasks only builds in less time without it, by `default-features = false`.
+//! - `futures-io`, `tokio-io`: the traits of those crates for streams.
+//!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
@@ -22,10 +28,14 @@ pub mod channel;
 pub mod loops;
 #[cfg(all(test, shuttle, not(loom)))]
 mod models;
+#[cfg(feature = "net")]
 pub mod net;
+#[cfg(not(feature = "net"))]
+#[path = "net/without.rs"]
+mod net;
 mod pool;
 mod seat;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "net"))]
 pub mod signal;
 mod sync;
 pub mod task;
@@ -35,7 +45,11 @@ pub use blocking::{Blocking, blocking};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Outbox, Scope, Scratch};
 pub use pool::{
-    AcquireError, Balance, BuildError, Builder, GlobalError, Handle, NamedPools, Observe,
-    ParseKnobError, Pool, Settings, Stats, TaskStats, Wait, WorkerStats, global,
+    AcquireError, Balance, BuildError, Builder, GlobalError, Handle, NamedPools, NamedSettings,
+    Observe, ParseKnobError, Pool, PoolStats, TaskStats, Wait, WorkerStats, global,
 };
 pub use task::{JoinError, JoinHandle};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -169,3 +169,7 @@ impl<I: IndexedParallelIterator> ParallelIterator for OnPool<'_, I> {
         Some(self.iterator.len())
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

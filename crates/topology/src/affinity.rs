@@ -12,6 +12,14 @@ use crate::types::{CpuSet, Error};
 /// [`Error::Unsupported`] where the system has no masks, [`Error::Affinity`] when it refuses.
 ///
 /// Source: sched_setaffinity(2).
+///
+/// ```
+/// use creel_topology::affinity;
+///
+/// if let Ok(mask) = affinity::current() {
+///     assert!(!mask.is_empty());
+/// }
+/// ```
 pub fn current() -> Result<CpuSet, Error> {
     system::current()
 }
@@ -45,11 +53,26 @@ pub fn set(pus: &CpuSet) -> Result<(), Error> {
 /// A thread of this process, to the kernel.
 ///
 /// Good only while the thread lives: its number may become another thread's.
+///
+/// ```
+/// use creel_topology::affinity::{self, Thread};
+///
+/// if let (Some(thread), Ok(mask)) = (Thread::current(), affinity::current()) {
+///     let moved = std::thread::spawn(move || affinity::set_of(thread, &mask));
+///     assert!(moved.join().unwrap().is_ok());
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thread(i32);
 
 impl Thread {
     /// The calling thread; none where the system has no masks.
+    ///
+    /// ```
+    /// use creel_topology::affinity::Thread;
+    ///
+    /// assert_eq!(Thread::current(), Thread::current());
+    /// ```
     pub fn current() -> Option<Thread> {
         system::thread().map(Thread)
     }
@@ -61,6 +84,14 @@ impl Thread {
 /// # Errors
 ///
 /// As [`set`]; [`Error::Affinity`] also when there is no such thread.
+///
+/// ```
+/// use creel_topology::{CpuSet, affinity::{self, Thread}};
+///
+/// if let Some(thread) = Thread::current() {
+///     assert!(affinity::set_of(thread, &CpuSet::new()).is_err(), "nowhere to run");
+/// }
+/// ```
 pub fn set_of(thread: Thread, pus: &CpuSet) -> Result<(), Error> {
     if pus.is_empty() {
         return Err(Error::NotAllowed {
@@ -72,6 +103,14 @@ pub fn set_of(thread: Thread, pus: &CpuSet) -> Result<(), Error> {
 
 /// The PU that the calling thread runs on now, by OS index; none where the system does not
 /// tell. Costs some nanoseconds. An unpinned thread may be elsewhere when this returns.
+///
+/// ```
+/// use creel_topology::affinity;
+///
+/// if let (Some(pu), Ok(mask)) = (affinity::pu(), affinity::current()) {
+///     assert!(mask.contains(pu));
+/// }
+/// ```
 pub fn pu() -> Option<usize> {
     system::pu()
 }

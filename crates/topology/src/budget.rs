@@ -9,6 +9,14 @@ use crate::machine::Machine;
 use crate::types::{Constraint, CpuSet, Rule};
 
 /// How a quota that is no whole number of CPUs becomes a number of workers.
+///
+/// ```
+/// use creel_topology::{Budget, Machine, Rounding};
+///
+/// let machine = Machine::synthetic("core:4")?;
+/// assert_eq!(Budget::rounded(&machine, Rounding::Ceil).workers(), 4);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rounding {
     /// 2.5 CPUs are 2 workers: the quota throttles none of them. Less than one CPU is 1 worker.
@@ -19,6 +27,14 @@ pub enum Rounding {
 }
 
 /// What sort of limit.
+///
+/// ```
+/// use creel_topology::{Budget, LimitKind, Machine};
+///
+/// let budget = Budget::of(&Machine::synthetic("core:4")?);
+/// assert_eq!(budget.bound_by().kind, LimitKind::Cores);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
     /// The machine's own cores.
@@ -40,6 +56,12 @@ pub enum LimitKind {
 impl LimitKind {
     /// The name that programs print: `cores`, `cpuset`, `affinity`, `quota`, `tasks`, `memory` or
     /// `explicit`.
+    ///
+    /// ```
+    /// use creel_topology::LimitKind;
+    ///
+    /// assert_eq!(LimitKind::Quota.name(), "quota");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             LimitKind::Cores => "cores",
@@ -55,6 +77,15 @@ impl LimitKind {
 
 /// One limit on the number of workers. It displays as people say it:
 /// `cpu.max of the parent cgroup (300000/100000)`.
+///
+/// ```
+/// use creel_topology::{Budget, Machine};
+///
+/// let budget = Budget::of(&Machine::synthetic("core:4")?);
+/// let limit = budget.bound_by();
+/// assert_eq!((limit.workers, limit.value.as_str()), (4, "4"));
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
     /// What sort of limit.
@@ -115,11 +146,28 @@ pub struct Budget {
 
 impl Budget {
     /// The usable cores of a machine: mask ∩ cpuset ∩ quota, quotas rounded down.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, Machine};
+    ///
+    /// let machine = Machine::synthetic("package:2 core:8 pu:2")?;
+    /// assert_eq!(Budget::of(&machine).workers(), 16);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn of(machine: &Machine) -> Budget {
         Budget::rounded(machine, Rounding::Floor)
     }
 
     /// As [`Budget::of`], with quotas rounded as said.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, Machine, Rounding};
+    ///
+    /// let machine = Machine::detect()?;
+    /// let [floor, ceil] = [Rounding::Floor, Rounding::Ceil].map(|how| Budget::rounded(&machine, how));
+    /// assert!(floor.workers() <= ceil.workers());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn rounded(machine: &Machine, rounding: Rounding) -> Budget {
         let cores = machine.cores_in(machine.online());
         let mut limits = vec![limit(LimitKind::Cores, cores, cores.to_string())];
@@ -169,6 +217,14 @@ impl Budget {
     }
 
     /// The same limits, overruled by a number that the program was given; at least 1.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, Machine};
+    ///
+    /// let budget = Budget::of(&Machine::synthetic("core:4")?);
+    /// assert_eq!(budget.explicit(6).workers(), 6);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn explicit(mut self, workers: usize) -> Budget {
         let workers = workers.max(1);
         self.bound = self.limits.len();
@@ -178,17 +234,41 @@ impl Budget {
     }
 
     /// How many workers to start; at least 1.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, Machine};
+    ///
+    /// let workers = Budget::of(&Machine::detect()?).workers();
+    /// assert!(workers >= 1);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn workers(&self) -> usize {
         self.bound_by().workers.max(1)
     }
 
     /// The limit that bound the number.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, Machine};
+    ///
+    /// let budget = Budget::of(&Machine::detect()?);
+    /// println!("{} workers, bound by {}", budget.workers(), budget.bound_by());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn bound_by(&self) -> &Limit {
         &self.limits[self.bound]
     }
 
     /// The machine's cores; the cpusets that narrow them, from the outermost group inwards; the
     /// mask where it narrows them further; every quota; the given number. Never empty.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, Machine};
+    ///
+    /// let budget = Budget::of(&Machine::synthetic("core:4")?).explicit(2);
+    /// assert_eq!(budget.limits().len(), 2); // the cores, and the number given
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
@@ -273,6 +353,14 @@ fn tasks_limit(constraint: &Constraint) -> Option<Limit> {
 impl Machine {
     /// The least memory limit of the process's control groups, or else the memory of the
     /// machine's nodes, as a limit whose value is in bytes; `None` where neither is told.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// // One that is made up tells none.
+    /// assert!(Machine::synthetic("core:4")?.memory_limit().is_none());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn memory_limit(&self) -> Option<Limit> {
         let of_groups = self.constraints().iter().filter_map(|constraint| {
             let Rule::Memory(bytes) = constraint.rule else {
@@ -294,6 +382,15 @@ impl Machine {
 
     /// Why the budget may be far too large: the process's control groups give it a share of the
     /// CPUs by weight and no quota, so all CPUs look usable while others use them too.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// if let Some(why) = Machine::detect()?.weight_only() {
+    ///     eprintln!("the number of workers may be too large: {why}");
+    /// }
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn weight_only(&self) -> Option<String> {
         let rules = || self.constraints().iter();
         if rules().any(|constraint| matches!(constraint.rule, Rule::Quota { .. })) {

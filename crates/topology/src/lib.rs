@@ -50,3 +50,7 @@ pub use machine::Machine;
 pub use neighbours::{Neighbour, neighbours};
 pub use seats::{Layout, Ledger, Placement, place};
 pub use types::{Cache, CacheKind, Core, CpuSet, Die, Error, Kind, KindSource, NumaNode, Package};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

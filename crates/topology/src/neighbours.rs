@@ -10,6 +10,14 @@ use std::path::Path;
 use crate::types::CpuSet;
 
 /// A thread of another process that may run nowhere but on the PUs asked about.
+///
+/// ```
+/// use creel_topology::{CpuSet, neighbours};
+///
+/// for other in neighbours(&CpuSet::range(0, 0)) {
+///     println!("{} ({}) is pinned to {}", other.name, other.process, other.pus);
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// The process.
@@ -25,6 +33,12 @@ pub struct Neighbour {
 /// The threads of other processes that are confined to `pus`, by process and thread.
 ///
 /// Blocks while it reads a file of each thread on the system: some milliseconds for a thousand.
+///
+/// ```
+/// use creel_topology::{CpuSet, neighbours};
+///
+/// assert!(neighbours(&CpuSet::new()).is_empty(), "nobody is pinned to nothing");
+/// ```
 pub fn neighbours(pus: &CpuSet) -> Vec<Neighbour> {
     neighbours_in(Path::new("/proc"), std::process::id(), pus)
 }

@@ -27,6 +27,8 @@ pages! {
     "game-loop.md" game_loop
     "inference.md" inference
     "batch.md" batch
+    "server.md" server
+    "audio.md" audio
 }
 
 #[cfg(test)]

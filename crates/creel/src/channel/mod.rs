@@ -24,6 +24,14 @@ mod waiters;
 mod waker_cell;
 
 /// The channel is closed and empty: nothing will arrive any more.
+///
+/// ```
+/// use creel::channel::{Closed, oneshot};
+///
+/// let (tx, rx) = oneshot::channel::<u32>();
+/// drop(tx);
+/// assert_eq!(rx.recv_blocking(), Err(Closed));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
@@ -36,6 +44,15 @@ impl std::fmt::Display for Closed {
 impl std::error::Error for Closed {}
 
 /// Why nothing was received.
+///
+/// ```
+/// use creel::channel::{TryRecvError, slot};
+///
+/// let (tx, mut rx) = slot::channel::<u32>();
+/// assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
+/// drop(tx);
+/// assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryRecvError {
     /// Nothing is there now; the other side may still send.
@@ -56,6 +73,16 @@ impl std::fmt::Display for TryRecvError {
 impl std::error::Error for TryRecvError {}
 
 /// Why a message was not sent, with the message.
+///
+/// ```
+/// use creel::channel::{TrySendError, ring};
+///
+/// let (tx, rx) = ring::channel(1);
+/// tx.try_send(1).unwrap();
+/// assert_eq!(tx.try_send(2), Err(TrySendError::Full(2)));
+/// drop(rx);
+/// assert_eq!(tx.try_send(3), Err(TrySendError::Closed(3)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
     /// Every place is taken.
@@ -66,6 +93,12 @@ pub enum TrySendError<T> {
 
 impl<T> TrySendError<T> {
     /// The message that was not sent.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::ring::channel(1);
+    /// drop(rx);
+    /// assert_eq!(tx.try_send("back").unwrap_err().into_message(), "back");
+    /// ```
     pub fn into_message(self) -> T {
         match self {
             Self::Full(message) | Self::Closed(message) => message,

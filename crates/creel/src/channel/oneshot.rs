@@ -54,6 +54,12 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 /// The sending half. Dropping it unused closes the channel.
+///
+/// ```
+/// let (tx, rx) = creel::channel::oneshot::channel::<u32>();
+/// drop(tx);
+/// assert!(rx.recv_blocking().is_err());
+/// ```
 #[derive(Debug)]
 pub struct Sender<T> {
     inner: NonNull<Inner<T>>,
@@ -63,6 +69,14 @@ pub struct Sender<T> {
 ///
 /// Cancel-safe: it may be polled by reference and dropped between polls, the message stays
 /// until it is taken. A message nobody took is dropped with the receiver.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let (tx, rx) = creel::channel::oneshot::channel();
+/// tx.send(7).unwrap();
+/// assert_eq!(pool.block_on(rx), Ok(7)); // a future
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct Receiver<T> {
     /// `None` once the channel is freed: the message was taken or the channel found closed.
@@ -138,6 +152,12 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The message back, when the receiver is gone.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::oneshot::channel();
+    /// drop(rx);
+    /// assert_eq!(tx.send(7), Err(7));
+    /// ```
     #[inline]
     pub fn send(self, message: T) -> Result<(), T> {
         let inner = std::mem::ManuallyDrop::new(self).inner;
@@ -162,6 +182,13 @@ impl<T> Sender<T> {
     }
 
     /// Whether the receiver is gone, so that [`send`](Self::send) would fail.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::oneshot::channel::<u32>();
+    /// assert!(!tx.is_closed());
+    /// drop(rx);
+    /// assert!(tx.is_closed());
+    /// ```
     pub fn is_closed(&self) -> bool {
         // SAFETY: the channel lives until both halves are gone.
         let inner = unsafe { self.inner.as_ref() };
@@ -186,6 +213,15 @@ impl<T> Receiver<T> {
     ///
     /// [`TryRecvError::Empty`] while the sender may still send, [`TryRecvError::Closed`] when the
     /// sender was dropped or the message has been taken.
+    ///
+    /// ```
+    /// use creel::channel::{TryRecvError, oneshot};
+    ///
+    /// let (tx, mut rx) = oneshot::channel();
+    /// assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
+    /// tx.send(7).unwrap();
+    /// assert_eq!(rx.try_recv(), Ok(7));
+    /// ```
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let Some(inner) = self.inner else {
@@ -214,6 +250,13 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// [`Closed`] when the sender was dropped without a message.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::oneshot::channel();
+    /// let thread = std::thread::spawn(move || tx.send(7));
+    /// assert_eq!(rx.recv_blocking(), Ok(7));
+    /// thread.join().unwrap().unwrap();
+    /// ```
     pub fn recv_blocking(self) -> Result<T, Closed> {
         blocking::wait(self)
     }

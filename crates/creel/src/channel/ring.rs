@@ -322,6 +322,13 @@ impl<T> Drop for Ring<T> {
 }
 
 /// A sending half; clones send to the same ring. The last one's drop closes it.
+///
+/// ```
+/// let (tx, rx) = creel::channel::ring::channel(2);
+/// tx.try_send(1).unwrap();
+/// drop(tx);
+/// assert_eq!((rx.try_recv().ok(), rx.try_recv().ok()), (Some(1), None));
+/// ```
 pub struct Sender<T> {
     ring: Arc<Ring<T>>,
 }
@@ -329,6 +336,12 @@ pub struct Sender<T> {
 /// A receiving half; clones share the messages, each goes to one. The last one's drop closes
 /// the ring and drops what is in it, all of it, also where a message's drop panics; then it throws
 /// the first of these panics.
+///
+/// ```
+/// let (tx, rx) = creel::channel::ring::channel(2);
+/// tx.try_send(1).unwrap();
+/// assert_eq!(rx.try_recv(), Ok(1));
+/// ```
 pub struct Receiver<T> {
     ring: Arc<Ring<T>>,
 }
@@ -339,6 +352,13 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The message back: [`TrySendError::Full`], or [`TrySendError::Closed`].
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// assert!(tx.try_send(1).is_ok());
+    /// drop(rx);
+    /// assert!(tx.try_send(2).is_err());
+    /// ```
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         self.ring.try_send(message)
     }
@@ -350,6 +370,25 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The future gives the message back when the ring is closed.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let sum = pool.spawn(async move {
+    ///     let mut sum = 0;
+    ///     while let Ok(n) = rx.recv().await {
+    ///         sum += n;
+    ///     }
+    ///     sum
+    /// });
+    /// pool.block_on(async move {
+    ///     for n in 0..10 {
+    ///         tx.send(n).await.unwrap();
+    ///     }
+    /// });
+    /// assert_eq!(pool.block_on(sum).unwrap(), 45);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[inline]
     pub fn send(&self, message: T) -> SendFuture<'_, T> {
         SendFuture {
@@ -363,6 +402,13 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The message back when the ring is closed.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// let thread = std::thread::spawn(move || (0..10).all(|n| tx.send_blocking(n).is_ok()));
+    /// let all: Vec<i32> = std::iter::from_fn(|| rx.recv_blocking().ok()).collect();
+    /// assert!(thread.join().unwrap() && all == Vec::from_iter(0..10));
+    /// ```
     pub fn send_blocking(&self, message: T) -> Result<(), T> {
         match self.try_send(message) {
             Ok(()) => Ok(()),
@@ -372,6 +418,14 @@ impl<T> Sender<T> {
     }
 
     /// Refuses further messages from every sender; what is in the ring can still be received.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// tx.try_send(1).unwrap();
+    /// tx.close();
+    /// assert!(tx.try_send(2).is_err());
+    /// assert_eq!(rx.try_recv(), Ok(1)); // what was sent arrives
+    /// ```
     pub fn close(&self) {
         self.ring.close();
     }
@@ -383,6 +437,13 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// [`TryRecvError::Empty`], or [`TryRecvError::Closed`] when the ring is closed and empty.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// assert!(rx.try_recv().is_err());
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(rx.try_recv(), Ok(1));
+    /// ```
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         self.ring.try_recv()
     }
@@ -395,6 +456,16 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// The future gives [`Closed`] when the ring is closed and empty.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(pool.block_on(rx.recv()), Ok(1));
+    /// drop(tx);
+    /// assert!(pool.block_on(rx.recv()).is_err());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[inline]
     pub fn recv(&self) -> RecvFuture<'_, T> {
         RecvFuture {
@@ -407,6 +478,12 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// [`Closed`] when the ring is closed and empty.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(rx.recv_blocking(), Ok(1));
+    /// ```
     pub fn recv_blocking(&self) -> Result<T, Closed> {
         match self.try_recv() {
             Ok(message) => Ok(message),
@@ -416,6 +493,12 @@ impl<T> Receiver<T> {
     }
 
     /// Refuses further messages from every sender; what is in the ring can still be received.
+    ///
+    /// ```
+    /// let (tx, rx) = creel::channel::ring::channel(2);
+    /// rx.close();
+    /// assert!(tx.try_send(1).is_err());
+    /// ```
     pub fn close(&self) {
         self.ring.close();
     }
@@ -469,6 +552,16 @@ impl<T> std::fmt::Debug for Receiver<T> {
 }
 
 /// The future of [`Sender::send`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let (tx, rx) = creel::channel::ring::channel(2);
+/// tx.try_send(1).unwrap();
+/// let send = tx.send(2);
+/// assert_eq!(rx.try_recv(), Ok(1)); // makes room
+/// pool.block_on(send).unwrap();
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct SendFuture<'a, T> {
     end: End<'a, T, true>,
@@ -476,6 +569,15 @@ pub struct SendFuture<'a, T> {
 }
 
 /// The future of [`Receiver::recv`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let (tx, rx) = creel::channel::ring::channel(2);
+/// let recv = rx.recv();
+/// tx.try_send(1).unwrap();
+/// assert_eq!(pool.block_on(recv), Ok(1));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct RecvFuture<'a, T> {
     end: End<'a, T, false>,

@@ -78,12 +78,25 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 /// The sending half. Dropping it closes the channel once the place is empty.
+///
+/// ```
+/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// tx.try_send(1).unwrap();
+/// drop(tx);
+/// assert_eq!((rx.try_recv().ok(), rx.try_recv().ok()), (Some(1), None));
+/// ```
 #[derive(Debug)]
 pub struct Sender<T> {
     inner: NonNull<Inner<T>>,
 }
 
 /// The receiving half. Dropping it drops what was sent and not received, and makes sends fail.
+///
+/// ```
+/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// tx.try_send(1).unwrap();
+/// assert_eq!(rx.try_recv(), Ok(1));
+/// ```
 #[derive(Debug)]
 pub struct Receiver<T> {
     inner: NonNull<Inner<T>>,
@@ -169,6 +182,13 @@ impl<T> Sender<T> {
     ///
     /// The message back: [`TrySendError::Full`], or [`TrySendError::Closed`] when the receiver is
     /// gone.
+    ///
+    /// ```
+    /// let (mut tx, rx) = creel::channel::slot::channel();
+    /// assert!(tx.try_send(1).is_ok());
+    /// drop(rx);
+    /// assert!(tx.try_send(2).is_err());
+    /// ```
     #[inline]
     pub fn try_send(&mut self, message: T) -> Result<(), TrySendError<T>> {
         let inner = self.inner();
@@ -209,6 +229,25 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The future gives the message back when the receiver is gone.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// let sum = pool.spawn(async move {
+    ///     let mut sum = 0;
+    ///     while let Ok(n) = rx.recv().await {
+    ///         sum += n;
+    ///     }
+    ///     sum
+    /// });
+    /// pool.block_on(async move {
+    ///     for n in 0..10 {
+    ///         tx.send(n).await.unwrap();
+    ///     }
+    /// });
+    /// assert_eq!(pool.block_on(sum).unwrap(), 45);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[inline]
     pub fn send(&mut self, message: T) -> SendFuture<'_, T> {
         SendFuture {
@@ -258,12 +297,29 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The message back when the receiver is gone.
+    ///
+    /// ```
+    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// let thread = std::thread::spawn(move || (0..10).all(|n| tx.send_blocking(n).is_ok()));
+    /// let all: Vec<i32> = std::iter::from_fn(|| rx.recv_blocking().ok()).collect();
+    /// assert!(thread.join().unwrap() && all == Vec::from_iter(0..10));
+    /// ```
     pub fn send_blocking(&mut self, message: T) -> Result<(), T> {
         blocking::wait(self.send(message))
     }
 }
 
 /// The future of [`Sender::send`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// tx.try_send(1).unwrap();
+/// let send = tx.send(2);
+/// assert_eq!(rx.try_recv(), Ok(1)); // makes room
+/// pool.block_on(send).unwrap();
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct SendFuture<'a, T> {
@@ -305,6 +361,13 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// [`TryRecvError::Empty`] while the sender lives, else [`TryRecvError::Closed`].
+    ///
+    /// ```
+    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// assert!(rx.try_recv().is_err());
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(rx.try_recv(), Ok(1));
+    /// ```
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         self.take().map_err(|seen| {
@@ -354,6 +417,16 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// The future gives [`Closed`] when the sender is gone and the place is empty.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(pool.block_on(rx.recv()), Ok(1));
+    /// drop(tx);
+    /// assert!(pool.block_on(rx.recv()).is_err());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[inline]
     pub fn recv(&mut self) -> RecvFuture<'_, T> {
         RecvFuture { receiver: self }
@@ -365,6 +438,16 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// [`Closed`] when the sender is gone and the place is empty.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use std::future::poll_fn;
+    ///
+    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(pool.block_on(poll_fn(|cx| rx.poll_recv(cx))), Ok(1));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[inline]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         loop {
@@ -387,12 +470,27 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// [`Closed`] when the sender is gone and the place is empty.
+    ///
+    /// ```
+    /// let (mut tx, mut rx) = creel::channel::slot::channel();
+    /// tx.try_send(1).unwrap();
+    /// assert_eq!(rx.recv_blocking(), Ok(1));
+    /// ```
     pub fn recv_blocking(&mut self) -> Result<T, Closed> {
         blocking::wait(self.recv())
     }
 }
 
 /// The future of [`Receiver::recv`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let (mut tx, mut rx) = creel::channel::slot::channel();
+/// let recv = rx.recv();
+/// tx.try_send(1).unwrap();
+/// assert_eq!(pool.block_on(recv), Ok(1));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct RecvFuture<'a, T> {

@@ -12,7 +12,7 @@
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::new();
 //! let cell = std::cell::Cell::new(0);
-//! pool.for_each(&[1, 2, 3], |_, x| cell.set(*x));
+//! pool.each(&[1, 2, 3], |_, x| cell.set(*x));
 //! ```
 //!
 //! Items that are not `Send`, given to other threads:
@@ -90,8 +90,47 @@
 //! pool.sort(&mut vec![std::rc::Rc::new(1)]);
 //! ```
 //!
-//! A forgotten `.build()?`:
-//! ```compile_fail,E0599
+//! A forgotten `.build()?`, about which the compiler says just that (`pool/unbuilt.rs`):
+//! ```compile_fail,E0277
 //! let pool = creel::Pool::builder().workers(2);
 //! pool.each(0..3, |_, _| ());
+//! ```
+//!
+//! A forgotten `?` after it:
+//! ```compile_fail,E0599
+//! let pool = creel::Pool::builder().workers(2).build();
+//! pool.each(0..3, |_, _| ());
+//! ```
+//!
+//! A builder that is passed on as a pool:
+//! ```compile_fail,E0308
+//! fn sum(pool: &creel::Pool) -> usize {
+//!     pool.sum(0..10, |_, n| n)
+//! }
+//! sum(&creel::Pool::builder().workers(2));
+//! ```
+//!
+//! A closure that is not told the index:
+//! ```compile_fail,E0593
+//! let pool = creel::Pool::new();
+//! pool.each(&mut [1, 2, 3], |x| *x += 1);
+//! ```
+//!
+//! A loop over an iterator:
+//! ```compile_fail,E0277
+//! let pool = creel::Pool::new();
+//! pool.each([1, 2, 3].iter(), |_, x| drop(x));
+//! ```
+//!
+//! A range that does not count by `usize`:
+//! ```compile_fail,E0277
+//! let pool = creel::Pool::new();
+//! pool.each(0..3_u32, |_, x| drop(x));
+//! ```
+//!
+//! A task that borrows what its pool outlives:
+//! ```compile_fail,E0373
+//! let pool = creel::Pool::new();
+//! let words = vec!["one", "two"];
+//! pool.spawn(async { words.len() });
 //! ```

@@ -8,9 +8,20 @@ use super::{
 use crate::pool::Pool;
 use std::{iter::Sum, mem::needs_drop, num::NonZeroUsize, ops::Range};
 
-/// Leaves of a fold's tree where the program does not say how many: so few that to put maps
-/// together costs little, and two for each of 64 workers.
+/// Leaves of a fold's tree where the program does not say how many: two for each of 64 workers.
 const LEAVES: usize = 128;
+/// The same for values that own something, such as maps: each is made anew, grows, and is put into
+/// another one entry by entry, so that 128 of them cost three times as much as what they are for.
+const LEAVES_OWNING: usize = 16;
+
+/// How many, by the type of the values alone: they must not depend on the machine.
+const fn leaves_of<A>() -> usize {
+    if needs_drop::<A>() {
+        LEAVES_OWNING
+    } else {
+        LEAVES
+    }
+}
 
 /// # Folds
 ///
@@ -20,10 +31,12 @@ const LEAVES: usize = 128;
 impl Pool {
     /// Folds all items into one value: each leaf of a fixed tree from a fresh `init()` by
     /// `f(&mut value, index, item)`, in order, and then neighbours by `combine`. The tree has 128
-    /// leaves, or as many as there are items; [`fold_in`](Self::fold_in) has as many as you say.
+    /// leaves, or 16 where the values own memory (maps, vectors), for then it is dear to put many
+    /// together; [`fold_in`](Self::fold_in) has as many as you say: more for maps on more than 16
+    /// workers. Where order does not matter, [`fold_by_worker`](Self::fold_by_worker) is cheaper.
     ///
     /// The same bits at any number of workers; `combine` must be associative in that sense only.
-    /// Values that own memory (maps, vectors) are combined on all workers, others on the caller.
+    /// Values that own memory are combined on all workers, others on the caller.
     /// Blocks until all is done; allocates two vectors of so many values at most.
     ///
     /// # Panics
@@ -52,7 +65,7 @@ impl Pool {
         f: impl Fn(&mut A, usize, ItemOf<'_, I>) + Sync,
         combine: impl Fn(A, A) -> A + Sync,
     ) -> A {
-        self.fold_in(LEAVES, items, init, f, combine)
+        self.fold_in(leaves_of::<A>(), items, init, f, combine)
     }
 
     /// The same, along a tree of `leaves` leaves (fewer, where there are fewer items). Few, where it

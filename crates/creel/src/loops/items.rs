@@ -54,6 +54,19 @@ impl<I: sealed::Walk + for<'x> GivesItem<'x>> Items for I {}
 
 /// [`Items`] that lie one behind the other, so that a loop can be given chunks of them: all but
 /// tiles.
+///
+/// ```
+/// use creel::loops::Slices;
+///
+/// /// A verb of one's own.
+/// fn parts(pool: &creel::Pool, items: impl Slices) -> usize {
+///     pool.map_chunks(items, 100, |_, _| ()).len()
+/// }
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let (mut a, b) = (vec![0; 250], [0; 250]);
+/// assert_eq!(parts(&pool, (&mut a, &b, 0..250)), 3);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a loop cannot visit chunks of `{Self}`",
     label = "not a slice, a range, or a tuple of them",
@@ -65,6 +78,18 @@ pub trait Slices: Items + sealed::Chunk + for<'x> GivesPart<'x> {}
 impl<I: Items + sealed::Chunk + for<'x> GivesPart<'x>> Slices for I {}
 
 /// What a closure is given of [`Items`] at an index, for the time `'x` of its call.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::loops::{GivesItem, Items};
+///
+/// /// Something that visits numbers, wherever they are.
+/// fn total<I: Items + for<'x> GivesItem<'x, Item = usize>>(pool: &creel::Pool, items: I) -> usize {
+///     pool.sum(items, |_, n| n)
+/// }
+/// assert_eq!(total(&pool, 0..10), 45);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[diagnostic::on_unimplemented(message = "a loop cannot visit `{Self}`")]
 pub trait GivesItem<'x, Outlives = &'x Self> {
     /// It.
@@ -72,6 +97,21 @@ pub trait GivesItem<'x, Outlives = &'x Self> {
 }
 
 /// What a closure is given of [`Slices`] for a chunk, for the time `'x` of its call.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::loops::{GivesPart, Slices};
+///
+/// /// Something that visits ranges.
+/// fn lengths<I>(pool: &creel::Pool, items: I) -> Vec<usize>
+/// where
+///     I: Slices + for<'x> GivesPart<'x, Part = std::ops::Range<usize>>,
+/// {
+///     pool.map_chunks(items, 4, |_, part| part.len())
+/// }
+/// assert_eq!(lengths(&pool, 0..10), [4, 4, 2]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[diagnostic::on_unimplemented(message = "a loop cannot visit chunks of `{Self}`")]
 pub trait GivesPart<'x, Outlives = &'x Self> {
     /// It.
@@ -79,9 +119,37 @@ pub trait GivesPart<'x, Outlives = &'x Self> {
 }
 
 /// The item of `I`, as a closure is given it.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::loops::{ItemOf, Items};
+///
+/// /// Every other item.
+/// fn every_other<I: Items>(pool: &creel::Pool, items: I, f: impl Fn(ItemOf<'_, I>) + Sync) {
+///     pool.each(items, |index, item| if index % 2 == 0 { f(item) });
+/// }
+/// let mut items = [1, 2, 3];
+/// every_other(&pool, &mut items, |item| *item *= 10);
+/// assert_eq!(items, [10, 2, 30]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub type ItemOf<'x, I> = <I as GivesItem<'x>>::Item;
 
 /// The part of `I` in a chunk, as a closure is given it.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::loops::{PartOf, Slices};
+///
+/// /// Chunks of 1,000, whatever they are of.
+/// fn by_thousands<I: Slices>(pool: &creel::Pool, items: I, f: impl Fn(PartOf<'_, I>) + Sync) {
+///     pool.chunks(items, 1000, |_, part| f(part));
+/// }
+/// let mut items = vec![1; 2500];
+/// by_thousands(&pool, &mut items, |part| part.fill(part.len()));
+/// assert_eq!((items[0], items[2499]), (1000, 500));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub type PartOf<'x, I> = <I as GivesPart<'x>>::Part;
 
 pub(super) use sealed::{Chunk, Count, Walk};
@@ -279,26 +347,48 @@ impl<'a, T> ReadBase<'a, T> {
             borrow: PhantomData,
         }
     }
+
+    /// # Safety
+    /// The index is inside the slice.
+    #[inline]
+    unsafe fn item(self, index: usize) -> &'a T {
+        // SAFETY: inside the slice, says the caller.
+        let item = unsafe { self.first.add(index) };
+        // SAFETY: an item of a slice that is borrowed for `'a`, and only read.
+        unsafe { &*item }
+    }
+
+    /// # Safety
+    /// The range is not the wrong way round and inside the slice.
+    #[inline]
+    unsafe fn part(self, range: Range<usize>) -> &'a [T] {
+        // SAFETY: inside the slice or at its end, says the caller.
+        let first = unsafe { self.first.add(range.start) };
+        // SAFETY: items of a slice that is borrowed for `'a`, and only read.
+        unsafe { std::slice::from_raw_parts(first, range.end - range.start) }
+    }
 }
 
-/// For something that lends a slice.
+/// For something that lends a slice: what its items and parts are, where it begins, and what threads
+/// must be allowed to do with an item.
 macro_rules! slices {
-    ($([$($of:tt)*] $read:ty, $write:ty;)*) => {$(
-        impl<'a, $($of)*> GivesItem<'_> for $read {
-            type Item = &'a T;
+    ($([$($of:tt)*] $slice:ty: $item:ty, $part:ty, $base:ident, $may:ident;)*) => {$(
+        impl<'a, $($of)*> GivesItem<'_> for $slice {
+            type Item = $item;
         }
 
-        impl<'a, $($of)*> GivesPart<'_> for $read {
-            type Part = &'a [T];
+        impl<'a, $($of)*> GivesPart<'_> for $slice {
+            type Part = $part;
         }
 
-        // SAFETY: it is only read, by threads that may share it.
-        unsafe impl<'a, $($of)*> Walk for $read
+        // SAFETY: what is lent to be read is only read, by threads that may share it; of what is lent
+        // to be changed nobody is given an item twice, say the callers, and items may be sent.
+        unsafe impl<'a, $($of)*> Walk for $slice
         where
-            T: Sync,
+            T: $may,
         {
-            type Base = ReadBase<'a, T>;
-            type Hand = ReadBase<'a, T>;
+            type Base = $base<'a, T>;
+            type Hand = $base<'a, T>;
             const COUNTED: bool = true;
 
             #[inline]
@@ -308,7 +398,7 @@ macro_rules! slices {
 
             #[inline]
             fn open(self, _: usize) -> Self::Base {
-                ReadBase::new(self)
+                $base::new(self)
             }
 
             #[inline]
@@ -317,68 +407,7 @@ macro_rules! slices {
             }
 
             #[inline]
-            unsafe fn item<'x>(hand: &'x mut Self::Hand, index: usize) -> &'a T
-            where
-                Self: 'x,
-            {
-                // SAFETY: inside the slice, says the caller.
-                let item = unsafe { hand.first.add(index) };
-                // SAFETY: an item of a slice that is borrowed for `'a`, and only read.
-                unsafe { &*item }
-            }
-        }
-
-        // SAFETY: as above.
-        unsafe impl<'a, $($of)*> Chunk for $read
-        where
-            T: Sync,
-        {
-            #[inline]
-            unsafe fn part<'x>(hand: &'x mut Self::Hand, range: Range<usize>) -> &'a [T]
-            where
-                Self: 'x,
-            {
-                // SAFETY: inside the slice or at its end, says the caller.
-                let first = unsafe { hand.first.add(range.start) };
-                // SAFETY: items of a slice that is borrowed for `'a`, and only read.
-                unsafe { std::slice::from_raw_parts(first, range.end - range.start) }
-            }
-        }
-
-        impl<'a, $($of)*> GivesItem<'_> for $write {
-            type Item = &'a mut T;
-        }
-
-        impl<'a, $($of)*> GivesPart<'_> for $write {
-            type Part = &'a mut [T];
-        }
-
-        // SAFETY: nobody is given an item twice, say the callers; and they may be sent.
-        unsafe impl<'a, $($of)*> Walk for $write
-        where
-            T: Send,
-        {
-            type Base = Base<'a, T>;
-            type Hand = Base<'a, T>;
-            const COUNTED: bool = true;
-
-            #[inline]
-            fn count(&self, count: &mut Count) {
-                count.add(self.len());
-            }
-
-            #[inline]
-            fn open(self, _: usize) -> Self::Base {
-                Base::new(self)
-            }
-
-            #[inline]
-            unsafe fn take(base: &Self::Base, _: usize, _: usize) -> Self::Hand {
-                *base
-            }
-
-            #[inline]
-            unsafe fn item<'x>(hand: &'x mut Self::Hand, index: usize) -> &'a mut T
+            unsafe fn item<'x>(hand: &'x mut Self::Hand, index: usize) -> $item
             where
                 Self: 'x,
             {
@@ -389,12 +418,12 @@ macro_rules! slices {
         }
 
         // SAFETY: as above.
-        unsafe impl<'a, $($of)*> Chunk for $write
+        unsafe impl<'a, $($of)*> Chunk for $slice
         where
-            T: Send,
+            T: $may,
         {
             #[inline]
-            unsafe fn part<'x>(hand: &'x mut Self::Hand, range: Range<usize>) -> &'a mut [T]
+            unsafe fn part<'x>(hand: &'x mut Self::Hand, range: Range<usize>) -> $part
             where
                 Self: 'x,
             {
@@ -407,9 +436,12 @@ macro_rules! slices {
 }
 
 slices! {
-    [T] &'a [T], &'a mut [T];
-    [T] &'a Vec<T>, &'a mut Vec<T>;
-    [T, const N: usize] &'a [T; N], &'a mut [T; N];
+    [T] &'a [T]: &'a T, &'a [T], ReadBase, Sync;
+    [T] &'a Vec<T>: &'a T, &'a [T], ReadBase, Sync;
+    [T, const N: usize] &'a [T; N]: &'a T, &'a [T], ReadBase, Sync;
+    [T] &'a mut [T]: &'a mut T, &'a mut [T], Base, Send;
+    [T] &'a mut Vec<T>: &'a mut T, &'a mut [T], Base, Send;
+    [T, const N: usize] &'a mut [T; N]: &'a mut T, &'a mut [T], Base, Send;
 }
 
 impl GivesItem<'_> for Range<usize> {

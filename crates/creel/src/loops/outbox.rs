@@ -54,6 +54,15 @@ pub struct Outbox<M> {
 
 impl<M> Outbox<M> {
     /// An empty one.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut outbox = creel::Outbox::new();
+    /// pool.each((0..3, outbox.to(1)), |_, (n, post)| post.send(0, n));
+    /// assert_eq!(outbox.len(), 3);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn new() -> Self {
         Self {
             buckets: Vec::new(),
@@ -65,6 +74,17 @@ impl<M> Outbox<M> {
 
     /// Empties it, and addresses it to a slice of `receivers` items: what a loop over the senders
     /// takes beside them. It allocates only where the outbox has to grow.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (mut outbox, mut cells) = (creel::Outbox::new(), [0; 4]);
+    /// for _tick in 0..3 {
+    ///     pool.each((0..8, outbox.to(cells.len())), |_, (n, post)| post.send(n / 2, 1));
+    ///     pool.deliver(&mut outbox, &mut cells, |_, cell, one| *cell += one);
+    /// }
+    /// assert_eq!(cells, [6, 6, 6, 6]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[must_use]
     pub fn to(&mut self, receivers: usize) -> Addressed<'_, M> {
         let range = receivers.div_ceil(SIDE_MAX).max(RECEIVERS_A_RANGE);
@@ -76,11 +96,31 @@ impl<M> Outbox<M> {
     }
 
     /// How many messages are on their way.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut outbox = creel::Outbox::new();
+    /// pool.each((0..100, outbox.to(1)), |_, (n, post)| if n % 3 == 0 { post.send(0, n) });
+    /// assert_eq!(outbox.len(), 34);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn len(&self) -> usize {
         self.buckets.iter().map(Vec::len).sum()
     }
 
     /// Whether no message is on its way.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (mut outbox, mut sum) = (creel::Outbox::new(), [0]);
+    /// pool.each((0..4, outbox.to(1)), |_, (n, post)| post.send(0, n));
+    /// assert!(!outbox.is_empty());
+    /// pool.deliver(&mut outbox, &mut sum, |_, sum, n| *sum += n);
+    /// assert!(outbox.is_empty());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -93,10 +133,37 @@ impl<M> Default for Outbox<M> {
 }
 
 /// An [`Outbox`] that knows how many receivers there are. Made by [`Outbox::to`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let (mut odd, mut even) = (creel::Outbox::new(), creel::Outbox::new());
+/// // Two outboxes beside the senders.
+/// pool.each((0..10, odd.to(1), even.to(1)), |_, (n, odd, even)| match n % 2 {
+///     0 => even.send(0, n),
+///     _ => odd.send(0, n),
+/// });
+/// assert_eq!((odd.len(), even.len()), (5, 5));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct Addressed<'a, M>(&'a mut Outbox<M>);
 
 /// Where the visit of one sender puts its messages.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::loops::Post;
+///
+/// /// What a sender does, apart from the loop.
+/// fn vote(voter: usize, post: &mut Post<usize>) {
+///     post.send(voter % 2, voter);
+/// }
+/// let (mut outbox, mut votes) = (creel::Outbox::new(), [0, 0]);
+/// pool.each((0..5, outbox.to(2)), |_, (voter, post)| vote(voter, post));
+/// pool.deliver(&mut outbox, &mut votes, |_, votes, _| *votes += 1);
+/// assert_eq!(votes, [3, 2]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct Post<'a, M> {
     row: &'a mut [Vec<(u32, M)>],
@@ -109,6 +176,18 @@ impl<M> Post<'_, M> {
     ///
     /// # Panics
     /// If there is no such receiver.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (mut outbox, mut inbox) = (creel::Outbox::new(), [String::new(), String::new()]);
+    /// pool.each((&["a", "b"], outbox.to(2)), |index, (name, post)| {
+    ///     post.send(1 - index, format!("from {name}"));
+    ///     post.send(1 - index, "!".into());
+    /// });
+    /// pool.deliver(&mut outbox, &mut inbox, |_, inbox, message| inbox.push_str(&message));
+    /// assert_eq!(inbox, ["from b!", "from a!"]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[inline]
     pub fn send(&mut self, to: usize, message: M) {
         if to >= self.receivers {

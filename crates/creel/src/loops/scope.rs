@@ -30,6 +30,24 @@ use std::{
 
 /// Where closures are spawned that may borrow what outlives the scope (`'env`).
 /// Made by [`Pool::scope`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::Scope;
+///
+/// /// Sums a tree of numbers: a job a branch.
+/// fn add<'s>(s: &'s Scope<'s, '_>, depth: u32, sum: &'s std::sync::atomic::AtomicU32) {
+///     sum.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+///     if depth > 0 {
+///         s.spawn(move || add(s, depth - 1, sum));
+///         s.spawn(move || add(s, depth - 1, sum));
+///     }
+/// }
+/// let sum = 0.into();
+/// pool.scope(|s| add(s, 5, &sum));
+/// assert_eq!(sum.into_inner(), 63);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub struct Scope<'scope, 'env: 'scope> {
     loops: &'scope Protocol,
     core: &'scope Core<'scope>,
@@ -200,6 +218,18 @@ impl<'scope> Scope<'scope, '_> {
     /// Spawns a closure that any worker or the waiting caller runs.
     ///
     /// To spawn from inside a closure, let it capture the scope: `s.spawn(move || s.spawn(…))`.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut words = ["one".to_string(), "two".to_string()];
+    /// pool.scope(|s| {
+    ///     for word in &mut words {
+    ///         s.spawn(|| word.make_ascii_uppercase());
+    ///     }
+    /// });
+    /// assert_eq!(words, ["ONE", "TWO"]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn spawn(&'scope self, f: impl FnOnce() + Send + 'scope) {
         let (job, near) = (self.job(f), None);
         lock(&self.core.queue).jobs.push_back(Spawned { job, near });
@@ -246,6 +276,14 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Panics
     /// If there is no such worker.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut name = None;
+    /// pool.scope(|s| s.spawn_on(1, || name = std::thread::current().name().map(String::from)));
+    /// assert_eq!(name.as_deref(), Some("creel-1"));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn spawn_on(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
         let seats = &self.loops.seats;
         seats.send(seats.seat_in_use(worker), self.job(f));

@@ -11,6 +11,16 @@ use std::{iter::Map, ops::Range, vec};
 /// A loop runs on no more workers than there is scratch for. Which items share one depends on the
 /// workers: to keep outcomes the same, it must be no more than scratch, or be put together by
 /// something whose order does not matter.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let mut longest = pool.scratch(|_| 0);
+/// pool.each((&["a", "abc", "ab"], &mut longest), |_, (word, longest)| {
+///     *longest = word.len().max(*longest);
+/// });
+/// assert_eq!(longest.into_iter().max(), Some(3));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct Scratch<S>(Box<[CachePadded<S>]>);
 
@@ -22,6 +32,7 @@ impl<S> Scratch<S> {
     /// let made = creel::Scratch::new(3, |worker| worker * 10);
     /// assert!(made.iter().eq(&[0, 10, 20]));
     /// ```
+    #[must_use]
     pub fn new(workers: usize, make: impl FnMut(usize) -> S) -> Self {
         Self(
             (0..workers.max(1))
@@ -32,11 +43,30 @@ impl<S> Scratch<S> {
     }
 
     /// All of them, by worker.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut visits = pool.scratch(|_| 0);
+    /// pool.each((0..100, &mut visits), |_, (_, visits)| *visits += 1);
+    /// assert_eq!(visits.iter().sum::<usize>(), 100);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = &S> {
         self.0.iter().map(|padded| &**padded)
     }
 
     /// All of them, by worker.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut visits = pool.scratch(|_| 0);
+    /// for _frame in 0..2 {
+    ///     visits.iter_mut().for_each(|visits| *visits = 0);
+    ///     pool.each((0..100, &mut visits), |_, (_, visits)| *visits += 1);
+    /// }
+    /// assert_eq!(visits.iter().sum::<usize>(), 100);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
         self.0.iter_mut().map(|padded| &mut **padded)
     }
@@ -68,6 +98,7 @@ impl Pool {
     /// assert_eq!(words, ["ba", "edc", "f"]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[must_use]
     pub fn scratch<S>(&self, make: impl FnMut(usize) -> S) -> Scratch<S> {
         Scratch::new(self.workers().min(self.most), make)
     }

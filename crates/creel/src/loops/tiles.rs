@@ -61,6 +61,19 @@ impl Cut {
 }
 
 /// A slice as a grid whose tiles a loop visits, to read them.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::loops::Tiles;
+///
+/// let grid: Vec<u32> = (0..6 * 4).collect(); // four rows of six
+/// let tiles = Tiles::new(&grid, 6, (3, 2));
+/// let sums = pool.map(tiles, |_, tile| {
+///     tile.rows().map(|y| tile.row(y).iter().sum::<u32>()).sum::<u32>()
+/// });
+/// assert_eq!(sums, [24, 42, 96, 114]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles<'a, T> {
     items: &'a [T],
@@ -98,6 +111,17 @@ impl<'a, T> Tiles<'a, T> {
     ///
     /// # Panics
     /// If the items are not whole rows, or a number is 0.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::loops::Tiles;
+    ///
+    /// let grid: Vec<u32> = (0..6 * 4).collect(); // four rows of six
+    /// let first = pool.map(Tiles::new(&grid, 6, (4, 3)), |_, tile| tile.row(tile.rows().start)[0]);
+    /// assert_eq!(first, [0, 4, 18, 22]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     #[track_caller]
     pub fn new(items: &'a [T], width: usize, tile: (usize, usize)) -> Self {
         let cut = Cut::new(items.len(), width, tile);
@@ -111,6 +135,21 @@ impl<'a, T> TilesMut<'a, T> {
     ///
     /// # Panics
     /// If the items are not whole rows, or a number is 0.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::loops::TilesMut;
+    ///
+    /// let mut grid = [0; 6];
+    /// pool.each(TilesMut::new(&mut grid, 3, (2, 2)), |index, mut tile| {
+    ///     for y in tile.rows() {
+    ///         tile.row_mut(y).fill(index);
+    ///     }
+    /// });
+    /// assert_eq!(grid, [0, 0, 1, 0, 0, 1]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     #[track_caller]
     pub fn new(items: &'a mut [T], width: usize, tile: (usize, usize)) -> Self {
         let cut = Cut::new(items.len(), width, tile);
@@ -119,6 +158,18 @@ impl<'a, T> TilesMut<'a, T> {
 }
 
 /// A rectangle of a grid, to be read.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::loops::Tiles;
+///
+/// let grid = [1, 2, 3, 4, 5, 6];
+/// let corners = pool.map(Tiles::new(&grid, 3, (2, 1)), |_, tile| {
+///     (tile.columns().start, tile.rows().start)
+/// });
+/// assert_eq!(corners, [(0, 0), (2, 0), (0, 1), (2, 1)]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<'a, T> {
     items: &'a [T],
@@ -128,11 +179,31 @@ pub struct Tile<'a, T> {
 
 impl<'a, T> Tile<'a, T> {
     /// Its columns in the grid.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::loops::Tiles;
+    ///
+    /// let columns = pool.map(Tiles::new(&[0; 10], 5, (3, 2)), |_, tile| tile.columns());
+    /// assert_eq!(columns, [0..3, 3..5]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn columns(&self) -> Range<usize> {
         self.cut.area(self.index).0
     }
 
     /// Its rows in the grid.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::loops::Tiles;
+    ///
+    /// let rows = pool.map(Tiles::new(&[0; 10], 2, (2, 3)), |_, tile| tile.rows());
+    /// assert_eq!(rows, [0..3, 3..5]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn rows(&self) -> Range<usize> {
         self.cut.area(self.index).1
     }
@@ -141,6 +212,17 @@ impl<'a, T> Tile<'a, T> {
     ///
     /// # Panics
     /// If it has no such row.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::loops::Tiles;
+    ///
+    /// let grid = ["a", "b", "c", "d", "e", "f"];
+    /// let words = pool.map(Tiles::new(&grid, 3, (2, 2)), |_, tile| tile.row(1).concat());
+    /// assert_eq!(words, ["de", "f"]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     #[track_caller]
     pub fn row(&self, y: usize) -> &'a [T] {
         let (columns, rows) = self.cut.area(self.index);
@@ -151,6 +233,22 @@ impl<'a, T> Tile<'a, T> {
 }
 
 /// A rectangle of a grid, which one thread has alone.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::loops::{TileMut, TilesMut};
+///
+/// /// Something that needs a whole tile.
+/// fn shade(tile: &mut TileMut<u8>) {
+///     for y in tile.rows() {
+///         tile.row_mut(y).iter_mut().for_each(|x| *x /= 2);
+///     }
+/// }
+/// let mut image = [200; 8 * 8];
+/// pool.each(TilesMut::new(&mut image, 8, (4, 4)), |_, mut tile| shade(&mut tile));
+/// assert_eq!(image, [100; 8 * 8]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub struct TileMut<'a, T> {
     base: Base<'a, T>,
     cut: Cut,
@@ -162,11 +260,33 @@ unsafe impl<T: Send> Send for TileMut<'_, T> {}
 
 impl<T> TileMut<'_, T> {
     /// Its columns in the grid.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::loops::TilesMut;
+    ///
+    /// let mut grid = [0; 10];
+    /// let columns = pool.map(TilesMut::new(&mut grid, 5, (3, 2)), |_, tile| tile.columns());
+    /// assert_eq!(columns, [0..3, 3..5]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn columns(&self) -> Range<usize> {
         self.cut.area(self.index).0
     }
 
     /// Its rows in the grid.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::loops::TilesMut;
+    ///
+    /// let mut grid = [0; 10];
+    /// let rows = pool.map(TilesMut::new(&mut grid, 2, (2, 3)), |_, tile| tile.rows());
+    /// assert_eq!(rows, [0..3, 3..5]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn rows(&self) -> Range<usize> {
         self.cut.area(self.index).1
     }
@@ -175,6 +295,16 @@ impl<T> TileMut<'_, T> {
     ///
     /// # Panics
     /// If it has no such row.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::loops::TilesMut;
+    ///
+    /// let mut grid = [1, 2, 3, 4, 5, 6];
+    /// pool.each(TilesMut::new(&mut grid, 3, (2, 2)), |_, mut tile| tile.row_mut(1).reverse());
+    /// assert_eq!(grid, [1, 2, 3, 5, 4, 6]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn row_mut(&mut self, y: usize) -> &mut [T] {
         let (columns, rows) = self.cut.area(self.index);

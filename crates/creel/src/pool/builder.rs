@@ -6,6 +6,14 @@ use creel_topology::Placement;
 use std::fmt;
 
 /// Why a pool could not be made.
+///
+/// ```
+/// use creel::{BuildError, Pool};
+///
+/// let error = Pool::builder().workers(0).build().unwrap_err();
+/// assert!(matches!(error, BuildError::Workers { asked: 0, .. }));
+/// assert_eq!(error.to_string(), "a pool has 1 to 16383 workers, not 0");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -50,6 +58,19 @@ impl From<creel_topology::Error> for BuildError {
 }
 
 /// Sets the knobs of a [`Pool`] and makes it. Made by [`Pool::builder`].
+///
+/// ```
+/// use creel::{Balance, Placement, Pool, Wait};
+///
+/// let pool = Pool::builder()
+///     .workers(2)
+///     .placement(Placement::Cores)
+///     .wait(Wait::Adaptive)
+///     .balance(Balance::Sticky)
+///     .build()?;
+/// assert_eq!(pool.workers(), 2);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder makes no pool until `.build()?`"]
 pub struct Builder {
@@ -91,12 +112,25 @@ impl Builder {
 
     /// The pool's name, which its threads carry with their index: `creel-0`, `creel-1` … without
     /// its NULs, which no thread's name can have. By default `creel`.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(1).name("audio").build()?;
+    /// let name = pool.run_on(0, || std::thread::current().name().map(String::from));
+    /// assert_eq!(name.as_deref(), Some("audio-0"));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
     /// How many workers: 1 to 16,383. By default as many as the process has usable cores.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(3).build()?;
+    /// assert_eq!(pool.workers(), 3);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -106,6 +140,15 @@ impl Builder {
     /// [`Placement::Cores`] from its first loop on, and others are not pinned.
     ///
     /// Two pools of one process are seated on different cores as long as there are any.
+    ///
+    /// ```
+    /// use creel::{Placement, Pool};
+    ///
+    /// let pool = Pool::builder().workers(2).placement(Placement::Unpinned).build()?;
+    /// let sum = pool.sum(0..10, |_, n| n); // these workers go where the system puts them
+    /// assert_eq!(sum, 45);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = Some(placement);
         self
@@ -130,12 +173,30 @@ impl Builder {
     }
 
     /// How the workers wait. By default [`Wait::Adaptive`].
+    ///
+    /// ```
+    /// use creel::{Pool, Wait};
+    ///
+    /// // For what is called rarely: no CPU is burnt between.
+    /// let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
+    /// assert_eq!(pool.map(0..3, |_, n| n * n), [0, 1, 4]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self
     }
 
     /// How the items of loops are shared out. By default [`Balance::Sticky`].
+    ///
+    /// ```
+    /// use creel::{Balance, Pool};
+    ///
+    /// // For few jobs of unlike length: who is free takes the next.
+    /// let pool = Pool::builder().workers(2).balance(Balance::Shared).build()?;
+    /// assert_eq!(pool.map(&["short", "longer"], |_, job| job.len()), [5, 6]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn balance(mut self, balance: Balance) -> Self {
         self.balance = balance;
         self
@@ -143,6 +204,20 @@ impl Builder {
 
     /// The clock that its timers go by. By default the system's monotonic one; a test gives
     /// one that it drives.
+    ///
+    /// ```
+    /// use creel::{Pool, time::{Clock, sleep}};
+    /// use std::time::Duration;
+    ///
+    /// let clock = Clock::driven();
+    /// let pool = Pool::builder().workers(1).clock(clock.clone()).build()?;
+    /// let hour = pool.spawn(sleep(Duration::from_secs(3600)));
+    /// while !hour.is_finished() {
+    ///     clock.advance(Duration::from_secs(60)); // an hour in no time
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -160,6 +235,13 @@ impl Builder {
     /// # Errors
     /// If the number of workers is out of range, the placement cannot be had, or the pool is to
     /// be observed and cannot be.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// assert_eq!(pool.workers(), 2);
+    /// assert!(creel::Pool::builder().workers(1_000_000).build().is_err());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn build(mut self) -> Result<Pool, BuildError> {
         let offer = Offer::find(self.placement.take());
         let workers = self.workers.unwrap_or(offer.workers);

@@ -20,6 +20,14 @@ pub fn global() -> &'static Pool {
 }
 
 /// Why the process's pool could not be set.
+///
+/// ```
+/// use creel::{GlobalError, Pool};
+///
+/// let workers = creel::global().workers(); // used: made
+/// let late = Pool::builder().workers(workers + 1).build_global();
+/// assert_eq!(late.unwrap_err(), GlobalError::Exists);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GlobalError {

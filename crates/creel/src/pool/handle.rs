@@ -46,6 +46,14 @@ impl Pool {
     }
 
     /// A handle, which other threads keep to give this pool work.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let handle = pool.handle();
+    /// let task = std::thread::spawn(move || handle.spawn(async { 7 })).join().unwrap();
+    /// assert_eq!(pool.block_on(task).unwrap(), 7);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.lent(self.balance, self.most)

@@ -17,18 +17,19 @@ pub(crate) mod shared;
 mod spawn;
 mod spin;
 mod trace;
+mod unbuilt;
 mod wait;
 mod watch;
 mod worker;
 
 pub use crate::seat::{
     knobs::{Balance, ParseKnobError, Wait},
-    stats::{Stats, TaskStats, WorkerStats},
+    stats::{PoolStats, TaskStats, WorkerStats},
 };
 pub use builder::{BuildError, Builder};
 pub use global::{GlobalError, global};
 pub use handle::Handle;
-pub use named::{AcquireError, NamedPools, Settings};
+pub use named::{AcquireError, NamedPools, NamedSettings};
 pub use observe::Observe;
 
 use crate::seat::{current, lend};
@@ -72,17 +73,36 @@ pub struct Pool {
 
 impl Pool {
     /// A pool with every knob at its default: a worker a usable core, adaptive, sticky.
+    ///
+    /// ```
+    /// let pool = creel::Pool::new();
+    /// assert_eq!(pool.sum(0..100, |_, n| n), 4950);
+    /// ```
+    #[must_use]
     pub fn new() -> Self {
         let built = Self::builder().build();
         built.unwrap_or_else(|e| unreachable!("the defaults are in range: {e}"))
     }
 
     /// Sets knobs first.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).name("mixer").build()?;
+    /// assert_eq!(pool.workers(), 2);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn builder() -> Builder {
         Builder::new()
     }
 
     /// How many workers the pool has now.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// assert_eq!(pool.workers(), 2);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn workers(&self) -> usize {
         self.shared.seats.workers()
     }
@@ -95,6 +115,15 @@ impl Pool {
     /// # Errors
     /// If the number is out of range or the placement cannot seat them; the pool is then as
     /// before.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// pool.resize(4)?;
+    /// assert_eq!(pool.workers(), 4);
+    /// assert!(pool.resize(0).is_err());
+    /// assert_eq!(pool.workers(), 4);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn resize(&self, workers: usize) -> Result<(), BuildError> {
         builder::check_workers(workers)?;
         self.shared.resize(workers)
@@ -131,6 +160,13 @@ impl Pool {
     ///
     /// # Panics
     /// Re-throws the first panic in that order, after all have ended.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let squares = pool.broadcast(|worker| worker * worker);
+    /// assert_eq!(squares, [0, 1]);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn broadcast<R: Send>(&self, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let f = &f;
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
@@ -139,7 +175,16 @@ impl Pool {
     }
 
     /// What each worker has done so far and where it sits.
-    pub fn stats(&self) -> Stats {
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// pool.each(0..100, |_, _| ());
+    /// let items: u64 = pool.stats().workers.iter().map(|worker| worker.loop_items).sum();
+    /// assert!(items <= 100); // what its caller did alone is no worker's
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
         self.shared.stats()
     }
 
@@ -160,6 +205,7 @@ impl Pool {
     /// }
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[must_use]
     pub fn neighbours(&self) -> Vec<Vec<creel_topology::Neighbour>> {
         let seating = &self.shared.seating;
         let beside = |index| match seating.pinned_pus(index) {

@@ -31,12 +31,23 @@ use std::{
 /// ```
 #[derive(Debug, Default)]
 pub struct NamedPools {
-    pools: Mutex<HashMap<String, (Settings, Weak<Pool>)>>,
+    pools: Mutex<HashMap<String, (NamedSettings, Weak<Pool>)>>,
 }
 
 /// What two requests for one name must agree on.
+///
+/// ```
+/// use creel::{AcquireError, NamedPools, Pool};
+///
+/// let pools = NamedPools::default();
+/// let _held = pools.acquire("io", Pool::builder().workers(1))?;
+/// let error = pools.acquire("io", Pool::builder().workers(2)).unwrap_err();
+/// let AcquireError::Differs { has, asked, .. } = error else { panic!("{error}") };
+/// assert_eq!((has.workers, asked.workers), (Some(1), Some(2)));
+/// # Ok::<(), creel::AcquireError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct NamedSettings {
     /// How many workers; none: as many as there are usable cores.
     pub workers: Option<usize>,
     /// How they wait.
@@ -44,6 +55,13 @@ pub struct Settings {
 }
 
 /// Why a name gave no pool.
+///
+/// ```
+/// use creel::{AcquireError, NamedPools, Pool};
+///
+/// let error = NamedPools::default().acquire("none", Pool::builder().workers(0)).unwrap_err();
+/// assert!(matches!(error, AcquireError::Build(_)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
@@ -52,9 +70,9 @@ pub enum AcquireError {
         /// The name.
         name: String,
         /// The settings of the pool that is there.
-        has: Settings,
+        has: NamedSettings,
         /// Those asked for.
-        asked: Settings,
+        asked: NamedSettings,
     },
     /// There is no pool of that name yet, and it could not be made.
     Build(BuildError),
@@ -76,12 +94,19 @@ impl fmt::Display for AcquireError {
                 count(&asked.workers),
                 asked.wait,
             ),
-            AcquireError::Build(error) => error.fmt(f),
+            AcquireError::Build(_) => f.write_str("the pool cannot be made"),
         }
     }
 }
 
-impl std::error::Error for AcquireError {}
+impl std::error::Error for AcquireError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            AcquireError::Differs { .. } => None,
+            AcquireError::Build(error) => Some(error),
+        }
+    }
+}
 
 impl NamedPools {
     /// The pool of that name: the one that lives, or a new one with these settings.
@@ -89,8 +114,18 @@ impl NamedPools {
     /// # Errors
     /// If the one that lives has another number of workers or another way to wait, or a new one
     /// cannot be made.
+    ///
+    /// ```
+    /// use creel::{NamedPools, Pool};
+    ///
+    /// let pools = NamedPools::default();
+    /// let encoder = pools.acquire("encode", Pool::builder().workers(2))?;
+    /// let decoder = pools.acquire("encode", Pool::builder().workers(2))?; // the same pool
+    /// assert_eq!(encoder.map(0..2, |_, n| n), decoder.map(0..2, |_, n| n));
+    /// # Ok::<(), creel::AcquireError>(())
+    /// ```
     pub fn acquire(&self, name: &str, settings: Builder) -> Result<Arc<Pool>, AcquireError> {
-        let asked = Settings {
+        let asked = NamedSettings {
             workers: settings.workers,
             wait: settings.wait,
         };

@@ -18,7 +18,7 @@ use std::{
     str::FromStr,
 };
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "net"))]
 pub(super) use window::Window;
 
 /// What others may do with a pool from outside of its program.
@@ -67,10 +67,10 @@ impl FromStr for Observe {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", feature = "net")))]
 pub(super) struct Window;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", feature = "net")))]
 impl Window {
     fn open(_: &std::sync::Arc<Shared>, _: Observe) -> std::io::Result<Self> {
         Err(std::io::ErrorKind::Unsupported.into())
@@ -87,7 +87,7 @@ impl Pool {
     ///
     /// # Errors
     /// If the system refuses the socket or the thread, by a handle of a pool that has been dropped,
-    /// and on other systems than Linux.
+    /// on other systems than Linux, and without the feature `net`.
     pub fn observe(&self, what: Observe) -> Result<(), BuildError> {
         let mut window = lock(&self.shared.window);
         if let Some(before) = window.take() {
@@ -124,7 +124,7 @@ fn state(seat: &Seat) -> &'static str {
 }
 
 /// The answer to `stats`.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+#[cfg_attr(not(all(target_os = "linux", feature = "net")), expect(dead_code))]
 fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
     let stats = shared.stats();
     let tasks = &stats.tasks;
@@ -187,7 +187,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "net"))]
 mod window {
     use super::{Observe, Quoted, Shared, stats};
     use crate::sync::thread;

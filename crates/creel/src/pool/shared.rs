@@ -1,7 +1,7 @@
 //! What a pool's owner, its workers and its handles share: the seats, and what is built on them.
 
 use super::{
-    Balance, BuildError, Builder, Stats, Wait, WorkerStats,
+    Balance, BuildError, Builder, PoolStats, Wait, WorkerStats,
     observe::Window,
     seating::{Offer, Seating},
     watch::WATCH_EVERY,
@@ -102,14 +102,14 @@ impl Shared {
     }
 
     /// What each worker has done so far and where it sits.
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> PoolStats {
         let stats = |index| WorkerStats {
             cpus: self.seating.pus_of(index),
             ..self.seats.at(index).stats()
         };
         let workers = self.seats.workers();
         let retired = self.seats.made().filter(|s| s.index >= workers);
-        Stats {
+        PoolStats {
             workers: (0..workers).map(stats).collect(),
             retiring: retired
                 .filter(|s| s.thread.is_running())

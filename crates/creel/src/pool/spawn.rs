@@ -47,6 +47,35 @@ impl Pool {
         self.shared.tasks.spawn_bound(seat.index, future)
     }
 
+    /// Makes a task that worker `worker` begins, if it has nothing to do: it is woken for it, in the
+    /// place of any other. If it is busy, whoever is free takes the task, as one of
+    /// [`spawn`](Self::spawn). For what lies in that worker's cache.
+    ///
+    /// Only a hint, and only for the beginning: a task goes on where it is woken. What must stay on
+    /// one thread is [`spawn_on`](Self::spawn_on)'s.
+    ///
+    /// # Panics
+    ///
+    /// If the pool has no such worker.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let halves = [0..500_u64, 500..1000];
+    /// let tasks = halves.into_iter().enumerate();
+    /// let tasks = tasks.map(|(worker, half)| pool.spawn_near(worker, async { half.sum::<u64>() }));
+    /// let sums = tasks.map(|sum| pool.block_on(sum).unwrap());
+    /// assert_eq!(sums.sum::<u64>(), 499_500);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn spawn_near<F>(&self, worker: usize, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let seat = self.shared.seats.seat_in_use(worker);
+        self.shared.tasks.spawn_near(seat.index, future)
+    }
+
     /// Runs a blocking or long closure as a task of this pool: of one that the program has made
     /// for such work, since a worker that blocks serves nobody else.
     ///

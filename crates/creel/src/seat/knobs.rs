@@ -5,6 +5,23 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 /// How a worker waits when it finds nothing to do.
+///
+/// | your program | take |
+/// |---|---|
+/// | loops many times a second: frames, tokens, ticks; or you do not know | `Adaptive`: awake for the next loop, asleep when there is none |
+/// | work that comes now and then, batches, a pool beside others | `Park`: each wake costs some microseconds, no CPU is ever burnt |
+/// | a CPU of its own for each worker, and no wake may ever be late | `Spin(d)`, with `d` longer than the longest pause |
+/// | thousands of timed streams, where a few milliseconds do not matter | `Throttle(q)`: one wake a quantum serves them all |
+///
+/// ```
+/// use creel::{Pool, Wait};
+/// use std::time::Duration;
+///
+/// let streams = Pool::builder().workers(1).wait(Wait::Throttle(Duration::from_millis(2))).build()?;
+/// assert_eq!("throttle:2ms".parse(), Ok(Wait::Throttle(Duration::from_millis(2))));
+/// # drop(streams);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Wait {
@@ -23,6 +40,23 @@ pub enum Wait {
 }
 
 /// How the items of a loop are shared out among the workers.
+///
+/// | your loop | take |
+/// |---|---|
+/// | the same data again and again; or you do not know | `Sticky`: the data stays in the caches, and who is done helps |
+/// | few jobs of unlike length: files, songs, tiles of a picture | `Shared`: who is free takes the next |
+/// | equal items, and each worker must have the very same ones each time | `Fixed`: nobody helps, so the slowest worker decides |
+///
+/// It is the pool's, or a call's: [`Pool::with`](crate::Pool::with).
+///
+/// ```
+/// use creel::{Balance, Pool};
+///
+/// let pool = Pool::builder().workers(2).build()?; // sticky
+/// let lengths = pool.with(Balance::Shared).map(&["a", "abc"], |_, song| song.len());
+/// assert_eq!(lengths, [1, 3]);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Balance {
@@ -33,11 +67,16 @@ pub enum Balance {
     #[default]
     Sticky,
     /// One queue for all, in the order given: the best for few, long jobs of unlike length
-    /// (the longest first: [`each_longest_first`](crate::Loops::each_longest_first)).
+    /// (the longest first: [`each_longest_first`](crate::Pool::each_longest_first)).
     Shared,
 }
 
 /// A knob's text that does not parse: tells the text and what would be understood.
+///
+/// ```
+/// let error = "often".parse::<creel::Balance>().unwrap_err();
+/// assert_eq!(error.to_string(), "`often` is not one of fixed, sticky, shared");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseKnobError {
     text: String,

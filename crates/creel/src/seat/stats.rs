@@ -40,9 +40,17 @@ impl Counter {
 }
 
 /// What a pool has done.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// pool.block_on(pool.spawn(async {})).unwrap();
+/// let stats = pool.stats();
+/// assert_eq!((stats.workers.len(), stats.tasks.spawned), (2, 1));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct PoolStats {
     /// The workers, by their index.
     pub workers: Vec<WorkerStats>,
     /// Seats beyond the number of workers, by index, whose threads go on because something is
@@ -54,6 +62,14 @@ pub struct Stats {
 
 /// What became of a pool's tasks so far. When none is left, `spawned` is `finished` and
 /// `cancelled` together.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// pool.block_on(pool.spawn(async { 1 })).unwrap();
+/// let tasks = pool.stats().tasks;
+/// assert_eq!((tasks.spawned, tasks.finished, tasks.cancelled), (1, 1, 0));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskStats {
@@ -70,6 +86,15 @@ pub struct TaskStats {
 }
 
 /// What one worker has done since it was seated.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// pool.run_on(1, || ());
+/// for (index, worker) in pool.stats().workers.iter().enumerate() {
+///     println!("{index}: on {}, asleep for {:?}", worker.cpus, worker.parked);
+/// }
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerStats {

@@ -261,6 +261,12 @@ impl<'a> Held<'a> {
         self.desk.hints.len()
     }
 
+    /// How many tasks wait for this thread, or for any; stale hints count.
+    pub(super) fn waiting(self) -> usize {
+        let slot = usize::from(!self.desk.lifo.is_empty());
+        self.desk.hints.len() + slot + self.tasks.outside.len()
+    }
+
     /// Moves the task in the slot to the end of the queue.
     fn spill(self) {
         // SAFETY: this thread holds the desk.

@@ -9,6 +9,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Why a task has no output.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::JoinError;
+///
+/// let task = pool.spawn(std::future::pending::<()>());
+/// task.cancel();
+/// assert!(matches!(pool.block_on(task), Err(JoinError::Cancelled)));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub enum JoinError {
     /// Its future was dropped before it was ready: by [`JoinHandle::cancel`] or a
     /// [`CancelOnDrop`], because nothing could wake it any more, or because its pool was dropped.
@@ -23,6 +33,16 @@ pub enum JoinError {
 }
 
 /// What a task panicked with.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::JoinError;
+///
+/// let task = pool.spawn(async { if true { panic!("on purpose") } });
+/// let Err(JoinError::Panicked(panic)) = pool.block_on(task) else { unreachable!() };
+/// assert_eq!(panic.message(), Some("on purpose"));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub struct Panic(Payload);
 
 // SAFETY: shared, it gives no reference to the payload but to its text, if it is a `&'static str`
@@ -31,11 +51,33 @@ unsafe impl Sync for Panic {}
 
 impl Panic {
     /// The payload, to look at it or to go on with the panic by [`std::panic::resume_unwind`].
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::JoinError;
+    ///
+    /// let task = pool.spawn(async { std::panic::resume_unwind(Box::new(7)) });
+    /// let Err(JoinError::Panicked(panic)) = pool.block_on::<_>(task).map(|()| ()) else { unreachable!() };
+    /// assert_eq!(panic.into_payload().downcast_ref(), Some(&7));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn into_payload(self) -> Box<dyn std::any::Any + Send> {
         self.0
     }
 
     /// What the panic said, if it said it in words.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::JoinError;
+    ///
+    /// let task = pool.spawn(async { if true { panic!("number {}", 7) } });
+    /// match pool.block_on(task) {
+    ///     Err(JoinError::Panicked(panic)) => assert_eq!(panic.message(), Some("number 7")),
+    ///     other => unreachable!("{other:?}"),
+    /// }
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn message(&self) -> Option<&str> {
         let text = self.0.downcast_ref::<&'static str>().copied();
         text.or_else(|| self.0.downcast_ref::<String>().map(String::as_str))
@@ -139,6 +181,14 @@ impl<T> JoinHandle<T> {
 
     /// Lets the task go on by itself; its output, or panic, is dropped when it ends. Dropping the
     /// handle does the same; this says so.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (tx, rx) = creel::channel::oneshot::channel();
+    /// pool.spawn(async { tx.send(7).unwrap() }).detach();
+    /// assert_eq!(rx.recv_blocking(), Ok(7));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn detach(self) {}
 
     /// Has the task cancelled when what this gives is dropped.
@@ -161,6 +211,14 @@ impl<T> JoinHandle<T> {
     /// Asks for the task's future to be dropped by a worker of its pool; returns at once. A poll
     /// under way is not disturbed. Awaiting the handle then gives [`JoinError::Cancelled`] after the drop, or the
     /// output, if the task was faster.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let task = pool.spawn(std::future::pending::<()>());
+    /// task.cancel();
+    /// assert!(pool.block_on(task).is_err());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn cancel(&self) {
         if let Some(task) = self.task
             && let Some(then) = task.state().cancel()
@@ -176,6 +234,16 @@ impl<T> JoinHandle<T> {
     }
 
     /// Whether the task has ended, so that awaiting gives its output at once.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let task = pool.spawn(async { 7 });
+    /// while !task.is_finished() {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(pool.block_on(task).unwrap(), 7);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.task.is_none_or(|task| task.state().is_complete())
     }
@@ -259,12 +327,31 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 /// A task's output to come, as its [`JoinHandle`]: the task is cancelled when this is dropped.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::task::CancelOnDrop;
+///
+/// /// Ends with whoever has it.
+/// struct Poller { _task: CancelOnDrop<()> }
+///
+/// let task = pool.spawn(std::future::pending()).cancel_on_drop();
+/// drop(Poller { _task: task });
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[must_use = "dropped, it cancels its task"]
 #[derive(Debug)]
 pub struct CancelOnDrop<T>(JoinHandle<T>);
 
 impl<T> CancelOnDrop<T> {
     /// The handle alone: the task goes on when that is dropped.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let guarded = pool.spawn(async { 7 }).cancel_on_drop();
+    /// assert_eq!(pool.block_on(guarded.into_handle()).unwrap(), 7);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn into_handle(mut self) -> JoinHandle<T> {
         let gone = JoinHandle {
             task: None,
@@ -276,6 +363,14 @@ impl<T> CancelOnDrop<T> {
     }
 
     /// As [`JoinHandle::cancel`].
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let guarded = pool.spawn(std::future::pending::<()>()).cancel_on_drop();
+    /// guarded.cancel();
+    /// assert!(pool.block_on(guarded.into_handle()).is_err());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn cancel(&self) {
         self.0.cancel();
     }
@@ -286,6 +381,15 @@ impl<T> CancelOnDrop<T> {
     }
 
     /// As [`JoinHandle::is_finished`].
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let guarded = pool.spawn(async {}).cancel_on_drop();
+    /// while !guarded.is_finished() {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }

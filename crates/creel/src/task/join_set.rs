@@ -71,6 +71,12 @@ impl Wake for Note {
 
 impl<T> JoinSet<T> {
     /// An empty one.
+    ///
+    /// ```
+    /// let set = creel::task::JoinSet::<u32>::new();
+    /// assert!(set.is_empty());
+    /// ```
+    #[must_use]
     pub fn new() -> Self {
         JoinSet {
             members: Vec::new(),
@@ -104,11 +110,30 @@ impl<T> JoinSet<T> {
     }
 
     /// How many have not been taken.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut set = creel::task::JoinSet::new();
+    /// set.add(pool.spawn(async { 7 }));
+    /// assert_eq!(set.len(), 1);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn len(&self) -> usize {
         self.members.len() - self.free.len()
     }
 
     /// Whether all have been taken.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut set = creel::task::JoinSet::new();
+    /// set.add(pool.spawn(async { 7 }));
+    /// pool.block_on(set.join_next());
+    /// assert!(set.is_empty());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -118,11 +143,39 @@ impl<T> JoinSet<T> {
     /// # Errors
     ///
     /// Inside: why that one has no output.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut set = creel::task::JoinSet::new();
+    /// for n in 0..10 {
+    ///     set.add(pool.spawn(async move { n }));
+    /// }
+    /// let sum = pool.block_on(async {
+    ///     let mut sum = 0;
+    ///     while let Some(n) = set.join_next().await {
+    ///         sum += n.unwrap();
+    ///     }
+    ///     sum
+    /// });
+    /// assert_eq!(sum, 45);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
     /// As [`join_next`](Self::join_next), for futures written by hand.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use std::future::poll_fn;
+    ///
+    /// let mut set = creel::task::JoinSet::new();
+    /// set.add(pool.spawn(async { 7 }));
+    /// let next = pool.block_on(poll_fn(|cx| set.poll_join_next(cx)));
+    /// assert_eq!(next.unwrap().unwrap(), 7);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         if self.is_empty() {
             return Poll::Ready(None);
@@ -152,6 +205,15 @@ impl<T> JoinSet<T> {
     }
 
     /// Asks for all to be cancelled; they are still to be joined.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let mut set = creel::task::JoinSet::new();
+    /// set.add(pool.spawn(std::future::pending::<()>()));
+    /// set.cancel_all();
+    /// assert!(pool.block_on(set.join_next()).unwrap().is_err());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn cancel_all(&self) {
         for member in self.members.iter().flatten() {
             member.handle.cancel();
@@ -159,6 +221,16 @@ impl<T> JoinSet<T> {
     }
 
     /// Lets all go on by themselves.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let (tx, rx) = creel::channel::oneshot::channel();
+    /// let mut set = creel::task::JoinSet::new();
+    /// set.add(pool.spawn(async { tx.send(7).unwrap() }));
+    /// set.detach_all();
+    /// assert_eq!((set.len(), rx.recv_blocking()), (0, Ok(7)));
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn detach_all(&mut self) {
         self.members.clear();
         self.free.clear();
@@ -172,6 +244,19 @@ impl<T: Send + 'static> JoinSet<T> {
     /// # Panics
     ///
     /// Outside of a pool.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let sum = pool.block_on(async {
+    ///     let mut set = creel::task::JoinSet::new();
+    ///     set.spawn(async { 3 });
+    ///     set.spawn(async { 4 });
+    ///     let (a, b) = (set.join_next().await, set.join_next().await);
+    ///     a.unwrap().unwrap() + b.unwrap().unwrap()
+    /// });
+    /// assert_eq!(sum, 7);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) {
         self.add(spawn(future));
     }

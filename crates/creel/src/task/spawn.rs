@@ -81,14 +81,45 @@ impl Tasks {
         if let Some(held) = desk::here_in(self) {
             return spawn_here(held, future);
         }
+        self.spawn_outside(future, || self.seats.call(0, When::Now))
+    }
+
+    /// The same for one that this seat's worker shall begin, if it has nothing to do: it is woken in
+    /// the place of any other.
+    pub(crate) fn spawn_near<F: Future>(&self, index: usize, future: F) -> JoinHandle<F::Output> {
+        self.spawn_outside(future, || {
+            let seat = self.seats.at(index);
+            let comes = seat.is_idle() && seat.thread.is_running();
+            if !comes || !self.seats.idle.may_run_tasks(index) {
+                return self.seats.call(0, When::Now);
+            }
+            // It looks at what came from outside before it sleeps again. If it has found something
+            // else to do meanwhile, the watch finds this.
+            seat.notify();
+            self.seats.see_to_a_watch();
+            Ok(())
+        })
+    }
+
+    /// Makes a task that any worker may run, queues it for all, and has somebody come by `call`.
+    fn spawn_outside<F: Future>(
+        &self,
+        future: F,
+        call: impl FnOnce() -> std::io::Result<()>,
+    ) -> JoinHandle<F::Output> {
         // The pool does not end under this, nor is a thread started after it has.
         if !self.seats.life.enter() {
             return JoinHandle::refused(None);
         }
-        let task = make(None, self, State::new_word(None, false), future);
+        let task = make(
+            desk::here_in(self),
+            self,
+            State::new_word(None, false),
+            future,
+        );
         self.outside.push(task);
         let mut handle = JoinHandle::new(task);
-        if let Err(error) = self.seats.call(0, When::Now)
+        if let Err(error) = call()
             && self.outside.remove(task)
         {
             self.drop_refused(task);

@@ -89,6 +89,12 @@ impl Drop for Inner {
 
 impl CancellationToken {
     /// A token that is not cancelled.
+    ///
+    /// ```
+    /// let token = creel::task::CancellationToken::new();
+    /// assert!(!token.is_cancelled());
+    /// ```
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -132,16 +138,50 @@ impl CancellationToken {
     }
 
     /// Tells all who hold a clone or a child; more than once is the same.
+    ///
+    /// ```
+    /// let token = creel::task::CancellationToken::new();
+    /// let clone = token.clone();
+    /// token.cancel();
+    /// assert!(clone.is_cancelled());
+    /// ```
     pub fn cancel(&self) {
         self.inner.cancel();
     }
 
     /// Whether it has been cancelled.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let token = creel::task::CancellationToken::new();
+    /// let told = token.clone();
+    /// // A loop that can be ended from elsewhere.
+    /// let counted = pool.spawn(async move {
+    ///     let mut n = 0;
+    ///     while !told.is_cancelled() {
+    ///         n += 1;
+    ///         creel::task::yield_now().await;
+    ///     }
+    ///     n
+    /// });
+    /// token.cancel();
+    /// pool.block_on(counted).unwrap();
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.inner.is_cancelled()
     }
 
     /// Waits until it is cancelled. Cancel-safe.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let token = creel::task::CancellationToken::new();
+    /// token.cancel();
+    /// pool.block_on(token.cancelled());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn cancelled(&self) -> Cancelled<'_> {
         Cancelled {
             token: self,
@@ -152,6 +192,15 @@ impl CancellationToken {
 
     /// Awaits `future` until it is ready or this is cancelled: then it is dropped, and there is
     /// none.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let token = creel::task::CancellationToken::new();
+    /// assert_eq!(pool.block_on(token.run_until(async { 7 })), Some(7));
+    /// token.cancel();
+    /// assert_eq!(pool.block_on(token.run_until(std::future::pending::<()>())), None);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub async fn run_until<F: Future>(&self, future: F) -> Option<F::Output> {
         let (mut future, mut cancelled) = (pin!(future), self.cancelled());
         poll_fn(|cx| {
@@ -186,6 +235,14 @@ impl fmt::Debug for CancellationToken {
 }
 
 /// Cancels its token when it is dropped; see [`CancellationToken::cancel_on_drop`].
+///
+/// ```
+/// let token = creel::task::CancellationToken::new();
+/// let guard = token.clone().cancel_on_drop();
+/// assert!(!token.is_cancelled());
+/// drop(guard);
+/// assert!(token.is_cancelled());
+/// ```
 #[must_use = "dropped, it cancels its token"]
 #[derive(Debug)]
 pub struct TokenGuard(CancellationToken);
@@ -197,6 +254,15 @@ impl Drop for TokenGuard {
 }
 
 /// The future of [`CancellationToken::cancelled`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// let token = creel::task::CancellationToken::new();
+/// let waiting = token.cancelled();
+/// token.cancel();
+/// pool.block_on(waiting);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct Cancelled<'a> {

@@ -18,6 +18,12 @@ pub fn yield_now() -> YieldNow {
 }
 
 /// The future of [`yield_now`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// pool.block_on(creel::task::yield_now());
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct YieldNow {

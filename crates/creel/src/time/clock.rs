@@ -139,6 +139,14 @@ impl Clock {
     /// The system's monotonic clock: the default.
     ///
     /// All of them share one epoch, the first one's making.
+    ///
+    /// ```
+    /// use creel::time::Clock;
+    ///
+    /// let clock = Clock::monotonic();
+    /// assert!(!clock.is_driven());
+    /// ```
+    #[must_use]
     #[inline]
     pub fn monotonic() -> Self {
         static EPOCH: OnceLock<Epoch> = OnceLock::new();
@@ -149,6 +157,14 @@ impl Clock {
     }
 
     /// A clock that stands still until [`advance`](Self::advance) moves it.
+    ///
+    /// ```
+    /// use creel::time::Clock;
+    ///
+    /// let clock = Clock::driven();
+    /// assert_eq!(clock.now(), clock.now());
+    /// ```
+    #[must_use]
     pub fn driven() -> Self {
         Clock {
             epoch: Epoch::now(),
@@ -160,11 +176,28 @@ impl Clock {
     }
 
     /// True if the program drives this clock.
+    ///
+    /// ```
+    /// use creel::time::Clock;
+    ///
+    /// assert!(Clock::driven().is_driven());
+    /// assert!(!Clock::monotonic().is_driven());
+    /// ```
+    #[must_use]
     pub fn is_driven(&self) -> bool {
         self.driven.is_some()
     }
 
     /// The time now.
+    ///
+    /// ```
+    /// use creel::time::Clock;
+    /// use std::time::Instant;
+    ///
+    /// let before = Instant::now();
+    /// assert!(Clock::monotonic().now() >= before);
+    /// ```
+    #[must_use]
     pub fn now(&self) -> Instant {
         match &self.driven {
             None => Instant::now(),
@@ -183,6 +216,16 @@ impl Clock {
     /// # Panics
     ///
     /// On the monotonic clock, which nobody can move.
+    ///
+    /// ```
+    /// use creel::time::Clock;
+    /// use std::time::Duration;
+    ///
+    /// let clock = Clock::driven();
+    /// let begin = clock.now();
+    /// clock.advance(Duration::from_secs(3600));
+    /// assert_eq!(clock.now() - begin, Duration::from_secs(3600));
+    /// ```
     pub fn advance(&self, by: Duration) {
         let driven = self.driven.as_ref();
         let driven = driven.expect("Clock::advance is for a clock made by Clock::driven");
@@ -203,6 +246,16 @@ impl Clock {
     /// on x86_64, with the clock source `tsc`). The readings of one thread never go backwards.
     /// Those of two threads may: by less than 2 µs, a message can seem to arrive before it was
     /// sent. Timers go by the exact time; against [`now`](Self::now), an [`Instant`], compare one.
+    ///
+    /// ```
+    /// use creel::time::Clock;
+    /// use std::time::Duration;
+    ///
+    /// let clock = Clock::driven();
+    /// clock.advance(Duration::from_micros(5));
+    /// assert_eq!(clock.nanos(), 5_000);
+    /// ```
+    #[must_use]
     #[inline]
     pub fn nanos(&self) -> u64 {
         match &self.driven {
@@ -221,6 +274,16 @@ impl Clock {
     }
 
     /// Nanoseconds from the epoch until `at`; zero if `at` was before it.
+    ///
+    /// ```
+    /// use creel::time::Clock;
+    /// use std::time::Duration;
+    ///
+    /// let clock = Clock::driven();
+    /// let soon = clock.now() + Duration::from_micros(7);
+    /// assert_eq!(clock.nanos_at(soon), 7_000);
+    /// ```
+    #[must_use]
     pub fn nanos_at(&self, at: Instant) -> u64 {
         nanos(at.saturating_duration_since(self.epoch.instant))
     }

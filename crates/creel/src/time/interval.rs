@@ -18,6 +18,20 @@ use std::time::{Duration, Instant};
 ///
 /// If `period` is zero; when polled on a thread that neither is a pool's worker
 /// nor in its `block_on`.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::time::interval;
+/// use std::time::Duration;
+///
+/// let period = Duration::from_millis(2);
+/// pool.block_on(async {
+///     let mut ticks = interval(period);
+///     let first = ticks.tick().await;
+///     assert_eq!(ticks.tick().await - first, period); // exactly: it does not drift
+/// });
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub fn interval(period: Duration) -> Interval {
     let period = nanos(period);
     assert!(period > 0, "an interval's period is longer than nothing");
@@ -32,6 +46,24 @@ pub fn interval(period: Duration) -> Interval {
 }
 
 /// A timer that ticks periodically: see [`interval`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::time::{Interval, interval};
+/// use std::time::Duration;
+///
+/// /// A meter that is read each millisecond.
+/// struct Meter { reads: u32, due: Interval }
+///
+/// pool.block_on(async {
+///     let mut meter = Meter { reads: 0, due: interval(Duration::from_millis(1)) };
+///     while meter.reads < 3 {
+///         meter.due.tick().await;
+///         meter.reads += 1;
+///     }
+/// });
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub struct Interval {
     next: Due,
     period: u64,
@@ -44,6 +76,16 @@ pub struct Interval {
 impl Interval {
     /// Lets each tick come up to `slack` after its deadline, so that timers whose
     /// tolerances overlap share a wake-up of the worker.
+    ///
+    /// ```
+    /// use creel::time::interval;
+    /// use std::time::Duration;
+    ///
+    /// // Ten a second, and whether up to 20 ms late does not matter: it shares others' wake-ups.
+    /// let housekeeping = interval(Duration::from_millis(100)).slack(Duration::from_millis(20));
+    /// # drop(housekeeping);
+    /// ```
+    #[must_use]
     pub fn slack(mut self, slack: Duration) -> Self {
         self.slack = nanos(slack);
         self
@@ -51,12 +93,36 @@ impl Interval {
 
     /// Lets each tick also come up to `early` before its deadline. Without this
     /// none ever does.
+    ///
+    /// ```
+    /// use creel::time::interval;
+    /// use std::time::Duration;
+    ///
+    /// let frames = interval(Duration::from_millis(16)).early(Duration::from_millis(1));
+    /// # drop(frames);
+    /// ```
+    #[must_use]
     pub fn early(mut self, early: Duration) -> Self {
         self.early = nanos(early);
         self
     }
 
     /// Puts the next deadline at `first`, and the others one period apart from it.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::time::interval;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let begin = Instant::now() + Duration::from_millis(5);
+    /// pool.block_on(async {
+    ///     let mut ticks = interval(Duration::from_secs(1)).starting(begin);
+    ///     let off = ticks.tick().await.duration_since(begin);
+    ///     assert!(off < Duration::from_micros(1));
+    /// });
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn starting(mut self, first: Instant) -> Self {
         self.next = Due::Instant(first);
         self
@@ -64,12 +130,37 @@ impl Interval {
 
     /// Leaves out the ticks whose next deadline has passed, too. Without this
     /// each deadline gives one tick, and the missed ones come in succession.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::time::interval;
+    /// use std::time::Duration;
+    ///
+    /// let period = Duration::from_millis(1);
+    /// pool.block_on(async {
+    ///     let mut ticks = interval(period).skip_missed();
+    ///     let first = ticks.tick().await;
+    ///     std::thread::sleep(4 * period); // busy for longer than a period
+    ///     let next = ticks.tick().await;
+    ///     assert!(next - first >= 4 * period);
+    /// });
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[must_use]
     pub fn skip_missed(mut self) -> Self {
         self.skip = true;
         self
     }
 
     /// The period.
+    ///
+    /// ```
+    /// use creel::time::interval;
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(interval(Duration::from_secs(2)).period(), Duration::from_secs(2));
+    /// ```
+    #[must_use]
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.period)
     }
@@ -77,17 +168,58 @@ impl Interval {
     /// Waits for the next deadline and tells which it was.
     ///
     /// Cancel-safe: a tick that was not awaited to its end is not lost.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::time::interval;
+    /// use std::time::Duration;
+    ///
+    /// pool.block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(1));
+    ///     for _ in 0..3 {
+    ///         ticks.tick().await;
+    ///     }
+    /// });
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn tick(&mut self) -> Tick<'_> {
         Tick(self)
     }
 
     /// The next deadline if it has come; else `cx` is woken when it does.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::time::interval;
+    /// use std::{future::poll_fn, time::{Duration, Instant}};
+    ///
+    /// pool.block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(1));
+    ///     let due = poll_fn(|cx| ticks.poll_tick(cx)).await;
+    ///     assert!(due <= Instant::now());
+    /// });
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         self.poll_tick_nanos(cx)
             .map(|nanos| timers::expect_clock().instant(nanos))
     }
 
     /// The same in nanoseconds of the pool's clock, which saves converting it.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::time::interval;
+    /// use std::{future::poll_fn, time::Duration};
+    ///
+    /// pool.block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(1));
+    ///     let first = poll_fn(|cx| ticks.poll_tick_nanos(cx)).await;
+    ///     let next = poll_fn(|cx| ticks.poll_tick_nanos(cx)).await;
+    ///     assert_eq!(next - first, 1_000_000);
+    /// });
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     #[inline]
     pub fn poll_tick_nanos(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
         let due = self.next.settle();

@@ -17,6 +17,17 @@ use std::time::{Duration, Instant};
 /// # Panics
 ///
 /// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::time::sleep;
+/// use std::time::{Duration, Instant};
+///
+/// let begin = Instant::now();
+/// pool.block_on(sleep(Duration::from_millis(2)));
+/// assert!(begin.elapsed() >= Duration::from_millis(2));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub fn sleep(duration: Duration) -> Sleep {
     Sleep {
         due: Due::after(nanos(duration)),
@@ -29,6 +40,17 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// # Panics
 ///
 /// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::time::sleep_until;
+/// use std::time::{Duration, Instant};
+///
+/// let deadline = Instant::now() + Duration::from_millis(2);
+/// pool.block_on(sleep_until(deadline));
+/// assert!(Instant::now() >= deadline);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep {
         due: Due::Instant(deadline),
@@ -37,6 +59,17 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 }
 
 /// The future of [`sleep`] and [`sleep_until`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::time::{Sleep, sleep};
+/// use std::time::Duration;
+///
+/// /// What is waited for once, later.
+/// let pause: Sleep = sleep(Duration::from_millis(1));
+/// pool.block_on(pause);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Sleep {
     due: Due,
@@ -45,6 +78,19 @@ pub struct Sleep {
 
 impl Sleep {
     /// Sleeps until `deadline` instead; allocates nothing.
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// use creel::time::sleep;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// pool.block_on(async {
+    ///     let mut idle = sleep(Duration::from_secs(3600));
+    ///     idle.reset(Instant::now() + Duration::from_millis(1)); // nothing came: sooner
+    ///     idle.await;
+    /// });
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     pub fn reset(&mut self, deadline: Instant) {
         self.entry.disarm();
         self.due = Due::Instant(deadline);
@@ -75,6 +121,17 @@ impl fmt::Debug for Sleep {
 }
 
 /// The time was up before the future was ready.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::time::{Elapsed, timeout};
+/// use std::time::Duration;
+///
+/// let never = std::future::pending::<()>();
+/// let late = pool.block_on(timeout(Duration::from_millis(1), never));
+/// assert_eq!(late, Err(Elapsed));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -97,6 +154,16 @@ impl std::error::Error for Elapsed {}
 /// # Panics
 ///
 /// When polled on a thread that neither is a pool's worker nor in its `block_on`.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::time::timeout;
+/// use std::time::Duration;
+///
+/// let hour = Duration::from_secs(3600);
+/// assert_eq!(pool.block_on(timeout(hour, async { 7 })), Ok(7));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
 pub fn timeout<F: Future>(
     duration: Duration,
     future: F,

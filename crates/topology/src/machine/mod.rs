@@ -52,6 +52,14 @@ impl Machine {
     /// [`Error::Unreadable`] or [`Error::Malformed`] when the system's files cannot be read,
     /// [`Error::NoMachine`] when they describe no CPU; [`Error::Unsupported`] elsewhere, when the
     /// system does not tell its PUs.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::detect()?;
+    /// assert!(!machine.online().is_empty());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn detect() -> Result<Machine, Error> {
         if cfg!(target_os = "linux") {
             let mut parts = read::tree(Path::new("/"))?;
@@ -76,6 +84,13 @@ impl Machine {
     ///
     /// [`Error::Unreadable`] when a file is there and cannot be read, [`Error::Malformed`] when it
     /// says something impossible, [`Error::NoMachine`] when no CPU is described.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let nothing = std::env::temp_dir().join("no machine is here");
+    /// assert!(Machine::read_from(&nothing).is_err());
+    /// ```
     pub fn read_from(root: &Path) -> Result<Machine, Error> {
         read::tree(root).map(Machine::assemble)
     }
@@ -90,46 +105,118 @@ impl Machine {
     /// # Errors
     ///
     /// [`Error::Syntax`] when the description has a mistake or asks for more than 16,384 PUs.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let hybrid = Machine::synthetic("core:6+8 pu:2+1")?;
+    /// assert_eq!((hybrid.cores().len(), hybrid.pus().len()), (14, 20));
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn synthetic(description: &str) -> Result<Machine, Error> {
         read::synthetic::parts(description).map(Machine::assemble)
     }
 
     /// The online PUs.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.online().to_string(), "0-11");
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn online(&self) -> &CpuSet {
         &self.online
     }
 
     /// The online PUs that the cpuset and the affinity mask allow.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.allowed(), machine.online());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn allowed(&self) -> &CpuSet {
         &self.allowed
     }
 
     /// The online PUs in logical order: the PU at place `i` has logical index `i`.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.pus().len(), 12);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn pus(&self) -> &[usize] {
         &self.logical
     }
 
     /// The packages; empty when not told.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.packages()[0].pus.len(), 6);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn packages(&self) -> &[Package] {
         &self.packages
     }
 
     /// The dies; empty unless some package has several.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert!(machine.dies().is_empty());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn dies(&self) -> &[Die] {
         &self.dies
     }
 
     /// The NUMA nodes by ascending OS index; one node holds all where the system tells of none.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.numa_nodes().len(), 1);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn numa_nodes(&self) -> &[NumaNode] {
         &self.nodes
     }
 
     /// All caches, the lowest level first.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.caches().len(), 2);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
 
     /// The caches of a level that hold data.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.caches_at(3).count(), 2);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn caches_at(&self, level: u8) -> impl Iterator<Item = &Cache> {
         self.caches
             .iter()
@@ -137,21 +224,54 @@ impl Machine {
     }
 
     /// The cores. Where the system tells no siblings, each PU counts as a core.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.cores().len(), 8);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn cores(&self) -> &[Core] {
         &self.cores
     }
 
     /// Whether the system told which PUs share a core.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert!(machine.siblings_told());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn siblings_told(&self) -> bool {
         self.siblings_told
     }
 
     /// The kinds of cores, the slowest first; empty when not told.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// let [slow, fast] = machine.kinds() else { panic!("two kinds") };
+    /// assert_eq!((slow.pus.len(), fast.pus.len()), (4, 8));
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
     /// How many cores have a PU in `pus`: the usable cores, hyper-threads counted once.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    ///
+    /// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+    /// assert_eq!(machine.cores_in(&"0-3".parse()?), 2);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn cores_in(&self, pus: &CpuSet) -> usize {
         self.cores
             .iter()

@@ -4,6 +4,15 @@ use crate::types::CpuSet;
 
 /// Where each worker of a pool sits; [`place`](crate::place) and
 /// [`Ledger::seat`](crate::Ledger::seat) make one.
+///
+/// ```
+/// use creel_topology::{Machine, Placement, place};
+///
+/// let machine = Machine::synthetic("core:2 pu:2")?;
+/// let layout = place(&machine, machine.allowed(), 2, &Placement::Cores)?;
+/// assert_eq!(layout.seats().len(), 2);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     pub(super) seats: Vec<CpuSet>,
@@ -13,6 +22,15 @@ pub struct Layout {
 
 impl Layout {
     /// The PUs of each worker, in the order of the workers.
+    ///
+    /// ```
+    /// use creel_topology::{Machine, Placement, place};
+    ///
+    /// let machine = Machine::synthetic("core:2 pu:2")?;
+    /// let layout = place(&machine, machine.allowed(), 2, &Placement::Cores)?;
+    /// assert_eq!(layout.seats()[1].to_string(), "2-3");
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn seats(&self) -> &[CpuSet] {
         &self.seats
     }
@@ -22,16 +40,44 @@ impl Layout {
     /// # Panics
     ///
     /// If there is no such worker.
+    ///
+    /// ```
+    /// use creel_topology::{Machine, Placement, place};
+    ///
+    /// let machine = Machine::synthetic("core:2 pu:2")?;
+    /// let mut layout = place(&machine, machine.allowed(), 2, &Placement::Cores)?;
+    /// layout.swap(0, 1);
+    /// assert_eq!(layout.seats()[0].to_string(), "2-3");
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn swap(&mut self, a: usize, b: usize) {
         self.seats.swap(a, b);
     }
 
     /// Whether there were more workers than places, so that some share one.
+    ///
+    /// ```
+    /// use creel_topology::{Machine, Placement, place};
+    ///
+    /// let machine = Machine::synthetic("core:2 pu:2")?;
+    /// let fits = |workers| place(&machine, machine.allowed(), workers, &Placement::Cores);
+    /// assert!(!fits(2)?.wrapped() && fits(3)?.wrapped());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn wrapped(&self) -> bool {
         self.wrapped
     }
 
     /// Whether workers are confined to their seats at all.
+    ///
+    /// ```
+    /// use creel_topology::{Machine, Placement, place};
+    ///
+    /// let machine = Machine::synthetic("core:2 pu:2")?;
+    /// let layout = place(&machine, machine.allowed(), 2, &Placement::Unpinned)?;
+    /// assert!(!layout.pinned());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn pinned(&self) -> bool {
         self.pinned
     }

@@ -34,6 +34,13 @@ const WORKER: u64 = 1 << 32;
 
 impl Ledger {
     /// A ledger of empty seats.
+    ///
+    /// ```
+    /// use creel_topology::Ledger;
+    ///
+    /// static SEATS: std::sync::Mutex<Ledger> = std::sync::Mutex::new(Ledger::new());
+    /// assert_eq!(SEATS.lock().unwrap().seated(0), 0.0);
+    /// ```
     pub const fn new() -> Ledger {
         Ledger { loads: Vec::new() }
     }
@@ -43,6 +50,16 @@ impl Ledger {
     /// # Errors
     ///
     /// Those of [`place`](crate::place); nothing is counted then.
+    ///
+    /// ```
+    /// use creel_topology::{Ledger, Machine, Placement};
+    ///
+    /// let machine = Machine::synthetic("core:2")?;
+    /// let mut ledger = Ledger::new();
+    /// let layout = ledger.seat(&machine, machine.allowed(), 1, &Placement::Cores)?;
+    /// assert_eq!(layout.seats()[0].to_string(), "0");
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn seat(
         &mut self,
         machine: &Machine,
@@ -57,6 +74,16 @@ impl Ledger {
     }
 
     /// Counts seats that were chosen otherwise.
+    ///
+    /// ```
+    /// use creel_topology::{Ledger, Machine, Placement, place};
+    ///
+    /// let machine = Machine::synthetic("core:2")?;
+    /// let mut ledger = Ledger::new();
+    /// ledger.add(&place(&machine, machine.allowed(), 2, &Placement::Cores)?);
+    /// assert_eq!(ledger.seated(1), 1.0);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn add(&mut self, layout: &Layout) {
         for_each_share(layout, |pu, share| {
             if self.loads.len() <= pu {
@@ -67,6 +94,17 @@ impl Ledger {
     }
 
     /// Gives seats back that were taken by [`Ledger::seat`] or [`Ledger::add`].
+    ///
+    /// ```
+    /// use creel_topology::{Ledger, Machine, Placement};
+    ///
+    /// let machine = Machine::synthetic("core:2")?;
+    /// let mut ledger = Ledger::new();
+    /// let layout = ledger.seat(&machine, machine.allowed(), 2, &Placement::Cores)?;
+    /// ledger.release(&layout);
+    /// assert_eq!(ledger.seated(0), 0.0);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn release(&mut self, layout: &Layout) {
         for_each_share(layout, |pu, share| {
             if let Some(load) = self.loads.get_mut(pu) {
@@ -76,6 +114,16 @@ impl Ledger {
     }
 
     /// How many workers sit on a PU; one that may move among several PUs counts in part.
+    ///
+    /// ```
+    /// use creel_topology::{Ledger, Machine, Placement};
+    ///
+    /// let machine = Machine::synthetic("core:2")?;
+    /// let mut ledger = Ledger::new();
+    /// ledger.seat(&machine, machine.allowed(), 3, &Placement::Cores)?;
+    /// assert_eq!(ledger.seated(0) + ledger.seated(1), 3.0);
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn seated(&self, pu: usize) -> f64 {
         self.load(pu) as f64 / WORKER as f64
     }

@@ -8,6 +8,29 @@ use crate::types::{CpuSet, Error};
 /// Where workers sit. [`place`](crate::place) turns a policy into one [`CpuSet`] a worker.
 ///
 /// No policy that chooses cores puts two workers on one before every core it uses has one.
+///
+/// | your program | take |
+/// |---|---|
+/// | loops over data that stays, alone on its machine | `Cores` |
+/// | the same, where workers talk a lot | `Close` |
+/// | the same, where memory's bandwidth is what lacks | `Spread` |
+/// | hyper-threads do pay: light, independent work | `Pus` |
+/// | one that shares the machine, blocks, or runs batches; tasks and sockets | `Unpinned` |
+/// | tables as large as a cache, or memory of one node | `PerCache`, `PerNode` |
+/// | loops whose slowest worker decides, on cores of several kinds | `FastCores` |
+/// | a device, an interrupt or an operator decides | `List` |
+///
+/// Measure before you pin: it has cost as often as it has paid.
+///
+/// ```
+/// use creel_topology::{Machine, Placement, place};
+///
+/// let machine = Machine::synthetic("package:2 core:2")?;
+/// let close = place(&machine, machine.allowed(), 2, &Placement::Close)?;
+/// let spread = place(&machine, machine.allowed(), 2, &Placement::Spread)?;
+/// assert_eq!((close.seats()[1].first(), spread.seats()[1].first()), (Some(1), Some(2)));
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Placement {
     /// Anywhere among the allowed PUs: the system moves workers as it likes.
@@ -46,6 +69,12 @@ const NAMES: [(&str, Placement); 8] = [
 
 impl Placement {
     /// The names of all policies without arguments.
+    ///
+    /// ```
+    /// use creel_topology::Placement;
+    ///
+    /// assert!(Placement::names().all(|name| name.parse::<Placement>().is_ok()));
+    /// ```
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(name, _)| *name)
     }

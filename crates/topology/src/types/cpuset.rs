@@ -25,9 +25,21 @@ pub struct CpuSet {
 
 impl CpuSet {
     /// The largest OS index that a set can hold; kernels number up to 8,192 PUs.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert_eq!(CpuSet::range(0, CpuSet::INDEX_MAX).len(), 16_384);
+    /// ```
     pub const INDEX_MAX: usize = (1 << 14) - 1;
 
     /// The empty set.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert!(CpuSet::new().is_empty());
+    /// ```
     pub const fn new() -> CpuSet {
         CpuSet { words: Vec::new() }
     }
@@ -37,6 +49,12 @@ impl CpuSet {
     /// # Panics
     ///
     /// When `last` is above [`CpuSet::INDEX_MAX`].
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert_eq!(CpuSet::range(2, 4).to_string(), "2-4");
+    /// ```
     pub fn range(first: usize, last: usize) -> CpuSet {
         (first..=last).collect()
     }
@@ -46,6 +64,13 @@ impl CpuSet {
     /// # Panics
     ///
     /// When `index` is above [`CpuSet::INDEX_MAX`].
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// let mut set = CpuSet::new();
+    /// assert!(set.insert(7) && !set.insert(7));
+    /// ```
     pub fn insert(&mut self, index: usize) -> bool {
         assert!(
             index <= Self::INDEX_MAX,
@@ -62,6 +87,14 @@ impl CpuSet {
     }
 
     /// Takes PU `index` out; whether it was there.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// let mut set = CpuSet::range(0, 3);
+    /// assert!(set.remove(1) && !set.remove(1));
+    /// assert_eq!(set.to_string(), "0,2-3");
+    /// ```
     pub fn remove(&mut self, index: usize) -> bool {
         let present = self.contains(index);
         if present {
@@ -72,6 +105,12 @@ impl CpuSet {
     }
 
     /// Whether PU `index` is in the set.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert!(CpuSet::range(0, 3).contains(3));
+    /// ```
     pub fn contains(&self, index: usize) -> bool {
         self.words
             .get(index / WORD_BITS)
@@ -79,6 +118,12 @@ impl CpuSet {
     }
 
     /// How many PUs are in the set.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert_eq!(CpuSet::range(0, 3).len(), 4);
+    /// ```
     pub fn len(&self) -> usize {
         self.words
             .iter()
@@ -87,22 +132,46 @@ impl CpuSet {
     }
 
     /// Whether the set has no PU.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert!(!CpuSet::range(0, 3).is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
     /// The lowest OS index.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert_eq!(CpuSet::range(2, 3).first(), Some(2));
+    /// ```
     pub fn first(&self) -> Option<usize> {
         self.iter().next()
     }
 
     /// The highest OS index.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert_eq!(CpuSet::range(2, 3).last(), Some(3));
+    /// ```
     pub fn last(&self) -> Option<usize> {
         let top = self.words.last()?;
         Some(self.words.len() * WORD_BITS - 1 - top.leading_zeros() as usize)
     }
 
     /// The PUs in ascending order of their OS index.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert!(CpuSet::range(2, 4).iter().eq([2, 3, 4]));
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(i, &word)| {
             let mut rest = word;
@@ -115,6 +184,12 @@ impl CpuSet {
     }
 
     /// Whether every PU of this set is in `other`.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert!(CpuSet::range(1, 2).is_subset(&CpuSet::range(0, 3)));
+    /// ```
     pub fn is_subset(&self, other: &CpuSet) -> bool {
         self.words.len() <= other.words.len()
             && self
@@ -125,6 +200,12 @@ impl CpuSet {
     }
 
     /// Whether some PU is in both sets.
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert!(!CpuSet::range(0, 1).intersects(&CpuSet::range(2, 3)));
+    /// ```
     pub fn intersects(&self, other: &CpuSet) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }

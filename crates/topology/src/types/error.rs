@@ -5,6 +5,13 @@ use std::io;
 use std::path::PathBuf;
 
 /// Why a machine could not be read, a text not understood, or a mask not set.
+///
+/// ```
+/// use creel_topology::Machine;
+///
+/// let error = Machine::synthetic("cores:4").unwrap_err();
+/// assert!(error.to_string().contains("cores"));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -105,6 +105,13 @@ impl CpuSet {
     /// [`Error::Syntax`] when it is no such mask or reaches above [`CpuSet::INDEX_MAX`].
     ///
     /// Source: Linux, Documentation/admin-guide/cputopology.rst ("human-readable" bitmaps).
+    ///
+    /// ```
+    /// use creel_topology::CpuSet;
+    ///
+    /// assert_eq!(CpuSet::parse_mask("0xf0")?.to_string(), "4-7");
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
     pub fn parse_mask(text: &str) -> Result<CpuSet, Error> {
         let bad = |reason: &str| Error::syntax("CPU mask", text, reason);
         let digits = text.trim();

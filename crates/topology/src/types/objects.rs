@@ -5,6 +5,14 @@
 use super::cpuset::CpuSet;
 
 /// A physical package (socket).
+///
+/// ```
+/// use creel_topology::Machine;
+///
+/// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+/// assert_eq!(machine.packages()[1].pus.to_string(), "6-11");
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
     /// The system's number, where it gives one.
@@ -14,6 +22,14 @@ pub struct Package {
 }
 
 /// A die of a package; told only where some package has several.
+///
+/// ```
+/// use creel_topology::Machine;
+///
+/// let machine = Machine::synthetic("package:1 die:2 core:2")?;
+/// assert_eq!(machine.dies().len(), 2);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Die {
     /// The system's number, where it gives one.
@@ -23,6 +39,14 @@ pub struct Die {
 }
 
 /// A NUMA node: memory, and the PUs that are nearest to it.
+///
+/// ```
+/// use creel_topology::Machine;
+///
+/// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+/// assert!(machine.numa_nodes()[0].has_pus);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumaNode {
     /// The system's number; numbers may have gaps.
@@ -37,6 +61,14 @@ pub struct NumaNode {
 }
 
 /// What a cache holds.
+///
+/// ```
+/// use creel_topology::{CacheKind, Machine};
+///
+/// let machine = Machine::synthetic("l3:1 core:2")?;
+/// assert_eq!(machine.caches()[0].kind, CacheKind::Unified);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheKind {
     /// Data and instructions.
@@ -48,6 +80,14 @@ pub enum CacheKind {
 }
 
 /// A cache and the PUs that share it.
+///
+/// ```
+/// use creel_topology::Machine;
+///
+/// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+/// assert!(machine.caches().iter().all(|cache| cache.level == 3));
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
     /// 1 to 8; 1 is nearest to the core.
@@ -61,6 +101,14 @@ pub struct Cache {
 }
 
 /// A core: the PUs that the kernel calls siblings.
+///
+/// ```
+/// use creel_topology::Machine;
+///
+/// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+/// assert_eq!(machine.cores()[0].pus.len(), 2);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Core {
     /// The PUs as the kernel lists them. Only here a PU may be offline: kernels that still tell
@@ -71,6 +119,14 @@ pub struct Core {
 }
 
 /// Cores of one speed, e.g. performance or efficient ones.
+///
+/// ```
+/// use creel_topology::Machine;
+///
+/// let machine = Machine::synthetic("package:2 l3:1 core:2+2 pu:2+1")?;
+/// assert_eq!(machine.kinds().last().map(|fastest| fastest.rank), Some(1));
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
     /// 0 is the slowest kind; the fastest is the last.
@@ -82,6 +138,14 @@ pub struct Kind {
 }
 
 /// Who told the kinds of cores apart, in descending order of trust.
+///
+/// ```
+/// use creel_topology::{KindSource, Machine};
+///
+/// let machine = Machine::synthetic("core:1+1")?;
+/// assert_eq!(machine.kinds()[0].source, KindSource::Description);
+/// # Ok::<(), creel_topology::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KindSource {
     /// The PMUs' lists, `sys/devices/cpu_core/cpus` and `cpu_atom/cpus`.

@@ -1,0 +1,119 @@
+//! Where a task begins, and what it lets go first: hints and classes.
+
+use creel::task::{self, yield_now};
+use creel::{Pool, Wait};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// Miri takes minutes for what takes milliseconds else.
+const ROUNDS: usize = if cfg!(miri) { 6 } else { 60 };
+
+fn pool(workers: usize) -> Pool {
+    let builder = Pool::builder().workers(workers).wait(Wait::Park);
+    builder.name("near").build().unwrap()
+}
+
+/// Waits for something that another thread is sure to do; fails rather than hang.
+fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
+    receiver
+        .recv_timeout(Duration::from_secs(20))
+        .expect("it never came")
+}
+
+#[test]
+fn what_is_near_a_worker_begins_there_if_it_idles() {
+    let pool = pool(3);
+    let name = || std::thread::current().name().map(String::from);
+    pool.broadcast(|_| ());
+    let mut there = 0;
+    for round in 0..ROUNDS {
+        let worker = round % 3;
+        let ran = pool.spawn_near(worker, async move { name() });
+        // Not helped: a caller that waits runs tasks too.
+        while !ran.is_finished() {
+            std::thread::yield_now();
+        }
+        let ran = pool.block_on(ran).unwrap();
+        there += usize::from(ran == Some(format!("near-{worker}")));
+    }
+    // One that has not gone to sleep yet may be first.
+    assert!(there * 2 > ROUNDS, "{there} of {ROUNDS}");
+}
+
+#[test]
+fn what_is_near_a_busy_worker_runs_elsewhere() {
+    let pool = pool(2);
+    let (sender, receiver) = mpsc::channel();
+    let (release, held) = mpsc::channel::<()>();
+    let (begun, begins) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let busy = move || {
+            begun.send(()).unwrap();
+            held.recv().ok()
+        };
+        scope.spawn(|| pool.run_on(1, busy));
+        soon(&begins);
+        pool.spawn_near(1, async move { sender.send(()).unwrap() })
+            .detach();
+        soon(&receiver);
+        drop(release);
+    });
+}
+
+/// In which order tasks of both classes come to their ends, on one worker.
+fn ends(background: usize, ordinary: usize) -> Vec<bool> {
+    let (sender, receiver) = mpsc::channel();
+    let pool = pool(1);
+    let spawner = pool.spawn(async move {
+        for _ in 0..background {
+            let sender = sender.clone();
+            task::spawn(task::background(async move { sender.send(false).unwrap() })).detach();
+        }
+        for _ in 0..ordinary {
+            let sender = sender.clone();
+            let work = async move {
+                for _ in 0..3 {
+                    yield_now().await;
+                }
+                sender.send(true).unwrap();
+            };
+            task::spawn(work).detach();
+        }
+    });
+    let all = (0..background + ordinary)
+        .map(|_| soon(&receiver))
+        .collect();
+    pool.block_on(spawner).unwrap();
+    all
+}
+
+#[test]
+fn background_tasks_end_after_all_others() {
+    for (background, ordinary) in [(1, 1), (1, 50), (50, 1), (20, 20)] {
+        let ends = ends(background, ordinary);
+        let first = ends.iter().position(|ordinary| !ordinary).unwrap();
+        assert_eq!(first, ordinary, "of {background} and {ordinary}: {ends:?}");
+    }
+    assert_eq!(ends(40, 0).len(), 40);
+}
+
+#[test]
+fn background_tasks_go_on_beside_what_never_ends() {
+    let pool = pool(1);
+    let done = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&done);
+    let busy = pool.spawn(async move {
+        let work = async move { done.store(true, Ordering::SeqCst) };
+        let work = task::spawn(task::background(work));
+        let mut rounds = 0;
+        while !seen.load(Ordering::SeqCst) {
+            yield_now().await;
+            rounds += 1;
+        }
+        work.await.unwrap();
+        rounds
+    });
+    let rounds = pool.block_on(busy).unwrap();
+    assert!((100..2000).contains(&rounds), "{rounds} rounds");
+}

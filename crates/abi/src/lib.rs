@@ -17,7 +17,7 @@ const EIO: c_int = 5;
 /// The budget's workers; where the machine cannot be read, what the system call tells of the
 /// affinity mask, as the runtimes themselves count that would else be asked.
 fn workers(rounding: Rounding) -> c_uint {
-    let count = catch_unwind(|| match Machine::detect() {
+    let count = catch_unwind(|| match Machine::detect_cores() {
         Ok(machine) => Budget::rounded(&machine, rounding).workers(),
         Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
     });

@@ -61,8 +61,34 @@ impl Machine {
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn detect() -> Result<Machine, Error> {
+        Machine::here(read::tree)
+    }
+
+    /// As [`detect`](Machine::detect), but reads only what a [`Budget`](crate::Budget) counts: the
+    /// PUs, the cores and what confines this thread. A program that starts others, and only wants
+    /// to know how many, so reads a file a core and not a dozen.
+    ///
+    /// Packages, dies, caches and kinds are empty, one NUMA node holds all, and logical order is
+    /// that of the OS indices; memory is not told but by cgroups' limits.
+    ///
+    /// ```
+    /// use creel_topology::{Budget, Machine};
+    ///
+    /// let whole = Budget::of(&Machine::detect()?);
+    /// assert_eq!(Budget::of(&Machine::detect_cores()?).workers(), whole.workers());
+    /// # Ok::<(), creel_topology::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`detect`](Machine::detect).
+    pub fn detect_cores() -> Result<Machine, Error> {
+        Machine::here(read::cores)
+    }
+
+    fn here(read: fn(&Path) -> Result<Parts, Error>) -> Result<Machine, Error> {
         if cfg!(target_os = "linux") {
-            let mut parts = read::tree(Path::new("/"))?;
+            let mut parts = read(Path::new("/"))?;
             parts.mask = affinity::current().ok().or(parts.mask);
             Ok(Machine::assemble(parts))
         } else {
@@ -93,6 +119,16 @@ impl Machine {
     /// ```
     pub fn read_from(root: &Path) -> Result<Machine, Error> {
         read::tree(root).map(Machine::assemble)
+    }
+
+    /// As [`read_from`](Machine::read_from), but reads only what
+    /// [`detect_cores`](Machine::detect_cores) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_from`](Machine::read_from).
+    pub fn read_cores_from(root: &Path) -> Result<Machine, Error> {
+        read::cores(root).map(Machine::assemble)
     }
 
     /// Makes a machine from a description such as `package:2 numa:2 l3:1 core:8 pu:2`.

@@ -21,9 +21,22 @@ use crate::types::{Error, Parts};
 ///
 /// [`Error::Unreadable`], [`Error::Malformed`], and [`Error::NoMachine`] when no PU is described.
 pub(crate) fn tree(root: &Path) -> Result<Parts, Error> {
-    let tree = Tree::open(root)?;
-    let mut parts = sysfs::read(&tree)?;
-    let confines = cgroup::read(&tree)?;
+    confined(&Tree::open(root)?, sysfs::read)
+}
+
+/// The PUs, the cores and what confines the process, for a machine of many PUs has thousands of
+/// files.
+///
+/// # Errors
+///
+/// As [`tree`].
+pub(crate) fn cores(root: &Path) -> Result<Parts, Error> {
+    confined(&Tree::open(root)?, sysfs::read_cores)
+}
+
+fn confined(tree: &Tree, shape: fn(&Tree) -> Result<Parts, Error>) -> Result<Parts, Error> {
+    let mut parts = shape(tree)?;
+    let confines = cgroup::read(tree)?;
     parts.mask = confines.mask;
     parts.constraints = confines.constraints;
     Ok(parts)

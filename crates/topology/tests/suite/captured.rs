@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use creel_topology::{CpuSet, Machine};
+use creel_topology::{Budget, CpuSet, Machine};
 use serde_json::Value;
 
 fn shared() -> Option<PathBuf> {
@@ -175,12 +175,17 @@ fn captured_machines_are_read_right() {
     let expected: Value = serde_json::from_str(&text).unwrap();
     let mut wrong = Vec::new();
     for (name, expected) in expected.as_object().unwrap() {
-        match Machine::read_from(&folder.path().join("machines").join(name)) {
-            Ok(machine) => wrong.extend(
-                differences(&machine, expected)
-                    .iter()
-                    .map(|line| format!("{name}: {line}")),
-            ),
+        let root = folder.path().join("machines").join(name);
+        match Machine::read_from(&root) {
+            Ok(machine) => {
+                let differing = differences(&machine, expected);
+                wrong.extend(differing.iter().map(|line| format!("{name}: {line}")));
+                // What reads less counts the same.
+                let brief = Machine::read_cores_from(&root).map(|brief| Budget::of(&brief));
+                if brief.as_ref().ok() != Some(&Budget::of(&machine)) {
+                    wrong.push(format!("{name}: by its cores alone {brief:?}"));
+                }
+            }
             Err(error) => wrong.push(format!("{name}: {error}")),
         }
     }

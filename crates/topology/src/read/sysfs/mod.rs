@@ -53,6 +53,28 @@ pub(crate) fn read(tree: &Tree) -> Result<Parts, Error> {
     })
 }
 
+/// Of the shape only what a budget counts: the online PUs and the cores, a file a core.
+///
+/// # Errors
+///
+/// As [`read`].
+pub(crate) fn read_cores(tree: &Tree) -> Result<Parts, Error> {
+    let folders = tree.numbered(CPU, "cpu")?;
+    let online = online(tree, &folders)?;
+    if online.is_empty() {
+        return Cpuinfo::read(tree)?.into_parts(tree);
+    }
+    let mut siblings = topology::siblings(tree, &folders)?;
+    if siblings.is_empty() {
+        siblings = Cpuinfo::read(tree)?.cores(&online);
+    }
+    Ok(Parts {
+        online,
+        siblings,
+        ..Parts::default()
+    })
+}
+
 /// The kernel's list, or the PUs whose folder does not say that they are offline (kernels before
 /// 2.6.29 have no list, and a PU that cannot go offline has no file).
 fn online(tree: &Tree, folders: &[usize]) -> Result<CpuSet, Error> {

@@ -144,17 +144,32 @@ impl Driver {
         if self.is_empty() {
             return None;
         }
-        self.ask(Some(Duration::ZERO), again)
+        self.ask(Some(Duration::ZERO), again, || false)
     }
 
     /// Sleeps until a socket is ready, [`notify`](Self::notify) is called or the time is up. None
-    /// if another worker holds the poller, or there is none.
-    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<Found> {
-        self.ask(timeout, false)
+    /// if another worker holds the poller, or there is none. `notified` says whether this worker has
+    /// been: another may have taken the notification for its own, and left the poller since.
+    pub(crate) fn wait(
+        &self,
+        timeout: Option<Duration>,
+        notified: impl FnOnce() -> bool,
+    ) -> Option<Found> {
+        self.ask(timeout, false, notified)
     }
 
-    fn ask(&self, timeout: Option<Duration>, again: bool) -> Option<Found> {
+    fn ask(
+        &self,
+        timeout: Option<Duration>,
+        again: bool,
+        notified: impl FnOnce() -> bool,
+    ) -> Option<Found> {
         let mut asking = self.asking.try_lock().ok()?;
+        // From here on nobody else takes a notification.
+        let timeout = match notified() {
+            true => Some(Duration::ZERO),
+            false => timeout,
+        };
         let Asking {
             poller,
             events,

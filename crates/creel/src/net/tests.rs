@@ -3,6 +3,7 @@
 use super::driver::Driver;
 use super::io;
 use super::*;
+use crate::seat::parker::{Parker, Poller};
 use crate::seat::woken::wake_all;
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -39,7 +40,7 @@ fn run<T>(driver: &Arc<Driver>, future: impl Future<Output = T>) -> T {
                 return value;
             }
         }
-        let found = driver.wait(Some(Duration::from_secs(10)));
+        let found = driver.wait(Some(Duration::from_secs(10)), || false);
         let found = found.filter(|found| found.count > 0);
         found.expect("something comes").due.run(wake_all);
     }
@@ -430,7 +431,10 @@ fn a_notified_driver_wakes_up() {
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
     begin_to_wait(&driver, socket.recv(&mut [0; 8]));
     driver.notify();
-    assert_eq!(driver.wait(None).map(|found| found.count), Some(0));
+    assert_eq!(
+        driver.wait(None, || false).map(|found| found.count),
+        Some(0)
+    );
 }
 
 #[test]
@@ -476,7 +480,7 @@ fn the_end_of_a_driver_wakes_who_waits_there() {
     assert!(poll(&second).is_pending());
     assert!(!second.is_empty());
     run(&second, sender.send_to(b"now", to)).unwrap();
-    let found = second.wait(Some(Duration::from_secs(10)));
+    let found = second.wait(Some(Duration::from_secs(10)), || false);
     found.expect("nobody else is there").due.run(wake_all);
     assert!(flag.0.load(Ordering::SeqCst));
     assert!(matches!(poll(&second), Poll::Ready(Ok(3))));
@@ -507,14 +511,14 @@ fn the_end_calls_back_who_sleeps_in_the_driver() {
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
     begin_to_wait(&driver, socket.recv(&mut [0; 8]));
     std::thread::scope(|scope| {
-        let sleeper = scope.spawn(|| driver.wait(None).map(|found| found.count));
+        let sleeper = scope.spawn(|| driver.wait(None, || false).map(|found| found.count));
         while driver.asking_is_free() {
             std::thread::yield_now();
         }
         driver.end();
         assert_eq!(sleeper.join().unwrap(), Some(0));
     });
-    assert!(driver.wait(None).is_none());
+    assert!(driver.wait(None, || false).is_none());
 }
 
 #[test]
@@ -564,7 +568,7 @@ struct Asks(Arc<Driver>, AtomicUsize);
 
 impl Wake for Asks {
     fn wake(self: Arc<Self>) {
-        let asked = self.0.wait(Some(Duration::ZERO));
+        let asked = self.0.wait(Some(Duration::ZERO), || false);
         self.1.fetch_add(asked.is_some().into(), Ordering::SeqCst);
     }
 }
@@ -585,4 +589,29 @@ fn the_last_named_worker_is_roused_and_may_ask_at_once() {
     // It lets go of the wakers, which keep it.
     driver.end();
     assert!(workers.iter().all(|worker| Arc::strong_count(worker) == 1));
+}
+
+/// Interrupts whoever is in the driver's poller.
+struct Interrupts(Arc<Driver>);
+
+impl Poller for Interrupts {
+    fn interrupt(&self) {
+        self.0.notify();
+    }
+}
+
+#[test]
+fn a_notification_that_another_took_is_not_waited_for() {
+    let driver = Arc::new(Driver::default());
+    let (_sender, receiver, _to) = pair();
+    begin_to_wait(&driver, receiver.recv(&mut [0; 8]));
+    let parker = Parker::new(Arc::new(Interrupts(Arc::clone(&driver))));
+    let begin = std::time::Instant::now();
+    let notified = parker.poll(|| {
+        // It is about to sleep in the poller, as it has said; another worker asks before it does.
+        parker.notify();
+        std::thread::scope(|s| _ = s.spawn(|| driver.turn(false)).join());
+        driver.wait(Some(Duration::from_secs(60)), || parker.notified());
+    });
+    assert!(notified && begin.elapsed() < Duration::from_secs(30));
 }

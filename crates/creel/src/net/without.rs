@@ -45,7 +45,7 @@ pub(crate) mod driver {
             None
         }
 
-        pub(crate) fn wait(&self, _: Option<Duration>) -> Option<Found> {
+        pub(crate) fn wait(&self, _: Option<Duration>, _: impl FnOnce() -> bool) -> Option<Found> {
             None
         }
 

@@ -139,7 +139,9 @@ impl<'a> Pace<'a> {
         if !driver.is_empty() {
             // None: another is in there, and this one has not slept.
             let mut found = Some(Found::default());
-            let notified = self.seat.parker.poll(|| found = driver.wait(timeout));
+            let parker = &self.seat.parker;
+            let told = || parker.notified();
+            let notified = parker.poll(|| found = driver.wait(timeout, told));
             if found.is_some() || notified {
                 return (found.unwrap_or_default(), notified);
             }

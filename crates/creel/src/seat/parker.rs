@@ -113,7 +113,7 @@ impl Parker {
         }
     }
 
-    /// Whether a waker has come since the turn began.
+    /// Whether a waker has come since the turn began; asked again, also in the middle of a `poll`.
     pub(crate) fn notified(&self) -> bool {
         self.state.load(Ordering::Relaxed) == NOTIFIED
     }

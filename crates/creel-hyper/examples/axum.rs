@@ -10,7 +10,7 @@ async fn square(Path(number): Path<u32>) -> Json<u64> {
     Json(u64::from(number).pow(2))
 }
 
-pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = env::var("LISTEN").unwrap_or("127.0.0.1:8080".into());
     let app: Router = Router::new()
         .route("/", get(async || "hello"))

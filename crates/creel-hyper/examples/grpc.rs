@@ -9,7 +9,7 @@ use creel_hyper::Tower;
 use tonic::service::Routes;
 use tonic_health::{ServingStatus, server::health_reporter};
 
-pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = env::var("LISTEN").unwrap_or("127.0.0.1:50051".into());
     let pool = creel::Pool::builder().build()?;
     let listener = TcpListener::bind(address.parse()?)?;

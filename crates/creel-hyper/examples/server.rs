@@ -11,7 +11,7 @@ async fn hello(request: Request<Incoming>) -> Result<Response<String>, Infallibl
     Ok(Response::new(format!("hello, {}\n", request.uri().path())))
 }
 
-pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = env::var("LISTEN").unwrap_or("127.0.0.1:8080".into());
     let pool = creel::Pool::builder().build()?;
     let listener = TcpListener::bind(address.parse()?)?;

@@ -17,7 +17,7 @@ async fn proxy(client: TcpStream, acceptor: TlsAcceptor, server: String) -> std:
     Ok(())
 }
 
-pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = env::var("LISTEN").unwrap_or("127.0.0.1:8443".into());
     let server = env::var("SERVER").unwrap_or("127.0.0.1:8080".into());
     let chain = CertificateDer::pem_file_iter("cert.pem")?.collect::<Result<_, _>>()?;

@@ -17,7 +17,7 @@ async fn echo(stream: TcpStream) -> Result<(), Error> {
     Ok(())
 }
 
-pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = env::var("LISTEN").unwrap_or("127.0.0.1:8080".into());
     let pool = creel::Pool::builder().build()?;
     let listener = TcpListener::bind(address.parse()?)?;

@@ -7,11 +7,11 @@ use crate::run::{Error, Measured};
 use crate::stream::flow::Stream;
 use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, Way};
 use crate::stream::source::{Blank, Paced};
-use creel::Pool;
 use creel::channel::leaky::{self, Leak};
 use creel::channel::slot;
 use creel::task::control::{Changes, Control, Running, Trigger};
 use creel::time::interval;
+use creel::{Observe, Pool};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
@@ -30,6 +30,8 @@ pub struct Plan {
     pub groups: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
+    /// What others may do with the contexts from outside.
+    pub observe: Observe,
     /// From one buffer of a stream to the next.
     pub period: Duration,
     /// Buffers of each stream that are measured.
@@ -56,7 +58,7 @@ impl Plan {
 ///
 /// If a context cannot be made, or it was interrupted.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait)?;
+    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
     let memory = resident_bytes();
     let begin = Instant::now() + plan.ramp_up;
     let end = begin + plan.period * u32::try_from(plan.buffers).unwrap_or(u32::MAX);

@@ -19,6 +19,60 @@ fn creel_cast(args: &[&str]) -> Command {
     command
 }
 
+/// A context's socket among Linux' abstract names answers, while others have none.
+#[test]
+#[cfg(target_os = "linux")]
+fn contexts_let_themselves_be_looked_at_when_told_so() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    let sockets = |pid: u32| {
+        let of = format!("@creel/{pid}/");
+        let all = std::fs::read_to_string("/proc/net/unix").unwrap();
+        let names = all.split_whitespace().filter(|word| word.starts_with(&of));
+        names.map(|name| name[1..].to_owned()).collect::<Vec<_>>()
+    };
+    let start = |observe: &str| {
+        let words = [
+            "standalone",
+            "--streams",
+            "10",
+            "--groups",
+            "2",
+            "-q",
+            "--observe",
+            observe,
+        ];
+        let endless = ["--ramp-up", "0s", "--period", "20ms", "--buffers", "3000"];
+        let mut command = creel_cast(&words);
+        command.args(endless).stdout(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let (mut seen, mut unseen) = (start("look"), start("off"));
+    while sockets(seen.id()).len() < 2 {
+        assert!(seen.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(MS);
+    }
+    let mut names = sockets(seen.id());
+    names.sort_unstable();
+    for (number, name) in names.iter().enumerate() {
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let mut stream = UnixStream::connect_addr(&address).unwrap();
+        stream.write_all(b"stats\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert!(line.contains(&format!("context-{number}")), "{line}");
+    }
+    assert!(sockets(unseen.id()).is_empty());
+    for child in [&mut seen, &mut unseen] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let refused = creel_cast(&["standalone", "--observe", "resize"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 #[test]
 fn what_comes_over_tcp_is_heard_over_udp() {
     const BUFFERS: usize = 20;

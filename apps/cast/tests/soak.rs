@@ -23,6 +23,7 @@ fn standalone(way: Way) {
         streams: 300,
         groups: 2,
         wait: MS,
+        observe: creel::Observe::Off,
         period: MS,
         buffers: 20,
         way,

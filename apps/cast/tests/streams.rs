@@ -23,6 +23,7 @@ fn standalone_plan(way: Way) -> standalone::Plan {
         streams: 50,
         groups: 2,
         wait: MS,
+        observe: creel::Observe::Off,
         period: 5 * MS,
         buffers: 20,
         way,

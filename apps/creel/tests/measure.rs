@@ -83,6 +83,7 @@ fn failures_are_named() {
         assert!(said.contains(text), "{words:?}: {said}");
     };
     fails(&["measure", "no-such-program"], 2, "no-such-program");
+    fails(&["measure", "sleep 0.1", "sleep 0.2"], 2, "--vs");
     fails(&["measure", "false"], 1, "exit code 1");
     fails(&["measure", "--matrix", "x", "true"], 2, "NAME=VALUE");
     fails(&["measure", "--matrix", "x=1", "true"], 2, "{x}");
@@ -213,7 +214,7 @@ fn pairs_of_a_matrix_are_compared_at_the_same_setting() {
 
 #[test]
 fn a_short_run_has_a_mean_of_its_cpu_time_and_an_exit_code() {
-    let told = json(&["-n3", "--ignore-failure", "sh", "-c", "exit 7"]);
+    let told = json(&["-r3", "-w1", "-i", "sh", "-c", "exit 7"]);
     let cpu = &told["summary"]["cpu_s"]["geometric_mean"];
     assert!(cpu.as_f64().unwrap() > 0.0, "{cpu}");
     assert_ne!(
@@ -245,6 +246,21 @@ fn a_table_fits_a_line_of_eighty() {
     {
         assert!(line.chars().count() <= 80, "{line}");
     }
+    // Many commands with long names: they keep their ends, where they differ.
+    let words = ["measure", "-n2", "--matrix", "setting=1,2", "--vs"];
+    let commands = [
+        "true a long name {setting}",
+        "--",
+        "true",
+        "another long name",
+        "{setting}",
+    ];
+    let (code, text, err) = creel(&[&words[..], &commands].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains('…')).collect();
+    assert_eq!(rows.len(), 6, "{text}");
+    assert!(rows[3].contains("setting=2"), "{text}");
+    assert!(rows.iter().all(|row| row.chars().count() <= 80), "{text}");
 }
 
 #[test]
@@ -261,7 +277,10 @@ fn a_daemon_is_named_and_ended() {
     let (code, _, err) = creel(&words);
     assert_eq!(code, Some(0), "{err}");
     assert!(err.contains("sleep") && err.contains("--linger"), "{err}");
-    assert!(err.contains("1 processes outlived it"), "{err}");
+    assert!(
+        err.contains("a process that outlived it was ended"),
+        "{err}"
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ type Words = &'static [&'static str];
 
 /// Interpreters and tools that answer by themselves: name, options, a command to see whether
 /// they are there, the command that asks.
-const ASKING: [(&str, Words, Words, Words); 13] = [
+const ASKING: [(&str, Words, Words, Words); 14] = [
     (
         "Erlang",
         &[],
@@ -144,6 +144,12 @@ const ASKING: [(&str, Words, Words, Words); 13] = [
         &["--shim"],
         &["perl", "-v"],
         &["perl", "-MPOSIX", "-e", "print POSIX::sysconf(84)"],
+    ),
+    (
+        "Julia",
+        &["--shim"],
+        &["julia", "-v"],
+        &["julia", "-t", "auto", "-e", "print(Threads.nthreads())"],
     ),
     ("nproc", &[], &["nproc"], &["nproc"]),
     (
@@ -501,6 +507,10 @@ fn an_export_for_java_says_something() {
     let (set, _) = export(&["-j7"]);
     let expected = "-e 'JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=7'\n";
     assert_eq!(set, expected);
+    // What it comes to here says nothing of where it will run.
+    let here = std::thread::available_parallelism().unwrap();
+    let (set, _) = export(&[&format!("-j{here}")]);
+    assert!(set.contains("ActiveProcessorCount="), "{set}");
     if creel_topology_has_no_smt() && Quota::none_here() {
         let (nothing, why) = export(&[]);
         assert!(nothing.is_empty() && why.contains("left alone"), "{why}");

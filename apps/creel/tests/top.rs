@@ -56,6 +56,17 @@ fn the_programs_exit_code_is_kept_and_its_output_apart() {
 }
 
 #[test]
+fn the_one_that_looks_is_not_among_the_watched() {
+    // The shell watches itself, and so would its child, that looks.
+    let script = "\"$0\" top -p $$ --for 0.3 --format json; exit";
+    let output = Command::new("sh").args(["-c", script, CREEL]).output();
+    let told: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let threads = told["threads"].as_array().unwrap();
+    let names: Vec<_> = threads.iter().map(|thread| &thread["name"]).collect();
+    assert_eq!(names, ["sh"]);
+}
+
+#[test]
 fn mistakes_are_named() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let (ended, _, said) = creel(words);

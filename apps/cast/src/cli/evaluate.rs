@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use creel::Observe;
 use creel_cast::standalone;
 use creel_cast::stream::Way;
 use creel_cast::{Error, Formats, Measured, Rtcp, receive, send};
@@ -309,6 +310,7 @@ impl Evaluate {
             streams: point.streams,
             groups: point.groups,
             wait: point.wait,
+            observe: Observe::Off,
             period: self.period,
             buffers: self.buffers as u64,
             way,

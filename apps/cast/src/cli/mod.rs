@@ -14,7 +14,7 @@ pub mod standalone;
 use std::time::Duration;
 
 use clap::Args;
-use creel::Wait;
+use creel::{Observe, Wait};
 use creel_cast::{Error, WavError};
 use creel_console::{Exit, Failure};
 
@@ -30,6 +30,16 @@ struct Contexts {
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
+    #[command(flatten)]
+    seen: Seen,
+}
+
+/// Who else may look at the contexts, as all programs have it.
+#[derive(Args, Debug)]
+struct Seen {
+    /// What others may do with the contexts from outside: off, or look (`creel top` shows them)
+    #[arg(long, value_name = "O", value_parser = observe)]
+    observe: Option<Observe>,
 }
 
 /// A number from one to a million.
@@ -37,6 +47,14 @@ fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=1_000_000) => Ok(number),
         _ => Err("a number from 1 to 1000000 is needed".into()),
+    }
+}
+
+/// A context is one worker: there is nothing to resize.
+fn observe(text: &str) -> Result<Observe, String> {
+    match text.parse() {
+        Ok(what @ (Observe::Off | Observe::Look)) => Ok(what),
+        _ => Err("off or look".into()),
     }
 }
 

@@ -12,7 +12,7 @@ use creel_console::{Common, Exit, Interrupt};
 
 use super::media::{Media, source};
 use super::rows::RowsFormat;
-use super::{count, failed, period, report, time};
+use super::{Seen, count, failed, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +38,8 @@ pub struct Receive {
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
+    #[command(flatten)]
+    seen: Seen,
     /// A packet is late that comes so long, and a wait, after its time: what a player's buffer holds
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
     late_after: Duration,
@@ -121,6 +123,7 @@ impl Receive {
             raw: self.framing,
             groups: self.groups,
             wait: self.wait,
+            observe: self.seen.observe.unwrap_or_default(),
             patience: self.late_after,
             buffers: self.buffers.map(|buffers| buffers as u64),
             idle: self.idle,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::resolve;
 use super::report::{Body, print_document, warn};
-use super::{count, failed, period, time};
+use super::{Seen, count, failed, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,6 +43,8 @@ pub struct Relay {
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
+    #[command(flatten)]
+    seen: Seen,
     /// Give sources new names and numbers
     #[arg(long)]
     rewrite: bool,
@@ -104,6 +106,7 @@ impl Relay {
             shared_port: self.shared_port,
             groups: self.groups,
             wait: self.wait,
+            observe: self.seen.observe.unwrap_or_default(),
             rewrite: self.rewrite,
             rtcp: self.rtcp,
             queue: self.queue,

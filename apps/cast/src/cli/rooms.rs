@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::Media;
 use super::report::{Body, print_document, warn};
-use super::{count, failed, period, time};
+use super::{Seen, count, failed, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,6 +47,8 @@ pub struct Rooms {
     /// How long a context waits before it reacts again
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = time)]
     wait: Duration,
+    #[command(flatten)]
+    seen: Seen,
     /// End when nothing has come for so long, once something has
     #[arg(long, value_name = "TIME", value_parser = period)]
     idle: Option<Duration>,
@@ -93,6 +95,7 @@ impl Rooms {
             silence: self.silence,
             groups: self.groups,
             wait: self.wait,
+            observe: self.seen.observe.unwrap_or_default(),
             idle: self.idle,
             at_most: self.r#for,
             options: self.media.options(),

@@ -156,6 +156,7 @@ impl Send {
             to: self.clients()?,
             shared_port: self.shared_port,
             wait: self.contexts.wait,
+            observe: self.contexts.seen.observe.unwrap_or_default(),
             options: self.media.options(),
         })
     }
@@ -184,6 +185,7 @@ impl Send {
         plan.shared_port = self.shared_port;
         plan.groups = self.contexts.groups;
         plan.wait = self.contexts.wait;
+        plan.observe = self.contexts.seen.observe.unwrap_or_default();
         plan.buffers = self.buffers as u64;
         plan.ramp_up = self.ramp_up;
         plan.raw = self.framing;

@@ -38,6 +38,7 @@ impl Standalone {
             streams: self.contexts.streams,
             groups: self.contexts.groups,
             wait: self.contexts.wait,
+            observe: self.contexts.seen.observe.unwrap_or_default(),
             period: self.period,
             buffers: self.buffers as u64,
             way: self.sink,

@@ -2,7 +2,7 @@
 
 use crate::measure::context::with_histograms;
 use crate::measure::stats::Histograms;
-use creel::{BuildError, Pool, Wait};
+use creel::{BuildError, Observe, Pool, Wait};
 use rustix::time::ClockId;
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,16 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// So many contexts (at least one), which react once in `wait`.
+    /// So many contexts (at least one), which react once in `wait` and let themselves be observed so
+    /// far.
     ///
     /// # Errors
     ///
     /// If a pool cannot be made.
-    pub fn new(groups: usize, wait: Duration) -> Result<Self, BuildError> {
+    pub fn new(groups: usize, wait: Duration, observe: Observe) -> Result<Self, BuildError> {
         let pool = |group| {
             let builder = Pool::builder().workers(1).wait(Wait::Throttle(wait));
+            let builder = builder.observe(observe);
             builder.name(format!("context-{group}")).build()
         };
         let pools = (0..groups.max(1)).map(pool).collect::<Result<_, _>>()?;

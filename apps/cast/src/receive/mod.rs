@@ -50,6 +50,8 @@ pub struct Plan {
     pub groups: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
+    /// What others may do with the contexts from outside.
+    pub observe: creel::Observe,
     /// What comes later after its time than this and a quantum is late: a player's buffer.
     pub patience: Duration,
     /// Ends after so many packets of each stream.
@@ -75,6 +77,7 @@ impl Plan {
             raw: false,
             groups: 1,
             wait: Duration::from_millis(2),
+            observe: creel::Observe::default(),
             patience: Duration::from_millis(10),
             buffers: None,
             idle: Duration::from_secs(2),
@@ -170,7 +173,7 @@ impl<'a> Receiver<'a> {
         let common = Arc::new(plan.common(files.as_ref()));
         let mut receiver = Receiver {
             plan,
-            contexts: Contexts::new(plan.groups, plan.wait)?,
+            contexts: Contexts::new(plan.groups, plan.wait, plan.observe)?,
             inlets: Vec::new(),
             tcp: Vec::new(),
             files,

@@ -38,6 +38,8 @@ pub struct Plan {
     pub groups: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
+    /// What others may do with the contexts from outside.
+    pub observe: creel::Observe,
     /// Sources get new names and numbers.
     pub rewrite: bool,
     /// Reports are passed on the same ports, on those next to them, or not at all.
@@ -62,6 +64,7 @@ impl Plan {
             shared_port: false,
             groups: 1,
             wait: Duration::from_millis(2),
+            observe: creel::Observe::default(),
             rewrite: false,
             rtcp: Rtcp::Mux,
             queue: 1_024,
@@ -129,7 +132,7 @@ impl<'a> Relay<'a> {
         }
         let mut relay = Relay {
             plan,
-            contexts: Contexts::new(plan.groups, plan.wait)?,
+            contexts: Contexts::new(plan.groups, plan.wait, plan.observe)?,
             audience: Arc::new(audience),
             reports: Vec::new(),
             overflow: Overflow::default(),

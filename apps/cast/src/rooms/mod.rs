@@ -50,6 +50,8 @@ pub struct Plan {
     pub groups: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
+    /// What others may do with the contexts from outside.
+    pub observe: creel::Observe,
     /// Ends when nothing has come for so long, once something has.
     pub idle: Option<Duration>,
     /// Ends after so long in any case.
@@ -71,6 +73,7 @@ impl Plan {
             silence: Duration::from_secs(10),
             groups: 1,
             wait: Duration::from_millis(5),
+            observe: creel::Observe::default(),
             idle: None,
             at_most: None,
             options: Options::default(),
@@ -125,7 +128,7 @@ pub fn run(
     plan: &Plan,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<(Measured, Vec<LegReport>), Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait)?;
+    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
     let mut measured = Measured::default();
     let told: Shared = Arc::default();
     let mut ports = Ports::new(SOCKET_BYTES);

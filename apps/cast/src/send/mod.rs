@@ -24,10 +24,10 @@ use crate::stream::buffer::Buffer;
 use crate::stream::flow::Stream;
 use crate::stream::sink::{InPlace, Sink};
 use crate::stream::source::{InAll, Paced, Signal, Source};
-use creel::Pool;
 use creel::channel::leaky::{self, Leak};
 use creel::task::control::{Changes, Control, Ended, Flow, Trigger};
 use creel::time::interval;
+use creel::{Observe, Pool};
 use rtp_sink::{Begin, Layout, RtpSink, Way};
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -62,6 +62,8 @@ pub struct Plan {
     pub groups: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
+    /// What others may do with the contexts from outside.
+    pub observe: Observe,
     /// Packets of each stream that are measured; the ramp-up comes before them.
     pub buffers: u64,
     /// Left out at the beginning.
@@ -97,6 +99,7 @@ impl Plan {
             shared_port: false,
             groups: 1,
             wait: Duration::from_millis(2),
+            observe: Observe::default(),
             buffers: 1_000,
             ramp_up: Duration::from_secs(1),
             raw: false,
@@ -218,7 +221,7 @@ pub fn run_with(
     audience: &Audience,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Measured, Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait)?;
+    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
     let (done, results) = mpsc::channel();
     let mut notes = Vec::new();
     let reports = Reports::default();

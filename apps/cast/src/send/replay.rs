@@ -8,6 +8,7 @@ use crate::net::pcap;
 use crate::net::session::Rtcp;
 use crate::net::udp::{Outbox, Reports};
 use crate::run::Error;
+use creel::Observe;
 use creel::time::sleep_until;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -30,6 +31,8 @@ pub struct Replay {
     pub shared_port: bool,
     /// How long the context waits before it reacts again.
     pub wait: Duration,
+    /// What others may do with the contexts from outside.
+    pub observe: Observe,
     /// What is asked of the sockets.
     pub options: Options,
 }
@@ -49,7 +52,7 @@ struct Due {
 /// If the capture cannot be read or exceeds a gibibyte, or no socket can be opened.
 pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     let (due, ports) = read(plan)?;
-    let contexts = Contexts::new(1, plan.wait)?;
+    let contexts = Contexts::new(1, plan.wait, plan.observe)?;
     let audience = Audience::new(ports, plan.shared_port, Rtcp::Off);
     for &client in &plan.to {
         audience.add(client)?;

@@ -19,7 +19,7 @@ use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, output};
 use creel_topology::Machine;
 use hooks::Hooks;
-use one::Order;
+use one::{Order, processes};
 use plan::{Axis, Labels, Subject, Wanted};
 use regex_lite::Regex;
 use report::Plot;
@@ -57,7 +57,7 @@ Exit codes: 0; 1 when a command failed (what was measured until then is printed)
 line that is wrong; 65 for a file that is no measurement; 130 or 143 when interrupted (likewise).")]
 pub struct MeasureArgs {
     /// Counted runs of each command; by default as many as --within asks for
-    #[arg(short = 'n', long, value_name = "RUNS", value_parser = clap::value_parser!(u32).range(1..=RUNS_MOST as i64))]
+    #[arg(short = 'n', short_alias = 'r', long, value_name = "RUNS", value_parser = clap::value_parser!(u32).range(1..=RUNS_MOST as i64))]
     runs: Option<u32>,
     /// Without -n: run until the 95 % interval of the mean is within so many percent of it
     #[arg(long, default_value_t = 2.0, value_name = "PERCENT")]
@@ -66,7 +66,7 @@ pub struct MeasureArgs {
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = options::seconds)]
     at_most: f64,
     /// Runs before those, not counted
-    #[arg(long, default_value_t = 0, value_name = "RUNS")]
+    #[arg(short, long, default_value_t = 0, value_name = "RUNS")]
     warmup: u32,
     /// Seconds of rest before each run
     #[arg(long, default_value_t = 0.0, value_name = "SECONDS", value_parser = options::seconds)]
@@ -134,7 +134,7 @@ pub struct MeasureArgs {
     #[arg(long)]
     show_output: bool,
     /// Count runs that fail as well
-    #[arg(long)]
+    #[arg(short, long)]
     ignore_failure: bool,
     /// End a run that takes longer; it has failed then
     #[arg(long, value_name = "SECONDS", value_parser = options::seconds)]
@@ -285,6 +285,18 @@ fn begun(subject: &Subject, labels: &Labels) -> Measured {
     }
 }
 
+/// Other programs take each command as one word.
+fn hint(program: &std::ffi::OsStr) -> String {
+    let program = program.to_string_lossy();
+    match program.contains(char::is_whitespace) {
+        true => format!(
+            "; a command's words stand apart: `creel measure -- {program}`, and a further command \
+             is given by --vs"
+        ),
+        false => String::new(),
+    }
+}
+
 /// Takes over the runs that the file has of these commands.
 fn resume(args: &MeasureArgs, measured: &mut [Measured]) -> Result<()> {
     let Some(file) = args.csv.as_ref().filter(|file| file.exists()) else {
@@ -418,13 +430,17 @@ impl<'a> Session<'a> {
         };
         let outcome = self.agent.run(&order, &self.interrupt);
         self.interrupt.check()?;
-        let outcome = outcome.map_err(|e| Failure::new(Exit::Usage, format!("{e:#}")))?;
+        let outcome = outcome.map_err(|e| {
+            let hint = hint(&subject.command[0]);
+            Failure::new(Exit::Usage, format!("{e:#}{hint}"))
+        })?;
         self.progress.advance(1);
         let label = &subject.label;
         if outcome.ended > 0 {
             self.progress.println(&format!(
-                "`{label}`: {} processes outlived it and were ended",
-                outcome.ended
+                "`{label}`: {} that outlived it {} ended",
+                processes(outcome.ended),
+                if outcome.ended == 1 { "was" } else { "were" },
             ));
         }
         if outcome.timed_out && !args.ignore_failure {

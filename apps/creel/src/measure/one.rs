@@ -344,11 +344,19 @@ fn say(linger_s: f64) {
     let alive = descendants(std::process::id());
     let names: Vec<String> = alive.iter().take(3).map(|&pid| name(pid)).collect();
     eprintln!(
-        "creel: the command has ended, and {} of its processes have not ({}); they are ended \
-         after {linger_s} s (--linger)",
-        alive.len(),
+        "creel: the command has ended, and {} of its own not ({}); what is left after \
+         {linger_s} s is ended (--linger)",
+        processes(alive.len()),
         names.join(", ")
     );
+}
+
+/// A number of processes, as one says it.
+pub fn processes(count: usize) -> String {
+    match count {
+        1 => "a process".into(),
+        _ => format!("{count} processes"),
+    }
 }
 
 fn name(pid: u32) -> String {

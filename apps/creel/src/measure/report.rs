@@ -120,12 +120,15 @@ pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
             parts.push(format!("{}\n\n{}", heading(m), render(spread(m))));
         }
     } else {
-        parts.push(format!("geometric means\n\n{}", render(means(all))));
+        parts.push(format!(
+            "geometric means\n\n{}",
+            render(means(all, markdown))
+        ));
     }
     let compared = all.iter().filter(|m| !std::ptr::eq(*m, &all[m.base]));
     let (compared, floor) = (compared.collect::<Vec<_>>(), floor(all));
     if !compared.is_empty() {
-        let table = render(ratios(all, &compared));
+        let table = render(ratios(all, &compared, markdown));
         parts.push(format!("ratios, run by run (geometric means)\n\n{table}"));
     }
     let mut sentences: Vec<String> = Vec::new();
@@ -217,14 +220,24 @@ fn of_mean(value: Option<f64>, mean: f64) -> String {
     }
 }
 
-/// Many commands: a command a row, a figure a column.
-fn means(all: &[Measured]) -> Table {
-    let names = told(all);
+/// Parts of a whole, and counts that are mostly 0 or 1: their ratios say nothing, and where many
+/// commands stand below each other they are left to the formats for programs.
+const MINOR: [&str; 3] = ["user_s", "sys_s", "migrations"];
+
+/// Many commands: a command a row, a figure a column; all figures only where width is no matter.
+fn means(all: &[Measured], whole: bool) -> Table {
+    let mut names = told(all);
+    names.retain(|name| whole || !MINOR.contains(&name.as_str()));
     let mut columns = vec![("command", Align::Left), ("runs", Align::Right)];
     columns.extend(names.iter().map(|name| (title(name), Align::Right)));
     let mut table = Table::new(&columns);
     for m in all {
-        let mut cells = vec![label(m), m.samples.len().to_string()];
+        let name = if whole {
+            label(m)
+        } else {
+            short(&label(m), 27)
+        };
+        let mut cells = vec![name, m.samples.len().to_string()];
         cells.extend(names.iter().map(|name| mean(m, name)));
         table.row(cells);
     }
@@ -236,6 +249,18 @@ fn label(m: &Measured) -> String {
     format!("{}{}", m.label, labels.concat())
 }
 
+/// A text in at most so many characters, its middle left out: commands differ at their ends.
+fn short(text: &str, most: usize) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    if chars.len() <= most {
+        return text.into();
+    }
+    let end = most / 2;
+    let part = |chars: &[char]| chars.iter().collect::<String>();
+    let begin = part(&chars[..most - end - 1]);
+    format!("{begin}…{}", part(&chars[chars.len() - end..]))
+}
+
 /// The geometric mean, or where a value is zero the arithmetic one.
 fn mean(m: &Measured, name: &str) -> String {
     let Some(s) = summary(m, name) else {
@@ -245,11 +270,9 @@ fn mean(m: &Measured, name: &str) -> String {
 }
 
 /// What is compared: a command a row, a figure a column.
-fn ratios(all: &[Measured], compared: &[&Measured]) -> Table {
-    // Parts of a whole, and counts that are 0 or 1, have ratios that say nothing.
-    let hidden = ["user_s", "sys_s", "migrations"];
+fn ratios(all: &[Measured], compared: &[&Measured], whole: bool) -> Table {
     let shown = |name: &String| {
-        !hidden.contains(&name.as_str()) && (unit(name) != Unit::Count || all.len() <= 3)
+        !MINOR.contains(&name.as_str()) && (unit(name) != Unit::Count || all.len() <= 3)
     };
     let names: Vec<String> = told(all).into_iter().filter(shown).collect();
     let mut columns = vec![("command ÷ base", Align::Left)];
@@ -261,7 +284,11 @@ fn ratios(all: &[Measured], compared: &[&Measured]) -> Table {
             Some(ratio) => format!("{:.3}", ratio.geometric_mean),
             None => "-".into(),
         };
-        let mut cells = vec![format!("{} ÷ {}", label(m), label(base))];
+        let [one, other] = [m, base].map(|m| {
+            let most = if whole { usize::MAX } else { 20 };
+            short(&label(m), most)
+        });
+        let mut cells = vec![format!("{one} ÷ {other}")];
         cells.extend(names.iter().map(cell));
         table.row(cells);
     }
@@ -366,4 +393,16 @@ fn histogram(walls: &[f64]) -> Vec<(f64, f64)> {
         .enumerate()
         .map(|(i, &n)| (middle(i), n))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_keeps_its_ends() {
+        assert_eq!(short("sleep 1", 7), "sleep 1");
+        assert_eq!(short("sleep 0.01 j=1", 7), "sle…j=1");
+        assert_eq!(short("äöüß", 3), "ä…ß");
+    }
 }

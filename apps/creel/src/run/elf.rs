@@ -79,12 +79,13 @@ pub enum RtsOpts {
 
 /// Texts that only a program with that runtime holds: each is the name of the variable that the
 /// runtime itself reads.
-pub const MARKS: [&str; 5] = [
+pub const MARKS: [&str; 6] = [
     "CRYSTAL_WORKERS",
     "RAYON_NUM_THREADS",
     "TOKIO_WORKER_THREADS",
     "OCAMLRUNPARAM",
     "DOTNET_PROCESSOR_COUNT",
+    "DOTNET_ROOT",
 ];
 
 /// Only the non-threaded runtime holds this text.

@@ -109,6 +109,7 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
         runtime: args.runtime,
         gc: args.gc,
         shim: args.shim.then(shim).transpose()?,
+        told: args.dry_run || args.explain || args.export.is_some(),
         variables_only: args.export.is_some(),
     };
     let plan = plan::make(&args.command, &wishes)?;

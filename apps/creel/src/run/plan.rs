@@ -26,6 +26,8 @@ pub struct Wishes {
     pub runtime: Option<Runtime>,
     pub gc: bool,
     pub shim: Option<PathBuf>,
+    /// Whether the plan is told, with the advice that turns no knob.
+    pub told: bool,
     /// Whether the settings are to be pasted elsewhere, where no arguments can be put.
     pub variables_only: bool,
 }
@@ -67,7 +69,7 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
         }
         program.because = "you have said what it is".into();
     }
-    let machine = match Machine::detect() {
+    let machine = match wishes.machine() {
         Ok(machine) => machine,
         Err(error) if wishes.narrows() => return Err(error.into()),
         Err(error) => {
@@ -80,7 +82,7 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
     let masked = match &mask {
         Some(mask) => {
             affinity::set(mask).context("cannot set the affinity mask")?;
-            Machine::detect()?
+            wishes.machine()?
         }
         None => machine,
     };
@@ -129,11 +131,21 @@ impl Wishes {
     fn narrows(&self) -> bool {
         self.cpus.is_some() || self.no_smt || self.placement != Placement::Unpinned
     }
+
+    /// The machine, as far as it is asked for: caches, nodes and their memory cost thousands of
+    /// files on a large one, and most programs are started for their number of cores.
+    fn machine(&self) -> Result<Machine, creel_topology::Error> {
+        if self.narrows() || self.gc || self.told || self.worker_memory.is_some() {
+            Machine::detect()
+        } else {
+            Machine::detect_cores()
+        }
+    }
 }
 
 /// What the limits warrant now.
 pub fn budget_now(wishes: &Wishes) -> Result<Budget> {
-    Ok(budget(&Machine::detect()?, wishes, Rounding::Floor))
+    Ok(budget(&wishes.machine()?, wishes, Rounding::Floor))
 }
 
 fn budget(machine: &Machine, wishes: &Wishes, rounding: Rounding) -> Budget {
@@ -200,6 +212,7 @@ fn sizing(machine: &Machine, floor: &Budget, wishes: &Wishes, takes_arguments: b
         memory_bytes: memory.and_then(|limit| limit.value.parse().ok()),
         gc: wishes.gc,
         takes_arguments: takes_arguments && !wishes.variables_only,
+        elsewhere: wishes.variables_only,
     }
 }
 

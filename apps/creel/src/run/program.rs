@@ -425,6 +425,8 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
         ("RAYON_NUM_THREADS", Runtime::Rayon),
         ("TOKIO_WORKER_THREADS", Runtime::Tokio),
         ("DOTNET_PROCESSOR_COUNT", Runtime::DotNet),
+        // The host of a program that is no library of its own, or carries its runtime.
+        ("DOTNET_ROOT", Runtime::DotNet),
         ("OCAMLRUNPARAM", Runtime::Ocaml),
     ];
     let links = |library: &str| facts.needed.iter().any(|n| n.starts_with(library));

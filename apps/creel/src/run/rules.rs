@@ -33,6 +33,8 @@ pub struct Sizing {
     pub gc: bool,
     /// Whether arguments can be put before the program's own.
     pub takes_arguments: bool,
+    /// Whether the program will run in another place, where it may see other limits.
+    pub elsewhere: bool,
 }
 
 impl Sizing {
@@ -54,7 +56,7 @@ impl Sizing {
     /// Whether a runtime's own number is the budget's, however a fraction is rounded.
     fn is_right(&self, own: usize) -> bool {
         match self.explicit {
-            Some(n) => own == n,
+            Some(n) => own == n && !self.elsewhere,
             None => (self.floor..=self.ceil).contains(&own),
         }
     }
@@ -431,24 +433,22 @@ fn node(size: &Sizing) -> Advice {
     }
 }
 
-/// Julia runs one thread unless it is told; what `auto` stands for, and its BLAS, count CPUs.
+/// Julia runs one thread unless it is told. Its `--threads=auto` asks the system and not
+/// `JULIA_CPU_THREADS`, as its libraries do.
 fn julia(size: &Sizing) -> Advice {
     let n = size.floor();
     let advice = Advice::default()
-        .env(
-            "JULIA_CPU_THREADS",
-            n,
-            "Sys.CPU_THREADS, and so --threads=auto",
-        )
+        .env("JULIA_CPU_THREADS", n, "Sys.CPU_THREADS")
         .env("OPENBLAS_NUM_THREADS", n, "OpenBLAS's threads");
     match size.explicit {
         Some(n) => advice.turn(
             Knob::variable("JULIA_NUM_THREADS", n).or_marks(&["-t", "--threads"]),
             "the number that was asked for",
         ),
-        None => {
-            advice.note("Julia has one thread unless it is told: --threads=auto, or --jobs here")
-        }
+        None => advice.note(
+            "Julia has one thread unless it is told: --jobs here; its own --threads=auto sees \
+                 no quota but what --shim answers",
+        ),
     }
 }
 

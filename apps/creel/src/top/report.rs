@@ -75,13 +75,13 @@ impl Report {
         let mut table = Table::new(&[
             right("thread"),
             ("name", Align::Left),
-            right("on PU"),
+            right("PU"),
             right("CPU %"),
             right("sys %"),
-            right("waited %"),
-            right("voluntary"),
-            right("involuntary"),
-            right("migrations"),
+            right("wait %"),
+            right("vol."),
+            right("invol."),
+            right("migr."),
         ]);
         let percent = |s: f64| format!("{:.1}", s / self.seconds.max(1e-9) * 100.0);
         for t in &self.threads {
@@ -111,7 +111,7 @@ pub fn migrations(t: &Thread) -> String {
 pub fn verdict(whole: &Stretch, usable: usize) -> String {
     format!(
         "{:.1} threads runnable on average, {usable} usable; runnable threads waited {:.0} % of \
-         their time for a CPU: {}",
+         their time for a CPU:\n{}",
         whole.runnable_mean,
         whole.waiting() * 100.0,
         whole.judgement(usable)

@@ -97,10 +97,20 @@ pub struct Scene<'a> {
     pub ended: Option<i32>,
 }
 
-const KEYS: &str = "q quit  ? help  c w s n m v i p t sort  r reverse  T tree  P pools  l lanes  \
-                    o output  space pause";
+/// The surest to be wanted first: what does not fit is left out, and stands in the help.
+const KEYS: [&str; 9] = [
+    "q quit",
+    "? help",
+    "space pause",
+    "T tree",
+    "l lanes",
+    "o output",
+    "P pools",
+    "r reverse",
+    "c w s n m v i p t sort",
+];
 
-const HELP: [&str; 17] = [
+const HELP: [&str; 18] = [
     "q         quit; a program that was started here is ended",
     "c         sort by CPU time             w  by time waited for a CPU",
     "s         by the kernel's share        n  by name",
@@ -108,14 +118,15 @@ const HELP: [&str; 17] = [
     "v         by voluntary switches        i  by involuntary ones",
     "t         by thread id                 r  the other way round",
     "T         a tree of processes and their threads",
-    "P         a Creel program's workers, where it lets them be seen (--observe look)",
+    "P         a Creel program's workers, where it lets them be seen (--observe)",
     "l         a lane a PU: who ran there; a letter a thread, + several, . nobody",
     "o         the program's output",
     "space     stop the picture; the watching goes on",
     "up down   and page up, page down, home, the mouse wheel: scroll",
     "click     on a title: sort by it",
     "",
-    "CPU% and wait% are shares of the last interval: running, and wanting to but without a CPU.",
+    "CPU% is the share of the last interval that a thread ran, wait% that it wanted",
+    "to and had no CPU. vol/s: it went to sleep; invol/s: it was put aside.",
     "Many involuntary switches and much waiting: more threads than CPUs.",
     "sys% near 100 with many switches: threads that only wake each other.",
 ];
@@ -166,18 +177,32 @@ pub fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
     };
     lines.resize(height.saturating_sub(1), blank);
     let keys = if scene.choice.help {
-        "any key: back"
+        "any key: back".into()
     } else {
-        KEYS
+        keys(width)
     };
     lines.push(Line {
-        text: keys.into(),
+        text: keys,
         look: Look::Bar,
     });
     lines
         .iter_mut()
         .for_each(|line| line.text = fitted(&line.text, width));
     lines
+}
+
+/// As many keys as fit, none of them cut.
+fn keys(width: usize) -> String {
+    let mut out = String::new();
+    for key in KEYS {
+        let gap = if out.is_empty() { "" } else { "  " };
+        if out.len() + gap.len() + key.len() > width {
+            break;
+        }
+        out += gap;
+        out += key;
+    }
+    out
 }
 
 /// The line at which the table's rows begin, below its titles.
@@ -442,6 +467,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn no_key_and_no_line_of_help_is_cut_at_80_columns() {
+        assert!(keys(80).ends_with("r reverse") && keys(200).ends_with("sort"));
+        assert_eq!((keys(10).as_str(), keys(3).as_str()), ("q quit", ""));
+        assert!(HELP.iter().all(|line| line.len() <= 80));
+        // The title, the state, and the line of keys stand beside the help.
+        assert!(HELP.len() + 3 <= 24);
     }
 
     #[test]

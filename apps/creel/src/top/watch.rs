@@ -103,7 +103,10 @@ impl Watch {
 
     /// Looks once; says whether anybody is still there.
     pub fn look(&mut self) -> bool {
+        // The one that looks is none of them, though a shell under watch may have started it.
+        let own = std::process::id();
         let mut pids = process::descendants(self.pid);
+        pids.retain(|&pid| pid != own);
         pids.push(self.pid);
         self.inside.look(&pids);
         let mut now = threads::look(&pids);
@@ -210,9 +213,9 @@ impl Stretch {
         if ran < self.seconds * IDLE {
             "it is idle"
         } else if self.runnable_mean > usable as f64 * 1.25 {
-            "more threads than CPUs; try `creel run -- PROGRAM`"
+            "more threads than CPUs: try `creel run`"
         } else if self.waiting() > 0.25 {
-            "its threads fit, but others use the CPUs too"
+            "its threads fit, others use the CPUs too"
         } else {
             "its size is not its trouble"
         }

@@ -12,6 +12,7 @@ const SIZE: Sizing = Sizing {
     memory_bytes: Some(1 << 30),
     gc: false,
     takes_arguments: true,
+    elsewhere: false,
 };
 
 fn threaded(rtsopts: RtsOpts) -> Runtime {
@@ -43,6 +44,7 @@ fn an_outer_quota_is_told_to_those_who_do_not_see_it() {
     assert_eq!(knobs(Runtime::Java, &SIZE), ["-XX:ActiveProcessorCount=3"]);
     let script = Sizing {
         takes_arguments: false,
+        elsewhere: false,
         ..SIZE
     };
     let variable = "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=3";

@@ -1,8 +1,8 @@
 //! The little of XML that road files use: elements with attributes, in order, and text.
 
 use super::ReadError;
-use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
 use std::str::FromStr;
 
 /// An element's begin.
@@ -73,7 +73,7 @@ impl Element<'_> {
     pub fn get(&self, name: &str) -> Result<Option<String>, ReadError> {
         match self.start.try_get_attribute(name) {
             Ok(None) => Ok(None),
-            Ok(Some(attribute)) => match attribute.unescape_value() {
+            Ok(Some(attribute)) => match attribute.normalized_value(XmlVersion::Implicit1_0) {
                 Ok(value) => Ok(Some(value.into_owned())),
                 Err(error) => Err(self.error(error)),
             },

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use creel::{JoinHandle, Pool, Wait};
+use creel::{JoinHandle, Observe, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Interrupt};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
@@ -78,6 +78,9 @@ pub struct Play {
     /// Workers: with 1, rendering and sound share one
     #[arg(short, long, value_name = "N", default_value_t = 2, value_parser = creel_console::knobs::jobs)]
     jobs: usize,
+    /// What others may do with the workers from outside: off, look (`creel top` shows them)
+    #[arg(long, value_name = "O", default_value = "off")]
+    observe: Observe,
 }
 
 /// What comes after the last song, by its name.
@@ -139,9 +142,9 @@ impl Play {
             news,
         } = parts(queue, settings, open);
         desk.set_volume(f32::from(self.volume) / 100.0);
-        let rendering = pool("render")?;
+        let rendering = self.pool("render")?;
         let sounding = if self.jobs > 1 {
-            Some(pool("sound")?)
+            Some(self.pool("sound")?)
         } else {
             None
         };
@@ -168,6 +171,16 @@ impl Play {
         } else {
             Exit::Done
         })
+    }
+
+    fn pool(&self, name: &str) -> anyhow::Result<Pool> {
+        let pool = Pool::builder()
+            .name(name)
+            .workers(1)
+            .wait(Wait::Park)
+            .observe(self.observe)
+            .build();
+        pool.with_context(|| format!("cannot make the pool {name}"))
     }
 
     /// The songs of the paths, and how many paths were refused, each of which was told of.
@@ -226,15 +239,6 @@ fn program(programs: &[(&str, &[&str])], rate: u32) -> io::Result<Box<dyn Device
     }
     let names: Vec<&str> = programs.iter().map(|program| program.0).collect();
     Err(io::Error::other(format!("no {} here", names.join(", "))))
-}
-
-fn pool(name: &str) -> anyhow::Result<Pool> {
-    let pool = Pool::builder()
-        .name(name)
-        .workers(1)
-        .wait(Wait::Park)
-        .build();
-    pool.with_context(|| format!("cannot make the pool {name}"))
 }
 
 /// Something else each time.

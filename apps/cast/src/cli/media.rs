@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
-use creel_cast::{Format, Formats, Options, Rtcp, Session};
+use creel_cast::{Encoding, Format, Formats, Options, Rtcp, Session};
 use creel_console::{Exit, Failure};
 
 use super::rows::read_file;
@@ -38,6 +38,11 @@ pub struct Media {
 fn typed(text: &str) -> Result<(u8, Format), String> {
     let Some((number, format)) = text.split_once('=') else {
         let format: Format = text.parse()?;
+        if format.encoding == Encoding::Other {
+            return Err(format!(
+                "`{text}` is not known; to measure it all the same: N={text}, with its clock"
+            ));
+        }
         return Ok((format.usual_payload_type(), format));
     };
     match number.parse() {

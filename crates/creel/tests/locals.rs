@@ -57,7 +57,7 @@ fn use_all() {
     let (tx, rx) = oneshot::channel();
     pool.spawn(async move { tx.send(()).unwrap() }).detach();
     rx.recv_blocking().unwrap();
-    time::Clock::monotonic().nanos();
+    let _ = time::Clock::monotonic().nanos();
 }
 
 /// Runs `f` on a thread that ends after it.

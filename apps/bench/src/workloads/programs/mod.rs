@@ -60,14 +60,13 @@ fn creel(workers: usize) -> anyhow::Result<Pool> {
     Ok(Pool::builder().workers(workers).build()?)
 }
 
+/// Measures a program with so many workers.
+type Sample = fn(&Plan, usize) -> anyhow::Result<f64>;
+
 /// A program's subjects: each is given the plan and the number of workers, and measures itself.
-fn program<const N: usize>(
-    workers: usize,
-    subjects: [(&str, fn(&Plan, usize) -> anyhow::Result<f64>); N],
-) -> Vec<Subject> {
-    let subject = |(name, sample): (&str, fn(&Plan, usize) -> anyhow::Result<f64>)| {
-        Subject::new(name, move |plan| sample(plan, workers))
-    };
+fn program<const N: usize>(workers: usize, subjects: [(&str, Sample); N]) -> Vec<Subject> {
+    let subject =
+        |(name, sample): (&str, Sample)| Subject::new(name, move |plan| sample(plan, workers));
     subjects.into_iter().map(subject).collect()
 }
 

@@ -28,13 +28,13 @@ use workloads::serve;
 /// Measure Creel beside its peers, in one interleaved run
 ///
 /// Without arguments: reads the machine, says how many workers it allows and why, and runs all
-/// workloads but decode and serve in about a quarter of an hour; with --quick in two minutes.
+/// workloads but decode, programs and serve in about a quarter of an hour; with --quick in two minutes.
 /// Figures are minimum, median and maximum over the rounds, and ratios between samples of the same
 /// round.
 #[derive(Parser)]
 #[command(name = "creel-bench", version)]
 struct Cli {
-    /// What to run: all but decode and serve, or those named
+    /// What to run: all but decode, programs and serve, or those named
     #[arg(value_name = "WORKLOAD", value_parser = workloads::names())]
     workloads: Vec<String>,
     /// Only the cases of this name; may be repeated

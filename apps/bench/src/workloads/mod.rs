@@ -2,6 +2,7 @@
 
 mod decode;
 mod iterate;
+mod programs;
 pub mod render;
 #[cfg(target_os = "linux")]
 pub mod serve;
@@ -25,6 +26,7 @@ pub struct Workload {
 /// All workloads, in the order they are run.
 pub const ALL: &[Workload] = &[
     iterate::WORKLOAD,
+    programs::WORKLOAD,
     render::WORKLOAD,
     whispers::WORKLOAD,
     streams::WORKLOAD,
@@ -35,7 +37,7 @@ pub const ALL: &[Workload] = &[
 ];
 
 /// Those that are left out unless a workload or a case is asked for: they take minutes each.
-pub const ONLY_NAMED: &[&str] = &["decode", "serve"];
+pub const ONLY_NAMED: &[&str] = &["decode", "programs", "serve"];
 
 /// The names, for the command line.
 pub fn names() -> Vec<&'static str> {

@@ -50,6 +50,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         uneven_linear(setting),
         uneven_heavy(setting),
         beside_a_hog(setting),
+        half_a_core(setting),
         idle(setting),
         oversubscribed(setting),
         outbox(setting),
@@ -193,6 +194,16 @@ fn beside_a_hog(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers);
     let subjects = subjects.into_iter().map(hog::beside).collect();
     case("hog", setting.plan(60, 120), setting.rounds(5), subjects)
+}
+
+/// Some 20 ms of equal items, with a neighbour that takes half of the last usable PU: cores that are
+/// not equally fast.
+fn half_a_core(setting: &Setting) -> Case {
+    let work = by_steps(vec![2_500; 4_096]);
+    let subjects = subjects(&work, setting.workers);
+    let subjects = subjects.into_iter().map(hog::beside).collect();
+    let plan = setting.plan(200, 400);
+    case("half a core", plan, setting.rounds(5), subjects)
 }
 
 /// What is burnt when there is nothing to do.

@@ -1,0 +1,12 @@
+//! On Creel.
+
+use super::{Layer, State};
+use creel::Pool;
+
+pub fn token(pool: &Pool, layers: &[Layer], state: &mut State) {
+    for layer in layers {
+        let [from, out] = state;
+        pool.each(out, |row, out| *out = layer.row(row, from));
+        state.swap(0, 1);
+    }
+}

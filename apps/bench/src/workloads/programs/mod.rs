@@ -1,0 +1,111 @@
+//! Whole small programs, as somebody who has loops to run would write them: a game's frame,
+//! inference, a log that is counted. And single verbs that their authors missed.
+//!
+//! Each program is written on Creel, on rayon in the way that comes to mind first (`obvious`), and
+//! on rayon by somebody who knows where its time goes (`clever`). They have a file each, so that
+//! how long they are can be counted; a test does.
+
+mod game;
+mod inference;
+mod logs;
+mod verbs;
+
+use crate::harness::{Case, Metric, ONE_THREAD, Plan, Subject};
+use crate::setting::Setting;
+use crate::workloads::Workload;
+use creel::Pool;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+/// The workload's entry.
+pub const WORKLOAD: Workload = Workload {
+    name: "programs",
+    about: "a game's frame, inference, a counted log; folds into maps, sorts",
+    cases,
+};
+
+const TIME: Metric = Metric {
+    name: "time",
+    unit: "ns a call",
+};
+
+fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
+    let workers = setting.workers;
+    let case = |name: &str, subjects| Case {
+        name: name.into(),
+        metrics: vec![TIME],
+        compared: true,
+        plan: setting.plan(60, 120),
+        rounds: setting.rounds(9),
+        subjects,
+    };
+    Ok(vec![
+        case("game", game::subjects(workers, game::Pause::None)),
+        case(
+            "game at 400 Hz",
+            game::subjects(workers, game::Pause::Frame),
+        ),
+        case("inference", inference::subjects(workers)),
+        case("logs", logs::subjects(workers)),
+        case("large maps", verbs::large_maps(workers)),
+        case("sort", verbs::sort(workers)),
+        case("sort unstable", verbs::sort_unstable(workers)),
+    ])
+}
+
+fn rayon(workers: usize) -> anyhow::Result<ThreadPool> {
+    Ok(ThreadPoolBuilder::new().num_threads(workers).build()?)
+}
+
+fn creel(workers: usize) -> anyhow::Result<Pool> {
+    Ok(Pool::builder().workers(workers).build()?)
+}
+
+/// Measures a program with so many workers.
+type Sample = fn(&Plan, usize) -> anyhow::Result<f64>;
+
+/// A program's subjects: each is given the plan and the number of workers, and measures itself.
+fn program<const N: usize>(workers: usize, subjects: [(&str, Sample); N]) -> Vec<Subject> {
+    let subject =
+        |(name, sample): (&str, Sample)| Subject::new(name, move |plan| sample(plan, workers));
+    subjects.into_iter().map(subject).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    /// Lines that are neither empty nor a comment.
+    fn lines(source: &str) -> usize {
+        let counts = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
+        source.lines().filter(counts).count()
+    }
+
+    #[test]
+    fn creels_programs_are_no_longer_than_rayons_obvious_ones_by_more_than_a_tenth() {
+        for (name, creel, obvious, clever) in [
+            (
+                "game",
+                include_str!("game/on_creel.rs"),
+                include_str!("game/obvious.rs"),
+                include_str!("game/clever.rs"),
+            ),
+            (
+                "inference",
+                include_str!("inference/on_creel.rs"),
+                include_str!("inference/obvious.rs"),
+                include_str!("inference/clever.rs"),
+            ),
+            (
+                "logs",
+                include_str!("logs/on_creel.rs"),
+                include_str!("logs/obvious.rs"),
+                include_str!("logs/clever.rs"),
+            ),
+        ] {
+            let [creel, obvious, clever] = [creel, obvious, clever].map(lines);
+            println!("{name}: Creel {creel} lines, rayon {obvious}, in the clever way {clever}");
+            assert!(
+                creel * 10 <= obvious * 11,
+                "{name}: {creel} lines on Creel, {obvious} on rayon"
+            );
+        }
+    }
+}

@@ -126,6 +126,7 @@ fn creel(name: &str, streams: usize, wait: Duration, way: Way) -> Subject {
             way,
             samples: SAMPLES,
             ramp_up: plan.warm_up,
+            observe: creel::Observe::Off,
         };
         let measured = standalone::run(&streams, &|| false);
         Ok(values(&measured.context("creel-cast")?))

@@ -22,10 +22,11 @@ thread_local! {
 }
 
 /// So many operations, and one gives way: a peer that sends as fast as it is read holds up neither
-/// other tasks nor timers.
+/// other tasks nor timers. What is reported by level leaves it to the poller's next answer whether
+/// there is more, which under a throttle comes in the same quantum; all else wakes itself.
 const IN_A_ROW: u32 = 64;
 
-/// Whether this operation is to give way before it is tried.
+/// Whether this operation is to give way.
 fn gives_way() -> bool {
     let tried = |tried: &Cell<u32>| tried.replace((tried.get() + 1) % IN_A_ROW);
     local(&TRIED, tried) == Some(IN_A_ROW - 1)
@@ -193,7 +194,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         direction: Direction,
         mut operation: impl FnMut(&S) -> io::Result<(T, Left)>,
     ) -> Poll<io::Result<T>> {
-        if gives_way() {
+        if !self.source.is_level() && gives_way() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -241,7 +242,9 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         match left {
             Left::Nothing => false,
             Left::Drained => self.source.may_have_ended(),
-            Left::Unknown if self.source.is_level() && !self.source.retry.took() => {
+            Left::Unknown
+                if self.source.is_level() && (!self.source.retry.took() || gives_way()) =>
+            {
                 be_unsure();
                 false
             }

@@ -94,10 +94,10 @@ impl Spin {
         self.rhythm.alarm()
     }
 
-    /// The worker has slept for `ns`, and was notified or not: if not for long, a spin would have
-    /// paid. What ends a sleep otherwise, a socket or a timer, is nothing that a spin would see.
-    pub(crate) fn slept(&mut self, shared: &Shared, seat: &Seat, ns: u64, notified: bool) {
-        if notified && ns < full_ns(shared) {
+    /// The worker has slept for `ns`, until a `socket` was ready or not: if not for long, a spin
+    /// would have paid, which sees no socket.
+    pub(crate) fn slept(&mut self, shared: &Shared, seat: &Seat, ns: u64, socket: bool) {
+        if !socket && ns < full_ns(shared) {
             self.limit_ns = SPIN_MAX_NS;
         }
         self.called(shared, seat, true);

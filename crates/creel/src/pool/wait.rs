@@ -113,7 +113,8 @@ impl<'a> Pace<'a> {
         };
         spans.note(Doing::Parked, shared.seats.tracing.begin().map(|_| begin));
         let parked = now_ns() - begin;
-        self.spin.slept(self.shared, self.seat, parked, notified);
+        let socket = !notified && found.count > 0;
+        self.spin.slept(self.shared, self.seat, parked, socket);
         self.seat.counters.parks.add(1);
         self.seat.counters.parked_ns.add(parked);
         if found.count > 0 {

@@ -4,7 +4,7 @@ use super::{
     nested,
     protocol::{
         call::{Call, Even, Grain, Left, SEATS_MAX},
-        call_sites::{Key, Plan, Sites},
+        call_sites::{Alone, Key, Plan, Site},
         closure::Body,
         dispatch::{Job, Part},
         join::Laggard,
@@ -45,12 +45,8 @@ impl Pool {
         if seats <= 1 {
             return inline(units, body);
         }
-        let idle = self.others_idle(seats);
-        let Some(mut slot) = idle.then(|| try_lock(&self.shared.loops.slot)).flatten() else {
-            if let Some(payload) = nested::run(&self.shared.loops, units, seats, body) {
-                resume_unwind(payload);
-            }
-            return;
+        let Some(mut slot) = try_lock(&self.shared.loops.slot) else {
+            return self.run_nested(units, seats, body);
         };
         let Slot {
             known,
@@ -63,17 +59,34 @@ impl Pool {
             seats,
             body,
         };
-        let payload = match self.balance {
-            Balance::Fixed => loop_.spread(known, Grain::WHOLE, None, false).0,
-            Balance::Shared => loop_.queue(known),
-            Balance::Sticky => {
-                let code = body.code as *const () as usize;
-                let key = Key::new(Location::caller(), code, units, seats);
-                loop_.sticky(known, (sites, key), sit_out)
-            }
+        let mut site = (self.balance == Balance::Sticky).then(|| {
+            let code = body.code as *const () as usize;
+            sites.find(Key::new(Location::caller(), code, units, seats))
+        });
+        if site.as_mut().is_some_and(|(site, _)| site.is_tiny()) {
+            // Nobody else is needed, be they busy or not.
+            loop_.count_inline();
+            drop(slot);
+            return inline(units, body);
+        }
+        if !self.others_idle(seats) {
+            drop(slot);
+            return self.run_nested(units, seats, body);
+        }
+        let payload = match (self.balance, site) {
+            (Balance::Shared, _) => loop_.queue(known),
+            (Balance::Fixed, _) | (_, None) => loop_.spread(known, Grain::WHOLE, None, false).0,
+            (Balance::Sticky, Some(site)) => loop_.sticky(known, site, sit_out),
         };
         drop(slot);
         if let Some(payload) = payload {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Runs a loop that is offered to whoever has time.
+    fn run_nested(&self, units: usize, seats: usize, body: Body<'_>) {
+        if let Some(payload) = nested::run(&self.shared.loops, units, seats, body) {
             resume_unwind(payload);
         }
     }
@@ -131,11 +144,10 @@ impl Loop<'_> {
     fn sticky(
         &self,
         known: &mut Known,
-        (sites, key): (&mut Sites, Key),
+        (site, alone): (&mut Site, &mut Alone),
         sit_out: &mut SitOut,
     ) -> Thrown {
         let line = &self.shared.loops.line;
-        let (site, alone) = sites.find(key);
         let out = sit_out.pass(site.total_ns(), &self.shared.loops.shares);
         let cold = self.is_cold(known).then(|| line.wake_pays_ns());
         match site.plan(alone, cold, now_ns) {
@@ -158,9 +170,7 @@ impl Loop<'_> {
                 }
                 let begin = if timed { now_ns() } else { 0 };
                 let panic = FirstPanic::default();
-                let counters = &self.shared.seats.at(self.caller().1).counters;
-                counters.loop_blocks.add(1);
-                counters.loop_units.add(self.units as u64);
+                self.count_inline();
                 panic.catch(|| inline(self.units, self.body));
                 if timed {
                     site.learn_total(now_ns() - begin);
@@ -168,6 +178,13 @@ impl Loop<'_> {
                 panic.take()
             }
         }
+    }
+
+    /// Its caller runs it alone.
+    fn count_inline(&self) {
+        let counters = &self.shared.seats.at(self.caller().1).counters;
+        counters.loop_blocks.add(1);
+        counters.loop_units.add(self.units as u64);
     }
 
     /// A share a seat.

@@ -124,12 +124,10 @@ impl Key {
 
     /// Which set it is in.
     fn set(self) -> usize {
-        let parts = [self.place, self.code, self.units, self.seats];
-        let mix = |hash: u64, part| (hash ^ part as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let hash = parts
-            .into_iter()
-            .fold(0, |hash: u64, part| mix(hash.rotate_left(29), part));
-        (hash >> (u64::BITS - SETS.ilog2())) as usize
+        let addresses = self.place as u64 ^ (self.code as u64).rotate_left(23);
+        let numbers = self.units as u64 ^ (self.seats as u64).rotate_left(41);
+        let mixed = addresses.wrapping_add(numbers.wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SETS.ilog2())) as usize
     }
 }
 
@@ -207,6 +205,15 @@ impl Site {
             bounds_before,
             ..Self::default()
         };
+    }
+
+    /// Whether its caller just runs the call that begins now: it is known to be small, and need not
+    /// be measured this time. If not, [`plan`](Self::plan) tells how.
+    pub(in crate::loops) fn is_tiny(&mut self) -> bool {
+        let known = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TIMED_EVERY);
+        let tiny = known && self.total_ns < SPREAD_NS;
+        self.calls += u64::from(tiny);
+        tiny
     }
 
     /// What a call takes in all, on one thread.

@@ -81,6 +81,7 @@ pub const CHIPS: &[Checked] = &[
     row(ChipId::Rf5c68, "RF5C68", TONES, None),
     row(ChipId::Pwm, "PWM", TONES, None),
     row(ChipId::Ymf278b, "YMF278B", TONES, None),
+    row(ChipId::Ymf271, "YMF271", SAMPLES, None),
     row(ChipId::Rf5c164, "RF5C164", TONES, None),
     row(ChipId::MultiPcm, "MultiPCM", TONES, None),
     row(ChipId::Upd7759, "uPD7759, uPD7756", TONES, None),
@@ -94,6 +95,7 @@ pub const CHIPS: &[Checked] = &[
     row(ChipId::X1010, "X1-010", TONES, None),
     row(ChipId::C352, "C352", TONES, None),
     row(ChipId::Ga20, "GA20", TONES, None),
+    row(ChipId::Ics2115, "ICS2115", SAMPLES, None),
     row(ChipId::Msm5205, "MSM5205, MSM6585", DOCUMENTS, Some(0.9)),
 ];
 

@@ -6,12 +6,11 @@
 
 #[path = "streams/opl.rs"]
 mod opl;
-#[path = "streams/mod.rs"]
-mod registers;
+#[path = "players/streams.rs"]
+mod players;
 #[path = "pcm/tones.rs"]
 #[allow(dead_code, reason = "their pitches are tested elsewhere")]
 mod samples;
-#[path = "players/streams.rs"]
 mod streams;
 #[path = "tones/mod.rs"]
 #[allow(dead_code, reason = "the streams have notes of their own")]
@@ -23,7 +22,7 @@ use creel_vgm::chips::voices::count;
 use creel_vgm::demo;
 use creel_vgm::format::{Instance, Song};
 use creel_vgm::render::{Buffers, Player, Settings};
-use registers::{Group, Step, memory, stream};
+use streams::{Group, Step, memory, stream};
 
 /// Frames played of each song.
 const FRAMES: usize = 33_000;
@@ -98,23 +97,25 @@ fn storm((at, clock_hz): (usize, u32), command: u8, groups: &[Group], seed: u64)
 /// DAC, sums that their converters cut off.
 fn storms() -> Vec<(String, Vec<u8>)> {
     let chips: [(&str, (usize, u32), u8, &[Group]); 10] = [
-        ("YM2151", (0x30, 3_579_545), 0x54, registers::YM2151),
-        ("YM2203", (0x44, 3_993_600), 0x55, registers::YM2203),
-        ("YM2608", (0x48, 7_987_200), 0x56, registers::YM2608),
-        ("YM2610", (0x4C, 8_000_000), 0x58, registers::YM2610),
-        ("YM2612", (0x2C, 7_670_454), 0x52, registers::YM2612),
-        ("YM2413", (0x10, 3_579_545), 0x51, opl::YM2413),
+        ("YM2151", (0x30, 3_579_545), 0x54, streams::YM2151),
+        ("YM2203", (0x44, 3_993_600), 0x55, streams::YM2203),
+        ("YM2608", (0x48, 7_987_200), 0x56, streams::YM2608),
+        ("YM2610", (0x4C, 8_000_000), 0x58, streams::YM2610),
+        ("YM2612", (0x2C, 7_670_454), 0x52, streams::YM2612),
+        ("YM2413", (0x10, 3_579_545), 0x51, opl::OPLL),
         ("YM3526", (0x54, 3_579_545), 0x5B, opl::OPL),
         ("Y8950", (0x58, 3_579_545), 0x5C, opl::Y8950),
         ("YM3812", (0x50, 3_579_545), 0x5A, opl::OPL),
-        ("YMF262", (0x5C, 14_318_180), 0x5E, opl::YMF262),
+        ("YMF262", (0x5C, 14_318_180), 0x5E, opl::OPL3),
     ];
-    let storms = chips.into_iter().flat_map(|(name, clock, command, groups)| {
-        (0..2).map(move |seed| {
-            let name = format!("{name}, seed {seed}");
-            (name, storm(clock, command, groups, seed))
-        })
-    });
+    let storms = chips
+        .into_iter()
+        .flat_map(|(name, clock, command, groups)| {
+            (0..2).map(move |seed| {
+                let name = format!("{name}, seed {seed}");
+                (name, storm(clock, command, groups, seed))
+            })
+        });
     storms.collect()
 }
 
@@ -130,7 +131,10 @@ fn apart(whole: &[[f32; 2]], sum: &[[f64; 2]]) -> f64 {
 fn check(name: &str, song: &Song) -> (usize, usize) {
     let whole = play(song, None);
     let missing = missing(song);
-    let chips: Vec<_> = song.chips().filter(|chip| !missing.contains(chip)).collect();
+    let chips: Vec<_> = song
+        .chips()
+        .filter(|chip| !missing.contains(chip))
+        .collect();
     let mut of_chips = vec![[0.0; 2]; whole.len()];
     let (mut voices, mut heard) = (0, 0);
     for chip in chips {
@@ -157,7 +161,7 @@ fn check(name: &str, song: &Song) -> (usize, usize) {
 fn voices_and_chips_add_up_to_the_song() {
     let carried = demo::compose().into_iter();
     let carried = carried.map(|song| (song.name.to_string(), song.bytes));
-    let steps = streams::streams();
+    let steps = players::streams();
     let steps = steps
         .iter()
         .map(|stream| (stream.chip.name.to_string(), stream.song(3, 8)));

@@ -444,7 +444,7 @@ pub const TONES: &[Tone] = &[
         ],
         off: &[0x44, 1, 0x10, 0x44, 3, 0x0F],
         hz: 441.0,
-        decibels: -6.1,
+        decibels: -0.1,
     },
     Tone {
         name: "ES5506",

@@ -96,15 +96,29 @@ fn loops_go_round_and_to_and_fro() {
     let mut round = chip(&memory, BYTES | LOOP, 12);
     place(&mut round, 0x02, 4);
     start(&mut round);
-    let found: Vec<i32> = right(&mut round, 30).iter().map(|value| (value + 32) / 64).collect();
-    let expected: Vec<i32> = (0..30).map(|n| if n < 12 { n } else { 4 + (n - 12) % 8 }).collect();
+    let found: Vec<i32> = right(&mut round, 30)
+        .iter()
+        .map(|value| (value + 32) / 64)
+        .collect();
+    let expected: Vec<i32> = (0..30)
+        .map(|n| if n < 12 { n } else { 4 + (n - 12) % 8 })
+        .collect();
     assert_eq!(found, expected);
     let mut turns = chip(&memory, BYTES | LOOP | TO_AND_FRO, 12);
     place(&mut turns, 0x02, 4);
     start(&mut turns);
-    let found: Vec<i32> = right(&mut turns, 30).iter().map(|value| (value + 32) / 64).collect();
+    let found: Vec<i32> = right(&mut turns, 30)
+        .iter()
+        .map(|value| (value + 32) / 64)
+        .collect();
     let expected: Vec<i32> = (0..30i32)
-        .map(|n| if n < 12 { n } else { 4 + (8 - (n - 12) % 16).abs() })
+        .map(|n| {
+            if n < 12 {
+                n
+            } else {
+                4 + (8 - (n - 12) % 16).abs()
+            }
+        })
         .collect();
     assert_eq!(found, expected);
 }
@@ -125,7 +139,10 @@ fn a_volume_has_six_decibels_an_exponent() {
         assert!((less - expected).abs() < 0.3, "{exponent}: {less}");
     }
     let half_way = f64::from(level(0xF800)) / f64::from(whole);
-    assert!((half_way - 1.5).abs() < 0.01, "the mantissa is linear: {half_way}");
+    assert!(
+        (half_way - 1.5).abs() < 0.01,
+        "the mantissa is linear: {half_way}"
+    );
 }
 
 #[test]
@@ -140,7 +157,10 @@ fn pans_lead_from_side_to_side() {
     assert_eq!(sides(0xFF)[0], 0);
     assert_eq!(sides(0), [whole, 0]);
     let middle = sides(0x80).map(|side| decibels(side, whole));
-    assert!(middle.iter().all(|side| (side + 6.0).abs() < 0.3), "{middle:?}");
+    assert!(
+        middle.iter().all(|side| (side + 6.0).abs() < 0.3),
+        "{middle:?}"
+    );
 }
 
 #[test]
@@ -156,15 +176,27 @@ fn ramps_go_by_their_rate_and_stop_at_their_end() {
         let played = right(&mut chip, 6_000);
         let last = *played.last().unwrap();
         let there = played.iter().position(|value| *value == last).unwrap();
-        assert!(there.abs_diff(frames) <= 2 + frames / 50, "{ramp:x}: {there}");
-        assert!(played[..there].windows(2).all(|pair| pair[0] <= pair[1]), "it rises");
+        assert!(
+            there.abs_diff(frames) <= 2 + frames / 50,
+            "{ramp:x}: {there}"
+        );
+        assert!(
+            played[..there].windows(2).all(|pair| pair[0] <= pair[1]),
+            "it rises"
+        );
     }
 }
 
 #[test]
 fn mu_law_and_words_are_read() {
     // ITU-T G.711: FF is 0, 80 is 32,124, 00 the other way.
-    for (code, expected) in [(0xFF, 0), (0x80, 32_124), (0x00, -32_124), (0xEF, 132), (0x9F, 8_316)] {
+    for (code, expected) in [
+        (0xFF, 0),
+        (0x80, 32_124),
+        (0x00, -32_124),
+        (0xEF, 132),
+        (0x9F, 8_316),
+    ] {
         let mut chip = chip(&[code; 64], 1 | LOOP, 32);
         start(&mut chip);
         let found = right(&mut chip, 4)[3] * 4;
@@ -175,5 +207,10 @@ fn mu_law_and_words_are_read() {
     set(&mut words, 1, 0x800);
     start(&mut words);
     let played = right(&mut words, 30);
-    assert!(played.iter().enumerate().all(|(frame, value)| (value - frame as i32 * 64).abs() <= 4));
+    assert!(
+        played
+            .iter()
+            .enumerate()
+            .all(|(frame, value)| (value - frame as i32 * 64).abs() <= 4)
+    );
 }

@@ -214,7 +214,10 @@ impl Oscillator {
 
     /// The sample that lies at a place, and between which of the memory it does.
     fn sample(&self, rom: Reader<'_>, tables: &Tables) -> i32 {
-        let (place, part) = (self.at >> FRACTION, (self.at >> (FRACTION - 9) & 0x1FF) as i32);
+        let (place, part) = (
+            self.at >> FRACTION,
+            (self.at >> (FRACTION - 9) & 0x1FF) as i32,
+        );
         let at = |ahead: u32| self.bank | place.wrapping_add(ahead) & 0xF_FFFF;
         let of = |ahead: u32| {
             if self.has(control::MU_LAW) {
@@ -300,7 +303,11 @@ impl Oscillator {
         let volume = (self.volume >> (RAMP + 4)) as i32;
         let of = |pan: u8| {
             let left = volume - tables.pans[usize::from(pan)];
-            if left < 0 { 0 } else { tables.volumes[left as usize] }
+            if left < 0 {
+                0
+            } else {
+                tables.volumes[left as usize]
+            }
         };
         [of(255 - self.pan), of(self.pan)]
     }

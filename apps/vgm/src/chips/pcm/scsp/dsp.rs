@@ -54,7 +54,9 @@ struct Step {
 
 impl Step {
     fn of(number: usize, words: &[u16]) -> Step {
-        let bits = |word: usize, shift: u32, bits: u32| usize::from(words[word] >> shift) & ((1 << bits) - 1);
+        let bits = |word: usize, shift: u32, bits: u32| {
+            usize::from(words[word] >> shift) & ((1 << bits) - 1)
+        };
         let is = |word: usize, bit: u32| bits(word, bit, 1) != 0;
         let odd = number & 1 != 0;
         Step {
@@ -170,7 +172,9 @@ impl Dsp {
                 .rposition(|words| words != [0; 4])
                 .map_or(0, |last| last + 1);
             let steps = steps.take(length).enumerate();
-            self.steps = steps.map(|(number, words)| Step::of(number, words)).collect();
+            self.steps = steps
+                .map(|(number, words)| Step::of(number, words))
+                .collect();
         }
         !self.steps.is_empty()
     }
@@ -333,7 +337,12 @@ mod tests {
     #[test]
     fn packed_numbers_keep_twelve_bits_whatever_their_size() {
         for bits in 1..24 {
-            for value in [(1 << bits) - 1, -(1 << bits), 1 << (bits - 1), (5 << bits) >> 3] {
+            for value in [
+                (1 << bits) - 1,
+                -(1 << bits),
+                1 << (bits - 1),
+                (5 << bits) >> 3,
+            ] {
                 let value: i32 = value;
                 let back = unpacked(packed(value));
                 let most = (value.abs() >> 11).max(0);
@@ -412,7 +421,10 @@ mod tests {
         let heard: Vec<_> = (0..300).filter(|frame| found[*frame].abs() > 8).collect();
         assert_eq!(heard, [110]);
         assert!((found[110] - 16_000).abs() < 30, "{}", found[110]);
-        assert!(ram[..0x4000].iter().all(|byte| *byte == 0), "the ring begins at 4000h");
+        assert!(
+            ram[..0x4000].iter().all(|byte| *byte == 0),
+            "the ring begins at 4000h"
+        );
     }
 
     #[test]
@@ -435,6 +447,9 @@ mod tests {
                 dsp.effects().next().unwrap()
             })
             .to_vec();
-        assert!(found[0] == 0 && (found[1] - 9_000).abs() < 20 && found[2] == 0, "{found:?}");
+        assert!(
+            found[0] == 0 && (found[1] - 9_000).abs() < 20 && found[2] == 0,
+            "{found:?}"
+        );
     }
 }

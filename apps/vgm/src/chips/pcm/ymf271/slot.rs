@@ -293,7 +293,9 @@ impl Slot {
             0 => mantissa << 7,
             _ => (mantissa | 16) << (exponent + 6),
         };
-        ((LEAP as u64) << 32).checked_div(u64::from(period)).unwrap_or(0) as u32
+        ((LEAP as u64) << 32)
+            .checked_div(u64::from(period))
+            .unwrap_or(0) as u32
     }
 
     fn advance_envelope(&mut self) {
@@ -437,9 +439,7 @@ impl Slot {
 
     /// Adds values at the levels of outputs 1 and 2.
     pub fn add(&self, values: &[i32], out: &mut [[i32; 2]]) {
-        let [left, right] = self
-            .levels
-            .map(|level| TABLES.outputs[usize::from(level)]);
+        let [left, right] = self.levels.map(|level| TABLES.outputs[usize::from(level)]);
         for (frame, value) in out.iter_mut().zip(values) {
             frame[0] += (value * left) >> 16;
             frame[1] += (value * right) >> 16;

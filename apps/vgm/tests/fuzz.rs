@@ -361,7 +361,7 @@ fn soak() {
             Ok(songs) => played += songs,
             Err(_) => panic!("seed {seed:#x} broke it; the file is {}", path.display()),
         }
-        if (seed - first + 1) % SOAK_PART == 0 {
+        if (seed - first + 1).is_multiple_of(SOAK_PART) {
             eprintln!(
                 "to seed {seed:#x}: {played} songs played, {refused} files refused, {} s, {}",
                 started.elapsed().as_secs(),

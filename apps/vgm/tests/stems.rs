@@ -93,10 +93,13 @@ fn storm((at, clock_hz): (usize, u32), command: u8, groups: &[Group], seed: u64)
     song
 }
 
+/// A chip's name, its clock's place and the clock, the command of port 0, registers.
+type Storm = (&'static str, (usize, u32), u8, &'static [Group]);
+
 /// Random writes to the FM chips: drums that share phases, timers that press keys, four operators,
 /// DAC, sums that their converters cut off.
 fn storms() -> Vec<(String, Vec<u8>)> {
-    let chips: [(&str, (usize, u32), u8, &[Group]); 10] = [
+    let chips: [Storm; 10] = [
         ("YM2151", (0x30, 3_579_545), 0x54, streams::YM2151),
         ("YM2203", (0x44, 3_993_600), 0x55, streams::YM2203),
         ("YM2608", (0x48, 7_987_200), 0x56, streams::YM2608),

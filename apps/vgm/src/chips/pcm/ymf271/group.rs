@@ -145,8 +145,8 @@ impl Group {
                 self.voice(3, heard[3], rom, out);
             }
             Together::None => {
-                for slot in 0..4 {
-                    self.voice(slot, heard[slot], rom, out);
+                for (slot, heard) in heard.into_iter().enumerate() {
+                    self.voice(slot, heard, rom, out);
                 }
             }
         }
@@ -190,7 +190,7 @@ impl Group {
             self.slots[order[0]].fed_back(&mut values[0][..frames]);
             1
         };
-        for place in done..order.len() {
+        for (place, slot) in order.iter().enumerate().skip(done) {
             let (before, own) = values.split_at_mut(place);
             let movers = algorithm.moved_by[place - 1];
             let mut moved = [0; LEAP];
@@ -202,7 +202,7 @@ impl Group {
                 }
             }
             let moved = (movers != 0).then_some(&moved);
-            self.slots[order[place]].operator(moved, &mut own[0][..frames]);
+            self.slots[*slot].operator(moved, &mut own[0][..frames]);
         }
         for place in (0..order.len()).filter(|place| algorithm.heard >> place & 1 != 0) {
             let number = order[place];

@@ -70,6 +70,27 @@ fn fewer_oscillators_make_more_frames() {
 }
 
 #[test]
+fn each_oscillator_has_registers_of_its_own() {
+    let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
+    start(&mut chip);
+    let one = right(&mut chip, 8)[7];
+    // The last one, at half the volume.
+    for (register, value) in [
+        (0x4F, 23),
+        (0, (BYTES | LOOP) << 8),
+        (1, 0x400),
+        (9, 0xEFF0),
+    ] {
+        set(&mut chip, register, value);
+    }
+    set(&mut chip, 0x0C, 0xFF00);
+    place(&mut chip, 0x04, 32);
+    start(&mut chip);
+    let two = right(&mut chip, 8)[7];
+    assert!((two * 2 - one * 3).abs() <= 4, "{one} {two}");
+}
+
+#[test]
 fn it_steps_lies_between_samples_and_stops_at_its_end() {
     let memory: Vec<u8> = (0..64).collect();
     let mut one = chip(&memory, BYTES, 32);

@@ -1,7 +1,8 @@
 //! ICS2115 (WaveFront): 32 oscillators that play samples, with ramps of volume.
 //!
 //! The host has four addresses (command 44): 1 chooses a register, 2 and 3 are its low and high
-//! byte. Registers of one byte lie in the high one. Register 4F chooses an oscillator, whose are:
+//! byte. Registers of one byte lie in the high one, but for those from 40 on, which lie in the low
+//! one. Register 4F chooses an oscillator, whose are:
 //!
 //! | register | bits | |
 //! |---|---|---|
@@ -182,7 +183,6 @@ impl Ics2115 {
             0x0E => self.last = high & 31,
             0x10 => of.switch(high),
             0x11 => of.bank = u32::from(high & 15) << 20,
-            0x4F => self.chosen = usize::from(high & 31),
             _ => {}
         }
     }
@@ -343,6 +343,7 @@ impl PcmChip for Ics2115 {
         let value = value as u8;
         match reg {
             1 => self.register = value,
+            2 if self.register == 0x4F => self.chosen = usize::from(value & 31),
             2 => self.low = value,
             3 => {
                 let word = u16::from_be_bytes([value, self.low]);

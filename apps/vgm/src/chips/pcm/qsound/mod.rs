@@ -44,8 +44,9 @@ const DIVIDER: u64 = 2 * 1248;
 /// Old songs give a fifteenth of the crystal's clock.
 const OLD_CLOCK_HZ: u32 = 5_000_000;
 
-/// The longest echo, in frames.
+/// The longest echo, in frames, and that of the start.
 const ECHO: usize = 1024;
+const ECHO_AT_START: usize = 6;
 
 /// How the codes' step is scaled, in 64ths, from −8 to 7.
 const SCALES: [i32; 16] = [
@@ -121,7 +122,7 @@ impl Qsound {
             wet: Vec::new(),
             echo: Echo {
                 feedback: 0,
-                length: 0,
+                length: ECHO_AT_START,
                 at: 0,
                 last: 0,
                 line: vec![0; ECHO],
@@ -212,11 +213,12 @@ impl Coded {
 }
 
 impl Echo {
-    fn add(&mut self, sent: &[i32], out: &mut [[i32; 2]]) {
+    /// Adds it as it is on the left, and through the filter on the right.
+    fn add(&mut self, sent: &[i32], (dry, wet): Sums<'_>) {
         if self.length == 0 {
             return;
         }
-        for (frame, sent) in out.iter_mut().zip(sent) {
+        for ((dry, wet), sent) in dry.iter_mut().zip(wet).zip(sent) {
             let old = self.line[self.at];
             let smooth = (old + self.last) >> 1;
             self.last = old;
@@ -226,8 +228,8 @@ impl Echo {
             if self.at >= self.length {
                 self.at = 0;
             }
-            frame[0] += smooth >> 2;
-            frame[1] += smooth >> 2;
+            dry[0] += smooth >> 2;
+            wet[1] += smooth >> 2;
         }
     }
 }
@@ -300,8 +302,8 @@ impl PcmChip for Qsound {
             }
         }
         self.frame += out.len() as u64;
+        self.echo.add(&self.sent, (out, &mut self.wet));
         self.space.render(&self.wet, out);
-        self.echo.add(&self.sent, out);
         limit(out);
     }
 

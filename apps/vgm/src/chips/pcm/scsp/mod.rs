@@ -64,6 +64,19 @@ enum Stage {
     Off,
 }
 
+/// A sound, decoded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sound {
+    /// 0 the memory, 1 noise.
+    source: u32,
+    bytes: bool,
+    base: u32,
+    kind: u32,
+    /// In 65536ths of a sample.
+    start: i64,
+    end: i64,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     words: [u16; 16],
@@ -85,6 +98,8 @@ struct Slot {
     sides: [i32; 2],
     /// Those of the effect that comes back in its place.
     effect_sides: [i32; 2],
+    /// What its words say of the sound.
+    sound: Sound,
     /// The volume, and which bits of the clock are 0 where it may change.
     volume: i32,
     mask: u32,
@@ -101,7 +116,7 @@ pub struct Scsp {
     clock: u32,
     volumes: Volumes,
     dsp: Box<Dsp>,
-    ram: Vec<u8>,
+    ram: Box<[u8; RAM]>,
 }
 
 impl Scsp {
@@ -115,7 +130,7 @@ impl Scsp {
             clock: 0,
             volumes: Volumes::new(),
             dsp: Box::default(),
-            ram: vec![0; RAM],
+            ram: vec![0; RAM].try_into().expect("so many"),
         }
     }
 
@@ -261,6 +276,15 @@ impl Slot {
         self.sides = self.pan(8);
         self.effect_sides = self.pan(0);
         self.mask = 0;
+        let [start, end] = [0x04, 0x06].map(|word| i64::from(self.bits(word, 0, 16)) << 16);
+        self.sound = Sound {
+            source: self.bits(0x00, 7, 2),
+            bytes: self.bits(0x00, 4, 1) != 0,
+            base: self.bits(0x00, 0, 4) << 16 | self.bits(0x02, 0, 16),
+            kind: self.bits(0x00, 5, 2),
+            start,
+            end,
+        };
     }
 
     /// Volumes left and right of the direct output (`shift` is 8) or of an effect (0), 32768 the
@@ -282,10 +306,10 @@ impl Slot {
         }
     }
 
-    fn sample(&self, ram: &[u8], place: i64) -> i32 {
-        let start = self.bits(0x00, 0, 4) << 16 | self.bits(0x02, 0, 16);
-        let byte = |at: i64| ram[(i64::from(start) + at) as usize & (RAM - 1)];
-        if self.bits(0x00, 4, 1) != 0 {
+    fn sample(&self, ram: &[u8; RAM], place: i64) -> i32 {
+        let start = i64::from(self.sound.base);
+        let byte = |at: i64| ram[(start + at) as usize & (RAM - 1)];
+        if self.sound.bytes {
             i32::from(byte(place) as i8) << 8
         } else {
             i32::from(i16::from_be_bytes([byte(2 * place), byte(2 * place + 1)]))
@@ -293,7 +317,7 @@ impl Slot {
     }
 
     /// A frame, before its pan; `moved` is how far others move it, in samples of 1024ths.
-    fn frame(&mut self, ram: &[u8], volumes: &Volumes, clock: u32, moved: i32) -> i32 {
+    fn frame(&mut self, ram: &[u8; RAM], volumes: &Volumes, clock: u32, moved: i32) -> i32 {
         if clock & self.mask == 0 {
             self.envelope(clock);
             self.volume = volumes.of(self.total());
@@ -303,7 +327,7 @@ impl Slot {
             return 0;
         }
         let at = self.at + i64::from(moved);
-        let value = match self.bits(0x00, 7, 2) {
+        let value = match self.sound.source {
             0 => {
                 let (place, part) = (at >> 16, (at & 0xFFFF) as i32 >> 1);
                 let (one, two) = (self.sample(ram, place), self.sample(ram, place + 1));
@@ -332,8 +356,9 @@ impl Slot {
     }
 
     fn advance(&mut self) {
-        let [start, end] = [0x04, 0x06].map(|word| i64::from(self.bits(word, 0, 16)) << 16);
-        let kind = self.bits(0x00, 5, 2);
+        let Sound {
+            start, end, kind, ..
+        } = self.sound;
         self.at += if self.backwards {
             -self.step
         } else {
@@ -394,7 +419,7 @@ impl Scsp {
                 }
             }
             if effects {
-                self.dsp.run(&mut self.ram);
+                self.dsp.run(&mut self.ram[..]);
                 for (slot, value) in self.slots.iter().zip(self.dsp.effects()) {
                     frame[0] += (value * slot.effect_sides[0]) >> 15;
                     frame[1] += (value * slot.effect_sides[1]) >> 15;

@@ -38,6 +38,8 @@ use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
 
 const OSCILLATORS: usize = 32;
+/// Frames that are looked up before they are computed.
+const BLOCK: usize = 64;
 const CLOCKS: u64 = 32;
 
 /// Of a place: samples have this many bits of fraction.
@@ -167,7 +169,7 @@ impl Ics2115 {
         let wide = u32::from(value);
         match self.register {
             0x00 => of.control = high,
-            0x01 => of.step = value,
+            0x01 => of.step = value & !1,
             0x02 => of.start = wide << 16 | of.start & 0xFFFF,
             0x03 => of.start = of.start & !0xFFFF | wide & 0xFF00,
             0x04 => of.end = wide << 16 | of.end & 0xFFFF,
@@ -210,31 +212,6 @@ impl Oscillator {
 
     fn stands(&self) -> bool {
         !self.runs || self.has(control::STOP)
-    }
-
-    /// The sample that lies at a place, and between which of the memory it does.
-    fn sample(&self, rom: Reader<'_>, tables: &Tables) -> i32 {
-        let (place, part) = (
-            self.at >> FRACTION,
-            (self.at >> (FRACTION - 9) & 0x1FF) as i32,
-        );
-        let at = |ahead: u32| self.bank | place.wrapping_add(ahead) & 0xF_FFFF;
-        let of = |ahead: u32| {
-            if self.has(control::MU_LAW) {
-                i32::from(tables.mu_law[usize::from(rom.byte(at(ahead)))])
-            } else if self.has(control::BYTES) {
-                rom.signed(at(ahead)) << 8
-            } else {
-                rom.word_le(at(2 * ahead) & !1)
-            }
-        };
-        let is_words = !self.has(control::MU_LAW) && !self.has(control::BYTES);
-        let part = match is_words {
-            true => ((place & 1) as i32) << 8 | part >> 1,
-            false => part,
-        };
-        let [one, two] = [of(0), of(1)];
-        one + (((two - one) * part) >> 9)
     }
 
     /// Goes on by a frame; stops, or goes back, at the end.
@@ -313,20 +290,142 @@ impl Oscillator {
     }
 
     fn add(&mut self, rom: Reader<'_>, tables: &Tables, out: &mut [[i32; 2]]) {
-        let moves = self.ramp_control & (control::DONE | control::STOP) == 0;
-        let mut sides = self.sides(tables);
-        for frame in out {
-            let value = self.sample(rom, tables);
-            frame[0] += (value * (sides[0] >> 1)) >> 15;
-            frame[1] += (value * (sides[1] >> 1)) >> 15;
-            self.advance();
-            if moves {
-                self.advance_ramp();
-                sides = self.sides(tables);
-            }
+        for block in out.chunks_mut(BLOCK) {
             if self.has(control::STOP) {
                 return;
             }
+            if self.ramp_control & (control::DONE | control::STOP) == 0 {
+                self.add_moving(rom, tables, block);
+            } else {
+                self.add_steady(rom, tables, block);
+            }
+        }
+    }
+
+    /// Adds frames while the volume moves.
+    fn add_moving(&mut self, rom: Reader<'_>, tables: &Tables, block: &mut [[i32; 2]]) {
+        for frame in block.chunks_mut(1) {
+            let sides = self.sides(tables);
+            self.look_up(rom, tables, 1).add(sides, frame);
+            self.advance_ramp();
+            if self.has(control::STOP) {
+                return;
+            }
+        }
+    }
+
+    /// Adds frames of one volume: where each lies is looked up first, then all are computed.
+    fn add_steady(&mut self, rom: Reader<'_>, tables: &Tables, block: &mut [[i32; 2]]) {
+        let sides = self.sides(tables);
+        self.look_up(rom, tables, block.len()).add(sides, block);
+    }
+
+    /// Goes on by `frames` frames, or until it stops.
+    #[inline]
+    fn look_up(&mut self, rom: Reader<'_>, tables: &Tables, frames: usize) -> Lines {
+        let bank = self.bank;
+        let at = |place: u32| bank | place & 0xF_FFFF;
+        let mut lines = Lines::default();
+        if self.has(control::MU_LAW) {
+            let of = |place: u32| i32::from(tables.mu_law[usize::from(rom.byte(at(place)))]);
+            let line = |at: u32| {
+                (
+                    of(at >> FRACTION),
+                    of((at >> FRACTION) + 1),
+                    at >> 3 & 0x1FF,
+                )
+            };
+            self.go_on(line, frames, &mut lines);
+        } else if self.has(control::BYTES) {
+            let of = |place: u32| rom.signed(at(place)) << 8;
+            let line = |at: u32| {
+                (
+                    of(at >> FRACTION),
+                    of((at >> FRACTION) + 1),
+                    at >> 3 & 0x1FF,
+                )
+            };
+            self.go_on(line, frames, &mut lines);
+        } else {
+            let of = |place: u32| rom.word_le(at(place) & !1);
+            let line = |at: u32| {
+                (
+                    of(at >> FRACTION),
+                    of((at >> FRACTION) + 2),
+                    at >> 4 & 0x1FF,
+                )
+            };
+            self.go_on(line, frames, &mut lines);
+        }
+        lines
+    }
+
+    /// Notes the lines of so many frames; `line` has the two samples at a place, and how far it lies
+    /// between them.
+    #[inline]
+    fn go_on(&mut self, line: impl Fn(u32) -> (i32, i32, u32), frames: usize, lines: &mut Lines) {
+        let step = u32::from(self.step) << 2;
+        let frames = frames.min(BLOCK);
+        while lines.count < frames {
+            // So many that none of them reaches the end.
+            let calm = match (self.end.saturating_sub(self.at)).checked_sub(1) {
+                Some(room) if !self.has(control::BACKWARDS) => room.checked_div(step).unwrap_or(0),
+                _ => 0,
+            };
+            let run = lines.count..frames.min(lines.count + calm as usize);
+            for place in run.clone() {
+                lines.note(place, line(self.at));
+                self.at += step;
+            }
+            lines.count = run.end;
+            if lines.count < frames {
+                lines.note(lines.count, line(self.at));
+                lines.count += 1;
+                self.advance();
+                if self.has(control::STOP) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Where frames lie: between which two samples, and how far.
+struct Lines {
+    count: usize,
+    from: [i32; BLOCK],
+    rise: [i32; BLOCK],
+    /// In 512ths.
+    part: [i32; BLOCK],
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines {
+            count: 0,
+            from: [0; BLOCK],
+            rise: [0; BLOCK],
+            part: [0; BLOCK],
+        }
+    }
+}
+
+impl Lines {
+    #[inline]
+    fn note(&mut self, place: usize, (one, two, part): (i32, i32, u32)) {
+        self.from[place] = one;
+        self.rise[place] = two - one;
+        self.part[place] = part as i32;
+    }
+
+    /// Adds them at the volumes of the sides, of 65,536.
+    fn add(&self, sides: [i32; 2], out: &mut [[i32; 2]]) {
+        let [left, right] = sides.map(|side| side >> 1);
+        let places = self.from.iter().zip(&self.rise).zip(&self.part);
+        for (frame, ((from, rise), part)) in out[..self.count].iter_mut().zip(places) {
+            let value = from + ((rise * part) >> 9);
+            frame[0] += (value * left) >> 15;
+            frame[1] += (value * right) >> 15;
         }
     }
 }

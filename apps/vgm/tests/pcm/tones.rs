@@ -425,6 +425,23 @@ pub const TONES: &[Tone] = &[
         decibels: 0.0,
     },
     Tone {
+        name: "YMF271 FM",
+        header: &[(0x64, 16_934_400)],
+        memory: Vec::new,
+        // Group 0, four operators side by side, of which the fourth is heard.
+        #[rustfmt::skip]
+        setup: &[
+            0xD1, 6, 0x00, 0, 0xD1, 0, 0xC0, 15, 0xD1, 0, 0xD0, 0,
+            0xD1, 0, 0x40, 0x7F, 0xD1, 1, 0x40, 0x7F, 0xD1, 2, 0x40, 0x7F, 0xD1, 3, 0x40, 0,
+            0xD1, 3, 0x30, 1, 0xD1, 3, 0x50, 31, 0xD1, 3, 0x80, 0x0F,
+            0xD1, 0, 0xA0, 0x45, 0xD1, 0, 0x90, 0x1F,
+        ],
+        on: &[0xD1, 0, 0x00, 1],
+        off: &[0xD1, 0, 0x00, 0],
+        hz: 1311.0 * 44_100.0 / 131_072.0,
+        decibels: 0.0,
+    },
+    Tone {
         name: "ICS2115",
         header: &[(0xFC, 33_868_800)],
         memory: || vec![(0x96, rom(0, [signed(8820, 100.0), vec![0; 16]].concat()))],

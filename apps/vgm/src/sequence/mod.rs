@@ -229,6 +229,12 @@ impl<'s> Sequencer<'s> {
     }
 
     fn command(&mut self) {
+        // Most commands of many songs, so they are not decoded: waits of 1 to 16 ticks.
+        if let Some(code @ 0x70..=0x7F) = self.song.bytes().get(self.offset) {
+            self.wait = u64::from(code & 15) + 1;
+            self.offset += 1;
+            return;
+        }
         let decoded = decode(self.song.bytes(), self.offset, self.song.header.version);
         // A song's commands all decode: they were walked when it was read.
         let (command, next) = decoded.unwrap_or((Command::End, self.offset));

@@ -5,6 +5,9 @@
 //! is the same; so are packed songs, archives and playlists. `CREEL_VGM_FUZZ` sets how many files are
 //! damaged, `CREEL_VGM_FUZZ_SEED` the first seed. A song that once broke something lies in
 //! `tests/crashers` and is played again here.
+//!
+//! `soak` (ignored: it takes minutes) does the same to 100,000 files of all kinds, each
+//! within a bound of time, all within one of memory.
 
 #[path = "pcm/tones.rs"]
 #[allow(dead_code, reason = "their pitches are tested elsewhere")]
@@ -18,7 +21,10 @@ mod tone;
 use std::fs;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use creel_vgm::batch;
 use creel_vgm::demo;
@@ -236,7 +242,11 @@ fn damaged_archives_and_playlists_do_no_harm() {
             let songs = batch::find(std::slice::from_ref(&path), false).songs;
             let mut read = 0;
             for (source, place) in songs {
-                assert!(place.is_relative() && !place.to_string_lossy().contains(".."));
+                assert!(
+                    place
+                        .components()
+                        .all(|part| matches!(part, Component::Normal(_)))
+                );
                 if let Ok(song) = source.load() {
                     read += u64::from(play(song.bytes().to_vec(), &mut buffers));
                 }
@@ -252,6 +262,130 @@ fn damaged_archives_and_playlists_do_no_harm() {
     fs::remove_dir_all(&folder).unwrap();
     eprintln!("{cases} damaged files from seed {first:#x}: {found} songs, {refused} without any");
     assert!(found > 0 && refused > 0);
+}
+
+/// Files of the whole soak, and those of a part after which it says how far it is.
+const SOAK: u64 = 100_000;
+const SOAK_PART: u64 = 10_000;
+/// What one damaged file may take: only a hang takes that long.
+const FILE_SECONDS_MAX: u64 = 60;
+/// What all of it may take at a time, the test's own songs included.
+const MEMORY_MIB_MAX: u64 = 1_024;
+
+/// Changes a few bytes behind the header, which leaves most songs ones that can be played.
+fn touch(song: &mut [u8], random: &mut Random) {
+    for _ in 0..1 + random.below(3) {
+        let at = 0x40 + random.below(song.len().saturating_sub(0x40));
+        if let Some(byte) = song.get_mut(at) {
+            *byte = random.next() as u8;
+        }
+    }
+}
+
+/// A damaged file of any kind: a song, plain or packed, before or after it was damaged, an archive
+/// or a playlist.
+fn any_file(kinds: &[(&'static str, Vec<u8>)], random: &mut Random) -> (&'static str, Vec<u8>) {
+    let (ending, whole) = &kinds[random.below(kinds.len())];
+    let mut bytes = whole.clone();
+    match random.below(2) {
+        0 => damage(&mut bytes, random),
+        _ => touch(&mut bytes, random),
+    }
+    match (*ending, random.below(8)) {
+        ("vgm", 0) => ("zip", zip(&[&bytes])),
+        ("vgm", 1) => {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(&bytes).unwrap();
+            ("vgz", gzip.finish().unwrap())
+        }
+        _ => (*ending, bytes),
+    }
+}
+
+/// Ends the process where one file takes longer than any should: a hang cannot be caught.
+fn watch(at: Arc<AtomicU64>) {
+    std::thread::spawn(move || {
+        loop {
+            let before = at.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_secs(FILE_SECONDS_MAX));
+            if before == u64::MAX {
+                return;
+            }
+            if at.load(Ordering::Relaxed) == before {
+                eprintln!("seed {before:#x} takes more than {FILE_SECONDS_MAX} s");
+                std::process::exit(1);
+            }
+        }
+    });
+}
+
+#[test]
+#[ignore = "a soak: it takes minutes"]
+fn soak() {
+    let cases = from_env("CREEL_VGM_FUZZ", SOAK);
+    let first = from_env("CREEL_VGM_FUZZ_SEED", SEED);
+    let folder = std::env::temp_dir().join(format!("creel-vgm-soak-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let mut kinds: Vec<_> = all_songs().into_iter().map(|song| ("vgm", song)).collect();
+    let packed = demo::CARRIED.iter();
+    kinds.extend(packed.map(|song| ("vgz", song.packed.to_vec())));
+    // As many as there are songs of chips, so that each kind of container has its share.
+    for _ in 0..kinds.len().div_ceil(containers().len()) {
+        kinds.extend(containers());
+    }
+    let at = Arc::new(AtomicU64::new(first));
+    watch(at.clone());
+    let (mut buffers, mut played, mut refused) = (Buffers::default(), 0u64, 0u64);
+    let started = Instant::now();
+    for seed in first..first + cases {
+        at.store(seed, Ordering::Relaxed);
+        let (ending, bytes) = any_file(&kinds, &mut Random(seed));
+        let path = folder.join("file").with_extension(ending);
+        fs::write(&path, &bytes).unwrap();
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let mut songs = 0;
+            for (source, place) in batch::find(std::slice::from_ref(&path), false).songs {
+                assert!(
+                    place
+                        .components()
+                        .all(|part| matches!(part, Component::Normal(_)))
+                );
+                if let Ok(song) = source.load() {
+                    songs += u64::from(play(song.bytes().to_vec(), &mut buffers));
+                }
+            }
+            songs
+        }));
+        match ran {
+            Ok(0) => refused += 1,
+            Ok(songs) => played += songs,
+            Err(_) => panic!("seed {seed:#x} broke it; the file is {}", path.display()),
+        }
+        if (seed - first + 1).is_multiple_of(SOAK_PART) {
+            eprintln!(
+                "to seed {seed:#x}: {played} songs played, {refused} files refused, {} s, {}",
+                started.elapsed().as_secs(),
+                peak_memory()
+            );
+        }
+    }
+    at.store(u64::MAX, Ordering::Relaxed);
+    fs::remove_dir_all(&folder).unwrap();
+    eprintln!(
+        "{cases} damaged files of {} kinds from seed {first:#x}: {played} songs played, {refused} \
+         files refused",
+        kinds.len()
+    );
+    assert!(played > cases / 20 && refused > cases / 20);
+    let memory = peak_memory();
+    let kib = memory
+        .split_whitespace()
+        .nth(1)
+        .and_then(|kib| kib.parse::<u64>().ok());
+    assert!(
+        kib.is_none_or(|kib| kib / 1024 <= MEMORY_MIB_MAX),
+        "{memory}"
+    );
 }
 
 fn peak_memory() -> String {

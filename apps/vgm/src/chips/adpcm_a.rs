@@ -48,6 +48,8 @@ pub struct AdpcmA {
     address_shift: u32,
     /// Voices that take every other tick only.
     slow: u8,
+    /// Voices that are heard; all play.
+    heard: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,12 +103,18 @@ impl AdpcmA {
             rom: Rom::default(),
             address_shift,
             slow,
+            heard: 0xff,
         }
     }
 
     /// The memory it plays from; beyond its end it reads zeros.
     pub fn rom_mut(&mut self) -> &mut Rom {
         &mut self.rom
+    }
+
+    /// Lets only these voices be heard, a bit each; all play on.
+    pub fn hear(&mut self, voices: u8) {
+        self.heard = voices;
     }
 
     /// Writes a register, 00 to 2F.
@@ -137,7 +145,10 @@ impl AdpcmA {
     pub fn render(&mut self, clock: &EnvelopeClock, out: &mut [[i32; 2]]) {
         let rom = self.rom.read();
         for (i, voice) in self.voices.iter_mut().enumerate() {
-            let level = Level::new(voice.level, self.total_level);
+            let mut level = Level::new(voice.level, self.total_level);
+            if self.heard >> i & 1 == 0 {
+                level.outputs = [false; 2];
+            }
             let slow = self.slow >> i & 1 != 0;
             let (mut tick, mut count) = clock.next();
             let mut start = 0;

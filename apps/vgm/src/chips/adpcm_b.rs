@@ -65,6 +65,7 @@ pub struct AdpcmB {
     voice: Voice,
     /// Whether writing to the memory is yet to start at the start address.
     rewinds: bool,
+    heard: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +108,7 @@ impl AdpcmB {
             dropped,
             voice: Voice::RESET,
             rewinds: false,
+            heard: true,
         }
     }
 
@@ -130,6 +132,11 @@ impl AdpcmB {
             Memory::Rom(rom) => rom,
             Memory::Ram(_) => unreachable!("it was just made a ROM"),
         }
+    }
+
+    /// Whether it is heard; it plays on.
+    pub fn hear(&mut self, heard: bool) {
+        self.heard = heard;
     }
 
     /// Writes a register, 00 to 0F.
@@ -189,7 +196,10 @@ impl AdpcmB {
             return;
         }
         let level = i32::from(self.regs[0x0b]);
-        let sides = [0x80, 0x40].map(|bit| if self.regs[1] & bit != 0 { -1 } else { 0 });
+        let sides = [0x80, 0x40].map(|bit| {
+            let on = self.heard && self.regs[1] & bit != 0;
+            if on { -1 } else { 0 }
+        });
         let mut position = i32::from(position);
         for frame in out {
             position += i32::from(rate);

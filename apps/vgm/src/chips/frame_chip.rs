@@ -104,6 +104,29 @@ impl FrameChip {
         matches!(self, FrameChip::Ym2612(_))
     }
 
+    /// Leaves voices out of the sum, all but these, a bit each; returns whether it can, or wants
+    /// them to be silenced by a [`Silencer`](super::voices::Silencer).
+    pub fn hear(&mut self, voices: u64) -> bool {
+        match self {
+            FrameChip::Ym2151(chip) => chip.hear(voices),
+            FrameChip::Ym2203(chip) => chip.hear(voices),
+            FrameChip::Ym2608(chip) => chip.hear(voices),
+            FrameChip::Ym2610(chip) => chip.hear(voices),
+            FrameChip::Ym2612(chip) => chip.hear(voices),
+            FrameChip::Ym2413(chip) => chip.hear(voices),
+            FrameChip::Ym3526(chip) => chip.hear(voices),
+            FrameChip::Ym3812(chip) => chip.hear(voices),
+            FrameChip::Y8950(chip) => chip.hear(voices),
+            FrameChip::Ymf262(chip) => chip.hear(voices),
+            FrameChip::Pcm(chip) => return chip.hear(voices),
+            FrameChip::Okim6258(_)
+            | FrameChip::Es5503(_)
+            | FrameChip::Msm5205(_)
+            | FrameChip::Ymz280b(_) => return false,
+        }
+        true
+    }
+
     /// Takes of the song's first writes those that set its rate, before their turns come.
     pub fn foresee(&mut self, events: &[Event]) {
         if !matches!(self, FrameChip::Ym2203(_) | FrameChip::Ym2608(_)) {

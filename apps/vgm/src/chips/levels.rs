@@ -92,6 +92,8 @@ fn level_of(chip: ChipId) -> Level {
         ChipId::C352 => level(8.0, 0x40, 8.0),
         // One voice at its loudest makes 20 bits; the core drops six, players' cores four.
         ChipId::Es5506 => level(4.0, 0x20, 16.0),
+        // A voice in the middle is as loud as libvgm's, which hardly pans.
+        ChipId::Ics2115 => level(8.0, 0x40, 4.0),
         ChipId::Ga20 => level(1.0, 0x280, 1.0),
         _ => level(1.0, 0x100, 1.0),
     }

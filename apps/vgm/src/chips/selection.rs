@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use super::checked::CHIPS;
 use super::set::Part;
-use super::voices::{Silencer, count};
+use super::voices::count;
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Instance};
 
@@ -98,6 +98,19 @@ impl fmt::Display for Name {
     }
 }
 
+/// What is heard of a chip: some of its voices, perhaps without others.
+///
+/// One voice for itself is what the chip plays up to that voice, without what it plays up to the one
+/// before. So the voices of any chip add up to it, whatever its converter rounds, bends or cuts off:
+/// each is what it adds to those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    /// A bit a voice.
+    pub voices: u64,
+    /// Those of them whose sound is taken off again.
+    pub before: Option<u64>,
+}
+
 /// Which chips are heard; all by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
@@ -126,11 +139,29 @@ impl Selection {
             && self.only.is_none_or(is_only)
     }
 
-    /// What keeps those voices of a chip silent that are not heard, if there are any.
-    pub(crate) fn silencer(&self, instance: Instance) -> Option<Silencer> {
-        let silent = (0..count(instance.chip)).filter(|voice| !self.has_voice(instance, *voice));
-        let silent = silent.fold(0, |silent, voice| silent | 1 << voice);
-        (silent != 0).then(|| Silencer::new(instance, silent))
+    /// What is heard of a chip.
+    pub(crate) fn heard(&self, instance: Instance) -> Heard {
+        let all = (0..count(instance.chip)).filter(|voice| {
+            let whole = Selection {
+                only: None,
+                ..self.clone()
+            };
+            whole.has_voice(instance, *voice)
+        });
+        let all = all.fold(0u64, |heard, voice| heard | 1 << voice);
+        match self.only {
+            Some((chip, Some(voice))) if chip == instance => {
+                let before = all & ((1 << voice) - 1);
+                Heard {
+                    voices: before | all & 1 << voice,
+                    before: (before != 0).then_some(before),
+                }
+            }
+            _ => Heard {
+                voices: all,
+                before: None,
+            },
+        }
     }
 
     /// The parts that are heard.
@@ -139,9 +170,16 @@ impl Selection {
     ///
     /// [`Error::Unsupported`] if there are none.
     pub(crate) fn of(&self, parts: Vec<(Instance, Part)>) -> Result<Vec<(Instance, Part)>> {
-        let heard = parts
-            .into_iter()
-            .filter(|(instance, _)| self.has(*instance));
+        let adds = |(instance, part): &(Instance, Part)| match self.heard(*instance) {
+            // What both have is taken off again.
+            Heard {
+                voices,
+                before: Some(before),
+            } => part.voices(instance.chip) & (voices ^ before) != 0,
+            heard => heard.voices != 0,
+        };
+        let heard = parts.into_iter();
+        let heard = heard.filter(|part| self.has(part.0) && adds(part));
         let heard: Vec<_> = heard.collect();
         if heard.is_empty() {
             let reason = "of the chips that may be heard it has none";

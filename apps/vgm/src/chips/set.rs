@@ -26,6 +26,7 @@ use super::pokey::Pokey;
 use super::saa1099::Saa1099;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
+use super::voices;
 use super::vsu::Vsu;
 use super::wonderswan::WonderSwan;
 use super::y8950::Y8950;
@@ -62,6 +63,22 @@ impl Part {
             },
             Part::Squares(_, lane, _) => std::array::from_fn(|place| place == *lane),
         }
+    }
+
+    /// Which of its chip's voices it makes, a bit each.
+    pub(crate) fn voices(&self, chip: ChipId) -> u64 {
+        let all = voices::all(chip);
+        let second = match chip {
+            ChipId::Ym2203 => 0b111 << 3,
+            ChipId::Ym2608 | ChipId::Ym2610 => 0b111 << 6,
+            ChipId::Ymf278b => all & !0 << 23,
+            _ => return all,
+        };
+        let is_second = match self {
+            Part::Frames(chip, _) => chip.lane() == 1,
+            Part::Squares(..) => true,
+        };
+        if is_second { second } else { all & !second }
     }
 }
 
@@ -135,8 +152,8 @@ pub fn frame_ns(chip: ChipId) -> u64 {
         ChipId::Okim6295 | ChipId::Upd7759 | ChipId::Pwm | ChipId::Ga20 => 15,
         ChipId::SegaPcm | ChipId::Rf5c68 | ChipId::Rf5c164 | ChipId::K053260 => 25,
         ChipId::K054539 | ChipId::C140 | ChipId::X1010 => 40,
-        ChipId::Qsound | ChipId::C352 | ChipId::Es5506 | ChipId::MultiPcm => 80,
-        ChipId::Scsp | ChipId::Ymf278b => 120,
+        ChipId::Qsound | ChipId::C352 | ChipId::Es5506 | ChipId::MultiPcm | ChipId::Ics2115 => 80,
+        ChipId::Scsp | ChipId::Ymf278b | ChipId::Ymf271 => 120,
         _ => 0,
     }
 }

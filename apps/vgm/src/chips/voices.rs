@@ -1,14 +1,18 @@
-//! The voices of chips, and how some of them are silenced: by what the chip is told.
+//! The voices of chips, and how some of them are silenced.
 //!
-//! A voice is silenced as a driver would do it: its keys are never pressed, or its volume is 0. So
-//! no chip knows of it, and what is not heard costs next to nothing. How far all voices, each
-//! rendered for itself, add up to the chip is told in docs/design/vgm.md.
+//! Where voices act on each other (drums share phases, timers press keys) and in all chips with FM,
+//! the chip plays all of them and leaves those out of its sum that are not heard. Elsewhere a voice
+//! is silenced as a driver would do it, by what its chip is told: its keys are never pressed, or its
+//! volume is 0, so that no chip knows of it.
 //!
-//! Left out on purpose: the ES5505 and ES5506, and chips of one voice.
+//! Invariant: a silenced voice moves no write in time; what is changed is changed where a write has
+//! reached its chip.
+//!
+//! Left out on purpose: chips of one voice.
 //!
 //! Source: the registers at the heads of the chips' modules.
 
-use crate::format::{ChipId, Instance, Write};
+use crate::format::ChipId;
 
 /// How many voices a chip has that can be told apart; 1 where they cannot.
 ///
@@ -47,38 +51,40 @@ pub fn count(chip: ChipId) -> u8 {
         ChipId::Ymf262 => 23,
         ChipId::C140 => 24,
         ChipId::MultiPcm => 28,
-        ChipId::Es5503 | ChipId::C352 | ChipId::Scsp => 32,
+        ChipId::Es5503 | ChipId::Es5506 | ChipId::C352 | ChipId::Scsp | ChipId::Ics2115 => 32,
+        // Slot 1 of twelve groups, then slots 2 to 4.
+        ChipId::Ymf271 => 48,
         // As the YMF262, and 24 of waves.
         ChipId::Ymf278b => 47,
         _ => 1,
     }
 }
 
-/// Keeps some of a chip's voices silent.
+/// All voices of a chip, a bit each.
+pub fn all(chip: ChipId) -> u64 {
+    u64::MAX >> (64 - count(chip))
+}
+
+/// Keeps some of a chip's voices silent, by what the chip is told.
 #[derive(Debug, Clone)]
 pub struct Silencer {
-    /// The chip.
-    pub instance: Instance,
+    chip: ChipId,
     /// A bit a voice.
     silent: u64,
     /// What the chip was told to expect: a register, a voice, a phrase.
     latch: [u16; 2],
 }
 
-/// The FM channel that an OPN chip's key register names.
-fn opn_channel(value: u16) -> Option<u16> {
-    let within = value & 3;
-    (within < 3).then_some(within + 3 * (value >> 2 & 1))
-}
-
 impl Silencer {
-    /// Keeps the voices of `silent` silent, a bit each, the first voice's the lowest.
-    pub fn new(instance: Instance, silent: u64) -> Self {
-        Silencer {
-            instance,
+    /// Lets only the voices of `heard` be heard, a bit each, the first voice's the lowest; nothing
+    /// if those are all.
+    pub fn new(chip: ChipId, heard: u64) -> Option<Self> {
+        let silent = !heard & all(chip);
+        (silent != 0).then_some(Silencer {
+            chip,
             silent,
             latch: [0; 2],
-        }
+        })
     }
 
     fn is(&self, voice: u16) -> bool {
@@ -90,103 +96,54 @@ impl Silencer {
         (self.silent >> first) as u16 & 0xFF
     }
 
-    /// What the chip is told instead of a write; nothing where a write is left out.
-    pub fn pass(&mut self, write: &Write) -> Option<u16> {
-        let (value, port) = (write.value, write.port);
-        let at = u16::from(port) << 8 | write.reg;
-        let clear = |bits: u16, silent: bool| Some(if silent { value & !bits } else { value });
-        match self.instance.chip {
-            ChipId::Ym2612 => match at {
-                0x28 => clear(0xF0, opn_channel(value).is_some_and(|voice| self.is(voice))),
-                0x2A if self.is(5) => None,
-                0x2B => clear(0x80, self.is(5)),
-                _ => Some(value),
-            },
-            ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 => self.opn(at, value),
-            ChipId::Ym2151 if at == 0x08 => clear(0x78, self.is(value & 7)),
-            ChipId::Ym2413 => match at {
-                0x0E => Some(value & !(self.bits(9) & 0x1F)),
-                0x20..=0x28 => clear(0x10, self.is(at - 0x20)),
-                _ => Some(value),
-            },
-            ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950 => match at {
-                0x07 if self.instance.chip == ChipId::Y8950 => clear(0x80, self.is(14)),
-                0xB0..=0xB8 => clear(0x20, self.is(at - 0xB0)),
-                0xBD => Some(value & !(self.bits(9) & 0x1F)),
-                _ => Some(value),
-            },
-            ChipId::Ymf262 | ChipId::Ymf278b => match at {
-                0xB0..=0xB8 => clear(0x20, self.is(at - 0xB0)),
-                0x1B0..=0x1B8 => clear(0x20, self.is(at - 0x1B0 + 9)),
-                0xBD => Some(value & !(self.bits(18) & 0x1F)),
-                0x268..=0x27F => clear(0x80, self.is(at - 0x268 + 23)),
-                _ => Some(value),
-            },
+    /// What the chip is told instead of a write.
+    pub fn pass(&mut self, port: u8, reg: u16, value: u16) -> u16 {
+        let at = u16::from(port) << 8 | reg;
+        match self.chip {
             ChipId::Ay8910 => self.ssg(at, value, 0),
+            // Their SSG alone: FM and samples are left out by the chip itself.
+            ChipId::Ym2203 => self.ssg(at, value, 3),
+            ChipId::Ym2608 | ChipId::Ym2610 => self.ssg(at, value, 6),
             ChipId::Sn76489 | ChipId::Okim6295 | ChipId::Huc6280 | ChipId::MultiPcm => {
                 self.latched(at, value)
             }
-            chip => Some(self.by_place(chip, at, value)),
-        }
-    }
-
-    fn opn(&self, at: u16, value: u16) -> Option<u16> {
-        let clear =
-            |bits: u16, voice: u16| Some(if self.is(voice) { value & !bits } else { value });
-        let is_2610 = self.instance.chip == ChipId::Ym2610;
-        match (self.instance.chip, at) {
-            (ChipId::Ym2203, 0x28) => match value & 3 {
-                3 => Some(value),
-                voice => clear(0xF0, voice),
-            },
-            (ChipId::Ym2203, _) => self.ssg(at, value, 3),
-            (_, 0x28) => match opn_channel(value) {
-                Some(voice) => clear(0xF0, voice),
-                None => Some(value),
-            },
-            // The drums of the YM2608, the voices of the YM2610: bit 7 lets go.
-            (ChipId::Ym2608, 0x10) | (ChipId::Ym2610, 0x100) if value & 0x80 == 0 => {
-                Some(value & !(self.bits(9) & 0x3F))
-            }
-            (ChipId::Ym2608, 0x100) => clear(0x80, 15),
-            (_, 0x10) if is_2610 => clear(0x80, 15),
-            _ => self.ssg(at, value, 6),
+            chip => self.by_place(chip, at, value),
         }
     }
 
     /// Levels 0 of an SSG whose first voice is `first`.
-    fn ssg(&self, at: u16, value: u16, first: u16) -> Option<u16> {
+    fn ssg(&self, at: u16, value: u16, first: u16) -> u16 {
         let silent = matches!(at, 8..=10) && self.is(at - 8 + first);
-        Some(if silent { 0 } else { value })
+        if silent { 0 } else { value }
     }
 
     /// Chips that are told first what the next write is for.
-    fn latched(&mut self, at: u16, value: u16) -> Option<u16> {
-        match (self.instance.chip, at) {
+    fn latched(&mut self, at: u16, value: u16) -> u16 {
+        match (self.chip, at) {
             (ChipId::Sn76489, 0) => {
                 if value & 0x80 != 0 {
                     self.latch[0] = value >> 4 & 7;
                 }
                 let silent = self.latch[0] & 1 != 0 && self.is(self.latch[0] >> 1);
-                return Some(if silent { value | 0x0F } else { value });
+                return if silent { value | 0x0F } else { value };
             }
             (ChipId::Okim6295, 0) if self.latch[0] != 0 => {
                 self.latch[0] = 0;
-                return Some(value & !(self.bits(0) << 4 & 0xF0));
+                return value & !(self.bits(0) << 4 & 0xF0);
             }
             (ChipId::Okim6295, 0) => self.latch[0] = value & 0x80,
             (ChipId::Huc6280, 0) => self.latch[0] = value & 7,
-            (ChipId::Huc6280, 4) if self.is(self.latch[0]) => return Some(value & !0x80),
+            (ChipId::Huc6280, 4) if self.is(self.latch[0]) => return value & !0x80,
             (ChipId::MultiPcm, 1) => self.latch[0] = value & 0x1F,
             (ChipId::MultiPcm, 2) => self.latch[1] = value,
             // Each eighth number is no voice.
             (ChipId::MultiPcm, 0) if self.latch[1] == 4 && self.latch[0] & 7 != 7 => {
                 let voice = self.latch[0] - (self.latch[0] >> 3);
-                return Some(if self.is(voice) { value & !0x80 } else { value });
+                return if self.is(voice) { value & !0x80 } else { value };
             }
             _ => {}
         }
-        Some(value)
+        value
     }
 
     /// Chips whose voices have registers of their own.
@@ -225,8 +182,12 @@ impl Silencer {
             (ChipId::Ga20, _) if at & 7 == 5 => (at >> 3, 0),
             (ChipId::X1010, _) if at < 0x80 && at & 7 == 0 => (at >> 3, value & !1),
             (ChipId::Ymz280b, _) if at < 0x20 && at & 3 == 1 => (at >> 2, value & !0x80),
+            // The waves of an OPL4.
+            (ChipId::Ymf278b, 0x268..=0x27F) => (at - 0x268 + 23, value & !0x80),
             // The direct level, in the high byte of a word.
             (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x16 => (at >> 5, value & 0x1F),
+            // What is sent to the effects, in the low byte of another.
+            (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x15 => (at >> 5, value & !7),
             _ => return value,
         };
         if self.is(voice) { instead } else { value }
@@ -238,42 +199,31 @@ mod tests {
     use super::*;
 
     /// What comes of writes (address, value) where the voices of `silent` are.
-    fn passed(chip: ChipId, silent: u64, writes: &[(u16, u16)]) -> Vec<Option<u16>> {
-        let instance = Instance {
+    fn passed(chip: ChipId, silent: u64, writes: &[(u16, u16)]) -> Vec<u16> {
+        let latch = [0; 2];
+        let mut silencer = Silencer {
             chip,
-            second: false,
+            silent,
+            latch,
         };
-        let mut silencer = Silencer::new(instance, silent);
-        let writes = writes.iter().map(|(at, value)| Write {
-            instance,
-            port: (at >> 8) as u8,
-            reg: at & 0xFF,
-            value: *value,
-        });
-        writes.map(|write| silencer.pass(&write)).collect()
+        let writes = writes.iter();
+        let passed = writes.map(|(at, value)| silencer.pass((at >> 8) as u8, at & 0xFF, *value));
+        passed.collect()
     }
 
     #[test]
     fn keys_and_volumes_of_the_silent_alone_are_changed() {
-        let fm = passed(
-            ChipId::Ym2612,
-            1 << 3,
-            &[(0x28, 0xF4), (0x28, 0xF0), (0x2A, 9)],
-        );
-        assert_eq!(fm, [Some(4), Some(0xF0), Some(9)]);
-        assert_eq!(
-            passed(ChipId::Ym2612, 1 << 5, &[(0x2A, 9), (0x2B, 0x80)]),
-            [None, Some(0)]
-        );
+        let ssg = passed(ChipId::Ym2608, 1 << 7, &[(8, 15), (9, 15), (0x109, 15)]);
+        assert_eq!(ssg, [15, 0, 15]);
         // A latched volume, and its data; the tone of the same channel.
         let psg = passed(
             ChipId::Sn76489,
             2,
             &[(0, 0xB3), (0, 0x05), (0, 0xA3), (0, 0x05)],
         );
-        assert_eq!(psg, [Some(0xBF), Some(0x0F), Some(0xA3), Some(0x05)]);
+        assert_eq!(psg, [0xBF, 0x0F, 0xA3, 0x05]);
         let oki = passed(ChipId::Okim6295, 1, &[(0, 0x85), (0, 0x30), (0, 0x30)]);
-        assert_eq!(oki, [Some(0x85), Some(0x20), Some(0x30)]);
+        assert_eq!(oki, [0x85, 0x20, 0x30]);
     }
 
     #[test]
@@ -284,7 +234,7 @@ mod tests {
                 .collect();
             let passed = passed(chip, 0, &writes);
             for (write, passed) in writes.iter().zip(passed) {
-                assert_eq!(passed, Some(write.1), "{} at {:x}", chip.name(), write.0);
+                assert_eq!(passed, write.1, "{} at {:x}", chip.name(), write.0);
             }
         }
     }

@@ -85,6 +85,13 @@ impl Y8950 {
         }
     }
 
+    /// Lets only these voices reach the outputs, a bit each: nine channels, five drums,
+    /// the samples.
+    pub fn hear(&mut self, voices: u64) {
+        self.fm.hear(voices);
+        self.adpcm_b.hear(voices >> 14 & 1 != 0);
+    }
+
     /// Overwrites `out` with the next native frames, both sides alike, 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.fm.render::<EarlyOpl>(out);

@@ -80,6 +80,8 @@ pub struct Ym2151 {
     lfo: OpmLfo,
     stretches: Vec<LfoStretch>,
     noise: [bool; BLOCK],
+    /// Channels that reach the outputs.
+    heard: u8,
 }
 
 #[derive(Clone)]
@@ -136,6 +138,7 @@ impl Ym2151 {
             lfo: OpmLfo::default(),
             stretches: Vec::with_capacity(BLOCK),
             noise: [false; BLOCK],
+            heard: 0xff,
         }
     }
 
@@ -170,6 +173,11 @@ impl Ym2151 {
         }
     }
 
+    /// Lets only these voices reach the outputs, a bit each: a channel.
+    pub fn hear(&mut self, voices: u64) {
+        self.heard = voices as u8;
+    }
+
     /// Renders `out.len()` native frames, left and right, each overwritten
     /// with a value of 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
@@ -192,7 +200,7 @@ impl Ym2151 {
         );
         let block = Block {
             lfo: &self.stretches,
-            audible: 0xff,
+            audible: self.heard,
             noise: noise.then_some(&self.noise),
         };
         let mut sums = Sums::new(out.len(), 0);

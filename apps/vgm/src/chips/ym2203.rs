@@ -42,6 +42,8 @@ pub struct Ym2203 {
     clock_hz: u32,
     prescaler: Prescaler,
     fm: Opn<3>,
+    /// Channels that reach the outputs.
+    heard: u8,
 }
 
 impl Ym2203 {
@@ -54,6 +56,7 @@ impl Ym2203 {
             clock_hz,
             prescaler,
             fm,
+            heard: ALL_CHANNELS,
         }
     }
 
@@ -86,6 +89,12 @@ impl Ym2203 {
         }
     }
 
+    /// Lets only these voices reach the outputs, a bit each: three channels; the
+    /// SSG's follow.
+    pub fn hear(&mut self, voices: u64) {
+        self.heard = ALL_CHANNELS & voices as u8;
+    }
+
     /// Renders `out.len()` native frames, both sides alike, each overwritten
     /// with a value of 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
@@ -95,7 +104,7 @@ impl Ym2203 {
             let (block, after) = rest.split_at_mut(frames);
             let mut sums = Sums::new(frames, 0);
             self.fm
-                .render::<FullWidth>(frames, ALL_CHANNELS, |_, values| {
+                .render::<FullWidth>(frames, self.heard, |_, values| {
                     sums.add([true; 2], values, |value| value);
                 });
             sums.write(block, through_dac);

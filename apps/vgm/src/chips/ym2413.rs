@@ -27,7 +27,7 @@
 use super::Rate;
 use super::fm::envelope::Stage;
 use super::fm::operator::{BLOCK, OperatorSettings, Pitch, key};
-use super::opl::bank::Bank;
+use super::opl::bank::{Bank, Heard};
 use super::opl::channel::Role;
 use super::opl::connect::Family;
 use super::opl::registers::{level_scaling, multiple, rates};
@@ -184,6 +184,11 @@ impl Ym2413 {
             }
             _ => {}
         }
+    }
+
+    /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
+    pub fn hear(&mut self, voices: u64) {
+        self.bank.heard = Heard::of_voices(voices, CHANNELS as u32);
     }
 
     /// Overwrites `out` with the next native frames, both sides alike: melody

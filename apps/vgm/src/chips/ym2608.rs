@@ -51,6 +51,8 @@ const THREE_CHANNELS: u8 = 0b111;
 pub struct Ym2608 {
     clock_hz: u32,
     audible: u8,
+    /// FM channels that reach the outputs.
+    heard: u8,
     prescaler: Prescaler,
     fm: Opn<6>,
     rhythm: AdpcmA,
@@ -68,6 +70,7 @@ impl Ym2608 {
         Self {
             clock_hz,
             audible: THREE_CHANNELS,
+            heard: ALL,
             prescaler,
             fm,
             rhythm: AdpcmA::opna(),
@@ -125,6 +128,14 @@ impl Ym2608 {
         }
     }
 
+    /// Lets only these voices reach the outputs, a bit each: six channels, the SSG's
+    /// three, six of ADPCM-A, one of ADPCM-B.
+    pub fn hear(&mut self, voices: u64) {
+        self.heard = ALL & voices as u8;
+        self.rhythm.hear((voices >> 9) as u8);
+        self.adpcm_b.hear(voices >> 15 & 1 != 0);
+    }
+
     /// Renders `out.len()` native frames, left and right, each overwritten
     /// with a value of 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
@@ -135,7 +146,7 @@ impl Ym2608 {
             let clock = self.fm.bank().clock;
             let mut sums = Sums::new(frames, 0);
             self.fm
-                .render::<ThirteenBits>(frames, self.audible, |channel, values| {
+                .render::<ThirteenBits>(frames, self.audible & self.heard, |channel, values| {
                     sums.add(channel.outputs, values, |value| value);
                 });
             sums.write(block, |value| value);

@@ -50,6 +50,8 @@ const SSG_DIVIDER: u64 = 32;
 pub struct Ym2610 {
     clock_hz: u32,
     present: u8,
+    /// FM channels that reach the outputs.
+    heard: u8,
     fm: Opn<6>,
     adpcm_a: AdpcmA,
     adpcm_b: AdpcmB,
@@ -70,6 +72,7 @@ impl Ym2610 {
         Self {
             clock_hz,
             present,
+            heard: ALL,
             fm: Opn::new(present),
             adpcm_a: AdpcmA::opnb(),
             adpcm_b: AdpcmB::new(Some(8), 1),
@@ -114,6 +117,14 @@ impl Ym2610 {
         }
     }
 
+    /// Lets only these voices reach the outputs, a bit each: six channels, the SSG's
+    /// three, six of ADPCM-A, one of ADPCM-B.
+    pub fn hear(&mut self, voices: u64) {
+        self.heard = ALL & voices as u8;
+        self.adpcm_a.hear((voices >> 9) as u8);
+        self.adpcm_b.hear(voices >> 15 & 1 != 0);
+    }
+
     /// Renders `out.len()` native frames, left and right, each overwritten
     /// with a value of 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
@@ -124,7 +135,7 @@ impl Ym2610 {
             let clock = self.fm.bank().clock;
             let mut sums = Sums::new(frames, 0);
             self.fm
-                .render::<ThirteenBits>(frames, self.present, |channel, values| {
+                .render::<ThirteenBits>(frames, self.present & self.heard, |channel, values| {
                     sums.add(channel.outputs, values, |value| value);
                 });
             sums.write(block, |value| value);

@@ -50,6 +50,8 @@ const LADDER: [i32; 2] = [4, -3];
 pub struct Ym2612 {
     clock_hz: u32,
     has_ladder: bool,
+    /// Channels that reach the output, the last with the DAC.
+    heard: u8,
     fm: Opn<6>,
     dac_on: bool,
     /// 9 bits, signed.
@@ -62,6 +64,7 @@ impl Ym2612 {
         Self {
             clock_hz,
             has_ladder: true,
+            heard: ALL,
             fm: Opn::new(ALL),
             dac_on: false,
             dac: 0,
@@ -98,6 +101,12 @@ impl Ym2612 {
         self.dac = (i32::from(value) - 0x80) << 1 | self.dac & 1;
     }
 
+    /// Lets only these voices reach the outputs, a bit each: a channel, the last with
+    /// the DAC.
+    pub fn hear(&mut self, voices: u64) {
+        self.heard = ALL & voices as u8;
+    }
+
     /// Renders `out.len()` native frames, left and right, each overwritten
     /// with a value of 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
@@ -126,7 +135,7 @@ impl Ym2612 {
     }
 
     fn render_fm(&mut self, out: &mut [[i32; 2]]) {
-        let audible = if self.dac_on { WITHOUT_LAST } else { ALL };
+        let audible = self.heard & if self.dac_on { WITHOUT_LAST } else { ALL };
         let has_ladder = self.has_ladder;
         let zero = if has_ladder { LADDER[0] * CHANNELS } else { 0 };
         let mut rest = out;
@@ -144,7 +153,7 @@ impl Ym2612 {
     }
 
     fn add_dac(&self, out: &mut [[i32; 2]]) {
-        if !self.dac_on {
+        if !self.dac_on || self.heard & !WITHOUT_LAST == 0 {
             return;
         }
         let value = stepped(self.has_ladder, self.dac);

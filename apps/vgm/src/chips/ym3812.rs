@@ -51,6 +51,11 @@ impl Ym3812 {
         self.fm.write(0, reg, value);
     }
 
+    /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
+    pub fn hear(&mut self, voices: u64) {
+        self.fm.hear(voices);
+    }
+
     /// Overwrites `out` with the next native frames, both sides alike, 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.fm.render::<EarlyOpl>(out);

@@ -55,6 +55,11 @@ impl Ymf262 {
         self.fm.write(port, reg, value);
     }
 
+    /// Lets only these voices reach the outputs, a bit each: 18 channels, five drums.
+    pub fn hear(&mut self, voices: u64) {
+        self.fm.hear(voices);
+    }
+
     /// Overwrites `out` with the next native frames, left and right, 16 bits.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.fm.render::<Opl3>(out);

@@ -105,8 +105,10 @@ pub struct Render {
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Stems {
     /// A chip each
+    #[value(alias = "chips")]
     Chip,
     /// A voice of a chip each, where they can be told apart
+    #[value(alias = "voices")]
     Voice,
 }
 

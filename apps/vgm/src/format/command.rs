@@ -314,6 +314,7 @@ fn write(code: u8, ops: &[u8]) -> Option<Write> {
         0x40 if ops.len() == 2 => to(ChipId::Mikey, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x41 if ops.len() == 2 => to(ChipId::K007232, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x42 if ops.len() == 2 => to(ChipId::K005289, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
+        0x44 if ops.len() == 2 => to(ChipId::Ics2115, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x43 if ops.len() == 2 => to(ChipId::Msm5232, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x51..=0x5F | 0xA1..=0xAF => {
             let (chip, port) = YAMAHA[usize::from(code & 15) - 1];

@@ -1,21 +1,137 @@
 //! A part that renders native frames: between its own writes, then resampled onto the mix.
 //!
 //! The writes of a chip with keys come over a [`Bus`]; other chips take them when they are due.
+//!
+//! One voice for itself is the difference of two chips, of native frames, whole numbers: see
+//! [`Heard`]. Where a whole chip is heard there is one.
 
 use super::timebase::{Timebase, lowest_terms};
 use crate::chips::Rate;
 use crate::chips::bus::Bus;
 use crate::chips::frame_chip::FrameChip;
-use crate::format::Song;
+use crate::chips::selection::Heard;
+use crate::chips::voices::Silencer;
+use crate::format::{ChipId, Song};
 use crate::mix::Resampler;
 use crate::sequence::{Action, Event, LANES, Queue};
 
 use super::Kernels;
 
+/// A chip of which some voices are heard.
+#[derive(Clone)]
+struct Player {
+    chip: FrameChip,
+    silencer: Option<Silencer>,
+    /// Of a native frame, while the chip's own rate is another: see [`Player::held`].
+    owed: u64,
+    last: [i32; 2],
+}
+
+impl Player {
+    fn new(mut chip: FrameChip, id: ChipId, voices: u64) -> Self {
+        let silencer = if chip.hear(voices) {
+            None
+        } else {
+            Silencer::new(id, voices)
+        };
+        Player {
+            chip,
+            silencer,
+            owed: 0,
+            last: [0; 2],
+        }
+    }
+
+    fn act(&mut self, song: &Song, action: Action) {
+        let silencer = &mut self.silencer;
+        self.chip.act(song, action.silenced(silencer.as_mut()));
+    }
+
+    fn render(&mut self, rate: Rate, data: &[(usize, u8)], block: &mut [[i32; 2]]) {
+        if self.chip.rate() == rate {
+            self.chip.render(data, block);
+        } else {
+            self.held(rate, block);
+        }
+        if let Some(last) = block.last() {
+            self.last = *last;
+        }
+    }
+
+    /// Renders while the chip's rate is not the one resampled: its frames are held, or dropped.
+    fn held(&mut self, rate: Rate, block: &mut [[i32; 2]]) {
+        let own = self.chip.rate();
+        let each = own.frames * rate.seconds;
+        let whole = rate.frames * own.seconds;
+        for frame in block {
+            self.owed += each;
+            while self.owed >= whole {
+                self.owed -= whole;
+                self.chip.render(&[], std::slice::from_mut(&mut self.last));
+            }
+            *frame = self.last;
+        }
+    }
+}
+
+/// What is heard of a chip, and what of that is taken off again.
+#[derive(Clone)]
+pub struct Chips {
+    heard: Player,
+    before: Option<Box<Player>>,
+}
+
+impl Chips {
+    /// A chip at the start of a song.
+    pub fn new(chip: FrameChip, (id, heard): (ChipId, Heard)) -> Self {
+        let before = heard.before;
+        let before = before.map(|voices| Box::new(Player::new(chip.clone(), id, voices)));
+        Chips {
+            heard: Player::new(chip, id, heard.voices),
+            before,
+        }
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Player> {
+        [Some(&mut self.heard), self.before.as_deref_mut()]
+            .into_iter()
+            .flatten()
+    }
+
+    /// See [`FrameChip::foresee`].
+    pub fn foresee(&mut self, events: &[Event]) {
+        self.all().for_each(|player| player.chip.foresee(events));
+    }
+
+    /// Does what an event asks for, between two native frames.
+    pub fn act(&mut self, song: &Song, action: Action) {
+        self.all().for_each(|player| player.act(song, action));
+    }
+
+    /// Overwrites `block`; `other` is scratch memory.
+    fn render(
+        &mut self,
+        rate: Rate,
+        data: &[(usize, u8)],
+        (block, other): (&mut [[i32; 2]], &mut Vec<[i32; 2]>),
+    ) {
+        self.heard.render(rate, data, block);
+        if let Some(before) = &mut self.before {
+            other.resize(block.len(), [0; 2]);
+            before.render(rate, data, other);
+            let converted = |value: i32| value.clamp(-0x8000, 0x7FFF);
+            let sides = block.as_flattened_mut().iter_mut();
+            for (side, before) in sides.zip(other.as_flattened()) {
+                *side = converted(*side) - converted(*before);
+            }
+        }
+    }
+}
+
 /// A chip, where it is in time, and its way to the output rate.
 #[derive(Clone)]
 pub struct FrameVoice {
-    chip: FrameChip,
+    chips: Chips,
     /// The rate that is resampled; the chip's own may change in mid-song.
     rate: Rate,
     timebase: Timebase,
@@ -25,9 +141,8 @@ pub struct FrameVoice {
     resampler: Resampler,
     /// Native frames rendered so far.
     rendered: u64,
-    /// Of a native frame, while the chip's own rate is another: see [`FrameVoice::held`].
-    owed: u64,
-    last: [i32; 2],
+    /// Scratch memory.
+    other: Vec<[i32; 2]>,
     /// Of the data lane: what the block being rendered gets.
     data: Vec<(usize, u8)>,
     gain: f32,
@@ -36,23 +151,22 @@ pub struct FrameVoice {
 impl FrameVoice {
     /// A voice at the start of a song; `gain` is the factor from a native step to full scale.
     pub fn new(
-        chip: FrameChip,
+        chips: Chips,
         bus: Option<Bus>,
         gain: f32,
         (output_hz, kernels): (u32, &mut Kernels),
     ) -> Self {
-        let rate = chip.pace();
+        let rate = chips.heard.chip.pace();
         let (native, output) = lowest_terms(rate.frames, rate.seconds * u64::from(output_hz));
         FrameVoice {
-            chip,
+            chips,
             rate,
             timebase: Timebase::new(rate),
             bus,
             placed: None,
             resampler: Resampler::new(kernels.get(native, output), native, output),
             rendered: 0,
-            owed: 0,
-            last: [0; 2],
+            other: Vec::new(),
             data: Vec::new(),
             gain: gain / crate::mix::ONE as f32,
         }
@@ -76,11 +190,13 @@ impl FrameVoice {
         native.resize(wanted, [0; 2]);
         let mut rest = &mut native[..];
         while !rest.is_empty() {
-            let until = self.act(song, &mut queues[self.chip.lane()]);
+            let until = self.act(song, &mut queues[self.chips.heard.chip.lane()]);
             let free = usize::try_from(until - self.rendered).unwrap_or(usize::MAX);
             let (block, after) = rest.split_at_mut(free.min(rest.len()));
             self.take_data(&mut queues[1], block.len());
-            self.render(block);
+            let scratch = (&mut *block, &mut self.other);
+            self.chips.render(self.rate, &self.data, scratch);
+            self.rendered += block.len() as u64;
             rest = after;
         }
         self.resampler.push(native);
@@ -101,7 +217,7 @@ impl FrameVoice {
                 until = frame;
                 break;
             }
-            self.chip.act(song, event.action);
+            self.chips.act(song, event.action);
             taken += 1;
         }
         queue.take(taken);
@@ -122,7 +238,7 @@ impl FrameVoice {
     /// Takes what the data lane, if the chip has one, holds for the next `frames` native frames.
     fn take_data(&mut self, queue: &mut Queue, frames: usize) {
         self.data.clear();
-        if !self.chip.has_data_lane() {
+        if !self.chips.heard.chip.has_data_lane() {
             return;
         }
         let (timebase, rendered) = (self.timebase, self.rendered);
@@ -136,32 +252,5 @@ impl FrameVoice {
             Action::Memory(_) => None,
         }));
         queue.take(self.data.len());
-    }
-
-    fn render(&mut self, block: &mut [[i32; 2]]) {
-        if self.chip.rate() == self.rate {
-            self.chip.render(&self.data, block);
-        } else {
-            self.held(block);
-        }
-        self.rendered += block.len() as u64;
-        if let Some(last) = block.last() {
-            self.last = *last;
-        }
-    }
-
-    /// Renders while the chip's rate is not the one resampled: its frames are held, or dropped.
-    fn held(&mut self, block: &mut [[i32; 2]]) {
-        let own = self.chip.rate();
-        let each = own.frames * self.rate.seconds;
-        let whole = self.rate.frames * own.seconds;
-        for frame in block {
-            self.owed += each;
-            while self.owed >= whole {
-                self.owed -= whole;
-                self.chip.render(&[], std::slice::from_mut(&mut self.last));
-            }
-            *frame = self.last;
-        }
     }
 }

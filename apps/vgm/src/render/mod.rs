@@ -160,33 +160,30 @@ impl<'s> Player<'s> {
         let rate = settings.sample_rate;
         let listeners = parts.iter().map(|(chip, part)| (*chip, part.hears()));
         let mut sequencer = Sequencer::new(song, listeners);
-        let chips = song.chips();
-        sequencer.silence(
-            chips
-                .filter_map(|chip| settings.chips.silencer(chip))
-                .collect(),
-        );
         // What comes before the first frame may set a chip's rate, so it comes first.
         sequencer.advance(1);
         let mut voices = Vec::new();
         for (listener, (instance, part)) in parts.into_iter().enumerate() {
             let queues = sequencer.queues(listener);
+            let heard = (instance.chip, settings.chips.heard(instance));
             voices.push(match part {
-                Part::Frames(mut chip, level) => {
+                Part::Frames(chip, level) => {
                     let lane = chip.lane();
                     let bus = Bus::of(instance.chip).filter(|_| lane == 0);
+                    let mut chips = frames::Chips::new(chip, heard);
                     if bus.is_some() {
                         // Its writes wait for their turns, but its rate must be known.
-                        chip.foresee(queues[lane].pending());
+                        chips.foresee(queues[lane].pending());
                     } else {
-                        queues[lane].take_all(|action| chip.act(song, action));
+                        queues[lane].take_all(|action| chips.act(song, action));
                     }
                     let way = (rate, &mut *kernels);
-                    Voice::Frames(FrameVoice::new(chip, bus, gain * level, way))
+                    Voice::Frames(FrameVoice::new(chips, bus, gain * level, way))
                 }
-                Part::Squares(mut chip, lane, level) => {
-                    queues[lane].take_all(|action| chip.act(song, action));
-                    Voice::Squares(SquareVoice::new(chip, lane, gain * level, rate))
+                Part::Squares(chip, lane, level) => {
+                    let mut chips = squares::Chips::new(chip, heard);
+                    queues[lane].take_all(|action| chips.act(song, action));
+                    Voice::Squares(SquareVoice::new(chips, lane, gain * level, rate))
                 }
             });
         }

@@ -40,6 +40,20 @@ pub enum Action {
     Memory(u32),
 }
 
+impl Action {
+    /// What is left of it where voices are silent.
+    pub fn silenced(self, silencer: Option<&mut Silencer>) -> Action {
+        match (self, silencer) {
+            (Action::Write { port, reg, value }, Some(silencer)) => Action::Write {
+                port,
+                reg,
+                value: silencer.pass(port, reg, value),
+            },
+            _ => self,
+        }
+    }
+}
+
 /// The events of one lane that have not been acted on yet.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
@@ -166,8 +180,6 @@ pub struct Sequencer<'s> {
     /// Where the YM2612's data bank is read next.
     dac_at: usize,
     listeners: Listeners,
-    /// Of the chips of which some voices are silent.
-    silencers: Vec<Silencer>,
 }
 
 impl<'s> Sequencer<'s> {
@@ -189,19 +201,6 @@ impl<'s> Sequencer<'s> {
             streams: Vec::new(),
             dac_at: 0,
             listeners: Listeners::new(listeners.map(listener).collect()),
-            silencers: Vec::new(),
-        }
-    }
-
-    /// Keeps voices silent from here on.
-    pub fn silence(&mut self, silencers: Vec<Silencer>) {
-        self.silencers = silencers;
-    }
-
-    /// Tells a chip of a write.
-    fn write(&mut self, write: &Write) {
-        if let Some(write) = left(&mut self.silencers, write) {
-            self.listeners.write(self.tick, &write);
         }
     }
 
@@ -230,6 +229,12 @@ impl<'s> Sequencer<'s> {
     }
 
     fn command(&mut self) {
+        // Most commands of many songs, so they are not decoded: waits of 1 to 16 ticks.
+        if let Some(code @ 0x70..=0x7F) = self.song.bytes().get(self.offset) {
+            self.wait = u64::from(code & 15) + 1;
+            self.offset += 1;
+            return;
+        }
         let decoded = decode(self.song.bytes(), self.offset, self.song.header.version);
         // A song's commands all decode: they were walked when it was read.
         let (command, next) = decoded.unwrap_or((Command::End, self.offset));
@@ -237,7 +242,7 @@ impl<'s> Sequencer<'s> {
         self.offset = next;
         match command {
             Command::Wait(ticks) => self.wait = u64::from(ticks),
-            Command::Write(write) => self.write(&write),
+            Command::Write(write) => self.listeners.write(self.tick, &write),
             Command::DacWait(ticks) => {
                 self.dac_write();
                 self.wait = u64::from(ticks);
@@ -271,7 +276,7 @@ impl<'s> Sequencer<'s> {
                 reg: 0x2A,
                 value: u16::from(byte),
             };
-            self.write(&write);
+            self.listeners.write(self.tick, &write);
         }
     }
 
@@ -350,21 +355,13 @@ impl<'s> Sequencer<'s> {
                     continue;
                 }
                 let write = stream.step(self.song);
-                if let Some(write) = write.and_then(|write| left(&mut self.silencers, &write)) {
+                if let Some(write) = write {
                     self.listeners.write(due, &write);
                 }
             }
         }
         self.tick = end;
     }
-}
-
-/// What silence leaves of a write.
-fn left(silencers: &mut [Silencer], write: &Write) -> Option<Write> {
-    let chip = write.instance;
-    let silencer = silencers.iter_mut().find(|it| it.instance == chip);
-    let value = silencer.map_or(Some(write.value), |silencer| silencer.pass(write))?;
-    Some(Write { value, ..*write })
 }
 
 #[cfg(test)]

@@ -246,7 +246,7 @@ fn k054539_ends_by_its_markers_in_each_format_and_echoes_in_time() {
 }
 
 #[test]
-fn qsound_goes_back_by_its_loop_and_pans_by_a_constant_power() {
+fn qsound_goes_back_by_its_loop_and_pans_from_side_to_side() {
     let memory: Vec<u8> = (0..16).collect();
     let note = |pan: u16| {
         let mut chip = with_rom(Qsound::new(60_000_000), 0x8F, &memory);
@@ -261,16 +261,33 @@ fn qsound_goes_back_by_its_loop_and_pans_by_a_constant_power() {
         voice
             .into_iter()
             .for_each(|(reg, value)| chip.write(0, reg, value));
-        both(&mut chip, 8)
+        // The left is 26 frames late, the right 28.
+        both(&mut chip, 36)[26..].to_vec()
     };
-    let samples: Vec<_> = note(0x110).iter().map(|frame| frame[0] >> 6).collect();
+    let samples: Vec<_> = note(0x110)[..8].iter().map(|frame| frame[0] >> 6).collect();
     assert_eq!(samples, [4, 5, 6, 7, 5, 6, 7, 5]);
-    let whole = f64::from(note(0x110)[3][0]);
+    // Without the filters, by a constant power.
+    let whole = f64::from(note(0x140)[3][0]);
     for place in 0..33 {
-        let [left, right] = note(0x110 + place)[3].map(f64::from);
+        let played = note(0x140 + place);
+        let [left, right] = [played[3][0], played[5][1]].map(f64::from);
         assert!((left.hypot(right) - whole).abs() < 4.0, "{place}");
     }
-    assert_eq!(note(0x130)[3][0], 0);
+    assert_eq!(note(0x160)[3][0], 0);
+    // With them, what is a constant for long is turned over and four fifths as loud on the other side.
+    let mut chip = with_rom(Qsound::new(60_000_000), 0x8F, &[64; 16]);
+    for (reg, value) in [
+        (1, 4),
+        (2, 0x1000),
+        (4, 3),
+        (5, 8),
+        (6, 0x4000),
+        (0x80, 0x110),
+    ] {
+        chip.write(0, reg, value);
+    }
+    let [left, right] = both(&mut chip, 200)[199].map(f64::from);
+    assert!((right / left + 0.8).abs() < 0.03, "{left} {right}");
 }
 
 #[test]

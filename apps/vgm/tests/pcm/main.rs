@@ -4,7 +4,11 @@
 mod arithmetic;
 #[path = "notes.rs"]
 mod notes;
+#[path = "opx.rs"]
+mod opx;
 #[path = "storm.rs"]
 mod storm;
 #[path = "tones.rs"]
 mod tones;
+#[path = "wavefront.rs"]
+mod wavefront;

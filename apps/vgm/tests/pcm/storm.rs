@@ -39,6 +39,8 @@ const KINDS: &[Kind] = &[
     Kind { chip: ChipId::X1010, clock_hz: 16_000_000, header: &[], ports: &[0], regs: 0x80, values: 256, block: 0x91, first: &[] },
     Kind { chip: ChipId::MultiPcm, clock_hz: 8_053_975, header: &[], ports: &[0, 0, 0, 0, 1], regs: 3, values: 256, block: 0x89, first: &[] },
     Kind { chip: ChipId::Ymf278b, clock_hz: 33_868_800, header: &[], ports: &[2], regs: 256, values: 256, block: 0x84, first: &[] },
+    Kind { chip: ChipId::Ymf271, clock_hz: 16_934_400, header: &[], ports: &[0, 1, 2, 3, 4, 6], regs: 256, values: 256, block: 0x85, first: &[] },
+    Kind { chip: ChipId::Ics2115, clock_hz: 33_868_800, header: &[], ports: &[0], regs: 4, values: 256, block: 0x96, first: &[(0, 1, 0x4F), (0, 2, 0), (0, 1, 1), (0, 3, 4), (0, 1, 4), (0, 3, 0x10), (0, 1, 9), (0, 3, 0xF0), (0, 1, 0), (0, 3, 12), (0, 1, 0x10), (0, 3, 0)] },
     Kind { chip: ChipId::Es5506, clock_hz: 16_000_000, header: &[(0xD3, 0x80)], ports: &[0], regs: 64, values: 256, block: 0x90, first: &[] },
     Kind { chip: ChipId::Es5506, clock_hz: 16_000_000, header: &[], ports: &[1], regs: 16, values: 65_535, block: 0x90, first: &[] },
     Kind { chip: ChipId::Scsp, clock_hz: 22_579_200, header: &[], ports: &[0], regs: 0x402, values: 256, block: 0, first: &[] },

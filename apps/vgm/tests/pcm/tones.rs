@@ -409,6 +409,61 @@ pub const TONES: &[Tone] = &[
         decibels: -3.1,
     },
     Tone {
+        name: "YMF271",
+        header: &[(0x64, 16_934_400)],
+        memory: || vec![(0x85, rom(0, [signed(8820, 100.0), vec![0; 100]].concat()))],
+        // Group 0 plays samples, slot 1 at their own rate; silence behind them is gone round in.
+        #[rustfmt::skip]
+        setup: &[
+            0xD1, 6, 0x00, 3, 0xD1, 0, 0x30, 1, 0xD1, 0, 0x50, 31, 0xD1, 0, 0x80, 0x0F,
+            0xD1, 0, 0xB0, 7, 0xD1, 0, 0xA0, 0, 0xD1, 0, 0x90, 0, 0xD1, 0, 0xD0, 0,
+            0xD1, 4, 0x30, 0xC4, 0xD1, 4, 0x40, 0x22, 0xD1, 4, 0x60, 0x92, 0xD1, 4, 0x70, 0x22,
+        ],
+        on: &[0xD1, 0, 0x00, 1],
+        off: &[0xD1, 0, 0x00, 0],
+        hz: 441.0,
+        decibels: 0.0,
+    },
+    Tone {
+        name: "YMF271 FM",
+        header: &[(0x64, 16_934_400)],
+        memory: Vec::new,
+        // Group 0, four operators side by side, of which the fourth is heard.
+        #[rustfmt::skip]
+        setup: &[
+            0xD1, 6, 0x00, 0, 0xD1, 0, 0xC0, 15, 0xD1, 0, 0xD0, 0,
+            0xD1, 0, 0x40, 0x7F, 0xD1, 1, 0x40, 0x7F, 0xD1, 2, 0x40, 0x7F, 0xD1, 3, 0x40, 0,
+            0xD1, 3, 0x30, 1, 0xD1, 3, 0x50, 31, 0xD1, 3, 0x80, 0x0F,
+            0xD1, 0, 0xA0, 0x45, 0xD1, 0, 0x90, 0x1F,
+        ],
+        on: &[0xD1, 0, 0x00, 1],
+        off: &[0xD1, 0, 0x00, 0],
+        hz: 1311.0 * 44_100.0 / 131_072.0,
+        decibels: 0.0,
+    },
+    Tone {
+        name: "ICS2115",
+        header: &[(0xFC, 33_868_800)],
+        memory: || vec![(0x96, rom(0, [signed(8820, 100.0), vec![0; 16]].concat()))],
+        // 24 oscillators, the first of 8 bits, a sample a frame.
+        #[rustfmt::skip]
+        setup: &[
+            0x44, 1, 0x0E, 0x44, 3, 23, 0x44, 1, 0x4F, 0x44, 2, 0,
+            0x44, 1, 1, 0x44, 2, 0, 0x44, 3, 4, 0x44, 1, 2, 0x44, 2, 0, 0x44, 3, 0,
+            0x44, 1, 3, 0x44, 3, 0, 0x44, 1, 4, 0x44, 2, 0x27, 0x44, 3, 2,
+            0x44, 1, 5, 0x44, 2, 0, 0x44, 3, 0x40, 0x44, 1, 9, 0x44, 2, 0xF0, 0x44, 3, 0xFF,
+            0x44, 1, 0x0C, 0x44, 3, 0x7F, 0x44, 1, 0x0D, 0x44, 3, 1, 0x44, 1, 0x11, 0x44, 3, 0,
+        ],
+        #[rustfmt::skip]
+        on: &[
+            0x44, 1, 0x0A, 0x44, 2, 0, 0x44, 3, 0, 0x44, 1, 0x0B, 0x44, 2, 0, 0x44, 3, 0,
+            0x44, 1, 0, 0x44, 3, 4, 0x44, 1, 0x10, 0x44, 3, 0,
+        ],
+        off: &[0x44, 1, 0x10, 0x44, 3, 0x0F],
+        hz: 441.0,
+        decibels: -0.1,
+    },
+    Tone {
         name: "ES5506",
         header: &[(0xD0, 16_000_000 | 1 << 31), (0xD4, 0x200)],
         memory: || vec![(0x90, rom(0, words_be(6250, 62.5)))],

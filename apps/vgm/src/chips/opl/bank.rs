@@ -28,6 +28,8 @@ pub struct Bank<const CHANNELS: usize> {
     pub timer: TimerA,
     /// The LFO.
     pub lfo: Lfo,
+    /// What reaches the outputs; all of it plays on.
+    pub heard: Heard,
     noise: Noise,
     clock: EnvelopeClock,
     /// Whether any operator listens to the LFO.
@@ -35,6 +37,35 @@ pub struct Bank<const CHANNELS: usize> {
     touched: bool,
     to_prepare: usize,
     buffers: Buffers<CHANNELS>,
+}
+
+/// What reaches the outputs, a bit each.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// Of the channels, while they are no drums.
+    pub channels: u32,
+    /// Of the drums, as in the rhythm register.
+    pub drums: u8,
+}
+
+impl Heard {
+    /// Everything.
+    pub const ALL: Heard = Heard {
+        channels: u32::MAX,
+        drums: 31,
+    };
+
+    /// Those of a chip's voices that are channels, `channels` of them, and drums.
+    pub fn of_voices(voices: u64, channels: u32) -> Heard {
+        Heard {
+            channels: voices as u32 & ((1 << channels) - 1),
+            drums: (voices >> channels) as u8 & 31,
+        }
+    }
+
+    fn drum(self, bit: u8) -> bool {
+        self.drums >> bit & 1 != 0
+    }
 }
 
 #[derive(Clone)]
@@ -78,6 +109,7 @@ impl<const CHANNELS: usize> Default for Bank<CHANNELS> {
             channels: std::array::from_fn(|_| Channel::default()),
             timer: TimerA::default(),
             lfo: Lfo::default(),
+            heard: Heard::ALL,
             noise: Noise::default(),
             clock: EnvelopeClock::new(1),
             modulated: false,
@@ -186,7 +218,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         }
         for (i, plan) in plans.into_iter().enumerate() {
             if self.render_others::<F>(i, plan, &block) {
-                sink(self.channels[i].outputs, &self.buffers.out);
+                sink(self.outputs(i), &self.buffers.out);
             }
         }
         self.end(frames);
@@ -257,6 +289,16 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         plans
     }
 
+    /// Which outputs channel `i` goes to.
+    fn outputs(&self, i: usize) -> u8 {
+        let heard = match self.channels[i].role {
+            Role::BassDrum => self.heard.drum(4),
+            Role::HatAndSnare | Role::TomAndCymbal => true,
+            Role::Pair | Role::Four | Role::Lent => self.heard.channels >> i & 1 != 0,
+        };
+        if heard { self.channels[i].outputs } else { 0 }
+    }
+
     /// What is to be computed of channel `i`; slots are yet to be given.
     fn plan(&self, i: usize) -> Plan {
         let channel = &self.channels[i];
@@ -279,7 +321,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             Role::Lent | Role::HatAndSnare | Role::TomAndCymbal => return Plan::Still,
         };
         let slot = if first_is_zero { None } else { Some(0) };
-        if heard && channel.outputs != 0 {
+        if heard && self.outputs(i) != 0 {
             Plan::Whole(slot)
         } else {
             Plan::First(slot)
@@ -358,6 +400,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
     }
 
     fn connect_drums<F: Family>(&mut self, i: usize, plan: Plan, frames: usize) -> bool {
+        let (heard, outputs) = (self.heard, self.outputs(i));
         let channel = &self.channels[i];
         let Buffers {
             firsts,
@@ -367,18 +410,19 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             out,
             ..
         } = &mut self.buffers;
-        let pair_of = |first: usize| {
+        let pair_of = |first: usize, bits: [u8; 2]| {
+            let heard = |k: usize| if heard.drum(bits[k]) { -1 } else { 0 };
             [
-                (channel.waves[0], &drums[first]),
-                (channel.waves[1], &drums[first + 1]),
+                (channel.waves[0], &drums[first], heard(0)),
+                (channel.waves[1], &drums[first + 1], heard(1)),
             ]
         };
         match (channel.role, plan) {
             (Role::HatAndSnare, _) => {
-                rhythm::hat_and_snare::<F>(pair_of(1), (halves, noise), frames, out);
+                rhythm::hat_and_snare::<F>(pair_of(1, [0, 3]), (halves, noise), frames, out);
             }
             (Role::TomAndCymbal, _) => {
-                rhythm::tom_and_cymbal::<F>(pair_of(3), halves, frames, out);
+                rhythm::tom_and_cymbal::<F>(pair_of(3, [2, 1]), halves, frames, out);
             }
             (_, Plan::Whole(slot)) => {
                 let first = slot
@@ -395,7 +439,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             }
             _ => return false,
         }
-        channel.active && channel.outputs != 0
+        channel.active && outputs != 0
     }
 
     fn end(&mut self, frames: usize) {

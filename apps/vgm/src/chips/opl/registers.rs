@@ -27,7 +27,7 @@
 //! Source: Yamaha YM3526, YM3812, Y8950 and YMF262 application manuals and data
 //! sheets; the handling of odd cases as in ymfm.
 
-use super::bank::Bank;
+use super::bank::{Bank, Heard};
 use super::channel::Role;
 use super::connect::Family;
 use super::waves::WAVES;
@@ -89,6 +89,11 @@ impl<const CHANNELS: usize> Opl<CHANNELS> {
             bank: Bank::default(),
             sums: [[0; BLOCK]; 4],
         }
+    }
+
+    /// Lets only these voices reach the outputs: a bit each, the channels' and then the drums'.
+    pub fn hear(&mut self, voices: u64) {
+        self.bank.heard = Heard::of_voices(voices, CHANNELS as u32);
     }
 
     fn is_new(&self) -> bool {

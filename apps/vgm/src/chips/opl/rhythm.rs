@@ -17,8 +17,8 @@ use crate::chips::fm::connect::tone;
 use crate::chips::fm::operator::{BLOCK, Tone};
 use crate::chips::fm::tables::Waveform;
 
-/// An operator's waveform and tone.
-pub type Source<'a> = (&'a Waveform, &'a Tone);
+/// An operator's waveform and tone, and -1 if it is heard, or 0.
+pub type Source<'a> = (&'a Waveform, &'a Tone, i32);
 
 /// Which half of the period hi-hat and cymbal are in, frame by frame, from the
 /// phases of two operators; overwrites `out` with 0 or 1.
@@ -64,7 +64,8 @@ pub fn tom_and_cymbal<F: Family>(
 }
 
 fn both<F: Family>(a: (Source<'_>, u16), b: (Source<'_>, u16), i: usize) -> i16 {
-    let [a, b] = [a, b]
-        .map(|((wave, source), phase)| tone(wave, phase, 0, source.attenuation[i]) >> F::DROPPED);
+    let [a, b] = [a, b].map(|((wave, source, heard), phase)| {
+        (tone(wave, phase, 0, source.attenuation[i]) >> F::DROPPED) & heard
+    });
     ((a + b).clamp(-F::LIMIT - 1, F::LIMIT) * 2) as i16
 }

@@ -301,36 +301,47 @@ impl Voice {
             let tremolo = TREMOLO[usize::from(self.tremolo & 7)];
             let tremolo = (f64::from(tremolo) * (1.0 + self.lfo_at(0.0)) / 2.0) as i32;
             let aim = i32::from(self.level) << 2;
-            let mut mask = 0;
-            let mut sides = [0; 2];
-            for (count, frame) in block.iter_mut().enumerate() {
-                // Between these the volume stays.
-                if now & mask == 0 || self.level_now != aim || count == 0 {
-                    self.envelope(now);
-                    if self.stage == Stage::Off {
-                        return;
-                    }
-                    self.move_level(now);
-                    let total = self.attenuation + self.level_now + tremolo;
-                    sides = [left, right].map(|less| volumes.of(total + less));
-                    mask = envelope_mask(self.stage_rate());
+            let mut left_over = block;
+            while !left_over.is_empty() {
+                self.envelope(now);
+                if self.stage == Stage::Off {
+                    return;
                 }
-                now = now.wrapping_add(1);
-                let [first, second] = self.samples;
-                let between = ((second - first) * (self.fraction >> 1) as i32) >> 15;
-                let value = first + between;
-                frame[0] += (value * sides[0]) >> 15;
-                frame[1] += (value * sides[1]) >> 15;
-                self.fraction += step;
-                if self.fraction >= 0x1_0000 {
-                    self.at += self.fraction >> 16;
-                    self.fraction &= 0xFFFF;
-                    self.wrap();
-                    self.samples = [self.sample(rom, self.at), self.sample(rom, self.at + 1)];
-                }
+                self.move_level(now);
+                let total = self.attenuation + self.level_now + tremolo;
+                let sides = [left, right].map(|less| volumes.of(total + less));
+                let mask = envelope_mask(self.stage_rate());
+                // So long the volume stays.
+                let calm = match self.level_now == aim {
+                    true => (mask - (now & mask)).saturating_add(1) as usize,
+                    false => 1,
+                };
+                let (run, after) = left_over.split_at_mut(calm.min(left_over.len()));
+                self.add_run(rom, (step, sides), run);
+                now = now.wrapping_add(run.len() as u32);
+                left_over = after;
             }
             rest = after;
         }
+    }
+
+    /// Adds frames of one volume.
+    fn add_run(&mut self, rom: Reader<'_>, (step, sides): (u32, [i32; 2]), run: &mut [[i32; 2]]) {
+        let mut fraction = self.fraction;
+        for frame in run {
+            let [first, second] = self.samples;
+            let value = first + (((second - first) * (fraction >> 1) as i32) >> 15);
+            frame[0] += (value * sides[0]) >> 15;
+            frame[1] += (value * sides[1]) >> 15;
+            fraction += step;
+            if fraction >= 0x1_0000 {
+                self.at += fraction >> 16;
+                fraction &= 0xFFFF;
+                self.wrap();
+                self.samples = [self.sample(rom, self.at), self.sample(rom, self.at + 1)];
+            }
+        }
+        self.fraction = fraction;
     }
 
     fn wrap(&mut self) {

@@ -220,6 +220,88 @@ impl Voice {
     }
 }
 
+/// Frames that are looked up before they are computed.
+const BLOCK: usize = 64;
+
+impl Voice {
+    /// Adds frames until it ends.
+    fn add(&mut self, rom: Reader<'_>, companded: &[i32; 256], out: &mut [[i32; 2]]) {
+        for block in out.chunks_mut(BLOCK) {
+            if !self.has(flag::BUSY) {
+                return;
+            }
+            let [front, rear] = self.volumes.map(u16::to_be_bytes);
+            let targets = [front[0], front[1], rear[0], rear[1]].map(i32::from);
+            if self.now == targets {
+                self.add_steady(rom, companded, block);
+            } else {
+                self.add_moving(rom, companded, block);
+            }
+        }
+    }
+
+    /// Adds frames while the volumes move: at each half of a sample.
+    fn add_moving(&mut self, rom: Reader<'_>, companded: &[i32; 256], block: &mut [[i32; 2]]) {
+        let mut sides = self.sides();
+        for frame in block {
+            let next = self.fraction + u32::from(self.step);
+            if next & 0x1_0000 != 0 {
+                self.fetch(rom, companded);
+            }
+            if (next ^ self.fraction) & 0x1_8000 != 0 {
+                self.move_volumes();
+                sides = self.sides();
+            }
+            self.fraction = next & 0xFFFF;
+            let (from, rise) = self.line();
+            let sample = from + ((rise * (self.fraction >> 1) as i32) >> 15);
+            frame[0] += (sample * sides[0]) >> 8;
+            frame[1] += (sample * sides[1]) >> 8;
+            if !self.has(flag::BUSY) {
+                return;
+            }
+        }
+    }
+
+    /// Adds frames of one volume: where each lies is looked up first, then all are computed.
+    fn add_steady(&mut self, rom: Reader<'_>, companded: &[i32; 256], block: &mut [[i32; 2]]) {
+        let (mut froms, mut rises, mut parts) = ([0; BLOCK], [0; BLOCK], [0; BLOCK]);
+        let step = u32::from(self.step);
+        let mut line = self.line();
+        let mut frames = 0;
+        for place in 0..block.len() {
+            let next = self.fraction + step;
+            self.fraction = next & 0xFFFF;
+            frames = place + 1;
+            if next & 0x1_0000 != 0 {
+                self.fetch(rom, companded);
+                line = self.line();
+            }
+            (froms[place], rises[place]) = line;
+            parts[place] = (self.fraction >> 1) as i32;
+            if !self.has(flag::BUSY) {
+                break;
+            }
+        }
+        let sides = self.sides();
+        let places = froms.iter().zip(&rises).zip(&parts);
+        for (frame, ((from, rise), part)) in block[..frames].iter_mut().zip(places) {
+            let sample = from + ((rise * part) >> 15);
+            frame[0] += (sample * sides[0]) >> 8;
+            frame[1] += (sample * sides[1]) >> 8;
+        }
+    }
+
+    /// Where the line between two samples begins, and how far it rises.
+    fn line(&self) -> (i32, i32) {
+        if self.has(flag::NO_LINE) {
+            (self.sample, 0)
+        } else {
+            (self.last, self.sample - self.last)
+        }
+    }
+}
+
 impl PcmChip for C352 {
     fn rate(&self) -> Rate {
         Rate {
@@ -241,28 +323,7 @@ impl PcmChip for C352 {
         let rom = self.rom.read();
         let busy = |voice: &&mut Voice| voice.has(flag::BUSY);
         for voice in self.voices.iter_mut().filter(busy) {
-            let mut sides = voice.sides();
-            for frame in out.iter_mut() {
-                let next = voice.fraction + u32::from(voice.step);
-                if next & 0x1_0000 != 0 {
-                    voice.fetch(rom, &self.companded);
-                }
-                if (next ^ voice.fraction) & 0x1_8000 != 0 {
-                    voice.move_volumes();
-                    sides = voice.sides();
-                }
-                voice.fraction = next & 0xFFFF;
-                let mut sample = voice.sample;
-                if !voice.has(flag::NO_LINE) {
-                    let rise = voice.sample - voice.last;
-                    sample = voice.last + ((rise * (voice.fraction >> 1) as i32) >> 15);
-                }
-                frame[0] += (sample * sides[0]) >> 8;
-                frame[1] += (sample * sides[1]) >> 8;
-                if !voice.has(flag::BUSY) {
-                    break;
-                }
-            }
+            voice.add(rom, &self.companded, out);
         }
         for value in out.as_flattened_mut() {
             *value >>= 3;

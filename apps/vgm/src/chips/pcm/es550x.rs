@@ -87,6 +87,8 @@ pub struct Es550x {
     last_voice: u64,
     page: usize,
     latch: u32,
+    /// Voices that are heard, a bit each.
+    heard: u32,
     rom: Rom,
 }
 
@@ -105,6 +107,7 @@ impl Es550x {
             last_voice: 31,
             page: 0,
             latch: 0,
+            heard: u32::MAX,
             rom: Rom::default(),
         }
     }
@@ -349,12 +352,18 @@ impl PcmChip for Es550x {
         }
     }
 
+    /// None acts on another, so those that are not heard stand still.
+    fn hear(&mut self, voices: u64) -> bool {
+        self.heard = voices as u32;
+        true
+    }
+
     fn render(&mut self, out: &mut [[i32; 2]]) {
         out.fill([0; 2]);
         let rom = self.rom.read();
         let voices = self.last_voice as usize + 1;
-        for voice in &mut self.voices[..voices] {
-            if !voice.has(control::STOP) {
+        for (number, voice) in self.voices[..voices].iter_mut().enumerate() {
+            if !voice.has(control::STOP) && self.heard >> number & 1 != 0 {
                 voice.add(rom, out);
             }
         }

@@ -8,6 +8,7 @@ pub mod c140;
 pub mod c352;
 pub mod es550x;
 pub mod ga20;
+pub mod ics2115;
 pub mod k053260;
 pub mod k054539;
 pub mod multipcm;
@@ -20,6 +21,7 @@ pub mod scsp;
 pub mod segapcm;
 pub mod upd7759;
 pub mod x1_010;
+pub mod ymf271;
 pub mod ymf278b;
 
 use std::ops::Range;
@@ -35,6 +37,11 @@ pub trait PcmChip: Send + dyn_clone::DynClone {
 
     /// Writes a register between two frames.
     fn write(&mut self, port: u8, reg: u16, value: u16);
+
+    /// Leaves voices out of the sum, all but these, a bit each; returns whether it can.
+    fn hear(&mut self, _voices: u64) -> bool {
+        false
+    }
 
     /// Overwrites `out` with the next native frames, each side -32768 to 32767.
     fn render(&mut self, out: &mut [[i32; 2]]);
@@ -78,6 +85,8 @@ pub fn of_song(header: &Header, chip: ChipId, clock_hz: u32) -> Option<Box<dyn P
         ChipId::Pwm => Box::new(pwm::Pwm::new()),
         ChipId::X1010 => Box::new(x1_010::X1010::new(clock_hz)),
         ChipId::MultiPcm => Box::new(multipcm::MultiPcm::new(clock_hz)),
+        ChipId::Ymf271 => Box::new(ymf271::Ymf271::new(clock_hz)),
+        ChipId::Ics2115 => Box::new(ics2115::Ics2115::new(clock_hz)),
         ChipId::Ymf278b => Box::new(ymf278b::Ymf278b::new(clock_hz)),
         ChipId::Es5506 if variant => Box::new(es550x::Es550x::new(clock_hz)),
         ChipId::Es5506 => Box::new(es550x::Es550x::new_5505(clock_hz)),
@@ -106,6 +115,7 @@ pub fn of_block(kind: u8) -> Option<ChipId> {
         0x91 => ChipId::X1010,
         0x92 => ChipId::C352,
         0x93 => ChipId::Ga20,
+        0x96 => ChipId::Ics2115,
         _ => return None,
     })
 }

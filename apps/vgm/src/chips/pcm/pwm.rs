@@ -25,6 +25,8 @@ pub struct Pwm {
     cycle: u16,
     /// Widths; none before the first.
     widths: [Option<u16>; 2],
+    /// What is heard of them.
+    levels: [i32; 2],
 }
 
 impl Pwm {
@@ -34,6 +36,7 @@ impl Pwm {
         Self {
             cycle: USUAL_CYCLE,
             widths: [None; 2],
+            levels: [0; 2],
         }
     }
 
@@ -55,15 +58,24 @@ impl PcmChip for Pwm {
     fn write(&mut self, _port: u8, reg: u16, value: u16) {
         let value = value & 0xFFF;
         match reg {
-            1 => self.cycle = value.wrapping_sub(1) & 0xFFF,
-            2 => self.widths[0] = Some(value),
-            3 => self.widths[1] = Some(value),
-            4 => self.widths = [Some(value); 2],
+            1 => {
+                self.cycle = value.wrapping_sub(1) & 0xFFF;
+                self.levels = self.widths.map(|width| self.level(width));
+            }
+            2 | 3 => {
+                let side = usize::from(reg - 2);
+                self.widths[side] = Some(value);
+                self.levels[side] = self.level(self.widths[side]);
+            }
+            4 => {
+                self.widths = [Some(value); 2];
+                self.levels = [self.level(Some(value)); 2];
+            }
             _ => {}
         }
     }
 
     fn render(&mut self, out: &mut [[i32; 2]]) {
-        out.fill(self.widths.map(|width| self.level(width)));
+        out.fill(self.levels);
     }
 }

@@ -13,24 +13,27 @@
 //! | 0E | `mmmmxxxxxxyyyyyy` | modulation: how much, by which two of the ring |
 //! | 10 | `-oooo-ffffffffff` | octave, pitch |
 //! | 12 | `rfffffwwdddwwddd` | LFO: reset, speed, wave and depth of vibrato, and of tremolo |
-//! | 14 | | to the effects |
-//! | 16 | `dddppppp--------` | direct level in 6 dB, pan in 3 dB |
+//! | 14 | `---------iiiilll` | to which input of the effects, level in 6 dB |
+//! | 16 | `dddppppp eeeqqqqq` | direct level in 6 dB, pan in 3 dB; those of effect s |
 //!
 //! ¹ The sign of samples is turned by two more bits, which no song uses. Word 400 has the master
-//! volume in its low four bits.
+//! volume in its low four bits. The effects' registers are in [`dsp`].
 //!
 //! Keys count when a byte with the execute bit is written. Envelopes are those of
 //! [`awm`](super::awm). A slot's output goes through a ring of 64, from which others take it as an
 //! offset into their samples.
 //!
-//! Left out on purpose: the effects' processor with what is sent to it, timers, interrupts, MIDI,
-//! DMA, the link of decay 1 to the loop.
+//! Left out on purpose: what comes to the effects from outside, timers, interrupts, MIDI, DMA, the
+//! link of decay 1 to the loop.
 //!
 //! Source: Sega Saturn SCSP User's Manual; VGM specification 1.71 (header B8, command C5, block E0).
+
+mod dsp;
 
 use super::super::Rate;
 use super::awm::{SILENT, Volumes, envelope_mask, envelope_step};
 use super::{PcmChip, limit};
+use dsp::Dsp;
 
 const SLOTS: usize = 32;
 const RAM: usize = 0x8_0000;
@@ -61,6 +64,19 @@ enum Stage {
     Off,
 }
 
+/// A sound, decoded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sound {
+    /// 0 the memory, 1 noise.
+    source: u32,
+    bytes: bool,
+    base: u32,
+    kind: u32,
+    /// In 65536ths of a sample.
+    start: i64,
+    end: i64,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     words: [u16; 16],
@@ -80,6 +96,10 @@ struct Slot {
     step: i64,
     tremolo: i32,
     sides: [i32; 2],
+    /// Those of the effect that comes back in its place.
+    effect_sides: [i32; 2],
+    /// What its words say of the sound.
+    sound: Sound,
     /// The volume, and which bits of the clock are 0 where it may change.
     volume: i32,
     mask: u32,
@@ -95,7 +115,8 @@ pub struct Scsp {
     ring: [i32; RING],
     clock: u32,
     volumes: Volumes,
-    ram: Vec<u8>,
+    dsp: Box<Dsp>,
+    ram: Box<[u8; RAM]>,
 }
 
 impl Scsp {
@@ -108,7 +129,8 @@ impl Scsp {
             ring: [0; RING],
             clock: 0,
             volumes: Volumes::new(),
-            ram: vec![0; RAM],
+            dsp: Box::default(),
+            ram: vec![0; RAM].try_into().expect("so many"),
         }
     }
 
@@ -251,13 +273,24 @@ impl Slot {
         }
         let depth = TREMOLO[self.bits(0x12, 0, 3) as usize];
         self.tremolo = (depth * self.tremolo_wave(self.bits(0x12, 3, 2))) as i32;
-        self.sides = self.pan();
+        self.sides = self.pan(8);
+        self.effect_sides = self.pan(0);
         self.mask = 0;
+        let [start, end] = [0x04, 0x06].map(|word| i64::from(self.bits(word, 0, 16)) << 16);
+        self.sound = Sound {
+            source: self.bits(0x00, 7, 2),
+            bytes: self.bits(0x00, 4, 1) != 0,
+            base: self.bits(0x00, 0, 4) << 16 | self.bits(0x02, 0, 16),
+            kind: self.bits(0x00, 5, 2),
+            start,
+            end,
+        };
     }
 
-    /// Volumes left and right of the direct output, 32768 the whole.
-    fn pan(&self) -> [i32; 2] {
-        let (level, pan) = (self.bits(0x16, 13, 3), self.bits(0x16, 8, 5));
+    /// Volumes left and right of the direct output (`shift` is 8) or of an effect (0), 32768 the
+    /// whole.
+    fn pan(&self, shift: u32) -> [i32; 2] {
+        let (level, pan) = (self.bits(0x16, shift + 5, 3), self.bits(0x16, shift, 5));
         if level == 0 {
             return [0; 2];
         }
@@ -273,10 +306,10 @@ impl Slot {
         }
     }
 
-    fn sample(&self, ram: &[u8], place: i64) -> i32 {
-        let start = self.bits(0x00, 0, 4) << 16 | self.bits(0x02, 0, 16);
-        let byte = |at: i64| ram[(i64::from(start) + at) as usize & (RAM - 1)];
-        if self.bits(0x00, 4, 1) != 0 {
+    fn sample(&self, ram: &[u8; RAM], place: i64) -> i32 {
+        let start = i64::from(self.sound.base);
+        let byte = |at: i64| ram[(start + at) as usize & (RAM - 1)];
+        if self.sound.bytes {
             i32::from(byte(place) as i8) << 8
         } else {
             i32::from(i16::from_be_bytes([byte(2 * place), byte(2 * place + 1)]))
@@ -284,7 +317,7 @@ impl Slot {
     }
 
     /// A frame, before its pan; `moved` is how far others move it, in samples of 1024ths.
-    fn frame(&mut self, ram: &[u8], volumes: &Volumes, clock: u32, moved: i32) -> i32 {
+    fn frame(&mut self, ram: &[u8; RAM], volumes: &Volumes, clock: u32, moved: i32) -> i32 {
         if clock & self.mask == 0 {
             self.envelope(clock);
             self.volume = volumes.of(self.total());
@@ -294,7 +327,7 @@ impl Slot {
             return 0;
         }
         let at = self.at + i64::from(moved);
-        let value = match self.bits(0x00, 7, 2) {
+        let value = match self.sound.source {
             0 => {
                 let (place, part) = (at >> 16, (at & 0xFFFF) as i32 >> 1);
                 let (one, two) = (self.sample(ram, place), self.sample(ram, place + 1));
@@ -323,8 +356,9 @@ impl Slot {
     }
 
     fn advance(&mut self) {
-        let [start, end] = [0x04, 0x06].map(|word| i64::from(self.bits(word, 0, 16)) << 16);
-        let kind = self.bits(0x00, 5, 2);
+        let Sound {
+            start, end, kind, ..
+        } = self.sound;
         self.at += if self.backwards {
             -self.step
         } else {
@@ -360,8 +394,8 @@ impl Slot {
 }
 
 impl Scsp {
-    /// Frames in which slots move one another: slot by slot within each.
-    fn add_moved(&mut self, out: &mut [[i32; 2]]) {
+    /// Frames in which slots move one another or there are effects: slot by slot within each.
+    fn add_moved(&mut self, effects: bool, out: &mut [[i32; 2]]) {
         for (now, frame) in (self.clock..).zip(out) {
             for (number, slot) in self.slots.iter_mut().enumerate() {
                 let at = (now as usize * SLOTS + number) % RING;
@@ -379,6 +413,17 @@ impl Scsp {
                 }
                 frame[0] += (value * slot.sides[0]) >> 15;
                 frame[1] += (value * slot.sides[1]) >> 15;
+                let level = slot.bits(0x14, 0, 3);
+                if effects && level > 0 {
+                    self.dsp.send(slot.bits(0x14, 3, 4) as usize, value, level);
+                }
+            }
+            if effects {
+                self.dsp.run(&mut self.ram[..]);
+                for (slot, value) in self.slots.iter().zip(self.dsp.effects()) {
+                    frame[0] += (value * slot.effect_sides[0]) >> 15;
+                    frame[1] += (value * slot.effect_sides[1]) >> 15;
+                }
             }
         }
     }
@@ -391,8 +436,9 @@ impl Scsp {
         let sounds = |slot: &&mut Slot| slot.stage != Stage::Off;
         // By what was written alone, so that blocks' borders do not show in the ring.
         let moves = |slot: &Slot| slot.was_pressed && slot.moved_by().is_some();
-        if self.slots.iter().any(moves) {
-            self.add_moved(out);
+        let effects = self.dsp.works();
+        if effects || self.slots.iter().any(moves) {
+            self.add_moved(effects, out);
         } else {
             for slot in self.slots.iter_mut().filter(sounds) {
                 for (now, frame) in (self.clock..).zip(out.iter_mut()) {
@@ -436,7 +482,7 @@ impl PcmChip for Scsp {
                     level => (256.0 * (-f64::from(15 - level) / 2.0).exp2()) as i32,
                 }
             }
-            _ => {}
+            address => self.dsp.write(address, byte as u8),
         }
     }
 

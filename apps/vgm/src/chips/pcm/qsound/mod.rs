@@ -10,7 +10,7 @@
 //! | 8 v + 4 | length of the loop |
 //! | 8 v + 5 | end |
 //! | 8 v + 6 | volume |
-//! | 80 + v | pan, 110 left to 130 right |
+//! | 80 + v | pan, 110 left to 130 right, or 140 to 160 without the filters |
 //! | 93 | feedback of the echo |
 //! | BA + v | what voice v sends to the echo |
 //! | CA + 4 a, CB, CC, CD | start, end, bank and volume of ADPCM voice a |
@@ -20,15 +20,20 @@
 //! Voices never stop: at its end one goes back by the loop's length. An ADPCM voice takes a code
 //! every third frame, the high one of a byte first. The ADPCM voices have pans 90 to 92.
 //!
-//! Left out on purpose: the filters and delays by which the chip puts a sound behind the listener;
-//! a pan here is a constant power between two sides.
+//! Filters and delays are in [`space`].
+//!
+//! Left out on purpose: other filters and delays than those of the start, which registers could ask
+//! for.
 //!
 //! Source: the registers and the program's arithmetic as MAME's qsoundhle (BSD-3-Clause, superctr,
 //! Valley Bell) describes them; VGM specification 1.71 (command C4).
 
+mod space;
+
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
+use space::{Pan, Space};
 
 const VOICES: usize = 16;
 const CODED: usize = 3;
@@ -39,16 +44,14 @@ const DIVIDER: u64 = 2 * 1248;
 /// Old songs give a fifteenth of the crystal's clock.
 const OLD_CLOCK_HZ: u32 = 5_000_000;
 
-/// The longest echo, in frames.
+/// The longest echo, in frames, and that of the start.
 const ECHO: usize = 1024;
+const ECHO_AT_START: usize = 6;
 
 /// How the codes' step is scaled, in 64ths, from −8 to 7.
 const SCALES: [i32; 16] = [
     154, 154, 128, 102, 77, 58, 58, 58, 58, 58, 58, 58, 77, 102, 128, 154,
 ];
-
-/// A pan's volume by its place from one side, 32 the whole.
-const PLACES: usize = 33;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Voice {
@@ -91,10 +94,12 @@ pub struct Qsound {
     clock_hz: u32,
     voices: [Voice; VOICES],
     coded: [Coded; CODED],
-    /// Of all voices, from 0 left to 32 right.
-    pans: [usize; VOICES + CODED],
-    volumes: [i32; PLACES],
+    /// Of all voices.
+    pans: [Pan; VOICES + CODED],
+    space: Space,
     echo: Echo,
+    /// What goes to the filters, frame by frame of a block.
+    wet: Vec<[i32; 2]>,
     /// What goes to the echo, frame by frame of a block.
     sent: Vec<i32>,
     frame: u64,
@@ -112,13 +117,12 @@ impl Qsound {
             },
             voices: Default::default(),
             coded: Default::default(),
-            pans: [16; VOICES + CODED],
-            volumes: std::array::from_fn(|place| {
-                ((place as f64 / 32.0).sqrt() * 4096.0).round() as i32
-            }),
+            pans: [Pan::of(0x120); VOICES + CODED],
+            space: Space::new(),
+            wet: Vec::new(),
             echo: Echo {
                 feedback: 0,
-                length: 0,
+                length: ECHO_AT_START,
                 at: 0,
                 last: 0,
                 line: vec![0; ECHO],
@@ -127,12 +131,6 @@ impl Qsound {
             frame: 0,
             rom: Rom::default(),
         }
-    }
-
-    /// Volumes left and right of a voice, 4096 the whole.
-    fn sides(&self, voice: usize) -> [i32; 2] {
-        let pan = self.pans[voice];
-        [self.volumes[32 - pan], self.volumes[pan]]
     }
 
     fn write_coded(&mut self, reg: u16, value: u16) {
@@ -146,14 +144,18 @@ impl Qsound {
     }
 }
 
+/// The sums of a block, as they are and for the filters.
+type Sums<'s> = (&'s mut [[i32; 2]], &'s mut [[i32; 2]]);
+
 impl Voice {
-    fn add(&mut self, rom: Reader<'_>, sides: [i32; 2], sent: &mut [i32], out: &mut [[i32; 2]]) {
+    /// Adds what is heard as it is to `dry`, what goes to the filters to `wet`, and what goes to the
+    /// echo to `sent`.
+    fn add(&mut self, rom: Reader<'_>, pan: Pan, sent: &mut [i32], (dry, wet): Sums<'_>) {
         let bank = u32::from(self.bank & 0x7F) << 16;
         let (volume, send) = (i32::from(self.volume), i32::from(self.echo));
-        for (frame, sent) in out.iter_mut().zip(sent) {
+        for ((dry, wet), sent) in dry.iter_mut().zip(wet).zip(sent) {
             let value = (rom.signed(bank | u32::from(self.address)) * volume) >> 6;
-            frame[0] += (value * sides[0]) >> 14;
-            frame[1] += (value * sides[1]) >> 14;
+            pan.add(value, dry, wet);
             *sent += (value * send) >> 14;
             let mut at = i64::from(self.address) << 12 | i64::from(self.fraction >> 4);
             at += i64::from(self.step);
@@ -162,6 +164,16 @@ impl Voice {
             }
             self.address = (at >> 12) as u16;
             self.fraction = (at << 4) as u16;
+        }
+    }
+}
+
+impl Pan {
+    #[inline]
+    fn add(&self, value: i32, dry: &mut [i32; 2], wet: &mut [i32; 2]) {
+        for side in 0..2 {
+            dry[side] += (value * self.dry[side]) >> 14;
+            wet[side] += (value * self.wet[side]) >> 14;
         }
     }
 }
@@ -201,11 +213,12 @@ impl Coded {
 }
 
 impl Echo {
-    fn add(&mut self, sent: &[i32], out: &mut [[i32; 2]]) {
+    /// Adds it as it is on the left, and through the filter on the right.
+    fn add(&mut self, sent: &[i32], (dry, wet): Sums<'_>) {
         if self.length == 0 {
             return;
         }
-        for (frame, sent) in out.iter_mut().zip(sent) {
+        for ((dry, wet), sent) in dry.iter_mut().zip(wet).zip(sent) {
             let old = self.line[self.at];
             let smooth = (old + self.last) >> 1;
             self.last = old;
@@ -215,8 +228,8 @@ impl Echo {
             if self.at >= self.length {
                 self.at = 0;
             }
-            frame[0] += smooth >> 2;
-            frame[1] += smooth >> 2;
+            dry[0] += smooth >> 2;
+            wet[1] += smooth >> 2;
         }
     }
 }
@@ -249,8 +262,7 @@ impl PcmChip for Qsound {
                 }
             }
             0x80..=0x92 => {
-                let place = value.saturating_sub(0x110).min(32);
-                self.pans[usize::from(reg - 0x80)] = usize::from(place);
+                self.pans[usize::from(reg - 0x80)] = Pan::of(value);
             }
             0x93 => self.echo.feedback = value as i16,
             0xBA..=0xC9 => self.voices[usize::from(reg - 0xBA)].echo = value as i16,
@@ -268,29 +280,30 @@ impl PcmChip for Qsound {
         out.fill([0; 2]);
         self.sent.clear();
         self.sent.resize(out.len(), 0);
-        let sides: [_; VOICES + CODED] = std::array::from_fn(|voice| self.sides(voice));
+        self.wet.clear();
+        self.wet.resize(out.len(), [0; 2]);
         let rom = self.rom.read();
-        for (voice, sides) in self.voices.iter_mut().zip(sides) {
+        for (voice, pan) in self.voices.iter_mut().zip(self.pans) {
             if voice.volume != 0 || voice.step != 0 {
-                voice.add(rom, sides, &mut self.sent, out);
+                voice.add(rom, pan, &mut self.sent, (out, &mut self.wet));
             }
         }
         for (number, coded) in self.coded.iter_mut().enumerate() {
             if !coded.playing {
                 continue;
             }
-            let volume = i32::from(coded.volume);
-            for (count, frame) in (self.frame..).zip(out.iter_mut()) {
+            let (volume, pan) = (i32::from(coded.volume), self.pans[VOICES + number]);
+            let sums = out.iter_mut().zip(&mut self.wet);
+            for (count, (dry, wet)) in (self.frame..).zip(sums) {
                 if count % 3 == number as u64 {
                     coded.advance(rom);
                 }
-                let value = (coded.value * volume) >> 14;
-                frame[0] += (value * sides[VOICES + number][0]) >> 14;
-                frame[1] += (value * sides[VOICES + number][1]) >> 14;
+                pan.add((coded.value * volume) >> 14, dry, wet);
             }
         }
         self.frame += out.len() as u64;
-        self.echo.add(&self.sent, out);
+        self.echo.add(&self.sent, (out, &mut self.wet));
+        self.space.render(&self.wet, out);
         limit(out);
     }
 

@@ -1,0 +1,480 @@
+//! ICS2115 (WaveFront): 32 oscillators that play samples, with ramps of volume.
+//!
+//! The host has four addresses (command 44): 1 chooses a register, 2 and 3 are its low and high
+//! byte. Registers of one byte lie in the high one, but for those from 40 on, which lie in the low
+//! one. Register 4F chooses an oscillator, whose are:
+//!
+//! | register | bits | |
+//! |---|---|---|
+//! | 00 | `-iqblesu` | high byte: backwards¹, interrupt, to and fro, loop, 8 bits, stop, µ-law |
+//! | 01 | `iiiiiifffffffff-` | step in bytes: whole, 512ths |
+//! | 02, 03 | `a…` | loop start: bits 4–19 of the address; bits 0–3 and a fraction in the high byte |
+//! | 04, 05 | | loop end, as those |
+//! | 06 | `ssiiiiii` | how far the volume, of 12 bits, goes every 1, 8, 64 or 512 frames |
+//! | 07, 08 | `eeeemmmm` | volume at which a ramp begins and ends: the high bits of 09 |
+//! | 09 | `eeeemmmmmmmm----` | volume now |
+//! | 0A, 0B | | address now: as the loop's, with a fraction of 9 bits in bits 3–11 |
+//! | 0C | | pan, 00 left to FF right |
+//! | 0D | `-iqbl-sd`¹ | ramp: down, interrupt, to and fro, loop, -, stop, done |
+//! | 0E | `---nnnnn` | how many oscillators there are, less one |
+//! | 10 | | 0 starts the oscillator, F stops it and its ramp |
+//! | 11 | `----bbbb` | bits 20–23 of the address |
+//!
+//! ¹ Bit 6; bit 7 says that an interrupt is wanted.
+//!
+//! A volume is a number with four bits of exponent and eight of mantissa, 6 dB for each step of the
+//! exponent. A frame has 32 clocks an oscillator; the chip's clock is 33.8688 MHz.
+//!
+//! Addresses are of bytes, whatever a sample has. A sample lies between two of the memory, linearly.
+//!
+//! Left out on purpose: interrupts, timers, DMA, MIDI, reading.
+//!
+//! Source: ICS2115 WaveFront Synthesizer data sheet (Integrated Circuit Systems, 1993); of what it
+//! leaves open (how ramps count) the Gravis UltraSound's manuals, whose GF1 has the
+//! same oscillators; VGM specification 1.72 (header FC, command 44, block 96).
+
+use super::super::Rate;
+use super::super::rom::{Reader, Rom};
+use super::{PcmChip, limit};
+
+const OSCILLATORS: usize = 32;
+/// Frames that are looked up before they are computed.
+const BLOCK: usize = 64;
+const CLOCKS: u64 = 32;
+
+/// Of a place: samples have this many bits of fraction.
+const FRACTION: u32 = 12;
+/// Of a volume: its low bits that ramps alone see.
+const RAMP: u32 = 10;
+const VOLUME_MAX: i64 = 0xFFFF << RAMP;
+
+/// Bits of registers 00 and 0D.
+mod control {
+    /// 00: samples are µ-law.
+    pub const MU_LAW: u8 = 1;
+    /// Both: it stands still.
+    pub const STOP: u8 = 2;
+    /// 00: samples are of 8 bits.
+    pub const BYTES: u8 = 4;
+    pub const LOOP: u8 = 8;
+    pub const TO_AND_FRO: u8 = 16;
+    pub const BACKWARDS: u8 = 64;
+    /// 0D: it stands still, in its lowest bits.
+    pub const DONE: u8 = 1;
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Oscillator {
+    control: u8,
+    step: u16,
+    /// Places, 20 bits and [`FRACTION`].
+    start: u32,
+    end: u32,
+    at: u32,
+    bank: u32,
+    ramp_control: u8,
+    ramp: u8,
+    /// Volumes, of [`VOLUME_MAX`].
+    ramp_start: i64,
+    ramp_end: i64,
+    volume: i64,
+    pan: u8,
+    /// Whether it was started and not stopped since.
+    runs: bool,
+}
+
+/// The chip.
+///
+/// ```
+/// use creel_vgm::chips::pcm::{PcmChip, ics2115::Ics2115};
+///
+/// let mut chip = Ics2115::new(33_868_800);
+/// // Register 0E: 24 oscillators.
+/// chip.write(0, 1, 0x0E);
+/// chip.write(0, 3, 23);
+/// assert_eq!(chip.rate().hz(), 44_100.0);
+/// ```
+#[derive(Clone)]
+pub struct Ics2115 {
+    clock_hz: u32,
+    oscillators: [Oscillator; OSCILLATORS],
+    last: u8,
+    /// What the host has chosen.
+    register: u8,
+    chosen: usize,
+    low: u8,
+    /// Oscillators that are heard, a bit each.
+    heard: u32,
+    tables: Box<Tables>,
+    rom: Rom,
+}
+
+#[derive(Clone)]
+struct Tables {
+    /// By the upper twelve bits of a volume: of 65,536.
+    volumes: [i32; 4096],
+    /// By a µ-law byte.
+    mu_law: [i16; 256],
+    /// By the pan of a side: how much less of a volume's upper twelve bits.
+    pans: [i32; 256],
+}
+
+impl Tables {
+    fn new() -> Self {
+        Tables {
+            volumes: std::array::from_fn(|volume| {
+                let (exponent, mantissa) = (volume >> 8, volume & 0xFF);
+                (((0x100 | mantissa) << 7) >> (15 - exponent)) as i32
+            }),
+            mu_law: std::array::from_fn(|byte| {
+                let code = !(byte as u8);
+                let (exponent, mantissa) = (code >> 4 & 7, i32::from(code & 15));
+                let size = (((mantissa << 3) + 0x84) << exponent) - 0x84;
+                (if code & 0x80 != 0 { -size } else { size }) as i16
+            }),
+            pans: std::array::from_fn(|pan| match pan {
+                0 => 4096,
+                _ => (256.0 * (255.0 / pan as f64).log2()).round() as i32,
+            }),
+        }
+    }
+}
+
+impl Ics2115 {
+    /// A chip after reset.
+    pub fn new(clock_hz: u32) -> Self {
+        let oscillator = Oscillator {
+            control: control::STOP,
+            ramp_control: control::DONE,
+            pan: 0x7F,
+            ..Oscillator::default()
+        };
+        Self {
+            clock_hz,
+            oscillators: [oscillator; OSCILLATORS],
+            last: 31,
+            register: 0,
+            chosen: 0,
+            low: 0,
+            heard: u32::MAX,
+            tables: Box::new(Tables::new()),
+            rom: Rom::default(),
+        }
+    }
+
+    /// Writes a register: 16 bits, of which some take the upper eight.
+    fn set(&mut self, value: u16) {
+        let high = (value >> 8) as u8;
+        let of = &mut self.oscillators[self.chosen];
+        let wide = u32::from(value);
+        match self.register {
+            0x00 => of.control = high,
+            0x01 => of.step = value & !1,
+            0x02 => of.start = wide << 16 | of.start & 0xFFFF,
+            0x03 => of.start = of.start & !0xFFFF | wide & 0xFF00,
+            0x04 => of.end = wide << 16 | of.end & 0xFFFF,
+            0x05 => of.end = of.end & !0xFFFF | wide & 0xFF00,
+            0x06 => of.ramp = high,
+            0x07 => of.ramp_start = i64::from(value & 0xFF00) << RAMP,
+            0x08 => of.ramp_end = i64::from(value & 0xFF00) << RAMP,
+            0x09 => of.volume = i64::from(value) << RAMP,
+            0x0A => of.at = wide << 16 | of.at & 0xFFFF,
+            0x0B => of.at = of.at & !0xFFFF | wide & 0xFFF8,
+            0x0C => of.pan = high,
+            0x0D => of.ramp_control = high,
+            0x0E => self.last = high & 31,
+            0x10 => of.switch(high),
+            0x11 => of.bank = u32::from(high & 15) << 20,
+            _ => {}
+        }
+    }
+}
+
+impl Oscillator {
+    fn switch(&mut self, value: u8) {
+        match value {
+            0 => {
+                self.control &= !control::STOP;
+                self.runs = true;
+            }
+            0x0F => {
+                self.control |= control::STOP;
+                self.ramp_control |= control::DONE;
+                self.runs = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn has(&self, bit: u8) -> bool {
+        self.control & bit != 0
+    }
+
+    fn stands(&self) -> bool {
+        !self.runs || self.has(control::STOP)
+    }
+
+    /// Goes on by a frame; stops, or goes back, at the end.
+    fn advance(&mut self) {
+        let step = i64::from(self.step) << 2;
+        let (start, end) = (i64::from(self.start), i64::from(self.end));
+        let back = self.has(control::BACKWARDS);
+        let at = i64::from(self.at) + if back { -step } else { step };
+        let over = if back { start - at } else { at - end };
+        if over < 0 {
+            self.at = at as u32;
+            return;
+        }
+        let at = if !self.has(control::LOOP) {
+            self.control |= control::STOP;
+            if back { start } else { end }
+        } else if self.has(control::TO_AND_FRO) {
+            self.control ^= control::BACKWARDS;
+            if back { start + over } else { end - over }
+        } else if back {
+            end - over
+        } else {
+            start + over
+        };
+        self.at = at as u32;
+    }
+
+    /// Lets the volume go on by a frame.
+    fn advance_ramp(&mut self) {
+        let stands = control::DONE | control::STOP;
+        if self.ramp_control & stands != 0 {
+            return;
+        }
+        let step = i64::from(self.ramp & 0x3F) << (4 + RAMP - 3 * u32::from(self.ramp >> 6));
+        let down = self.ramp_control & control::BACKWARDS != 0;
+        self.volume += if down { -step } else { step };
+        let over = if down {
+            self.ramp_start - self.volume
+        } else {
+            self.volume - self.ramp_end
+        };
+        if over < 0 {
+            return;
+        }
+        if self.ramp_control & control::LOOP == 0 {
+            self.volume = if down { self.ramp_start } else { self.ramp_end };
+            self.ramp_control |= control::DONE;
+        } else if self.ramp_control & control::TO_AND_FRO != 0 {
+            self.ramp_control ^= control::BACKWARDS;
+            self.volume = if down {
+                self.ramp_start + over
+            } else {
+                self.ramp_end - over
+            };
+        } else {
+            self.volume = if down {
+                self.ramp_end - over
+            } else {
+                self.ramp_start + over
+            };
+        }
+        self.volume = self.volume.clamp(0, VOLUME_MAX);
+    }
+
+    fn sides(&self, tables: &Tables) -> [i32; 2] {
+        let volume = (self.volume >> (RAMP + 4)) as i32;
+        let of = |pan: u8| {
+            let left = volume - tables.pans[usize::from(pan)];
+            if left < 0 {
+                0
+            } else {
+                tables.volumes[left as usize]
+            }
+        };
+        [of(255 - self.pan), of(self.pan)]
+    }
+
+    fn add(&mut self, rom: Reader<'_>, tables: &Tables, out: &mut [[i32; 2]]) {
+        for block in out.chunks_mut(BLOCK) {
+            if self.has(control::STOP) {
+                return;
+            }
+            if self.ramp_control & (control::DONE | control::STOP) == 0 {
+                self.add_moving(rom, tables, block);
+            } else {
+                self.add_steady(rom, tables, block);
+            }
+        }
+    }
+
+    /// Adds frames while the volume moves.
+    fn add_moving(&mut self, rom: Reader<'_>, tables: &Tables, block: &mut [[i32; 2]]) {
+        for frame in block.chunks_mut(1) {
+            let sides = self.sides(tables);
+            self.look_up(rom, tables, 1).add(sides, frame);
+            self.advance_ramp();
+            if self.has(control::STOP) {
+                return;
+            }
+        }
+    }
+
+    /// Adds frames of one volume: where each lies is looked up first, then all are computed.
+    fn add_steady(&mut self, rom: Reader<'_>, tables: &Tables, block: &mut [[i32; 2]]) {
+        let sides = self.sides(tables);
+        self.look_up(rom, tables, block.len()).add(sides, block);
+    }
+
+    /// Goes on by `frames` frames, or until it stops.
+    #[inline]
+    fn look_up(&mut self, rom: Reader<'_>, tables: &Tables, frames: usize) -> Lines {
+        let bank = self.bank;
+        let at = |place: u32| bank | place & 0xF_FFFF;
+        let mut lines = Lines::default();
+        if self.has(control::MU_LAW) {
+            let of = |place: u32| i32::from(tables.mu_law[usize::from(rom.byte(at(place)))]);
+            let line = |at: u32| {
+                (
+                    of(at >> FRACTION),
+                    of((at >> FRACTION) + 1),
+                    at >> 3 & 0x1FF,
+                )
+            };
+            self.go_on(line, frames, &mut lines);
+        } else if self.has(control::BYTES) {
+            let of = |place: u32| rom.signed(at(place)) << 8;
+            let line = |at: u32| {
+                (
+                    of(at >> FRACTION),
+                    of((at >> FRACTION) + 1),
+                    at >> 3 & 0x1FF,
+                )
+            };
+            self.go_on(line, frames, &mut lines);
+        } else {
+            let of = |place: u32| rom.word_le(at(place) & !1);
+            let line = |at: u32| {
+                (
+                    of(at >> FRACTION),
+                    of((at >> FRACTION) + 2),
+                    at >> 4 & 0x1FF,
+                )
+            };
+            self.go_on(line, frames, &mut lines);
+        }
+        lines
+    }
+
+    /// Notes the lines of so many frames; `line` has the two samples at a place, and how far it lies
+    /// between them.
+    #[inline]
+    fn go_on(&mut self, line: impl Fn(u32) -> (i32, i32, u32), frames: usize, lines: &mut Lines) {
+        let step = u32::from(self.step) << 2;
+        let frames = frames.min(BLOCK);
+        while lines.count < frames {
+            // So many that none of them reaches the end.
+            let calm = match (self.end.saturating_sub(self.at)).checked_sub(1) {
+                Some(room) if !self.has(control::BACKWARDS) => room.checked_div(step).unwrap_or(0),
+                _ => 0,
+            };
+            let run = lines.count..frames.min(lines.count + calm as usize);
+            for place in run.clone() {
+                lines.note(place, line(self.at));
+                self.at += step;
+            }
+            lines.count = run.end;
+            if lines.count < frames {
+                lines.note(lines.count, line(self.at));
+                lines.count += 1;
+                self.advance();
+                if self.has(control::STOP) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Where frames lie: between which two samples, and how far.
+struct Lines {
+    count: usize,
+    from: [i32; BLOCK],
+    rise: [i32; BLOCK],
+    /// In 512ths.
+    part: [i32; BLOCK],
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines {
+            count: 0,
+            from: [0; BLOCK],
+            rise: [0; BLOCK],
+            part: [0; BLOCK],
+        }
+    }
+}
+
+impl Lines {
+    #[inline]
+    fn note(&mut self, place: usize, (one, two, part): (i32, i32, u32)) {
+        self.from[place] = one;
+        self.rise[place] = two - one;
+        self.part[place] = part as i32;
+    }
+
+    /// Adds them at the volumes of the sides, of 65,536.
+    fn add(&self, sides: [i32; 2], out: &mut [[i32; 2]]) {
+        let [left, right] = sides.map(|side| side >> 1);
+        let places = self.from.iter().zip(&self.rise).zip(&self.part);
+        for (frame, ((from, rise), part)) in out[..self.count].iter_mut().zip(places) {
+            let value = from + ((rise * part) >> 9);
+            frame[0] += (value * left) >> 15;
+            frame[1] += (value * right) >> 15;
+        }
+    }
+}
+
+impl PcmChip for Ics2115 {
+    fn rate(&self) -> Rate {
+        Rate {
+            frames: u64::from(self.clock_hz),
+            seconds: CLOCKS * (u64::from(self.last) + 1),
+        }
+    }
+
+    fn write(&mut self, _port: u8, reg: u16, value: u16) {
+        let value = value as u8;
+        match reg {
+            1 => self.register = value,
+            2 if self.register == 0x4F => self.chosen = usize::from(value & 31),
+            2 => self.low = value,
+            3 => {
+                let word = u16::from_be_bytes([value, self.low]);
+                self.set(word);
+            }
+            _ => {}
+        }
+    }
+
+    /// None acts on another, so those that are not heard stand still.
+    fn hear(&mut self, voices: u64) -> bool {
+        self.heard = voices as u32;
+        true
+    }
+
+    fn render(&mut self, out: &mut [[i32; 2]]) {
+        out.fill([0; 2]);
+        let rom = self.rom.read();
+        let playing = usize::from(self.last) + 1;
+        for (number, of) in self.oscillators[..playing].iter_mut().enumerate() {
+            if !of.stands() && self.heard >> number & 1 != 0 {
+                of.add(rom, &self.tables, out);
+            }
+        }
+        for side in out.as_flattened_mut() {
+            // Four at their loudest fit.
+            *side >>= 2;
+        }
+        limit(out);
+    }
+
+    fn rom(&mut self, kind: u8) -> Option<&mut Rom> {
+        (kind == 0x96).then_some(&mut self.rom)
+    }
+}

@@ -1,0 +1,229 @@
+//! A group of four slots of a YMF271, and the sixteen ways in which operators move one another.
+//!
+//! Operators are computed in the order 1, 3, 2, 4, as the manual draws them. The first one's
+//! feedback is the mean of the last two values of itself or, in some algorithms, of slot 3; these
+//! two go frame by frame. All others are rendered a block at a time.
+
+use super::super::super::rom::Reader;
+use super::slot::{LEAP, Slot};
+
+/// Which slots of a group play together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Together {
+    /// Four operators.
+    #[default]
+    Four,
+    /// Slots 1 and 3, slots 2 and 4.
+    Pairs,
+    /// Three operators, and slot 4 for itself.
+    Three,
+    /// Each for itself.
+    None,
+}
+
+impl Together {
+    /// What a group's register says.
+    pub fn of(value: u8) -> Self {
+        match value & 3 {
+            0 => Together::Four,
+            1 => Together::Pairs,
+            2 => Together::Three,
+            _ => Together::None,
+        }
+    }
+
+    /// The slots, a bit each, that are told what slot `port` is told for all.
+    pub fn slots(self, port: usize) -> u8 {
+        match (self, port) {
+            (Together::Four, 0) => 0b1111,
+            (Together::Pairs, 0) => 0b0101,
+            (Together::Pairs, 1) => 0b1010,
+            (Together::Three, 0) => 0b0111,
+            _ => 1 << port,
+        }
+    }
+}
+
+/// How operators are connected; bits are places in the order of computation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Algorithm {
+    /// The feedback comes from the second, not from the first.
+    from_second: bool,
+    /// What moves the second, third and fourth.
+    moved_by: [u8; 3],
+    /// Which are heard.
+    heard: u8,
+}
+
+const fn algorithm(from_second: bool, moved_by: [u8; 3], heard: u8) -> Algorithm {
+    Algorithm {
+        from_second,
+        moved_by,
+        heard,
+    }
+}
+
+/// Places in the order of computation: slots 1, 3, 2 and 4.
+const S1: u8 = 1;
+const S3: u8 = 2;
+const S2: u8 = 4;
+const S4: u8 = 8;
+
+const FOUR: [Algorithm; 16] = [
+    algorithm(false, [S1, S3, S2], S4),
+    algorithm(true, [S1, S3, S2], S4),
+    algorithm(false, [0, S1 | S3, S2], S4),
+    algorithm(false, [0, S3, S1 | S2], S4),
+    algorithm(false, [S1, 0, S3 | S2], S4),
+    algorithm(true, [S1, 0, S3 | S2], S4),
+    algorithm(false, [S1, 0, S2], S3 | S4),
+    algorithm(true, [S1, 0, S2], S3 | S4),
+    algorithm(false, [0, S3, S2], S1 | S4),
+    algorithm(false, [0, 0, S3 | S2], S1 | S4),
+    algorithm(false, [S1, 0, 0], S3 | S2 | S4),
+    algorithm(true, [S1, 0, 0], S3 | S2 | S4),
+    algorithm(false, [S1, S1, S1], S3 | S2 | S4),
+    algorithm(false, [0, S3, 0], S1 | S2 | S4),
+    algorithm(false, [S1, 0, S2], S1 | S3 | S4),
+    algorithm(false, [0, 0, 0], S1 | S3 | S2 | S4),
+];
+
+const THREE: [Algorithm; 8] = [
+    algorithm(false, [S1, S3, 0], S2),
+    algorithm(true, [S1, S3, 0], S2),
+    algorithm(false, [0, S1 | S3, 0], S2),
+    algorithm(false, [0, S3, 0], S1 | S2),
+    algorithm(false, [S1, 0, 0], S3 | S2),
+    algorithm(true, [S1, 0, 0], S3 | S2),
+    algorithm(false, [0, 0, 0], S1 | S3 | S2),
+    algorithm(false, [S1, 0, 0], S1 | S3 | S2),
+];
+
+/// Of two operators, the first and the second in the order of computation.
+const PAIR: [Algorithm; 4] = [
+    algorithm(false, [S1, 0, 0], S3),
+    algorithm(true, [S1, 0, 0], S3),
+    algorithm(false, [0, 0, 0], S1 | S3),
+    algorithm(false, [S1, 0, 0], S1 | S3),
+];
+
+/// What the operators of a group show in a block, in the order of computation.
+type Values = [[i32; LEAP]; 4];
+
+/// A group.
+#[derive(Clone, Default)]
+pub struct Group {
+    /// Its slots, 1 to 4.
+    pub slots: [Slot; 4],
+    /// How they play.
+    pub together: Together,
+}
+
+impl Group {
+    /// Adds at most [`LEAP`] frames of the slots that are `heard`; the LFOs leap before them if told.
+    pub fn render(&mut self, leaps: bool, heard: [bool; 4], rom: Reader<'_>, out: &mut [[i32; 2]]) {
+        if self.slots.iter().all(Slot::is_silent) {
+            return;
+        }
+        for slot in &mut self.slots {
+            slot.prepare(leaps);
+        }
+        match self.together {
+            Together::Four => {
+                let algorithm = FOUR[usize::from(self.slots[0].algorithm)];
+                self.operators(&[0, 2, 1, 3], algorithm, heard, out);
+            }
+            Together::Pairs => {
+                for first in 0..2 {
+                    let algorithm = PAIR[usize::from(self.slots[first].algorithm & 3)];
+                    self.operators(&[first, first + 2], algorithm, heard, out);
+                }
+            }
+            Together::Three => {
+                let algorithm = THREE[usize::from(self.slots[0].algorithm & 7)];
+                self.operators(&[0, 2, 1], algorithm, heard, out);
+                self.voice(3, heard[3], rom, out);
+            }
+            Together::None => {
+                for (slot, heard) in heard.into_iter().enumerate() {
+                    self.voice(slot, heard, rom, out);
+                }
+            }
+        }
+    }
+
+    /// Adds a slot that plays for itself.
+    fn voice(&mut self, number: usize, heard: bool, rom: Reader<'_>, out: &mut [[i32; 2]]) {
+        let slot = &mut self.slots[number];
+        if slot.is_silent() {
+            return;
+        }
+        let mut values = [0; LEAP];
+        let values = &mut values[..out.len()];
+        if slot.has_samples() {
+            slot.samples(rom, values);
+        } else {
+            slot.operator(None, values);
+        }
+        if heard {
+            slot.add(values, out);
+        }
+    }
+
+    /// Adds operators that play together: `order` has their slots in the order of computation.
+    fn operators(
+        &mut self,
+        order: &[usize],
+        algorithm: Algorithm,
+        heard: [bool; 4],
+        out: &mut [[i32; 2]],
+    ) {
+        if order.iter().all(|place| self.slots[*place].is_silent()) {
+            return;
+        }
+        let mut values: Values = [[0; LEAP]; 4];
+        let frames = out.len();
+        let done = if algorithm.from_second {
+            self.loop_of_two([order[0], order[1]], frames, &mut values);
+            2
+        } else {
+            self.slots[order[0]].fed_back(&mut values[0][..frames]);
+            1
+        };
+        for (place, slot) in order.iter().enumerate().skip(done) {
+            let (before, own) = values.split_at_mut(place);
+            let movers = algorithm.moved_by[place - 1];
+            let mut moved = [0; LEAP];
+            for (mover, values) in before.iter().enumerate() {
+                if movers >> mover & 1 != 0 {
+                    for (sum, value) in moved.iter_mut().zip(values) {
+                        *sum += value;
+                    }
+                }
+            }
+            let moved = (movers != 0).then_some(&moved);
+            self.slots[*slot].operator(moved, &mut own[0][..frames]);
+        }
+        for place in (0..order.len()).filter(|place| algorithm.heard >> place & 1 != 0) {
+            let number = order[place];
+            if heard[number] {
+                self.slots[number].add(&values[place][..frames], out);
+            }
+        }
+    }
+
+    /// The first two operators where the second one's value is fed back into the first.
+    fn loop_of_two(&mut self, [first, second]: [usize; 2], frames: usize, values: &mut Values) {
+        let mut gains = [[0; LEAP]; 2];
+        self.slots[first].gains(&mut gains[0][..frames]);
+        self.slots[second].gains(&mut gains[1][..frames]);
+        for frame in 0..frames {
+            let fed_back = self.slots[first].fed_back_phase();
+            let one = self.slots[first].value(fed_back, gains[0][frame]);
+            let moved = self.slots[second].moved(one);
+            let two = self.slots[second].value(moved, gains[1][frame]);
+            self.slots[first].feed_back(two);
+            (values[0][frame], values[1][frame]) = (one, two);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The YMF271 by the arithmetic of its manual: pitch, levels, envelope times, loops, algorithms.
+
+use creel_vgm::chips::pcm::PcmChip;
+use creel_vgm::chips::pcm::ymf271::Ymf271;
+use creel_vgm::chips::rom::Rom;
+
+/// A write to a port.
+type Write = (u8, u16, u16);
+
+const CLOCK_HZ: u32 = 16_934_400;
+
+/// All four operators of group 0 at their loudest, none of them by another (algorithm 15), at the
+/// outputs by `levels`, in an octave in which number n is a pitch of n × 44,100 / 2^18 Hz.
+fn operators(levels: [u16; 4]) -> Ymf271 {
+    let mut chip = Ymf271::new(CLOCK_HZ);
+    write(
+        &mut chip,
+        &[(6, 0, 0), (0, 0xC0, 15), (0, 0xA0, 0x34), (0, 0x90, 0)],
+    );
+    for port in 0..4 {
+        let level = levels[usize::from(port)];
+        write(
+            &mut chip,
+            &[
+                (port, 0x30, 1),
+                (port, 0x40, level),
+                (port, 0x50, 31),
+                (port, 0x80, 0x0F),
+            ],
+        );
+    }
+    chip
+}
+
+/// Group 0 of four voices, the first of samples of 8 bits at their own rate.
+fn voices(memory: &[u8], writes: &[Write]) -> Ymf271 {
+    let mut chip = Ymf271::new(CLOCK_HZ);
+    *chip.rom(0x85).unwrap() = Rom::of(memory.to_vec());
+    write(
+        &mut chip,
+        &[
+            (6, 0, 3),
+            (0, 0x30, 1),
+            (0, 0x50, 31),
+            (0, 0xB0, 7),
+            (0, 0x90, 0),
+        ],
+    );
+    write(&mut chip, writes);
+    chip
+}
+
+fn write(chip: &mut Ymf271, writes: &[Write]) {
+    for (port, reg, value) in writes {
+        chip.write(*port, *reg, *value);
+    }
+}
+
+fn play(chip: &mut Ymf271, frames: usize) -> Vec<[i32; 2]> {
+    let mut out = vec![[0; 2]; frames];
+    chip.render(&mut out);
+    out
+}
+
+fn left(chip: &mut Ymf271, frames: usize) -> Vec<i32> {
+    play(chip, frames).iter().map(|frame| frame[0]).collect()
+}
+
+fn peak(frames: &[i32]) -> i32 {
+    frames.iter().map(|value| value.abs()).max().unwrap()
+}
+
+fn decibels(level: i32, beside: i32) -> f64 {
+    20.0 * (f64::from(level) / f64::from(beside)).log10()
+}
+
+/// How often the values cross 0 upwards.
+fn turns(frames: &[i32]) -> usize {
+    let pairs = frames.windows(2);
+    pairs.filter(|pair| pair[0] < 0 && pair[1] >= 0).count()
+}
+
+const OFF: u16 = 0x7F;
+
+#[test]
+fn pitch_is_number_times_multiple_in_octaves() {
+    // A second at block 3, number 400h, is 1024 × 44,100 / 2^18 turns.
+    for (block, multiple, expected) in [
+        (3u16, 1, 172.27),
+        (4, 1, 344.53),
+        (2, 1, 86.13),
+        (0, 1, 21.53),
+        (15, 1, 10.77),
+        (3, 0, 86.13),
+        (3, 3, 516.8),
+        (3, 15, 2584.0),
+    ] {
+        let mut chip = operators([0, OFF, OFF, OFF]);
+        write(
+            &mut chip,
+            &[
+                (0, 0x30, multiple),
+                (0, 0xA0, block << 4 | 4),
+                (0, 0x90, 0),
+                (0, 0, 1),
+            ],
+        );
+        let found = turns(&left(&mut chip, 44_100)) as f64;
+        assert!(
+            (found - expected).abs() <= 1.0,
+            "{block} {multiple}: {found}"
+        );
+    }
+}
+
+#[test]
+fn the_number_counts_when_its_low_byte_is_written() {
+    let mut chip = operators([0, OFF, OFF, OFF]);
+    write(&mut chip, &[(0, 0, 1)]);
+    let before = turns(&left(&mut chip, 4_410));
+    write(&mut chip, &[(0, 0xA0, 0x44)]);
+    assert_eq!(
+        turns(&left(&mut chip, 4_410)),
+        before,
+        "the high byte alone"
+    );
+    write(&mut chip, &[(0, 0x90, 0)]);
+    let after = turns(&left(&mut chip, 4_410));
+    assert!(after.abs_diff(2 * before) <= 1, "{before} {after}");
+}
+
+#[test]
+fn a_total_level_is_three_quarters_of_a_decibel_and_outputs_are_apart() {
+    let loudest = |level: u16, outputs: u16| {
+        let mut chip = operators([level, OFF, OFF, OFF]);
+        write(&mut chip, &[(0, 0xD0, outputs), (0, 0, 1)]);
+        let frames = play(&mut chip, 2_000);
+        [0, 1].map(|side| frames.iter().map(|frame| frame[side]).max().unwrap())
+    };
+    let [whole, other] = loudest(0, 0);
+    assert!((8_150..=8_191).contains(&whole), "{whole}");
+    assert_eq!(whole, other);
+    for level in [1, 8, 16, 40] {
+        let less = decibels(loudest(level, 0)[0], whole);
+        assert!(
+            (less + 0.75 * f64::from(level)).abs() < 0.1,
+            "{level}: {less}"
+        );
+    }
+    for (outputs, expected) in [
+        (0x02, [0.0, -6.0]),
+        (0x40, [-12.0, 0.0]),
+        (0x1B, [-2.5, -32.6]),
+    ] {
+        let found = loudest(0, outputs).map(|side| decibels(side, whole));
+        for (found, expected) in found.into_iter().zip(expected) {
+            assert!((found - expected).abs() < 0.3, "{outputs:x}: {found}");
+        }
+    }
+    assert!(loudest(0, 0x0F)[1] <= 1, "15 is nothing");
+}
+
+#[test]
+fn envelopes_take_the_times_of_the_manual() {
+    // Samples of one level show the envelope itself.
+    let memory = [0x40; 64];
+    let until = |chip: &mut Ymf271, db: f64, up: bool| {
+        let whole = 0x4000 >> 2;
+        let mut frames = left(chip, 200_000);
+        if !up {
+            // From the top on; an attack at its fastest takes less than half a millisecond.
+            let top = *frames.iter().max().unwrap();
+            let first = frames.iter().position(|value| *value == top).unwrap();
+            frames.drain(..first);
+        }
+        let reached = |value: &i32| {
+            let now = decibels((*value).max(1), whole);
+            if up { now >= db } else { now <= db }
+        };
+        frames.iter().position(reached).unwrap() as f64 / 44.1
+    };
+    let ends = [(4, 0x30, 63), (4, 0x60, 0)];
+    // An attack begins 60 dB down, so it takes 160/255 of what the manual has for all of it.
+    for (attack, ms) in [(10, 386.76), (16, 48.34), (20, 12.09), (24, 3.02)] {
+        let mut chip = voices(&memory, &ends);
+        write(&mut chip, &[(0, 0x50, attack), (0, 0, 1)]);
+        let found = until(&mut chip, -0.5, true);
+        let ms = ms * 160.0 / 255.0;
+        assert!(
+            (found / ms - 1.0).abs() < 0.05,
+            "attack {attack}: {found} {ms}"
+        );
+    }
+    // Decay 2 at once; the whole of 96 dB takes the manual's time, 48 dB half of it.
+    for (decay, ms) in [(12, 2_924.99), (16, 731.25), (20, 182.81)] {
+        let mut chip = voices(&memory, &ends);
+        write(&mut chip, &[(0, 0x70, decay), (0, 0x80, 0x0F), (0, 0, 1)]);
+        let found = until(&mut chip, -48.0, false);
+        assert!(
+            (found / (ms / 2.0) - 1.0).abs() < 0.02,
+            "decay {decay}: {found}"
+        );
+        // Key scaling 4 adds the key code: block 2 and number 0 give 8.
+        let mut chip = voices(&memory, &ends);
+        write(
+            &mut chip,
+            &[
+                (0, 0x50, 4 << 5 | 31),
+                (0, 0x70, decay),
+                (0, 0xA0, 0x20),
+                (0, 0x90, 0),
+                (0, 0, 1),
+            ],
+        );
+        let found = until(&mut chip, -48.0, false);
+        assert!(
+            (found / (ms / 8.0) - 1.0).abs() < 0.02,
+            "scaled {decay}: {found}"
+        );
+    }
+    // A release of 8 is rate 32.
+    let mut chip = voices(&memory, &ends);
+    write(&mut chip, &[(0, 0x80, 0x08), (0, 0, 1)]);
+    play(&mut chip, 100);
+    write(&mut chip, &[(0, 0, 0)]);
+    let found = until(&mut chip, -48.0, false);
+    assert!(
+        (found / (731.25 / 2.0) - 1.0).abs() < 0.02,
+        "release: {found}"
+    );
+    // Decay 1 stops at its level: 6 dB a step.
+    let mut chip = voices(&memory, &ends);
+    write(&mut chip, &[(0, 0x60, 25), (0, 0x80, 0x4F), (0, 0, 1)]);
+    let last = *left(&mut chip, 20_000).last().unwrap();
+    assert!((decibels(last, 0x1000) + 24.0).abs() < 0.5, "{last}");
+}
+
+#[test]
+fn samples_of_eight_and_twelve_bits_loop_behind_their_end() {
+    let memory: Vec<u8> = (1..=12).map(|value| value * 4).collect();
+    // From 2 on; the sixth is the last, and what lies one behind it one behind the loop's start.
+    let place = [(4, 0x00, 2), (4, 0x30, 5), (4, 0x60, 2)];
+    let mut chip = voices(&memory, &place);
+    write(&mut chip, &[(0, 0, 1)]);
+    play(&mut chip, 100);
+    let played = left(&mut chip, 40);
+    let found: Vec<i32> = played.iter().map(|value| value / 0x100 - 3).collect();
+    let at = found.iter().position(|value| *value == 3).unwrap();
+    for (frame, value) in found[at..].iter().enumerate() {
+        assert_eq!(*value, 3 + frame as i32 % 3, "{found:?}");
+    }
+    // Three bytes are two samples of twelve bits: 126h and 453h.
+    let packed = [0x12, 0x63, 0x45].repeat(400);
+    let place = [(4, 0x30, 0x10), (4, 0x40, 1), (4, 0x90, 4)];
+    let mut chip = voices(&packed, &place);
+    write(&mut chip, &[(0, 0, 1)]);
+    play(&mut chip, 100);
+    let pair = left(&mut chip, 2);
+    let mut sorted = pair.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [0x1260 >> 2, 0x4530 >> 2], "{pair:x?}");
+    // Each halving of the rate plays every sample twice as long.
+    let steps: Vec<u8> = (0..200).map(|value| value / 2).collect();
+    let mut chip = voices(&steps, &[(4, 0x30, 199), (4, 0x60, 199), (4, 0x90, 1)]);
+    write(&mut chip, &[(0, 0, 1)]);
+    let played = left(&mut chip, 300);
+    assert_eq!(played[200] / 0x40, 50, "sample 100 at frame 200");
+}
+
+#[test]
+fn each_algorithm_is_heard_by_its_carriers() {
+    // One operator at a time is not silent: a carrier is a sine, a modulator moves what is silent.
+    const CARRIERS: [u8; 16] = [
+        0b1000, 0b1000, 0b1000, 0b1000, 0b1000, 0b1000, 0b1100, 0b1100, 0b1001, 0b1001, 0b1110,
+        0b1110, 0b1110, 0b1011, 0b1101, 0b1111,
+    ];
+    for (number, carriers) in (0u16..).zip(CARRIERS) {
+        for slot in 0..4u8 {
+            let mut levels = [OFF; 4];
+            levels[usize::from(slot)] = 0;
+            let mut chip = operators(levels);
+            write(&mut chip, &[(0, 0xC0, number), (0, 0, 1)]);
+            let found = peak(&left(&mut chip, 2_000));
+            // Slots 1 to 4; the table has slots 1, 2, 3, 4 from its lowest bit.
+            let heard = carriers >> slot & 1 != 0;
+            assert_eq!(
+                found > 8_000,
+                heard,
+                "algorithm {number}, slot {}: {found}",
+                slot + 1
+            );
+            assert_eq!(
+                found < 20,
+                !heard,
+                "algorithm {number}, slot {}: {found}",
+                slot + 1
+            );
+        }
+    }
+}
+
+#[test]
+fn an_operator_moves_another_by_what_its_register_says() {
+    // Slot 1 a constant (wave 6) moves slot 3, which stands still, in a pair: sin(2π × index / 2π).
+    let level = |depth: u16| {
+        let mut chip = Ymf271::new(CLOCK_HZ);
+        write(
+            &mut chip,
+            &[(6, 0, 1), (0, 0xC0, 0), (0, 0xA0, 0), (0, 0x90, 0)],
+        );
+        for port in [0, 2] {
+            write(
+                &mut chip,
+                &[(port, 0x50, 31), (port, 0x80, 0x0F), (port, 0x30, 1)],
+            );
+        }
+        write(&mut chip, &[(0, 0xB0, 6), (2, 0xB0, depth << 4), (0, 0, 1)]);
+        f64::from(*left(&mut chip, 400).last().unwrap()) / 8_191.0
+    };
+    // Level 4 is an eighth of a turn, and each below it twice the one above.
+    for (depth, turn) in [(4u16, 0.125), (3, 0.25), (2, 0.5), (1, 1.0), (0, 2.0)] {
+        let expected = (turn * std::f64::consts::TAU).sin();
+        let found = level(depth);
+        assert!(
+            (found - expected).abs() < 0.03,
+            "{depth}: {found} {expected}"
+        );
+    }
+}
+
+#[test]
+fn an_lfo_turns_as_often_as_the_manual_says_and_attenuates() {
+    // A square LFO on samples of one level: 23.6 dB down in each first half.
+    let mut chip = voices(&[0x40; 64], &[(4, 0x30, 63)]);
+    // Speed 240: 16 frames of 2^7, 2048 frames a turn, 21.533 Hz.
+    write(&mut chip, &[(0, 0x10, 240), (0, 0x20, 0xC2), (0, 0, 1)]);
+    let played = left(&mut chip, 44_100);
+    let falls = played
+        .windows(2)
+        .filter(|pair| pair[1] < pair[0] / 4)
+        .count();
+    assert!((20..=22).contains(&falls), "{falls}");
+    let low = *played[1_000..].iter().min().unwrap();
+    assert!((decibels(low, 0x1000) + 23.6).abs() < 0.4, "{low}");
+}

@@ -282,10 +282,10 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
         }
         3 => pool.block_on(async { block_for_child(world, draw, 2) }),
         4 => {
-            // A task whose thread waits for another worker.
+            // A task whose thread waits for another worker, which waits for a third.
             let (inner, own) = (Arc::clone(pool), Arc::clone(world));
             let task = pool.spawn(async move {
-                if let Some(_permit) = own.may_block(1) {
+                if let Some(_permit) = own.may_block(2) {
                     inner.run_on(worker, || inner.run_on(0, || ()));
                 }
             });

@@ -397,6 +397,25 @@ mod tests {
     }
 
     #[test]
+    fn a_small_loop_is_its_caller_s_but_for_the_calls_that_are_timed() {
+        let mut sites = Sites::default();
+        for (ns, small) in [(SPREAD_NS / 2, true), (SPREAD_NS * 2, false)] {
+            let (mut tiny, code) = (0, ns as usize);
+            for _ in 0..TIMED_EVERY {
+                let (site, alone) = sites.find(key(code));
+                if site.is_tiny() {
+                    tiny += 1;
+                } else {
+                    site.plan(alone, None, || 0);
+                    site.learn_total(ns);
+                }
+            }
+            let most = TIMED_EVERY - TIMED_AT_FIRST;
+            assert_eq!(tiny, if small { most } else { 0 }, "{ns} ns");
+        }
+    }
+
+    #[test]
     fn nobody_is_woken_for_nothing() {
         let (missed, loops, wakes) = calls(3, 100_000, SECOND, 0);
         assert_eq!((missed, wakes), (loops, 0), "each is alone");

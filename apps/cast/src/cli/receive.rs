@@ -52,7 +52,7 @@ pub struct Receive {
     /// All streams come to the same port
     #[arg(long)]
     shared_port: bool,
-    /// Packets come over TCP, each after its length
+    /// Packets come over TCP, each after its length; any number of connections a port
     #[arg(long)]
     tcp: bool,
     /// Analyse this capture instead of what comes
@@ -136,9 +136,12 @@ impl Receive {
     }
 
     fn sessions(&self) -> anyhow::Result<Vec<Session>> {
-        let ports = match (self.shared_port || self.tcp, self.streams) {
+        let ports = match (self.shared_port, self.streams) {
             (true, _) => 1,
-            (false, streams) => streams.unwrap_or(500),
+            (false, Some(streams)) => streams,
+            // Any number of connections to one port.
+            (false, None) if self.tcp => 1,
+            (false, None) => 500,
         };
         let sessions = Plan::sessions(self.on, ports, &self.media.formats(), self.media.rtcp);
         let mut sessions = sessions.map_err(failed)?;

@@ -85,6 +85,7 @@ impl Hasher for Mixed {
 struct Kept {
     header: Header,
     payload: Vec<u8>,
+    missing: usize,
     from: SocketAddr,
     arrival: u64,
 }
@@ -159,10 +160,39 @@ impl Intake {
         let packet = Packet {
             header,
             payload,
+            missing: 0,
             from,
             arrival,
         };
         self.take_packet(&packet);
+    }
+
+    /// Takes what there is of a datagram of which so many bytes at its end are missing: it counts
+    /// as if it were whole, and is not heard.
+    #[cold]
+    pub(super) fn take_cut(
+        &mut self,
+        datagram: &[u8],
+        missing: usize,
+        from: SocketAddr,
+        arrival: u64,
+    ) {
+        self.junk.cut += 1;
+        if rtp::is_rtcp(datagram) {
+            self.junk.rtcp += 1;
+            return;
+        }
+        let Ok((header, payload)) = rtp::parse_cut(datagram) else {
+            self.junk.malformed += 1;
+            return;
+        };
+        self.take_packet(&Packet {
+            header,
+            payload,
+            missing,
+            from,
+            arrival,
+        });
     }
 
     /// Where the next datagram comes from, if it need not be asked: its one source's packets come
@@ -232,6 +262,7 @@ impl Intake {
         kept.push(Kept {
             header: packet.header,
             payload: packet.payload.to_vec(),
+            missing: packet.missing,
             from: packet.from,
             arrival: packet.arrival,
         });
@@ -247,6 +278,7 @@ impl Intake {
         let packets = kept.iter().map(|kept| Packet {
             header: kept.header,
             payload: &kept.payload,
+            missing: kept.missing,
             from: kept.from,
             arrival: kept.arrival,
         });
@@ -333,6 +365,7 @@ impl Intake {
         self.take_packet(&Packet {
             header,
             payload: &swapped,
+            missing: 0,
             from,
             arrival,
         });

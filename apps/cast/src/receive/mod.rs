@@ -5,6 +5,7 @@ mod inlet;
 mod intake;
 mod recorder;
 mod report;
+mod tcp_inlet;
 
 pub use intake::Junk;
 pub use report::SourceReport;
@@ -14,14 +15,14 @@ use crate::measure::contexts::{Contexts, Usage};
 use crate::measure::stats::Histograms;
 use crate::media::format::{Encoding, Format, Formats};
 use crate::net::identity;
-use crate::net::options::{Options, socket_error};
+use crate::net::options::Options;
 use crate::net::overflow::Overflow;
 use crate::net::ports::{Ports, buffer_bytes};
 use crate::net::session::{Rtcp, Session};
 use crate::net::{overflow, pcap};
 use crate::run::{Error, Measured};
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
-use inlet::{Inlet, TcpInlet};
+use inlet::Inlet;
 use intake::{Common, Intake};
 use recorder::Files;
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use tcp_inlet::TcpInlet;
 
 /// How often the program looks what has come.
 const LOOK: Duration = Duration::from_millis(100);
@@ -191,10 +193,10 @@ impl<'a> Receiver<'a> {
         for (number, session) in plan.sessions.iter().enumerate() {
             let intake = Intake::new(Arc::clone(&common), session.clone(), number, shared);
             if session.tcp {
-                let listener = creel::net::TcpListener::bind(session.address);
-                let listener = listener.map_err(socket_error(session.address))?;
-                let inlet = TcpInlet::new(listener, intake, Arc::clone(&receiver.counted));
-                receiver.tcp.push((number, inlet));
+                if let Some(listener) = ports.listen(session.address) {
+                    let inlet = TcpInlet::new(listener, intake, Arc::clone(&receiver.counted));
+                    receiver.tcp.push((number, inlet));
+                }
                 continue;
             }
             if let Some(socket) = ports.open(&plan.options, session) {
@@ -253,7 +255,9 @@ impl<'a> Receiver<'a> {
             let done = done.clone();
             let task = async move {
                 let ended = (&mut running).await;
-                let _ = done.send((number, ended, running.into_work().into_intake()));
+                if let Some(intake) = running.into_work().into_intake() {
+                    let _ = done.send((number, ended, intake));
+                }
             };
             self.contexts.of(number).spawn(task).detach();
         }
@@ -305,7 +309,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let mut measured = Measured::default();
     // What other runs of this thread have left.
     with_histograms(|histograms| *histograms = Histograms::new());
-    let skipped = pcap::read(capture, |packet| {
+    let passed = pcap::read(capture, |packet| {
         let index = *by_port.entry(packet.to).or_insert_with(|| {
             let of_port = plan
                 .sessions
@@ -324,14 +328,16 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             ));
             intakes.len() - 1
         });
-        intakes[index].take(packet.bytes, packet.from, packet.at);
-        if packet.cut {
-            intakes[index].note_cut();
+        match packet.missing {
+            0 => intakes[index].take(packet.bytes, packet.from, packet.at),
+            missing => intakes[index].take_cut(packet.bytes, missing, packet.from, packet.at),
         }
     })?;
-    if skipped > 0 {
+    measured.warnings.extend(passed.warnings(capture));
+    if passed.others > 0 {
+        let others = passed.others;
         measured.notes.push(format!(
-            "{skipped} packets of the capture are no whole UDP datagrams"
+            "{others} packets of the capture are no whole UDP datagrams"
         ));
     }
     drop(common);
@@ -406,7 +412,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
             strangers,
             "packets were of sources that were not asked for, or too many",
         ),
-        (cut, "packets were cut"),
+        (cut, "packets were cut: they are counted, and not heard"),
     ];
     for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
         measured.notes.push(format!("{count} {what}"));

@@ -12,7 +12,7 @@ use creel_console::{Common, Exit, Interrupt};
 
 use super::media::{Media, source};
 use super::rows::RowsFormat;
-use super::{Seen, count, failed, period, report, time};
+use super::{Seen, count, ended, failed, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,7 +106,8 @@ impl Receive {
         if !measured.sources.is_empty() && measured.buffers == 0 && !common.quiet {
             eprintln!("creel-cast: it ended in the first second, which CPU and parked leave out");
         }
-        report::print(&measured, common, self.streams_format)
+        let exit = report::print(&measured, common, self.streams_format)?;
+        Ok(ended(&interrupt, exit))
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {

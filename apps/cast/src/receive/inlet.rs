@@ -1,5 +1,6 @@
 //! What one UDP socket's task does: take what there is, and report.
 
+use super::counted::{Counted, Told};
 use super::intake::Intake;
 use crate::net::pcap::Tap;
 use creel::net::{Received, UdpSocket};
@@ -7,8 +8,6 @@ use creel::task::control::{Flow, Work};
 use creel::time::Clock;
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 /// Room for any datagram.
@@ -34,9 +33,11 @@ pub(super) struct Inlet {
     intake: Intake,
     /// Of several streams.
     shared: bool,
-    counted: Arc<AtomicU64>,
-    /// Of its sources' packets, how many have been added to it.
-    told: u64,
+    counted: Counted,
+    /// How much has been added to it.
+    told: Told,
+    /// Reports leave by another socket than packets come to.
+    reporter: Option<std::net::UdpSocket>,
     tap: Option<(Tap, SocketAddr)>,
     /// Packets since it was asked where they come from.
     unasked: u32,
@@ -44,18 +45,14 @@ pub(super) struct Inlet {
 }
 
 impl Inlet {
-    pub(super) fn new(
-        socket: UdpSocket,
-        intake: Intake,
-        shared: bool,
-        counted: Arc<AtomicU64>,
-    ) -> Self {
+    pub(super) fn new(socket: UdpSocket, intake: Intake, shared: bool, counted: Counted) -> Self {
         Inlet {
             socket,
             intake,
             shared,
             counted,
-            told: 0,
+            told: Told::default(),
+            reporter: None,
             tap: None,
             unasked: 0,
             clock: Clock::monotonic(),
@@ -65,6 +62,13 @@ impl Inlet {
     /// Everything that comes goes into the capture, too.
     pub(super) fn tap(&mut self, tap: Option<&Tap>, address: SocketAddr) {
         self.tap = tap.map(|tap| (tap.clone(), address));
+    }
+
+    /// Reports leave by this socket: the one to which they come.
+    ///
+    /// Source: RFC 4961 section 4.
+    pub(super) fn report_by(&mut self, socket: &UdpSocket) {
+        self.reporter = socket.as_std().try_clone().ok();
     }
 
     pub(super) fn socket(&self) -> &UdpSocket {
@@ -98,13 +102,10 @@ impl Inlet {
     fn tell(&mut self, now: u64) {
         for (to, report) in self.intake.reports(now) {
             // A report that does not get through is made up for by the next one.
-            let _ = self.socket.as_std().send_to(&report, to);
+            let socket = self.reporter.as_ref().unwrap_or(self.socket.as_std());
+            let _ = socket.send_to(&report, to);
         }
-        let packets = self.intake.packets();
-        // Relaxed: a count that is looked at from time to time.
-        self.counted
-            .fetch_add(packets - self.told, Ordering::Relaxed);
-        self.told = packets;
+        self.counted.add(&self.intake, &mut self.told);
     }
 
     /// A packet of a port's one stream, without asking where it comes from.

@@ -7,6 +7,7 @@
 //!
 //! Source: RFC 4571 section 2: each packet comes after its length in two bytes.
 
+use super::counted::{Counted, Told};
 use super::intake::Intake;
 use creel::net::{TcpListener, TcpStream};
 use creel::task::control::{Flow, Work};
@@ -17,7 +18,6 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -37,8 +37,8 @@ type Accepting = Pin<Box<dyn Future<Output = io::Result<(TcpStream, SocketAddr)>
 /// What the connections of a port share; the intake is gone once the port is closed.
 #[derive(Debug)]
 struct Shared {
-    intake: Mutex<Option<Intake>>,
-    counted: Arc<AtomicU64>,
+    intake: Mutex<Option<(Intake, Told)>>,
+    counted: Counted,
 }
 
 /// A TCP port, with all its connections.
@@ -52,14 +52,14 @@ pub(super) struct TcpInlet {
 }
 
 impl TcpInlet {
-    pub(super) fn new(listener: TcpListener, intake: Intake, counted: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(listener: TcpListener, intake: Intake, counted: Counted) -> Self {
         TcpInlet {
             listener: Arc::new(listener),
             accepting: None,
             connections: JoinSet::new(),
             full: false,
             shared: Arc::new(Shared {
-                intake: Mutex::new(Some(intake)),
+                intake: Mutex::new(Some((intake, Told::default()))),
                 counted,
             }),
         }
@@ -68,7 +68,7 @@ impl TcpInlet {
     /// Closes the connections.
     pub(super) fn into_intake(self) -> Option<Intake> {
         let mut intake = lock(&self.shared.intake);
-        intake.take()
+        intake.take().map(|(intake, _)| intake)
     }
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
@@ -151,10 +151,10 @@ impl Connection {
     /// Takes the whole packets; false if the port is closed.
     fn take(&mut self, read: &[u8]) -> bool {
         let mut intake = lock(&self.shared.intake);
-        let Some(intake) = intake.as_mut() else {
+        let Some((intake, told)) = intake.as_mut() else {
             return false;
         };
-        let (now, before) = (Clock::monotonic().nanos(), intake.packets());
+        let now = Clock::monotonic().nanos();
         let mut each = |packet: &[u8]| intake.take(packet, self.from, now);
         if self.rest.is_empty() {
             self.rest.extend_from_slice(split(read, &mut each));
@@ -163,9 +163,7 @@ impl Connection {
             let left = split(&self.rest, &mut each).len();
             self.rest.drain(..self.rest.len() - left);
         }
-        // Relaxed: a count that is looked at from time to time.
-        let taken = intake.packets() - before;
-        self.shared.counted.fetch_add(taken, Ordering::Relaxed);
+        self.shared.counted.add(intake, told);
         true
     }
 }

@@ -5,9 +5,10 @@
 //!
 //! The library's (`audio-codec` 0.4.13) A-law rounds negative samples towards zero, and takes the
 //! smallest for positive ones. Its G.722 begins in another state than the recommendation asks: the
-//! decoder's steps are 0 and 0 where they ought to be 32 and 8, the encoder's 128 and 32. So a
-//! stream's first third of a second is not exact to the bit, and what is sent is another rendering
-//! of the same sound; nothing outside can set them.
+//! decoder's steps are 0 and 0 where they ought to be 32 and 8, the encoder's 128 and 32; nothing
+//! outside can set them. So the first third of a second that is heard is not exact to the bit. What
+//! is sent differs from a reference encoder's through the whole stream, with the same noise;
+//! whether for that reason alone is not known.
 
 use super::format::{Encoding, Format};
 use audio_codec::g722::{G722Decoder, G722Encoder};

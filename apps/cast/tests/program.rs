@@ -1,12 +1,14 @@
 //! The program, as one calls it.
 
 mod folder;
+mod packets;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::{Formats, Rtcp, Sound};
 use folder::Folder;
+use packets::{counting, free_ports};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -318,6 +320,69 @@ fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
         String::from_utf8_lossy(&replayed.stderr)
     );
     assert_eq!(packets(&receiver.wait_with_output().unwrap().stdout), heard);
+}
+
+/// Three connections at once, to a port for all and to a port each: no row waits for another.
+#[test]
+fn connections_are_heard_side_by_side() {
+    const PACKETS: u32 = 40;
+    for shared in [true, false] {
+        let on = free_ports(3);
+        let mut receiver = creel_cast(&["receive", "--tcp", "--on", &on.to_string()]);
+        receiver.args(["--streams", "3", "--idle", "500ms", "--for", "30s"]);
+        receiver.args(["--codec", "0=PCMU", "--streams-format", "csv"]);
+        receiver.args(shared.then_some("--shared-port"));
+        let receiver = receiver.stdout(Stdio::piped()).stderr(Stdio::null());
+        let receiver = receiver.spawn().unwrap();
+        let begin = std::time::Instant::now();
+        let connect = |n: u16| loop {
+            assert!(
+                begin.elapsed() < 20_000 * MS,
+                "it does not listen on port + {n}"
+            );
+            let port = on.port() + if shared { 0 } else { n };
+            if let Ok(connection) = TcpStream::connect((on.ip(), port)) {
+                break connection;
+            }
+            std::thread::sleep(MS);
+        };
+        let mut connections = [0, 1, 2].map(connect);
+        for n in 0..PACKETS {
+            for (ssrc, connection) in connections.iter_mut().enumerate() {
+                let mut packet = counting(0, n, 80, 1);
+                packet.ssrc = ssrc as u32;
+                let packet = packet.bytes();
+                let framed = [&(packet.len() as u16).to_be_bytes(), &packet[..]].concat();
+                connection.write_all(&framed).unwrap();
+            }
+            std::thread::sleep(10 * MS);
+        }
+        drop(connections);
+        let rows = receiver.wait_with_output().unwrap().stdout;
+        let seconds: Vec<f64> = column(&rows, "seconds")
+            .map(|s| s.parse().unwrap())
+            .collect();
+        assert_eq!(column(&rows, "packets").collect::<Vec<_>>(), ["40"; 3]);
+        let least = (PACKETS - 1) as f64 * 0.01 * 0.8;
+        assert!(seconds.iter().all(|&time| time > least), "{seconds:?}");
+    }
+}
+
+/// A column of all rows.
+fn column(rows: &[u8], name: &str) -> std::vec::IntoIter<String> {
+    let rows = String::from_utf8_lossy(rows).into_owned();
+    let at = rows
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split(',')
+        .position(|n| n == name)
+        .unwrap();
+    let cells = rows
+        .lines()
+        .skip(1)
+        .map(|row| row.split(',').nth(at).unwrap().to_owned());
+    cells.collect::<Vec<_>>().into_iter()
 }
 
 /// Waits until somebody listens there, by sending what is nothing to them.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use creel::{Observe, Wait};
 use creel_cast::{Error, WavError};
-use creel_console::{Exit, Failure};
+use creel_console::{Exit, Failure, Interrupt, exit_of};
 
 /// The contexts, as all programs have them.
 #[derive(Args, Debug)]
@@ -71,6 +71,18 @@ fn period(text: &str) -> Result<Duration, String> {
     match time(text)? {
         Duration::ZERO => Err("a period is longer than nothing".into()),
         time => Ok(time),
+    }
+}
+
+/// The code of a run that has told its figures: that it was interrupted goes before what they say.
+fn ended(interrupt: &Interrupt, exit: Exit) -> Exit {
+    match interrupt.check() {
+        Ok(()) => exit,
+        Err(failure) => {
+            let error = failure.into();
+            creel_console::report("creel-cast", &error);
+            exit_of(&error)
+        }
     }
 }
 

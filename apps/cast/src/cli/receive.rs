@@ -12,7 +12,7 @@ use creel_console::{Common, Exit, Interrupt};
 
 use super::media::{Media, source};
 use super::rows::RowsFormat;
-use super::{Seen, count, failed, period, report, time};
+use super::{Seen, count, ended, failed, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,7 +52,7 @@ pub struct Receive {
     /// All streams come to the same port
     #[arg(long)]
     shared_port: bool,
-    /// Packets come over TCP, each after its length
+    /// Packets come over TCP, each after its length; any number of connections a port
     #[arg(long)]
     tcp: bool,
     /// Analyse this capture instead of what comes
@@ -106,7 +106,8 @@ impl Receive {
         if !measured.sources.is_empty() && measured.buffers == 0 && !common.quiet {
             eprintln!("creel-cast: it ended in the first second, which CPU and parked leave out");
         }
-        report::print(&measured, common, self.streams_format)
+        let exit = report::print(&measured, common, self.streams_format)?;
+        Ok(ended(&interrupt, exit))
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {
@@ -136,9 +137,12 @@ impl Receive {
     }
 
     fn sessions(&self) -> anyhow::Result<Vec<Session>> {
-        let ports = match (self.shared_port || self.tcp, self.streams) {
+        let ports = match (self.shared_port, self.streams) {
             (true, _) => 1,
-            (false, streams) => streams.unwrap_or(500),
+            (false, Some(streams)) => streams,
+            // Any number of connections to one port.
+            (false, None) if self.tcp => 1,
+            (false, None) => 500,
         };
         let sessions = Plan::sessions(self.on, ports, &self.media.formats(), self.media.rtcp);
         let mut sessions = sessions.map_err(failed)?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::resolve;
 use super::report::{Body, print_document, warn};
-use super::{Seen, count, failed, period, time};
+use super::{Seen, count, ended, failed, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,6 +89,9 @@ struct Row {
 struct Rows {
     #[serde(flatten)]
     body: Body,
+    packets: u64,
+    rtcp: u64,
+    overflowed: u64,
     ports: Vec<Row>,
 }
 
@@ -136,13 +139,20 @@ impl Relay {
             Format::Csv => output::csv(ports)?,
             Format::Json => {
                 let body = Body::new(&measured, true);
-                print_document(Rows { body, ports })?;
+                print_document(Rows {
+                    body,
+                    packets: measured.buffers,
+                    rtcp: reports.iter().map(|report| report.rtcp).sum(),
+                    overflowed: measured.overflowed,
+                    ports,
+                })?;
             }
         }
-        Ok(match measured.warnings.is_empty() {
+        let exit = match measured.warnings.is_empty() {
             true => Exit::Done,
             false => Exit::SomeFailed,
-        })
+        };
+        Ok(ended(&interrupt, exit))
     }
 }
 

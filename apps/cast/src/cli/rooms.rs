@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::Media;
 use super::report::{Body, print_document, warn};
-use super::{Seen, count, failed, period, time};
+use super::{Seen, count, ended, failed, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +30,7 @@ pub struct Rooms {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     rooms: usize,
     /// Samples a second in the rooms; legs of another rate are not heard
-    #[arg(long, value_name = "N", default_value_t = 8_000)]
+    #[arg(long, value_name = "N", default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
     rate: u32,
     /// How long a packet lasts that is sent
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period)]
@@ -76,6 +76,8 @@ struct Row {
 struct Rows {
     #[serde(flatten)]
     body: Body,
+    packets: u64,
+    overflowed: u64,
     legs: Vec<Row>,
 }
 
@@ -109,13 +111,19 @@ impl Rooms {
             Format::Csv => output::csv(legs)?,
             Format::Json => {
                 let body = Body::new(&measured, true);
-                print_document(Rows { body, legs })?;
+                print_document(Rows {
+                    body,
+                    packets: measured.buffers,
+                    overflowed: measured.overflowed,
+                    legs,
+                })?;
             }
         }
-        Ok(match measured.warnings.is_empty() {
+        let exit = match measured.warnings.is_empty() {
             true => Exit::Done,
             false => Exit::SomeFailed,
-        })
+        };
+        Ok(ended(&interrupt, exit))
     }
 }
 

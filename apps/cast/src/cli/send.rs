@@ -14,7 +14,7 @@ use creel_console::{Common, Exit, Failure, Interrupt, output};
 use super::media::{Media, resolve};
 use super::receive::framing;
 use super::rows::RowsFormat;
-use super::{Contexts, count, failed, period, report, time};
+use super::{Contexts, count, ended, failed, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -136,11 +136,7 @@ impl Send {
             send::run_with(&plan, &audience, &stop).map_err(failed)?
         };
         let exit = report::print(&measured, common, self.streams_format)?;
-        Ok(if interrupt.requested() {
-            Exit::Interrupted
-        } else {
-            exit
-        })
+        Ok(ended(&interrupt, exit))
     }
 
     fn clients(&self) -> anyhow::Result<Vec<SocketAddr>> {
@@ -252,7 +248,8 @@ impl Send {
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if plan.to.is_empty() {
-            output::text(&Session::describe(&plan.sessions))?;
+            let sessions: Vec<Session> = plan.sessions.iter().map(|s| plan.as_sent(s)).collect();
+            output::text(&Session::describe(&sessions))?;
         }
         for &client in &plan.to {
             let sessions = plan.described_to(client).map_err(failed)?;

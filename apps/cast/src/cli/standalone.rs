@@ -45,7 +45,11 @@ impl Standalone {
             samples: self.samples,
             ramp_up: self.ramp_up,
         };
-        let measured = standalone::run(&plan, &|| interrupt.requested()).map_err(failed)?;
+        let measured = standalone::run(&plan, &|| interrupt.requested());
+        if measured.is_err() {
+            interrupt.check()?;
+        }
+        let measured = measured.map_err(failed)?;
         report::print(&measured, common, None)
     }
 }

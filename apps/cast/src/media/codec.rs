@@ -1,11 +1,18 @@
 //! From samples to payloads and back.
 //!
-//! L16 and L24 are own code, G.711 and G.722 a library's; Opus is the reference library's, behind
-//! the feature `opus`.
+//! L16, L24 and the A-law's encoder are own code, the rest of G.711 and G.722 a library's; Opus is
+//! the reference library's, behind the feature `opus`.
+//!
+//! The library's (`audio-codec` 0.4.13) A-law rounds negative samples towards zero, and takes the
+//! smallest for positive ones. Its G.722 begins in another state than the recommendation asks: the
+//! decoder's steps are 0 and 0 where they ought to be 32 and 8, the encoder's 128 and 32; nothing
+//! outside can set them. So the first third of a second that is heard is not exact to the bit. What
+//! is sent differs from a reference encoder's through the whole stream, with the same noise;
+//! whether for that reason alone is not known.
 
 use super::format::{Encoding, Format};
 use audio_codec::g722::{G722Decoder, G722Encoder};
-use audio_codec::pcma::{PcmaDecoder, PcmaEncoder};
+use audio_codec::pcma::PcmaDecoder;
 use audio_codec::pcmu::{PcmuDecoder, PcmuEncoder};
 use std::fmt;
 
@@ -120,6 +127,7 @@ pub struct Encoder(Write);
 enum Write {
     L16,
     L24,
+    Pcma,
     Library(Box<dyn audio_codec::Encoder>),
     #[cfg(feature = "opus")]
     Opus(opus::Encoder),
@@ -137,7 +145,7 @@ impl Encoder {
             Encoding::L16 => Write::L16,
             Encoding::L24 => Write::L24,
             Encoding::Pcmu if mono => Write::Library(Box::new(PcmuEncoder::new())),
-            Encoding::Pcma if mono => Write::Library(Box::new(PcmaEncoder::new())),
+            Encoding::Pcma if mono => Write::Pcma,
             Encoding::G722 if mono => Write::Library(Box::new(G722Encoder::new())),
             #[cfg(feature = "opus")]
             Encoding::Opus => {
@@ -167,6 +175,7 @@ impl Encoder {
                 };
                 payload.extend(samples.iter().flat_map(triple));
             }
+            Write::Pcma => payload.extend(samples.iter().map(|&sample| a_law(sample))),
             Write::Library(encoder) => {
                 let begin = payload.len();
                 payload.resize(begin + encoder.max_encode_bytes(samples.len()), 0);
@@ -182,6 +191,21 @@ impl Encoder {
             }
         }
     }
+}
+
+/// A sample in A-law: sign, three bits of exponent, four of mantissa, every other bit inverted.
+///
+/// Of the sample, 12 bits and the sign count. A negative one is taken as its ones' complement, so
+/// that both halves are alike: -1 is as far below the middle as 0 is above it.
+///
+/// Source: G.711 table 1a; its arithmetic for 16 bits as in G.191.
+fn a_law(sample: i16) -> u8 {
+    let magnitude = (if sample < 0 { !sample } else { sample }) as u16 >> 4;
+    // The first two segments have the same step.
+    let exponent = (magnitude >> 4).checked_ilog2().map_or(0, |log| log + 1);
+    let mantissa = magnitude >> exponent.saturating_sub(1) & 0x0f;
+    let sign = u8::from(sample >= 0) << 7;
+    (sign | (exponent as u8) << 4 | mantissa as u8) ^ 0x55
 }
 
 impl fmt::Debug for Encoder {
@@ -235,6 +259,44 @@ mod tests {
             let mut encoder = Encoder::new(law.parse().unwrap()).unwrap();
             encoder.encode(&[0, i16::MAX, i16::MIN], &mut payload);
             assert_eq!(payload, [silence, most, most & 0x7f], "{law}");
+        }
+    }
+
+    /// G.711's table 1a: a segment's first decision value and step, of 4,096 to the full scale,
+    /// sixteen steps a segment. Whoever lies in a step has its number, and is heard in its middle.
+    #[test]
+    fn every_sample_has_the_a_law_s_number_and_middle() {
+        let segments = [
+            (0, 2),
+            (32, 2),
+            (64, 4),
+            (128, 8),
+            (256, 16),
+            (512, 32),
+            (1_024, 64),
+            (2_048, 128),
+        ];
+        let mut steps = Vec::new();
+        for (first, step) in segments {
+            // In 16 bits the full scale is 32,768.
+            steps.extend((0..16).map(|n| ((first + n * step) * 8, step * 8)));
+        }
+        let samples: Vec<i16> = (i16::MIN..=i16::MAX).collect();
+        let mut payload = Vec::new();
+        let format: Format = "PCMA".parse().unwrap();
+        Encoder::new(format).unwrap().encode(&samples, &mut payload);
+        let (_, heard) = round_trip("PCMA", &samples);
+        for ((&sample, byte), heard) in samples.iter().zip(payload).zip(heard) {
+            let sample = i32::from(sample);
+            // Decision values belong to the step above them, of negative ones to that below.
+            let size = if sample < 0 { -1 - sample } else { sample };
+            let number = steps.partition_point(|&(first, _)| first <= size) - 1;
+            let (first, step) = steps[number];
+            let sign = if sample < 0 { 0 } else { 0x80 };
+            assert_eq!(byte, (sign | number as u8) ^ 0x55, "{sample}");
+            let middle = first + step / 2;
+            let middle = if sample < 0 { -middle } else { middle };
+            assert_eq!(i32::from(heard), middle, "{sample}");
         }
     }
 

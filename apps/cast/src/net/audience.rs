@@ -4,7 +4,7 @@ use crate::net::ports::port_of_stream;
 use crate::net::session::{Rtcp, Session};
 use crate::net::udp::Clients;
 use crate::run::Error;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
 /// The clients of all streams: each client is told by its first port, and gets stream n on
@@ -15,6 +15,8 @@ pub struct Audience {
     shared_port: bool,
     /// Ports from one stream to the next.
     step: usize,
+    /// The relay's own addresses: what is sent there comes back.
+    own: Vec<SocketAddr>,
 }
 
 /// What somebody asks of a running sender.
@@ -37,7 +39,24 @@ impl Audience {
             streams: (0..streams).map(|_| Clients::default()).collect(),
             shared_port,
             step: 1 + usize::from(rtcp == Rtcp::Own),
+            own: Vec::new(),
         }
+    }
+
+    /// These are our own: no client is taken there.
+    pub(crate) fn keep_from(&mut self, own: Vec<SocketAddr>) {
+        self.own = own;
+    }
+
+    /// Whether a packet to this address would come to one of our own.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        // Who may bind an address has it; what is sent to none goes to this machine.
+        let is_local = || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok();
+        self.own.iter().any(|own| {
+            let own_ip = own.ip().to_canonical();
+            own.port() == port && (own_ip == ip || own_ip.is_unspecified() && is_local())
+        })
     }
 
     /// Each stream goes where its session says, too.
@@ -61,10 +80,19 @@ impl Audience {
     ///
     /// # Errors
     ///
-    /// If a port would exceed 65,535; then it is added to no stream.
+    /// If a port would exceed 65,535, or is none, or our own; then it is added to no stream.
     pub fn add(&self, client: SocketAddr) -> Result<bool, Error> {
+        if client.port() == 0 {
+            return Err(Error::Plan(format!("{client}: 0 is no port")));
+        }
+        let addresses = self.addresses(client)?;
+        if let Some(own) = addresses.iter().find(|&&address| self.is_own(address)) {
+            return Err(Error::Plan(format!(
+                "{client}: {own} is our own port, and all would come back"
+            )));
+        }
         let mut is_new = false;
-        for (clients, address) in self.streams.iter().zip(self.addresses(client)?) {
+        for (clients, address) in self.streams.iter().zip(addresses) {
             is_new |= clients.add(address);
         }
         Ok(is_new)
@@ -165,6 +193,27 @@ mod tests {
         let told = audience.obey(Command::Add(([127, 0, 0, 1], 65_534).into()));
         assert!(told.contains("--shared-port"), "{told}");
         assert!(audience.list().is_empty());
+    }
+
+    #[test]
+    fn what_would_come_back_or_goes_nowhere_is_refused() {
+        let mut audience = Audience::new(2, false, Rtcp::Off);
+        let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
+        audience.keep_from(vec![any(5_004), any(5_005)]);
+        for client in [
+            "127.0.0.1:0",
+            "127.0.0.1:5004",
+            "127.0.0.1:5005",
+            "127.0.0.1:5003",
+        ] {
+            let told = audience.obey(Command::Add(client.parse().unwrap()));
+            assert!(told.contains("port"), "{told}");
+        }
+        assert!(audience.list().is_empty());
+        // The same port of another machine is another's.
+        assert!(audience.add("192.0.2.77:5004".parse().unwrap()).unwrap());
+        audience.keep_from(vec!["127.0.0.2:5004".parse().unwrap()]);
+        assert!(audience.add("127.0.0.1:5004".parse().unwrap()).unwrap());
     }
 
     #[test]

@@ -8,22 +8,25 @@
 //! | `clear` | `DELETE /clients` | |
 //! | `metrics` | `GET /metrics` | figures, for Prometheus |
 //!
-//! It takes one connection at a time, on the loopback only: whoever may connect may send streams
-//! anywhere.
+//! It listens on the loopback only: whoever may connect may send streams anywhere. A connection has
+//! a thread of its own, up to [`CONNECTIONS_MAX`]; a line, or a request, must be whole within
+//! [`PATIENCE`], or it gives way. An answer that is not taken holds it up no longer than that.
 
 use super::audience::{Audience, Command};
 use crate::run::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest line.
 const LINE_BYTES: u64 = 1_024;
 /// Lines of an HTTP request's head.
 const HEAD_LINES: usize = 64;
-/// A connection that says nothing for so long gives way to the next one.
-const SILENCE: Duration = Duration::from_secs(5);
+/// The time that a connection has for its next line, or its request; and to take an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections at a time; further ones are closed at once.
+const CONNECTIONS_MAX: usize = 64;
 
 /// Listens on `address` until the process ends; `metrics` gives the figures. The address that it
 /// has.
@@ -34,7 +37,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 pub fn serve(
     address: SocketAddr,
     audience: Arc<Audience>,
-    metrics: impl Fn() -> String + Send + 'static,
+    metrics: impl Fn() -> String + Send + Sync + 'static,
 ) -> Result<SocketAddr, Error> {
     if !address.ip().is_loopback() {
         return Err(Error::Plan(format!(
@@ -44,15 +47,50 @@ pub fn serve(
     let error = |error| Error::Socket(address.to_string(), error);
     let listener = TcpListener::bind(address).map_err(error)?;
     let bound = listener.local_addr().map_err(error)?;
-    let thread = std::thread::Builder::new().name("commands".into());
+    let metrics = Arc::new(metrics);
+    let named = || std::thread::Builder::new().name("commands".into());
     let serving = move || {
-        for connection in listener.incoming().flatten() {
-            // One that breaks off has said what it had to say.
-            let _ = converse(connection, &audience, &metrics);
+        // A connection's thread holds a clone: so many are there.
+        let places = Arc::new(());
+        for connection in listener.incoming() {
+            let Ok(connection) = connection else {
+                // Descriptors are used up, perhaps: some are given back before long.
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            };
+            if Arc::strong_count(&places) > CONNECTIONS_MAX {
+                continue;
+            }
+            let place = Arc::clone(&places);
+            let (audience, metrics) = (Arc::clone(&audience), Arc::clone(&metrics));
+            let conversing = move || {
+                // One that breaks off has said what it had to say.
+                let _ = converse(connection, &audience, &*metrics);
+                drop(place);
+            };
+            // Without a thread it is closed.
+            let _ = named().spawn(conversing);
         }
     };
-    thread.spawn(serving).map_err(error)?;
+    named().spawn(serving).map_err(error)?;
     Ok(bound)
+}
+
+/// A connection that is read until a time.
+struct Patient {
+    connection: TcpStream,
+    until: Instant,
+}
+
+impl Read for Patient {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.connection.set_read_timeout(Some(left))?;
+        self.connection.read(bytes)
+    }
 }
 
 fn converse(
@@ -60,10 +98,10 @@ fn converse(
     audience: &Audience,
     metrics: &dyn Fn() -> String,
 ) -> io::Result<()> {
-    connection.set_read_timeout(Some(SILENCE))?;
-    connection.set_write_timeout(Some(SILENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
     let mut answers = connection.try_clone()?;
-    let mut lines = BufReader::new(connection);
+    let until = Instant::now() + PATIENCE;
+    let mut lines = BufReader::new(Patient { connection, until });
     while let Some(line) = read_line(&mut lines)? {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [method, path, version] = words[..]
@@ -91,6 +129,7 @@ fn converse(
             }
         };
         answers.write_all(told.as_bytes())?;
+        lines.get_mut().until = Instant::now() + PATIENCE;
     }
     Ok(())
 }
@@ -172,6 +211,25 @@ mod tests {
         asked(address, &"x".repeat(5_000));
         assert!(http("DELETE /clients").starts_with("HTTP/1.1 200"));
         assert!(audience.list().is_empty());
+    }
+
+    #[test]
+    fn those_who_say_nothing_hold_up_nobody() {
+        let audience = Arc::new(Audience::new(1, false, Rtcp::Off));
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = serve(local, audience, || "figures 1\n".into()).unwrap();
+        let begin = Instant::now();
+        let silent: Vec<_> = (0..8)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        assert_eq!(asked(address, "metrics\n"), "figures 1\n");
+        assert!(begin.elapsed() < PATIENCE, "it waited for them");
+        // They are closed in the end; what they drop by drop say does not help them.
+        let mut one = &silent[0];
+        while one.write_all(b"x").is_ok() {
+            assert!(begin.elapsed() < 4 * PATIENCE, "it waits on");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::run::Error;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
 /// What is asked of every socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Options {
                 socket.join_multicast_v4_n(group.ip(), &on)
             }
             (SocketAddr::V4(group), Some(IpAddr::V4(source))) => {
-                let on = self.ipv4_of_interface();
+                let on = self.ipv4_of_interface(group)?;
                 socket.join_ssm_v4(&source, group.ip(), &on)
             }
             // Of IPv6 the whole group comes, and its other sources are not heard.
@@ -95,11 +95,27 @@ impl Options {
         }
     }
 
-    /// The loopback's address for the loopback; else the system chooses by its routes.
-    fn ipv4_of_interface(&self) -> Ipv4Addr {
-        match self.interface.as_deref() {
-            Some("lo") => Ipv4Addr::LOCALHOST,
-            _ => Ipv4Addr::UNSPECIFIED,
+    /// The address by which a source-specific join names the interface; without one the system
+    /// chooses by its routes.
+    ///
+    /// It is the one that a packet from there to the group would have, which a socket that is bound
+    /// to the interface and connected to the group tells; nothing is sent.
+    fn ipv4_of_interface(&self, group: SocketAddrV4) -> io::Result<Ipv4Addr> {
+        let name = match self.interface.as_deref() {
+            None => return Ok(Ipv4Addr::UNSPECIFIED),
+            Some("lo") => return Ok(Ipv4Addr::LOCALHOST),
+            Some(name) => name,
+        };
+        self.index()?;
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        bind_device(&socket, Some(name))?;
+        socket.connect(&group.into())?;
+        match socket.local_addr()?.as_socket_ipv4() {
+            Some(own) if !own.ip().is_unspecified() => Ok(*own.ip()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                format!("the interface {name} has no IPv4 address"),
+            )),
         }
     }
 

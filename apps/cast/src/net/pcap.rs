@@ -2,13 +2,15 @@
 //!
 //! Files are read and written by a library, and packets taken apart by another.
 //!
-//! Left out: fragments of IP.
+//! Left out: fragments of IP, which are counted and not put together.
 
 use crate::run::Error;
-use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, PacketBuilder};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use pcap_file::{DataLink, PcapError};
+use pcap_file::{DataLink, PcapError, TsResolution};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -29,17 +31,57 @@ pub(crate) struct Captured<'a> {
     pub(crate) at: u64,
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
+    /// What was captured of it.
     pub(crate) bytes: &'a [u8],
-    /// It was longer than what was captured.
-    pub(crate) cut: bool,
+    /// Bytes at its end that were not.
+    pub(crate) missing: usize,
 }
 
-/// Reads a capture; how many packets in it were no UDP datagrams. Blocks.
+/// What a capture holds beside datagrams.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    /// Packets that are no UDP datagrams.
+    pub(crate) others: u64,
+    /// Fragments of IP packets.
+    pub(crate) fragments: u64,
+    /// Packets of link types that are not understood, by their numbers.
+    pub(crate) unknown_links: BTreeMap<u32, u64>,
+    /// It ends within a packet.
+    pub(crate) is_torn: bool,
+}
+
+impl Passed {
+    /// What is amiss: something may be missing in the figures.
+    pub(crate) fn warnings(&self, path: &Path) -> Vec<String> {
+        let path = path.display();
+        let mut all = Vec::new();
+        if self.is_torn {
+            all.push(format!(
+                "{path}: it ends within a packet; what is whole before is told"
+            ));
+        }
+        if self.fragments > 0 {
+            let fragments = self.fragments;
+            all.push(format!(
+                "{path}: {fragments} packets are fragments of IP, which are not put together"
+            ));
+        }
+        for (link, packets) in &self.unknown_links {
+            all.push(format!(
+                "{path}: {packets} packets of link type {link}, which is not understood"
+            ));
+        }
+        all
+    }
+}
+
+/// Reads a capture; what was in it beside datagrams. Blocks.
 ///
 /// # Errors
 ///
-/// If it cannot be read or is none. What is torn at its end counts as not there.
-pub(crate) fn read(path: &Path, mut each: impl FnMut(&Captured<'_>)) -> Result<u64, Error> {
+/// If it cannot be read or is none, or nothing in it is of a link type that is understood. What is
+/// torn at its end counts as not there.
+pub(crate) fn read(path: &Path, mut each: impl FnMut(&Captured<'_>)) -> Result<Passed, Error> {
     let io = |error| Error::File(path.into(), error);
     let mut file = BufReader::new(File::open(path).map_err(io)?);
     let mut magic = [0; 4];
@@ -49,90 +91,199 @@ pub(crate) fn read(path: &Path, mut each: impl FnMut(&Captured<'_>)) -> Result<u
     if is_short {
         return Err(malformed("not a capture".into()));
     }
-    let mut skipped = 0;
-    let mut take = |at: Duration, link: DataLink, bytes: &[u8], cut: bool| {
-        skipped += u64::from(!datagram(at, link, bytes, cut, &mut each));
+    let (mut passed, mut understood) = (Passed::default(), 0_u64);
+    let mut take = |at: u64, link: DataLink, bytes: &[u8], cut: bool| {
+        understood += 1;
+        match datagram(at, link, bytes, cut, &mut each) {
+            Taken::Datagram => {}
+            Taken::Fragment => passed.fragments += 1,
+            Taken::Other => passed.others += 1,
+            Taken::Link => {
+                understood -= 1;
+                *passed.unknown_links.entry(link.into()).or_default() += 1;
+            }
+        }
     };
-    if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
-        let mut reader = PcapNgReader::new(file).map_err(|error| malformed(error.to_string()))?;
-        let mut links = Vec::new();
-        while let Some(block) = reader.next_block() {
-            match block {
-                Ok(Block::InterfaceDescription(interface)) => links.push(interface.linktype),
-                Ok(Block::SectionHeader(_)) => links.clear(),
-                Ok(Block::EnhancedPacket(packet)) => {
-                    let link = links.get(packet.interface_id as usize).copied();
-                    let cut = packet.original_len as usize > packet.data.len();
-                    take(
-                        packet.timestamp,
-                        link.unwrap_or(DataLink::ETHERNET),
-                        &packet.data,
-                        cut,
-                    );
-                }
-                Ok(_) => {}
-                Err(PcapError::IncompleteBuffer) => break,
-                Err(error) => return Err(malformed(error.to_string())),
-            }
-        }
+    let ended = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
+        read_pcapng(file, &mut take)
     } else {
-        let mut reader = PcapReader::new(file).map_err(|error| malformed(error.to_string()))?;
-        let link = reader.header().datalink;
-        while let Some(packet) = reader.next_packet() {
-            match packet {
-                Ok(packet) => {
-                    let cut = packet.orig_len as usize > packet.data.len();
-                    take(packet.timestamp, link, &packet.data, cut);
-                }
-                Err(PcapError::IncompleteBuffer) => break,
-                Err(error) => return Err(malformed(error.to_string())),
-            }
-        }
+        read_pcap(file, &mut take)
+    };
+    match ended {
+        Ok(()) => {}
+        Err(error) if is_end(&error) => passed.is_torn = true,
+        Err(PcapError::IoError(error)) => return Err(io(error)),
+        Err(error) => return Err(malformed(error.to_string())),
     }
-    Ok(skipped)
+    if let (0, Some((link, _))) = (understood, passed.unknown_links.first_key_value()) {
+        return Err(malformed(format!("link type {link} is not understood")));
+    }
+    Ok(passed)
 }
 
-/// Takes a packet apart; false if it is no UDP datagram.
+/// Whether the file was over before the packet was.
+fn is_end(error: &PcapError) -> bool {
+    match error {
+        PcapError::IncompleteBuffer => true,
+        PcapError::IoError(error) => error.kind() == std::io::ErrorKind::UnexpectedEof,
+        _ => false,
+    }
+}
+
+/// Without a whole header it is no capture, and not one that was broken off.
+fn headless(error: PcapError) -> PcapError {
+    match is_end(&error) {
+        true => PcapError::InvalidField("its header is not whole"),
+        false => error,
+    }
+}
+
+/// Takes a time, a link type, the bytes, and whether there were more.
+type Take<'a> = dyn FnMut(u64, DataLink, &[u8], bool) + 'a;
+
+fn read_pcap(file: BufReader<File>, take: &mut Take<'_>) -> Result<(), PcapError> {
+    let mut reader = PcapReader::new(file).map_err(headless)?;
+    let header = reader.header();
+    let unit = match header.ts_resolution {
+        TsResolution::MicroSecond => 1_000,
+        TsResolution::NanoSecond => 1,
+    };
+    // Raw: the library holds that a packet was never longer than what is captured of it.
+    while let Some(packet) = reader.next_raw_packet() {
+        let packet = packet?;
+        let nanos = u64::from(packet.ts_frac) * unit;
+        let at = u64::from(packet.ts_sec) * 1_000_000_000 + nanos;
+        take(
+            at,
+            header.datalink,
+            &packet.data,
+            packet.orig_len > packet.incl_len,
+        );
+    }
+    Ok(())
+}
+
+fn read_pcapng(file: BufReader<File>, take: &mut Take<'_>) -> Result<(), PcapError> {
+    let mut reader = PcapNgReader::new(file).map_err(headless)?;
+    let mut interfaces: Vec<(DataLink, u8)> = Vec::new();
+    while let Some(block) = reader.next_block() {
+        match block? {
+            Block::InterfaceDescription(interface) => {
+                let resolution = interface.options.iter().find_map(|option| match option {
+                    InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
+                    _ => None,
+                });
+                let resolution = resolution.unwrap_or(MICROSECONDS);
+                interfaces.push((interface.linktype, resolution));
+            }
+            Block::SectionHeader(_) => interfaces.clear(),
+            Block::EnhancedPacket(packet) => {
+                let interface = interfaces.get(packet.interface_id as usize).copied();
+                let (link, resolution) = interface.unwrap_or((DataLink::ETHERNET, MICROSECONDS));
+                // The library takes all units for nanoseconds.
+                let units = packet.timestamp.as_nanos();
+                let cut = packet.original_len as usize > packet.data.len();
+                take(nanos(units, resolution), link, &packet.data, cut);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// An interface's resolution where it tells none: 10⁻⁶ s. Source: pcapng, section 4.2, if_tsresol.
+const MICROSECONDS: u8 = 6;
+
+/// Units of time in nanoseconds: a power of ten, or of two if the highest bit is set, in a second.
+fn nanos(units: u128, resolution: u8) -> u64 {
+    let exponent = u32::from(resolution & 0x7f);
+    let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
+    // Finer ones than there are in an integer: time stands still.
+    let a_second = base.checked_pow(exponent).unwrap_or(u128::MAX);
+    let (seconds, rest) = (units / a_second, units % a_second);
+    let rest = rest.checked_mul(1_000_000_000).map_or(0, |r| r / a_second);
+    u64::try_from(seconds * 1_000_000_000 + rest).unwrap_or(u64::MAX)
+}
+
+/// What a packet is.
+enum Taken {
+    Datagram,
+    Fragment,
+    Other,
+    /// Of a link type that is not understood.
+    Link,
+}
+
+/// Bytes of the header of Linux' cooked captures, version 2.
+/// Source: tcpdump.org, LINKTYPE_LINUX_SLL2.
+const SLL2_BYTES: usize = 20;
+
+/// Takes a packet apart, of which the end may not have been captured.
 fn datagram(
-    at: Duration,
+    at: u64,
     link: DataLink,
     bytes: &[u8],
     cut: bool,
     each: &mut impl FnMut(&Captured<'_>),
-) -> bool {
+) -> Taken {
+    let cooked = |protocol: usize, header: usize| {
+        let number = bytes.get(protocol..protocol + 2)?;
+        let number = u16::from_be_bytes([number[0], number[1]]);
+        Some(LaxSlicedPacket::from_ether_type(
+            EtherType(number),
+            bytes.get(header..)?,
+        ))
+    };
     let sliced = match link {
-        DataLink::ETHERNET => SlicedPacket::from_ethernet(bytes),
-        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => SlicedPacket::from_ip(bytes),
-        DataLink::LINUX_SLL => SlicedPacket::from_linux_sll(bytes),
+        DataLink::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
+        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => LaxSlicedPacket::from_ip(bytes).ok(),
+        DataLink::LINUX_SLL => cooked(14, 16),
+        DataLink::LINUX_SLL2 => cooked(0, SLL2_BYTES),
         // The family, then the packet.
         DataLink::NULL | DataLink::LOOP => {
-            SlicedPacket::from_ip(bytes.get(4..).unwrap_or_default())
+            LaxSlicedPacket::from_ip(bytes.get(4..).unwrap_or_default()).ok()
         }
-        _ => return false,
+        _ => return Taken::Link,
     };
-    let Ok(sliced) = sliced else { return false };
+    let Some(sliced) = sliced else {
+        return Taken::Other;
+    };
     let ips: (IpAddr, IpAddr) = match &sliced.net {
-        Some(NetSlice::Ipv4(ip)) => (
+        Some(LaxNetSlice::Ipv4(ip)) => (
             ip.header().source_addr().into(),
             ip.header().destination_addr().into(),
         ),
-        Some(NetSlice::Ipv6(ip)) => (
+        Some(LaxNetSlice::Ipv6(ip)) => (
             ip.header().source_addr().into(),
             ip.header().destination_addr().into(),
         ),
-        _ => return false,
+        _ => return Taken::Other,
     };
-    let Some(TransportSlice::Udp(udp)) = &sliced.transport else {
-        return false;
+    let Some(ip) = sliced.ip_payload() else {
+        return Taken::Other;
     };
+    if ip.fragmented {
+        return Taken::Fragment;
+    }
+    let (whole, is_udp) = (ip.payload, ip.ip_number == IpNumber::UDP);
+    let Some((header, payload)) = whole.split_first_chunk::<8>().filter(|_| is_udp) else {
+        return Taken::Other;
+    };
+    let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let Some(length) = usize::from(field(4)).checked_sub(8) else {
+        return Taken::Other;
+    };
+    if length > payload.len() && !cut {
+        return Taken::Other;
+    }
     each(&Captured {
-        at: u64::try_from(at.as_nanos()).unwrap_or(u64::MAX),
-        from: SocketAddr::new(ips.0, udp.source_port()),
-        to: SocketAddr::new(ips.1, udp.destination_port()),
-        bytes: udp.payload(),
-        cut,
+        at,
+        from: SocketAddr::new(ips.0, field(0)),
+        to: SocketAddr::new(ips.1, field(2)),
+        bytes: &payload[..length.min(payload.len())],
+        missing: length.saturating_sub(payload.len()),
     });
-    true
+    Taken::Datagram
 }
 
 /// A datagram on its way to the file.
@@ -217,12 +368,20 @@ impl Tap {
     }
 }
 
+/// The system's reason, if there is one: the library calls a full disk "Error reading bytes".
+fn why(error: &PcapError) -> String {
+    match error {
+        PcapError::IoError(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
 fn write(file: BufWriter<File>, receiver: &Receiver<Written>) -> Result<(), String> {
     let header = PcapHeader {
         datalink: DataLink::RAW,
         ..PcapHeader::default()
     };
-    let mut writer = PcapWriter::with_header(file, header).map_err(|error| error.to_string())?;
+    let mut writer = PcapWriter::with_header(file, header).map_err(|error| why(&error))?;
     let mut packet = Vec::new();
     for written in receiver {
         packet.clear();
@@ -244,9 +403,7 @@ fn write(file: BufWriter<File>, receiver: &Receiver<Written>) -> Result<(), Stri
         built.map_err(|error| error.to_string())?;
         let len = packet.len() as u32;
         let record = PcapPacket::new(written.at, len, &packet);
-        writer
-            .write_packet(&record)
-            .map_err(|error| error.to_string())?;
+        writer.write_packet(&record).map_err(|error| why(&error))?;
     }
     writer
         .into_writer()

@@ -3,7 +3,7 @@
 use crate::net::options::{Options, receive_buffer};
 use crate::net::session::Session;
 use crate::run::Error;
-use creel::net::UdpSocket;
+use creel::net::{TcpListener, UdpSocket};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -63,6 +63,19 @@ impl Ports {
             Err(error) => {
                 self.failed += 1;
                 self.first_error.get_or_insert((session.address, error));
+                None
+            }
+        }
+    }
+
+    /// Listens on one more; none if that cannot be, which [`close`](Self::close) tells.
+    pub(crate) fn listen(&mut self, address: SocketAddr) -> Option<TcpListener> {
+        self.asked += 1;
+        match TcpListener::bind(address) {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                self.failed += 1;
+                self.first_error.get_or_insert((address, error));
                 None
             }
         }

@@ -74,7 +74,22 @@ impl std::error::Error for Malformed {}
 /// # Errors
 ///
 /// If it is not RTP version 2, or shorter than its own fields say.
+#[inline]
 pub(crate) fn parse(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
+    parse_some(packet, true)
+}
+
+/// Takes a packet apart of which the end is missing, and with it how much of that was padding.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub(crate) fn parse_cut(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
+    parse_some(packet, false)
+}
+
+#[inline]
+fn parse_some(packet: &[u8], is_whole: bool) -> Result<(Header, &[u8]), Malformed> {
     let short = |needed| Malformed::Short {
         bytes: packet.len(),
         needed,
@@ -90,7 +105,7 @@ pub(crate) fn parse(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
         begin += 4 + 4 * usize::from(u16::from_be_bytes([words[0], words[1]]));
     }
     let mut payload = packet.get(begin..).ok_or(short(begin))?;
-    if fixed[0] & 0x20 != 0 {
+    if fixed[0] & 0x20 != 0 && is_whole {
         let padding = payload.last().copied().unwrap_or(0);
         let kept = payload.len().checked_sub(usize::from(padding));
         let kept = kept.filter(|_| padding > 0);

@@ -213,6 +213,13 @@ fn of_media(
     connection: Option<&Connection>,
     filter: Option<&str>,
 ) -> Result<Session, String> {
+    let is_secret = media.proto.contains("SAVP") || media.has_attribute("crypto");
+    if is_secret {
+        return Err(format!(
+            "its audio is {}, encrypted: SRTP is not supported",
+            media.proto
+        ));
+    }
     let connection = connection.ok_or("no connection (c=) for its audio")?;
     let address = connection
         .try_address()
@@ -261,7 +268,11 @@ fn formats(media: &Media) -> Result<Formats, String> {
             Some((_, format)) => Some(format.parse()?),
             None => Format::of_payload_type(number),
         };
-        named.extend(format.map(|format| (number, format)));
+        let format = format.ok_or(format!("payload type {number} has no a=rtpmap"))?;
+        named.push((number, format));
+    }
+    if named.is_empty() {
+        return Err("its audio has no payload type".into());
     }
     Ok(Formats::new(named))
 }
@@ -316,6 +327,25 @@ mod tests {
         assert_eq!(sessions.len(), 2);
         assert_eq!(sessions[1].address, "127.0.0.1:5006".parse().unwrap());
         assert_eq!(sessions[0].preferred(), (0, "PCMU".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_as_it_is_described_is_refused() {
+        let text = |line: &str| {
+            format!("v=0\r\no=- 0 0 IN IP4 a\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n{line}\r\n")
+        };
+        let key = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:AAAA";
+        for (line, why) in [
+            ("m=audio 5004 RTP/SAVP 0", "SRTP"),
+            ("m=audio 5004 UDP/TLS/RTP/SAVPF 0", "SRTP"),
+            (&format!("m=audio 5004 RTP/AVP 0\r\n{key}"), "SRTP"),
+            ("m=audio 5004 RTP/AVP 96", "rtpmap"),
+            ("m=audio 5004 RTP/AVP 0 96", "rtpmap"),
+        ] {
+            let told = Session::read(text(line).as_bytes()).unwrap_err();
+            assert!(told.contains(why), "{line}: {told}");
+        }
+        assert!(Session::read(text("m=audio 5004 RTP/AVP 0 8").as_bytes()).is_ok());
     }
 
     #[test]

@@ -23,6 +23,8 @@ const LEAP: i64 = 10_000_000_000;
 pub(super) struct Packet<'a> {
     pub(super) header: Header,
     pub(super) payload: &'a [u8],
+    /// Bytes of the payload that were not captured.
+    pub(super) missing: usize,
     pub(super) from: SocketAddr,
     /// In nanoseconds of the clock.
     pub(super) arrival: u64,
@@ -58,7 +60,7 @@ pub(super) struct Incoming {
     offset: i64,
     keys: Heard,
     /// The last packet far from all others, in case that the next one follows it.
-    stray: Option<(Header, Vec<u8>, u64)>,
+    stray: Option<(Header, Vec<u8>, usize, u64)>,
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
     reporter: Reporter,
@@ -114,18 +116,20 @@ impl Incoming {
 
     #[cold]
     fn keep_stray(&mut self, packet: &Packet<'_>) {
-        self.stray = Some((packet.header, packet.payload.to_vec(), packet.arrival));
+        let payload = packet.payload.to_vec();
+        self.stray = Some((packet.header, payload, packet.missing, packet.arrival));
     }
 
     /// With the stray that this packet follows.
     #[cold]
     fn begin_anew(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
-        let Some((header, payload, arrival)) = self.stray.take() else {
+        let Some((header, payload, missing, arrival)) = self.stray.take() else {
             return self.restart(packet);
         };
         let first = Packet {
             header,
             payload: &payload,
+            missing,
             from: packet.from,
             arrival,
         };
@@ -142,7 +146,7 @@ impl Incoming {
         late_after: u64,
     ) {
         let header = packet.header;
-        self.bytes += packet.payload.len() as u64;
+        self.bytes += (packet.payload.len() + packet.missing) as u64;
         self.last_arrival = packet.arrival;
         if self.from != packet.from {
             self.from = packet.from;
@@ -237,7 +241,7 @@ impl Incoming {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
-        if note == Note::Duplicate {
+        if note == Note::Duplicate || packet.missing > 0 {
             return;
         }
         let frame = self.offset + format.frames(extended - self.base);

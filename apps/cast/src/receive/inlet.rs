@@ -1,17 +1,13 @@
-//! What one socket's task does: take what there is, and report.
+//! What one UDP socket's task does: take what there is, and report.
 
+use super::counted::{Counted, Told};
 use super::intake::Intake;
 use crate::net::pcap::Tap;
-use creel::net::{Received, TcpListener, TcpStream, UdpSocket};
+use creel::net::{Received, UdpSocket};
 use creel::task::control::{Flow, Work};
 use creel::time::Clock;
 use std::cell::RefCell;
-use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 /// Room for any datagram.
@@ -37,9 +33,11 @@ pub(super) struct Inlet {
     intake: Intake,
     /// Of several streams.
     shared: bool,
-    counted: Arc<AtomicU64>,
-    /// Of its sources' packets, how many have been added to it.
-    told: u64,
+    counted: Counted,
+    /// How much has been added to it.
+    told: Told,
+    /// Reports leave by another socket than packets come to.
+    reporter: Option<std::net::UdpSocket>,
     tap: Option<(Tap, SocketAddr)>,
     /// Packets since it was asked where they come from.
     unasked: u32,
@@ -47,18 +45,14 @@ pub(super) struct Inlet {
 }
 
 impl Inlet {
-    pub(super) fn new(
-        socket: UdpSocket,
-        intake: Intake,
-        shared: bool,
-        counted: Arc<AtomicU64>,
-    ) -> Self {
+    pub(super) fn new(socket: UdpSocket, intake: Intake, shared: bool, counted: Counted) -> Self {
         Inlet {
             socket,
             intake,
             shared,
             counted,
-            told: 0,
+            told: Told::default(),
+            reporter: None,
             tap: None,
             unasked: 0,
             clock: Clock::monotonic(),
@@ -68,6 +62,13 @@ impl Inlet {
     /// Everything that comes goes into the capture, too.
     pub(super) fn tap(&mut self, tap: Option<&Tap>, address: SocketAddr) {
         self.tap = tap.map(|tap| (tap.clone(), address));
+    }
+
+    /// Reports leave by this socket: the one to which they come.
+    ///
+    /// Source: RFC 4961 section 4.
+    pub(super) fn report_by(&mut self, socket: &UdpSocket) {
+        self.reporter = socket.as_std().try_clone().ok();
     }
 
     pub(super) fn socket(&self) -> &UdpSocket {
@@ -101,13 +102,10 @@ impl Inlet {
     fn tell(&mut self, now: u64) {
         for (to, report) in self.intake.reports(now) {
             // A report that does not get through is made up for by the next one.
-            let _ = self.socket.as_std().send_to(&report, to);
+            let socket = self.reporter.as_ref().unwrap_or(self.socket.as_std());
+            let _ = socket.send_to(&report, to);
         }
-        let packets = self.intake.packets();
-        // Relaxed: a count that is looked at from time to time.
-        self.counted
-            .fetch_add(packets - self.told, Ordering::Relaxed);
-        self.told = packets;
+        self.counted.add(&self.intake, &mut self.told);
     }
 
     /// A packet of a port's one stream, without asking where it comes from.
@@ -143,104 +141,5 @@ impl Work for Inlet {
             self.take(received);
             Poll::Ready(Ok(()))
         })
-    }
-}
-
-/// The wait for a connection.
-type Accepting = Pin<Box<dyn Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send>>;
-
-/// A TCP port, one connection at a time: each packet after its length in two bytes.
-///
-/// Source: RFC 4571 section 2.
-pub(super) struct TcpInlet {
-    listener: Arc<TcpListener>,
-    accepting: Option<Accepting>,
-    connection: Option<(TcpStream, SocketAddr)>,
-    bytes: Vec<u8>,
-    filled: usize,
-    intake: Intake,
-    counted: Arc<AtomicU64>,
-    told: u64,
-    clock: Clock,
-}
-
-impl TcpInlet {
-    pub(super) fn new(listener: TcpListener, intake: Intake, counted: Arc<AtomicU64>) -> Self {
-        TcpInlet {
-            listener: Arc::new(listener),
-            accepting: None,
-            connection: None,
-            bytes: vec![0; 2 * (2 + DATAGRAM_BYTES)],
-            filled: 0,
-            intake,
-            counted,
-            told: 0,
-            clock: Clock::monotonic(),
-        }
-    }
-
-    pub(super) fn into_intake(self) -> Intake {
-        self.intake
-    }
-
-    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
-        let listener = &self.listener;
-        let accepting = self.accepting.get_or_insert_with(|| {
-            let listener = Arc::clone(listener);
-            Box::pin(async move { listener.accept().await })
-        });
-        let accepted = ready!(accepting.as_mut().poll(cx));
-        self.accepting = None;
-        self.filled = 0;
-        self.connection = Some(accepted.map_err(|_| Flow::Failed)?);
-        Poll::Ready(Ok(()))
-    }
-
-    /// Takes the whole packets that have been read.
-    fn take(&mut self, from: SocketAddr) {
-        let now = self.clock.nanos();
-        let mut rest = &self.bytes[..self.filled];
-        while let Some((length, after)) = rest.split_first_chunk::<2>() {
-            let Some((packet, after)) =
-                after.split_at_checked(usize::from(u16::from_be_bytes(*length)))
-            else {
-                break;
-            };
-            self.intake.take(packet, from, now);
-            rest = after;
-        }
-        let left = rest.len();
-        self.bytes.copy_within(self.filled - left..self.filled, 0);
-        self.filled = left;
-        let packets = self.intake.packets();
-        self.counted
-            .fetch_add(packets - self.told, Ordering::Relaxed);
-        self.told = packets;
-    }
-}
-
-impl Work for TcpInlet {
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
-        let Some((stream, from)) = &self.connection else {
-            return self.poll_accept(cx);
-        };
-        let from = *from;
-        match ready!(stream.poll_read(cx, &mut self.bytes[self.filled..])) {
-            Ok(read @ 1..) => {
-                self.filled += read;
-                self.take(from);
-            }
-            // The next one may come.
-            Ok(0) | Err(_) => self.connection = None,
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl std::fmt::Debug for TcpInlet {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TcpInlet")
-            .field("intake", &self.intake)
-            .finish_non_exhaustive()
     }
 }

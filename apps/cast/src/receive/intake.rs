@@ -6,7 +6,7 @@ use super::report::SourceReport;
 use crate::measure::reception::Note;
 use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
-use crate::net::rtcp::{self, Told};
+use crate::net::rtcp::{self, SenderInfo, Told};
 use crate::net::rtp::{self, Header};
 use crate::net::session::{Rtcp, Session};
 use std::collections::HashMap;
@@ -31,9 +31,16 @@ pub(super) struct Common {
     /// The receiver's own name in reports.
     pub(super) ssrc: u32,
     pub(super) name: String,
-    /// Reports that came on another port than their source, or before it: by source, the last one
-    /// and when it came.
-    pub(super) elsewhere: Mutex<HashMap<u32, (Told, u64)>>,
+    /// What reports say that came on another port than their source, or before it, by source.
+    pub(super) elsewhere: Mutex<HashMap<u32, Elsewhere>>,
+}
+
+/// What a source has said of itself elsewhere.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Elsewhere {
+    /// Its last report, and when that came.
+    sender: Option<(SenderInfo, u64)>,
+    has_left: bool,
 }
 
 /// What came to a socket, beside what its sources tell.
@@ -85,6 +92,7 @@ impl Hasher for Mixed {
 struct Kept {
     header: Header,
     payload: Vec<u8>,
+    missing: usize,
     from: SocketAddr,
     arrival: u64,
 }
@@ -104,6 +112,8 @@ pub(super) struct Intake {
     kept_bytes: usize,
     junk: Junk,
     packets: u64,
+    /// Packets of sources that were not proven when they came.
+    candidates_seen: u64,
     /// Of bare samples.
     raw: (u16, u32),
     next_report: u64,
@@ -124,6 +134,7 @@ impl Intake {
             kept_bytes: 0,
             junk: Junk::default(),
             packets: 0,
+            candidates_seen: 0,
             raw: (0, 0),
             next_report: 0,
             shared,
@@ -133,6 +144,11 @@ impl Intake {
     /// The packets that its sources have got so far.
     pub(super) fn packets(&self) -> u64 {
         self.packets
+    }
+
+    /// The packets that came so far of sources that were not proven yet.
+    pub(super) fn candidates_seen(&self) -> u64 {
+        self.candidates_seen
     }
 
     /// Takes a datagram.
@@ -159,10 +175,39 @@ impl Intake {
         let packet = Packet {
             header,
             payload,
+            missing: 0,
             from,
             arrival,
         };
         self.take_packet(&packet);
+    }
+
+    /// Takes what there is of a datagram of which so many bytes at its end are missing: it counts
+    /// as if it were whole, and is not heard.
+    #[cold]
+    pub(super) fn take_cut(
+        &mut self,
+        datagram: &[u8],
+        missing: usize,
+        from: SocketAddr,
+        arrival: u64,
+    ) {
+        self.junk.cut += 1;
+        if rtp::is_rtcp(datagram) {
+            self.junk.rtcp += 1;
+            return;
+        }
+        let Ok((header, payload)) = rtp::parse_cut(datagram) else {
+            self.junk.malformed += 1;
+            return;
+        };
+        self.take_packet(&Packet {
+            header,
+            payload,
+            missing,
+            from,
+            arrival,
+        });
     }
 
     /// Where the next datagram comes from, if it need not be asked: its one source's packets come
@@ -213,6 +258,7 @@ impl Intake {
             self.junk.strangers += 1;
             return;
         }
+        self.candidates_seen += 1;
         let ssrc = packet.header.ssrc;
         if self.kept_bytes > KEPT_BYTES_MAX || self.candidates.len() >= SOURCES_MAX {
             let all = self.candidates.drain().map(|(_, kept)| kept.len() as u64);
@@ -232,6 +278,7 @@ impl Intake {
         kept.push(Kept {
             header: packet.header,
             payload: packet.payload.to_vec(),
+            missing: packet.missing,
             from: packet.from,
             arrival: packet.arrival,
         });
@@ -247,6 +294,7 @@ impl Intake {
         let packets = kept.iter().map(|kept| Packet {
             header: kept.header,
             payload: &kept.payload,
+            missing: kept.missing,
             from: kept.from,
             arrival: kept.arrival,
         });
@@ -298,8 +346,14 @@ impl Intake {
                         .elsewhere
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner);
-                    if elsewhere.len() < SOURCES_MAX {
-                        elsewhere.insert(ssrc, (told, arrival));
+                    if elsewhere.len() >= SOURCES_MAX && !elsewhere.contains_key(&ssrc) {
+                        return;
+                    }
+                    let said = elsewhere.entry(ssrc).or_default();
+                    match told {
+                        // A good-bye leaves what was said before.
+                        Told::Sender(_, info) => said.sender = Some((info, arrival)),
+                        _ => said.has_left = true,
                     }
                 }
             }
@@ -333,6 +387,7 @@ impl Intake {
         self.take_packet(&Packet {
             header,
             payload: &swapped,
+            missing: 0,
             from,
             arrival,
         });
@@ -373,10 +428,14 @@ impl Intake {
         let elsewhere = &self.common.elsewhere;
         let elsewhere = elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
         for source in &mut self.sources {
-            match elsewhere.get(&source.ssrc()) {
-                Some(&(Told::Sender(_, info), arrival)) => source.sender_says(info, arrival),
-                Some((Told::Bye(_), _)) => source.leaves(),
-                _ => {}
+            let Some(said) = elsewhere.get(&source.ssrc()) else {
+                continue;
+            };
+            if let Some((info, arrival)) = said.sender {
+                source.sender_says(info, arrival);
+            }
+            if said.has_left {
+                source.leaves();
             }
         }
     }

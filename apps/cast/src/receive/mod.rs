@@ -1,10 +1,12 @@
 //! Many streams from UDP, TCP or a capture: what came, what did not, and when.
 
+mod counted;
 mod incoming;
 mod inlet;
 mod intake;
 mod recorder;
 mod report;
+mod tcp_inlet;
 
 pub use intake::Junk;
 pub use report::SourceReport;
@@ -14,23 +16,24 @@ use crate::measure::contexts::{Contexts, Usage};
 use crate::measure::stats::Histograms;
 use crate::media::format::{Encoding, Format, Formats};
 use crate::net::identity;
-use crate::net::options::{Options, socket_error};
+use crate::net::options::Options;
 use crate::net::overflow::Overflow;
 use crate::net::ports::{Ports, buffer_bytes};
 use crate::net::session::{Rtcp, Session};
 use crate::net::{overflow, pcap};
 use crate::run::{Error, Measured};
+use counted::Counted;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
-use inlet::{Inlet, TcpInlet};
+use inlet::Inlet;
 use intake::{Common, Intake};
 use recorder::Files;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use tcp_inlet::TcpInlet;
 
 /// How often the program looks what has come.
 const LOOK: Duration = Duration::from_millis(100);
@@ -153,7 +156,7 @@ pub struct Receiver<'a> {
     capture: Option<pcap::Tap>,
     warnings: Vec<String>,
     notes: Vec<String>,
-    counted: Arc<AtomicU64>,
+    counted: Counted,
 }
 
 impl<'a> Receiver<'a> {
@@ -180,7 +183,7 @@ impl<'a> Receiver<'a> {
             capture,
             warnings: Vec::new(),
             notes: Vec::new(),
-            counted: Arc::default(),
+            counted: Counted::default(),
         };
         let shared = plan.is_shared();
         let streams_a_port = plan
@@ -191,14 +194,14 @@ impl<'a> Receiver<'a> {
         for (number, session) in plan.sessions.iter().enumerate() {
             let intake = Intake::new(Arc::clone(&common), session.clone(), number, shared);
             if session.tcp {
-                let listener = creel::net::TcpListener::bind(session.address);
-                let listener = listener.map_err(socket_error(session.address))?;
-                let inlet = TcpInlet::new(listener, intake, Arc::clone(&receiver.counted));
-                receiver.tcp.push((number, inlet));
+                if let Some(listener) = ports.listen(session.address) {
+                    let inlet = TcpInlet::new(listener, intake, receiver.counted.clone());
+                    receiver.tcp.push((number, inlet));
+                }
                 continue;
             }
             if let Some(socket) = ports.open(&plan.options, session) {
-                let mut inlet = Inlet::new(socket, intake, shared, Arc::clone(&receiver.counted));
+                let mut inlet = Inlet::new(socket, intake, shared, receiver.counted.clone());
                 inlet.tap(receiver.capture.as_ref(), session.address);
                 receiver.inlets.push((number, inlet));
             }
@@ -213,7 +216,12 @@ impl<'a> Receiver<'a> {
                 };
                 let intake = Intake::new(Arc::clone(&common), own.clone(), number, shared);
                 if let Some(socket) = ports.open(&plan.options, &own) {
-                    let inlet = Inlet::new(socket, intake, false, Arc::default());
+                    if let Some((of, packets)) = receiver.inlets.last_mut()
+                        && *of == number
+                    {
+                        packets.report_by(&socket);
+                    }
+                    let inlet = Inlet::new(socket, intake, false, Counted::default());
                     receiver.inlets.push((number, inlet));
                 }
             }
@@ -253,7 +261,9 @@ impl<'a> Receiver<'a> {
             let done = done.clone();
             let task = async move {
                 let ended = (&mut running).await;
-                let _ = done.send((number, ended, running.into_work().into_intake()));
+                if let Some(intake) = running.into_work().into_intake() {
+                    let _ = done.send((number, ended, intake));
+                }
             };
             self.contexts.of(number).spawn(task).detach();
         }
@@ -305,7 +315,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let mut measured = Measured::default();
     // What other runs of this thread have left.
     with_histograms(|histograms| *histograms = Histograms::new());
-    let skipped = pcap::read(capture, |packet| {
+    let passed = pcap::read(capture, |packet| {
         let index = *by_port.entry(packet.to).or_insert_with(|| {
             let of_port = plan
                 .sessions
@@ -324,14 +334,16 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             ));
             intakes.len() - 1
         });
-        intakes[index].take(packet.bytes, packet.from, packet.at);
-        if packet.cut {
-            intakes[index].note_cut();
+        match packet.missing {
+            0 => intakes[index].take(packet.bytes, packet.from, packet.at),
+            missing => intakes[index].take_cut(packet.bytes, missing, packet.from, packet.at),
         }
     })?;
-    if skipped > 0 {
+    measured.warnings.extend(passed.warnings(capture));
+    if passed.others > 0 {
+        let others = passed.others;
         measured.notes.push(format!(
-            "{skipped} packets of the capture are no whole UDP datagrams"
+            "{others} packets of the capture are no whole UDP datagrams"
         ));
     }
     drop(common);
@@ -406,7 +418,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
             strangers,
             "packets were of sources that were not asked for, or too many",
         ),
-        (cut, "packets were cut"),
+        (cut, "packets were cut: they are counted, and not heard"),
     ];
     for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
         measured.notes.push(format!("{count} {what}"));
@@ -419,6 +431,9 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
     }
     let came = measured.sources.len();
     match plan.streams {
+        _ if came == 0 && unproven > 0 => measured.warnings.push(format!(
+            "nothing was received but {unproven} packets, no two of them in sequence"
+        )),
         _ if came == 0 => measured.warnings.push("nothing was received".into()),
         Some(streams) if came < streams => {
             measured.warnings.push(format!(
@@ -448,7 +463,7 @@ fn no_opus(sources: &[SourceReport]) -> &'static str {
 fn watch(
     plan: &Plan,
     contexts: &Contexts,
-    counted: &AtomicU64,
+    counted: &Counted,
     interrupted: &dyn Fn() -> bool,
 ) -> Measured {
     let start = Instant::now();
@@ -456,19 +471,24 @@ fn watch(
     let wanted = plan.buffers.map(|buffers| buffers * streams);
     let mut first_packet: Option<Instant> = None;
     let mut begin: Option<(Usage, u64)> = None;
-    let mut last = (contexts.usage(), 0, start);
+    let mut last = (contexts.usage(), 0);
+    // What sends no two packets in sequence is no stream, but somebody is there.
+    let mut alive = (0, start);
     loop {
         std::thread::sleep(LOOK);
         let now = Instant::now();
-        let count = counted.load(Ordering::Relaxed);
+        let count = counted.packets();
+        if counted.signs_of_life() > alive.0 {
+            alive = (counted.signs_of_life(), now);
+        }
         if count > last.1 {
             let first = *first_packet.get_or_insert(now);
-            last = (contexts.usage(), count, now);
+            last = (contexts.usage(), count);
             if now - first >= RAMP_UP {
                 begin.get_or_insert((last.0, count));
             }
         }
-        let is_idle = first_packet.is_some() && now - last.2 >= plan.idle;
+        let is_idle = alive.0 > 0 && now - alive.1 >= plan.idle;
         let is_over = plan.at_most.is_some_and(|at_most| now - start >= at_most);
         let is_done = wanted.is_some_and(|wanted| count >= wanted);
         if is_idle || is_over || is_done || interrupted() {

@@ -126,7 +126,11 @@ impl<'a> Relay<'a> {
     ///
     /// If a context cannot be made, or no port can be opened. Some ports that cannot are a warning.
     pub fn open(plan: &'a Plan) -> Result<Self, Error> {
-        let audience = Audience::new(plan.ports, plan.shared_port, plan.rtcp);
+        let mut audience = Audience::new(plan.ports, plan.shared_port, plan.rtcp);
+        let step = 1 + usize::from(plan.rtcp == Rtcp::Own);
+        // More ports than there are is told below.
+        let own = (0..plan.ports * step).map_while(|n| port_of_stream(plan.on, n, false).ok());
+        audience.keep_from(own.collect());
         for &client in &plan.to {
             audience.add(client)?;
         }
@@ -140,7 +144,6 @@ impl<'a> Relay<'a> {
             warnings: Vec::new(),
             notes: Vec::new(),
         };
-        let step = 1 + usize::from(plan.rtcp == Rtcp::Own);
         let mut ports = Ports::new(buffer_bytes(16, plan.wait));
         for number in 0..plan.ports {
             for offset in 0..step {

@@ -16,11 +16,13 @@ mod room;
 use crate::measure::contexts::Contexts;
 use crate::media::format::{Format, Formats};
 use crate::net::options::Options;
+use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, port_of_stream};
 use crate::net::session::Session;
 use crate::run::{Error, Measured};
 use room::Room;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -133,10 +135,12 @@ pub fn run(
     let told: Shared = Arc::default();
     let mut ports = Ports::new(SOCKET_BYTES);
     let mut rooms = Vec::new();
+    let mut overflow = Overflow::default();
     for number in 0..plan.rooms {
         let address = port_of_stream(plan.on, number, false)?;
         if let Some(socket) = ports.open(&plan.options, &Session::new(address, 0, Format::CD_MONO))
         {
+            overflow.watch(socket.as_std().as_fd());
             let room = Room::new(number, socket, plan, Arc::clone(&told));
             rooms.push((number, room));
         }
@@ -165,6 +169,9 @@ pub fn run(
     }
     measured.used = contexts.usage().since(&first);
     measured.contexts = contexts.count();
+    measured.overflowed = overflow.dropped();
+    let overflowed = overflow::warning(measured.overflowed);
+    measured.warnings.extend(overflowed);
     // Dropped, they are cancelled, and tell what they have.
     drop(tasks);
     drop(contexts);

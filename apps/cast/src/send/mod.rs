@@ -9,7 +9,7 @@ use crate::measure::context::{StatsSink, Window};
 use crate::measure::contexts::Contexts;
 use crate::measure::stats::StreamStats;
 use crate::media::codec::Encoder;
-use crate::media::format::Format;
+use crate::media::format::{Encoding, Format, Formats};
 use crate::media::tone::{Shape, Tone};
 use crate::media::wav::{Looped, Sound};
 use crate::net::audience::Audience;
@@ -147,9 +147,32 @@ impl Plan {
         Ok(sessions
             .map(|(session, address)| Session {
                 address,
-                ..session.clone()
+                ..self.as_sent(session)
             })
             .collect())
+    }
+
+    /// A session with what the plan adds to it: the hops of its packets, and keys.
+    pub fn as_sent(&self, session: &Session) -> Session {
+        let mut session = session.clone();
+        session.ttl = self.options.ttl.or(session.ttl);
+        let mut named = session.formats.named().to_vec();
+        let (number, format) = session.preferred();
+        if named.is_empty() {
+            named.push((number, format));
+        }
+        if let Some((number, _)) = &self.keys
+            && named.iter().all(|(known, _)| known != number)
+        {
+            let keys = Format {
+                encoding: Encoding::Event,
+                clock: format.clock,
+                channels: 1,
+            };
+            named.push((*number, keys));
+        }
+        session.formats = Formats::new(named);
+        session
     }
 
     /// Packets of a stream before the measured ones.

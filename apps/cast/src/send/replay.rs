@@ -51,7 +51,7 @@ struct Due {
 ///
 /// If the capture cannot be read or exceeds a gibibyte, or no socket can be opened.
 pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    let (due, ports) = read(plan)?;
+    let (due, ports, warnings) = read(plan)?;
     let contexts = Contexts::new(1, plan.wait, plan.observe)?;
     let audience = Audience::new(ports, plan.shared_port, Rtcp::Off);
     for &client in &plan.to {
@@ -101,6 +101,7 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
         contexts: 1,
         buffers: sent.load(Ordering::Relaxed),
         used: contexts.usage().since(&first),
+        warnings,
         ..Measured::default()
     };
     tell(&[outbox], &mut measured);
@@ -112,11 +113,16 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
     Ok(measured)
 }
 
-fn read(plan: &Replay) -> Result<(Vec<Due>, usize), Error> {
+/// The datagrams, how many ports they go to, and what is amiss with the capture.
+fn read(plan: &Replay) -> Result<(Vec<Due>, usize, Vec<String>), Error> {
     let mut due: Vec<Due> = Vec::new();
     let mut ports: HashMap<SocketAddr, usize> = HashMap::new();
-    let (mut first, mut bytes) = (None, 0);
-    pcap::read(&plan.capture, |packet| {
+    let (mut first, mut bytes, mut cut) = (None, 0, 0);
+    let passed = pcap::read(&plan.capture, |packet| {
+        if packet.missing > 0 {
+            cut += 1;
+            return;
+        }
         bytes += packet.bytes.len();
         if bytes > BYTES_MAX {
             return;
@@ -135,5 +141,11 @@ fn read(plan: &Replay) -> Result<(Vec<Due>, usize), Error> {
             plan.capture.display()
         )));
     }
-    Ok((due, ports.len().max(1)))
+    let mut warnings = passed.warnings(&plan.capture);
+    if cut > 0 {
+        warnings.push(format!(
+            "{cut} packets were captured in part only, and are not sent"
+        ));
+    }
+    Ok((due, ports.len().max(1), warnings))
 }

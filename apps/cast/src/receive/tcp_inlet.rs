@@ -1,0 +1,186 @@
+//! What one TCP port's tasks do: one accepts, and one a connection takes what comes over it.
+//!
+//! The connections of a port share its intake, as the sources of a UDP port do. They run on one
+//! context, so nobody waits for the lock.
+//!
+//! Left out: reports into the connections.
+//!
+//! Source: RFC 4571 section 2: each packet comes after its length in two bytes.
+
+use super::counted::{Counted, Told};
+use super::intake::Intake;
+use creel::net::{TcpListener, TcpStream};
+use creel::task::control::{Flow, Work};
+use creel::task::{JoinSet, yield_now};
+use creel::time::Clock;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+/// What is read at once; a packet may be longer.
+const READ_BYTES: usize = 1 << 16;
+/// Connections of one port at a time; the next one waits until one ends.
+const CONNECTIONS_MAX: usize = 16_384;
+
+thread_local! {
+    /// Where bytes lie until they are taken; all connections of a context share it.
+    static READ: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// The wait for a connection.
+type Accepting = Pin<Box<dyn Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send>>;
+
+/// What the connections of a port share; the intake is gone once the port is closed.
+#[derive(Debug)]
+struct Shared {
+    intake: Mutex<Option<(Intake, Told)>>,
+    counted: Counted,
+}
+
+/// A TCP port, with all its connections.
+pub(super) struct TcpInlet {
+    listener: Arc<TcpListener>,
+    accepting: Option<Accepting>,
+    connections: JoinSet<()>,
+    /// No more can be had until one ends: descriptors are used up.
+    full: bool,
+    shared: Arc<Shared>,
+}
+
+impl TcpInlet {
+    pub(super) fn new(listener: TcpListener, intake: Intake, counted: Counted) -> Self {
+        TcpInlet {
+            listener: Arc::new(listener),
+            accepting: None,
+            connections: JoinSet::new(),
+            full: false,
+            shared: Arc::new(Shared {
+                intake: Mutex::new(Some((intake, Told::default()))),
+                counted,
+            }),
+        }
+    }
+
+    /// Closes the connections.
+    pub(super) fn into_intake(self) -> Option<Intake> {
+        let mut intake = lock(&self.shared.intake);
+        intake.take().map(|(intake, _)| intake)
+    }
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+        let listener = &self.listener;
+        let accepting = self.accepting.get_or_insert_with(|| {
+            let listener = Arc::clone(listener);
+            Box::pin(async move { listener.accept().await })
+        });
+        let accepted = ready!(accepting.as_mut().poll(cx));
+        self.accepting = None;
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(_) if self.connections.is_empty() => return Poll::Ready(Err(Flow::Failed)),
+            Err(error) => {
+                self.full = error.kind() != io::ErrorKind::ConnectionAborted;
+                return Poll::Ready(Ok(()));
+            }
+        };
+        let connection = Connection {
+            stream,
+            from,
+            rest: Vec::new(),
+            shared: Arc::clone(&self.shared),
+        };
+        self.connections.spawn(connection.run());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Work for TcpInlet {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+        // Those that have ended make room.
+        while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {
+            self.full = false;
+        }
+        self.full &= !self.connections.is_empty();
+        if self.full || self.connections.len() >= CONNECTIONS_MAX {
+            return Poll::Pending;
+        }
+        self.poll_accept(cx)
+    }
+}
+
+impl std::fmt::Debug for TcpInlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpInlet")
+            .field("shared", &self.shared)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A connection.
+struct Connection {
+    stream: TcpStream,
+    from: SocketAddr,
+    /// The begin of a packet that has not come whole.
+    rest: Vec<u8>,
+    shared: Arc<Shared>,
+}
+
+impl Connection {
+    /// Takes what comes until either side closes.
+    async fn run(mut self) {
+        while let Some(read) = poll_fn(|cx| self.poll_take(cx)).await {
+            if read == READ_BYTES {
+                // There is more than its share: the others are next.
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Takes what there is, and tells how many bytes that was; none at the end.
+    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
+        READ.with_borrow_mut(|bytes| match ready!(self.stream.poll_read(cx, bytes)) {
+            Ok(read @ 1..) => Poll::Ready(self.take(&bytes[..read]).then_some(read)),
+            Ok(0) | Err(_) => Poll::Ready(None),
+        })
+    }
+
+    /// Takes the whole packets; false if the port is closed.
+    fn take(&mut self, read: &[u8]) -> bool {
+        let mut intake = lock(&self.shared.intake);
+        let Some((intake, told)) = intake.as_mut() else {
+            return false;
+        };
+        let now = Clock::monotonic().nanos();
+        let mut each = |packet: &[u8]| intake.take(packet, self.from, now);
+        if self.rest.is_empty() {
+            self.rest.extend_from_slice(split(read, &mut each));
+        } else {
+            self.rest.extend_from_slice(read);
+            let left = split(&self.rest, &mut each).len();
+            self.rest.drain(..self.rest.len() - left);
+        }
+        self.shared.counted.add(intake, told);
+        true
+    }
+}
+
+/// Gives each whole packet; the bytes after the last one.
+fn split<'a>(mut bytes: &'a [u8], mut each: impl FnMut(&'a [u8])) -> &'a [u8] {
+    while let Some((length, after)) = bytes.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_be_bytes(*length));
+        let Some((packet, after)) = after.split_at_checked(length) else {
+            break;
+        };
+        each(packet);
+        bytes = after;
+    }
+    bytes
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

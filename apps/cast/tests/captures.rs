@@ -1,0 +1,240 @@
+//! Captures as other programs write them: link types, resolutions, and what is not whole in them.
+#![cfg(unix)]
+
+mod folder;
+mod packets;
+
+use creel_cast::receive::{Plan, analyse};
+use creel_cast::{Error, Measured};
+use etherparse::{EtherType, PacketBuilder};
+use folder::Folder;
+use packets::{counting, free_ports, session};
+use pcap_file::DataLink;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter, RawPcapPacket};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use std::fs::File;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const COUNT: u32 = 50;
+/// From one packet to the next: 20 ms of 8,000 samples a second.
+const PERIOD: Duration = Duration::from_millis(20);
+/// Samples of L16 in a packet.
+const FRAMES: u32 = 160;
+
+/// The `n`th packet with its IP and UDP headers, and the time at which it came.
+fn packet(n: u32) -> (Duration, Vec<u8>) {
+    let mut bytes = Vec::new();
+    PacketBuilder::ipv4([127, 0, 0, 1], [127, 0, 0, 1], 64)
+        .udp(4_000, 5_004)
+        .write(&mut bytes, &counting(97, n, FRAMES, 1).bytes())
+        .unwrap();
+    (Duration::from_secs(1_000) + PERIOD * n, bytes)
+}
+
+/// A pcap of this link type, with `header` before each packet.
+fn pcap(path: &Path, link: DataLink, header: &[u8]) {
+    let head = PcapHeader {
+        datalink: link,
+        ..PcapHeader::default()
+    };
+    let mut writer = PcapWriter::with_header(File::create(path).unwrap(), head).unwrap();
+    for (at, bytes) in (0..COUNT).map(packet) {
+        let bytes = [header, &bytes].concat();
+        let record = PcapPacket::new(at, bytes.len() as u32, &bytes);
+        writer.write_packet(&record).unwrap();
+    }
+}
+
+fn told(path: &Path) -> Result<Measured, Error> {
+    let plan = Plan::new(vec![session(5_004, &[(97, "L16/8000")])]);
+    analyse(&plan, path)
+}
+
+/// All is there, at its time.
+fn is_whole(measured: &Measured) {
+    let source = &measured.sources[0];
+    assert_eq!((source.packets, source.lost), (COUNT.into(), 0));
+    let bytes = u64::from(COUNT * FRAMES * 2);
+    assert_eq!(source.bytes, bytes);
+    let time = (PERIOD * (COUNT - 1)).as_secs_f64();
+    assert!((source.seconds - time).abs() < 1e-5, "{}", source.seconds);
+    assert!((source.interval_ms - 20.0).abs() < 0.01);
+    assert_eq!(measured.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn what_tcpdump_writes_of_any_interface_is_read() {
+    let folder = Folder::new("cooked");
+    let path = folder.0.join("a.pcap");
+    // Protocol, nothing, interface, kind of hardware, direction, length of the address, address.
+    let mut cooked = vec![0; 20];
+    cooked[..2].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
+    pcap(&path, DataLink::LINUX_SLL2, &cooked);
+    is_whole(&told(&path).unwrap());
+    let mut cooked = vec![0; 16];
+    cooked[14..].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
+    pcap(&path, DataLink::LINUX_SLL, &cooked);
+    is_whole(&told(&path).unwrap());
+    pcap(&path, DataLink::IEEE802_11, &[0; 24]);
+    let error = told(&path).unwrap_err();
+    assert!(matches!(error, Error::Malformed(..)));
+    assert!(
+        error
+            .to_string()
+            .ends_with("link type 105 is not understood"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_time_of_a_pcapng_is_in_its_interface_s_units() {
+    let folder = Folder::new("units");
+    let path = folder.0.join("a.pcapng");
+    // Where nothing is said it is microseconds; 0x94 is 2 to the power of -20.
+    let units: [(Option<u8>, u64); 4] = [
+        (None, 1_000_000),
+        (Some(6), 1_000_000),
+        (Some(9), 1_000_000_000),
+        (Some(0x94), 1 << 20),
+    ];
+    for (told_as, a_second) in units {
+        let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
+        let mut interface = InterfaceDescriptionBlock::new(DataLink::RAW, 65_535);
+        let option = told_as.map(InterfaceDescriptionOption::IfTsResol);
+        interface.options.extend(option);
+        writer.write_pcapng_block(interface).unwrap();
+        for (at, bytes) in (0..COUNT).map(packet) {
+            let units = at.as_nanos() * u128::from(a_second) / 1_000_000_000;
+            let block = EnhancedPacketBlock {
+                interface_id: 0,
+                // The library writes what it takes for nanoseconds.
+                timestamp: Duration::from_nanos(units as u64),
+                original_len: bytes.len() as u32,
+                data: bytes.into(),
+                options: Vec::new(),
+            };
+            writer.write_pcapng_block(block).unwrap();
+        }
+        drop(writer);
+        is_whole(&told(&path).unwrap());
+    }
+}
+
+#[test]
+fn the_headers_of_packets_that_were_cut_tell_all_the_same() {
+    const SNAP: usize = 60;
+    let folder = Folder::new("snap");
+    let path = folder.0.join("a.pcap");
+    let head = PcapHeader {
+        datalink: DataLink::RAW,
+        snaplen: SNAP as u32,
+        ..PcapHeader::default()
+    };
+    let mut writer = PcapWriter::with_header(File::create(&path).unwrap(), head).unwrap();
+    for (at, bytes) in (0..COUNT).map(packet) {
+        let record = RawPcapPacket {
+            ts_sec: at.as_secs() as u32,
+            ts_frac: at.subsec_micros(),
+            incl_len: SNAP as u32,
+            orig_len: bytes.len() as u32,
+            data: bytes[..SNAP].into(),
+        };
+        writer.write_raw_packet(&record).unwrap();
+    }
+    drop(writer);
+    let measured = told(&path).unwrap();
+    is_whole(&measured);
+    assert_eq!(measured.junk.cut, COUNT.into());
+}
+
+#[test]
+fn of_a_capture_that_was_broken_off_what_is_whole_is_told() {
+    let folder = Folder::new("torn");
+    let path = folder.0.join("a.pcap");
+    pcap(&path, DataLink::RAW, &[]);
+    let whole = std::fs::read(&path).unwrap();
+    let a_packet = (whole.len() - 24) / COUNT as usize;
+    std::fs::write(&path, &whole[..24 + 30 * a_packet + 100]).unwrap();
+    let measured = told(&path).unwrap();
+    assert_eq!(
+        (measured.sources[0].packets, measured.sources[0].lost),
+        (30, 0)
+    );
+    assert_eq!(measured.warnings.len(), 1, "{:?}", measured.warnings);
+    assert!(measured.warnings[0].contains("ends within a packet"));
+    let path = path.to_str().unwrap();
+    let program = env!("CARGO_BIN_EXE_creel-cast");
+    let run = Command::new(program)
+        .args(["receive", "--pcap", path, "--format", "json"])
+        .output();
+    let run = run.unwrap();
+    assert_eq!(run.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&run.stdout).contains(r#""packets": 30"#));
+}
+
+#[test]
+fn fragments_are_counted_and_named() {
+    let folder = Folder::new("fragments");
+    let path = folder.0.join("a.pcap");
+    let head = PcapHeader {
+        datalink: DataLink::RAW,
+        ..PcapHeader::default()
+    };
+    let mut writer = PcapWriter::with_header(File::create(&path).unwrap(), head).unwrap();
+    for (at, mut bytes) in (0..COUNT).map(packet) {
+        // The first one of more, and one in the middle.
+        for offset in [0x2000_u16, 0x2010] {
+            bytes[6..8].copy_from_slice(&offset.to_be_bytes());
+            let record = PcapPacket::new(at, bytes.len() as u32, &bytes);
+            writer.write_packet(&record).unwrap();
+        }
+    }
+    drop(writer);
+    let warnings = told(&path).unwrap().warnings;
+    assert!(
+        warnings[0].contains("100 packets are fragments of IP"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_disk_that_is_full_is_called_so() {
+    let on = free_ports(1);
+    let mut receiver = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
+    receiver.args([
+        "receive",
+        "--streams",
+        "1",
+        "--on",
+        &on.to_string(),
+        "--idle",
+        "300ms",
+    ]);
+    receiver
+        .args(["--write-pcap", "/dev/full"])
+        .stdout(Stdio::null());
+    let mut receiver = receiver.stderr(Stdio::piped()).spawn().unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut n = 0;
+    // Some are refused at first: nobody listens yet.
+    for _ in 0..2_000 {
+        if n == 20 || receiver.try_wait().unwrap().is_some() {
+            break;
+        }
+        sender.connect(on).unwrap();
+        n += u32::from(sender.send(&counting(11, n, 441, 1).bytes()).is_ok());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = receiver.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("No space left on device"), "{told}");
+    assert_eq!(output.status.code(), Some(1));
+}

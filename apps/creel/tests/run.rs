@@ -194,11 +194,16 @@ fn installed(folder: &Path) -> Vec<Asked> {
     for (name, options) in [
         ("GHC, default options", &["-with-rtsopts=-N"][..]),
         ("GHC, all options", &["-rtsopts", "-with-rtsopts=-N"]),
+        // Stripped, it takes nothing from us that could be one option too many.
         ("GHC, stripped", &["-optl-s", "-with-rtsopts=-N"]),
     ] {
         add(
             name,
-            &[],
+            if name.ends_with("stripped") {
+                &["--shim"]
+            } else {
+                &[][..]
+            },
             haskell(folder, name, options).map(|p| vec![text(p)]),
         );
     }

@@ -1,0 +1,137 @@
+//! Nothing that `creel run` does may make a program fail or take another path than it would alone:
+//! programs that only look like a runtime, and what was inherited. The programs are made here, so
+//! no runtime need be installed.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+const CREEL: &str = env!("CARGO_BIN_EXE_creel");
+
+/// Prints its arguments, a blank behind each.
+const PRINTS: &str = "#include <stdio.h>\n\
+                      int main(int n, char **a) { while (*++a) printf(\"%s \", *a); return 0; }\n";
+
+fn compiled(folder: &Path, name: &str, text: &str, options: &[&str]) -> PathBuf {
+    let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    fs::write(&source, text).unwrap();
+    let mut command = Command::new("cc");
+    command.args(["-w", "-o"]).arg(&program).arg(&source);
+    let out = command.args(options).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    program
+}
+
+fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let file = folder.join(name);
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    file
+}
+
+fn creel(options: &[&str], program: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(CREEL);
+    command.arg("run").args(options).arg(program).args(args);
+    command.output().unwrap()
+}
+
+fn stdout(out: &Output) -> String {
+    assert!(out.status.success(), "{out:?}");
+    String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
+}
+
+#[test]
+fn only_java_among_the_jdks_tools_gets_javas_options() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    compiled(
+        folder,
+        "libjli.so",
+        "void jli(void) {}",
+        &["-shared", "-fPIC"],
+    );
+    let rpath = format!("-Wl,--no-as-needed,-rpath,{}", folder.display());
+    let lib = format!("-L{}", folder.display());
+    let tool = |name| compiled(folder, name, PRINTS, &[&rpath, &lib, "-ljli"]);
+    let java = creel(&["-j3"], &tool("java"), &["x"]);
+    assert_eq!(stdout(&java), "-XX:ActiveProcessorCount=3 x");
+    for name in ["javac", "jar", "keytool"] {
+        assert_eq!(stdout(&creel(&["-j3"], &tool(name), &["x"])), "x", "{name}");
+    }
+}
+
+#[test]
+fn a_stripped_haskell_program_gets_no_arguments() {
+    let folder = TempDir::new().unwrap();
+    let own = "const char *own = \"-N\", *rts = \"GHCRTS\";\n";
+    let comment = "__asm__(\".ident \\\"GHC 9.4.7\\\"\");\n";
+    for (name, text) in [
+        ("commented", format!("{comment}{PRINTS}")),
+        // As Debian's packages are.
+        ("bare", format!("{own}{PRINTS}")),
+    ] {
+        let program = compiled(folder.path(), name, &text, &["-s"]);
+        let ran = creel(&["-j1", "--explain"], &program, &["a", "b"]);
+        assert_eq!(stdout(&ran), "a b", "{name}");
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert!(said.contains("GHC linked it"), "{said}");
+    }
+}
+
+#[test]
+fn a_compressor_stays_with_its_one_thread() {
+    let folder = TempDir::new().unwrap();
+    let text = "#!/bin/sh\necho \"$XZ_DEFAULTS$ZSTD_NBTHREADS\"\n";
+    for (name, asked) in [("xz", "-T3"), ("zstd", "3")] {
+        let program = script(folder.path(), name, text);
+        assert_eq!(stdout(&creel(&[], &program, &[])), "", "{name}");
+        assert_eq!(stdout(&creel(&["-j3"], &program, &[])), asked, "{name}");
+    }
+}
+
+#[test]
+fn cargos_own_configuration_stays() {
+    let folder = TempDir::new().unwrap();
+    let cargo = script(
+        folder.path(),
+        "cargo",
+        "#!/bin/sh\necho \"$CARGO_BUILD_JOBS\"\n",
+    );
+    let jobs = || {
+        let mut command = Command::new(CREEL);
+        command.arg("run").arg(&cargo).current_dir(folder.path());
+        let empty = folder.path().join("none");
+        command.env("CARGO_HOME", &empty).env("HOME", &empty);
+        stdout(&command.env_remove("CARGO_BUILD_JOBS").output().unwrap())
+    };
+    assert_ne!(jobs(), "");
+    fs::create_dir(folder.path().join(".cargo")).unwrap();
+    fs::write(
+        folder.path().join(".cargo/config.toml"),
+        "[build]\njobs = 1\n",
+    )
+    .unwrap();
+    assert_eq!(jobs(), "");
+}
+
+#[test]
+fn what_a_library_obeys_is_not_outranked() {
+    let folder = TempDir::new().unwrap();
+    let text = "#!/bin/sh\necho \"$OPENBLAS_NUM_THREADS|$NUMEXPR_NUM_THREADS|$MKL_NUM_THREADS\"\n";
+    let python = script(folder.path(), "python3", text);
+    let told = |name: &str| {
+        let mut command = Command::new(CREEL);
+        command.args(["run", "-j3"]).arg(&python);
+        for own in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
+            command.env_remove(own);
+        }
+        stdout(&command.env(name, "1").output().unwrap())
+    };
+    assert_eq!(told("X"), "3|3|3");
+    assert_eq!(told("OMP_NUM_THREADS"), "||");
+    assert_eq!(told("GOTO_NUM_THREADS"), "|3|3");
+}

@@ -76,6 +76,28 @@ fn runs_are_written_and_read_back() {
 }
 
 #[test]
+fn a_dash_is_stdout_and_nothing_else_is_printed() {
+    let folder = TempDir::new().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(CREEL);
+        command.args(["measure", "-q", "-n", "2"]).args(words);
+        let out = command.arg("true").current_dir(&folder).output().unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{words:?}");
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let rows = run(&["--csv", "-"]);
+    assert!(
+        rows.starts_with("command,run,") && rows.lines().count() == 3,
+        "{rows}"
+    );
+    let drawn = run(&["--plot", "runs", "--svg", "-"]);
+    assert!(
+        drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>"),
+        "{drawn}"
+    );
+}
+
+#[test]
 fn failures_are_named() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let (ended, _, said) = creel(words);

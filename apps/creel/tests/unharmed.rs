@@ -135,3 +135,56 @@ fn what_a_library_obeys_is_not_outranked() {
     assert_eq!(told("OMP_NUM_THREADS"), "||");
     assert_eq!(told("GOTO_NUM_THREADS"), "|3|3");
 }
+
+#[test]
+fn a_script_without_a_first_line_runs_as_a_shell_has_it() {
+    let folder = TempDir::new().unwrap();
+    let file = script(folder.path(), "plain", "echo \"ran $1\"\n");
+    assert_eq!(stdout(&creel(&[], &file, &["x"])), "ran x");
+    assert_eq!(stdout(&creel(&["--watch"], &file, &["x"])), "ran x");
+}
+
+#[test]
+fn a_parent_that_stays_hands_on_what_was_ignored_and_ignores_it_too() {
+    let script = "trap '' HUP PIPE; exec \"$0\" run --watch -- \
+                  sh -c 'grep -h SigIgn /proc/self/status /proc/$PPID/status'";
+    let out = Command::new("sh").args(["-c", script, CREEL]).output();
+    let text = stdout(&out.unwrap());
+    let (hangup, pipe) = (1, 1 << 12);
+    let sets: Vec<u64> = text
+        .lines()
+        .map(|line| u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap())
+        .collect();
+    assert_eq!(sets[0] & (hangup | pipe), hangup | pipe, "{text}");
+    assert_eq!(sets[1] & hangup, hangup, "{text}");
+}
+
+#[test]
+fn a_parent_that_is_a_containers_first_process_reaps() {
+    let orphans = "for i in 1 2 3; do (true &); done; sleep 0.3; \
+                   i=0; while grep -qs '^State:.Z' /proc/[0-9]*/status; \
+                   do i=$((i+1)); [ $i -gt 100 ] && exit 9; sleep 0.05; done; echo clean";
+    let mut command = Command::new("unshare");
+    command.args(["-pf", "--mount-proc", CREEL, "run", "--watch", "--"]);
+    match command.args(["sh", "-c", orphans]).output() {
+        Ok(out) if matches!(out.status.code(), Some(0 | 9)) => assert_eq!(stdout(&out), "clean"),
+        _ => eprintln!("skipped: this host lets nobody make a namespace of processes"),
+    }
+}
+
+#[test]
+fn the_npm_package_counts_where_its_tool_cannot() {
+    let folder = TempDir::new().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages/npm/index.js");
+    fs::copy(source, folder.path().join("index.js")).unwrap();
+    let asks = "console.log(require('./index.js').workers() >= 1)";
+    let mut command = Command::new("node");
+    match command
+        .args(["-e", asks])
+        .current_dir(folder.path())
+        .output()
+    {
+        Ok(out) => assert_eq!(stdout(&out), "true"),
+        Err(_) => eprintln!("skipped: node is not installed"),
+    }
+}

@@ -227,6 +227,11 @@ impl Sight {
                 return self.elf(&looked, arguments_at);
             }
             let Some(interpreter) = interpreter(&head) else {
+                if !head.is_empty() && !head.contains(&0) {
+                    // What a shell starts by itself; so do we: see `exec`.
+                    self.because.push("a script without a #! line".into());
+                    return self.shell_script(&looked, own, depth + 1);
+                }
                 self.because.push("neither an ELF file nor a script".into());
                 return;
             };

@@ -72,7 +72,7 @@ impl Started {
     }
 
     fn spawn(command: &mut Command) -> Result<Self> {
-        let child = command.spawn();
+        let child = crate::inherited::hand_on(command).spawn();
         let child = child.map_err(|e| failed(command.get_program(), &e))?;
         Ok(Self {
             child,

@@ -62,7 +62,8 @@ pub struct MeasureArgs {
     /// Without -n: run until the 95 % interval of the mean is within so many percent of it
     #[arg(long, default_value_t = 2.0, value_name = "PERCENT")]
     within: f64,
-    /// Without -n: but no longer than so many seconds for each command
+    /// Without -n: but begin no further run after so many seconds for each command, once there
+    /// are five
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = options::seconds)]
     at_most: f64,
     /// Runs before those, not counted
@@ -321,6 +322,16 @@ fn resume(args: &MeasureArgs, measured: &mut [Measured]) -> Result<()> {
         Err(error) if error.to_string().contains("holds no runs") => return Ok(()),
         Err(error) => return Err(bad(error).into()),
     };
+    for (i, m) in measured.iter().enumerate() {
+        let is_same = |t: &Measured| t.label == m.label && t.labels == m.labels;
+        if measured[..i].iter().any(is_same) {
+            let text = format!(
+                "--resume cannot tell two `{}` apart: give each a --name",
+                m.label
+            );
+            return Err(Failure::new(Exit::Usage, text).into());
+        }
+    }
     for m in measured {
         let same = |t: &&Measured| t.label == m.label && t.labels == m.labels;
         if let Some(known) = there.iter().find(same) {

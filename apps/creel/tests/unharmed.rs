@@ -188,3 +188,27 @@ fn the_npm_package_counts_where_its_tool_cannot() {
         Err(_) => eprintln!("skipped: node is not installed"),
     }
 }
+
+#[test]
+fn systemd_expands_nothing_in_an_exported_setting() {
+    let folder = TempDir::new().unwrap();
+    let java = script(folder.path(), "java", "#!/bin/sh\n");
+    let mut command = Command::new(CREEL);
+    command
+        .args(["run", "-j3", "--export", "systemd"])
+        .arg(java);
+    let out = command
+        .env("JAVA_TOOL_OPTIONS", "-Xlog:gc:file=gc-%t.log")
+        .output();
+    let said = stdout(&out.unwrap());
+    assert!(said.contains("gc-%%t.log"), "{said}");
+}
+
+#[test]
+fn a_manual_that_cannot_be_written_is_no_success() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for words in [&["man"][..], &["completions", "bash"]] {
+        let status = Command::new(CREEL).args(words).stdout(full()).status();
+        assert_eq!(status.unwrap().code(), Some(1), "{words:?}");
+    }
+}

@@ -140,6 +140,11 @@ pub fn export(plan: &Plan, target: Target) -> String {
             format!("- name: {name}\n  value: {value:?}")
         }),
         Target::Systemd => each(&variables, |name, value| {
+            // systemd expands specifiers, and reads backslashes and quotes.
+            let value = value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('%', "%%");
             format!("Environment=\"{name}={value}\"")
         }),
     };

@@ -212,3 +212,17 @@ fn a_manual_that_cannot_be_written_is_no_success() {
         assert_eq!(status.unwrap().code(), Some(1), "{words:?}");
     }
 }
+
+#[test]
+fn this_program_is_no_runtime_and_a_csv_without_rows_has_its_header() {
+    let csv = |words: &[&str]| {
+        let mut command = Command::new(CREEL);
+        command
+            .args(["run", "-n", "--format", "csv", "-j1"])
+            .args(words);
+        stdout(&command.output().unwrap())
+    };
+    assert_eq!(csv(&[CREEL, "topo"]), "kind,name,value,kept,why");
+    let rows = csv(&["--as", "crystal", "true"]);
+    assert!(rows.starts_with("kind,name,value,kept,why\n"), "{rows}");
+}

@@ -107,6 +107,9 @@ impl Document {
     }
 }
 
+/// The first line of the CSV: the names of [`SettingFields`].
+pub const HEADER: &str = "kind,name,value,kept,why\n";
+
 /// A row a setting.
 pub fn rows(plan: &Plan) -> impl Iterator<Item = SettingFields> {
     plan.settings.iter().map(|setting| SettingFields {

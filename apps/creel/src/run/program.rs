@@ -441,6 +441,13 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     if links("libjli.") && !is_java(names) {
         return (Runtime::Jdk, "it links libjli, and is not java".into());
     }
+    if facts.marks.len() > 3 {
+        // It knows several runtimes' variables, as this program does, and is none of them.
+        return (
+            Runtime::Unknown,
+            "it reads several runtimes' variables".into(),
+        );
+    }
     if let Some((library, runtime)) = by_library.into_iter().find(|(l, _)| links(l)) {
         let library = library.trim_end_matches('.');
         return (runtime, format!("it links {library}"));

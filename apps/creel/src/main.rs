@@ -1,6 +1,8 @@
 //! The creel tool: what the machine is, right-sizing any program, and measuring it.
 #![deny(unsafe_code)]
 
+mod drawing;
+mod inherited;
 mod measure;
 mod options;
 mod pools;

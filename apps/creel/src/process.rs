@@ -14,7 +14,7 @@ pub fn descendants(root: u32) -> Vec<u32> {
 }
 
 /// The children that any thread of the process started.
-fn children(pid: u32) -> Vec<u32> {
+pub fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };

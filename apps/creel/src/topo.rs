@@ -5,14 +5,13 @@ mod svg;
 mod text;
 mod tree;
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use creel_console::{Common, Exit, Failure, Format, knobs, output};
 use creel_topology::{Budget, Error, Layout, Machine, Placement, place};
 
+use crate::drawing;
 use crate::options::{self, Round};
 
 /// The flags of `creel topo`.
@@ -58,12 +57,12 @@ struct Seating {
 /// Reads the machine, seats the workers, prints.
 pub fn run(args: &Args, common: &Common) -> anyhow::Result<Exit> {
     let view = view(args).map_err(with_exit)?;
-    if args.svg.as_deref() == Some(Path::new("-")) {
+    if args.svg.as_deref().is_some_and(drawing::is_stdout) {
         output::text(&svg::draw(&view))?;
         return Ok(Exit::Done);
     }
     if let Some(file) = &args.svg {
-        write_whole(file, &svg::draw(&view)).with_context(|| file.display().to_string())?;
+        drawing::write(file, &svg::draw(&view)).with_context(|| file.display().to_string())?;
     }
     match common.format {
         Format::Text => output::text(&text::draw(&view, common.verbose > 0))?,
@@ -109,21 +108,4 @@ fn with_exit(error: Error) -> Failure {
         _ => Exit::SomeFailed,
     };
     Failure::new(exit, error.to_string())
-}
-
-/// The file is there whole or not at all.
-fn write_whole(file: &Path, text: &str) -> io::Result<()> {
-    let mut partial = file.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let written = File::create(&partial).and_then(|mut out| {
-        out.write_all(text.as_bytes())?;
-        out.sync_all()
-    });
-    written
-        .and_then(|()| fs::rename(&partial, file))
-        .inspect_err(|_| {
-            // The error that matters is the first one.
-            let _ = fs::remove_file(&partial);
-        })
 }

@@ -76,6 +76,28 @@ fn runs_are_written_and_read_back() {
 }
 
 #[test]
+fn a_dash_is_stdout_and_nothing_else_is_printed() {
+    let folder = TempDir::new().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(CREEL);
+        command.args(["measure", "-q", "-n", "2"]).args(words);
+        let out = command.arg("true").current_dir(&folder).output().unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{words:?}");
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let rows = run(&["--csv", "-"]);
+    assert!(
+        rows.starts_with("command,run,") && rows.lines().count() == 3,
+        "{rows}"
+    );
+    let drawn = run(&["--plot", "runs", "--svg", "-"]);
+    assert!(
+        drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>"),
+        "{drawn}"
+    );
+}
+
+#[test]
 fn failures_are_named() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let (ended, _, said) = creel(words);
@@ -429,4 +451,57 @@ fn a_scan_is_one_curve_and_each_sentence_names_its_commands() {
     let about = |line: &&str| line.contains("echo 3 t=3") && line.contains("echo 1 t=1");
     let compared: Vec<&str> = text.lines().filter(about).collect();
     assert_eq!(compared.len(), 2, "a ratio and a sentence: {text}");
+}
+
+#[test]
+fn each_run_has_limits_of_its_own() {
+    let told = json(&["-n", "4", "--timeout", "0.5", "sleep", "0.2"]);
+    for run in told["runs"].as_array().unwrap() {
+        assert!(run["wall_s"].as_f64().unwrap() >= 0.2, "{run}");
+        assert_eq!(run["exit_code"], 0, "{run}");
+    }
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("log");
+    let script = format!(
+        "(sleep 0.6; echo lived >>{}) >/dev/null 2>&1 & exit 0",
+        log.display()
+    );
+    json(&["-n", "3", "--linger", "1", "sh", "-c", &script]);
+    assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn a_command_gets_no_descriptor_of_ours() {
+    let (_, told, _) = creel(&[
+        "measure",
+        "-q",
+        "-n",
+        "1",
+        "--show-stdout",
+        "ls",
+        "-l",
+        "/proc/self/fd",
+    ]);
+    assert!(
+        told.contains("/dev/null") && !told.contains("perf_event"),
+        "{told}"
+    );
+}
+
+#[test]
+fn resuming_does_not_count_runs_twice() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("runs.csv");
+    let words = [
+        "measure",
+        "-n",
+        "2",
+        "--csv",
+        file.to_str().unwrap(),
+        "--vs",
+        "true",
+    ];
+    assert_eq!(creel(&[&words[..], &["true"]].concat()).0, Some(0));
+    let (code, _, said) = creel(&[&words[..], &["--resume", "true"]].concat());
+    assert!(code == Some(2) && said.contains("--name"), "{said}");
 }

@@ -194,11 +194,16 @@ fn installed(folder: &Path) -> Vec<Asked> {
     for (name, options) in [
         ("GHC, default options", &["-with-rtsopts=-N"][..]),
         ("GHC, all options", &["-rtsopts", "-with-rtsopts=-N"]),
+        // Stripped, it takes nothing from us that could be one option too many.
         ("GHC, stripped", &["-optl-s", "-with-rtsopts=-N"]),
     ] {
         add(
             name,
-            &[],
+            if name.ends_with("stripped") {
+                &["--shim"]
+            } else {
+                &[][..]
+            },
             haskell(folder, name, options).map(|p| vec![text(p)]),
         );
     }
@@ -365,6 +370,13 @@ impl Quota {
         }
         eprintln!("skipped: this host lets nobody make a cgroup with a quota");
         None
+    }
+
+    /// Makes a tenth of a CPU of it, which is used up however busy the machine is.
+    fn tighten(&self) {
+        let v1 = fs::write(self.outer.join("cpu.cfs_quota_us"), "10000");
+        v1.or_else(|_| fs::write(self.outer.join("cpu.max"), "10000 100000"))
+            .unwrap();
     }
 
     /// Takes the quota away.
@@ -676,7 +688,9 @@ fn limits_that_change_are_said_and_the_program_can_be_told() {
 
 #[test]
 fn a_watched_program_gets_our_signals() {
-    let script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    // Bounded by itself: a `timeout` that is told too early ends alone.
+    let script = "trap 'exit 9' TERM; echo ready; \
+                  i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.05; done";
     let mut child = Command::new(CREEL)
         .args([
             "run",
@@ -722,4 +736,20 @@ fn bad_wishes_are_named() {
     fails(&["--jobs", "0", "--", "true"], 2, "at least one worker");
     fails(&["--placement", "nowhere", "--", "true"], 2, "nowhere");
     fails(&[], 2, "PROGRAM");
+}
+
+#[test]
+fn top_sees_an_outer_quota_stop_the_program() {
+    let Some(quota) = Quota::of_one_cpu() else {
+        return;
+    };
+    quota.tighten();
+    let mut words = quota.enter("inner");
+    let busy =
+        "timeout 1 sh -c 'while :; do :; done' & timeout 1 sh -c 'while :; do :; done'; wait";
+    words.extend([CREEL, "top", "--format", "json", "--", "sh", "-c", busy]);
+    let out = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let throttled = told["throttled"]["throttled"].as_u64();
+    assert!(throttled.is_some_and(|n| n > 0), "{}", told["throttled"]);
 }

@@ -238,3 +238,30 @@ fn what_has_ended_is_gone_and_the_exit_code_stays() {
     assert_eq!(code, Some(5));
     assert!(last.iter().any(|row| row.contains("over")), "{last:?}");
 }
+
+#[test]
+fn ctrl_c_in_the_picture_is_an_interrupt() {
+    let mut top = Terminal::start(80, 24, &["--", "sh", "-c", BUSY]);
+    top.shows("CPU%");
+    top.press("\x03");
+    assert_eq!(top.end().0, Some(130));
+}
+
+#[test]
+fn a_bounded_look_shows_what_the_program_prints() {
+    let script = "echo HELLO; exec timeout 2 sh -c 'while :; do :; done'";
+    let mut top = Terminal::start(80, 24, &["--for", "0.6", "--", "sh", "-c", script]);
+    top.shows("output of sh");
+    top.shows("HELLO");
+    let (code, last) = top.end();
+    assert_eq!(code, Some(0));
+    // The program goes on, and where its output is to be found is said.
+    let said = last.join("");
+    assert!(
+        said.contains("HELLO") && said.contains("creel-top-"),
+        "{last:?}"
+    );
+    let file = said.split("its output is in ").nth(1).unwrap();
+    let end = file.find(".out").unwrap() + 4;
+    fs::remove_file(&file[..end]).unwrap();
+}

@@ -298,3 +298,30 @@ fn bad_input_is_named_and_has_its_code() {
         assert!(output.stdout.is_empty(), "{args:?}");
     }
 }
+
+#[test]
+fn a_drawing_replaces_files_and_writes_through_all_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let draw = |name: &str| {
+        let file = path(name);
+        text(&["--synthetic", "core:2", "--svg", file.to_str().unwrap()]);
+    };
+    fs::write(path("target.svg"), "old").unwrap();
+    std::os::unix::fs::symlink(path("target.svg"), path("link.svg")).unwrap();
+    draw("link.svg");
+    assert!(path("link.svg").symlink_metadata().unwrap().is_symlink());
+    let drawn = fs::read_to_string(path("target.svg")).unwrap();
+    assert!(drawn.starts_with("<svg"), "{drawn}");
+    let made = Command::new("mkfifo").arg(path("fifo")).status().unwrap();
+    assert!(made.success());
+    // Open at both ends, so that nobody waits for the other.
+    let mut both = fs::File::options();
+    let mut fifo = both.read(true).write(true).open(path("fifo")).unwrap();
+    draw("fifo");
+    let mut begin = [0; 4];
+    std::io::Read::read_exact(&mut fifo, &mut begin).unwrap();
+    assert_eq!(&begin, b"<svg");
+    draw("link.svg");
+    assert!(!path("link.svg.partial").exists());
+}

@@ -52,7 +52,11 @@ pub fn parse<P: Parser>() -> P {
         _ => None,
     };
     match written {
-        // A closed pipe is no error, and there is nobody left to tell of another one.
+        // A closed pipe is no error; a full disk is.
+        Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error: {error}");
+            std::process::exit(Exit::SomeFailed.code().into())
+        }
         Some(_) => std::process::exit(Exit::Done.code().into()),
         None => P::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()),
     }
@@ -80,7 +84,9 @@ fn completions<P: Parser>(shell: Shell) -> io::Result<()> {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
-    io::stdout().lock().write_all(&script)
+    let mut out = io::stdout().lock();
+    out.write_all(&script)?;
+    out.flush()
 }
 
 /// The page, and after it one for each subcommand.
@@ -95,7 +101,9 @@ fn man<P: Parser>() -> io::Result<()> {
     {
         clap_mangen::Man::new(sub.clone()).render(&mut page)?;
     }
-    io::stdout().lock().write_all(&page)
+    let mut out = io::stdout().lock();
+    out.write_all(&page)?;
+    out.flush()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use perf_event::{
     Builder, Counter,
     events::{Event, Hardware, Software},
 };
+use std::os::fd::AsRawFd;
 
 /// Counters that are open, with the figures that they give and their last values.
 pub struct Counters(Vec<(&'static str, Counter, u64)>);
@@ -22,6 +23,7 @@ impl Counters {
             // A migration happens inside the kernel: without this the count is always zero.
             builder.inherit(true).include_kernel();
             let mut counter = builder.build().ok()?;
+            close_on_exec(&counter);
             counter.enable().ok()?;
             Some((name, counter, 0))
         });
@@ -42,4 +44,11 @@ impl Counters {
             sample.set(name, counted.map(|n| n as f64));
         }
     }
+}
+
+/// The commands shall find no descriptor that is ours.
+#[allow(unsafe_code)]
+fn close_on_exec(counter: &Counter) {
+    // SAFETY: the descriptor is the counter's, which outlives the call; no memory is passed.
+    unsafe { libc::fcntl(counter.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
 }

@@ -11,7 +11,7 @@ mod sample;
 mod stats;
 mod store;
 
-use crate::options;
+use crate::{drawing, options};
 use agent::Agent;
 pub use agent::ONE;
 use anyhow::{Context, Result, bail};
@@ -62,7 +62,8 @@ pub struct MeasureArgs {
     /// Without -n: run until the 95 % interval of the mean is within so many percent of it
     #[arg(long, default_value_t = 2.0, value_name = "PERCENT")]
     within: f64,
-    /// Without -n: but no longer than so many seconds for each command
+    /// Without -n: but begin no further run after so many seconds for each command, once there
+    /// are five
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = options::seconds)]
     at_most: f64,
     /// Runs before those, not counted
@@ -100,7 +101,7 @@ pub struct MeasureArgs {
     /// its last match
     #[arg(long, value_name = "NAME=REGEX", value_parser = metric)]
     metric: Vec<(String, Regex)>,
-    /// Also write every run to this file, as it comes
+    /// Also write every run to this file, as it comes; - writes to stdout, and prints nothing else
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Add to that file instead of replacing it
@@ -121,7 +122,7 @@ pub struct MeasureArgs {
     /// Also draw the runs
     #[arg(long, value_enum, value_name = "WHAT")]
     plot: Option<Plot>,
-    /// Draw into this file, as SVG
+    /// Draw into this file, as SVG; - draws on stdout, and prints nothing else
     #[arg(long, value_name = "FILE", requires = "plot")]
     svg: Option<PathBuf>,
     /// Let the command's stdout through
@@ -171,6 +172,11 @@ pub fn measure(args: &MeasureArgs, common: &Common) -> Result<Exit> {
         let text = "--show-stdout would mix the command's output with the data";
         return Err(Failure::new(Exit::Usage, text).into());
     }
+    let rows = args.csv.as_deref().is_some_and(drawing::is_stdout);
+    if rows && (args.append || args.resume || args.show_stdout || args.show_output) {
+        let text = "--csv - writes to stdout: that holds no earlier runs, and no command's output";
+        return Err(Failure::new(Exit::Usage, text).into());
+    }
     let (measured, ended) = if args.from.is_empty() {
         run_all(args, common)?
     } else {
@@ -184,6 +190,14 @@ pub fn measure(args: &MeasureArgs, common: &Common) -> Result<Exit> {
 }
 
 fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<()> {
+    if let (Some(plot), Some(file)) = (args.plot, &args.svg)
+        && drawing::is_stdout(file)
+    {
+        return Ok(output::text(&report::chart(measured, plot).svg())?);
+    }
+    if args.csv.as_deref().is_some_and(drawing::is_stdout) {
+        return Ok(());
+    }
     let untold = energy::Meter::start().is_none().then_some(NO_ENERGY);
     match common.format {
         Format::Json => {
@@ -203,7 +217,7 @@ fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<(
     };
     let chart = report::chart(measured, plot);
     match &args.svg {
-        Some(file) => fs::write(file, chart.svg())
+        Some(file) => drawing::write(file, &chart.svg())
             .with_context(|| format!("cannot write {}", file.display()))?,
         None if common.format == Format::Text => output::text(&chart.text(72, 16))?,
         None => {}
@@ -308,6 +322,16 @@ fn resume(args: &MeasureArgs, measured: &mut [Measured]) -> Result<()> {
         Err(error) if error.to_string().contains("holds no runs") => return Ok(()),
         Err(error) => return Err(bad(error).into()),
     };
+    for (i, m) in measured.iter().enumerate() {
+        let is_same = |t: &Measured| t.label == m.label && t.labels == m.labels;
+        if measured[..i].iter().any(is_same) {
+            let text = format!(
+                "--resume cannot tell two `{}` apart: give each a --name",
+                m.label
+            );
+            return Err(Failure::new(Exit::Usage, text).into());
+        }
+    }
     for m in measured {
         let same = |t: &&Measured| t.label == m.label && t.labels == m.labels;
         if let Some(known) = there.iter().find(same) {

@@ -42,7 +42,7 @@ use std::{
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, Thread},
@@ -241,19 +241,27 @@ enum State {
     Over,
 }
 
-#[derive(Default)]
-struct Shared(Mutex<State>);
+/// The state, and since when it has been so: runs are shorter than a look, and each has its own
+/// limits from its own beginning.
+struct Shared(Mutex<(State, Instant)>);
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self(Mutex::new((State::Idle, Instant::now())))
+    }
+}
 
 impl Shared {
     fn set(&self, state: State, watcher: &Thread) {
-        *self.0.lock().unwrap_or_else(|e| e.into_inner()) = state;
+        *self.lock() = (state, Instant::now());
         if state == State::Over {
             watcher.unpark();
         }
     }
 
-    fn get(&self) -> State {
-        *self.0.lock().unwrap_or_else(|e| e.into_inner())
+    /// While this is held, no run ends and none begins.
+    fn lock(&self) -> MutexGuard<'_, (State, Instant)> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
@@ -279,41 +287,40 @@ impl Watch {
 
     /// Looks every so often; nobody wakes it for a run, which would disturb a short one.
     fn run(&self) {
-        loop {
-            match self.state.get() {
-                State::Over => return,
-                State::Idle => thread::park_timeout(LOOK_EVERY),
-                State::Running | State::Lingering => self.one_run(),
-            }
-        }
-    }
-
-    fn one_run(&self) {
-        let begin = Instant::now();
-        let mut lingers: Option<Instant> = None;
-        let mut said = false;
-        let (timeout_s, linger_s) = *self.limits.lock().unwrap_or_else(|e| e.into_inner());
+        let mut said = None;
         loop {
             thread::park_timeout(LOOK_EVERY);
-            let state = self.state.get();
-            match state {
-                State::Idle | State::Over => return,
-                State::Running if timeout_s.is_some_and(|s| begin.elapsed().as_secs_f64() > s) => {
-                    self.timed_out.store(true, Ordering::Relaxed);
-                    signal_all(Signal::SIGKILL);
-                }
-                State::Running => {}
-                State::Lingering => {
-                    let since = lingers.get_or_insert_with(Instant::now).elapsed();
-                    if since > SAY_AFTER && !said {
-                        said = true;
-                        say(linger_s);
-                    }
-                    self.end_after(since.as_secs_f64() - linger_s);
-                }
+            if !self.limits(&mut said) {
+                return;
             }
             self.look();
         }
+    }
+
+    /// Sees to the limits of the run that is on; `said` is the one that was told of last. `false`
+    /// when all is over.
+    fn limits(&self, said: &mut Option<Instant>) -> bool {
+        let state = self.state.lock();
+        let (timeout_s, linger_s) = *self.limits.lock().unwrap_or_else(|e| e.into_inner());
+        let (now, since) = *state;
+        match now {
+            State::Over => return false,
+            State::Idle => {}
+            State::Running => {
+                if timeout_s.is_some_and(|s| since.elapsed().as_secs_f64() > s) {
+                    self.timed_out.store(true, Ordering::Relaxed);
+                    signal_all(Signal::SIGKILL);
+                }
+            }
+            State::Lingering => {
+                if since.elapsed() > SAY_AFTER && *said != Some(since) {
+                    *said = Some(since);
+                    say(linger_s);
+                }
+                self.end_after(since.elapsed().as_secs_f64() - linger_s);
+            }
+        }
+        true
     }
 
     /// Ends what lingers, politely at first.

@@ -197,7 +197,8 @@ pub fn fill_text(text: &str, point: &[(String, String)]) -> String {
 /// Reads `KEY=VALUE` for `--label`.
 pub fn label(text: &str) -> Result<(String, String)> {
     let (key, value) = named(text, "VALUE")?;
-    if ["command", "run", "exit_code"].contains(&key) {
+    let figure = super::sample::unit(key) != super::sample::Unit::Plain;
+    if figure || ["command", "run", "exit_code"].contains(&key) {
         bail!("`{key}` is a column already");
     }
     Ok((key.into(), value.into()))
@@ -283,6 +284,6 @@ mod tests {
         assert!(error(&[], &["jobs=1"]).contains("no {jobs}"));
         assert!(error(&["a 'b"], &[]).contains("a quote is open"));
         assert!(made(&["x"], &[], &[], &["a", "b"]).is_err());
-        assert!(label("command=x").is_err() && label("x").is_err());
+        assert!(label("command=x").is_err() && label("wall_s=3").is_err() && label("x").is_err());
     }
 }

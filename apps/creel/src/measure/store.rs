@@ -8,10 +8,12 @@ use super::{
     plan::{AGAIN, Labels},
     sample::{FIGURES, Sample, Unit, unit},
 };
+use crate::drawing::is_stdout;
 use anyhow::{Context, Result, bail};
 use std::{
     fs::File,
     io::Write,
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
@@ -98,6 +100,10 @@ impl Store {
             }
         }
         let file = match mode {
+            _ if is_stdout(path) => std::io::stdout()
+                .as_fd()
+                .try_clone_to_owned()
+                .map(File::from),
             Mode::Append => File::options().append(true).create(true).open(path),
             Mode::Replace => File::create(path),
         };

@@ -38,6 +38,8 @@ pub struct Ghc {
     pub pins: bool,
     /// How many capabilities its own defaults ask for.
     pub own: Capabilities,
+    /// Whether its own defaults size memory: an allocation area, a largest or a suggested heap.
+    pub sizes_memory: bool,
 }
 
 /// What a Haskell program's `-with-rtsopts` say of capabilities.
@@ -75,6 +77,8 @@ pub enum RtsOpts {
     Some,
     None,
     IgnoreAll,
+    /// The file does not tell: it is stripped.
+    Untold,
 }
 
 /// Texts that only a program with that runtime holds: each is the name of the variable that the
@@ -90,6 +94,9 @@ pub const MARKS: [&str; 6] = [
 
 /// Only the non-threaded runtime holds this text.
 const NOT_THREADED: &[u8] = b"requires the program to be built with -threaded";
+
+/// Every GHC runtime holds the name of the variable that it reads.
+const GHC: &[u8] = b"GHCRTS";
 
 /// Reads the facts; `None` if the file is no ELF file or its tables are damaged.
 pub fn read(path: &Path) -> Option<Facts> {
@@ -110,13 +117,15 @@ pub fn read(path: &Path) -> Option<Facts> {
     let data = section(&mut file, ".rodata").unwrap_or_default();
     let holds = |text: &[u8]| memmem::find(&data, text).is_some();
     let comment = section(&mut file, ".comment").unwrap_or_default();
-    if memmem::find(&comment, b"GHC ").is_some() {
-        // Stripped: what options it takes is not known, but GHC's default is what does no harm.
+    if memmem::find(&comment, b"GHC ").is_some() || holds(GHC) {
+        // Stripped: what options it takes is not known, and one too many may end it, or be taken
+        // for an argument of its own. Debian's packages lack the comment too.
         facts.ghc = Some(Ghc {
             threaded: !holds(NOT_THREADED),
-            rtsopts: RtsOpts::Some,
+            rtsopts: RtsOpts::Untold,
             pins: false,
             own: options_in(&data),
+            sizes_memory: false,
         });
     }
     let marks = MARKS.into_iter().filter(|mark| holds(mark.as_bytes()));
@@ -214,18 +223,21 @@ fn ghc_from_link_info(info: &[u8]) -> Ghc {
             .any(|name| memmem::find(name, b"_thr").is_some()),
         rtsopts: linked.map_or(RtsOpts::Some, |(_, rtsopts)| rtsopts),
         pins: holds("-qa"),
-        own: with_rtsopts(info),
+        own: with_rtsopts(info).map_or(Capabilities::One, |own| Capabilities::of(&own)),
+        sizes_memory: with_rtsopts(info).is_some_and(|own| sizes_memory(&own)),
     }
 }
 
 /// `Just "-N -A4m"` among the link info.
-fn with_rtsopts(info: &[u8]) -> Capabilities {
+fn with_rtsopts(info: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(info);
-    let options = text
-        .split("Just \"")
-        .nth(1)
-        .and_then(|rest| rest.split('"').next());
-    options.map_or(Capabilities::One, Capabilities::of)
+    let rest = text.split("Just \"").nth(1)?;
+    Some(rest.split('"').next()?.to_owned())
+}
+
+fn sizes_memory(options: &str) -> bool {
+    let mut words = options.split_ascii_whitespace();
+    words.any(|word| ["-A", "-M", "-H"].iter().any(|mark| word.starts_with(mark)))
 }
 
 #[cfg(test)]
@@ -240,6 +252,7 @@ mod tests {
             rtsopts: RtsOpts::All,
             pins: true,
             own: Capabilities::One,
+            sizes_memory: true,
         };
         assert_eq!(ghc_from_link_info(info), all);
         let old = br#"(["-lHSmy_thr","-lHSrts"],[]) RtsOptsSafeOnly Nothing"#;
@@ -248,20 +261,16 @@ mod tests {
             rtsopts: RtsOpts::Some,
             pins: false,
             own: Capabilities::One,
+            sizes_memory: false,
         };
         assert_eq!(ghc_from_link_info(old), some);
     }
 
     #[test]
     fn a_programs_own_capabilities_are_read() {
-        assert_eq!(
-            with_rtsopts(br#"([],Just "-A4m -N",All)"#),
-            Capabilities::Machine
-        );
-        assert_eq!(
-            with_rtsopts(br#"(Just "-maxN4",x)"#),
-            Capabilities::Fixed(4)
-        );
+        let own = |info: &[u8]| Capabilities::of(&with_rtsopts(info).unwrap());
+        assert_eq!(own(br#"([],Just "-A4m -N",All)"#), Capabilities::Machine);
+        assert_eq!(own(br#"(Just "-maxN4",x)"#), Capabilities::Fixed(4));
         assert_eq!(options_in(b"x\0-N -qg\0y"), Capabilities::Machine);
         let help = b"\0-N[<n>] use <n> processors\0  -N4 x\0";
         assert_eq!(options_in(help), Capabilities::One);

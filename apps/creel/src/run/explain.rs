@@ -107,6 +107,9 @@ impl Document {
     }
 }
 
+/// The first line of the CSV: the names of [`SettingFields`].
+pub const HEADER: &str = "kind,name,value,kept,why\n";
+
 /// A row a setting.
 pub fn rows(plan: &Plan) -> impl Iterator<Item = SettingFields> {
     plan.settings.iter().map(|setting| SettingFields {
@@ -140,6 +143,11 @@ pub fn export(plan: &Plan, target: Target) -> String {
             format!("- name: {name}\n  value: {value:?}")
         }),
         Target::Systemd => each(&variables, |name, value| {
+            // systemd expands specifiers, and reads backslashes and quotes.
+            let value = value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('%', "%%");
             format!("Environment=\"{name}={value}\"")
         }),
     };

@@ -30,6 +30,8 @@ pub struct Knob {
     pub name: &'static str,
     /// The value; of arguments, separated by blanks.
     pub value: String,
+    /// Variables that the runtime obeys where `name` is not set.
+    pub outranked: &'static [&'static str],
     /// What a word begins with by which the user turns the same knob.
     pub marks: &'static [&'static str],
     /// Variables beside `name` in which such a word may stand.
@@ -45,6 +47,7 @@ impl Knob {
             turn: Turn::Variable,
             name,
             value: value.to_string(),
+            outranked: &[],
             marks: &[],
             elsewhere: &[],
             between: None,
@@ -78,6 +81,12 @@ impl Knob {
         self
     }
 
+    /// Also stands back where one of these variables is set, which it would outrank.
+    pub fn yielding_to(mut self, outranked: &'static [&'static str]) -> Self {
+        self.outranked = outranked;
+        self
+    }
+
     /// Also stands back for arguments with these marks.
     pub fn or_marks(mut self, marks: &'static [&'static str]) -> Self {
         self.marks = marks;
@@ -92,10 +101,14 @@ impl Knob {
     ) -> Option<String> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let shown = |name: &str, value: &OsStr| format!("{name}={}", value.display());
-        if self.turn == Turn::Variable
-            && let Some(value) = set(self.name)
-        {
-            return Some(shown(self.name, &value));
+        if self.turn == Turn::Variable {
+            let names = [self.name]
+                .into_iter()
+                .chain(self.outranked.iter().copied());
+            let mut found = names.filter_map(|name| Some(shown(name, &set(name)?)));
+            if let Some(kept) = found.next() {
+                return Some(kept);
+            }
         }
         let own = [self.name].into_iter().filter(|name| !name.is_empty());
         for name in own.chain(self.elsewhere.iter().copied()) {
@@ -199,6 +212,8 @@ mod tests {
             Some("OMP_NUM_THREADS=7".into())
         );
         assert_eq!(kept(&plain, &[], &[("OMP_NUM_THREADS", "")]), None);
+        let blas = Knob::variable("OPENBLAS_NUM_THREADS", 2).yielding_to(&["OMP_NUM_THREADS"]);
+        assert!(kept(&blas, &[], &[("OMP_NUM_THREADS", "1")]).is_some());
     }
 
     #[test]

@@ -125,6 +125,8 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
         match common.format {
             Format::Text => output::text(&explain::explain(&plan))?,
             Format::Json => output::json(&explain::Document::new(&plan, &args.command))?,
+            // The header says what there is none of.
+            Format::Csv if plan.settings.is_empty() => output::text(explain::HEADER)?,
             Format::Csv => output::csv(explain::rows(&plan))?,
         }
         return Ok(Exit::Done);

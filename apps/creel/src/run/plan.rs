@@ -11,7 +11,7 @@ use creel_console::{Exit, Failure};
 use creel_topology::{
     Budget, CpuSet, Layout, LimitKind, Machine, Placement, Rounding, affinity, place,
 };
-use std::{env, ffi::OsString, path::PathBuf};
+use std::{env, ffi::OsString, fs, path::PathBuf};
 
 /// What the user asks for.
 #[derive(Debug, Default)]
@@ -193,6 +193,7 @@ fn union(layout: &Layout) -> CpuSet {
 
 fn sizing(machine: &Machine, floor: &Budget, wishes: &Wishes, takes_arguments: bool) -> Sizing {
     let mut quotas = floor.limits().iter().filter(|l| l.kind == LimitKind::Quota);
+    let masks = [LimitKind::Cores, LimitKind::Cpuset, LimitKind::Affinity];
     let workers = wishes.jobs.unwrap_or(floor.workers()).max(1) as u64;
     let last_level = machine.caches().iter().max_by_key(|cache| cache.level);
     let memory = machine
@@ -203,6 +204,7 @@ fn sizing(machine: &Machine, floor: &Budget, wishes: &Wishes, takes_arguments: b
         ceil: budget(machine, wishes, Rounding::Ceil).workers(),
         explicit: wishes.jobs,
         pus: machine.allowed().len(),
+        told_more: wishes.jobs.is_some() || !masks.contains(&floor.bound_by().kind),
         own_quota: quotas
             .find(|l| l.generation == 0)
             .and_then(|l| cpus(&l.value)),
@@ -210,6 +212,9 @@ fn sizing(machine: &Machine, floor: &Budget, wishes: &Wishes, takes_arguments: b
             .and_then(|cache| cache.size_bytes)
             .map(|bytes| bytes / workers),
         memory_bytes: memory.and_then(|limit| limit.value.parse().ok()),
+        room_bytes: machine
+            .memory_limit()
+            .and_then(|limit| limit.value.parse().ok()),
         gc: wishes.gc,
         takes_arguments: takes_arguments && !wishes.variables_only,
         elsewhere: wishes.variables_only,
@@ -223,6 +228,29 @@ fn cpus(value: &str) -> Option<f64> {
     (period > 0.0).then(|| quota / period)
 }
 
+/// How many jobs cargo's own configuration asks for, which the variable would outrank: the files
+/// that cargo reads, from this folder upwards and in its home.
+fn cargo_jobs() -> Option<String> {
+    let here = env::current_dir().unwrap_or_default();
+    let homes = [
+        env::var_os("CARGO_HOME").map(PathBuf::from),
+        env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")),
+    ];
+    let folders = here.ancestors().map(|folder| folder.join(".cargo"));
+    let mut files = folders
+        .chain(homes.into_iter().flatten())
+        .flat_map(|folder| ["config.toml", "config"].map(|name| folder.join(name)));
+    files.find_map(|file| {
+        let text = fs::read_to_string(&file).ok()?;
+        let is_jobs = |line: &&str| {
+            let key = line.split('=').next().unwrap_or_default().trim();
+            line.contains('=') && ["jobs", "build.jobs"].contains(&key)
+        };
+        let line = text.lines().find(is_jobs)?;
+        Some(format!("`{}` in {}", line.trim(), file.display()))
+    })
+}
+
 /// This process's environment, as the knobs ask for it.
 fn environment(name: &str) -> Option<OsString> {
     env::var_os(name)
@@ -232,6 +260,10 @@ impl Plan {
     /// Turns a knob, unless the user has.
     fn turn(&mut self, advised: Advised) {
         let kept = advised.knob.kept(&self.program.words, &environment);
+        let kept = kept.or_else(|| match advised.knob.name {
+            "CARGO_BUILD_JOBS" if self.budget_is_own() => cargo_jobs(),
+            _ => None,
+        });
         if kept.is_none() {
             self.notes.extend(advised.effect.map(String::from));
         }
@@ -274,6 +306,12 @@ impl Plan {
             why: why(),
             kept: None,
         });
+    }
+
+    /// Whether the number is ours and not the user's.
+    fn budget_is_own(&self) -> bool {
+        let budget = self.budget.as_ref();
+        budget.is_some_and(|budget| budget.bound_by().kind != LimitKind::Explicit)
     }
 
     pub fn workers(&self) -> usize {

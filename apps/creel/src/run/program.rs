@@ -29,6 +29,8 @@ pub enum Runtime {
     Go(Option<(u32, u32)>),
     Ghc(Ghc),
     Java,
+    /// The JDK's other tools, which have Java's library and not its options.
+    Jdk,
     Node,
     Python,
     Erlang,
@@ -101,6 +103,7 @@ const ASSUMED: Ghc = Ghc {
     rtsopts: RtsOpts::Some,
     pins: false,
     own: Capabilities::Machine,
+    sizes_memory: false,
 };
 
 /// Reads a name for `--as`.
@@ -224,6 +227,11 @@ impl Sight {
                 return self.elf(&looked, arguments_at);
             }
             let Some(interpreter) = interpreter(&head) else {
+                if !head.is_empty() && !head.contains(&0) {
+                    // What a shell starts by itself; so do we: see `exec`.
+                    self.because.push("a script without a #! line".into());
+                    return self.shell_script(&looked, own, depth + 1);
+                }
                 self.because.push("neither an ELF file nor a script".into());
                 return;
             };
@@ -430,6 +438,16 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
         ("OCAMLRUNPARAM", Runtime::Ocaml),
     ];
     let links = |library: &str| facts.needed.iter().any(|n| n.starts_with(library));
+    if links("libjli.") && !is_java(names) {
+        return (Runtime::Jdk, "it links libjli, and is not java".into());
+    }
+    if facts.marks.len() > 3 {
+        // It knows several runtimes' variables, as this program does, and is none of them.
+        return (
+            Runtime::Unknown,
+            "it reads several runtimes' variables".into(),
+        );
+    }
     if let Some((library, runtime)) = by_library.into_iter().find(|(l, _)| links(l)) {
         let library = library.trim_end_matches('.');
         return (runtime, format!("it links {library}"));
@@ -446,6 +464,15 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
         return (Runtime::OpenMp, format!("it links {library}"));
     }
     (Runtime::Unknown, "no known runtime in it".into())
+}
+
+/// Whether the launcher is the one that takes options of the virtual machine: the file behind all
+/// links decides, for the JDK's tools differ in nothing but what was compiled into them.
+fn is_java(names: &[String]) -> bool {
+    let real = names.last().map(String::as_str).unwrap_or_default();
+    ["java", "javaw"]
+        .iter()
+        .any(|name| is_versioned(real, name))
 }
 
 /// The runtime that a file name stands for. A file may be called what it likes: names that are

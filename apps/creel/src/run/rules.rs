@@ -23,12 +23,16 @@ pub struct Sizing {
     pub explicit: Option<usize>,
     /// The PUs that the affinity mask leaves; what most runtimes see.
     pub pus: usize,
+    /// Whether the budget comes from what no mask shows: a quota, another limit, the user.
+    pub told_more: bool,
     /// The quota of the innermost cgroup, in CPUs; what some runtimes see.
     pub own_quota: Option<f64>,
     /// The last-level cache that a worker has for itself, in bytes, where known.
     pub cache_bytes: Option<u64>,
     /// The least memory limit of all cgroups, in bytes.
     pub memory_bytes: Option<u64>,
+    /// The same, or the machine's memory where that is less or no cgroup limits it.
+    pub room_bytes: Option<u64>,
     /// Whether memory and collectors are to be sized too.
     pub gc: bool,
     /// Whether arguments can be put before the program's own.
@@ -135,6 +139,29 @@ const LIBRARIES: [(&str, &str); 10] = [
 ];
 /// Of these, the ones that come with OpenMP and BLAS.
 const NUMERIC: usize = 4;
+/// And those for which joblib, torchrun and Ray take care themselves that workers times threads
+/// do not exceed the CPUs, but only while none of the variables is set.
+const GUARDED: usize = 6;
+
+/// What a user may have set that such a library obeys where its own variable is not set: ours,
+/// which outranks it, is not set then.
+const OUTRANKED: [(&str, &[&str]); 4] = [
+    (
+        "OPENBLAS_NUM_THREADS",
+        &["GOTO_NUM_THREADS", "OMP_NUM_THREADS"],
+    ),
+    ("MKL_NUM_THREADS", &["OMP_NUM_THREADS"]),
+    ("BLIS_NUM_THREADS", &["OMP_NUM_THREADS"]),
+    (
+        "NUMEXPR_NUM_THREADS",
+        &["NUMEXPR_MAX_THREADS", "OMP_NUM_THREADS"],
+    ),
+];
+
+/// numexpr complains above so many.
+const NUMEXPR_MOST: usize = 64;
+/// And Crystal's collector.
+const MARKERS_MOST: usize = 16;
 
 /// R's own.
 const R: [(&str, &str); 4] = [
@@ -155,8 +182,13 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
         Runtime::Go(version) => go(version, size),
         Runtime::Ghc(linked) => ghc(linked, size),
         Runtime::Java => java(size),
+        Runtime::Jdk => none.note(format!(
+            "a tool of the JDK is no `java` and ends with an error at its options, so it is left \
+             alone; most of them take -J-XX:ActiveProcessorCount={}",
+            size.ceil()
+        )),
         Runtime::Node => node(size),
-        Runtime::Python => libraries_of(&LIBRARIES, n).env(
+        Runtime::Python => python_libraries(size).env(
             "PYTHON_CPU_COUNT",
             n,
             "os.cpu_count, from Python 3.13; older ones count every CPU of the machine",
@@ -182,14 +214,18 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
         ),
         Runtime::Crystal => none
             .env("CRYSTAL_WORKERS", n, "else 4 workers, whatever the machine")
-            .env("GC_MARKERS", n, "the collector's threads, else one a CPU"),
+            .env(
+                "GC_MARKERS",
+                n.min(MARKERS_MOST),
+                "the collector's threads, else one a CPU",
+            ),
         Runtime::Rayon => none.env("RAYON_NUM_THREADS", n, "rayon's global pool"),
         Runtime::Tokio => none.env("TOKIO_WORKER_THREADS", n, "tokio's workers"),
         Runtime::Julia => julia(size),
         Runtime::Ocaml => {
             by_shim("OCaml (its d= is a cap on domains: a program that spawns one more would fail)")
         }
-        Runtime::Shell => libraries_of(&LIBRARIES, n).note(
+        Runtime::Shell => python_libraries(size).note(
             "what a shell's script starts is not always known: put `creel run --` before the \
              program inside, or name its runtime by --as",
         ),
@@ -203,13 +239,15 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
             Knob::option("PIGZ", format!("-p {n}"), &["-p", "--processes"]),
             "threads; else one for every CPU of the machine",
         ),
-        Runtime::Xz => none.turn(
+        Runtime::Xz => compressor(
+            "xz",
             Knob::option("XZ_DEFAULTS", format!("-T{n}"), &["-T", "--threads"]).or_in(&["XZ_OPT"]),
-            "threads; else one, and with -T0 as many as the machine has",
+            size,
         ),
-        Runtime::Zstd => none.turn(
+        Runtime::Zstd => compressor(
+            "zstd",
             Knob::variable("ZSTD_NBTHREADS", n).or_marks(&["-T", "--threads", "--single-thread"]),
-            "threads; else one, and with -T0 as many as the machine has",
+            size,
         ),
         Runtime::Ruby => by_shim("Ruby"),
         Runtime::Unknown => by_shim("this program")
@@ -233,8 +271,31 @@ fn by_shim(who: &str) -> Advice {
 
 fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
     list.iter().fold(Advice::default(), |advice, (name, who)| {
-        advice.env(name, n, format!("threads of {who}"))
+        let outranked = OUTRANKED.iter().find(|(ours, _)| ours == name);
+        let theirs = outranked.map_or(&[][..], |(_, theirs)| theirs);
+        let n = match *name {
+            "NUMEXPR_NUM_THREADS" => n.min(NUMEXPR_MOST),
+            _ => n,
+        };
+        let knob = Knob::variable(name, n).yielding_to(theirs);
+        advice.turn(knob, format!("threads of {who}"))
     })
+}
+
+/// Where the mask is all that binds, OpenMP and BLAS see it themselves, and a guard against nested
+/// pools is worth more than counting a core's hardware threads as one. A quota they do not see.
+fn python_libraries(size: &Sizing) -> Advice {
+    let n = size.floor();
+    if size.told_more {
+        return libraries_of(&LIBRARIES, n).note(
+            "while these are set, joblib does not divide the CPUs among its workers: give \
+             Parallel(…, inner_max_num_threads=1) where workers call numpy",
+        );
+    }
+    libraries_of(&LIBRARIES[GUARDED..], n).note(
+        "OpenMP, BLAS, numexpr and numba are left alone: they see the mask, and joblib divides the \
+         CPUs among its workers only while their variables are not set",
+    )
 }
 
 /// From 1.25 on Go sees its own group's quota, rounded up, and takes two threads at least.
@@ -277,15 +338,15 @@ fn ghc(linked: Ghc, size: &Sizing) -> Advice {
         linked.pins,
         "its own -qa pins each capability to a CPU: several such programs share one",
     );
-    let area = size.cache_bytes.map(|bytes| bytes >> 20);
-    let Some(mib) = area.filter(|&mib| mib >= 2) else {
+    let Some(mib) = area(linked, size).filter(|&mib| mib >= 2 && !linked.sizes_memory) else {
         return advice;
     };
     let takes_it = linked.rtsopts == RtsOpts::All && size.takes_arguments;
     if size.gc && takes_it {
         return advice.turn(
-            rts(format!("-A{mib}m"), &["-A"]),
-            "the allocation area: a worker's share of the last-level cache",
+            rts(format!("-A{mib}m"), &["-A", "-M", "-H"]),
+            "the allocation area: a worker's share of the last-level cache, and all areas together \
+             at most a quarter of the memory",
         );
     }
     advice.note_if(
@@ -295,6 +356,22 @@ fn ghc(linked: Ghc, size: &Sizing) -> Advice {
              makes collections rarer: +RTS -A{mib}m, for which it must be linked with -rtsopts"
         ),
     )
+}
+
+/// The part of the memory that all allocation areas may take: what survives a collection is
+/// copied, so a live heap needs twice its size beside them.
+const AREAS: u64 = 4;
+
+/// The allocation area of a capability, in MiB.
+fn area(linked: Ghc, size: &Sizing) -> Option<u64> {
+    let own = match linked.own {
+        Capabilities::Fixed(n) => n,
+        _ => 1,
+    };
+    // More than these only where the program or the user asks for more than it gets from us.
+    let capabilities = own.max(size.floor()).max(size.pus).max(1) as u64;
+    let room = size.room_bytes.map(|bytes| bytes / AREAS / capabilities);
+    Some(size.cache_bytes?.min(room.unwrap_or(u64::MAX)) >> 20)
 }
 
 /// Options of GHC's runtime go as arguments, which children do not inherit: a program with the
@@ -321,7 +398,7 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
     let deaf = match linked.rtsopts {
         RtsOpts::IgnoreAll => Some("ignoreAll"),
         RtsOpts::None => Some("none"),
-        RtsOpts::Some | RtsOpts::All => None,
+        RtsOpts::Some | RtsOpts::All | RtsOpts::Untold => None,
     };
     if n == own {
         let choice = if linked.own == Capabilities::One {
@@ -335,6 +412,11 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
             "linked with -rtsopts={deaf}: it takes no options; --cpu-list gives it a mask, which \
              its own -N obeys"
         ))
+    } else if linked.rtsopts == RtsOpts::Untold {
+        advice.note(
+            "it is stripped, so nobody can tell whether it takes options, and it is given none; \
+             --cpu-list or --shim change what its own -N sees",
+        )
     } else if linked.rtsopts == RtsOpts::Some && n > size.pus {
         advice.note(format!(
             "linked without -rtsopts it refuses more capabilities than its mask has CPUs ({})",
@@ -352,6 +434,26 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
         )
     }
 }
+
+/// What sizes the heap, or may: a least or first size above our largest one keeps the virtual
+/// machine from starting, and a file of options may hold any.
+const JAVA_HEAP: &[&str] = &[
+    "-Xmx",
+    "-Xms",
+    "-Xmn",
+    "-XX:MaxHeapSize",
+    "-XX:MinHeapSize",
+    "-XX:InitialHeapSize",
+    "-XX:SoftMaxHeapSize",
+    "-XX:NewSize",
+    "-XX:MaxNewSize",
+    "-XX:MaxRAM",
+    "-XX:MinRAM",
+    "-XX:InitialRAM",
+    "-XX:Flags",
+    "-XX:VMOptionsFile",
+    "@",
+];
 
 const JAVA_VARIABLES: &[&str] = &["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"];
 
@@ -395,8 +497,7 @@ fn java(size: &Sizing) -> Advice {
         return advice;
     };
     let heap = format!("-Xmx{}m", (bytes / 4 * 3) >> 20);
-    let marks = &["-Xmx", "-XX:MaxHeapSize", "-XX:MaxRAM"];
-    let (knob, how) = java_option(size, heap, marks);
+    let (knob, how) = java_option(size, heap, JAVA_HEAP);
     advice.turn(
         knob,
         format!("three quarters of the memory limit, where Java takes one quarter; {how}"),
@@ -449,6 +550,19 @@ fn julia(size: &Sizing) -> Advice {
             "Julia has one thread unless it is told: --jobs here; its own --threads=auto sees \
                  no quota but what --shim answers",
         ),
+    }
+}
+
+/// One thread unless it is told (newer ones: a few), and each takes as much memory as the first:
+/// more of them unasked would fail below a memory limit, and change the output's bits.
+fn compressor(who: &str, knob: Knob, size: &Sizing) -> Advice {
+    match size.explicit {
+        Some(_) => Advice::default().turn(knob, "the number of threads that was asked for"),
+        None => Advice::default().note(format!(
+            "{who} is left as it is: --jobs {} would use what may be used here, with that many \
+             times the memory; -T0 takes as many as the machine has",
+            size.floor
+        )),
     }
 }
 

@@ -6,12 +6,17 @@
 //! its own. Signals for this process go on to the program, and its
 //! exit code is ours; a program that a signal ended ends us with 128 + that signal.
 
+use super::exec;
 use super::plan::{Plan, Wishes, budget_now};
-use crate::{pools, process};
+use crate::{inherited, pools, process};
 use anyhow::{Context, Result};
 use creel_console::{Exit, Failure};
 use nix::{
-    sys::signal::{Signal, kill},
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, waitpid},
+    },
     unistd::Pid,
 };
 use signal_hook::{
@@ -20,9 +25,12 @@ use signal_hook::{
 };
 use std::{
     ffi::OsString,
+    io,
     io::IsTerminal,
     os::unix::process::{CommandExt, ExitStatusExt},
-    process::{Command, ExitStatus, Stdio},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -40,29 +48,28 @@ impl Watch<'_> {
     /// Starts the program and stays until it ends.
     pub fn run(&self, plan: &Plan, command: &[OsString]) -> Result<Exit> {
         let forwarded = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
-        let mut signals = Signals::new(forwarded.into_iter().chain([SIGCHLD]))?;
-        let words = plan.command(command);
-        let mut child = Command::new(&plan.program.path)
-            .arg0(&words[0])
-            .args(&words[1..])
-            .envs(plan.variables())
-            .spawn()
-            .map_err(|e| {
-                let text = format!("cannot run {}: {e}", plan.program.path.display());
-                Failure::new(Exit::NotExecutable, text)
-            })?;
+        // What was ignored when we were started stays so, for us and for the program.
+        let forwarded = forwarded.into_iter().filter(|&s| !inherited::ignored(s));
+        let mut signals = Signals::new(forwarded.chain([SIGCHLD]))?;
+        let mut child = start(plan, &plan.command(command)).map_err(|e| {
+            let text = format!("cannot run {}: {e}", plan.program.path.display());
+            Failure::new(Exit::NotExecutable, text)
+        })?;
         let pid = i32::try_from(child.id()).context("a pid that is none")?;
         // A terminal sends these to the program too.
         let by_terminal = std::io::stdin().is_terminal();
+        let own = Mutex::new(None);
         thread::scope(|s| {
             let (stop, stopped) = std::sync::mpsc::channel::<()>();
-            s.spawn(move || self.limits(plan.workers(), pid, &stopped));
+            let (line, own) = (&own, &own);
+            s.spawn(move || self.limits(plan.workers(), pid, &stopped, line));
             for signal in signals.forever() {
                 if signal == SIGCHLD {
                     if let Some(status) = child.try_wait()? {
                         drop(stop);
                         return ended(status);
                     }
+                    reap(pid, own);
                 } else if !(by_terminal && [SIGINT, SIGQUIT].contains(&signal)) {
                     let signal = Signal::try_from(signal).context("a signal that is none")?;
                     // Who has just ended needs no telling.
@@ -74,7 +81,13 @@ impl Watch<'_> {
     }
 
     /// Reads the limits until told to stop, and says what changes.
-    fn limits(&self, first: usize, pid: i32, stopped: &std::sync::mpsc::Receiver<()>) {
+    fn limits(
+        &self,
+        first: usize,
+        pid: i32,
+        stopped: &std::sync::mpsc::Receiver<()>,
+        own: &Mutex<Option<u32>>,
+    ) {
         let mut known = match self.wishes.jobs {
             // What was asked for holds; what the limits warrant is said all the same.
             Some(_) => budget_now(self.wishes).map_or(first, |budget| budget.workers()),
@@ -97,12 +110,12 @@ impl Watch<'_> {
                 );
             }
             known = now;
-            self.tell(now, pid);
+            self.tell(now, pid, own);
         }
     }
 
     /// Tells the program's pools, if they let themselves be told, and runs the user's line.
-    fn tell(&self, workers: usize, pid: i32) {
+    fn tell(&self, workers: usize, pid: i32, own: &Mutex<Option<u32>>) {
         let mut pids = process::descendants(pid.unsigned_abs());
         pids.push(pid.unsigned_abs());
         let (told, refused) = pools::tell(&pids, workers);
@@ -115,14 +128,54 @@ impl Watch<'_> {
         let Some(line) = self.on_change else {
             return;
         };
-        let told = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", line])
             .env("CREEL_WORKERS", workers.to_string())
             .env("CREEL_PID", pid.to_string())
-            .stdin(Stdio::null())
-            .status();
+            .stdin(Stdio::null());
+        let started = {
+            // Nobody reaps between its start and the note of who it is.
+            let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+            let started = command.spawn();
+            *own = started.as_ref().ok().map(Child::id);
+            started
+        };
+        let told = started.and_then(|mut line| line.wait());
+        *own.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if !told.is_ok_and(|status| status.success()) && !self.quiet {
             eprintln!("creel: --on-change `{line}` failed");
+        }
+    }
+}
+
+fn start(plan: &Plan, words: &[OsString]) -> io::Result<Child> {
+    let spawn = |path: &Path, words: &[OsString]| {
+        let mut command = Command::new(path);
+        command
+            .arg0(&words[0])
+            .args(&words[1..])
+            .envs(plan.variables());
+        inherited::hand_on(&mut command).spawn()
+    };
+    let path = &plan.program.path;
+    match spawn(path, words) {
+        Err(e) if e.raw_os_error() == Some(Errno::ENOEXEC as i32) => {
+            spawn(Path::new(exec::SHELL), &exec::for_shell(path, words))
+        }
+        started => started,
+    }
+}
+
+/// Takes note of the end of children that are neither the program nor the line of shell: as a
+/// container's first process we have those whose parents have ended.
+fn reap(program: i32, own: &Mutex<Option<u32>>) {
+    let own = own.lock().unwrap_or_else(PoisonError::into_inner);
+    for pid in process::children(std::process::id()) {
+        let is_known = *own == Some(pid) || pid == program.unsigned_abs();
+        if let Some(pid) = i32::try_from(pid).ok().filter(|_| !is_known) {
+            // Who is still alive is left alone.
+            let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
         }
     }
 }

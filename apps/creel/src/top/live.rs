@@ -9,8 +9,12 @@ use super::{
 };
 use anyhow::Result;
 use creel_console::Interrupt;
+use creel_topology::{Budget, Machine};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEventKind};
 use std::time::{Duration, Instant};
+
+/// After how long the first picture is drawn, at the latest.
+const FIRST_S: f64 = 0.2;
 
 /// What the loop works with.
 pub struct Live<'a> {
@@ -28,6 +32,8 @@ pub struct Live<'a> {
 pub enum End {
     /// The user has seen enough.
     Quit,
+    /// And has said so by Ctrl-C.
+    Interrupted,
     /// The program has ended, or the time is over.
     Over,
 }
@@ -51,14 +57,24 @@ impl Live<'_> {
             if !alive || ended.is_some() || over || self.interrupt.requested() {
                 return Ok(End::Over);
             }
-            let due = drawn.is_none_or(|at| at.elapsed().as_secs_f64() >= self.interval_s);
+            let due = match drawn {
+                // A stretch of a few looks tells nothing yet.
+                None => self.watch.elapsed_s() >= self.interval_s.min(FIRST_S),
+                Some(at) => at.elapsed().as_secs_f64() >= self.interval_s,
+            };
             if due && !choice.paused {
+                // A quota may have been set or lifted.
+                if let Ok(machine) = Machine::detect_cores() {
+                    self.watch.usable = Budget::of(&machine).workers();
+                }
                 interval = self.watch.interval();
             }
             let mut redraw = due;
             while event::poll(if redraw { Duration::ZERO } else { LOOK_EVERY })? {
-                match self.react(&event::read()?, &mut choice, &interval) {
+                let event = event::read()?;
+                match self.react(&event, &mut choice, &interval) {
                     Some(()) => redraw = true,
+                    None if is_interrupt(&event) => return Ok(End::Interrupted),
                     None => return Ok(End::Quit),
                 }
             }
@@ -119,10 +135,17 @@ impl Live<'_> {
     }
 }
 
+/// In the picture Ctrl-C is a key and no signal.
+fn is_interrupt(event: &Event) -> bool {
+    let Event::Key(key) = event else {
+        return false;
+    };
+    key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c')
+}
+
 fn react_to_key(key: KeyEvent, choice: &mut Choice, threads: usize) -> Option<()> {
     const PAGE: isize = 10;
-    let interrupts = key.modifiers.contains(KeyModifiers::CONTROL);
-    if interrupts && key.code == KeyCode::Char('c') {
+    if is_interrupt(&Event::Key(key)) {
         return None;
     }
     if choice.help {

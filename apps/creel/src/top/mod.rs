@@ -32,6 +32,9 @@ use std::{
 };
 use watch::Watch;
 
+/// The exit code after Ctrl-C, as a shell has it: 128 and the signal's number.
+const INTERRUPTED: i32 = 130;
+
 /// How often the threads' states are looked at, to count who is runnable.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -101,9 +104,13 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
         wait(args, &mut watch, started.as_mut(), &interrupt);
         End::Over
     };
+    let usable = watch.usable;
     let code = started.as_mut().and_then(Started::ended);
     let whole = watch.whole();
     let verdict = report::verdict(&whole, usable);
+    if let Some(started) = started.as_ref().filter(|_| code.is_some()) {
+        started.drain();
+    }
     let pane = started.as_ref().and_then(|s| s.output(usize::MAX));
     if let Some(rows) = pane.filter(|rows| !rows.is_empty()) {
         // The pane has gone with the picture; what it showed last has not.
@@ -113,6 +120,9 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
     interrupt.check()?;
     if let Some(started) = started.filter(|_| end == End::Over) {
         started.let_go();
+    }
+    if end == End::Interrupted {
+        std::process::exit(INTERRUPTED);
     }
     match code {
         // The program's own code is ours.
@@ -127,9 +137,7 @@ fn start(args: &TopArgs, live: bool) -> Result<Started> {
     let (columns, rows) = Screen::size();
     match &args.output {
         Some(file) => Started::into_file(program, rest, file),
-        None if live && args.duration.is_some() => {
-            Started::into_file(program, rest, Path::new("/dev/null"))
-        }
+        None if live && args.duration.is_some() => Started::kept(program, rest),
         None if live => Started::in_pane(program, rest, live::pane_rows(rows), columns),
         None => Started::beside(program, rest),
     }

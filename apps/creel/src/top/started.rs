@@ -12,11 +12,11 @@ use nix::{
 use pty_process::{Size, blocking};
 use std::{
     ffi::{OsStr, OsString},
-    fs::File,
-    io::{self, Read},
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
     num::NonZeroU16,
     os::unix::process::ExitStatusExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -26,6 +26,8 @@ use std::{
 pub struct Started {
     child: Child,
     pane: Option<Pane>,
+    /// Where its output is kept that may go on without us.
+    file: Option<PathBuf>,
     ended: Option<i32>,
     held: bool,
 }
@@ -34,6 +36,7 @@ pub struct Started {
 struct Pane {
     pty: Arc<blocking::Pty>,
     screen: Arc<Mutex<vt100::Parser>>,
+    reader: thread::JoinHandle<()>,
 }
 
 fn failed(program: &OsStr, error: &io::Error) -> anyhow::Error {
@@ -71,12 +74,29 @@ impl Started {
         Self::spawn(&mut command)
     }
 
+    /// With its output in a file that is shown like a pane: a terminal of ours would end with us,
+    /// and the program may go on.
+    pub fn kept(program: &OsStr, args: &[OsString]) -> Result<Self> {
+        let name = format!("creel-top-{}.out", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let out = File::options().append(true).create_new(true).open(&file)?;
+        let mut command = Command::new(program);
+        command.args(args).stderr(out.try_clone()?).stdout(out);
+        let mut started = Self::spawn(&mut command).inspect_err(|_| {
+            // The error that matters is the first one.
+            let _ = fs::remove_file(&file);
+        })?;
+        started.file = Some(file);
+        Ok(started)
+    }
+
     fn spawn(command: &mut Command) -> Result<Self> {
-        let child = command.spawn();
+        let child = crate::inherited::hand_on(command).spawn();
         let child = child.map_err(|e| failed(command.get_program(), &e))?;
         Ok(Self {
             child,
             pane: None,
+            file: None,
             ended: None,
             held: true,
         })
@@ -89,22 +109,26 @@ impl Started {
         let child = blocking::Command::new(program).args(args).spawn(pts);
         let child = child.map_err(|e| failed(program, &io::Error::from(error_kind(&e))))?;
         let (rows, columns) = size(rows, columns);
-        let pane = Pane {
-            pty: Arc::new(pty),
-            screen: Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0))),
-        };
-        let (pty, screen) = (pane.pty.clone(), pane.screen.clone());
+        let pty = Arc::new(pty);
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
+        let (from, into) = (pty.clone(), screen.clone());
         // It ends when the terminal's last writer does, or with this process.
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = (&*pty).read(&mut bytes) {
-                let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+            while let Ok(count @ 1..) = (&*from).read(&mut bytes) {
+                let mut screen = into.lock().unwrap_or_else(PoisonError::into_inner);
                 screen.process(&bytes[..count]);
             }
         });
+        let pane = Pane {
+            pty,
+            screen,
+            reader,
+        };
         Ok(Self {
             child,
             pane: Some(pane),
+            file: None,
             ended: None,
             held: true,
         })
@@ -122,8 +146,23 @@ impl Started {
         self.ended
     }
 
+    /// Waits until its pane has shown all that a program printed that has ended; not for long, for
+    /// a child of its own may still have the terminal.
+    pub fn drain(&self) {
+        let Some(pane) = &self.pane else {
+            return;
+        };
+        let mut looks = 0..50;
+        while !pane.reader.is_finished() && looks.next().is_some() {
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
     /// What its screen shows, without the empty lines at the end.
     pub fn output(&self, width: usize) -> Option<Vec<String>> {
+        if let Some(file) = &self.file {
+            return Some(last_lines(file));
+        }
         let pane = self.pane.as_ref()?;
         let screen = pane.screen.lock().unwrap_or_else(PoisonError::into_inner);
         let width = u16::try_from(width).unwrap_or(u16::MAX);
@@ -148,11 +187,23 @@ impl Started {
     /// Lets it go on without us.
     pub fn let_go(mut self) {
         self.held = false;
+        if self.ended().is_none()
+            && let Some(file) = self.file.take()
+        {
+            eprintln!(
+                "creel: the program goes on; its output is in {}",
+                file.display()
+            );
+        }
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // What it held has been printed.
+            let _ = fs::remove_file(file);
+        }
         if !self.held || self.ended().is_some() {
             return;
         }
@@ -171,6 +222,25 @@ impl Drop for Started {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How much of a program's output is shown at most.
+const SHOWN_MAX: u64 = 64 << 10;
+
+/// The last lines of a file that grows, without what a terminal would obey.
+fn last_lines(file: &Path) -> Vec<String> {
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = File::open(file) {
+        let length = file.metadata().map_or(0, |data| data.len());
+        // What cannot be read is not shown.
+        let _ = file.seek(SeekFrom::Start(length.saturating_sub(SHOWN_MAX)));
+        let _ = file.take(SHOWN_MAX).read_to_end(&mut bytes);
+    }
+    let text = String::from_utf8_lossy(&bytes).replace('\t', "    ");
+    let lines = text.lines();
+    lines
+        .map(|line| line.chars().filter(|c| !c.is_control()).collect())
+        .collect()
 }
 
 fn code(status: ExitStatus) -> i32 {

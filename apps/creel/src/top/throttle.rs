@@ -19,33 +19,48 @@ impl fmt::Display for Periods {
     }
 }
 
-/// A cgroup's counter file and what it said first.
+/// The counter files of a cgroup and of those around it, and what each said first: whoever has
+/// set the quota, the program is stopped by it.
 pub struct Throttled {
-    file: PathBuf,
-    first: Periods,
+    files: Vec<(PathBuf, Periods)>,
 }
 
 impl Throttled {
     /// Finds the process's cgroup; `None` where it has no such counters.
     pub fn begin(pid: u32) -> Option<Self> {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let file = groups.lines().find_map(counter_file)?;
-        let first = read(&file)?;
-        Some(Self { file, first })
+        let (mount, own) = groups.lines().find_map(mounted)?;
+        let around = own
+            .ancestors()
+            .take_while(|group| group.starts_with(&mount));
+        let files = around.filter_map(|group| {
+            let file = group.join("cpu.stat");
+            let first = read(&file)?;
+            Some((file, first))
+        });
+        let files: Vec<_> = files.collect();
+        (!files.is_empty()).then_some(Self { files })
     }
 
-    /// What happened since.
+    /// What happened since, by all quotas together; a group without one has no periods.
     pub fn since(&self) -> Periods {
-        let now = read(&self.file).unwrap_or(self.first);
-        Periods {
-            all: now.all.saturating_sub(self.first.all),
-            throttled: now.throttled.saturating_sub(self.first.throttled),
-        }
+        let none = Periods {
+            all: 0,
+            throttled: 0,
+        };
+        self.files.iter().fold(none, |sum, (file, first)| {
+            let now = read(file).unwrap_or(*first);
+            Periods {
+                all: sum.all + now.all.saturating_sub(first.all),
+                throttled: sum.throttled + now.throttled.saturating_sub(first.throttled),
+            }
+        })
     }
 }
 
-/// From a line `ID:CONTROLLERS:PATH`; v2 has no controllers.
-fn counter_file(line: &str) -> Option<PathBuf> {
+/// The mount point and the group's own folder, from a line `ID:CONTROLLERS:PATH`; v2 has no
+/// controllers.
+fn mounted(line: &str) -> Option<(PathBuf, PathBuf)> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
     let mounts: &[&str] = if controllers.is_empty() {
@@ -55,10 +70,12 @@ fn counter_file(line: &str) -> Option<PathBuf> {
     } else {
         return None;
     };
-    let files = mounts
+    let groups = mounts
         .iter()
-        .map(|m| PathBuf::from(m).join(path).join("cpu.stat"));
-    files.into_iter().find(|file| read(file).is_some())
+        .map(|m| (PathBuf::from(m), PathBuf::from(m).join(path)));
+    groups
+        .into_iter()
+        .find(|(_, group)| read(&group.join("cpu.stat")).is_some())
 }
 
 fn read(file: &PathBuf) -> Option<Periods> {

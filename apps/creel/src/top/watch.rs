@@ -9,7 +9,7 @@ use crate::{pools::Pool, process};
 use anyhow::Result;
 use creel_console::{Exit, Failure};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Instant,
 };
 
@@ -37,6 +37,10 @@ pub struct Watch {
     last: BTreeMap<u32, Thread>,
     /// The threads that are there.
     now: BTreeMap<u32, Thread>,
+    /// When that was.
+    looked: Instant,
+    /// Those whose end an interval has told already.
+    gone: BTreeSet<u32>,
     throttled: Option<Throttled>,
     looks: u64,
     /// The sum over all looks of how many threads were runnable.
@@ -66,6 +70,8 @@ pub struct Stretch {
     pub throttled: Option<Periods>,
     /// Of those that there are, or that there were.
     pub threads: Vec<Thread>,
+    /// CPU time, and waiting for a CPU, of threads that have ended meanwhile and are not listed.
+    pub gone_s: (f64, f64),
     /// Of the pools that let themselves be seen.
     pub pools: Vec<Pool>,
 }
@@ -84,6 +90,8 @@ impl Watch {
             usable,
             last: first.clone(),
             now: first.clone(),
+            looked: now,
+            gone: BTreeSet::new(),
             interval: Interval {
                 begin: now,
                 threads: first.clone(),
@@ -109,6 +117,7 @@ impl Watch {
         pids.retain(|&pid| pid != own);
         pids.push(self.pid);
         self.inside.look(&pids);
+        self.looked = Instant::now();
         let mut now = threads::look(&pids);
         for thread in now.values_mut() {
             if let Some(before) = self.last.get(&thread.tid) {
@@ -143,7 +152,8 @@ impl Watch {
             seconds: self.begin.elapsed().as_secs_f64(),
             runnable_mean: self.runnable as f64 / self.looks.max(1) as f64,
             throttled: self.throttled.as_ref().map(Throttled::since),
-            threads: since(&self.last, &self.first),
+            threads: since(&self.last, &self.first, f64::INFINITY),
+            gone_s: (0.0, 0.0),
             pools: self.inside.whole(),
         }
     }
@@ -158,11 +168,14 @@ impl Watch {
                 throttled: now.throttled.saturating_sub(then.throttled),
             });
         let looks = self.looks - self.interval.looks;
+        // From look to look, for that is what the threads' figures are.
+        let seconds = (self.looked - self.interval.begin).as_secs_f64();
         let stretch = Stretch {
-            seconds: self.interval.begin.elapsed().as_secs_f64(),
+            seconds,
+            gone_s: self.ended(seconds),
             runnable_mean: (self.runnable - self.interval.runnable) as f64 / looks.max(1) as f64,
             throttled,
-            threads: since(&self.now, &self.interval.threads),
+            threads: since(&self.now, &self.interval.threads, seconds),
             pools: self.inside.interval(),
         };
         if let Some(periods) = throttled {
@@ -170,13 +183,27 @@ impl Watch {
             push(&mut self.throttling, share);
         }
         self.interval = Interval {
-            begin: Instant::now(),
+            begin: self.looked,
             threads: self.now.clone(),
             periods,
             looks: self.looks,
             runnable: self.runnable,
         };
         stretch
+    }
+
+    /// What the threads ran and waited in this interval that have ended in it, as far as it was
+    /// seen.
+    fn ended(&mut self, seconds: f64) -> (f64, f64) {
+        self.gone.retain(|tid| !self.now.contains_key(tid));
+        let ended = self.last.iter();
+        let ended =
+            ended.filter(|(tid, _)| !self.now.contains_key(tid) && !self.gone.contains(tid));
+        let ended: BTreeMap<u32, Thread> = ended.map(|(tid, t)| (*tid, t.clone())).collect();
+        self.gone.extend(ended.keys());
+        let did = since(&ended, &self.interval.threads, seconds);
+        let sum = |figure: fn(&Thread) -> f64| did.iter().map(figure).sum();
+        (sum(|t| t.cpu_s), sum(|t| t.waited_s))
     }
 
     pub fn elapsed_s(&self) -> f64 {
@@ -191,26 +218,39 @@ fn push<T>(history: &mut VecDeque<T>, value: T) {
     history.push_back(value);
 }
 
-/// What each thread did since `before`.
-fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>) -> Vec<Thread> {
+/// What each thread did since `before`, in no more than so many seconds: the kernel's accounts
+/// lag behind by a tick, and catch up in the next stretch.
+fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>, seconds: f64) -> Vec<Thread> {
     let none = Thread::default();
-    let each = now.values();
-    each.map(|t| t.since(before.get(&t.tid).unwrap_or(&none)))
-        .collect()
+    let each = now.values().map(|t| {
+        let did = t.since(before.get(&t.tid).unwrap_or(&none));
+        let cpu_s = did.cpu_s.min(seconds);
+        Thread {
+            cpu_s,
+            waited_s: did.waited_s.min(seconds - cpu_s),
+            ..did
+        }
+    });
+    each.collect()
 }
 
 impl Stretch {
     /// The share of the runnable time that threads waited for a CPU.
     pub fn waiting(&self) -> f64 {
-        let waited: f64 = self.threads.iter().map(|t| t.waited_s).sum();
-        let ran: f64 = self.threads.iter().map(|t| t.cpu_s).sum();
+        let waited = self.threads.iter().map(|t| t.waited_s).sum::<f64>() + self.gone_s.1;
+        let ran = self.ran();
         waited / (waited + ran).max(1e-9)
+    }
+
+    /// The CPU time of all threads, seconds.
+    fn ran(&self) -> f64 {
+        self.threads.iter().map(|t| t.cpu_s).sum::<f64>() + self.gone_s.0
     }
 
     /// Whether its size is the program's trouble.
     pub fn judgement(&self, usable: usize) -> &'static str {
-        let ran: f64 = self.threads.iter().map(|t| t.cpu_s).sum();
-        if ran < self.seconds * IDLE {
+        let waits = self.runnable_mean > 1.0 && self.waiting() > 0.25;
+        if !waits && self.ran() < self.seconds * IDLE {
             "it is idle"
         } else if self.runnable_mean > usable as f64 * 1.25 {
             "more threads than CPUs: try `creel run`"
@@ -229,6 +269,34 @@ mod tests {
 
     fn ran(stretch: &Stretch) -> f64 {
         stretch.threads.iter().map(|t| t.cpu_s).sum()
+    }
+
+    #[test]
+    fn what_ended_in_an_interval_counts_for_its_verdict() {
+        let busy = |cpu_s| Stretch {
+            seconds: 1.0,
+            runnable_mean: 1.6,
+            gone_s: (cpu_s, 0.2),
+            ..Stretch::default()
+        };
+        assert_eq!(
+            busy(0.0).judgement(2),
+            "its threads fit, others use the CPUs too"
+        );
+        assert_eq!(busy(1.5).judgement(2), "its size is not its trouble");
+        let thread = Thread {
+            tid: 7,
+            cpu_s: 3.0,
+            waited_s: 3.0,
+            ..Thread::default()
+        };
+        let now = BTreeMap::from([(7, thread)]);
+        let did = &since(&now, &BTreeMap::new(), 0.5)[0];
+        assert_eq!(
+            (did.cpu_s, did.waited_s),
+            (0.5, 0.0),
+            "no more than the stretch"
+        );
     }
 
     #[test]

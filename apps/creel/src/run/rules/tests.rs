@@ -7,9 +7,11 @@ const SIZE: Sizing = Sizing {
     ceil: 3,
     explicit: None,
     pus: 8,
+    told_more: true,
     own_quota: None,
     cache_bytes: Some(16 << 20),
     memory_bytes: Some(1 << 30),
+    room_bytes: Some(1 << 30),
     gc: false,
     takes_arguments: true,
     elsewhere: false,
@@ -25,6 +27,7 @@ fn with(rtsopts: RtsOpts, own: Capabilities) -> Runtime {
         rtsopts,
         pins: false,
         own,
+        sizes_memory: false,
     })
 }
 
@@ -108,9 +111,16 @@ fn haskell_programs_that_take_no_options_get_none() {
         rtsopts: RtsOpts::All,
         pins: false,
         own: Capabilities::One,
+        sizes_memory: false,
     });
-    for runtime in [plain, threaded(RtsOpts::None), threaded(RtsOpts::IgnoreAll)] {
-        assert!(knobs(runtime, &SIZE).is_empty());
+    let deaf = [RtsOpts::None, RtsOpts::IgnoreAll, RtsOpts::Untold].map(threaded);
+    for runtime in deaf.into_iter().chain([plain]) {
+        let asked = Sizing {
+            explicit: Some(1),
+            gc: true,
+            ..SIZE
+        };
+        assert!(knobs(runtime, &SIZE).is_empty() && knobs(runtime, &asked).is_empty());
     }
 }
 
@@ -120,6 +130,30 @@ fn memory_is_sized_only_where_it_is_asked_for() {
     assert_eq!(knobs(Runtime::Go(None), &gc)[1], "GOMEMLIMIT=921MiB");
     assert_eq!(knobs(Runtime::Java, &gc)[1], "-Xmx768m");
     assert_eq!(knobs(threaded(RtsOpts::All), &gc)[1], "+RTS -A16m -RTS");
+    // Eight areas of 32 MiB are a quarter of a GiB, and eight of 480 MiB are more than all.
+    let large = Sizing {
+        cache_bytes: Some(480 << 20),
+        ..gc
+    };
+    assert_eq!(knobs(threaded(RtsOpts::All), &large)[1], "+RTS -A32m -RTS");
+}
+
+#[test]
+fn a_heap_that_the_user_sizes_is_left_alone() {
+    let gc = Sizing { gc: true, ..SIZE };
+    let heap = advise(Runtime::Java, &gc).knobs.pop().unwrap().knob;
+    let kept = |word: &str| heap.kept(&[word.into()], &|_| None).is_some();
+    for word in [
+        "-Xms400m",
+        "-XX:MinHeapSize=400m",
+        "-XX:InitialHeapSize=450m",
+        "-XX:MinRAMPercentage=20",
+        "-XX:MaxRAMPercentage=50",
+        "@options",
+    ] {
+        assert!(kept(word), "{word}");
+    }
+    assert!(!kept("-Xss1m"));
 }
 
 #[test]
@@ -134,9 +168,7 @@ fn each_runtime_is_told_by_the_knob_that_it_has() {
         }
         knobs.len()
     };
-    told(Runtime::Zstd, &["ZSTD_NBTHREADS=2"]);
     told(Runtime::Pigz, &["PIGZ=-p 2"]);
-    told(Runtime::Xz, &["XZ_DEFAULTS=-T2"]);
     told(Runtime::Cargo, &["CARGO_BUILD_JOBS=2"]);
     told(Runtime::Ninja, &["-j2"]);
     told(Runtime::DotNet, &["DOTNET_PROCESSOR_COUNT=3"]);
@@ -162,6 +194,9 @@ fn each_runtime_is_told_by_the_knob_that_it_has() {
     told(Runtime::Python, &python);
     // Those that could fail, or have no knob, get none.
     for runtime in [
+        Runtime::Jdk,
+        Runtime::Xz,
+        Runtime::Zstd,
         Runtime::Ruby,
         Runtime::Mono,
         Runtime::Ocaml,
@@ -174,4 +209,33 @@ fn each_runtime_is_told_by_the_knob_that_it_has() {
         ..SIZE
     };
     assert_eq!(self::knobs(Runtime::Make, &asked), ["MAKEFLAGS=-j5"]);
+    assert_eq!(self::knobs(Runtime::Xz, &asked), ["XZ_DEFAULTS=-T5"]);
+    assert_eq!(self::knobs(Runtime::Zstd, &asked), ["ZSTD_NBTHREADS=5"]);
+    // More than these the runtimes complain about.
+    let many = Sizing {
+        explicit: Some(200),
+        ..SIZE
+    };
+    let has = |runtime, knob: &str| self::knobs(runtime, &many).iter().any(|k| k == knob);
+    assert!(has(Runtime::Crystal, "GC_MARKERS=16"));
+    assert!(has(Runtime::Python, "NUMEXPR_NUM_THREADS=64"));
+}
+
+#[test]
+fn python_keeps_joblibs_guard_where_the_mask_says_it_all() {
+    let masked = Sizing {
+        told_more: false,
+        ..SIZE
+    };
+    let knobs = knobs(Runtime::Python, &masked);
+    assert!(
+        !knobs
+            .iter()
+            .any(|k| k.contains("OMP") || k.contains("BLAS")),
+        "{knobs:?}"
+    );
+    assert!(
+        knobs.iter().any(|k| k == "LOKY_MAX_CPU_COUNT=2"),
+        "{knobs:?}"
+    );
 }

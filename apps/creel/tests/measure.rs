@@ -283,6 +283,18 @@ fn a_table_fits_a_line_of_eighty() {
     assert_eq!(rows.len(), 6, "{text}");
     assert!(rows[3].contains("setting=2"), "{text}");
     assert!(rows.iter().all(|row| row.chars().count() <= 80), "{text}");
+    // Where their ends are the same, they have numbers.
+    let [one, other] = ["one", "two"].map(|word| format!("true begins alike, {word}, ends alike"));
+    let words = ["measure", "-q", "-n2", "--vs", &one, "--vs", "true", "--"];
+    let other: Vec<&str> = other.split(' ').collect();
+    let (code, text, err) = creel(&[&words[..], &other].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains('÷')).collect();
+    assert!(
+        rows.iter().any(|row| row.contains("1: true"))
+            && rows.iter().any(|row| row.contains("2: true")),
+        "{text}"
+    );
 }
 
 #[test]

@@ -602,6 +602,8 @@ fn options_are_read_strictly_and_the_programs_own_are_left_to_it() {
         let (code, _, said) = run(&words);
         assert_eq!(code, Some(2), "{words:?}");
         assert!(said.contains(words[1]), "{said}");
+        // A program is not called so.
+        assert!(!said.contains("as a value"), "{said}");
     }
     let (_, said, _) = run(&["run", "echo", "-j9", "--wrong", "--", "-n"]);
     assert_eq!(said, "-j9 --wrong -- -n\n");

@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use clap::error::{ContextKind, ErrorKind};
 use clap::{ArgAction, Args, ColorChoice, Command, Parser};
 use clap_complete::Shell;
 
@@ -45,7 +46,14 @@ impl Common {
 /// Parses the process's command line, or ends the process: with the help, the version,
 /// `completions SHELL` or `man` on stdout and code 0, or with one clear error and code 2.
 pub fn parse<P: Parser>() -> P {
-    let matches = with_manuals(P::command()).get_matches();
+    let matches = with_manuals(P::command()).try_get_matches();
+    let matches = matches.unwrap_or_else(|mut error| {
+        // That an unknown option be passed after `--` is no help where a program's name goes there.
+        if error.kind() == ErrorKind::UnknownArgument {
+            error.remove(ContextKind::Suggested);
+        }
+        error.exit()
+    });
     let written = match matches.subcommand() {
         Some(("completions", sub)) => sub.get_one("shell").map(|shell| completions::<P>(*shell)),
         Some(("man", _)) => Some(man::<P>()),

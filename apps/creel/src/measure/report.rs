@@ -231,12 +231,8 @@ fn means(all: &[Measured], whole: bool) -> Table {
     let mut columns = vec![("command", Align::Left), ("runs", Align::Right)];
     columns.extend(names.iter().map(|name| (title(name), Align::Right)));
     let mut table = Table::new(&columns);
-    for m in all {
-        let name = if whole {
-            label(m)
-        } else {
-            short(&label(m), 27)
-        };
+    let most = if whole { usize::MAX } else { 27 };
+    for (m, name) in all.iter().zip(short_labels(all, most)) {
         let mut cells = vec![name, m.samples.len().to_string()];
         cells.extend(names.iter().map(|name| mean(m, name)));
         table.row(cells);
@@ -247,6 +243,25 @@ fn means(all: &[Measured], whole: bool) -> Table {
 fn label(m: &Measured) -> String {
     let labels: Vec<String> = m.labels.iter().map(|(k, v)| format!(" {k}={v}")).collect();
     format!("{}{}", m.label, labels.concat())
+}
+
+/// What the commands are called in a table, in at most so many characters; the number of each
+/// before it where that does not tell them apart.
+fn short_labels(all: &[Measured], most: usize) -> Vec<String> {
+    let whole: Vec<String> = all.iter().map(label).collect();
+    let cut: Vec<String> = whole.iter().map(|text| short(text, most)).collect();
+    let told_apart = (0..all.len())
+        .flat_map(|one| (0..one).map(move |other| (one, other)))
+        .all(|(one, other)| cut[one] != cut[other] || whole[one] == whole[other]);
+    if told_apart {
+        return cut;
+    }
+    let numbered = whole.iter().zip(1..).map(|(text, n)| {
+        let number = format!("{n}: ");
+        let left = most - number.len();
+        number + &short(text, left)
+    });
+    numbered.collect()
 }
 
 /// A text in at most so many characters, its middle left out: commands differ at their ends.
@@ -278,17 +293,16 @@ fn ratios(all: &[Measured], compared: &[&Measured], whole: bool) -> Table {
     let mut columns = vec![("command ÷ base", Align::Left)];
     columns.extend(names.iter().map(|name| (title(name), Align::Right)));
     let mut table = Table::new(&columns);
+    let labels = short_labels(all, if whole { usize::MAX } else { 20 });
     for m in compared {
         let base = &all[m.base];
         let cell = |name: &String| match ratio(base, m, name) {
             Some(ratio) => format!("{:.3}", ratio.geometric_mean),
             None => "-".into(),
         };
-        let [one, other] = [m, base].map(|m| {
-            let most = if whole { usize::MAX } else { 20 };
-            short(&label(m), most)
-        });
-        let mut cells = vec![format!("{one} ÷ {other}")];
+        let at = all.iter().position(|other| std::ptr::eq(other, *m));
+        let one = &labels[at.expect("what is compared is one of all")];
+        let mut cells = vec![format!("{one} ÷ {}", labels[m.base])];
         cells.extend(names.iter().map(cell));
         table.row(cells);
     }

@@ -131,8 +131,16 @@ impl Seats {
 
     /// Changes the number of seats in use, and gives the one before. One caller at a time.
     pub(crate) fn resize(&self, workers: usize) -> usize {
-        let before = self.workers.swap(workers, Ordering::SeqCst);
-        self.idle.resize(workers);
+        // Whom the idle may call is in use meanwhile: one that is not would pass the call on, and get
+        // it back, until this thread is done here.
+        let before = self.workers();
+        if workers < before {
+            self.idle.resize(workers);
+        }
+        self.workers.store(workers, Ordering::SeqCst);
+        if workers > before {
+            self.idle.resize(workers);
+        }
         before
     }
 

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const NOTIFIED: u64 = u64::MAX;
 /// From here on a time-out is waited for in whole milliseconds first.
 const LONG: Duration = Duration::from_millis(4);
+/// The longest wait without the exact call.
+const LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
 
 /// An epoll instance.
 pub(in crate::net) struct Poller {
@@ -130,6 +132,8 @@ impl Poller {
                 asked => return asked,
             }
         }
+        // Milliseconds of 32 bits: who waits longer looks up once in between.
+        let timeout = timeout.min(LONGEST);
         let mut left = timeout;
         if timeout >= LONG {
             let begin = Instant::now();

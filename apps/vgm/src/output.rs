@@ -273,7 +273,8 @@ pub struct Rendered {
 impl Rendered {
     fn create(path: &Path) -> Result<Rendered> {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".part");
+        // Another process may write the same file meanwhile: the last one to end has it, whole.
+        name.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(name);
         Ok(Rendered {
             file: File::create(&part)?,

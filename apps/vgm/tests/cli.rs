@@ -322,7 +322,8 @@ fn interrupted_it_leaves_whole_files_only() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    while !(out.join("short.wav").exists() && out.join("long.wav.part").exists()) {
+    let part = out.join(format!("long.wav.{}.part", child.id()));
+    while !(out.join("short.wav").exists() && part.exists()) {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::yield_now();
     }
@@ -677,6 +678,28 @@ fn names_follow_a_pattern_and_a_playlist_lists_them() {
         "{text}"
     );
     assert_eq!(text.lines().count(), 9);
+    // A list is not replaced unasked, and a song, or what is read, never.
+    let song = folder.path("in/1.vgm");
+    let before = fs::read(&song).unwrap();
+    for (list, flag, why) in [
+        (&list, "--strict", "exists"),
+        (&song, "--overwrite", "no M3U playlist"),
+        (&folder.path("in"), "--overwrite", "is read"),
+        (&out, "--overwrite", "regular file"),
+    ] {
+        let run = render(&[&input], &out, &["--m3u", list.to_str().unwrap(), flag]);
+        assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+        assert!(stderr(&run).contains(why), "{}", stderr(&run));
+    }
+    assert_eq!(fs::read(&song).unwrap(), before);
+    let none = folder.path("none.vgm");
+    let flags = ["--overwrite", "--m3u", list.to_str().unwrap()];
+    assert_eq!(render(&[&none], &out, &flags).status.code(), Some(1));
+    assert_eq!(
+        fs::read_to_string(&list).unwrap(),
+        text,
+        "of nothing no list"
+    );
     let twins = render(&[&input], &folder.path("twins"), &["--name", "{game}"]);
     assert_eq!(twins.status.code(), Some(1));
     assert_eq!(stderr(&twins).matches("same output").count(), 2);

@@ -275,13 +275,33 @@ impl Playlist {
         self.0.lock().expect("nothing panics with it").push(entry);
     }
 
-    /// Writes the playlist, in the order of the input, with paths beside it where they can be.
+    /// Why a playlist may not be written there: what stands there is not one that may be `replaced`.
+    pub fn refused_at(path: &Path, replaced: bool) -> Option<&'static str> {
+        let Ok(there) = std::fs::symlink_metadata(path) else {
+            return None;
+        };
+        if !there.is_file() {
+            return Some("is no regular file");
+        }
+        let mut begin = Vec::new();
+        let read = std::fs::File::open(path).and_then(|file| file.take(16).read_to_end(&mut begin));
+        if read.is_err() || !begin.starts_with(b"#EXTM3U") {
+            return Some("exists, and is no M3U playlist");
+        }
+        (!replaced).then_some("exists (--overwrite replaces it)")
+    }
+
+    /// Writes the playlist, in the order of the input, with paths beside it where they can be. With
+    /// nothing in it none is written.
     ///
     /// # Errors
     ///
     /// The system's.
     pub fn write(&self, path: &Path, sample_rate: u32) -> io::Result<()> {
         let mut entries = self.0.lock().expect("nothing panics with it").clone();
+        if entries.is_empty() {
+            return Ok(());
+        }
         entries.sort();
         let folder = std::path::absolute(path)?;
         let folder = folder.parent().unwrap_or(Path::new("/"));
@@ -297,7 +317,7 @@ impl Playlist {
         }
         // Whole or not at all.
         let mut part = path.as_os_str().to_os_string();
-        part.push(".part");
+        part.push(format!(".{}.part", std::process::id()));
         std::fs::write(&part, text)?;
         std::fs::rename(part, path)
     }

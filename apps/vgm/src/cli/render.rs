@@ -125,6 +125,20 @@ impl Render {
         if self.output.as_os_str() == "-" {
             return self.to_stdout(common);
         }
+        if let Some(list) = &self.m3u {
+            let same = |path: &PathBuf| path.canonicalize().ok() == list.canonicalize().ok();
+            let refused = if list.as_os_str() == "-" {
+                Some("is a file's name, not stdout")
+            } else if list.exists() && self.paths.iter().any(same) {
+                Some("is read, too")
+            } else {
+                Playlist::refused_at(list, self.overwrite || self.skip_done)
+            };
+            if let Some(why) = refused {
+                let message = format!("--m3u: {} {why}", list.display());
+                return Err(Failure::new(Exit::Usage, message).into());
+            }
+        }
         make_folder(&self.output)?;
         // Before signals are watched for: standard input may be waited for, and nothing is begun.
         let mut plan = self.plan();

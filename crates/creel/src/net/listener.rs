@@ -37,7 +37,7 @@ pub(super) mod sealed {
 
 /// The listeners and connections of `std` are alike, kind by kind, but have no trait in common.
 macro_rules! kind {
-    ($listener:ty, $connection:ty, $address:ty) => {
+    ($listener:ty, $connection:ty, $address:ty, $without_delay:expr) => {
         impl stream::sealed::Connection for $connection {}
 
         impl Connection for $connection {
@@ -45,6 +45,11 @@ macro_rules! kind {
 
             fn make_nonblocking(&self) -> io::Result<()> {
                 self.set_nonblocking(true)
+            }
+
+            fn without_delay(&self) -> io::Result<()> {
+                let without_delay: fn(&$connection) -> io::Result<()> = $without_delay;
+                without_delay(self)
             }
 
             fn own_address(&self) -> io::Result<$address> {

@@ -25,6 +25,9 @@ pub trait Connection: sealed::Connection + fmt::Debug + Send + Sync + 'static {
 
     #[doc(hidden)]
     fn make_nonblocking(&self) -> io::Result<()>;
+    /// What is written goes out at once, as it does in all but TCP.
+    #[doc(hidden)]
+    fn without_delay(&self) -> io::Result<()>;
     #[doc(hidden)]
     fn own_address(&self) -> io::Result<Self::Address>;
     #[doc(hidden)]

@@ -14,7 +14,8 @@ pub type TcpListener = Listener<net::TcpListener>;
 /// A TCP connection.
 pub type TcpStream = Stream<net::TcpStream>;
 
-listener::kind!(net::TcpListener, net::TcpStream, SocketAddr);
+listener::kind!(net::TcpListener, net::TcpStream, SocketAddr, |it| it
+    .set_nodelay(true));
 
 impl TcpListener {
     /// Listens on `address`; port 0 takes any free one. Does not block.

@@ -20,7 +20,7 @@ pub type UnixListener = Listener<net::UnixListener>;
 /// A connection by a path.
 pub type UnixStream = Stream<net::UnixStream>;
 
-listener::kind!(net::UnixListener, net::UnixStream, SocketAddr);
+listener::kind!(net::UnixListener, net::UnixStream, SocketAddr, |_| Ok(()));
 
 impl UnixListener {
     /// Listens at `path`, which must not exist yet. Does not block.

@@ -1,9 +1,10 @@
 //! A token by which many are told to come to their end, each in its own way.
 
+use crate::time::until::{Order, Until};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -201,15 +202,8 @@ impl CancellationToken {
     /// assert_eq!(pool.block_on(token.run_until(std::future::pending::<()>())), None);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub async fn run_until<F: Future>(&self, future: F) -> Option<F::Output> {
-        let (mut future, mut cancelled) = (pin!(future), self.cancelled());
-        poll_fn(|cx| {
-            if Pin::new(&mut cancelled).poll(cx).is_ready() {
-                return Poll::Ready(None);
-            }
-            future.as_mut().poll(cx).map(Some)
-        })
-        .await
+    pub fn run_until<F: Future>(&self, future: F) -> impl Future<Output = Option<F::Output>> {
+        Until::new(future, self.cancelled(), Order::LimitFirst, |output| output)
     }
 
     /// Has it cancelled when what this gives is dropped.

@@ -20,6 +20,7 @@ mod level;
 mod notes;
 mod sleep;
 pub(crate) mod timers;
+pub(crate) mod until;
 mod wheel;
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use super::clock::nanos;
 use super::timers::{Due, Entry, Window};
+use super::until::{Order, Until};
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -168,15 +169,6 @@ pub fn timeout<F: Future>(
     duration: Duration,
     future: F,
 ) -> impl Future<Output = Result<F::Output, Elapsed>> {
-    let mut sleep = sleep(duration);
-    async move {
-        let mut future = pin!(future);
-        poll_fn(move |cx| {
-            if let Poll::Ready(output) = future.as_mut().poll(cx) {
-                return Poll::Ready(Ok(output));
-            }
-            Pin::new(&mut sleep).poll(cx).map(|()| Err(Elapsed))
-        })
-        .await
-    }
+    let make = |output: Option<F::Output>| output.ok_or(Elapsed);
+    Until::new(future, sleep(duration), Order::FutureFirst, make)
 }

@@ -47,7 +47,8 @@ pub(crate) struct Timers {
     /// whether there was any.
     reactions: AtomicU64,
     /// The time of the worker's turn, in nanoseconds: `fire` sets it. Timers are
-    /// judged by it, which spares each a reading of the clock. Relaxed: a stale
+    /// judged by it, which spares each a reading of the clock. It never falls, although a rescuer
+    /// sets it, too: who is woken by a timer must find that its time has come. Relaxed: a stale
     /// value is only an older time, by which nothing fires early.
     turn: AtomicU64,
     /// Whether the last `fire` left due timers to the next one. Relaxed: the worker's alone.
@@ -176,7 +177,8 @@ impl Timers {
             return Fired::default();
         }
         if !self.backlog.load(Ordering::Relaxed) {
-            self.turn.store(self.clock.exact_nanos(), Ordering::Relaxed);
+            self.turn
+                .fetch_max(self.clock.exact_nanos(), Ordering::Relaxed);
         }
         let tick = wheel::tick_at_or_before(self.turn());
         let mut due = Woken::default();
@@ -483,7 +485,28 @@ impl Due {
 
 /// An entry of some worker's wheel, or of none before it is first armed.
 #[derive(Default)]
-pub(super) struct Entry(Option<(Arc<Timers>, Key)>);
+pub(super) struct Entry {
+    place: Option<(Arc<Timers>, Key)>,
+    /// What it was last armed with there, so that a poll for another reason need not arm it again.
+    /// It may have fired since: then its time has come by `turn`, which is looked at first.
+    armed: Option<Armed>,
+}
+
+/// What an entry was armed with: a tick, and whom to wake, of whom the wheel keeps a count, so that
+/// no other can be mistaken for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Armed {
+    tick: u64,
+    waker: (usize, usize),
+}
+
+impl Armed {
+    #[inline]
+    fn new(tick: u64, waker: &Waker) -> Self {
+        let waker = (waker.data().addr(), ptr::from_ref(waker.vtable()).addr());
+        Armed { tick, waker }
+    }
+}
 
 impl Entry {
     /// The time of this turn, in nanoseconds of the clock; armed to wake `waker`
@@ -512,7 +535,8 @@ impl Entry {
 
     /// Takes the entry off its wheel; it can be armed again.
     pub(super) fn disarm(&mut self) {
-        if let Some((timers, key)) = &mut self.0 {
+        self.armed = None;
+        if let Some((timers, key)) = &mut self.place {
             let old = timers.lock().wheel.disarm(key);
             drop(old);
         }
@@ -520,13 +544,18 @@ impl Entry {
 
     #[inline]
     fn is_of(&self, here: &Timers) -> bool {
-        let own = self.0.as_ref();
+        let own = self.place.as_ref();
         own.is_some_and(|(timers, _)| ptr::eq(Arc::as_ptr(timers), here))
     }
 
     #[inline]
     fn arm(&mut self, here: &Timers, role: Role, tick: u64, waker: &Waker) {
-        match &self.0 {
+        let armed = Some(Armed::new(tick, waker));
+        if self.armed == armed && self.is_of(here) {
+            return;
+        }
+        self.armed = armed;
+        match &self.place {
             Some((timers, key)) if role == Role::Notes && ptr::eq(Arc::as_ptr(timers), here) => {
                 let waker = waker.clone();
                 // SAFETY: the role is this thread's.
@@ -549,7 +578,7 @@ impl Entry {
             self.remove();
         }
         let mut state = here.lock();
-        let (_, key) = self.0.get_or_insert_with(|| {
+        let (_, key) = self.place.get_or_insert_with(|| {
             here.used.store(true, Ordering::Relaxed);
             let timers = counted().expect(NO_TIMERS);
             (timers, state.wheel.insert())
@@ -564,7 +593,7 @@ impl Entry {
     }
 
     fn remove(&mut self) {
-        if let Some((timers, key)) = self.0.take() {
+        if let Some((timers, key)) = self.place.take() {
             let old = timers.lock().wheel.remove(key);
             drop(old);
         }

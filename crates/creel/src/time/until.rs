@@ -1,0 +1,119 @@
+//! A future that is given up when another is ready.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A future, until `limit` is ready. It lies here once, where an `async` block would hold it twice:
+/// as what it was given and as what it awaits.
+pub(crate) struct Until<F, L, M> {
+    /// None once it was given up, or is ready.
+    future: Option<F>,
+    limit: L,
+    order: Order,
+    /// Of the future's output, or of none if the limit came first; it has then been dropped.
+    make: M,
+}
+
+/// Which of the two is polled first, and so wins if both are ready.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The limit is not polled if the future is ready at once.
+    FutureFirst,
+    LimitFirst,
+}
+
+impl<F, L, M, O> Until<F, L, M>
+where
+    F: Future,
+    L: Future<Output = ()> + Unpin,
+    M: Fn(Option<F::Output>) -> O + Unpin,
+{
+    pub(crate) fn new(future: F, limit: L, order: Order, make: M) -> Self {
+        Until {
+            future: Some(future),
+            limit,
+            order,
+            make,
+        }
+    }
+}
+
+impl<F, L, M, O> Future for Until<F, L, M>
+where
+    F: Future,
+    L: Future<Output = ()> + Unpin,
+    M: Fn(Option<F::Output>) -> O + Unpin,
+{
+    type Output = O;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
+        // SAFETY: `future` is not moved: it is polled where it lies and dropped there. The others
+        // are `Unpin`.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: validity: borrowed from a pinned value. It stays where it is until it is dropped,
+        // since only `set` below and the value's own drop end it.
+        let mut future = unsafe { Pin::new_unchecked(&mut this.future) };
+        let mut is_over = this.order == Order::LimitFirst && is_ready(&mut this.limit, cx);
+        if !is_over {
+            let polled = future.as_mut().as_pin_mut().map(|it| it.poll(cx));
+            let output = polled.expect("a future is not polled again once it was ready");
+            if let Poll::Ready(output) = output {
+                future.set(None);
+                return Poll::Ready((this.make)(Some(output)));
+            }
+            is_over = this.order == Order::FutureFirst && is_ready(&mut this.limit, cx);
+        }
+        if !is_over {
+            return Poll::Pending;
+        }
+        future.set(None);
+        Poll::Ready((this.make)(None))
+    }
+}
+
+fn is_ready<L: Future<Output = ()> + Unpin>(limit: &mut L, cx: &mut Context<'_>) -> bool {
+    Pin::new(limit).poll(cx).is_ready()
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+
+    #[test]
+    fn it_takes_its_future_s_room_and_little_more() {
+        let array = [0_u64; 64];
+        let future = async move {
+            pending::<()>().await;
+            array[0]
+        };
+        let alone = size_of_val(&future);
+        let until = Until::new(future, ready(()), Order::FutureFirst, |it| it);
+        assert!(size_of_val(&until) <= alone + 24);
+    }
+
+    #[test]
+    fn who_is_polled_first_wins() {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for (order, output) in [(Order::FutureFirst, Some(7)), (Order::LimitFirst, None)] {
+            let mut both = Until::new(ready(7), ready(()), order, |it| it);
+            assert_eq!(Pin::new(&mut both).poll(&mut cx), Poll::Ready(output));
+        }
+    }
+
+    #[test]
+    fn what_is_given_up_is_dropped_at_once() {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let held = std::rc::Rc::new(());
+        let copy = std::rc::Rc::clone(&held);
+        let future = async move {
+            pending::<()>().await;
+            drop(copy);
+        };
+        let until = Until::new(future, ready(()), Order::FutureFirst, |it| it);
+        let mut until = Box::pin(until);
+        assert_eq!(until.as_mut().poll(&mut cx), Poll::Ready(None));
+        assert_eq!(std::rc::Rc::strong_count(&held), 1);
+    }
+}

@@ -1,52 +1,64 @@
-//! Connections whose first bytes were looked at: do they speak HTTP/2?
+//! A server's connection: what was read of it before hyper, and what goes on there.
 //!
-//! Who speaks HTTP/2 without TLS begins with a preface that is no request of HTTP/1. It is read as
-//! far as it goes, and given to hyper again with what was read beyond it.
+//! Who speaks HTTP/2 without TLS begins with a preface that is no request of HTTP/1. So the first
+//! bytes are read here, and given to hyper again.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use creel::net::{Connection, Stream};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
 use crate::Io;
+use crate::activity::Activity;
 
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection and what was read of it already.
 pub(crate) struct Begun<C: Connection> {
     io: Io<C>,
-    first: [u8; PREFACE.len()],
-    /// Of `first`: what hyper has taken, and what was read.
+    first: Vec<u8>,
+    /// Of `first`: what hyper has taken.
     taken: usize,
-    read: usize,
+    activity: Arc<Activity>,
 }
 
 impl<C: Connection> Begun<C> {
-    /// Reads until it is clear what they speak: the preface in whole, or something else.
-    pub(crate) async fn new(stream: Stream<C>) -> io::Result<Self> {
-        let mut begun = Begun {
+    /// With what was read of it in the past.
+    pub(crate) fn new(stream: Stream<C>, first: Vec<u8>, activity: Arc<Activity>) -> Self {
+        Begun {
             io: Io(stream),
-            first: [0; PREFACE.len()],
+            first,
             taken: 0,
-            read: 0,
-        };
-        while begun.read < PREFACE.len() && begun.may_be_http2() {
-            match begun.io.0.read(&mut begun.first[begun.read..]).await? {
+            activity,
+        }
+    }
+
+    /// Reads until there is something and it is clear what it is: the preface in whole, or a
+    /// beginning of something else. At the stream's end, there may be nothing.
+    pub(crate) fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = [0; PREFACE.len()];
+        while self.first.len() < PREFACE.len() && PREFACE.starts_with(&self.first) {
+            let room = PREFACE.len() - self.first.len();
+            match ready!(self.io.0.poll_read(cx, &mut bytes[..room]))? {
                 0 => break,
-                more => begun.read += more,
+                more => self.first.extend_from_slice(&bytes[..more]),
             }
         }
-        Ok(begun)
+        Poll::Ready(Ok(()))
     }
 
+    #[cfg(feature = "http2")]
     pub(crate) fn is_http2(&self) -> bool {
-        self.read == PREFACE.len() && self.may_be_http2()
+        self.first == PREFACE
     }
 
-    fn may_be_http2(&self) -> bool {
-        PREFACE.starts_with(&self.first[..self.read])
+    /// The connection, all that was read before having been taken.
+    pub(crate) fn into_stream(self) -> Stream<C> {
+        debug_assert!(self.first.is_empty(), "what hyper has not taken is lost");
+        self.io.0
     }
 }
 
@@ -57,13 +69,19 @@ impl<C: Connection> Read for Begun<C> {
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let begun = &mut *self;
-        if begun.taken == begun.read {
-            return Pin::new(&mut begun.io).poll_read(cx, into);
+        if begun.first.is_empty() {
+            ready!(Pin::new(&mut begun.io).poll_read(cx, into))?;
+            begun.activity.has_read();
+            return Poll::Ready(Ok(()));
         }
-        let left = &begun.first[begun.taken..begun.read];
+        let left = &begun.first[begun.taken..];
         let more = left.len().min(into.remaining());
         into.put_slice(&left[..more]);
         begun.taken += more;
+        if begun.taken == begun.first.len() {
+            begun.first = Vec::new();
+        }
+        begun.activity.has_read();
         Poll::Ready(Ok(()))
     }
 }
@@ -77,7 +95,9 @@ impl<C: Connection> Write for Begun<C> {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
+    /// hyper asks for this when it has written all that it had.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.activity.has_sent();
         Pin::new(&mut self.io).poll_flush(cx)
     }
 

@@ -26,7 +26,9 @@
 //! Left out: a client with a pool of connections, which is its own crate's; proxies' headers.
 #![forbid(unsafe_op_in_unsafe_fn)]
 
-#[cfg(all(feature = "server", feature = "http2"))]
+#[cfg(feature = "server")]
+mod activity;
+#[cfg(feature = "server")]
 mod begun;
 mod executor;
 mod io;

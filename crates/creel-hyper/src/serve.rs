@@ -15,22 +15,36 @@ use hyper::body::{Body, Incoming};
 use hyper::service::Service;
 use hyper::{Request, Response};
 
+#[cfg(feature = "http2")]
 use crate::Timer;
+use crate::activity::{Activity, Seen, State, Watched};
+use crate::begun::Begun;
 
 /// After an error that will not be gone at once, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(20);
 /// For which those who are still connected are waited for in the end.
 const GRACE: Duration = Duration::from_secs(30);
-/// Who has not said by then what it speaks is not waited for.
-#[cfg(feature = "http2")]
+/// Who has asked nothing for this long, or twice this, needs no buffers.
+const REST: Duration = Duration::from_secs(1);
+/// Who has sent nothing by then is not waited for.
 const BEGINNING: Duration = Duration::from_secs(30);
+/// Nor who has not sent the head of a request for so many times [`REST`].
+const WAITS: u32 = 30;
 
 /// Serves HTTP/1 to all who connect, with a service that all share; until the future is dropped, or
 /// [told](Serve::until). With the feature `http2` it serves that, too, to those who begin with it.
 ///
-/// Each connection is a task of the pool that awaits this. One that sends no head for 30 s is closed;
-/// an error of a connection ends that one. When no more files may be opened, it waits until some
-/// are closed.
+/// Each connection is a task of the pool that awaits this. One that sends no head of a request for
+/// some 30 s, or asks nothing for that long after an answer, is closed; a body that stalls is the
+/// service's to give up on. When a client leaves, the answer that is being made is dropped, as it is
+/// by hyper's servers elsewhere; so is one to a client that closes its sending side early. An error of
+/// a connection ends that one. When no more files may be opened, it waits until some are closed.
+/// For other limits, settings of HTTP/2, or half-closed connections, take hyper's builders with
+/// [`Io`](crate::Io), [`Timer`](crate::Timer) and [`Executor`](crate::Executor).
+///
+/// A connection of HTTP/1 that has asked nothing for a second or two costs some 1.7 KB instead of
+/// 16, since hyper's buffers are freed until it sends something. Whether the process gives that
+/// memory back to the system is its allocator's affair; with glibc's, `malloc_trim(0)` does.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -95,7 +109,8 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     /// Serves until `stop` is ready, then takes no more connections, lets those that there are
-    /// answer what they have been asked, for 30 s at most, and returns.
+    /// answer what they have been asked, for 30 s at most, and returns. Who has asked nothing, or
+    /// sent a part of a head, is not waited for longer than a second or two.
     pub async fn until(self, stop: impl Future) {
         let Serve { listener, service } = self;
         let service = Arc::new(service);
@@ -157,6 +172,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
+/// Serves one connection, to its end.
 async fn connection<C, S, B>(stream: Stream<C>, service: Arc<S>, stopping: CancellationToken)
 where
     C: Connection,
@@ -167,43 +183,106 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    #[cfg(not(feature = "http2"))]
-    let io = crate::Io(stream);
-    #[cfg(feature = "http2")]
-    let io = {
-        let begun = creel::time::timeout(BEGINNING, crate::begun::Begun::new(stream));
-        let Some(Ok(Ok(io))) = stopping.run_until(begun).await else {
+    // Where that cannot be, it is as good as broken, which reading will tell.
+    let _ = stream.as_std().without_delay();
+    let activity = Arc::new(Activity::default());
+    let mut rest = Some((stream, Vec::new()));
+    while let Some((stream, first)) = rest.take() {
+        let mut begun = Begun::new(stream, first, Arc::clone(&activity));
+        let begin = poll_fn(|cx| begun.poll_begin(cx));
+        let begin = creel::time::timeout(BEGINNING, begin);
+        let Some(Ok(Ok(()))) = stopping.run_until(begin).await else {
             return;
         };
-        if io.is_http2() {
-            let serving = hyper::server::conn::http2::Builder::new(crate::Executor)
-                .timer(Timer)
-                .serve_connection(io, service);
-            // As large as it is, others need not hold room for it.
-            return Box::pin(until(serving, |it| it.graceful_shutdown(), &stopping)).await;
+        // Who has spoken HTTP/1 goes on with it.
+        #[cfg(feature = "http2")]
+        if activity.is_new() && begun.is_http2() {
+            let mut serving = http2(begun, service);
+            let end = |it: &mut Pin<Box<Http2<C, S>>>| it.as_mut().graceful_shutdown();
+            until(&mut serving, end, &stopping, None).await;
+            return;
         }
-        io
-    };
-    let serving = hyper::server::conn::http1::Builder::new()
-        .timer(Timer)
-        .half_close(true)
-        .serve_connection(io, service)
-        .with_upgrades();
-    until(serving, |it| it.graceful_shutdown(), &stopping).await;
+        let mut serving = http1(begun, Arc::clone(&service), Arc::clone(&activity));
+        let end = |it: &mut Box<Http1<C, S>>| Pin::new(&mut **it).graceful_shutdown();
+        if until(&mut serving, end, &stopping, Some(&activity)).await {
+            let parts = serving.into_parts();
+            rest = parts.map(|parts| (parts.io.into_stream(), parts.read_buf.to_vec()));
+        }
+    }
 }
 
-/// Serves one, and tells it when all are to end.
-async fn until<F: Future>(serving: F, end: impl Fn(Pin<&mut F>), stopping: &CancellationToken) {
-    let mut serving = pin!(serving);
+type Http1<C, S> = hyper::server::conn::http1::UpgradeableConnection<Begun<C>, Watched<S>>;
+#[cfg(feature = "http2")]
+type Http2<C, S> = hyper::server::conn::http2::Connection<Begun<C>, Arc<S>, crate::Executor>;
+
+/// hyper's state for HTTP/1, in memory of its own, which a connection at rest does without.
+fn http1<C, S, B>(begun: Begun<C>, service: Arc<S>, activity: Arc<Activity>) -> Box<Http1<C, S>>
+where
+    C: Connection,
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // Time-outs are `until`'s: hyper's would arm a timer for each request. Without `half_close` it sees
+    // that a client has left while its answer is being made, and drops that.
+    let serving = hyper::server::conn::http1::Builder::new()
+        .serve_connection(begun, Watched { service, activity });
+    Box::new(serving.with_upgrades())
+}
+
+/// The same for HTTP/2, in whose place others need not hold room.
+#[cfg(feature = "http2")]
+fn http2<C, S, B>(begun: Begun<C>, service: Arc<S>) -> Pin<Box<Http2<C, S>>>
+where
+    C: Connection,
+    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut builder = hyper::server::conn::http2::Builder::new(crate::Executor);
+    Box::pin(builder.timer(Timer).serve_connection(begun, service))
+}
+
+/// Serves one, and tells it when all are to end; cuts it off if it waits for a head too long. True:
+/// it is at rest and may be taken back.
+async fn until<F: Future + Unpin>(
+    serving: &mut F,
+    end: impl Fn(&mut F),
+    stopping: &CancellationToken,
+    activity: Option<&Activity>,
+) -> bool {
     let mut told = stopping.cancelled();
     let mut is_told = false;
-    let ended = poll_fn(|cx| {
+    let mut look = creel::time::sleep(REST);
+    let (mut seen, mut waits) = (Seen::default(), 0);
+    poll_fn(|cx| {
         if !is_told && Pin::new(&mut told).poll(cx).is_ready() {
             is_told = true;
-            end(serving.as_mut());
+            end(serving);
         }
-        serving.as_mut().poll(cx)
-    });
-    // What went wrong was between the two: the other side has heard of it, or is gone.
-    let _ = ended.await;
+        // What went wrong was between the two: the other side has heard of it, or is gone.
+        if Pin::new(&mut *serving).poll(cx).is_ready() {
+            return Poll::Ready(false);
+        }
+        let Some(activity) = activity else {
+            return Poll::Pending;
+        };
+        while Pin::new(&mut look).poll(cx).is_ready() {
+            match activity.look(&mut seen) {
+                State::Rests if !is_told => return Poll::Ready(true),
+                // Nobody has asked anything.
+                State::Rests | State::Waits if is_told => return Poll::Ready(false),
+                State::Waits if waits == WAITS => return Poll::Ready(false),
+                State::Busy => waits = 0,
+                _ => waits += 1,
+            }
+            look = creel::time::sleep(REST);
+        }
+        Poll::Pending
+    })
+    .await
 }

@@ -347,14 +347,29 @@ fn grpc_is_served_and_http_1_at_the_same_port() {
     });
     assert!(server.get("/").starts_with("HTTP/1.0 "));
     // What only begins like a preface, and one that ends there, are no HTTP/2.
-    for begun in ["PRI * HTTP/1.1\r\n\r\n", "PROPFIND / HTTP/1.0\r\n\r\n"] {
+    for begun in [
+        "PRI * HTTP/1.1\r\nconnection: close\r\n\r\n",
+        "PROPFIND / HTTP/1.0\r\n\r\n",
+    ] {
         let mut stream = server.connect();
         stream.write_all(begun.as_bytes()).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1."), "{begun}: {answer}");
     }
+    // Who has spoken HTTP/1 goes on with it, also when it has been silent for so long that nothing of
+    // it is kept.
+    let mut stream = server.connect();
+    let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut some = [0; 1024];
+    assert!(stream.read(&mut some).unwrap() > 0);
+    std::thread::sleep(Duration::from_millis(2_500));
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    stream.write_all(preface.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"));
     server.interrupt();
 }
 

@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use axum::{Json, Router, extract::Path, routing::get, routing::post};
 use creel::Pool;
 use creel::net::TcpListener;
+use creel::time::Clock;
 use creel_hyper::{Tower, serve};
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
@@ -112,18 +114,16 @@ fn an_axum_application_answers() {
 }
 
 #[test]
-fn a_connection_is_kept_and_pipelined_and_half_closed() {
+fn a_connection_is_kept_and_pipelined() {
     let server = start(2);
     let mut stream = server.connect();
-    for _ in 0..3 {
-        stream
-            .write_all(
-                b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET /square/3 HTTP/1.1\r\nhost: a\r\n\r\n",
-            )
-            .unwrap();
+    for connection in ["keep-alive", "keep-alive", "close"] {
+        let requests = format!(
+            "GET / HTTP/1.1\r\nhost: a\r\n\r\n\
+             GET /square/3 HTTP/1.1\r\nhost: a\r\nconnection: {connection}\r\n\r\n"
+        );
+        stream.write_all(requests.as_bytes()).unwrap();
     }
-    // The end of what it asks comes with the last request.
-    stream.shutdown(Shutdown::Write).unwrap();
     let mut all = String::new();
     stream.read_to_string(&mut all).unwrap();
     assert_eq!(all.matches("HTTP/1.1 200").count(), 6);
@@ -157,6 +157,99 @@ fn resets_junk_and_silence_end_one_connection_only() {
     assert!(server.get("/").ends_with("hello"));
     drop(silent);
     assert!(server.end() < Duration::from_secs(5));
+}
+
+/// Counts those that are dropped.
+struct Counted(&'static AtomicUsize);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_answer_to_who_has_left_is_dropped() {
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let never = service_fn(async |_| {
+        let _counted = Counted(&DROPPED);
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        std::future::pending::<()>().await;
+        plain_answer()
+    });
+    thread::spawn(move || {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        pool.block_on(serve(listener, never).until(std::future::pending::<()>()));
+    });
+    let wait_for = |count: &AtomicUsize, number| {
+        let begin = Instant::now();
+        while count.load(Ordering::SeqCst) < number {
+            assert!(begin.elapsed() < PATIENCE, "{count:?} of {number}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    };
+    for (number, linger) in [(1, None), (2, Some(Duration::ZERO))] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .unwrap();
+        wait_for(&BEGUN, number);
+        socket2::SockRef::from(&stream).set_linger(linger).unwrap();
+        drop(stream);
+        wait_for(&DROPPED, number);
+    }
+}
+
+#[test]
+fn a_part_of_a_head_does_not_hold_up_the_end() {
+    let server = start(1);
+    let mut stream = server.connect();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HT")
+        .unwrap();
+    let mut some = [0; 512];
+    assert!(stream.read(&mut some).unwrap() > 0);
+    assert!(server.end() < Duration::from_secs(15));
+}
+
+#[test]
+fn who_never_ends_a_head_is_cut_off_however_slowly_it_goes_on() {
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let clock = Clock::driven();
+    let driven = clock.clone();
+    thread::spawn(move || {
+        let pool = Pool::builder().workers(1).clock(clock).build().unwrap();
+        pool.block_on(serve(listener, service_fn(plain)).until(std::future::pending::<()>()));
+    });
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .unwrap();
+    let mut some = [0; 512];
+    assert!(stream.read(&mut some).unwrap() > 0);
+    stream.write_all(b"GET / HTTP/1.1\r\nlong: ").unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(5)))
+        .unwrap();
+    let (begin, mut seconds) = (Instant::now(), 0);
+    let ends = loop {
+        match stream.read(&mut some) {
+            Ok(0) => break true,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break true,
+            Err(_) if begin.elapsed() > PATIENCE => break false,
+            Err(_) => {}
+        }
+        let _ = stream.write_all(b"x");
+        driven.advance(Duration::from_secs(1));
+        seconds += 1;
+    };
+    assert!(ends && seconds > 25, "after {seconds} s: {ends}");
 }
 
 #[test]
@@ -201,6 +294,10 @@ fn readers_that_stall_cost_a_bounded_amount_and_hold_up_nobody() {
 }
 
 async fn plain(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
+    plain_answer()
+}
+
+fn plain_answer() -> Result<Response<String>, Infallible> {
     Ok(Response::new("plain".to_owned()))
 }
 

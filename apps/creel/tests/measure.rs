@@ -109,6 +109,11 @@ fn failures_are_named() {
     fails(&["measure", "false"], 1, "exit code 1");
     fails(&["measure", "--matrix", "x", "true"], 2, "NAME=VALUE");
     fails(&["measure", "--matrix", "x=1", "true"], 2, "{x}");
+    fails(
+        &["measure", "--metric", "x=(", "true"],
+        2,
+        "no regular expression",
+    );
     fails(&["measure", "-n", "0", "true"], 2, "10000");
     fails(&["measure", "--metric", "x=no group", "true"], 2, "group");
     fails(&["measure", "--metric", "x=(1)", "true"], 1, "matches");
@@ -282,6 +287,17 @@ fn a_table_fits_a_line_of_eighty() {
     let rows: Vec<&str> = text.lines().filter(|line| line.contains('…')).collect();
     assert_eq!(rows.len(), 6, "{text}");
     assert!(rows[3].contains("setting=2"), "{text}");
+    // A setting that the name tells is told once.
+    let (_, text, _) = creel(
+        &[
+            &words[..1],
+            &["-q", "--name", "one"],
+            &words[1..],
+            &commands,
+        ]
+        .concat(),
+    );
+    assert!(!text.contains("setting=1 setting=1"), "{text}");
     assert!(rows.iter().all(|row| row.chars().count() <= 80), "{text}");
     // Where their ends are the same, they have numbers.
     let [one, other] = ["one", "two"].map(|word| format!("true begins alike, {word}, ends alike"));

@@ -169,6 +169,9 @@ fn the_picture_fits_terminals_of_two_sizes() {
         );
         assert!(seen[1].contains("runnable"), "{seen:?}");
         assert!(seen[2].starts_with("PU "), "a lane a PU: {seen:?}");
+        // What fills a line keeps its last place.
+        let titles = seen.iter().find(|row| row.contains("wait%")).unwrap();
+        assert!(titles.trim_end().ends_with("migr/s"), "{titles}");
         top.press("q");
         let (code, last) = top.end();
         assert_eq!(code, Some(0));

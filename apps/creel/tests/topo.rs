@@ -64,6 +64,22 @@ fn json_has_the_fields_that_programs_read() {
 }
 
 #[test]
+fn a_core_that_is_switched_off_is_told_as_such() {
+    let root = tempfile::tempdir().unwrap();
+    let cpu = "sys/devices/system/cpu";
+    write(root.path(), &format!("{cpu}/online"), "0-1\n");
+    for (pu, siblings) in [(0, "0"), (1, "1"), (2, "2")] {
+        let file = format!("{cpu}/cpu{pu}/topology/thread_siblings_list");
+        write(root.path(), &file, &format!("{siblings}\n"));
+    }
+    let found = json(&["--root", root.path().to_str().unwrap()]);
+    // As the kernel tells them: who counts cores leaves out these.
+    assert_eq!(found["cores"], json!(["0", "1", "2"]));
+    assert_eq!(found["offline"], json!("2"));
+    assert_eq!(found["budget"]["workers"], 2);
+}
+
+#[test]
 fn the_text_says_who_sits_where() {
     let text = text(&[
         "--synthetic",

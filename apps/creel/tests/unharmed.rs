@@ -121,11 +121,11 @@ fn cargos_own_configuration_stays() {
 #[test]
 fn what_a_library_obeys_is_not_outranked() {
     let folder = TempDir::new().unwrap();
-    let text = "#!/bin/sh\necho \"$OPENBLAS_NUM_THREADS|$NUMEXPR_NUM_THREADS|$MKL_NUM_THREADS\"\n";
-    let python = script(folder.path(), "python3", text);
+    let text = "#!/bin/sh\necho \"$OPENBLAS_NUM_THREADS|$BLIS_NUM_THREADS|$MKL_NUM_THREADS\"\n";
+    let r = script(folder.path(), "Rscript", text);
     let told = |name: &str| {
         let mut command = Command::new(CREEL);
-        command.args(["run", "-j3"]).arg(&python);
+        command.args(["run", "-j3"]).arg(&r);
         for own in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
             command.env_remove(own);
         }
@@ -177,15 +177,19 @@ fn the_npm_package_counts_where_its_tool_cannot() {
     let folder = TempDir::new().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages/npm/index.js");
     fs::copy(source, folder.path().join("index.js")).unwrap();
-    let asks = "console.log(require('./index.js').workers() >= 1)";
-    let mut command = Command::new("node");
-    match command
-        .args(["-e", asks])
-        .current_dir(folder.path())
-        .output()
-    {
-        Ok(out) => assert_eq!(stdout(&out), "true"),
-        Err(_) => eprintln!("skipped: node is not installed"),
+    let asks = "console.log(require('./index.js').workers())";
+    let count = |given: &str| {
+        let mut command = Command::new("node");
+        command.args(["-e", asks]).env("CREEL_JOBS", given);
+        command.current_dir(folder.path()).output()
+    };
+    match (count(""), count("1"), count("none")) {
+        (Ok(free), Ok(bounded), Ok(nonsense)) => {
+            assert!(stdout(&free).parse::<usize>().unwrap() >= 1);
+            assert_eq!(stdout(&bounded), "1");
+            assert_eq!(stdout(&nonsense), stdout(&free));
+        }
+        _ => eprintln!("skipped: node is not installed"),
     }
 }
 
@@ -217,9 +221,7 @@ fn a_manual_that_cannot_be_written_is_no_success() {
 fn this_program_is_no_runtime_and_a_csv_without_rows_has_its_header() {
     let csv = |words: &[&str]| {
         let mut command = Command::new(CREEL);
-        command
-            .args(["run", "-n", "--format", "csv", "-j1"])
-            .args(words);
+        command.args(["run", "-n", "--format", "csv"]).args(words);
         stdout(&command.output().unwrap())
     };
     assert_eq!(csv(&[CREEL, "topo"]), "kind,name,value,kept,why");

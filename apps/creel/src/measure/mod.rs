@@ -14,7 +14,7 @@ mod store;
 use crate::{drawing, options};
 use agent::Agent;
 pub use agent::ONE;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, output};
 use creel_topology::Machine;
@@ -158,7 +158,8 @@ fn metric(text: &str) -> Result<(String, Regex)> {
     if sample::unit(name) != sample::Unit::Plain || name.is_empty() || name == "exit_code" {
         bail!("`{name}` is no name for a figure of the program's own");
     }
-    let regex = Regex::new(expression).with_context(|| format!("`{expression}`"))?;
+    let regex = Regex::new(expression)
+        .map_err(|error| anyhow!("`{expression}` is no regular expression: {error}"))?;
     if regex.captures_len() < 2 {
         bail!("`{expression}` has no group: put the figure in parentheses");
     }

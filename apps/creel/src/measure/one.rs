@@ -153,15 +153,14 @@ fn run(order: &Order, watch: &Watch, watcher: &Thread, meters: &mut Meters) -> R
     watch.state.set(State::Idle, watcher);
     let (status, maxrss) = ended?;
     let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let (user, sys) = (
-        seconds(after.user_time()) - seconds(before.user_time()),
-        seconds(after.system_time()) - seconds(before.system_time()),
-    );
+    let user_us = micros(after.user_time()) - micros(before.user_time());
+    let sys_us = micros(after.system_time()) - micros(before.system_time());
     let mut sample = Sample::default();
     sample.set("wall_s", Some(wall.as_secs_f64()));
-    sample.set("cpu_s", Some(user + sys));
-    sample.set("user_s", Some(user));
-    sample.set("sys_s", Some(sys));
+    // Differences of whole numbers, so that a figure has the digits that it has.
+    sample.set("cpu_s", Some((user_us + sys_us) as f64 / 1e6));
+    sample.set("user_s", Some(user_us as f64 / 1e6));
+    sample.set("sys_s", Some(sys_us as f64 / 1e6));
     let own = u64::try_from(getrusage(UsageWho::RUSAGE_SELF)?.max_rss()).unwrap_or(0) * 1024;
     let alone = match first_peak {
         Some(first) if maxrss <= own => first,
@@ -222,8 +221,8 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().or(by_signal).unwrap_or(-1)
 }
 
-fn seconds(time: TimeVal) -> f64 {
-    time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
+fn micros(time: TimeVal) -> i64 {
+    time.tv_sec() * 1_000_000 + time.tv_usec()
 }
 
 fn switches(usage: &Usage) -> i64 {

@@ -240,9 +240,16 @@ fn means(all: &[Measured], whole: bool) -> Table {
     table
 }
 
+/// What a command is called, with the labels that its name does not tell.
 fn label(m: &Measured) -> String {
-    let labels: Vec<String> = m.labels.iter().map(|(k, v)| format!(" {k}={v}")).collect();
-    format!("{}{}", m.label, labels.concat())
+    let told = |label: &String| m.label.split(' ').any(|word| word == label);
+    let labels = m.labels.iter().map(|(k, v)| format!("{k}={v}"));
+    let others = labels.filter(|label| !told(label));
+    [m.label.clone()]
+        .into_iter()
+        .chain(others)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// What the commands are called in a table, in at most so many characters; the number of each

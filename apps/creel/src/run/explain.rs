@@ -1,23 +1,9 @@
-//! A plan in words, as JSON or CSV, and as configuration to paste.
+//! A plan in words, as JSON or CSV.
 
 use super::{knob::Turn, plan::Plan};
-use clap::ValueEnum;
 use creel_console::document::{BudgetFields, SCHEMA};
 use serde::Serialize;
 use std::{ffi::OsString, fmt::Write};
-
-/// Where the settings are to be pasted.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Target {
-    /// Lines for a shell
-    Env,
-    /// Arguments of `docker run`
-    Docker,
-    /// The `env` of a container in a pod's manifest
-    K8s,
-    /// Lines of a unit's [Service] section
-    Systemd,
-}
 
 /// Each decision and its reason, a line each.
 pub fn explain(plan: &Plan) -> String {
@@ -123,54 +109,4 @@ pub fn rows(plan: &Plan) -> impl Iterator<Item = SettingFields> {
         kept: setting.kept.clone(),
         why: setting.why.clone(),
     })
-}
-
-/// The settings in the target's own form; empty where nothing is to be set.
-pub fn export(plan: &Plan, target: Target) -> String {
-    let variables: Vec<(&str, String)> = plan
-        .variables()
-        .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
-        .collect();
-    let mask = plan.mask.as_ref().map(ToString::to_string);
-    let mut lines: Vec<String> = match target {
-        Target::Env => each(&variables, |name, value| {
-            format!("export {name}={}", quote(value))
-        }),
-        Target::Docker => each(&variables, |name, value| {
-            format!("-e {}", quote(&format!("{name}={value}")))
-        }),
-        Target::K8s => each(&variables, |name, value| {
-            format!("- name: {name}\n  value: {value:?}")
-        }),
-        Target::Systemd => each(&variables, |name, value| {
-            // systemd expands specifiers, and reads backslashes and quotes.
-            let value = value
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('%', "%%");
-            format!("Environment=\"{name}={value}\"")
-        }),
-    };
-    match (target, mask) {
-        (_, None) => {}
-        (Target::Env, Some(mask)) => lines.push(format!("taskset -cp {mask} $$")),
-        (Target::Docker, Some(mask)) => lines.push(format!("--cpuset-cpus={mask}")),
-        (Target::K8s, Some(mask)) => lines.push(format!(
-            "# CPUs {mask}: a pod cannot ask for these; give it whole CPUs and the static CPU manager"
-        )),
-        (Target::Systemd, Some(mask)) => lines.push(format!("CPUAffinity={mask}")),
-    }
-    lines.iter().map(|line| format!("{line}\n")).collect()
-}
-
-fn each(variables: &[(&str, String)], line: impl Fn(&str, &str) -> String) -> Vec<String> {
-    variables
-        .iter()
-        .map(|(name, value)| line(name, value))
-        .collect()
-}
-
-/// A shell word; the values hold no NUL, so quoting cannot fail.
-fn quote(value: &str) -> String {
-    shlex::try_quote(value).map_or_else(|_| value.to_owned(), |quoted| quoted.into_owned())
 }

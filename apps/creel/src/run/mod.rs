@@ -3,11 +3,15 @@
 mod elf;
 mod exec;
 mod explain;
+mod export;
+mod ghc;
 mod knob;
 mod plan;
 mod program;
 mod rules;
+mod runtime;
 mod shell;
+mod variables;
 mod watch;
 mod wrappers;
 
@@ -15,9 +19,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, knobs, output};
 use creel_topology::{CpuSet, Placement};
-use explain::Target;
+use export::Target;
 use plan::Wishes;
-use program::Runtime;
+use runtime::Runtime;
 use std::{ffi::OsString, path::PathBuf};
 
 use crate::options::{self, Round};
@@ -62,7 +66,7 @@ pub struct RunArgs {
     #[arg(long)]
     no_smt: bool,
     /// The runtime inside, where creel cannot see it: java, go, ghc, python, erlang, …
-    #[arg(long = "as", value_name = "RUNTIME", value_parser = program::runtime_named)]
+    #[arg(long = "as", value_name = "RUNTIME", value_parser = runtime::runtime_named)]
     runtime: Option<Runtime>,
     /// Also size memory: Go's and Java's heap to the memory limit, GHC's allocation area to the
     /// cache
@@ -114,9 +118,12 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
     };
     let plan = plan::make(&args.command, &wishes)?;
     if let Some(target) = args.export {
-        let lines = explain::export(&plan, target);
+        let lines = export::export(&plan, target);
         if lines.is_empty() && !common.quiet {
-            eprintln!("creel: nothing is to be set: {}", plan.notes.join("; "));
+            eprintln!(
+                "creel: nothing is to be set here: {}",
+                plan.notes.join("; ")
+            );
         }
         output::text(&lines)?;
         return Ok(Exit::Done);

@@ -3,8 +3,9 @@
 use super::{
     exec,
     knob::{Knob, Turn},
-    program::{self, Program, Runtime},
+    program::{self, Program},
     rules::{self, Advice, Advised, Sizing},
+    runtime::Runtime,
 };
 use anyhow::{Context, Result};
 use creel_console::{Exit, Failure};
@@ -12,6 +13,10 @@ use creel_topology::{
     Budget, CpuSet, Layout, LimitKind, Machine, Placement, Rounding, affinity, place,
 };
 use std::{env, ffi::OsString, fs, path::PathBuf};
+
+/// By this variable an outer `creel run` tells an inner one, and programs that use the C library,
+/// the number that it was given.
+const OUTER: &str = "CREEL_JOBS";
 
 /// What the user asks for.
 #[derive(Debug, Default)]
@@ -51,6 +56,8 @@ pub struct Plan {
     pub mask: Option<CpuSet>,
     pub settings: Vec<Setting>,
     pub notes: Vec<String>,
+    /// What an outer `creel run` has set, where the user overrules its number here.
+    overruled: Vec<Knob>,
 }
 
 /// Looks at the program and the machine and decides.
@@ -98,6 +105,13 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
     if wishes.gc && size.memory_bytes.is_none() {
         notes.push("no cgroup limits memory, so --gc leaves heaps as they are".into());
     }
+    if let (Some(n), None) = (outer(), wishes.jobs)
+        && floor.bound_by().kind == LimitKind::Explicit
+    {
+        notes.push(format!(
+            "{OUTER}={n}: an outer `creel run` was given that number; --jobs here overrules it"
+        ));
+    }
     let budget = match wishes.jobs {
         Some(n) => floor.explicit(n),
         None => floor,
@@ -107,11 +121,15 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
         mask,
         settings: Vec::new(),
         notes,
+        overruled: overruled(&program, &size),
         program,
     };
     advice.knobs.into_iter().for_each(|knob| plan.turn(knob));
     if let Some(library) = &wishes.shim {
         plan.preload(library);
+    }
+    if (wishes.jobs.is_some() || wishes.worker_memory.is_some()) && !wishes.variables_only {
+        plan.hand_on();
     }
     Ok(plan)
 }
@@ -123,7 +141,25 @@ fn unchanged(program: Program, note: String) -> Plan {
         mask: None,
         settings: Vec::new(),
         notes: vec![note],
+        overruled: Vec::new(),
     }
+}
+
+/// The knobs as an outer `creel run` has turned them, where a number that is given here is to win:
+/// what stands in these variables is not the user's.
+fn overruled(program: &Program, size: &Sizing) -> Vec<Knob> {
+    let Some((outer, _)) = outer().zip(size.explicit) else {
+        return Vec::new();
+    };
+    let then = Sizing {
+        explicit: Some(outer),
+        ..*size
+    };
+    let advice = program.runtimes.iter().map(|r| rules::advise(*r, &then));
+    advice
+        .flat_map(|advice| advice.knobs)
+        .map(|advised| advised.knob)
+        .collect()
 }
 
 impl Wishes {
@@ -150,10 +186,20 @@ pub fn budget_now(wishes: &Wishes) -> Result<Budget> {
 
 fn budget(machine: &Machine, wishes: &Wishes, rounding: Rounding) -> Budget {
     let budget = Budget::rounded(machine, wishes.rounding.unwrap_or(rounding));
-    match wishes.worker_memory {
+    let budget = match wishes.worker_memory {
         Some(bytes) => budget.with_memory(machine, bytes),
         None => budget,
+    };
+    match outer() {
+        Some(n) if n < budget.workers() => budget.explicit(n),
+        _ => budget,
     }
+}
+
+/// The number that an outer `creel run` was given.
+fn outer() -> Option<usize> {
+    let n = environment(OUTER)?.to_str()?.trim().parse().ok()?;
+    (n > 0).then_some(n)
 }
 
 /// The mask for the program; `None` where nothing asks for one.
@@ -162,7 +208,11 @@ fn mask(machine: &Machine, wishes: &Wishes) -> Result<Option<CpuSet>> {
     let mut mask = allowed.clone();
     if let Some(cpus) = &wishes.cpus {
         let missing = cpus - allowed;
-        if !missing.is_empty() || cpus.is_empty() {
+        if cpus.is_empty() {
+            let text = format!("--cpu-list names no CPU; {allowed} may be used here");
+            return Err(Failure::new(Exit::Usage, text).into());
+        }
+        if !missing.is_empty() {
             let text = format!(
                 "--cpu-list {cpus}: of these, {missing} may not be used here; {allowed} may"
             );
@@ -257,9 +307,26 @@ fn environment(name: &str) -> Option<OsString> {
 }
 
 impl Plan {
+    /// What the user has put into a variable.
+    fn inherited(&self, name: &str) -> Option<OsString> {
+        let ours = |value: &OsString| {
+            let mut knobs = self.overruled.iter();
+            knobs.any(|knob| knob.name == name && value == knob.value.as_str())
+        };
+        environment(name).filter(|value| !ours(value))
+    }
+
     /// Turns a knob, unless the user has.
     fn turn(&mut self, advised: Advised) {
-        let kept = advised.knob.kept(&self.program.words, &environment);
+        let variables = &self.program.variables;
+        let undone = match advised.knob.turn {
+            Turn::Argument => None,
+            _ => variables.undone(advised.knob.name),
+        };
+        let kept = undone.or_else(|| {
+            let seen = |name: &str| variables.seen(name, self.inherited(name));
+            advised.knob.kept(&self.program.words, &seen)
+        });
         let kept = kept.or_else(|| match advised.knob.name {
             "CARGO_BUILD_JOBS" if self.budget_is_own() => cargo_jobs(),
             _ => None,
@@ -295,16 +362,26 @@ impl Plan {
             },
             ..Knob::option("LD_PRELOAD", own, &[])
         };
-        let why = || "the shim that was asked for".to_owned();
+        let there = || is_there.then(|| format!("LD_PRELOAD={}", theirs.display()));
+        let undone = |name| self.program.variables.undone(name);
+        let count = Knob::variable("CREEL_CPUS", self.workers());
+        let settings = [
+            (preload, undone("LD_PRELOAD").or_else(there)),
+            (count, undone("CREEL_CPUS")),
+        ];
+        self.settings.extend(settings.map(|(knob, kept)| Setting {
+            knob,
+            why: "the shim that was asked for".into(),
+            kept,
+        }));
+    }
+
+    /// Tells an inner `creel run` the number, which it cannot read from any limit.
+    fn hand_on(&mut self) {
         self.settings.push(Setting {
-            kept: is_there.then(|| format!("LD_PRELOAD={}", theirs.display())),
-            knob: preload,
-            why: why(),
-        });
-        self.settings.push(Setting {
-            knob: Knob::variable("CREEL_CPUS", self.workers()),
-            why: why(),
-            kept: None,
+            knob: Knob::variable(OUTER, self.workers()),
+            why: "an inner `creel run` takes no more".into(),
+            kept: self.program.variables.undone(OUTER),
         });
     }
 
@@ -326,7 +403,8 @@ impl Plan {
     /// The variables that the program gets from us, the user's own options included.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let knobs = self.turned().map(|setting| &setting.knob);
-        knobs.filter_map(|knob| Some((knob.name, knob.variable_value(&environment)?)))
+        let inherited = |name: &str| self.inherited(name);
+        knobs.filter_map(move |knob| Some((knob.name, knob.variable_value(&inherited)?)))
     }
 
     /// The arguments that the program gets from us before its own.

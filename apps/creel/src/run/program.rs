@@ -1,8 +1,11 @@
 //! Finds out what a command will start, before it is started.
 
 use super::{
-    elf::{self, Capabilities, Facts, Ghc, RtsOpts},
-    shell, wrappers,
+    elf::{self, Facts},
+    runtime::{Runtime, by_name, is_versioned},
+    shell,
+    variables::Variables,
+    wrappers,
 };
 use anyhow::Result;
 use creel_console::{Exit, Failure};
@@ -22,99 +25,6 @@ const SCRIPT_MAX: u64 = 64 << 10;
 /// How many programs of one script are looked at.
 const COMMANDS_MAX: usize = 8;
 
-/// A runtime that chooses its number of threads by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Runtime {
-    /// Its version, where told.
-    Go(Option<(u32, u32)>),
-    Ghc(Ghc),
-    Java,
-    /// The JDK's other tools, which have Java's library and not its options.
-    Jdk,
-    Node,
-    Python,
-    Erlang,
-    Ruby,
-    OpenMp,
-    Mono,
-    DotNet,
-    Crystal,
-    Rayon,
-    Tokio,
-    Julia,
-    Ocaml,
-    R,
-    Cargo,
-    Make,
-    Ninja,
-    Pigz,
-    Xz,
-    Zstd,
-    /// A shell's script: what it starts is not known.
-    Shell,
-    Unknown,
-}
-
-/// Names for `--as`, and for files that are named like their runtime.
-const NAMES: [(&str, Runtime); 37] = [
-    ("java", Runtime::Java),
-    ("go", Runtime::Go(None)),
-    ("ghc", Runtime::Ghc(ASSUMED)),
-    ("haskell", Runtime::Ghc(ASSUMED)),
-    ("node", Runtime::Node),
-    ("python", Runtime::Python),
-    ("pypy", Runtime::Python),
-    ("ruby", Runtime::Ruby),
-    ("erlang", Runtime::Erlang),
-    ("elixir", Runtime::Erlang),
-    ("iex", Runtime::Erlang),
-    ("mix", Runtime::Erlang),
-    ("beam", Runtime::Erlang),
-    ("erlexec", Runtime::Erlang),
-    ("erl", Runtime::Erlang),
-    ("mono", Runtime::Mono),
-    ("dotnet", Runtime::DotNet),
-    ("julia", Runtime::Julia),
-    ("crystal", Runtime::Crystal),
-    ("rayon", Runtime::Rayon),
-    ("tokio", Runtime::Tokio),
-    ("ocaml", Runtime::Ocaml),
-    ("openmp", Runtime::OpenMp),
-    // These two count by OMP_NUM_THREADS, without the library.
-    ("nproc", Runtime::OpenMp),
-    ("sort", Runtime::OpenMp),
-    ("R", Runtime::R),
-    ("Rscript", Runtime::R),
-    ("cargo", Runtime::Cargo),
-    ("make", Runtime::Make),
-    ("gmake", Runtime::Make),
-    ("ninja", Runtime::Ninja),
-    ("pigz", Runtime::Pigz),
-    ("unpigz", Runtime::Pigz),
-    ("xz", Runtime::Xz),
-    ("zstd", Runtime::Zstd),
-    ("zstdmt", Runtime::Zstd),
-    ("shell", Runtime::Shell),
-];
-
-/// What `--as ghc` stands for.
-const ASSUMED: Ghc = Ghc {
-    threaded: true,
-    rtsopts: RtsOpts::Some,
-    pins: false,
-    own: Capabilities::Machine,
-    sizes_memory: false,
-};
-
-/// Reads a name for `--as`.
-pub fn runtime_named(name: &str) -> Result<Runtime, String> {
-    let known = NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
-    known.map(|(_, runtime)| *runtime).ok_or_else(|| {
-        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-        format!("no runtime that is known; one of {}", names.join(", "))
-    })
-}
-
 /// A program found, and what it is.
 #[derive(Debug)]
 pub struct Program {
@@ -129,6 +39,8 @@ pub struct Program {
     pub arguments_at: Option<usize>,
     /// Every word that a runtime may find among its arguments: the command's, and a script's.
     pub words: Vec<OsString>,
+    /// What wrappers do to the variables before they reach it.
+    pub variables: Variables,
     /// Whether no preloaded library reaches it.
     pub is_static: bool,
     pub notes: Vec<String>,
@@ -151,6 +63,7 @@ pub fn identify(command: &[OsString]) -> Result<Program> {
         runtimes: sight.runtimes,
         because: sight.because.join(", "),
         arguments_at: sight.arguments_at,
+        variables: sight.variables,
         is_static: sight.is_static,
         notes: sight.notes,
     })
@@ -164,6 +77,7 @@ pub fn elsewhere(command: &[OsString], runtime: Runtime) -> Program {
         because: String::new(),
         arguments_at: None,
         words: command[1..].to_vec(),
+        variables: Variables::default(),
         is_static: false,
         notes: Vec::new(),
     }
@@ -176,6 +90,7 @@ struct Sight {
     because: Vec<String>,
     arguments_at: Option<usize>,
     words: Vec<OsString>,
+    variables: Variables,
     is_static: bool,
     notes: Vec<String>,
 }
@@ -200,6 +115,7 @@ impl Sight {
         {
             self.because.push(format!("{} starts", name(path)));
             self.notes.extend(through.note);
+            self.variables.then(through.variables);
             let next = arguments_at.map(|at| at + through.at);
             return self.command(command, &inner, at + through.at, next, depth + 1);
         }
@@ -252,12 +168,13 @@ impl Sight {
     fn elf(&mut self, elf: &Path, arguments_at: Option<usize>) {
         // /usr/bin/python3 is a link to python3.11: the real name tells more.
         let real = elf.canonicalize().unwrap_or_else(|_| elf.to_owned());
-        let Some(facts) = elf::read(&real) else {
+        let names = [name(elf), name(&real)];
+        let is_named = names.iter().any(|name| by_name(name).is_some());
+        let Some(facts) = elf::read(&real, is_named) else {
             self.because.push("an ELF file that cannot be read".into());
             return;
         };
         self.is_static = facts.is_static;
-        let names = [name(elf), name(&real)];
         let (runtime, told) = from_facts(&facts, &names);
         self.because.push(told);
         self.found(runtime, arguments_at);
@@ -301,6 +218,7 @@ impl Sight {
         let executed: Vec<_> = commands.iter().filter(is_exec).collect();
         let last: Vec<_> = commands.iter().collect();
         let chosen = if executed.is_empty() { last } else { executed };
+        let (alone, variables) = (chosen.len() == 1, self.variables.clone());
         for words in chosen.into_iter().take(COMMANDS_MAX) {
             let words = &words[usize::from(words[0] == "exec")..];
             let words = match words.first().map(String::as_str) {
@@ -313,6 +231,10 @@ impl Sight {
             {
                 self.words.extend_from_slice(&words[1..]);
                 self.command(&words, &path, 0, None, depth + 1);
+            }
+            if !alone {
+                // What one of them is spared reaches the others.
+                self.variables.clone_from(&variables);
             }
         }
         if self.runtimes.is_empty() {
@@ -342,6 +264,9 @@ fn find(command: &OsStr) -> Result<PathBuf> {
         let text = format!("{}: {reason}", command.display());
         Err(anyhow::Error::from(Failure::new(code, text)))
     };
+    if command.is_empty() {
+        return fail(Exit::NotFound, "an empty name is no program's");
+    }
     if command.as_bytes().contains(&b'/') {
         let path = PathBuf::from(command);
         return match is_executable(&path) {
@@ -475,26 +400,6 @@ fn is_java(names: &[String]) -> bool {
         .any(|name| is_versioned(real, name))
 }
 
-/// The runtime that a file name stands for. A file may be called what it likes: names that are
-/// words of their own (`go`, `crystal`) are the compilers, and tell nothing.
-fn by_name(file: &str) -> Option<Runtime> {
-    let misleading = [
-        "go", "ghc", "haskell", "crystal", "rayon", "tokio", "ocaml", "openmp", "shell",
-    ];
-    let mut names = NAMES.iter().filter(|(name, _)| !misleading.contains(name));
-    let named = names.find(|(prefix, _)| is_versioned(file, prefix));
-    named.map(|(_, runtime)| *runtime)
-}
-
-/// Whether a file name is `prefix` and a version: `python3.11`, `mono-sgen`, `beam.smp`.
-fn is_versioned(name: &str, prefix: &str) -> bool {
-    let Some(rest) = name.strip_prefix(prefix) else {
-        return false;
-    };
-    let version = |c: char| c.is_ascii_digit() || ".-_".contains(c);
-    rest.chars().all(version) || matches!(rest, ".smp" | "-sgen" | "js")
-}
-
 /// The command and its arguments.
 pub fn split(command: &[OsString]) -> Result<(&OsString, &[OsString])> {
     let missing = || Failure::new(Exit::Usage, "no program was given").into();
@@ -517,15 +422,6 @@ mod tests {
         );
         assert_eq!(named("#!\n"), None);
         assert_eq!(named("\x7fELF"), None);
-    }
-
-    #[test]
-    fn a_name_is_the_runtime_or_one_of_its_versions() {
-        assert!(is_versioned("python3.11", "python"));
-        assert!(is_versioned("beam.smp", "beam"));
-        assert!(is_versioned("nodejs", "node"));
-        assert!(!is_versioned("node-exporter", "node"));
-        assert!(!is_versioned("javac", "java"));
     }
 
     #[test]

@@ -6,10 +6,11 @@
 //! that the program chose itself (GHC without `-N`, Julia, make), and nothing that a child of
 //! another kind chokes on goes into a variable.
 
+mod haskell;
+
 use super::{
-    elf::{Capabilities, Ghc, RtsOpts},
     knob::{Knob, Turn},
-    program::Runtime,
+    runtime::Runtime,
 };
 
 /// The numbers that the rules work with.
@@ -139,9 +140,11 @@ const LIBRARIES: [(&str, &str); 10] = [
 ];
 /// Of these, the ones that come with OpenMP and BLAS.
 const NUMERIC: usize = 4;
-/// And those for which joblib, torchrun and Ray take care themselves that workers times threads
-/// do not exceed the CPUs, but only while none of the variables is set.
+/// And those for which joblib takes care itself that workers times threads do not exceed the CPUs:
+/// of each, while its own variable is not set.
 const GUARDED: usize = 6;
+/// Of these, the ones that have no guard but by `OMP_NUM_THREADS`, or do not obey it.
+const BARE: [&str; 2] = ["OMP_NUM_THREADS", "NUMBA_NUM_THREADS"];
 
 /// What a user may have set that such a library obeys where its own variable is not set: ours,
 /// which outranks it, is not set then.
@@ -180,7 +183,7 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
     let n = size.floor();
     match runtime {
         Runtime::Go(version) => go(version, size),
-        Runtime::Ghc(linked) => ghc(linked, size),
+        Runtime::Ghc(linked) => haskell::advise(linked, size),
         Runtime::Java => java(size),
         Runtime::Jdk => none.note(format!(
             "a tool of the JDK is no `java` and ends with an error at its options, so it is left \
@@ -283,18 +286,26 @@ fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
 }
 
 /// Where the mask is all that binds, OpenMP and BLAS see it themselves, and a guard against nested
-/// pools is worth more than counting a core's hardware threads as one. A quota they do not see.
+/// pools is worth more than counting a core's hardware threads as one. A quota they do not see: then
+/// OpenMP is told, whose number BLAS and numexpr take too, and joblib's guard gives each of them in
+/// a worker process a smaller one of its own.
 fn python_libraries(size: &Sizing) -> Advice {
     let n = size.floor();
-    if size.told_more {
-        return libraries_of(&LIBRARIES, n).note(
-            "while these are set, joblib does not divide the CPUs among its workers: give \
-             Parallel(…, inner_max_num_threads=1) where workers call numpy",
+    let free = libraries_of(&LIBRARIES[GUARDED..], n);
+    if !size.told_more {
+        return free.note(
+            "OpenMP, BLAS, numexpr and numba are left alone: they see the mask, and joblib divides \
+             the CPUs among its workers only while their variables are not set",
         );
     }
-    libraries_of(&LIBRARIES[GUARDED..], n).note(
-        "OpenMP, BLAS, numexpr and numba are left alone: they see the mask, and joblib divides the \
-         CPUs among its workers only while their variables are not set",
+    let told = |(name, _): &&(&'static str, &str)| {
+        BARE.contains(name) || (*name == "NUMEXPR_NUM_THREADS" && n > NUMEXPR_MOST)
+    };
+    let bare: Vec<_> = LIBRARIES.iter().filter(told).copied().collect();
+    libraries_of(&bare, n).also(free).note(
+        "BLAS and numexpr obey OMP_NUM_THREADS, and joblib divides the CPUs among its workers for \
+         them; not for OpenMP and numba, whose variables are set: Parallel(…, \
+         inner_max_num_threads=1) does",
     )
 }
 
@@ -323,115 +334,6 @@ fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
              the program",
         ),
         None => advice,
-    }
-}
-
-fn ghc(linked: Ghc, size: &Sizing) -> Advice {
-    let advice = Advice::default();
-    if !linked.threaded {
-        return advice.note(
-            "this will not help: a program with GHC's non-threaded runtime has one capability",
-        );
-    }
-    let advice = capabilities(advice, linked, size);
-    let advice = advice.note_if(
-        linked.pins,
-        "its own -qa pins each capability to a CPU: several such programs share one",
-    );
-    let Some(mib) = area(linked, size).filter(|&mib| mib >= 2 && !linked.sizes_memory) else {
-        return advice;
-    };
-    let takes_it = linked.rtsopts == RtsOpts::All && size.takes_arguments;
-    if size.gc && takes_it {
-        return advice.turn(
-            rts(format!("-A{mib}m"), &["-A", "-M", "-H"]),
-            "the allocation area: a worker's share of the last-level cache, and all areas together \
-             at most a quarter of the memory",
-        );
-    }
-    advice.note_if(
-        size.gc || !takes_it,
-        format!(
-            "advice: an allocation area as large as a worker's share of the last-level cache \
-             makes collections rarer: +RTS -A{mib}m, for which it must be linked with -rtsopts"
-        ),
-    )
-}
-
-/// The part of the memory that all allocation areas may take: what survives a collection is
-/// copied, so a live heap needs twice its size beside them.
-const AREAS: u64 = 4;
-
-/// The allocation area of a capability, in MiB.
-fn area(linked: Ghc, size: &Sizing) -> Option<u64> {
-    let own = match linked.own {
-        Capabilities::Fixed(n) => n,
-        _ => 1,
-    };
-    // More than these only where the program or the user asks for more than it gets from us.
-    let capabilities = own.max(size.floor()).max(size.pus).max(1) as u64;
-    let room = size.room_bytes.map(|bytes| bytes / AREAS / capabilities);
-    Some(size.cache_bytes?.min(room.unwrap_or(u64::MAX)) >> 20)
-}
-
-/// Options of GHC's runtime go as arguments, which children do not inherit: a program with the
-/// non-threaded runtime ends with an error when `GHCRTS` says `-N`.
-fn rts(option: String, marks: &'static [&'static str]) -> Knob {
-    Knob {
-        between: Some(("+RTS", "-RTS")),
-        ..Knob::argument(format!("+RTS {option} -RTS"), marks)
-    }
-    .or_in(&["GHCRTS"])
-}
-
-fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
-    let own = match linked.own {
-        Capabilities::One => 1,
-        Capabilities::Machine => size.pus,
-        Capabilities::Fixed(n) => n,
-    };
-    let n = match size.explicit {
-        Some(n) => n,
-        // What the program chose itself is not raised.
-        None => size.floor.min(own),
-    };
-    let deaf = match linked.rtsopts {
-        RtsOpts::IgnoreAll => Some("ignoreAll"),
-        RtsOpts::None => Some("none"),
-        RtsOpts::Some | RtsOpts::All | RtsOpts::Untold => None,
-    };
-    if n == own {
-        let choice = if linked.own == Capabilities::One {
-            "it is linked without -N, so it has one capability; --jobs gives it more".into()
-        } else {
-            format!("this will not help: it comes to {own} by itself; it is left alone")
-        };
-        advice.note(choice)
-    } else if let Some(deaf) = deaf {
-        advice.note(format!(
-            "linked with -rtsopts={deaf}: it takes no options; --cpu-list gives it a mask, which \
-             its own -N obeys"
-        ))
-    } else if linked.rtsopts == RtsOpts::Untold {
-        advice.note(
-            "it is stripped, so nobody can tell whether it takes options, and it is given none; \
-             --cpu-list or --shim change what its own -N sees",
-        )
-    } else if linked.rtsopts == RtsOpts::Some && n > size.pus {
-        advice.note(format!(
-            "linked without -rtsopts it refuses more capabilities than its mask has CPUs ({})",
-            size.pus
-        ))
-    } else if !size.takes_arguments {
-        advice.note(
-            "a script starts it, so it cannot be given arguments: put `creel run --` before the \
-             program inside",
-        )
-    } else {
-        advice.turn(
-            rts(format!("-N{n}"), &["-N", "-maxN"]),
-            "capabilities; GHC's own -N sees the mask and no quota",
-        )
     }
 }
 
@@ -582,6 +484,9 @@ fn make(size: &Sizing) -> Advice {
 
 fn ninja(size: &Sizing) -> Advice {
     let n = size.floor();
+    if size.elsewhere {
+        return Advice::default().note(format!("ninja reads no variable: start it with -j{n}"));
+    }
     if !size.takes_arguments {
         return by_shim("ninja, started by a script,");
     }

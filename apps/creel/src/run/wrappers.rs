@@ -5,6 +5,7 @@
 //! program. Source: the manual pages of coreutils, findutils, util-linux, strace, sudo, doas, tini,
 //! dumb-init and numactl.
 
+use super::variables::Variables;
 use std::{ffi::OsString, path::Path};
 
 struct Wrapper {
@@ -36,8 +37,7 @@ const fn row(
 const ENVIRONMENT: &str =
     "drops most variables, also those that are set here: put it before `creel run`";
 
-const WRAPPERS: [Wrapper; 23] = [
-    row("env", &["-u", "--unset", "-C", "--chdir"], 0, ""),
+const WRAPPERS: [Wrapper; 22] = [
     row("nice", &["-n", "--adjustment"], 0, ""),
     row("timeout", &["-k", "--kill-after", "-s", "--signal"], 1, ""),
     row("nohup", &[], 0, ""),
@@ -104,33 +104,85 @@ pub struct Through {
     /// Where in the command the wrapped program stands.
     pub at: usize,
     pub note: Option<String>,
+    /// What it does to the variables.
+    pub variables: Variables,
 }
 
 /// Looks through one wrapper; `None` where the command is none, or starts nothing.
 pub fn through(command: &[OsString]) -> Option<Through> {
     let name = Path::new(command.first()?).file_name()?.to_str()?;
+    if name == "env" {
+        return env(command);
+    }
     let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.name == name)?;
     let mut operands = wrapper.operands;
-    let mut note = wrapper.note;
     let mut words = command.iter().enumerate().skip(1);
     while let Some((at, word)) = words.next() {
         let word = word.to_str()?;
         if word == "--" {
             let at = at + 1 + operands;
-            return (at < command.len()).then(|| found(name, at, note));
+            return (at < command.len()).then(|| found(name, at, wrapper.note));
         }
         let option = word.starts_with('-') && word.len() > 1;
-        let assignment = ["env", "sudo"].contains(&name) && word.contains('=');
-        if name == "env" && ["-i", "-", "--ignore-environment"].contains(&word) {
-            note = "drops all variables, also those that are set here: put it before `creel run`";
-        } else if name == "env" && (word.starts_with("-S") || word.starts_with("--split")) {
-            return None;
-        } else if option && wrapper.valued.contains(&word) {
+        let assignment = name == "sudo" && word.contains('=');
+        if option && wrapper.valued.contains(&word) {
             words.next();
         } else if operands > 0 && !option {
             operands -= 1;
         } else if !option && !assignment {
-            return Some(found(name, at, note));
+            return Some(found(name, at, wrapper.note));
+        }
+    }
+    None
+}
+
+/// Looks through `env`, whose options and assignments tell which variables reach the program.
+fn env(command: &[OsString]) -> Option<Through> {
+    let mut variables = Variables::default();
+    let mut words = command.iter().enumerate().skip(1);
+    let mut options = true;
+    while let Some((at, word)) = words.next() {
+        let mut next = || Some(words.next()?.1.to_str()?.to_owned());
+        let text = word.to_string_lossy();
+        match text.strip_prefix('-').filter(|_| options) {
+            Some("-") => options = false,
+            Some("" | "-ignore-environment") => variables.clear("env -i"),
+            Some("-unset") => variables.drop(next()?, "env -u"),
+            Some("-chdir") => drop(next()?),
+            Some(long) if long.starts_with("-split-string") => return None,
+            Some(long) if long.starts_with('-') => {
+                if let Some(name) = long.strip_prefix("-unset=") {
+                    variables.drop(name.into(), "env -u");
+                }
+            }
+            Some(short) => {
+                for (i, letter) in short.char_indices() {
+                    if letter == 'i' {
+                        variables.clear("env -i");
+                    } else if ['u', 'C', 'S'].contains(&letter) {
+                        let value = match &short[i + 1..] {
+                            "" => next()?,
+                            rest => rest.to_owned(),
+                        };
+                        match letter {
+                            'u' => variables.drop(value, "env -u"),
+                            'C' => {}
+                            // Its words are in one, and may hold variables.
+                            _ => return None,
+                        }
+                        break;
+                    }
+                }
+            }
+            None => match text.split_once('=') {
+                Some((name, value)) => variables.set(name.into(), value.into()),
+                None => {
+                    return Some(Through {
+                        variables,
+                        ..found("env", at, "")
+                    });
+                }
+            },
         }
     }
     None
@@ -140,6 +192,7 @@ fn found(name: &str, at: usize, note: &str) -> Through {
     Through {
         at,
         note: (!note.is_empty()).then(|| format!("{name} {note}")),
+        variables: Variables::default(),
     }
 }
 
@@ -167,14 +220,14 @@ mod tests {
         assert_eq!(at("xargs -P 4 -I {} java {}"), Some(5));
         assert_eq!(at("timeout 10"), None);
         assert_eq!(at("env"), None);
+        assert_eq!(at("env -iuX -C / -- A=1 java -i"), Some(6));
+        assert_eq!(at("env -vS java"), None);
         assert_eq!(at("java -jar x"), None);
     }
 
     #[test]
     fn a_wrapper_that_undoes_the_sizing_is_said() {
-        for words in [["env", "-i", "java"], ["sudo", "-E", "java"]] {
-            let note = through(&words.map(OsString::from)).unwrap().note;
-            assert!(note.unwrap().contains("drops"), "{words:?}");
-        }
+        let words = ["sudo", "-E", "java"].map(OsString::from);
+        assert!(through(&words).unwrap().note.unwrap().contains("drops"));
     }
 }

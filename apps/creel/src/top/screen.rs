@@ -36,25 +36,29 @@ impl Screen {
 
     /// Puts the lines on it, each over what was there.
     pub fn show(&self, lines: &[Line]) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        for (y, line) in lines.iter().enumerate() {
-            let look = match line.look {
-                Look::Plain => Attribute::Reset,
-                Look::Bold => Attribute::Bold,
-                Look::Dim => Attribute::Dim,
-                Look::Bar => Attribute::Reverse,
-            };
-            queue!(
-                out,
-                MoveTo(0, y as u16),
-                SetAttribute(look),
-                Print(&line.text),
-                SetAttribute(Attribute::Reset),
-                Clear(ClearType::UntilNewLine)
-            )?;
-        }
-        out.flush()
+        put(&mut io::stdout().lock(), lines)
     }
+}
+
+fn put(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
+    for (y, line) in lines.iter().enumerate() {
+        let look = match line.look {
+            Look::Plain => Attribute::Reset,
+            Look::Bold => Attribute::Bold,
+            Look::Dim => Attribute::Dim,
+            Look::Bar => Attribute::Reverse,
+        };
+        queue!(
+            out,
+            MoveTo(0, y as u16),
+            // Before the text: behind one of the whole width, terminals clear its last place.
+            Clear(ClearType::UntilNewLine),
+            SetAttribute(look),
+            Print(&line.text),
+            SetAttribute(Attribute::Reset)
+        )?;
+    }
+    out.flush()
 }
 
 impl Drop for Screen {
@@ -68,5 +72,26 @@ impl Drop for Screen {
             LeaveAlternateScreen
         );
         let _ = terminal::disable_raw_mode();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_cleared_behind_a_text() {
+        let line = Line {
+            text: "whole width".into(),
+            look: Look::Bold,
+        };
+        let mut out = Vec::new();
+        put(&mut out, &[line]).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let (before, behind) = out.split_once("whole width").unwrap();
+        assert!(
+            before.contains("\x1b[K") && !behind.contains("\x1b[K"),
+            "{out:?}"
+        );
     }
 }

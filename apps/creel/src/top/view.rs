@@ -300,7 +300,8 @@ fn lanes(scene: &Scene, letters: &BTreeMap<u32, char>, width: usize, most: usize
 
 fn header(scene: &Scene, width: usize) -> String {
     let name = name_width(width);
-    let mut out = String::from("  ");
+    // Above the threads' letters.
+    let mut out = String::from(" ");
     for (column, title, size) in COLUMNS {
         let mark = match (column == scene.choice.sort, scene.choice.reversed) {
             (true, false) => "▾",
@@ -320,12 +321,12 @@ fn header(scene: &Scene, width: usize) -> String {
 fn name_width(width: usize) -> usize {
     let others = COLUMNS.iter().filter(|(c, ..)| *c != Column::Name);
     let taken: usize = others.map(|(_, _, size)| size + 1).sum();
-    width.saturating_sub(taken + 3).clamp(8, 40)
+    width.saturating_sub(taken + 2).clamp(8, 40)
 }
 
 /// The column at a place of the titles' line.
 pub fn column_at(x: usize, width: usize) -> Option<Column> {
-    let mut end = 2;
+    let mut end = 1;
     COLUMNS.iter().find_map(|&(column, _, size)| {
         end += 1 + if column == Column::Name {
             name_width(width)
@@ -464,6 +465,17 @@ mod tests {
                 assert_eq!(lines.len(), height, "{width} x {height}");
                 for line in &lines {
                     assert!(line.text.chars().count() <= width, "{width}: {}", line.text);
+                }
+                if height >= 24 && !help {
+                    let line_of = |text: &str| {
+                        let mut texts = lines.iter().map(|line| line.text.as_str());
+                        texts.find(|line| line.contains(text)).unwrap()
+                    };
+                    let (titles, tid) = (line_of("thread name"), std::process::id().to_string());
+                    // Numbers stand below their titles, of which none is cut.
+                    let end = |line: &str, text: &str| line.find(text).unwrap() + text.len();
+                    assert_eq!(end(line_of(&tid), &tid), end(titles, "thread"));
+                    assert!(titles.ends_with("migr/s"), "{width}: {titles}");
                 }
             }
         }

@@ -78,7 +78,8 @@ pub struct Stretch {
 
 impl Watch {
     pub fn begin(pid: u32, usable: usize, pus: impl Iterator<Item = usize>) -> Result<Self> {
-        let first = threads::look(&[pid]);
+        // Its children too: what they did before is no part of what is watched.
+        let first = threads::look(&family(pid));
         if first.is_empty() {
             return Err(Failure::new(Exit::Usage, format!("there is no process {pid}")).into());
         }
@@ -111,11 +112,7 @@ impl Watch {
 
     /// Looks once; says whether anybody is still there.
     pub fn look(&mut self) -> bool {
-        // The one that looks is none of them, though a shell under watch may have started it.
-        let own = std::process::id();
-        let mut pids = process::descendants(self.pid);
-        pids.retain(|&pid| pid != own);
-        pids.push(self.pid);
+        let pids = family(self.pid);
         self.inside.look(&pids);
         self.looked = Instant::now();
         let mut now = threads::look(&pids);
@@ -211,6 +208,16 @@ impl Watch {
     }
 }
 
+/// A process and all below it. The one that looks is none of them, though a shell under watch may
+/// have started it.
+fn family(pid: u32) -> Vec<u32> {
+    let own = std::process::id();
+    let mut pids = process::descendants(pid);
+    pids.retain(|&pid| pid != own);
+    pids.push(pid);
+    pids
+}
+
 fn push<T>(history: &mut VecDeque<T>, value: T) {
     if history.len() == HISTORY {
         history.pop_front();
@@ -297,6 +304,32 @@ mod tests {
             (0.5, 0.0),
             "no more than the stretch"
         );
+    }
+
+    #[test]
+    fn what_children_did_before_the_watch_is_none_of_it() {
+        let script = "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; \
+                      exec sleep 60' & wait";
+        let mut parent = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0; 5];
+        let mut out = parent.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut out, &mut line).unwrap();
+        let mut watch = Watch::begin(parent.id(), 1, 0..1).unwrap();
+        watch.look();
+        let (did, alive): (f64, f64) = (
+            ran(&watch.whole()),
+            watch.last.values().map(|t| t.cpu_s).sum(),
+        );
+        for child in process::descendants(parent.id()) {
+            let pid = nix::unistd::Pid::from_raw(child as i32);
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        }
+        parent.wait().unwrap();
+        assert!(did < alive / 2.0, "{did} s of {alive} s");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The machine for programs: JSON, and a row a PU as CSV. A field keeps its name and meaning.
 
 use creel_console::document::{BudgetFields, MachineFields, SCHEMA};
-use creel_topology::CpuSet;
+use creel_topology::{CpuSet, Machine};
 use serde::Serialize;
 
 use super::{Seating, View};
@@ -12,6 +12,8 @@ pub(super) struct Document {
     schema: u32,
     #[serde(flatten)]
     machine: MachineFields,
+    /// Those of the cores' PUs that are switched off; such a core is none to use.
+    offline: String,
     budget: BudgetFields,
     /// The least memory limit that is told, in bytes.
     memory_bytes: Option<u64>,
@@ -33,6 +35,7 @@ impl Document {
         Document {
             schema: SCHEMA,
             machine: (&view.machine).into(),
+            offline: offline(&view.machine).to_string(),
             budget: (&view.budget).into(),
             memory_bytes: view
                 .machine
@@ -42,6 +45,13 @@ impl Document {
             placement: view.seating.as_ref().map(PlacementFields::from),
         }
     }
+}
+
+/// Kernels may still tell the core of a PU that is switched off.
+fn offline(machine: &Machine) -> CpuSet {
+    let told = machine.cores().iter();
+    let all = told.fold(CpuSet::new(), |all, core| &all | &core.pus);
+    &all - machine.online()
 }
 
 impl From<&Seating> for PlacementFields {

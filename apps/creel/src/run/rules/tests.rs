@@ -1,6 +1,7 @@
 //! What the rules turn, for runtimes and budgets of every kind.
 
 use super::*;
+use crate::run::ghc::{Capabilities, Ghc, RtsOpts};
 
 const SIZE: Sizing = Sizing {
     floor: 2,
@@ -188,7 +189,7 @@ fn each_runtime_is_told_by_the_knob_that_it_has() {
     told(Runtime::R, &r);
     let python = [
         "PYTHON_CPU_COUNT=2",
-        "NUMEXPR_NUM_THREADS=2",
+        "NUMBA_NUM_THREADS=2",
         "LOKY_MAX_CPU_COUNT=2",
     ];
     told(Runtime::Python, &python);

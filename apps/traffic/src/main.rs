@@ -18,7 +18,10 @@ Examples:
           goes on where that ended; both together end as one run of an hour does
   creel-traffic run --network NY.gr.xz --cars 1000000 --demand gravity --again --seconds 900
   creel-traffic assign --network roads.tntp --trips trips.tntp
-  creel-traffic watch --city 100x100 --cars 50000";
+  creel-traffic watch --city 100x100 --cars 50000
+  creel-traffic draw --city 100x100 --noise 30 --avenues 5 --cars 50000 --output city.png
+  creel-traffic convert --city 30x30 --cars 5000 --demand gravity --roads-to city.net.xml --demand-to city.rou.xml
+          the same city and its demand for SUMO";
 
 /// Road traffic: the same bits on any number of cores
 #[derive(Parser, Debug)]
@@ -34,7 +37,9 @@ struct Cli {
 enum Command {
     Run(Box<cli::run::Run>),
     Assign(cli::assign::Assign),
-    Watch(cli::watch::Watch),
+    Watch(Box<cli::watch::Watch>),
+    Draw(Box<cli::draw::Draw>),
+    Convert(Box<cli::convert::Convert>),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +49,8 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(&cli.common),
         Command::Assign(assign) => assign.run(&cli.common),
         Command::Watch(watch) => watch.run(&cli.common),
+        Command::Draw(draw) => draw.run(&cli.common),
+        Command::Convert(convert) => convert.run(&cli.common),
     };
     conclude("creel-traffic", done)
 }

@@ -7,7 +7,7 @@ use creel_traffic::city::City;
 use creel_traffic::demand::{Plans, laps};
 use creel_traffic::network::{Control, Network, Physics, Plan};
 use creel_traffic::random::Stream;
-use creel_traffic::sim::{Simulation, SnapshotError};
+use creel_traffic::sim::{Rerouting, Simulation, SnapshotError};
 use std::sync::Arc;
 
 fn pool(workers: usize, balance: Balance, placement: Placement) -> Pool {
@@ -74,6 +74,16 @@ fn plans(network: &Network, of: &Network, plans: &Plans) -> Plans {
     Plans::new((0..plans.len() as u32).map(moved)).unwrap()
 }
 
+/// Half of all seeds re-route.
+fn rerouting(seed: u64) -> Option<Rerouting> {
+    (seed % 2 == 1).then_some(Rerouting {
+        every_ticks: 20 + (seed % 30) as u32,
+        share_ppm: 700_000,
+        late_percent: 10,
+        seed,
+    })
+}
+
 #[test]
 fn workers_balances_placements_tiles_and_windows_do_not_show() {
     let pools = [
@@ -87,6 +97,7 @@ fn workers_balances_placements_tiles_and_windows_do_not_show() {
     let seeds = std::env::var("CREEL_TRAFFIC_SEEDS")
         .ok()
         .and_then(|text| text.parse().ok());
+    let mut rerouted = 0;
     for seed in 0..seeds.unwrap_or(60) {
         let (plan, physics, cars) = city(seed);
         let whole = Network::with_tiles(plan.clone(), 1000).unwrap();
@@ -98,6 +109,7 @@ fn workers_balances_placements_tiles_and_windows_do_not_show() {
             let plans = Arc::new(plans(&network, &whole, &laps));
             let mut simulation = Simulation::new(pool, network, plans, physics).unwrap();
             simulation.set_window([32, 32, 1, 3, 7, 32][index]);
+            simulation.set_rerouting(rerouting(seed)).unwrap();
             let mut hashes = Vec::new();
             for ticks in [1, 59, 60, 180] {
                 simulation.run(pool, ticks);
@@ -108,11 +120,13 @@ fn workers_balances_placements_tiles_and_windows_do_not_show() {
             }
             outcomes.push((hashes, simulation.tally()));
         }
+        rerouted += outcomes[0].1.rerouted;
         assert!(
             outcomes.iter().all(|other| *other == outcomes[0]),
             "seed {seed}: {outcomes:#?}"
         );
     }
+    assert!(rerouted > 100, "{rerouted} took another way");
 }
 
 #[test]
@@ -122,11 +136,13 @@ fn run_by_others_it_comes_to_the_same() {
     let plans = Arc::new(laps::plans(&pool, &network, 900, 5).unwrap());
     let new =
         || Simulation::new(&pool, network.clone(), plans.clone(), Physics::default()).unwrap();
-    let (mut ours, mut theirs) = (new(), new());
+    let (mut ours, mut theirs, mut locked) = (new(), new(), new());
     for ticks in [1, 100, 99] {
         ours.run(&pool, ticks);
         theirs.run_by(ticks, |parts, each| parts.iter_mut().rev().for_each(each));
+        locked.run_by_locks(ticks, |parts, each| parts.iter_mut().rev().for_each(each));
         assert_eq!(ours.hash(&pool), theirs.hash(&pool));
+        assert_eq!(ours.hash(&pool), locked.hash(&pool));
     }
 }
 
@@ -157,6 +173,7 @@ fn a_snapshot_goes_on_to_the_same_bits() {
         let network = Arc::new(Network::with_tiles(plan, 5).unwrap());
         let plans = Arc::new(laps::plans(&pool, &network, cars, seed).unwrap());
         let mut simulation = Simulation::new(&pool, network.clone(), plans, physics).unwrap();
+        simulation.set_rerouting(rerouting(seed)).unwrap();
         simulation.run(&pool, 77);
         let mut bytes = Vec::new();
         simulation.save(&mut bytes).unwrap();

@@ -4,10 +4,11 @@ mod common;
 
 use creel::Pool;
 use creel_traffic::assign::equilibrium;
+use creel_traffic::demand::Plans;
 use creel_traffic::demand::read::demand;
 use creel_traffic::network::read::{Assumed, ReadError, network, tntp};
 use creel_traffic::network::{Control, Network, Physics};
-use creel_traffic::output::{Edges, Events, Fcd, Filter, Report, Table};
+use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
 use creel_traffic::sim::Simulation;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -98,6 +99,14 @@ fn broken_files_are_told_with_the_line() {
             "<net><edge id='e' from='a' to='b'><lane length='10' speed='5'/></edge></net>",
             "junction a",
         ),
+        (
+            "<network><nodes><node id='a' x='0' y='0'/></nodes><links><link id='1' from='a' to='a' length='1e300' freespeed='1' capacity='1' permlanes='1'/></links></network>",
+            "1,000 km",
+        ),
+        (
+            "<net><edge id='e' from='a' to='a'><lane length='-10' speed='5'/></edge><junction id='a' x='0' y='0'/></net>",
+            "1,000 km",
+        ),
         ("hello", "none of the formats"),
     ] {
         let error = read(&file("broken", text)).map(|_| ()).unwrap_err();
@@ -171,9 +180,12 @@ fn sumo_networks_lights_and_routes_drive() {
     );
     let routes = "<routes><route id='r' edges='cb bd'/><vehicle id='1' depart='3' route='r'/>
         <vehicle id='2' depart='4.5'><route edges='ab bd'/></vehicle><trip id='3' depart='5' from='ab' to='bd'/>
-        <flow id='f' begin='0' end='100' number='4' from='cb' to='bd'/><vehicle id='4' depart='1' route='none'/></routes>";
+        <flow id='f' begin='0' end='100' number='4' from='cb' to='bd'/><vehicle id='4' depart='1' route='none'/>
+        <vehicle id='5' depart='triggered' route='r'/></routes>";
     let demand = demand(&pool(), &network, &file("rou.xml", routes), 100, 1).unwrap();
-    assert_eq!((demand.plans.len(), demand.left_out.0), (7, 1));
+    assert_eq!((demand.plans.len(), demand.left_out.0), (7, 2));
+    let names: Vec<String> = (0..4).map(|car| demand.names.get(car)).collect();
+    assert_eq!(names, ["1", "2", "3", "f.0"]);
     let trips: Vec<u32> = (0..7)
         .map(|car| demand.plans.trips(&network, car)[0].0)
         .collect();
@@ -215,22 +227,28 @@ fn what_happened_is_written_as_others_read_it() {
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut reports: Vec<Box<dyn Report + '_>> = vec![
         Box::new(Events::new(&mut events)),
-        Box::new(Edges::new(&mut edges, 60_000)),
-        Box::new(Fcd::new(&mut fcd, 10_000)),
+        Box::new(Edges::new(&mut edges, 0, 60_000)),
+        Box::new(Fcd::new(&mut fcd, 0, 10_000)),
         Box::new(Table::new(&mut table)),
     ];
+    let labels = Labels {
+        network: &network,
+        cars: &demand.names,
+    };
+    let mut all = Vec::new();
     for _ in 0..12 {
         simulation.run(&pool(), 10);
         let happenings = simulation.happenings();
+        all.extend_from_slice(&happenings);
         for report in &mut reports {
             report
-                .take(&network, &happenings, simulation.now_ms())
+                .take(labels, &happenings, simulation.now_ms())
                 .unwrap();
         }
     }
     reports
         .iter_mut()
-        .for_each(|report| report.finish(&network).unwrap());
+        .for_each(|report| report.finish(labels).unwrap());
     drop(reports);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (events, edges, fcd, table) = (text(events), text(edges), text(fcd), text(table));
@@ -253,16 +271,224 @@ fn what_happened_is_written_as_others_read_it() {
     assert!(edges.contains("<edge id=\"ab\" sampledSeconds=\"100.00\" density=\"1.67\" entered=\"2\" left=\"2\" traveltime=\"50.00\" speed=\"20.00\"/>"), "{edges}");
     assert!(fcd.contains("<vehicle id=\"1\" x=\"300.00\" y=\"0.00\" angle=\"90.00\" type=\"car\" speed=\"20.00\" pos=\"300.00\" lane=\"ab_0\""), "{fcd}");
     assert_eq!(fcd.matches("<timestep").count(), 12);
-    let late = Filter {
-        from_ms: 55_000,
-        every: 2,
-        region: Some([0.0, -1.0, 10.0, 10.0]),
-        ..Filter::default()
+    // Roads of the west, of two lanes, fast ones; each second car.
+    let links = network.links_by_name();
+    let wanted = |filter: Filter| {
+        let wants = |car, road| filter.wants(&network, car, links[road]);
+        [
+            wants(0, "ab"),
+            wants(0, "bc"),
+            wants(1, "ab"),
+            wants(1, "bc"),
+        ]
     };
-    let wanted = simulation.happenings();
-    assert!(
-        wanted
-            .iter()
-            .all(|happening| !late.wants(&network, happening))
+    let all_roads = Filter::default();
+    let region = Some([0.0, -1.0, 10.0, 10.0]);
+    assert_eq!(wanted(all_roads), [true; 4]);
+    assert_eq!(
+        wanted(Filter {
+            region,
+            ..all_roads
+        }),
+        [true, false, true, false]
     );
+    assert_eq!(
+        wanted(Filter {
+            lanes: 2,
+            ..all_roads
+        }),
+        [true, false, true, false]
+    );
+    assert_eq!(
+        wanted(Filter {
+            speed_mm_s: 15_000,
+            ..all_roads
+        }),
+        [true, false, true, false]
+    );
+    assert_eq!(
+        wanted(Filter {
+            every: 2,
+            ..all_roads
+        }),
+        [true, true, false, false]
+    );
+    assert!(all.len() > 8 && all.is_sorted());
+}
+
+#[test]
+fn roads_and_demand_come_back_as_they_were_written() {
+    use creel_traffic::city::City;
+    use creel_traffic::demand::{gravity, write as demand_write};
+    use creel_traffic::network::write;
+    use creel_traffic::route::Router;
+    let mut plan = City {
+        noise: 30,
+        avenue: 3,
+        river: true,
+        ..City::grid(9, 8)
+    }
+    .plan()
+    .unwrap();
+    plan.junctions[10].control = Control::Stop;
+    plan.junctions[11].control = Control::Free;
+    plan.junctions[20].control = Control::Priority;
+    for link in plan
+        .links
+        .iter_mut()
+        .filter(|link| [11, 20].contains(&link.to))
+    {
+        link.approach = u8::from(link.to == 20 && link.from == 19);
+    }
+    let network = Network::new(plan).unwrap();
+    let router = Router::new(&network);
+    let wishes = gravity::Gravity {
+        cars: 50,
+        within_ms: 600_000,
+        again: false,
+        places: 5,
+        seed: 3,
+    };
+    let (plans, _) = gravity::plans(&pool(), &network, &router, &wishes).unwrap();
+    let physics = Physics::default();
+    for (name, demand_name) in [
+        ("back.net.xml", Some("back.rou.xml")),
+        ("back.xml.gz", Some("back-plans.xml")),
+        ("back.gr", None),
+        ("back.tntp", Some("back-trips.tntp")),
+    ] {
+        let format = write::Format::of(Path::new(name)).unwrap();
+        let mut text = Vec::new();
+        write::network(&network, &physics, 1, format, &mut text).unwrap();
+        let path = file(name, std::str::from_utf8(&text).unwrap());
+        let assumed = Assumed {
+            unit_mm: 1,
+            ..Assumed::default()
+        };
+        let other =
+            Network::new(creel_traffic::network::read::network(&path, &assumed, &pool()).unwrap())
+                .unwrap();
+        assert_eq!(other.links().len(), network.links().len(), "{name}");
+        let of = |network: &Network| {
+            let mut all: Vec<_> = (0..network.links().len() as u32)
+                .map(|link| {
+                    let road = network.links()[link as usize];
+                    let ends = [road.from, road.to].map(|j| network.junction_origin(j));
+                    (
+                        network.link_origin(link),
+                        ends,
+                        road.length_mm,
+                        network.flow(link, &physics),
+                    )
+                })
+                .collect();
+            all.sort_by_key(|road| road.0);
+            all
+        };
+        for (a, b) in of(&network).into_iter().zip(of(&other)) {
+            assert_eq!((a.0, a.1), (b.0, b.1), "{name}");
+            if format != write::Format::Tntp {
+                assert!(a.2.abs_diff(b.2) <= 1, "{name}: {a:?} {b:?}");
+            }
+            if [write::Format::Sumo, write::Format::Matsim].contains(&format) {
+                assert!(
+                    a.3.headway_ms.abs_diff(b.3.headway_ms) <= 1,
+                    "{name}: {a:?} {b:?}"
+                );
+                assert!(
+                    a.3.free_flow_ms.abs_diff(b.3.free_flow_ms) <= 2,
+                    "{name}: {a:?} {b:?}"
+                );
+            }
+        }
+        let greens = |network: &Network, origin: u32| {
+            let links = 0..network.links().len() as u32;
+            let link = links
+                .into_iter()
+                .find(|&link| network.link_origin(link) == origin);
+            let road = network.links()[link.unwrap() as usize];
+            match network.junctions()[road.to as usize].control {
+                Control::Signal { program, .. } => {
+                    let program = &network.programs()[usize::from(program)];
+                    Some((program.cycle_ms, program.greens[usize::from(road.approach)]))
+                }
+                _ => None,
+            }
+        };
+        if format == write::Format::Sumo {
+            for origin in 0..network.links().len() as u32 {
+                assert_eq!(greens(&network, origin), greens(&other, origin));
+            }
+            let origin = |j: u32| network.junction_origin(j);
+            for junction in 0..network.junctions().len() as u32 {
+                let same = (0..)
+                    .find(|&j| other.junction_origin(j) == origin(junction))
+                    .unwrap();
+                let controls = [
+                    network.junctions()[junction as usize],
+                    other.junctions()[same as usize],
+                ]
+                .map(|j| j.control);
+                match controls {
+                    [
+                        Control::Signal { offset_ms: a, .. },
+                        Control::Signal { offset_ms: b, .. },
+                    ] => assert_eq!(a, b),
+                    [a, b] => assert_eq!(a, b),
+                }
+            }
+        }
+        let Some(demand_name) = demand_name else {
+            continue;
+        };
+        let format = demand_write::Format::of(Path::new(demand_name)).unwrap();
+        let mut text = Vec::new();
+        demand_write::plans(&network, &plans, &Default::default(), format, &mut text).unwrap();
+        let path = file(demand_name, std::str::from_utf8(&text).unwrap());
+        let back = demand(&pool(), &other, &path, usize::MAX, 1).unwrap();
+        assert_eq!(back.left_out.0, 0, "{demand_name}: {:?}", back.left_out.1);
+        let roads = |network: &Network, plans: &Plans| {
+            let mut all: Vec<Vec<u32>> = (0..plans.len() as u32)
+                .flat_map(|car| plans.trips(network, car))
+                .filter(|trip| !trip.1.is_empty())
+                .map(|trip| {
+                    trip.1
+                        .iter()
+                        .map(|&link| network.link_origin(link))
+                        .collect()
+                })
+                .collect();
+            all.sort();
+            all
+        };
+        if format != demand_write::Format::Tntp {
+            assert_eq!(
+                roads(&network, &plans),
+                roads(&other, &back.plans),
+                "{demand_name}"
+            );
+        } else {
+            assert_eq!(
+                roads(&network, &plans).len(),
+                roads(&other, &back.plans).len()
+            );
+        }
+    }
+}
+
+#[test]
+fn more_roads_at_a_junction_than_numbers_tell_are_refused() {
+    for star in [|i: u32| (1, i), |i: u32| (i, 1)] {
+        let roads: String = (2..300)
+            .map(|i| format!("a {} {} 1\n", star(i).0, star(i).1))
+            .collect();
+        let text = format!("p sp 299 298\n{roads}");
+        let error = read(&file("star.gr", &text)).map(|_| ()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("junction 1: more than 256 roads"),
+            "{error}"
+        );
+    }
 }

@@ -7,7 +7,7 @@ use creel::Pool;
 use creel_traffic::city::City;
 use creel_traffic::demand::{Plans, Route, Traveller};
 use creel_traffic::network::{Control, Network, Physics, Program};
-use creel_traffic::sim::{Happening, Simulation, What};
+use creel_traffic::sim::{Happening, Rerouting, Simulation, What};
 use std::sync::Arc;
 
 fn pool() -> Pool {
@@ -379,4 +379,91 @@ fn an_idle_city_does_nothing_and_a_city_without_cars_is_no_error() {
     .unwrap();
     run(&mut simulation, 10);
     assert_eq!(simulation.tally(), Default::default());
+}
+
+/// Two ways from 0 to 3: over 1, which is shorter, and over 2. The short one's end lets by few.
+fn fork() -> Arc<Network> {
+    let mut links = vec![
+        road(0, 1, 300),
+        road(1, 2, 300),
+        road(2, 4, 300),
+        road(1, 3, 400),
+        road(3, 4, 400),
+    ];
+    links[2].headway_ms = 30_000;
+    network(5, links, 2)
+}
+
+#[test]
+fn late_cars_take_another_way_and_only_at_the_rate_that_is_asked_for() {
+    let outcome = |share_ppm| {
+        let network = fork();
+        let travellers = (0..200).map(|i| trip(&network, i * 2000, 0..3)).collect();
+        let mut simulation = simulation(&network, travellers, NEWELL);
+        let rerouting = Rerouting {
+            every_ticks: 60,
+            share_ppm,
+            late_percent: 20,
+            seed: 1,
+        };
+        simulation.set_rerouting(Some(rerouting)).unwrap();
+        let happenings = run(&mut simulation, 3000);
+        let over = |link: u32| {
+            let entered = happenings
+                .iter()
+                .filter(|h| h.what == What::Entered && network.link_origin(h.link) == link);
+            entered.count() as u64
+        };
+        let tally = simulation.tally();
+        assert_eq!(
+            over(4),
+            tally.rerouted,
+            "each once, for the other way is free"
+        );
+        (tally.rerouted, tally.arrived)
+    };
+    let (none, few, many) = (outcome(0), outcome(100_000), outcome(1_000_000));
+    assert_eq!(none.0, 0);
+    assert!(
+        none.1 < 110,
+        "the bottleneck lets by one each 30 s: {none:?}"
+    );
+    assert!(few.0 > 5 && few.0 < many.0, "{few:?} {many:?}");
+    assert!(many.1 > none.1 + 50, "{many:?}");
+}
+
+#[test]
+fn works_on_a_road_hold_cars_back_until_they_are_over() {
+    let network = network(3, vec![road(0, 1, 100), road(1, 2, 100)], 1);
+    let travellers = (0..60).map(|_| trip(&network, 0, 0..2)).collect();
+    let mut simulation = simulation(&network, travellers, NEWELL);
+    let link = path(&network, [1])[0];
+    simulation.set_headway(link, Some(10_000)).unwrap();
+    assert!(simulation.set_headway(9, None).is_err());
+    let slow = times(&run(&mut simulation, 200), What::Arrived);
+    assert!(
+        slow.len() > 10 && slow.windows(2).all(|pair| pair[1] - pair[0] == 10_000),
+        "{slow:?}"
+    );
+    simulation.set_headway(link, None).unwrap();
+    let quick = times(&run(&mut simulation, 200), What::Arrived);
+    assert!(
+        quick[5..].windows(2).all(|pair| pair[1] - pair[0] == 1250),
+        "{quick:?}"
+    );
+}
+
+#[test]
+fn a_trip_begins_when_it_should_even_within_the_eighth_of_a_second_in_which_the_last_ended() {
+    let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
+    let route = |origin| Route::pack(&network, &path(&network, [origin])).unwrap();
+    let traveller = Traveller {
+        origin: 0,
+        trips: vec![(0, route(0)), (5050, route(1))],
+        again: false,
+    };
+    let mut simulation = simulation(&network, vec![traveller], NEWELL);
+    let happenings = run(&mut simulation, 20);
+    assert_eq!(times(&happenings, What::Departed), [0, 5050]);
+    assert_eq!(times(&happenings, What::Arrived), [5000, 10_050]);
 }

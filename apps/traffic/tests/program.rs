@@ -99,6 +99,9 @@ fn wrong_input_is_told_in_a_line_with_its_exit_code() {
     let broken = place("broken.gr");
     std::fs::write(&broken, "p tw 2 1\n1 9\n").unwrap();
     let broken = broken.to_str().unwrap();
+    let pairs = place("pairs.gr");
+    std::fs::write(&pairs, "p tw 2 1\n1 2\n").unwrap();
+    let pairs = pairs.to_str().unwrap();
     for (arguments, code, told) in [
         (&["run"][..], 2, "roads are wanted"),
         (&["run", "--city", "5"], 2, "500x500"),
@@ -125,6 +128,24 @@ fn wrong_input_is_told_in_a_line_with_its_exit_code() {
             "line 1",
         ),
         (&["run", "--city", "3x3", "--region", "1,2"], 2, "WEST"),
+        (&["run", "--city", "3x3", "--reroute", "101"], 2, "100"),
+        (&["run", "--city", "3x3", "--late", "5"], 2, "--reroute"),
+        (
+            &["draw", "--city", "3x3", "--output", "picture.gif"],
+            2,
+            ".png or .svg",
+        ),
+        (
+            &["draw", "--network", pairs, "--output", "picture.png"],
+            2,
+            "no map",
+        ),
+        (&["convert", "--city", "3x3"], 2, "--roads-to"),
+        (
+            &["convert", "--city", "3x3", "--roads-to", "roads.txt"],
+            2,
+            "tells no format",
+        ),
     ] {
         let output = run(arguments);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -170,4 +191,144 @@ fn a_run_cut_while_it_writes_leaves_what_was_there() {
         );
     }
     std::fs::remove_file(events).unwrap();
+}
+
+#[test]
+fn a_picture_is_drawn_and_files_are_converted() {
+    let scene = [
+        "--city",
+        "10x6",
+        "--noise",
+        "20",
+        "--avenues",
+        "3",
+        "--river",
+        "--cars",
+        "400",
+    ];
+    let png = place("city.png");
+    let path = png.to_str().unwrap();
+    let output = run(&[&["draw", "--width", "400", "--output", path][..], &scene].concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let bytes = std::fs::read(&png).unwrap();
+    let size = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert!(
+        size(16) == 400 && (200..300).contains(&size(20)),
+        "{} {}",
+        size(16),
+        size(20)
+    );
+    let svg = place("city.svg");
+    let path = svg.to_str().unwrap();
+    assert!(
+        run(&[&["draw", "--output", path][..], &scene].concat())
+            .status
+            .success()
+    );
+    let text = std::fs::read_to_string(&svg).unwrap();
+    assert!(text.matches("stroke=").count() > 3 && text.trim_end().ends_with("</svg>"));
+    let roads = text.matches('M').count();
+    // The same city, by way of SUMO's formats, has the same cars on the same roads.
+    let (net, rou) = (place("city.net.xml"), place("city.rou.xml.gz"));
+    let (net, rou) = (net.to_str().unwrap(), rou.to_str().unwrap());
+    let convert = [
+        "convert",
+        "--demand",
+        "gravity",
+        "--within",
+        "600",
+        "--roads-to",
+        net,
+        "--demand-to",
+        rou,
+    ];
+    let output = run(&[&convert[..], &scene].concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let told = json(&[
+        "run",
+        "--network",
+        net,
+        "--demand",
+        rou,
+        "--seconds",
+        "3000",
+    ]);
+    assert_eq!(told["links"], roads);
+    let here = json(
+        &[
+            &[
+                "run",
+                "--demand",
+                "gravity",
+                "--within",
+                "600",
+                "--seconds",
+                "3000",
+            ][..],
+            &scene,
+        ]
+        .concat(),
+    );
+    assert_eq!((&told["moving"], &here["moving"]), (&0.into(), &0.into()));
+    assert_eq!(told["crossings"], here["crossings"]);
+    for file in [&png, &svg, &PathBuf::from(net), &PathBuf::from(rou)] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
+fn what_is_written_is_what_was_asked_for() {
+    let table = place("asked.csv");
+    let path = table.to_str().unwrap();
+    let all = [&CITY[..], &["--seconds", "200", "--events-csv", path]].concat();
+    let rows = |more: &[&str]| -> Vec<String> {
+        assert!(run(&[&all[..], more].concat()).status.success());
+        let text = std::fs::read_to_string(&table).unwrap();
+        text.lines().skip(1).map(str::to_owned).collect()
+    };
+    let whole = rows(&[]);
+    let time = |row: &String| row.split(',').next().unwrap().parse::<u32>().unwrap();
+    let car = |row: &String| row.split(',').nth(1).unwrap().parse::<u32>().unwrap();
+    let some = rows(&["--from", "50", "--until", "100", "--every", "3"]);
+    let wanted = |row: &&String| (50_000..100_000).contains(&time(row)) && (car(row) - 1) % 3 == 0;
+    assert!(some.len() > 100);
+    assert!(whole.iter().filter(wanted).eq(some.iter()));
+    let region = rows(&["--region", "-100,-100,500,500"]);
+    assert!(!region.is_empty() && region.len() < whole.len() / 4);
+    assert_eq!(rows(&["--lanes", "2"]).len(), 0, "all streets have one");
+    // Who is on a road when a period begins is in it from its begin.
+    let fcd = place("asked.fcd.xml");
+    let path = fcd.to_str().unwrap();
+    let output = run(&[
+        &CITY[..],
+        &[
+            "--seconds",
+            "130",
+            "--fcd",
+            path,
+            "--from",
+            "100",
+            "--until",
+            "120",
+            "--fcd-every",
+            "5",
+        ],
+    ]
+    .concat());
+    assert!(output.status.success());
+    let text = std::fs::read_to_string(&fcd).unwrap();
+    let steps: Vec<&str> = text.split("<timestep ").skip(1).collect();
+    assert_eq!(steps.len(), 4);
+    assert!(steps[0].starts_with("time=\"100.000\"") && steps[0].matches("<vehicle").count() > 500);
+    std::fs::remove_file(table).unwrap();
+    std::fs::remove_file(fcd).unwrap();
 }

@@ -102,6 +102,23 @@ fn the_page_survives_hostile_requests() {
         "403"
     );
     assert_eq!(status(port, "GET / HTTP/1.1\r\n\r\n"), "403");
+    // Another page in the same browser.
+    assert_eq!(
+        status(
+            port,
+            &format!("POST /control?playing=1 HTTP/1.1\r\nOrigin: http://evil.example\r\n{host}")
+        ),
+        "403"
+    );
+    assert_eq!(
+        status(
+            port,
+            &format!(
+                "POST /control?playing=0 HTTP/1.1\r\nOrigin: http://localhost:{port}\r\n{host}"
+            )
+        ),
+        "204"
+    );
     assert_eq!(status(port, "\r\n\r\n"), "400");
     assert_eq!(
         status(
@@ -240,10 +257,18 @@ impl Browser {
 }
 
 impl Drop for Browser {
+    /// Ends the browser, also after a failure: it would go on for ever.
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.call("DELETE", "", "");
-        }
+        let (port, session) = (self.port, &self.session);
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+            return;
+        };
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
+        let request = format!(
+            "DELETE /session{session} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n"
+        );
+        let _ = stream.write_all(request.as_bytes());
+        let _ = stream.read(&mut [0; 1024]);
     }
 }
 
@@ -307,9 +332,14 @@ fn the_page_shows_a_map_in_a_browser() {
     // No address outside is asked for.
     let outside = "return performance.getEntriesByType('resource').filter(e => !e.name.startsWith(location.origin)).length";
     assert_eq!(browser.script(outside), json!(0));
-    let frames = "return new Promise(done => { const from = window.drawn, begun = performance.now(); setTimeout(() => done((window.drawn - from) / (performance.now() - begun) * 1000), 2000) })";
+    // While it is paused nothing is drawn; while it plays, what comes.
+    let frames = "return new Promise(done => { const from = [window.drawn, window.ticked], begun = performance.now(); setTimeout(() => { const s = (performance.now() - begun) / 1000; done([(window.drawn - from[0]) / s, (window.ticked - from[1]) / s]) }, 3000) })";
     eprintln!(
-        "frames a second, without a graphics card: {}",
+        "pictures a second while it plays, and times a second at which one could be drawn, without a graphics card: {}",
         browser.script(frames)
     );
+    browser.script("document.getElementById('play').click()");
+    browser.until("document.getElementById('play').textContent === 'Play'");
+    let still = "return new Promise(done => { const check = () => { const from = window.drawn; setTimeout(() => window.drawn === from ? done(true) : check(), 1000) }; check() })";
+    assert_eq!(browser.script(still), json!(true));
 }

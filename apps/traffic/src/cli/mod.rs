@@ -1,6 +1,8 @@
 //! The commands of the program: what is printed, and which exit code says how it went.
 
 pub mod assign;
+pub mod convert;
+pub mod draw;
 mod reports;
 pub mod run;
 mod scene;
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use creel_console::{Exit, Failure};
+use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
 /// Writes a file beside its place, syncs it, and renames it into it: under its own name it is whole
 /// or as it was before.
@@ -42,6 +45,20 @@ fn part_of(path: &Path) -> PathBuf {
         .map_or_else(Default::default, ToOwned::to_owned);
     name.push(format!(".{}.part", std::process::id()));
     path.with_file_name(name)
+}
+
+/// Refuses to run for longer than a simulation may.
+fn check_end(simulation: &Simulation, seconds: u32) -> anyhow::Result<()> {
+    let last = u64::from(simulation.now_ms()) + u64::from(seconds) * u64::from(TICK_MS);
+    if last > u64::from(END_MS_MAX) {
+        return Err(usage("a simulation ends after 34 days"));
+    }
+    Ok(())
+}
+
+/// What is told where a map is wanted of roads that have none.
+fn no_map() -> anyhow::Error {
+    usage("these roads have no places, so there is no map of them")
 }
 
 /// An error of the command line.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use creel_traffic::network::Network;
-use creel_traffic::output::{Edges, Events, Fcd, Filter, Report, Table};
+use creel_traffic::network::{Names, Network};
+use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
 use creel_traffic::sim::Simulation;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -22,7 +22,7 @@ pub struct Reports {
     /// SUMO's edge data: means by road and interval
     #[arg(long, value_name = "FILE")]
     edge_data: Option<PathBuf>,
-    /// SUMO's floating car data: where each car is, each second
+    /// SUMO's floating car data: where each car is, again and again
     #[arg(long, value_name = "FILE")]
     fcd: Option<PathBuf>,
     /// Events as CSV
@@ -40,6 +40,15 @@ pub struct Reports {
     /// Only on roads that begin in this part of the map
     #[arg(long, value_name = "W,S,E,N", value_parser = region, allow_hyphen_values = true)]
     region: Option<[f64; 4]>,
+    /// Only on roads of at least so many lanes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    lanes: u8,
+    /// Only on roads where one may drive at least so fast
+    #[arg(long, value_name = "KM/H", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    speed: u32,
+    /// From one time step of floating car data to the next, in seconds
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    fcd_every: u32,
     /// Only each Nth car
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     every: u32,
@@ -66,27 +75,34 @@ struct Opened {
 pub struct Writing {
     files: Vec<Opened>,
     filter: Filter,
+    names: Names,
 }
 
 impl Reports {
     /// Opens all files; none under its own name yet.
-    pub fn open(&self) -> anyhow::Result<Writing> {
+    pub fn open(&self, names: Names) -> anyhow::Result<Writing> {
         let filter = Filter {
             from_ms: self.from * 1000,
             until_ms: self.until.map_or(u32::MAX, |until| until * 1000),
             region: self.region,
+            lanes: self.lanes,
+            speed_mm_s: self.speed * 10_000 / 36,
             every: self.every,
         };
         let mut writing = Writing {
             files: Vec::new(),
             filter,
+            names,
         };
-        let interval = self.interval * 1000;
+        let (from, interval) = (filter.from_ms, self.interval * 1000);
         writing.open(self.events.as_deref(), |to| Box::new(Events::new(to)))?;
         writing.open(self.edge_data.as_deref(), |to| {
-            Box::new(Edges::new(to, interval))
+            Box::new(Edges::new(to, from, interval))
         })?;
-        writing.open(self.fcd.as_deref(), |to| Box::new(Fcd::new(to, 1000)))?;
+        let every = self.fcd_every * 1000;
+        writing.open(self.fcd.as_deref(), |to| {
+            Box::new(Fcd::new(to, from, every))
+        })?;
         writing.open(self.events_csv.as_deref(), |to| Box::new(Table::new(to)))?;
         Ok(writing)
     }
@@ -132,12 +148,22 @@ impl Writing {
             return Ok(());
         }
         let mut happenings = simulation.happenings();
+        let filter = self.filter;
         let network = simulation.network();
-        happenings.retain(|happening| self.filter.wants(network, happening));
-        let until = simulation.now_ms().min(self.filter.until_ms);
+        happenings.retain(|happening| {
+            happening.at_ms < filter.until_ms
+                && filter.wants(network, happening.car, happening.link)
+        });
+        let begin = happenings.partition_point(|happening| happening.at_ms < filter.from_ms);
+        let until = simulation.now_ms().min(filter.until_ms);
+        let labels = Labels {
+            network,
+            cars: &self.names,
+        };
         for file in &mut self.files {
+            let begin = if file.report.looks_back() { 0 } else { begin };
             file.report
-                .take(network, &happenings, until)
+                .take(labels, &happenings[begin..], until)
                 .with_context(|| file.path.display().to_string())?;
         }
         Ok(())
@@ -145,6 +171,11 @@ impl Writing {
 
     /// Ends all files, and gives them their names.
     pub fn finish(mut self, network: &Network) -> anyhow::Result<()> {
+        let names = std::mem::take(&mut self.names);
+        let labels = Labels {
+            network,
+            cars: &names,
+        };
         for Opened {
             path,
             part,
@@ -152,7 +183,7 @@ impl Writing {
             file,
         } in self.files.drain(..)
         {
-            let written = report.finish(network).and_then(|()| {
+            let written = report.finish(labels).and_then(|()| {
                 // What packs writes its end when it is dropped; sync tells of a disk that is full.
                 drop(report);
                 file.sync_all()?;

@@ -1,7 +1,5 @@
 //! `creel-traffic run`: a simulation from begin to end, and what became of it.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,12 +9,12 @@ use creel::{Pool, Wait};
 use creel_console::{
     Align, Common, Exit, Failure, Format, Interrupt, Knobs, Progress, Table, output,
 };
-use creel_traffic::sim::{END_MS_MAX, Simulation, SnapshotError, TICK_MS};
+use creel_traffic::sim::{Simulation, TICK_MS};
 use serde::Serialize;
 
 use super::reports::{Reports, Writing};
-use super::scene::Scene;
-use super::{bad_data, document, usage, write_whole};
+use super::scene::{Scene, Start};
+use super::{document, write_whole};
 
 /// Run a simulation, and tell what became of it
 ///
@@ -35,9 +33,8 @@ pub struct Run {
     /// Write it also every so many simulated seconds
     #[arg(long, value_name = "N", requires = "snapshot", value_parser = clap::value_parser!(u32).range(1..))]
     snapshot_every: Option<u32>,
-    /// Go on from a file that --snapshot has written, on the same roads
-    #[arg(long, value_name = "FILE")]
-    resume: Option<PathBuf>,
+    #[command(flatten)]
+    start: Start,
     #[command(flatten)]
     reports: Reports,
     #[command(flatten)]
@@ -57,6 +54,8 @@ struct Summary {
     arrived: u64,
     begun: u64,
     stepped_aside: u64,
+    rerouted: u64,
+    gridlocked_share: f64,
     crossings: u64,
     hash: String,
     seconds: f64,
@@ -85,15 +84,12 @@ impl Run {
             .knobs
             .apply(Pool::builder().wait(Wait::Adaptive))
             .build()?;
-        let mut simulation = self.simulation(&pool)?;
+        let (mut simulation, names) = self.start.simulation(&self.scene, &pool)?;
         let setup_seconds = begun.elapsed().as_secs_f64();
-        let last = u64::from(simulation.now_ms()) + u64::from(self.seconds) * u64::from(TICK_MS);
-        if last > u64::from(END_MS_MAX) {
-            return Err(usage("a simulation ends after 34 days"));
-        }
+        super::check_end(&simulation, self.seconds)?;
         let before = (simulation.vehicle_seconds(), simulation.tally().crossings);
         let begun = (Instant::now(), cpu_seconds());
-        let mut writing = self.reports.open()?;
+        let mut writing = self.reports.open(names)?;
         simulation.record(writing.any());
         let ran = self.advance(&mut simulation, &pool, &interrupt, common, &mut writing)?;
         writing.finish(simulation.network())?;
@@ -113,23 +109,6 @@ impl Run {
             return Err(Failure::new(Exit::Interrupted, "interrupted").into());
         }
         Ok(Exit::Done)
-    }
-
-    fn simulation(&self, pool: &Pool) -> anyhow::Result<Simulation> {
-        let network = self.scene.network(pool)?;
-        if let Some(path) = &self.resume {
-            let file = File::open(path).with_context(|| path.display().to_string())?;
-            let loaded = Simulation::load(pool, network, BufReader::new(file));
-            return loaded.map_err(|error| match error {
-                SnapshotError::Io(error) => {
-                    anyhow::Error::from(error).context(path.display().to_string())
-                }
-                other => bad_data(format!("{}: {other}", path.display())),
-            });
-        }
-        let plans = self.scene.plans(&network, pool)?;
-        Simulation::new(pool, network, plans, self.scene.physics())
-            .map_err(|error| usage(error.to_string()))
     }
 
     /// Runs it in steps of a window or more, and gives back how many ticks were run.
@@ -199,6 +178,8 @@ fn summary(
         arrived: tally.arrived,
         begun: tally.begun,
         stepped_aside: tally.stepped_aside,
+        rerouted: tally.rerouted,
+        gridlocked_share: share(simulation.gridlocked() as f64, tally.moving as f64),
         crossings: tally.crossings,
         hash: format!("{:016x}", simulation.hash(pool)),
         seconds,
@@ -263,6 +244,11 @@ fn text(summary: &Summary) -> String {
     row(
         "stepped aside (no room for too long)",
         summary.stepped_aside.to_string(),
+    );
+    row("took another way", summary.rerouted.to_string());
+    row(
+        "of those moving, behind one without room for a minute",
+        format!("{:.1} %", summary.gridlocked_share * 100.0),
     );
     row(
         "mean speed, of what the roads allow",

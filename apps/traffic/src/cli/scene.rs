@@ -1,17 +1,22 @@
 //! The flags by which every command is told of roads and of those who drive on them.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use anyhow::Context;
 use clap::Args;
 use creel::Pool;
+use creel_console::output;
 use creel_traffic::city::City;
 use creel_traffic::demand::gravity::{self, Gravity};
 use creel_traffic::demand::{self, Plans, laps};
 use creel_traffic::network::read::{self, Assumed, ReadError};
-use creel_traffic::network::{Network, Physics};
+use creel_traffic::network::{Names, Network, Physics};
 use creel_traffic::route::Router;
+use creel_traffic::sim::{Rerouting, Simulation, SnapshotError};
 
 use super::{bad_data, usage};
 
@@ -24,6 +29,8 @@ pub struct Scene {
     travellers: Travellers,
     #[command(flatten)]
     physics: PhysicsFlags,
+    #[command(flatten)]
+    other_ways: OtherWays,
     /// What all that is random is drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -94,6 +101,61 @@ struct PhysicsFlags {
     stuck: u32,
 }
 
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Other ways")]
+struct OtherWays {
+    /// Each minute so many percent of the cars that are late look for a quicker way, by the travel
+    /// times of the last minutes
+    #[arg(long, value_name = "P", value_parser = percent)]
+    reroute: Option<f64>,
+    /// Seconds from one look to the next, instead of a minute
+    #[arg(long, value_name = "S", default_value_t = 60, requires = "reroute", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    reroute_every: u32,
+    /// A car is late if the rest of its trip takes so many percent longer than it would alone
+    #[arg(long, value_name = "P", default_value_t = 20, requires = "reroute", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    late: u32,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok();
+    value
+        .filter(|value| (0.0..=100.0).contains(value))
+        .ok_or_else(|| "not a number from 0 to 100".into())
+}
+
+/// Where a simulation begins.
+#[derive(Args, Debug)]
+pub struct Start {
+    /// Go on from a file that --snapshot has written, on the same roads; with its cars
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+}
+
+impl Start {
+    /// The simulation, and what its cars are called.
+    pub fn simulation(&self, scene: &Scene, pool: &Pool) -> anyhow::Result<(Simulation, Names)> {
+        let network = scene.network(pool)?;
+        let Some(path) = &self.resume else {
+            let (plans, names) = scene.plans(&network, pool)?;
+            let simulation = Simulation::new(pool, network, plans, scene.physics());
+            let mut simulation = simulation.map_err(|error| usage(error.to_string()))?;
+            simulation
+                .set_rerouting(scene.rerouting())
+                .map_err(|error| usage(error.to_string()))?;
+            return Ok((simulation, names));
+        };
+        let file = File::open(path).with_context(|| path.display().to_string())?;
+        let loaded = Simulation::load(pool, network, BufReader::new(file));
+        let simulation = loaded.map_err(|error| match error {
+            SnapshotError::Io(error) => {
+                anyhow::Error::from(error).context(path.display().to_string())
+            }
+            other => bad_data(format!("{}: {other}", path.display())),
+        })?;
+        Ok((simulation, Names::default()))
+    }
+}
+
 /// A city's size, as `500x400`.
 #[derive(Clone, Copy, Debug)]
 struct Size(u32, u32);
@@ -116,6 +178,28 @@ impl Scene {
             stuck_ms: self.physics.stuck * 1000,
             ..Physics::default()
         }
+    }
+
+    /// Who looks for other ways.
+    fn rerouting(&self) -> Option<Rerouting> {
+        let OtherWays {
+            reroute,
+            reroute_every,
+            late,
+        } = self.other_ways;
+        // By the round: `reroute` is by the minute.
+        let share = |percent: f64| percent * 1e4 * f64::from(reroute_every) / 60.0;
+        reroute.map(|percent| Rerouting {
+            every_ticks: reroute_every,
+            share_ppm: share(percent).min(1e6) as u32,
+            late_percent: late,
+            seed: self.seed,
+        })
+    }
+
+    /// What lengths are counted in, in files of whole numbers.
+    pub fn unit_mm(&self) -> u32 {
+        self.roads.unit
     }
 
     /// The roads.
@@ -148,9 +232,14 @@ impl Scene {
         Ok(Arc::new(network))
     }
 
-    /// Who drives.
-    pub fn plans(&self, network: &Arc<Network>, pool: &Pool) -> anyhow::Result<Arc<Plans>> {
+    /// Who drives, and what they are called.
+    pub fn plans(
+        &self,
+        network: &Arc<Network>,
+        pool: &Pool,
+    ) -> anyhow::Result<(Arc<Plans>, Names)> {
         let cars = self.travellers.cars;
+        let mut names = Names::default();
         let plans = match self.travellers.demand.as_str() {
             "laps" => {
                 laps::plans(pool, network, cars.unwrap_or(1000), self.seed).map_err(bad_data)?
@@ -162,12 +251,15 @@ impl Scene {
                 let demand = demand::read::demand(pool, network, path, most, self.seed);
                 let demand = demand.map_err(|error| told(path, error))?;
                 if let (number, Some(reason)) = &demand.left_out {
-                    eprintln!("creel-traffic: {file}: {number} left out; the first: {reason}");
+                    output::note(&format!(
+                        "creel-traffic: {file}: {number} left out; the first: {reason}\n"
+                    ));
                 }
+                names = demand.names;
                 demand.plans
             }
         };
-        Ok(Arc::new(plans))
+        Ok((Arc::new(plans), names))
     }
 
     fn gravity(&self, network: &Arc<Network>, pool: &Pool) -> anyhow::Result<Plans> {
@@ -181,10 +273,10 @@ impl Scene {
         let router = Router::new(network);
         let (plans, stay) = gravity::plans(pool, network, &router, &gravity).map_err(bad_data)?;
         if stay > 0 {
-            eprintln!(
-                "creel-traffic: {stay} of {} find no way there and back, and stay",
+            output::note(&format!(
+                "creel-traffic: {stay} of {} find no way there and back, and stay\n",
                 gravity.cars
-            );
+            ));
         }
         Ok(plans)
     }

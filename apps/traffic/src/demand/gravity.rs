@@ -74,7 +74,7 @@ pub fn plans(
         },
     )?;
     let stay = (0..plans.len() as u32)
-        .filter(|&car| plans.departure(car, 0).is_none())
+        .filter(|&car| plans.stays(car))
         .count();
     Ok((plans, stay as u32))
 }

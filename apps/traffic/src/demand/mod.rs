@@ -4,6 +4,7 @@ pub mod gravity;
 pub mod laps;
 mod pack;
 pub mod read;
+pub mod write;
 
-pub(crate) use pack::turn_bits;
 pub use pack::{Plans, Route, Traveller};
+pub(crate) use pack::{is_turns, turn_bits, unpack};

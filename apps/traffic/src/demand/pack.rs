@@ -1,19 +1,37 @@
-//! Plans as a simulation reads them: turns of a few bits, sixteen or so to a word.
+//! Plans as a simulation reads them: turns of a few bits, fifteen or so to a word.
 //!
 //! A car that crosses a junction needs one thing of its route: which of the roads that begin there
 //! it takes. So a route is a list of turns, each in as many bits as the junction's degree needs,
 //! packed into words from the low end; a 1 above the last turn tells where a word ends. A car
-//! carries the word that it is in, and comes back here once in some fifteen crossings.
+//! carries the word that it is in and its place here, and comes back once in some fifteen crossings.
+//!
+//! All plans lie one behind another in one list of words, and a place in it says both whose plan it
+//! is and how far it is done. The upper bits tell words apart:
+//!
+//! | bits | word |
+//! |---|---|
+//! | `0…` | turns |
+//! | `10…` | a trip begins, at this time; ends the trip before |
+//! | `11…` | a traveller's plan begins: whether it begins anew after its end, and where; ends the one before |
 
-use crate::network::{Ms, Network, NetworkError};
+use crate::network::{LINKS_MAX, Ms, Network, NetworkError};
 use creel::Pool;
 
-/// After a traveller's last trip.
+const TRIP: u32 = 0b10 << 30;
+const TRAVELLER: u32 = 0b11 << 30;
+const AGAIN: u32 = 1 << 29;
+const PLACE: u32 = AGAIN - 1;
+const _: () = assert!(LINKS_MAX < PLACE as usize);
+/// After the last plan.
 const END: u32 = u32::MAX;
-/// After the last trip of one who begins anew.
-const AGAIN: u32 = u32::MAX - 1;
-/// The latest time at which a trip begins.
-pub const DEPART_MS_MAX: Ms = u32::MAX / 2;
+/// Bits of a word that hold turns, so that the 1 above them leaves the uppermost bit free.
+const TURN_BITS: u32 = 30;
+/// The latest time at which a trip begins: twelve days.
+pub const DEPART_MS_MAX: Ms = !TRAVELLER;
+/// All plans together have at most so many words.
+const WORDS_MAX: usize = 1 << 31;
+/// Of how many travellers one is known by its place.
+const KNOWN: usize = 16;
 
 /// Bits of a turn where so many roads begin.
 #[inline]
@@ -21,14 +39,29 @@ pub(crate) fn turn_bits(degree: u32) -> u32 {
     (u32::BITS - degree.saturating_sub(1).leading_zeros()).max(1)
 }
 
-/// The trips of all travellers. Each traveller is one car, and its number is its place here.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+/// Whether a word holds turns.
+#[inline]
+pub(crate) fn is_turns(word: u32) -> bool {
+    word < TRIP
+}
+
+/// The trips of all travellers. Each traveller is one car, numbered in this order.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Plans {
-    /// Of each traveller: for each trip when it begins, its words, and 0; then `END` or `AGAIN`.
     words: Vec<u32>,
-    starts: Vec<u32>,
-    /// The junction where each traveller begins.
-    origins: Vec<u32>,
+    /// The places of travellers 0, 16, 32 and so on.
+    known: Vec<u32>,
+    travellers: u32,
+}
+
+impl Default for Plans {
+    fn default() -> Self {
+        Self {
+            words: vec![END],
+            known: Vec::new(),
+            travellers: 0,
+        }
+    }
 }
 
 /// One trip's roads, packed.
@@ -59,7 +92,7 @@ impl Route {
             place = Some(road.to);
             let out = network.out(road.from);
             let bits = turn_bits(out.len() as u32);
-            if used + bits > 31 {
+            if used + bits > TURN_BITS {
                 words.push(word | 1 << used);
                 (word, used) = (0, 0);
             }
@@ -71,6 +104,28 @@ impl Route {
         }
         Ok(Self(words))
     }
+
+    pub(crate) fn words(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+/// The roads that the turns of one word lead over from a junction, each as soon as it is known.
+pub(crate) fn unpack<'a>(
+    network: &'a Network,
+    junction: &'a mut u32,
+    mut word: u32,
+) -> impl Iterator<Item = u32> + 'a {
+    std::iter::from_fn(move || {
+        (word > 1).then(|| {
+            let out = network.out(*junction);
+            let bits = turn_bits(out.len() as u32);
+            let link = out.start + (word & ((1 << bits) - 1));
+            word >>= bits;
+            *junction = network.links()[link as usize].to;
+            link
+        })
+    })
 }
 
 /// What one traveller does.
@@ -98,7 +153,7 @@ impl Plans {
         scratch: impl FnMut(usize) -> S,
         traveller: impl Fn(u32, &mut S) -> Result<Traveller, NetworkError> + Sync,
     ) -> Result<Self, NetworkError> {
-        const AT_ONCE: u32 = 1024;
+        const AT_ONCE: u32 = 64 * KNOWN as u32;
         let parts = 0..cars.div_ceil(AT_ONCE) as usize;
         let mut scratch = pool.scratch(scratch);
         let parts = pool.try_map((parts, &mut scratch), |index, (_, scratch)| {
@@ -108,22 +163,23 @@ impl Plans {
                 .try_for_each(|car| plans.push(&traveller(car, scratch)?, car))
                 .map(|()| plans)
         })?;
-        let mut plans = Self::default();
-        let words: usize = parts.iter().map(|part| part.words.len()).sum();
-        if words > END as usize {
+        let words: usize = parts.iter().map(|part| part.words.len() - 1).sum();
+        if words >= WORDS_MAX {
             return Err(NetworkError("all plans together are too long".into()));
         }
-        plans.words.reserve_exact(words);
-        plans.starts.reserve_exact(cars as usize);
-        plans.origins.reserve_exact(cars as usize);
+        let mut plans = Self {
+            words: Vec::with_capacity(words + 1),
+            known: Vec::with_capacity((cars as usize).div_ceil(KNOWN)),
+            travellers: cars,
+        };
         for part in parts {
             let begin = plans.words.len() as u32;
             plans
-                .starts
-                .extend(part.starts.iter().map(|start| begin + start));
-            plans.origins.extend(part.origins);
-            plans.words.extend(part.words);
+                .known
+                .extend(part.known.iter().map(|place| begin + place));
+            plans.words.extend(&part.words[..part.words.len() - 1]);
         }
+        plans.words.push(END);
         Ok(plans)
     }
 
@@ -137,147 +193,209 @@ impl Plans {
             plans.push(&traveller, number as u32)?;
         }
         plans.words.shrink_to_fit();
-        plans.starts.shrink_to_fit();
-        plans.origins.shrink_to_fit();
+        plans.known.shrink_to_fit();
         Ok(plans)
     }
 
     fn push(&mut self, traveller: &Traveller, number: u32) -> Result<(), NetworkError> {
         let fail = |reason| Err(NetworkError(format!("traveller {}: {reason}", number + 1)));
-        let words: usize = traveller
-            .trips
-            .iter()
-            .map(|(_, route)| route.0.len() + 2)
-            .sum();
-        if words >= usize::from(u16::MAX) {
-            return fail("more roads than a plan holds");
-        }
-        if self.words.len() + words + 1 > END as usize || number >= (1 << 28) {
+        let Traveller { trips, .. } = traveller;
+        let words: usize = trips.iter().map(|(_, route)| route.0.len() + 1).sum();
+        if self.words.len() + words >= WORDS_MAX || self.travellers == u32::MAX {
             return fail("all plans together are too long");
         }
-        if traveller
-            .trips
-            .iter()
-            .any(|&(depart, _)| depart > DEPART_MS_MAX)
-        {
-            return fail("begins a trip after more than 24 days");
+        if trips.iter().any(|&(depart, _)| depart > DEPART_MS_MAX) {
+            return fail("begins a trip after more than 12 days");
         }
-        self.starts.push(self.words.len() as u32);
-        self.origins.push(traveller.origin);
-        for (depart_ms, route) in &traveller.trips {
-            self.words.push(*depart_ms);
-            self.words.extend(&route.0);
-            self.words.push(0);
+        self.words.pop();
+        if (self.travellers as usize).is_multiple_of(KNOWN) {
+            self.known.push(self.words.len() as u32);
         }
+        self.travellers += 1;
         // One that goes nowhere and begins anew would do so without end at one instant.
-        let moves = traveller.trips.iter().any(|(_, route)| !route.0.is_empty());
-        self.words
-            .push(if traveller.again && moves { AGAIN } else { END });
+        let moves = trips.iter().any(|(_, route)| !route.0.is_empty());
+        let again = if traveller.again && moves { AGAIN } else { 0 };
+        self.words.push(TRAVELLER | again | traveller.origin);
+        for (depart_ms, route) in trips {
+            self.words.push(TRIP | depart_ms);
+            self.words.extend(&route.0);
+        }
+        self.words.push(END);
         Ok(())
     }
 
     /// How many travellers there are.
     pub fn len(&self) -> usize {
-        self.starts.len()
+        self.travellers as usize
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
+        self.travellers == 0
     }
 
     /// Bytes that they take.
     pub fn bytes(&self) -> usize {
-        4 * (self.words.len() + self.starts.len() + self.origins.len())
+        4 * (self.words.len() + self.known.len())
+    }
+
+    /// One place after the last.
+    pub(crate) fn end(&self) -> u32 {
+        self.words.len() as u32
+    }
+
+    /// The word at a place.
+    #[inline]
+    pub(crate) fn word(&self, place: u32) -> u32 {
+        self.words[place as usize]
+    }
+
+    /// Of each traveller, the place where its plan begins.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
+        self.places_from(0)
+    }
+
+    /// The same from a place on where one begins.
+    fn places_from(&self, begin: u32) -> impl Iterator<Item = u32> {
+        let rest = self.words[begin as usize..].iter().zip(begin..);
+        rest.filter(|&(&word, _)| word >= TRAVELLER && word != END)
+            .map(|(_, place)| place)
+    }
+
+    /// Where somebody's plan begins.
+    fn place_of(&self, traveller: u32) -> u32 {
+        let known = self.known[traveller as usize / KNOWN];
+        let mut after = self.places_from(known);
+        after
+            .nth(traveller as usize % KNOWN)
+            .expect("a traveller's number")
+    }
+
+    /// Whose plan a place belongs to.
+    pub(crate) fn traveller_at(&self, place: u32) -> u32 {
+        let block = self.known.partition_point(|&known| known <= place) - 1;
+        let before = self
+            .places_from(self.known[block])
+            .take_while(|&begin| begin <= place);
+        (block * KNOWN + before.count() - 1) as u32
+    }
+
+    /// The junction where the plan that begins at a place begins.
+    pub(crate) fn origin_at(&self, place: u32) -> u32 {
+        self.words[place as usize] & PLACE
+    }
+
+    /// When the next trip begins of somebody who is done with what is before `place`, and its place:
+    /// there, or anew from the first.
+    pub(crate) fn departure(&self, place: u32) -> Option<(Ms, u32)> {
+        let word = self.word(place);
+        if word < TRAVELLER {
+            return Some((word & DEPART_MS_MAX, place));
+        }
+        let mut begin = place - 1;
+        while self.word(begin) < TRAVELLER {
+            begin -= 1;
+        }
+        (self.word(begin) & AGAIN != 0).then_some((0, begin + 1))
     }
 
     /// The junction where a traveller begins.
     pub fn origin(&self, traveller: u32) -> u32 {
-        self.origins[traveller as usize]
+        self.origin_at(self.place_of(traveller))
     }
 
-    /// A word of a traveller's plan.
-    #[inline]
-    pub(crate) fn word(&self, traveller: u32, at: u16) -> u32 {
-        self.words[self.starts[traveller as usize] as usize + usize::from(at)]
+    /// Whether a traveller never leaves where it is.
+    pub fn stays(&self, traveller: u32) -> bool {
+        self.departure(self.place_of(traveller) + 1).is_none()
     }
 
-    /// When the trip at this place of a plan begins, and its place: there, or anew from the first.
-    pub(crate) fn departure(&self, traveller: u32, at: u16) -> Option<(Ms, u16)> {
-        match self.word(traveller, at) {
-            END => None,
-            AGAIN => Some((0, 0)),
-            depart_ms => Some((depart_ms, at)),
-        }
+    /// Whether somebody begins anew for ever.
+    pub fn any_again(&self) -> bool {
+        self.places().any(|place| self.word(place) & AGAIN != 0)
     }
 
     /// The roads of one trip after another, for who looks at plans from outside.
     pub fn trips(&self, network: &Network, traveller: u32) -> Vec<(Ms, Vec<u32>)> {
-        let mut trips = Vec::new();
-        let (mut at, mut junction) = (0, self.origin(traveller));
-        while let Some((depart_ms, _)) = self.departure(traveller, at).filter(|&(_, to)| to == at) {
-            let mut links = Vec::new();
-            at += 1;
-            while self.word(traveller, at) != 0 {
-                let mut word = self.word(traveller, at);
-                while word != 1 {
-                    let out = network.out(junction);
-                    let bits = turn_bits(out.len() as u32);
-                    links.push(out.start + (word & ((1 << bits) - 1)));
-                    junction = network.links()[links[links.len() - 1] as usize].to;
-                    word >>= bits;
+        let mut trips: Vec<(Ms, Vec<u32>)> = Vec::new();
+        let place = self.place_of(traveller);
+        let mut junction = self.origin_at(place);
+        let mut rest = self.words[place as usize + 1..].iter();
+        while let Some(&word) = rest.next().filter(|&&word| word < TRAVELLER) {
+            match trips.last_mut() {
+                Some((_, links)) if is_turns(word) => {
+                    links.extend(unpack(network, &mut junction, word));
                 }
-                at += 1;
+                _ => trips.push((word & DEPART_MS_MAX, Vec::new())),
             }
-            at += 1;
-            trips.push((depart_ms, links));
         }
         trips
     }
 
     /// Whether every turn of every plan is one of this network.
     pub(crate) fn fits(&self, network: &Network, loops: &Pool) -> bool {
-        let junctions = network.junctions().len() as u32;
-        let whole = |traveller: u32| {
-            let start = self.starts[traveller as usize] as usize;
-            let (mut at, mut junction) = (start, self.origins[traveller as usize]);
-            if junction >= junctions {
-                return false;
-            }
-            loop {
-                match self.words.get(at) {
-                    None => return false,
-                    Some(&END) => return true,
-                    Some(&AGAIN) => {
-                        return at > start && junction == self.origins[traveller as usize];
-                    }
-                    Some(_) => at += 1,
-                }
-                loop {
-                    let Some(&(mut word)) = self.words.get(at) else {
-                        return false;
-                    };
-                    at += 1;
-                    if word == 0 {
-                        break;
-                    }
-                    while word != 1 {
-                        let out = network.out(junction);
-                        let bits = turn_bits(out.len() as u32);
-                        let turn = word & ((1 << bits) - 1);
-                        word >>= bits;
-                        if turn >= out.len() as u32 || word == 0 {
-                            return false;
-                        }
-                        junction = network.links()[(out.start + turn) as usize].to;
-                    }
-                }
-                if at - start > usize::from(u16::MAX) {
-                    return false;
-                }
-            }
+        let all = self.words.len();
+        let begins = |place: &u32| {
+            let word = self.words.get(*place as usize);
+            word.is_some_and(|&word| word >= TRAVELLER && word != END)
         };
-        let alike = self.starts.len() == self.origins.len();
-        alike && loops.all(0..self.starts.len(), |car, _| whole(car as u32))
+        let count = self.len().div_ceil(KNOWN);
+        let ordered = self.known.is_sorted_by(|a, b| a < b) && self.known.iter().all(begins);
+        if self.words.last() != Some(&END) || self.known.len() != count || !ordered {
+            return false;
+        }
+        if self.known.first().is_some_and(|&first| first != 0) || (count == 0 && all > 1) {
+            return false;
+        }
+        loops.all(0..count, |block, _| {
+            let end = self
+                .known
+                .get(block + 1)
+                .map_or(all - 1, |&end| end as usize);
+            let travellers = KNOWN.min(self.len() - block * KNOWN);
+            let words = &self.words[self.known[block] as usize..end];
+            fits(network, words) == Some(travellers)
+        })
     }
+}
+
+/// How many plans these words are, if all their turns are of this network.
+fn fits(network: &Network, words: &[u32]) -> Option<usize> {
+    let junctions = network.junctions().len() as u32;
+    let (mut plans, mut junction, mut origin) = (0, 0, None);
+    let mut trips = 0;
+    for &word in words {
+        match word {
+            TRAVELLER.. => {
+                if origin.is_some_and(|origin| origin != junction) {
+                    return None;
+                }
+                junction = word & PLACE;
+                if junction >= junctions {
+                    return None;
+                }
+                origin = (word & AGAIN != 0).then_some(junction);
+                (plans, trips) = (plans + 1, 0);
+            }
+            TRIP.. => trips += 1,
+            0 | 1 => return None,
+            mut turns => {
+                if trips == 0 {
+                    return None;
+                }
+                while turns != 1 {
+                    let out = network.out(junction);
+                    let bits = turn_bits(out.len() as u32);
+                    let turn = turns & ((1 << bits) - 1);
+                    turns >>= bits;
+                    if turn >= out.len() as u32 || turns == 0 {
+                        return None;
+                    }
+                    junction = network.links()[(out.start + turn) as usize].to;
+                }
+            }
+        }
+    }
+    origin
+        .is_none_or(|origin| origin == junction)
+        .then_some(plans)
 }

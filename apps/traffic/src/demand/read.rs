@@ -7,7 +7,7 @@
 use super::pack::DEPART_MS_MAX;
 use super::{Plans, Route, Traveller};
 use crate::network::read::{ReadError, bytes, tntp, xml};
-use crate::network::{Ms, Network};
+use crate::network::{Ms, Names, Network};
 use crate::random::Stream;
 use crate::route::Router;
 use creel::Pool;
@@ -21,6 +21,8 @@ enum Way {
     Links(Vec<u32>),
     /// From a junction to another, the quickest way.
     Between(u32, u32),
+    /// From a road to another and over both, the quickest way.
+    Across(u32, u32),
 }
 
 /// What somebody wants to do.
@@ -31,6 +33,8 @@ type Wish = Vec<(Ms, Way)>;
 pub struct Demand {
     /// The plans.
     pub plans: Plans,
+    /// What the file calls its travellers, if it does.
+    pub names: Names,
     /// How many travellers were left out, and why the first was.
     pub left_out: (usize, Option<String>),
 }
@@ -38,6 +42,7 @@ pub struct Demand {
 #[derive(Default)]
 struct Reading {
     wishes: Vec<Wish>,
+    names: Vec<Box<str>>,
     left_out: usize,
     first: Option<String>,
 }
@@ -48,10 +53,13 @@ impl Reading {
         self.first.get_or_insert(reason);
     }
 
-    fn add(&mut self, who: &str, wish: Result<Wish, String>) {
+    fn add(&mut self, name: &str, wish: Result<Wish, String>) {
         match wish {
-            Ok(wish) => self.wishes.push(wish),
-            Err(reason) => self.leave_out(format!("{who}: {reason}")),
+            Ok(wish) => {
+                self.wishes.push(wish);
+                self.names.push(name.into());
+            }
+            Err(reason) => self.leave_out(format!("{name}: {reason}")),
         }
     }
 }
@@ -83,11 +91,12 @@ pub fn demand(
         () => return Err(ReadError::Unknown),
     }
     reading.wishes.truncate(cars_max);
+    reading.names.truncate(cars_max);
     let routed = reading
         .wishes
         .iter()
         .flatten()
-        .any(|(_, way)| matches!(way, Way::Between(..)));
+        .any(|(_, way)| !matches!(way, Way::Links(_)));
     let router = routed.then(|| Router::new(network));
     let wishes = &reading.wishes;
     let asker = |_| router.as_ref().map(Router::asker);
@@ -100,14 +109,19 @@ pub fn demand(
         ))
     })?;
     for (car, wish) in wishes.iter().enumerate() {
-        if plans.departure(car as u32, 0).is_none() && !wish.is_empty() {
-            let reason = format!("traveller {}: there is no way for a trip of it", car + 1);
+        if plans.stays(car as u32) && !wish.is_empty() {
+            let reason = "there is no way for one of the trips";
+            let reason = match reading.names.get(car) {
+                Some(name) => format!("{name}: {reason}"),
+                None => format!("traveller {}: {reason}", car + 1),
+            };
             reading.left_out += 1;
             reading.first.get_or_insert(reason);
         }
     }
     Ok(Demand {
         plans,
+        names: Names::new(reading.names),
         left_out: (reading.left_out, reading.first),
     })
 }
@@ -123,6 +137,7 @@ fn traveller(
             .first()
             .map(|&link| network.links()[link as usize].from),
         Way::Between(from, _) => Some(*from),
+        Way::Across(first, _) => Some(network.links()[*first as usize].from),
     };
     let origin = wish.iter().find_map(|(_, way)| begin(way)).unwrap_or(0);
     let mut router = router;
@@ -134,6 +149,15 @@ fn traveller(
             Way::Between(from, to) => router
                 .as_mut()
                 .and_then(|(router, asker)| router.way(network, asker, *from, *to)),
+            Way::Across(first, last) if first == last => Some(vec![*first]),
+            Way::Across(first, last) => {
+                let roads = [first, last].map(|&link| network.links()[link as usize]);
+                let ends = (roads[0].to, roads[1].from);
+                let between = router
+                    .as_mut()
+                    .and_then(|(router, asker)| router.way(network, asker, ends.0, ends.1));
+                between.map(|way| [&[*first], &way[..], &[*last]].concat())
+            }
         };
         let fits = |links: &Vec<u32>| {
             links
@@ -164,7 +188,11 @@ fn traveller(
 fn milliseconds(seconds: f64) -> Result<Ms, String> {
     let ms = seconds * 1000.0;
     if ms.is_nan() || ms < 0.0 || ms > f64::from(DEPART_MS_MAX) {
-        return Err(format!("it begins at {seconds} s, not within 24 days"));
+        return Err(if seconds.is_nan() {
+            "it begins at no time that is told".into()
+        } else {
+            format!("it begins at {seconds} s, not within 12 days")
+        });
     }
     Ok(ms as Ms)
 }
@@ -201,7 +229,7 @@ fn matsim(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Re
     xml::each(text, |part| {
         match part {
             xml::Part::Begin(element) => match element.name().as_str() {
-                "person" => person = format!("person {}", element.need("id")?),
+                "person" => person = element.need("id")?,
                 "plan" => {
                     selected = element.get("selected")?.is_none_or(|text| text == "yes");
                     if selected {
@@ -283,7 +311,7 @@ fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Read
                 let name = element.name();
                 match name.as_str() {
                     "vehicle" | "trip" | "flow" => {
-                        let who = format!("{name} {}", element.get("id")?.unwrap_or_default());
+                        let who = element.get("id")?.unwrap_or_default();
                         let departs = departs(&element)?;
                         let ends = (element.get("from")?, element.get("to")?);
                         if let Some(route) = element.get("route")? {
@@ -295,13 +323,7 @@ fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Read
                         } else if let (Some(from), Some(to)) = ends {
                             let way = path(&from).and_then(|from| Ok((from, path(&to)?)));
                             let way = way.and_then(|(from, to)| match (from.first(), to.first()) {
-                                (Some(&from), Some(&to)) => {
-                                    let roads = network.links();
-                                    Ok(Way::Between(
-                                        roads[from as usize].from,
-                                        roads[to as usize].to,
-                                    ))
-                                }
+                                (Some(&from), Some(&to)) => Ok(Way::Across(from, to)),
                                 _ => Err("it goes from nowhere".into()),
                             });
                             add_all(reading, &who, &departs, way);
@@ -333,7 +355,12 @@ fn sumo(text: &str, network: &Network, reading: &mut Reading) -> Result<(), Read
 /// When the vehicles of an element depart: one, or those of a flow.
 fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
     if let Some(text) = element.get("depart")? {
-        return Ok(vec![xml::seconds(&text).unwrap_or(0.0)]);
+        let seconds = match text.as_str() {
+            "now" | "begin" => Some(0.0),
+            text => xml::seconds(text),
+        };
+        // "triggered", say: who waits for somebody else is left out, for it begins at no time.
+        return Ok(vec![seconds.unwrap_or(f64::NAN)]);
     }
     let time = |name| Ok::<_, ReadError>(element.get(name)?.and_then(|text| xml::seconds(&text)));
     let (begin, end) = (
@@ -356,10 +383,16 @@ fn departs(element: &xml::Element<'_>) -> Result<Vec<f64>, ReadError> {
 }
 
 fn add_all(reading: &mut Reading, who: &str, departs: &[f64], way: Result<Way, String>) {
-    for &depart in departs {
+    for (index, &depart) in departs.iter().enumerate() {
+        // A flow's vehicles have its name and their number.
+        let name = if departs.len() > 1 {
+            format!("{who}.{index}")
+        } else {
+            who.to_owned()
+        };
         let wish = way
             .clone()
             .and_then(|way| Ok(vec![(milliseconds(depart)?, way)]));
-        reading.add(who, wish);
+        reading.add(&name, wish);
     }
 }

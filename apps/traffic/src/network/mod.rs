@@ -8,7 +8,10 @@
 
 pub mod city;
 pub mod read;
+pub mod write;
 
+mod check;
+mod place;
 mod tiles;
 
 use crate::random::Stream;
@@ -21,7 +24,7 @@ pub type Ms = u32;
 
 /// A network has at most so many junctions and roads.
 pub const LINKS_MAX: usize = 1 << 26;
-/// A junction has at most so many roads out, for turns are told in 8 bits.
+/// A junction has at most so many roads out, for turns are told in 8 bits, and as many in.
 pub const DEGREE_MAX: usize = 256;
 /// A road takes at least so long, and a hole runs back through it no faster: the look-ahead of the
 /// simulation. (MATSim has the same least travel time.)
@@ -230,7 +233,9 @@ impl Names {
     pub fn new(names: Vec<Box<str>>) -> Self {
         Self(names)
     }
-    fn get(&self, index: u32) -> String {
+
+    /// One of them.
+    pub fn get(&self, index: u32) -> String {
         self.0
             .get(index as usize)
             .map_or_else(|| (index + 1).to_string(), |name| name.to_string())
@@ -292,7 +297,7 @@ impl Network {
     /// # Errors
     /// The first thing that cannot be, by name.
     pub fn with_tiles(plan: Plan, tile_junctions: usize) -> Result<Self, NetworkError> {
-        check(&plan)?;
+        check::check(&plan)?;
         let (order, tiles) = tiles::cut(&plan, tile_junctions.max(1));
         let mut place = vec![0_u32; order.len()];
         for (new, &old) in order.iter().enumerate() {
@@ -315,14 +320,6 @@ impl Network {
         }
         for junction in 0..order.len() {
             first_out[junction + 1] += first_out[junction];
-        }
-        if let Some(j) =
-            (0..order.len()).find(|&j| (first_out[j + 1] - first_out[j]) as usize > DEGREE_MAX)
-        {
-            let name = plan.junction_names.get(order[j]);
-            return Err(NetworkError(format!(
-                "junction {name}: more than {DEGREE_MAX} roads begin there"
-            )));
         }
         Ok(Self {
             junctions: order
@@ -409,6 +406,12 @@ impl Network {
             .collect()
     }
 
+    /// Whether there are lights, stops or priorities.
+    pub fn controlled(&self) -> bool {
+        let free = |junction: &Junction| junction.control == Control::Free;
+        !self.junctions.iter().all(free)
+    }
+
     /// Whether junctions have places.
     pub fn placed(&self) -> bool {
         self.placed
@@ -469,80 +472,4 @@ impl Network {
             .map(control)
             .fold(links, u64::wrapping_add)
     }
-}
-
-/// Everything that later code takes for granted.
-fn check(plan: &Plan) -> Result<(), NetworkError> {
-    let fail = |reason: String| Err(NetworkError(reason));
-    if plan.junctions.is_empty() || plan.links.is_empty() {
-        return fail("a network has at least one junction and one road".into());
-    }
-    if plan.junctions.len().max(plan.links.len()) > LINKS_MAX {
-        return fail(format!("more than {LINKS_MAX} junctions or roads"));
-    }
-    for (index, program) in plan.programs.iter().enumerate() {
-        let whole =
-            program.cycle_ms >= 1000 && program.cycle_ms <= 3_600_000 && !program.greens.is_empty();
-        let fits = |&(from, to): &(Ms, Ms)| from < to && to <= program.cycle_ms;
-        if !whole || !program.greens.iter().all(fits) {
-            return fail(format!(
-                "signal program {}: greens must lie within a cycle of 1 s to an hour",
-                index + 1
-            ));
-        }
-    }
-    for (index, junction) in plan.junctions.iter().enumerate() {
-        let name = || plan.junction_names.get(index as u32);
-        if !(junction.x.is_finite() && junction.y.is_finite()) {
-            return fail(format!("junction {}: its place is no number", name()));
-        }
-        if let Control::Signal { program, offset_ms } = junction.control {
-            match plan.programs.get(usize::from(program)) {
-                Some(program) if offset_ms < program.cycle_ms => {}
-                _ => {
-                    return fail(format!(
-                        "junction {}: no such signal program, or its offset is no part of the cycle",
-                        name()
-                    ));
-                }
-            }
-        }
-    }
-    for (index, link) in plan.links.iter().enumerate() {
-        let name = || plan.link_names.get(index as u32);
-        let ends = link.from.max(link.to) as usize;
-        if ends >= plan.junctions.len() {
-            return fail(format!(
-                "road {}: ends at a junction that is not there",
-                name()
-            ));
-        }
-        if link.length_mm == 0 || link.length_mm > 1_000_000_000 {
-            return fail(format!(
-                "road {}: {} mm long, not 1 mm to 1,000 km",
-                name(),
-                link.length_mm
-            ));
-        }
-        if link.speed_mm_s < 100 || link.speed_mm_s > 200_000 {
-            return fail(format!(
-                "road {}: a speed of {} mm/s, not 0.1 to 200 m/s",
-                name(),
-                link.speed_mm_s
-            ));
-        }
-        if link.lanes == 0 {
-            return fail(format!("road {}: has no lane", name()));
-        }
-        if let Control::Signal { program, .. } = plan.junctions[link.to as usize].control {
-            let greens = &plan.programs[usize::from(program)].greens;
-            if usize::from(link.approach) >= greens.len() {
-                return fail(format!(
-                    "road {}: the signal at its end has no green for it",
-                    name()
-                ));
-            }
-        }
-    }
-    Ok(())
 }

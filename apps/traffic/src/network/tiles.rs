@@ -24,8 +24,10 @@ pub(super) fn cut(plan: &Plan, junctions_max: usize) -> (Vec<u32>, Vec<u32>) {
     (order, begins)
 }
 
-/// A tile's roads have numbers of 16 bits.
-const LINK_ENDS_MAX: u64 = 60_000;
+/// A tile has at most so many ends of roads: their numbers have 14 bits where they are short.
+const ENDS_MAX: usize = 16_000;
+// One junction may be a tile.
+const _: () = assert!(ENDS_MAX > 2 * super::DEGREE_MAX);
 
 struct Cut<'a> {
     plan: &'a Plan,
@@ -41,7 +43,7 @@ impl Cut<'_> {
             .iter()
             .map(|&j| u64::from(self.degree[j as usize]))
             .sum();
-        if part.len() == 1 || (part.len() <= self.junctions_max && ends <= LINK_ENDS_MAX) {
+        if part.len() == 1 || (part.len() <= self.junctions_max && ends <= ENDS_MAX as u64) {
             self.begins.push((begin + part.len()) as u32);
             return;
         }

@@ -1,7 +1,7 @@
 //! Means by road and interval: SUMO's edge data.
 
-use super::{Report, road, seconds};
-use crate::network::{Ms, Network};
+use super::{Labels, Report, seconds};
+use crate::network::Ms;
 use crate::sim::{Happening, What};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -32,20 +32,20 @@ pub struct Edges<W: Write> {
 }
 
 impl<W: Write> Edges<W> {
-    /// Into a stream, with means over so long.
-    pub fn new(to: W, interval_ms: Ms) -> Self {
+    /// Into a stream, from a time on, with means over so long.
+    pub fn new(to: W, from_ms: Ms, interval_ms: Ms) -> Self {
         let (sums, cars) = (BTreeMap::new(), HashMap::new());
         Self {
             to,
             interval_ms: interval_ms.max(1),
-            begin_ms: 0,
+            begin_ms: from_ms,
             begun: false,
             sums,
             cars,
         }
     }
 
-    fn close(&mut self, network: &Network, end_ms: Ms) -> io::Result<()> {
+    fn close(&mut self, labels: Labels<'_>, end_ms: Ms) -> io::Result<()> {
         if !std::mem::replace(&mut self.begun, true) {
             self.to
                 .write_all(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<meandata>\n")?;
@@ -62,12 +62,12 @@ impl<W: Write> Edges<W> {
         )?;
         let length = f64::from(end_ms - self.begin_ms);
         for (&link, sums) in &self.sums {
-            let metres = f64::from(network.links()[link as usize].length_mm) / 1000.0;
+            let metres = f64::from(labels.network.links()[link as usize].length_mm) / 1000.0;
             let density = sums.on_ms as f64 / length / metres * 1000.0;
             write!(
                 self.to,
                 "        <edge id=\"{}\" sampledSeconds=\"{:.2}\" density=\"{density:.2}\" entered=\"{}\" left=\"{}\"",
-                road(network, link),
+                labels.road(link),
                 sums.on_ms as f64 / 1000.0,
                 sums.entered,
                 sums.left
@@ -88,9 +88,9 @@ impl<W: Write> Edges<W> {
         Ok(())
     }
 
-    fn close_until(&mut self, network: &Network, at_ms: Ms) -> io::Result<()> {
-        while at_ms - self.begin_ms >= self.interval_ms {
-            self.close(network, self.begin_ms + self.interval_ms)?;
+    fn close_until(&mut self, labels: Labels<'_>, at_ms: Ms) -> io::Result<()> {
+        while at_ms.saturating_sub(self.begin_ms) >= self.interval_ms {
+            self.close(labels, self.begin_ms + self.interval_ms)?;
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl<W: Write> Edges<W> {
 impl<W: Write> Report for Edges<W> {
     fn take(
         &mut self,
-        network: &Network,
+        labels: Labels<'_>,
         happenings: &[Happening],
         until_ms: Ms,
     ) -> io::Result<()> {
@@ -110,14 +110,18 @@ impl<W: Write> Report for Edges<W> {
             link,
         } in happenings
         {
-            self.close_until(network, at_ms)?;
+            self.close_until(labels, at_ms)?;
             match what {
                 What::Entered => {
-                    self.cars.insert(car, (link, at_ms, at_ms));
-                    self.sums.entry(link).or_default().entered += 1;
+                    let since = at_ms.max(self.begin_ms);
+                    self.cars.insert(car, (link, at_ms, since));
+                    if at_ms >= self.begin_ms {
+                        self.sums.entry(link).or_default().entered += 1;
+                    }
                 }
                 What::Left => {
-                    if let Some((link, entered, since)) = self.cars.remove(&car) {
+                    let car = self.cars.remove(&car);
+                    if let Some((link, entered, since)) = car.filter(|_| at_ms >= self.begin_ms) {
                         let sums = self.sums.entry(link).or_default();
                         sums.left += 1;
                         sums.on_ms += u64::from(at_ms - since);
@@ -127,11 +131,11 @@ impl<W: Write> Report for Edges<W> {
                 _ => {}
             }
         }
-        self.close_until(network, until_ms)?;
+        self.close_until(labels, until_ms)?;
         Ok(())
     }
 
-    fn finish(&mut self, network: &Network) -> io::Result<()> {
+    fn finish(&mut self, labels: Labels<'_>) -> io::Result<()> {
         let end = self
             .cars
             .values()
@@ -139,9 +143,13 @@ impl<W: Write> Report for Edges<W> {
             .max()
             .unwrap_or(self.begin_ms);
         if end > self.begin_ms || !self.sums.is_empty() || !self.begun {
-            self.close(network, end.max(self.begin_ms + 1))?;
+            self.close(labels, end.max(self.begin_ms + 1))?;
         }
         self.to.write_all(b"</meandata>\n")?;
         self.to.flush()
+    }
+
+    fn looks_back(&self) -> bool {
+        true
     }
 }

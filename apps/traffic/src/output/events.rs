@@ -1,7 +1,7 @@
 //! Happenings one by one: MATSim's `events.xml`, and CSV.
 
-use super::{Report, road, seconds};
-use crate::network::{Ms, Network};
+use super::{Labels, Report, seconds};
+use crate::network::Ms;
 use crate::sim::{Happening, What};
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -37,11 +37,11 @@ impl<W: Write> Events<W> {
 }
 
 impl<W: Write> Report for Events<W> {
-    fn take(&mut self, network: &Network, happenings: &[Happening], _: Ms) -> io::Result<()> {
+    fn take(&mut self, labels: Labels<'_>, happenings: &[Happening], _: Ms) -> io::Result<()> {
         self.begin()?;
         for happening in happenings {
-            let (time, car) = (seconds(happening.at_ms), happening.car + 1);
-            let link = road(network, happening.link);
+            let (time, car) = (seconds(happening.at_ms), labels.car(happening.car));
+            let link = labels.road(happening.link);
             let to = &mut self.to;
             match happening.what {
                 What::Departed => {
@@ -82,10 +82,19 @@ impl<W: Write> Report for Events<W> {
         Ok(())
     }
 
-    fn finish(&mut self, _: &Network) -> io::Result<()> {
+    fn finish(&mut self, _: Labels<'_>) -> io::Result<()> {
         self.begin()?;
         self.to.write_all(b"</events>\n")?;
         self.to.flush()
+    }
+}
+
+/// A name with a comma or a quote is quoted.
+fn quoted(name: String) -> String {
+    if name.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name
     }
 }
 
@@ -103,7 +112,7 @@ impl<W: Write> Table<W> {
 }
 
 impl<W: Write> Report for Table<W> {
-    fn take(&mut self, network: &Network, happenings: &[Happening], _: Ms) -> io::Result<()> {
+    fn take(&mut self, labels: Labels<'_>, happenings: &[Happening], _: Ms) -> io::Result<()> {
         if !std::mem::replace(&mut self.begun, true) {
             self.to.write_all(b"time_ms,car,what,road\n")?;
         }
@@ -115,29 +124,18 @@ impl<W: Write> Report for Table<W> {
                 What::Departed => "departed",
                 What::Entered => "entered",
             };
-            let name = if happening.link == crate::sim::NO_ROAD {
-                String::new()
-            } else {
-                network.link_name(happening.link)
+            let road = match happening.link {
+                crate::sim::NO_ROAD => String::new(),
+                link => quoted(labels.network.link_name(link)),
             };
-            // A name with a comma or a quote is quoted.
-            let name = if name.contains([',', '"', '\n']) {
-                format!("\"{}\"", name.replace('"', "\"\""))
-            } else {
-                name
-            };
-            writeln!(
-                self.to,
-                "{},{},{what},{name}",
-                happening.at_ms,
-                happening.car + 1
-            )?;
+            let (at_ms, car) = (happening.at_ms, quoted(labels.cars.get(happening.car)));
+            writeln!(self.to, "{at_ms},{car},{what},{road}")?;
         }
         Ok(())
     }
 
-    fn finish(&mut self, network: &Network) -> io::Result<()> {
-        self.take(network, &[], 0)?;
+    fn finish(&mut self, labels: Labels<'_>) -> io::Result<()> {
+        self.take(labels, &[], 0)?;
         self.to.flush()
     }
 }

@@ -1,7 +1,7 @@
 //! Where each car is, again and again: SUMO's floating car data, which `fcdReplay.py` shows.
 
-use super::{Report, road, seconds};
-use crate::network::{Ms, Network};
+use super::{Labels, Report, seconds};
+use crate::network::Ms;
 use crate::sim::{Happening, What};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,12 +19,12 @@ pub struct Fcd<W: Write> {
 }
 
 impl<W: Write> Fcd<W> {
-    /// Into a stream.
-    pub fn new(to: W, period_ms: Ms) -> Self {
+    /// Into a stream, from a time on, each so many milliseconds.
+    pub fn new(to: W, from_ms: Ms, period_ms: Ms) -> Self {
         Self {
             to,
             period_ms: period_ms.max(1),
-            next_ms: 0,
+            next_ms: from_ms,
             begun: false,
             cars: BTreeMap::new(),
         }
@@ -39,12 +39,13 @@ impl<W: Write> Fcd<W> {
     }
 
     /// The steps before `at_ms`.
-    fn steps(&mut self, network: &Network, at_ms: Ms) -> io::Result<()> {
+    fn steps(&mut self, labels: Labels<'_>, at_ms: Ms) -> io::Result<()> {
         self.begin()?;
         while self.next_ms < at_ms {
             let now = self.next_ms;
             writeln!(self.to, "    <timestep time=\"{}\">", seconds(now))?;
-            for (car, &(link, entered)) in &self.cars {
+            let network = labels.network;
+            for (&car, &(link, entered)) in &self.cars {
                 let place = network.links()[link as usize];
                 let length = f64::from(place.length_mm) / 1000.0;
                 let driven = f64::from(now - entered) * f64::from(place.speed_mm_s) / 1e6;
@@ -66,11 +67,10 @@ impl<W: Write> Fcd<W> {
                 } else {
                     0.0
                 };
-                let name = road(network, link);
+                let (car, name) = (labels.car(car), labels.road(link));
                 writeln!(
                     self.to,
-                    "        <vehicle id=\"{}\" x=\"{x:.2}\" y=\"{y:.2}\" angle=\"{angle:.2}\" type=\"car\" speed=\"{speed:.2}\" pos=\"{:.2}\" lane=\"{name}_0\" slope=\"0.00\"/>",
-                    car + 1,
+                    "        <vehicle id=\"{car}\" x=\"{x:.2}\" y=\"{y:.2}\" angle=\"{angle:.2}\" type=\"car\" speed=\"{speed:.2}\" pos=\"{:.2}\" lane=\"{name}_0\" slope=\"0.00\"/>",
                     driven.min(length)
                 )?;
             }
@@ -84,12 +84,12 @@ impl<W: Write> Fcd<W> {
 impl<W: Write> Report for Fcd<W> {
     fn take(
         &mut self,
-        network: &Network,
+        labels: Labels<'_>,
         happenings: &[Happening],
         until_ms: Ms,
     ) -> io::Result<()> {
         for happening in happenings {
-            self.steps(network, happening.at_ms)?;
+            self.steps(labels, happening.at_ms)?;
             match happening.what {
                 What::Entered => {
                     _ = self
@@ -100,12 +100,15 @@ impl<W: Write> Report for Fcd<W> {
                 _ => {}
             }
         }
-        self.steps(network, until_ms)
+        self.steps(labels, until_ms)
     }
 
-    fn finish(&mut self, _: &Network) -> io::Result<()> {
+    fn finish(&mut self, _: Labels<'_>) -> io::Result<()> {
         self.begin()?;
         self.to.write_all(b"</fcd-export>\n")?;
         self.to.flush()
+    }
+    fn looks_back(&self) -> bool {
+        true
     }
 }

@@ -7,14 +7,41 @@
 mod edges;
 mod events;
 mod fcd;
+mod picture;
 
 pub use edges::Edges;
 pub use events::{Events, Table};
 pub use fcd::Fcd;
+pub use picture::Picture;
 
-use crate::network::{Ms, Network};
+use crate::network::write::escaped;
+use crate::network::{Ms, Names, Network};
 use crate::sim::{Happening, NO_ROAD};
 use std::io;
+
+/// What roads and cars are called.
+#[derive(Clone, Copy, Debug)]
+pub struct Labels<'a> {
+    /// The roads.
+    pub network: &'a Network,
+    /// The cars' names, or none: then they are called by their numbers from 1.
+    pub cars: &'a Names,
+}
+
+impl Labels<'_> {
+    /// A road's name, fit for an attribute.
+    fn road(&self, link: u32) -> String {
+        if link == NO_ROAD {
+            return String::new();
+        }
+        escaped(&self.network.link_name(link)).into_owned()
+    }
+
+    /// A car's name, fit for an attribute.
+    fn car(&self, car: u32) -> String {
+        escaped(&self.cars.get(car)).into_owned()
+    }
+}
 
 /// A file that is being written.
 pub trait Report {
@@ -22,14 +49,24 @@ pub trait Report {
     ///
     /// # Errors
     /// The stream's.
-    fn take(&mut self, network: &Network, happenings: &[Happening], until_ms: Ms)
-    -> io::Result<()>;
+    fn take(
+        &mut self,
+        labels: Labels<'_>,
+        happenings: &[Happening],
+        until_ms: Ms,
+    ) -> io::Result<()>;
 
     /// Writes what is left, and the end.
     ///
     /// # Errors
     /// The stream's.
-    fn finish(&mut self, network: &Network) -> io::Result<()>;
+    fn finish(&mut self, labels: Labels<'_>) -> io::Result<()>;
+
+    /// Whether it must know what happened before the period that is wanted: who is where when that
+    /// begins.
+    fn looks_back(&self) -> bool {
+        false
+    }
 }
 
 /// Which happenings are wanted.
@@ -41,6 +78,10 @@ pub struct Filter {
     pub until_ms: Ms,
     /// Roads that begin in this part of the map: west, south, east, north.
     pub region: Option<[f64; 4]>,
+    /// Roads of at least so many lanes.
+    pub lanes: u8,
+    /// Roads on which one may drive at least so fast, in mm/s.
+    pub speed_mm_s: u32,
     /// Cars whose number this divides.
     pub every: u32,
 }
@@ -51,36 +92,35 @@ impl Default for Filter {
             from_ms: 0,
             until_ms: Ms::MAX,
             region: None,
+            lanes: 0,
+            speed_mm_s: 0,
             every: 1,
         }
     }
 }
 
 impl Filter {
-    /// Whether a happening is wanted.
-    pub fn wants(&self, network: &Network, happening: &Happening) -> bool {
-        let in_region = || {
-            let Some([west, south, east, north]) = self.region else {
-                return true;
-            };
-            let Some(link) = network.links().get(happening.link as usize) else {
-                return false;
-            };
-            let place = network.junctions()[link.from as usize];
-            (west..=east).contains(&place.x) && (south..=north).contains(&place.y)
+    /// Whether what happens to a car on a road is wanted. What happens on none is, where no roads are
+    /// picked.
+    pub fn wants(&self, network: &Network, car: u32, link: u32) -> bool {
+        let Self {
+            region,
+            lanes,
+            speed_mm_s,
+            ..
+        } = *self;
+        let wants_road = match network.links().get(link as usize) {
+            None => region.is_none() && lanes == 0 && speed_mm_s == 0,
+            Some(road) => {
+                let place = network.junctions()[road.from as usize];
+                let inside = |[west, south, east, north]: [f64; 4]| {
+                    (west..=east).contains(&place.x) && (south..=north).contains(&place.y)
+                };
+                road.lanes >= lanes && road.speed_mm_s >= speed_mm_s && region.is_none_or(inside)
+            }
         };
-        (self.from_ms..self.until_ms).contains(&happening.at_ms)
-            && happening.car.is_multiple_of(self.every.max(1))
-            && in_region()
+        car.is_multiple_of(self.every.max(1)) && wants_road
     }
-}
-
-/// A road's name, fit for an attribute.
-fn road(network: &Network, link: u32) -> String {
-    if link == NO_ROAD {
-        return String::new();
-    }
-    quick_xml::escape::escape(network.link_name(link)).into_owned()
 }
 
 /// Seconds with three places, as all these files have them.

@@ -1,8 +1,8 @@
 //! Makes the tiles of a network, with all cars where they begin.
 
 use super::records::*;
+use super::slab::NONE;
 use super::tile::Tile;
-use super::wheel::NONE;
 use super::{Ms, Sources};
 use crate::demand::{Plans, turn_bits};
 use crate::network::{Control, Network, Physics};
@@ -31,9 +31,10 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
             neighbours: ends.neighbours(network, index as u32, junctions.clone()),
             look_ahead_ms,
         };
-        for junction in junctions {
+        for junction in junctions.clone() {
             making.junction(junction, physics);
         }
+        making.finish();
         look_ahead_ms = making.look_ahead_ms;
         tiles.push(making.tile);
         neighbours.push(making.neighbours);
@@ -166,7 +167,6 @@ impl Making<'_> {
             offset_ms,
             first_tail: self.tile.tails.len() as u16,
             first_head: self.tile.heads.len() as u16,
-            heads: heads.len() as u16,
             program,
             turn_bits: turn_bits(out.len() as u32) as u8,
             rule,
@@ -176,17 +176,7 @@ impl Making<'_> {
             let road = self.network.links()[link as usize];
             let head = self.ends.head_of[link as usize];
             let down = self.other_end(road.to, head, link, flow.free_flow_ms);
-            self.tile.tails.push(Tail {
-                down,
-                free_flow_ms: flow.free_flow_ms,
-                holes: NONE,
-                next_in: 0,
-                room: flow.storage,
-                headway_ms: flow.headway_ms,
-                waiters: NONE16,
-                wakes: false,
-                driveway_next: NONE16,
-            });
+            self.tile.tails.push(Tail::new(down, &flow));
         }
         for &link in heads {
             let flow = self.network.flow(link, physics);
@@ -206,6 +196,24 @@ impl Making<'_> {
                 flags: 0,
             });
         }
+    }
+
+    /// Ends the list of junctions, and gives back memory that is not used.
+    fn finish(&mut self) {
+        let tile = &mut self.tile;
+        tile.crossings.push(Crossing {
+            busy_until: 0,
+            offset_ms: 0,
+            first_tail: tile.tails.len() as u16,
+            first_head: tile.heads.len() as u16,
+            program: 0,
+            turn_bits: 1,
+            rule: Rule::Free,
+        });
+        tile.crossings.shrink_to_fit();
+        tile.heads.shrink_to_fit();
+        tile.tails.shrink_to_fit();
+        tile.cuts.shrink_to_fit();
     }
 
     /// The other end of a road, which is at `junction` and there has the place `there`.
@@ -230,19 +238,23 @@ impl Making<'_> {
 
 /// Puts everybody's first trip on the calendar of where they are.
 fn put_cars(plans: &Plans, ends: &Ends, tiles: &mut [Tile]) {
-    for car in 0..plans.len() as u32 {
-        let origin = plans.origin(car);
-        let tile = &mut tiles[ends.tile_of[origin as usize] as usize];
-        match plans.departure(car, 0) {
+    let tile_at = |place| ends.tile_of[plans.origin_at(place) as usize] as usize;
+    let mut trips = vec![0; tiles.len()];
+    plans.places().for_each(|place| trips[tile_at(place)] += 1);
+    for (tile, &trips) in tiles.iter_mut().zip(&trips) {
+        tile.calendar.reserve_exact(trips);
+    }
+    for begin in plans.places() {
+        let tile = &mut tiles[tile_at(begin)];
+        match plans.departure(begin + 1) {
             None => tile.tally.done += 1,
-            Some((at, word)) => {
-                let junction = (origin - tile.first_junction) as u16;
+            Some((at, place)) => {
+                let junction = (plans.origin_at(begin) - tile.first_junction) as u16;
                 tile.tally.idle += 1;
                 tile.calendar.push(Reverse(Departure {
                     at,
-                    car,
+                    place,
                     junction,
-                    word,
                 }));
             }
         }

@@ -1,10 +1,9 @@
 //! The state as one number, and what must always be true of it.
 
 use super::records::*;
+use super::slab::NONE;
 use super::tile::Tile;
-use super::wheel::{NONE, TIMER};
 use super::{Simulation, Tally};
-use crate::network::Ms;
 use crate::random::Stream;
 use creel::Pool;
 use std::cmp::Reverse;
@@ -18,40 +17,22 @@ fn mixed(parts: &[u64]) -> u64 {
 impl Tile {
     /// How many holes are on their way to a tail.
     pub(super) fn holes_of(&self, tail: &Tail) -> usize {
-        self.each_hole(tail).count()
+        let rings = self.holes.ring(tail.holes);
+        rings.map(|place| self.holes[place].count() as usize).sum()
     }
 
-    fn each_hole(&self, tail: &Tail) -> impl Iterator<Item = Ms> {
-        let last = tail.holes;
-        let mut place = (last != NONE).then(|| self.holes[last as usize].next);
-        std::iter::from_fn(move || {
-            let here = place?;
-            let hole = self.holes[here as usize];
-            place = (here != last).then_some(hole.next);
-            Some(hole.at)
-        })
-    }
-
-    /// The entries of a ring of cars, from its last.
-    fn ring(&self, last: u32) -> impl Iterator<Item = u32> {
-        let mut place = (last != NONE).then(|| self.slab[last].next);
-        std::iter::from_fn(move || {
-            let here = place?;
-            place = (here != last).then(|| self.slab[here].next);
-            Some(here)
-        })
-    }
-
-    /// Calls `f(head, place)` for each car on a road that ends here.
-    pub(super) fn each_car(&self, mut f: impl FnMut(u16, u32)) {
-        self.wheel.each(&self.slab, |place| {
-            if self.slab[place].car < TIMER {
-                f(self.slab[place].of, place);
-            }
-        });
+    /// Calls `f` for each car on a road that ends here.
+    pub(super) fn each_car(&self, mut f: impl FnMut(Car)) {
+        self.arrivals.each(&self.cars, |place| f(self.cars[place]));
         for (head, record) in self.heads.iter().enumerate() {
-            self.ring(record.last)
-                .for_each(|place| f(head as u16, place));
+            let head = head as u16;
+            let ring = self.cars.ring(record.last);
+            ring.for_each(|place| {
+                f(Car {
+                    head,
+                    ..self.cars[place]
+                })
+            });
         }
     }
 
@@ -60,30 +41,24 @@ impl Tile {
         let name = |link: u32| u64::from(network.link_origin(link));
         let mut sum = 0_u64;
         let mut add = |parts: &[u64]| sum = sum.wrapping_add(mixed(parts));
-        self.each_car(|head, place| {
-            let car = self.slab[place];
-            let rest = u64::from(car.turns) << 16 | u64::from(car.word);
+        self.each_car(|car| {
             add(&[
                 1,
-                u64::from(car.car),
-                name(self.link_of_head(head)),
+                simulation.rules.route_hash(car.place),
+                name(self.link_of_head(car.head)),
                 u64::from(car.at),
-                rest,
+                u64::from(car.turns),
             ]);
         });
         for driveway in &self.driveways {
             let link = name(self.first_link + u32::from(driveway.tail));
-            for (index, place) in self.ring(driveway.last).enumerate() {
-                add(&[2, u64::from(self.slab[place].car), link, index as u64]);
+            for (index, place) in self.cars.ring(driveway.last).enumerate() {
+                let route = simulation.rules.route_hash(self.cars[place].place);
+                add(&[2, route, link, index as u64]);
             }
         }
         for Reverse(departure) in &self.calendar {
-            add(&[
-                3,
-                u64::from(departure.car),
-                u64::from(departure.at),
-                u64::from(departure.word),
-            ]);
+            add(&[3, u64::from(departure.at), u64::from(departure.place)]);
         }
         for (index, head) in self.heads.iter().enumerate() {
             let since = if head.last == NONE { 0 } else { head.since };
@@ -91,13 +66,22 @@ impl Tile {
                 4,
                 name(self.link_of_head(index as u16)),
                 u64::from(head.free_at),
-                u64::from(since),
+                u64::from(since) << 16 | u64::from(head.headway_ms),
+            ]);
+        }
+        for (head, lateness) in self.lateness.iter().enumerate() {
+            add(&[
+                9,
+                name(self.link_of_head(head as u16)),
+                lateness.sum_ms,
+                u64::from(lateness.cars) << 32 | u64::from(lateness.mean_ms),
             ]);
         }
         for (index, tail) in self.tails.iter().enumerate() {
             let link = name(self.first_link + index as u32);
             let mut room = u64::from(tail.room);
-            for at in self.each_hole(tail) {
+            let holes = self.holes.ring(tail.holes);
+            for at in holes.flat_map(|place| self.holes[place].times(tail.headway_ms)) {
                 if at <= simulation.now_ms {
                     room += 1;
                 } else {
@@ -108,11 +92,7 @@ impl Tile {
             let mut who = tail.waiters;
             let mut place = 0;
             while who != NONE16 {
-                who = if who == DRIVEWAY {
-                    tail.driveway_next
-                } else {
-                    self.heads[usize::from(who)].next_waiter
-                };
+                who = self.next_waiter(index as u16, who);
                 let waits = if who == DRIVEWAY {
                     u64::MAX
                 } else {
@@ -125,7 +105,7 @@ impl Tile {
                 }
             }
         }
-        for (index, crossing) in self.crossings.iter().enumerate() {
+        for (index, crossing) in self.crossings().iter().enumerate() {
             if crossing.busy_until > 0 {
                 let junction = network.junction_origin(self.first_junction + index as u32);
                 add(&[8, u64::from(junction), u64::from(crossing.busy_until)]);
@@ -148,6 +128,7 @@ impl Simulation {
             delay_ms,
             vehicle_ms,
             done,
+            rerouted,
             ..
         } = self.tally();
         let tally = [
@@ -158,6 +139,7 @@ impl Simulation {
             delay_ms,
             vehicle_ms as u64,
             done,
+            rerouted,
             u64::from(self.now_ms),
         ];
         tiles.into_iter().fold(mixed(&tally), u64::wrapping_add)
@@ -171,11 +153,11 @@ impl Simulation {
         let mut on_road = vec![0_u32; self.network.links().len()];
         let (mut beside, mut idle) = (0, 0);
         for tile in &self.tiles {
-            tile.each_car(|head, _| on_road[tile.link_of_head(head) as usize] += 1);
+            tile.each_car(|car| on_road[tile.link_of_head(car.head) as usize] += 1);
             beside += tile
                 .driveways
                 .iter()
-                .map(|driveway| tile.ring(driveway.last).count() as i64)
+                .map(|driveway| tile.cars.ring(driveway.last).count() as i64)
                 .sum::<i64>();
             idle += tile.calendar.len() as i64;
         }

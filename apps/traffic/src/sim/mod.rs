@@ -3,20 +3,33 @@
 //! docs/design/traffic.md has the model, the layout, and why outcomes do not depend on the workers.
 
 mod build;
+mod compare;
+mod cross;
+mod detours;
+mod due;
 mod hash;
 mod records;
+mod reroute;
+mod road;
+mod room;
+mod slab;
 mod snapshot;
 mod tile;
+mod trips;
 mod wheel;
 
+pub use compare::Part;
+pub use reroute::Rerouting;
 pub use snapshot::SnapshotError;
 
 use crate::demand::Plans;
 use crate::network::{LEAST_MS, Ms, Network, NetworkError, Physics, Program};
+use crate::route::Router;
 use creel::Pool;
+use detours::Detours;
 use records::Message;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tile::Tile;
 
 /// A tick: outcomes can be looked at between two.
@@ -30,6 +43,7 @@ pub const END_MS_MAX: Ms = 3_000_000_000;
 #[derive(Clone, Debug)]
 struct Rules {
     plans: Arc<Plans>,
+    detours: Detours,
     programs: Vec<Program>,
     physics: Physics,
 }
@@ -53,6 +67,8 @@ pub struct Tally {
     pub crossings: u64,
     /// Cars that stepped aside, for they had found no room for too long: the way out of gridlock.
     pub stepped_aside: u64,
+    /// Cars that took another way than they had planned.
+    pub rerouted: u64,
     /// What cars waited at the ends of roads and beside them.
     pub delay_ms: u64,
     /// Time that cars were on roads, but for those that are: each of these adds what it is late.
@@ -69,6 +85,7 @@ impl Tally {
         self.arrived += other.arrived;
         self.crossings += other.crossings;
         self.stepped_aside += other.stepped_aside;
+        self.rerouted += other.rerouted;
         self.delay_ms += other.delay_ms;
         self.vehicle_ms += other.vehicle_ms;
     }
@@ -122,6 +139,9 @@ pub struct Simulation {
     mail: [Vec<Mail>; 2],
     now_ms: Ms,
     window_ms: Ms,
+    rerouting: Option<Rerouting>,
+    /// Of roads without cars, from which others are made.
+    router: OnceLock<Router>,
 }
 
 impl Simulation {
@@ -152,6 +172,7 @@ impl Simulation {
             mail: [mail(), mail()],
             rules: Rules {
                 plans,
+                detours: Detours::default(),
                 programs: network.programs().to_vec(),
                 physics,
             },
@@ -160,6 +181,8 @@ impl Simulation {
             sources: built.sources,
             now_ms: 0,
             window_ms: window.clamp(LEAST_MS / TICK_MS, WINDOW_TICKS_MAX) * TICK_MS,
+            rerouting: None,
+            router: OnceLock::new(),
         })
     }
 
@@ -193,6 +216,36 @@ impl Simulation {
         self.window_ms = self.window_ms.min(ticks.max(1).saturating_mul(TICK_MS));
     }
 
+    /// Lets the cars of a road follow each other so far apart from now on, at both its ends, as works or
+    /// a narrow lane would; `None`: as the network says. It is a part of the state, saved and hashed.
+    ///
+    /// # Errors
+    /// A road that is not there.
+    pub fn set_headway(&mut self, link: u32, headway_ms: Option<u16>) -> Result<(), NetworkError> {
+        let Some(&road) = self.network.links().get(link as usize) else {
+            return Err(NetworkError(format!("there is no road {link}")));
+        };
+        let own = self.network.flow(link, &self.rules.physics).headway_ms;
+        let headway_ms = headway_ms.unwrap_or(own).max(1);
+        let first_of = |tile: &Tile| tile.first_junction;
+        let tile_of = |junction: u32| {
+            self.tiles
+                .partition_point(|tile| first_of(tile) <= junction)
+                - 1
+        };
+        let (begin, end) = (tile_of(road.from), tile_of(road.to));
+        let begin = &mut self.tiles[begin];
+        begin.set_tail_headway((link - begin.first_link) as u16, headway_ms, self.now_ms);
+        let end = &mut self.tiles[end];
+        let heads = 0..end.heads.len() as u16;
+        let head = heads
+            .into_iter()
+            .find(|&head| end.link_of_head(head) == link);
+        let head = head.expect("a road ends in the tile of its junction");
+        end.heads[usize::from(head)].headway_ms = headway_ms;
+        Ok(())
+    }
+
     /// Runs for so many ticks, in one session. Blocks until it is done.
     ///
     /// # Panics
@@ -206,17 +259,29 @@ impl Simulation {
     /// # Panics
     /// If it would go on after [`END_MS_MAX`].
     pub fn run_in(&mut self, loops: &Pool, ticks: Ms) {
+        let until = self.until(ticks);
+        while self.now_ms < until {
+            let to_round = self.ticks_to_round().saturating_mul(TICK_MS);
+            let round = self.now_ms.saturating_add(to_round);
+            while self.now_ms < until.min(round) {
+                let next = until.min(round).min(self.now_ms + self.window_ms);
+                self.window(loops, next);
+            }
+            self.take_in(loops);
+            if self.now_ms == round {
+                self.reroute(loops);
+            }
+        }
+    }
+
+    /// When so many ticks are over.
+    fn until(&self, ticks: Ms) -> Ms {
         let until = ticks
             .checked_mul(TICK_MS)
             .and_then(|ms| ms.checked_add(self.now_ms));
-        let until = until
+        until
             .filter(|&until| until <= END_MS_MAX)
-            .expect("a time within a month");
-        while self.now_ms < until {
-            let next = until.min(self.now_ms + self.window_ms);
-            self.window(loops, next);
-        }
-        self.take_in(loops);
+            .expect("a time within a month")
     }
 
     /// One window: each tile takes in what it was sent, and runs alone.
@@ -250,48 +315,9 @@ impl Simulation {
             ..
         } = self;
         loops.each(tiles, |index, tile| {
-            take_in(tile, &sources[index], sent, *now_ms)
+            take_in(tile, &sources[index], sent, *now_ms);
         });
         sent.iter_mut().flatten().for_each(Vec::clear);
-    }
-
-    /// Runs for so many ticks by somebody else's threads: `all` is to call what it is given once for
-    /// each part, in any order. Beside Creel's loops, for comparison.
-    ///
-    /// # Panics
-    /// If it would go on after [`END_MS_MAX`].
-    pub fn run_by(
-        &mut self,
-        ticks: Ms,
-        mut all: impl FnMut(&mut [Part<'_>], &(dyn Fn(&mut Part<'_>) + Sync)),
-    ) {
-        let until = self.now_ms + ticks * TICK_MS;
-        assert!(until <= END_MS_MAX, "a time within a month");
-        while self.now_ms <= until {
-            let next = until.min(self.now_ms + self.window_ms);
-            let (from, rules) = (self.now_ms, &self.rules);
-            let [sent, room] = &mut self.mail;
-            let sent = &*sent;
-            let mine = self.tiles.iter_mut().zip(room).zip(&self.sources);
-            let mut parts: Vec<Part<'_>> = mine
-                .map(|((tile, room), sources)| Part {
-                    tile,
-                    room,
-                    sources,
-                })
-                .collect();
-            all(&mut parts, &|part| {
-                part.tile.warm_up();
-                take_in(part.tile, part.sources, sent, from);
-                part.room.iter_mut().for_each(Vec::clear);
-                part.tile.run(from, next, rules, part.room);
-            });
-            self.mail.swap(0, 1);
-            if from == until {
-                return;
-            }
-            self.now_ms = next;
-        }
     }
 
     /// What happened so far.
@@ -339,6 +365,20 @@ impl Simulation {
         }
     }
 
+    /// How many cars are on roads whose first car has found no room for a minute or longer.
+    pub fn gridlocked(&self) -> u64 {
+        const LONG_MS: Ms = 60_000;
+        let of_tile = |tile: &Tile| {
+            let stuck = tile.heads.iter().filter(|head| {
+                head.flags & records::Head::WAITS != 0 && self.now_ms - head.since >= LONG_MS
+            });
+            stuck
+                .map(|head| tile.cars.ring(head.last).count() as u64)
+                .sum::<u64>()
+        };
+        self.tiles.iter().map(of_tile).sum()
+    }
+
     /// Bytes that roads and junctions take while they run, and those that cars take (without plans).
     pub fn bytes(&self) -> (usize, usize) {
         let tiles: usize = self.tiles.iter().map(Tile::bytes).sum();
@@ -350,16 +390,8 @@ impl Simulation {
             .flatten()
             .map(|box_| box_.capacity() * size_of::<Message>())
             .sum();
-        (tiles - cars + mail, cars)
+        (tiles - cars + mail, cars + self.rules.detours.bytes())
     }
-}
-
-/// A tile in a window that somebody else runs: see [`Simulation::run_by`].
-#[derive(Debug)]
-pub struct Part<'a> {
-    tile: &'a mut Tile,
-    room: &'a mut Mail,
-    sources: &'a Sources,
 }
 
 /// Takes in all that neighbours have sent to a tile.

@@ -2,6 +2,8 @@
 //!
 //! Layout: 8 bytes of magic and version, the length of what follows, that, and its CRC-32.
 
+use super::detours::Detours;
+use super::reroute::Rerouting;
 use super::{Rules, Simulation, Tile, build};
 use crate::demand::Plans;
 use crate::network::{Ms, Network, Physics};
@@ -11,7 +13,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"creeltr1";
+const MAGIC: &[u8; 8] = b"creeltr2";
 /// No simulation is larger; a length that says so is broken.
 const BYTES_MAX: u64 = 1 << 36;
 
@@ -46,11 +48,13 @@ impl From<io::Error> for SnapshotError {
 
 /// What is written: all that the network and its cut into tiles do not tell.
 #[derive(Serialize, Deserialize)]
-struct State<P, T> {
+struct State<P, D, T> {
     fingerprint: u64,
     physics: Physics,
     now_ms: Ms,
+    rerouting: Option<Rerouting>,
     plans: P,
+    detours: D,
     tiles: T,
 }
 
@@ -64,7 +68,9 @@ impl Simulation {
             fingerprint: self.fingerprint(),
             physics: self.rules.physics,
             now_ms: self.now_ms,
+            rerouting: self.rerouting,
             plans: &*self.rules.plans,
+            detours: &self.rules.detours,
             tiles: &self.tiles,
         };
         let bytes = postcard::to_stdvec(&state).map_err(io::Error::other)?;
@@ -105,7 +111,7 @@ impl Simulation {
         if crc32fast::hash(bytes).to_le_bytes() != sum {
             return Err(SnapshotError::Malformed("its checksum does not fit"));
         }
-        let state: State<Plans, Vec<Tile>> = postcard::from_bytes(bytes)
+        let state: State<Plans, Detours, Vec<Tile>> = postcard::from_bytes(bytes)
             .map_err(|_| SnapshotError::Malformed("a part of it makes no sense"))?;
         let mut simulation = Self::new(loops, network, Arc::new(Plans::default()), state.physics)
             .map_err(|_| SnapshotError::Malformed("its physics make no sense"))?;
@@ -136,8 +142,10 @@ impl Simulation {
         }
         simulation.rules = Rules {
             plans: Arc::new(state.plans),
+            detours: state.detours,
             ..simulation.rules
         };
+        simulation.rerouting = state.rerouting;
         simulation.tiles = state.tiles;
         simulation.now_ms = state.now_ms;
         Ok(simulation)

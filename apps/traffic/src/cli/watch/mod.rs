@@ -15,8 +15,7 @@ use creel::{Pool, Wait};
 use creel_console::{Common, Exit, Failure, Interrupt, Knobs};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
-use super::scene::Scene;
-use super::usage;
+use super::scene::{Scene, Start};
 
 /// Show a simulation live, on a page for a browser
 ///
@@ -27,6 +26,8 @@ use super::usage;
 pub struct Watch {
     #[command(flatten)]
     scene: Scene,
+    #[command(flatten)]
+    start: Start,
     /// The port; 0: any that is free
     #[arg(long, value_name = "PORT", default_value_t = 7880)]
     port: u16,
@@ -82,15 +83,10 @@ impl Watch {
             .knobs
             .apply(Pool::builder().wait(Wait::Adaptive))
             .build()?;
-        let network = self.scene.network(&pool)?;
-        if !network.placed() {
-            return Err(usage(
-                "these roads have no places, so there is no map of them",
-            ));
+        let (mut simulation, _) = self.start.simulation(&self.scene, &pool)?;
+        if !simulation.network().placed() {
+            return Err(super::no_map());
         }
-        let plans = self.scene.plans(&network, &pool)?;
-        let simulation = Simulation::new(&pool, network, plans, self.scene.physics());
-        let mut simulation = simulation.map_err(|error| usage(error.to_string()))?;
         let control = Control {
             playing: self.speed > 0,
             speed: self.speed.max(1),
@@ -156,24 +152,16 @@ fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &In
 
 fn shown(simulation: &Simulation, control: Control) -> Shown {
     let network = simulation.network();
-    let places = network.junctions();
-    let low = |get: fn(&creel_traffic::network::Junction) -> f64| {
-        places.iter().map(get).fold(f64::MAX, f64::min)
-    };
-    let (west, south) = (low(|j| j.x), low(|j| j.y));
-    // Degrees of longitude are shorter than those of latitude.
-    let scale = if network.geographic() {
-        (111_320.0 * south.to_radians().cos(), 110_540.0)
-    } else {
-        (1.0, 1.0)
-    };
+    let places = network.places_m();
+    let west = places.iter().map(|place| place.0).fold(f64::MAX, f64::min);
+    let south = places.iter().map(|place| place.1).fold(f64::MAX, f64::min);
     let mut roads = Vec::with_capacity(16 * network.links().len());
     let mut details = Vec::with_capacity(network.links().len());
     for (index, link) in network.links().iter().enumerate() {
         for junction in [link.from, link.to] {
-            let place = places[junction as usize];
-            roads.extend((((place.x - west) * scale.0) as f32).to_le_bytes());
-            roads.extend((((place.y - south) * scale.1) as f32).to_le_bytes());
+            let (x, y) = places[junction as usize];
+            roads.extend(((x - west) as f32).to_le_bytes());
+            roads.extend(((y - south) as f32).to_le_bytes());
         }
         details.push(Detail {
             name: network.link_name(index as u32),

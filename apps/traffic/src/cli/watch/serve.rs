@@ -69,20 +69,26 @@ fn request(mut stream: &TcpStream) -> io::Result<Result<(String, String), &'stat
     let (Some(method), Some(path)) = (words.next(), words.next()) else {
         return Ok(Err("400 Bad Request"));
     };
-    let host = lines.find_map(|line| {
-        line.split_once(':')
-            .filter(|(name, _)| name.eq_ignore_ascii_case("host"))
-    });
-    let host = host.map(|(_, value)| {
-        value
-            .trim()
-            .rsplit_once(':')
-            .map_or(value.trim(), |(host, _)| host)
-    });
-    match host {
-        Some("127.0.0.1" | "localhost") => Ok(Ok((method.into(), path.into()))),
-        _ => Ok(Err("403 Forbidden")),
-    }
+    let fields: Vec<(&str, &str)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name, value.trim()))
+        .collect();
+    let field = |name: &str| {
+        let found = fields
+            .iter()
+            .find(|field| field.0.eq_ignore_ascii_case(name));
+        found.map(|field| field.1)
+    };
+    let Some(host) = field("host") else {
+        return Ok(Err("403 Forbidden"));
+    };
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    // A browser tells which page asks; others than this one have nothing to say here.
+    let ours = field("origin").is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
+    Ok(match name {
+        "127.0.0.1" | "localhost" if ours => Ok((method.into(), path.into())),
+        _ => Err("403 Forbidden"),
+    })
 }
 
 fn answer(stream: &TcpStream, shown: &Shown) -> io::Result<()> {

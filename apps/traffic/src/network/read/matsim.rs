@@ -3,8 +3,8 @@
 //! Source: `network_v2.dtd`. Lengths in metres, speeds in metres a second, capacities in cars each
 //! `capperiod`. Roads whose modes do not have "car" are left out.
 
-use super::ReadError;
 use super::xml::{self, Numbers, Part};
+use super::{ReadError, length_mm};
 use crate::network::{Junction, Link, Names, Plan};
 
 pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
@@ -65,7 +65,8 @@ pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
                 let link = Link {
                     from,
                     to,
-                    length_mm: (need("length")? * 1000.0).clamp(1.0, 1e9) as u32,
+                    length_mm: length_mm(need("length")?)
+                        .ok_or_else(|| element.error("a link's length must be 1 mm to 1,000 km"))?,
                     speed_mm_s: (need("freespeed")? * 1000.0).clamp(100.0, 200_000.0) as u32,
                     headway_ms: (3_600_000.0 / capacity).clamp(1.0, 65_535.0).round() as u16,
                     lanes: need("permlanes").unwrap_or(1.0).round().clamp(1.0, 255.0) as u8,

@@ -159,6 +159,12 @@ fn coordinates(path: &Path) -> Result<Option<String>, ReadError> {
     Ok(None)
 }
 
+/// Metres in millimetres, if a road may be so long.
+fn length_mm(metres: f64) -> Option<Mm> {
+    let mm = (metres * 1000.0).round();
+    (1.0..=1e9).contains(&mm).then_some(mm as Mm)
+}
+
 /// An error in a line, counted from 1.
 fn at_line(line: usize, reason: impl fmt::Display) -> ReadError {
     ReadError::Malformed(format!("line {}: {reason}", line + 1))

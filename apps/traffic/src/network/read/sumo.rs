@@ -4,8 +4,8 @@
 //! lane's length and speed. Of a traffic light's program each edge keeps the longest green that any
 //! of its lanes has. Internal edges are left out.
 
-use super::ReadError;
 use super::xml::{self, Numbers, Part};
+use super::{ReadError, length_mm};
 use crate::network::{Control, Junction, Link, Ms, Names, Plan, Program};
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +23,7 @@ struct Edge {
     ends: (String, String),
     priority: i32,
     lanes: u32,
-    length: f64,
+    length_mm: u32,
     speed: f64,
 }
 
@@ -38,6 +38,8 @@ struct Reading {
     lights: HashMap<String, Light>,
     light: Option<String>,
     ruled: Vec<(u32, String)>,
+    /// The programs of lights, and their numbers.
+    programs: HashMap<Program, u16>,
 }
 
 pub(super) fn read(text: &str) -> Result<Plan, ReadError> {
@@ -71,14 +73,16 @@ impl Reading {
                     ends: (element.need("from")?, element.need("to")?),
                     priority: element.number("priority")?.unwrap_or(0),
                     lanes: 0,
-                    length: 0.0,
+                    length_mm: 0,
                     speed: 0.0,
                 });
             }
             "lane" => {
                 if let Some(edge) = &mut self.edge {
                     edge.lanes += 1;
-                    edge.length = element.number("length")?.unwrap_or(0.1);
+                    let length = element.number("length")?.unwrap_or(0.1);
+                    edge.length_mm = length_mm(length)
+                        .ok_or_else(|| element.error("a lane's length must be 1 mm to 1,000 km"))?;
                     edge.speed = element.number("speed")?.unwrap_or(13.89);
                 }
             }
@@ -149,7 +153,7 @@ impl Reading {
         self.plan.links.push(Link {
             from: 0,
             to: 0,
-            length_mm: (edge.length * 1000.0).clamp(1.0, 1e9) as u32,
+            length_mm: edge.length_mm,
             speed_mm_s: (edge.speed * 1000.0).clamp(100.0, 200_000.0) as u32,
             headway_ms: 0,
             lanes: edge.lanes.min(255) as u8,
@@ -229,14 +233,22 @@ impl Reading {
             let too_many = |_| ReadError::Malformed(format!("light {id}: more than 255 greens"));
             self.plan.links[edge as usize].approach = approach.map_err(too_many)?;
         }
-        let program = u16::try_from(self.plan.programs.len());
-        let program =
-            program.map_err(|_| ReadError::Malformed("more than 65,536 lights".into()))?;
-        self.plan.programs.push(Program { cycle_ms, greens });
+        let program = Program { cycle_ms, greens };
+        let known = self.programs.get(&program).copied();
+        let number = known.map_or_else(|| u16::try_from(self.programs.len()), Ok);
+        let number =
+            number.map_err(|_| ReadError::Malformed("more than 65,536 different lights".into()))?;
+        if known.is_none() {
+            self.plan.programs.push(program.clone());
+            self.programs.insert(program, number);
+        }
         let offset_ms = light.offset_ms.rem_euclid(i64::from(cycle_ms)) as Ms;
         for &edge in light.letters.keys() {
             let junction = self.plan.links[edge as usize].to as usize;
-            self.plan.junctions[junction].control = Control::Signal { program, offset_ms };
+            self.plan.junctions[junction].control = Control::Signal {
+                program: number,
+                offset_ms,
+            };
             // Roads of the junction that the light does not know have green always.
             for &road in into[junction]
                 .iter()

@@ -1,0 +1,102 @@
+//! `creel-traffic convert`: roads and demand from one format into another.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use creel::{Pool, Wait};
+use creel_console::{Common, Exit, Knobs, output};
+use creel_traffic::demand::write::{self as demand, Format as DemandFormat};
+use creel_traffic::network::write::{self as roads, Format as RoadsFormat};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::scene::Scene;
+use super::{usage, write_whole};
+
+/// Write roads and demand in other formats
+///
+/// A file's name tells its format. Roads: .net.xml is SUMO's, other .xml MATSim's, .gr DIMACS,
+/// .tntp TNTP. Demand: .rou.xml is SUMO's, other .xml MATSim's, .tntp a table. .gz is packed. Routes
+/// are written as they were read or found. What a format has no place for is told and left out.
+///
+/// Exit codes: 0 done, 2 usage, 65 bad data.
+#[derive(Args, Debug)]
+pub struct Convert {
+    #[command(flatten)]
+    scene: Scene,
+    /// Write the roads to a file
+    #[arg(long, value_name = "FILE", required_unless_present = "demand_to")]
+    roads_to: Option<PathBuf>,
+    /// Write the demand to a file
+    #[arg(long, value_name = "FILE")]
+    demand_to: Option<PathBuf>,
+    #[command(flatten)]
+    knobs: Knobs,
+}
+
+impl Convert {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let roads_to = known(self.roads_to.as_deref(), RoadsFormat::of)?;
+        let demand_to = known(self.demand_to.as_deref(), DemandFormat::of)?;
+        let builder = Pool::builder().wait(Wait::Adaptive);
+        let pool = self.knobs.apply(builder).build()?;
+        let network = self.scene.network(&pool)?;
+        let physics = self.scene.physics();
+        let tell = |text: &str| {
+            if !common.quiet {
+                output::note(text);
+            }
+        };
+        if let Some((path, format)) = roads_to {
+            let unit_mm = self.scene.unit_mm();
+            packed(path, |to| {
+                roads::network(&network, &physics, unit_mm, format, to)
+            })?;
+            if network.controlled() && !format.keeps_control() {
+                tell(
+                    "creel-traffic: lights, stops and priorities are left out: the format has none",
+                );
+            }
+        }
+        if let Some((path, format)) = demand_to {
+            let (plans, names) = self.scene.plans(&network, &pool)?;
+            packed(path, |to| {
+                demand::plans(&network, &plans, &names, format, to)
+            })?;
+            if plans.any_again() {
+                tell(
+                    "creel-traffic: who drives for ever does so once there: no format can say it\n",
+                );
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// A file's format by its name.
+fn known<T>(
+    path: Option<&Path>,
+    format: impl Fn(&Path) -> Option<T>,
+) -> anyhow::Result<Option<(&Path, T)>> {
+    let Some(path) = path else { return Ok(None) };
+    match format(path) {
+        Some(format) => Ok(Some((path, format))),
+        None => Err(usage(format!(
+            "{}: its name tells no format",
+            path.display()
+        ))),
+    }
+}
+
+/// Writes a whole file, packed where its name says so.
+fn packed(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    write_whole(path, |to| {
+        if path.extension().is_none_or(|extension| extension != "gz") {
+            return write(to);
+        }
+        let mut packer = GzEncoder::new(to, Compression::default());
+        write(&mut packer)?;
+        packer.finish().map(|_| ())
+    })
+}

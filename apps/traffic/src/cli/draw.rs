@@ -1,0 +1,91 @@
+//! `creel-traffic draw`: a frame of the map as a picture.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap::Args;
+use creel::{Pool, Wait};
+use creel_console::{Common, Exit, Interrupt, Knobs, Progress};
+use creel_traffic::output::Picture;
+use creel_traffic::sim::{Simulation, TICK_MS};
+
+use super::scene::{Scene, Start};
+use super::{usage, write_whole};
+
+/// Draw the map at a time, each road in the colour of how full it is
+///
+/// Exit codes: 0 done, 2 usage, 65 bad data, 130 interrupted (nothing is written).
+#[derive(Args, Debug)]
+pub struct Draw {
+    #[command(flatten)]
+    scene: Scene,
+    #[command(flatten)]
+    start: Start,
+    /// When, in simulated seconds from the begin or from where a snapshot goes on
+    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u32).range(0..=2_000_000))]
+    seconds: u32,
+    /// How wide the picture is, in pixels
+    #[arg(long, value_name = "PX", default_value_t = 1600, value_parser = clap::value_parser!(u32).range(16..=16_384))]
+    width: u32,
+    /// The picture: .png or .svg
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    knobs: Knobs,
+}
+
+impl Draw {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let kind = self.output.extension().and_then(OsStr::to_str);
+        let kind = kind.map(str::to_lowercase).unwrap_or_default();
+        if !["png", "svg"].contains(&&*kind) {
+            let output = self.output.display();
+            return Err(usage(format!(
+                "{output}: a picture's name ends with .png or .svg"
+            )));
+        }
+        let interrupt = Interrupt::install()?;
+        let builder = Pool::builder().wait(Wait::Adaptive);
+        let pool = self.knobs.apply(builder).build()?;
+        let (mut simulation, _) = self.start.simulation(&self.scene, &pool)?;
+        if !simulation.network().placed() {
+            return Err(super::no_map());
+        }
+        self.advance(&mut simulation, &pool, &interrupt, common)?;
+        let network = simulation.network();
+        let picture = Picture::new(network, self.width);
+        let mut occupancy = Vec::new();
+        simulation.occupancy(&mut occupancy);
+        let full = |road: usize| {
+            let storage = network.flow(road as u32, simulation.physics()).storage;
+            f32::from(occupancy[road]) / f32::from(storage)
+        };
+        let bytes = match &*kind {
+            "svg" => picture.svg(full).into_bytes(),
+            _ => picture.png(full)?,
+        };
+        write_whole(&self.output, |to| to.write_all(&bytes))?;
+        Ok(Exit::Done)
+    }
+
+    fn advance(
+        &self,
+        simulation: &mut Simulation,
+        pool: &Pool,
+        interrupt: &Interrupt,
+        common: &Common,
+    ) -> anyhow::Result<()> {
+        super::check_end(simulation, self.seconds)?;
+        let progress = Progress::new(u64::from(self.seconds), "s", common.quiet);
+        let step = 4 * simulation.window_ms() / TICK_MS;
+        let mut left = self.seconds;
+        while left > 0 {
+            interrupt.check()?;
+            let ticks = left.min(step);
+            simulation.run(pool, ticks);
+            left -= ticks;
+            progress.advance(u64::from(ticks));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Demand as files that others read.
+//!
+//! Who begins anew for ever does so once there: no format can say it.
+
+use super::Plans;
+use crate::network::write::escaped;
+use crate::network::{Ms, Names, Network};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// A format that demand can be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// SUMO's `rou.xml`: a vehicle a trip, by the time of its begin.
+    Sumo,
+    /// MATSim's `plans.xml`.
+    Matsim,
+    /// A table of trips, TNTP.
+    Tntp,
+}
+
+impl Format {
+    /// The format that a file's name tells, packed or not.
+    pub fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy().to_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        match name.rsplit_once('.')?.1 {
+            "xml" if name.ends_with(".rou.xml") => Some(Self::Sumo),
+            "xml" => Some(Self::Matsim),
+            "tntp" => Some(Self::Tntp),
+            _ => None,
+        }
+    }
+}
+
+/// Writes demand.
+///
+/// # Errors
+/// The stream's.
+pub fn plans(
+    network: &Network,
+    plans: &Plans,
+    names: &Names,
+    format: Format,
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Sumo => sumo(network, plans, names, to),
+        Format::Matsim => matsim(network, plans, names, to),
+        Format::Tntp => tntp(network, plans, to),
+    }
+}
+
+fn time(ms: Ms) -> String {
+    format!("{}.{:03}", ms / 1000, ms % 1000)
+}
+
+fn roads(network: &Network, links: &[u32]) -> String {
+    let names: Vec<String> = links.iter().map(|&link| network.link_name(link)).collect();
+    escaped(&names.join(" ")).into_owned()
+}
+
+fn sumo(network: &Network, plans: &Plans, names: &Names, to: &mut dyn Write) -> io::Result<()> {
+    to.write_all(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<routes>\n")?;
+    let mut order: Vec<(Ms, u32, usize)> = Vec::new();
+    for car in 0..plans.len() as u32 {
+        let trips = plans.trips(network, car);
+        let driven = trips
+            .iter()
+            .enumerate()
+            .filter(|(_, trip)| !trip.1.is_empty());
+        order.extend(driven.map(|(index, trip)| (trip.0, car, index)));
+    }
+    order.sort_unstable();
+    for (depart_ms, car, index) in order {
+        let trips = plans.trips(network, car);
+        let name = names.get(car);
+        let id = if trips.len() > 1 {
+            format!("{name}.{}", index + 1)
+        } else {
+            name
+        };
+        writeln!(
+            to,
+            "    <vehicle id=\"{}\" depart=\"{}\" departLane=\"best\" departSpeed=\"max\"><route edges=\"{}\"/></vehicle>",
+            escaped(&id),
+            time(depart_ms),
+            roads(network, &trips[index].1)
+        )?;
+    }
+    to.write_all(b"</routes>\n")
+}
+
+/// A trip's route has its first road, and that of a later trip the last one of the trip before, from
+/// which MATSim begins it.
+fn matsim(network: &Network, plans: &Plans, names: &Names, to: &mut dyn Write) -> io::Result<()> {
+    to.write_all(
+        b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<!DOCTYPE population SYSTEM \"http://www.matsim.org/files/dtd/population_v6.dtd\">\n<population>\n",
+    )?;
+    for car in 0..plans.len() as u32 {
+        let trips = plans.trips(network, car);
+        let mut driven = trips.iter().filter(|trip| !trip.1.is_empty()).peekable();
+        let Some(first) = driven.peek() else { continue };
+        let mut at = first.1[0];
+        writeln!(
+            to,
+            "  <person id=\"{}\">\n    <plan selected=\"yes\">",
+            escaped(&names.get(car))
+        )?;
+        for (index, (depart_ms, links)) in driven.enumerate() {
+            let before = (index > 0).then_some(at);
+            let path: Vec<u32> = before.into_iter().chain(links.iter().copied()).collect();
+            let end = path[path.len() - 1];
+            let [from, goal] = [at, end].map(|link| network.link_name(link));
+            let (from, goal) = (escaped(&from), escaped(&goal));
+            writeln!(
+                to,
+                "      <activity type=\"stay\" link=\"{from}\" end_time=\"{}\"/>\n      <leg mode=\"car\">\n        <route type=\"links\" start_link=\"{from}\" end_link=\"{goal}\">{}</route>\n      </leg>",
+                clock(*depart_ms),
+                roads(network, &path)
+            )?;
+            at = end;
+        }
+        writeln!(
+            to,
+            "      <activity type=\"stay\" link=\"{}\"/>\n    </plan>\n  </person>",
+            escaped(&network.link_name(at))
+        )?;
+    }
+    to.write_all(b"</population>\n")
+}
+
+/// MATSim's times are whole seconds.
+fn clock(ms: Ms) -> String {
+    let seconds = ms / 1000;
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+fn tntp(network: &Network, plans: &Plans, to: &mut dyn Write) -> io::Result<()> {
+    let mut table: BTreeMap<u32, BTreeMap<u32, u32>> = BTreeMap::new();
+    let mut all = 0;
+    for car in 0..plans.len() as u32 {
+        for (_, links) in plans.trips(network, car) {
+            let (Some(&first), Some(&last)) = (links.first(), links.last()) else {
+                continue;
+            };
+            let from = network.links()[first as usize].from;
+            let goal = network.links()[last as usize].to;
+            let [from, goal] = [from, goal].map(|junction| network.junction_origin(junction) + 1);
+            *table.entry(from).or_default().entry(goal).or_default() += 1;
+            all += 1;
+        }
+    }
+    writeln!(
+        to,
+        "<NUMBER OF ZONES> {}\n<TOTAL OD FLOW> {all}.0\n<END OF METADATA>",
+        network.junctions().len()
+    )?;
+    for (from, goals) in table {
+        writeln!(to, "\nOrigin {from}")?;
+        let goals: Vec<String> = goals
+            .iter()
+            .map(|(goal, cars)| format!("{goal} : {cars}.0;"))
+            .collect();
+        for line in goals.chunks(5) {
+            writeln!(to, "{}", line.join(" "))?;
+        }
+    }
+    Ok(())
+}

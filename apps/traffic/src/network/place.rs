@@ -1,0 +1,28 @@
+//! Where junctions are, in metres.
+
+use super::Network;
+
+/// Metres in a degree of latitude, and of longitude at the equator.
+const DEGREE_M: (f64, f64) = (110_540.0, 111_320.0);
+
+impl Network {
+    /// The places of all junctions: east and north, in metres; from the south-western corner where the
+    /// network is [geographic](Self::geographic), which is well enough for a city.
+    pub fn places_m(&self) -> Vec<(f64, f64)> {
+        let junctions = self.junctions();
+        let low =
+            |get: fn(&super::Junction) -> f64| junctions.iter().map(get).fold(f64::MAX, f64::min);
+        let (west, south) = (low(|j| j.x), low(|j| j.y));
+        // Degrees of longitude are shorter than those of latitude.
+        let east_m = DEGREE_M.1 * south.to_radians().cos();
+        let place = |junction: &super::Junction| {
+            if self.geographic() {
+                let (x, y) = (junction.x - west, junction.y - south);
+                (x * east_m, y * DEGREE_M.0)
+            } else {
+                (junction.x, junction.y)
+            }
+        };
+        junctions.iter().map(place).collect()
+    }
+}

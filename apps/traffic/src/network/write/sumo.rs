@@ -1,0 +1,260 @@
+//! SUMO's `net.xml`, without internal lanes.
+//!
+//! Source: SUMO's documentation, "Networks". Each road leads into each that begins where it ends,
+//! lane by lane. At lights nobody yields, as here: the greens of a program are what keeps cars apart.
+
+use super::escaped;
+use crate::network::{Control, Network, Program};
+use std::io::{self, Write};
+
+/// What comes after a green is yellow if it is no longer.
+const YELLOW_MS_MAX: u32 = 6000;
+
+/// From a lane into another.
+struct Turn {
+    from: u32,
+    to: u32,
+    lane: u8,
+}
+
+pub(super) fn write(network: &Network, to: &mut dyn Write) -> io::Result<()> {
+    let (junctions, links) = network.in_order_of_file();
+    let places = network.places_m();
+    let mut into: Vec<Vec<u32>> = vec![Vec::new(); junctions.len()];
+    for &link in &links {
+        into[network.links()[link as usize].to as usize].push(link);
+    }
+    let bounds = |get: fn(&(f64, f64)) -> f64| {
+        places
+            .iter()
+            .map(get)
+            .fold((f64::MAX, f64::MIN), |(low, high), v| {
+                (low.min(v), high.max(v))
+            })
+    };
+    let ((west, east), (south, north)) = (bounds(|p| p.0), bounds(|p| p.1));
+    let bounds = format!("{west:.2},{south:.2},{east:.2},{north:.2}");
+    writeln!(
+        to,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<net version=\"1.16\">\n    <location netOffset=\"0.00,0.00\" convBoundary=\"{bounds}\" origBoundary=\"{bounds}\" projParameter=\"!\"/>"
+    )?;
+    for &link in &links {
+        edge(network, &places, link, to)?;
+    }
+    let turns: Vec<Vec<Turn>> = (0..junctions.len())
+        .map(|junction| turns(network, &into[junction], junction as u32))
+        .collect();
+    for &junction in &junctions {
+        let control = network.junctions()[junction as usize].control;
+        if let Control::Signal { program, offset_ms } = control {
+            let program = &network.programs()[usize::from(program)];
+            let name = network.junction_name(junction);
+            light(
+                network,
+                &name,
+                program,
+                offset_ms,
+                &turns[junction as usize],
+                to,
+            )?;
+        }
+    }
+    for &junction in &junctions {
+        let (roads, turns) = (&into[junction as usize], &turns[junction as usize]);
+        write_junction(
+            network,
+            places[junction as usize],
+            junction,
+            (roads, turns),
+            to,
+        )?;
+    }
+    for &junction in &junctions {
+        let lit = matches!(
+            network.junctions()[junction as usize].control,
+            Control::Signal { .. }
+        );
+        let name = network.junction_name(junction);
+        for (index, turn) in turns[junction as usize].iter().enumerate() {
+            let [from, end] = [turn.from, turn.to].map(|link| network.link_name(link));
+            let (from, end, lane) = (escaped(&from), escaped(&end), turn.lane);
+            let by = if lit {
+                format!(" tl=\"{}\" linkIndex=\"{index}\"", escaped(&name))
+            } else {
+                String::new()
+            };
+            writeln!(
+                to,
+                "    <connection from=\"{from}\" to=\"{end}\" fromLane=\"{lane}\" toLane=\"{lane}\"{by} dir=\"s\" state=\"{}\"/>",
+                if lit { 'o' } else { 'M' }
+            )?;
+        }
+    }
+    to.write_all(b"</net>\n")
+}
+
+fn edge(network: &Network, places: &[(f64, f64)], link: u32, to: &mut dyn Write) -> io::Result<()> {
+    let road = network.links()[link as usize];
+    let name = network.link_name(link);
+    let [from, end] = [road.from, road.to].map(|j| network.junction_name(j));
+    writeln!(
+        to,
+        "    <edge id=\"{}\" from=\"{}\" to=\"{}\" priority=\"{}\">",
+        escaped(&name),
+        escaped(&from),
+        escaped(&end),
+        road.approach
+    )?;
+    let [a, b] = [road.from, road.to].map(|j| places[j as usize]);
+    // Lanes lie beside each other, to the right; a road without length on the map has a little.
+    let (dx, dy) = (b.0 - a.0, b.1 - a.1);
+    let length = dx.hypot(dy);
+    let aside = if length > 0.0 {
+        (dy / length * 3.2, -dx / length * 3.2)
+    } else {
+        (3.2, 0.0)
+    };
+    let b = if length > 0.0 { b } else { (b.0, b.1 + 0.1) };
+    for lane in 0..road.lanes {
+        let off = f64::from(road.lanes - lane) - 0.5;
+        writeln!(
+            to,
+            "        <lane id=\"{}_{lane}\" index=\"{lane}\" speed=\"{:.3}\" length=\"{:.3}\" shape=\"{:.2},{:.2} {:.2},{:.2}\"/>",
+            escaped(&name),
+            f64::from(road.speed_mm_s) / 1000.0,
+            f64::from(road.length_mm) / 1000.0,
+            a.0 + aside.0 * off,
+            a.1 + aside.1 * off,
+            b.0 + aside.0 * off,
+            b.1 + aside.1 * off,
+        )?;
+    }
+    to.write_all(b"    </edge>\n")
+}
+
+fn turns(network: &Network, into: &[u32], junction: u32) -> Vec<Turn> {
+    let lanes = |link: u32| network.links()[link as usize].lanes;
+    let mut turns = Vec::new();
+    for &from in into {
+        for to in network.out(junction) {
+            let both = lanes(from).min(lanes(to));
+            turns.extend((0..both).map(|lane| Turn { from, to, lane }));
+        }
+    }
+    turns
+}
+
+/// A light's program: a phase from each change to the next.
+fn light(
+    network: &Network,
+    name: &str,
+    program: &Program,
+    offset_ms: u32,
+    turns: &[Turn],
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    let mut changes: Vec<u32> = program.greens.iter().flat_map(|&(a, b)| [a, b]).collect();
+    changes.extend([0, program.cycle_ms]);
+    changes.sort_unstable();
+    changes.dedup();
+    writeln!(
+        to,
+        "    <tlLogic id=\"{}\" type=\"static\" programID=\"0\" offset=\"{}\">",
+        escaped(name),
+        f64::from(offset_ms) / 1000.0
+    )?;
+    for phase in changes.windows(2) {
+        let letter = |turn: &Turn| {
+            let approach = network.links()[turn.from as usize].approach;
+            let (from, to) = program.greens[usize::from(approach)];
+            let brief = phase[1] - phase[0] <= YELLOW_MS_MAX;
+            if from <= phase[0] && phase[1] <= to {
+                'g'
+            } else if phase[0] == to && brief {
+                // A green just ended: there they look for a yellow light.
+                'y'
+            } else {
+                'r'
+            }
+        };
+        let state: String = turns.iter().map(letter).collect();
+        let seconds = f64::from(phase[1] - phase[0]) / 1000.0;
+        writeln!(
+            to,
+            "        <phase duration=\"{seconds}\" state=\"{state}\"/>"
+        )?;
+    }
+    to.write_all(b"    </tlLogic>\n")
+}
+
+fn write_junction(
+    network: &Network,
+    (x, y): (f64, f64),
+    junction: u32,
+    (into, turns): (&[u32], &[Turn]),
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    let kind = match network.junctions()[junction as usize].control {
+        _ if turns.is_empty() => "dead_end",
+        Control::Free => "unregulated",
+        Control::Stop => "allway_stop",
+        Control::Priority => "priority",
+        Control::Signal { .. } => "traffic_light",
+    };
+    let lanes = |&link: &u32| {
+        let name = network.link_name(link);
+        (0..network.links()[link as usize].lanes)
+            .map(move |lane| format!("{}_{lane}", escaped(&name)))
+    };
+    let lanes: Vec<String> = into.iter().flat_map(lanes).collect();
+    let name = network.junction_name(junction);
+    writeln!(
+        to,
+        "    <junction id=\"{}\" type=\"{kind}\" x=\"{x:.2}\" y=\"{y:.2}\" incLanes=\"{}\" intLanes=\"\" shape=\"{:.2},{:.2} {:.2},{:.2} {:.2},{:.2}\">",
+        escaped(&name),
+        lanes.join(" "),
+        x - 2.0,
+        y - 2.0,
+        x + 2.0,
+        y - 2.0,
+        x,
+        y + 2.0,
+    )?;
+    if kind != "unregulated" && kind != "dead_end" {
+        requests(network, kind, turns, to)?;
+    }
+    to.write_all(b"    </junction>\n")
+}
+
+/// Who yields to whom: at stops all to all, else roads of approach 0 to others.
+fn requests(network: &Network, kind: &str, turns: &[Turn], to: &mut dyn Write) -> io::Result<()> {
+    let major = |turn: &Turn| network.links()[turn.from as usize].approach > 0;
+    let bits = |is: &dyn Fn(&Turn) -> bool| -> String {
+        // The first is the last letter.
+        turns
+            .iter()
+            .rev()
+            .map(|turn| if is(turn) { '1' } else { '0' })
+            .collect()
+    };
+    for (index, turn) in turns.iter().enumerate() {
+        let other = |them: &Turn| them.from != turn.from;
+        let yields = |them: &Turn| match kind {
+            "allway_stop" => other(them),
+            "priority" => other(them) && major(them) && !major(turn),
+            _ => false,
+        };
+        let foes = |them: &Turn| match kind {
+            "allway_stop" => other(them),
+            "priority" => other(them) && major(them) != major(turn),
+            _ => false,
+        };
+        writeln!(
+            to,
+            "        <request index=\"{index}\" response=\"{}\" foes=\"{}\" cont=\"0\"/>",
+            bits(&yields),
+            bits(&foes)
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! The end of a road: cars that come there, and how its junction lets the first of them go.
+
+use super::What;
+use super::due::{RETRY, STUCK, Work};
+use super::records::*;
+use super::slab::NONE;
+use crate::demand::is_turns;
+use crate::network::Ms;
+
+impl Work<'_> {
+    /// A car has come to the end of its road.
+    pub fn arrive(&mut self, head: u16, car: u32, now: Ms) {
+        let record = &mut self.tile.heads[usize::from(head)];
+        let last = record.last;
+        record.last = self.tile.cars.append(last, car);
+        if last == NONE {
+            record.since = now;
+            debug_assert_eq!(
+                record.flags & (Head::RETRIES | Head::WAITS),
+                0,
+                "nobody is there to wait"
+            );
+            self.serve(head, now, false);
+        }
+    }
+
+    /// Lets the first car of a road go, if it may; else sees to it that it is tried again. Who was
+    /// called goes before those that still wait for the same road.
+    pub fn serve(&mut self, head: u16, now: Ms, called: bool) {
+        loop {
+            let record = self.tile.heads[usize::from(head)];
+            if record.last == NONE {
+                return;
+            }
+            let crossing = self.tile.crossings[usize::from(record.junction)];
+            let allowed = record.free_at.max(self.allowed(&crossing, head, now));
+            if allowed > now {
+                return self.retry(head, allowed);
+            }
+            let first = self.tile.cars[record.last].next;
+            let car = self.tile.cars[first];
+            let mut turns = car.turns;
+            if turns == 1 {
+                let (place, word) = self.rules.follow(car.place + 1);
+                if !is_turns(word) {
+                    self.leave(head, now);
+                    self.tile.cars.remove(first);
+                    self.finish(place, head, now);
+                    continue;
+                }
+                turns = word;
+                let car = &mut self.tile.cars[first];
+                (car.turns, car.place) = (turns, place);
+            }
+            let turn = turns & ((1 << crossing.turn_bits) - 1);
+            let tail = crossing.first_tail + turn as u16;
+            let next = called || self.tile.tails[usize::from(tail)].waiters == NONE16;
+            if !(next && self.has_room(tail, now)) {
+                return self.wait(head, tail, now);
+            }
+            self.leave(head, now);
+            self.tile.cars[first].turns = turns >> crossing.turn_bits;
+            self.tile.tally.crossings += 1;
+            self.enter(tail, first, now);
+        }
+    }
+
+    /// From when on the junction lets a road's first car cross, as far as is known now.
+    #[inline]
+    fn allowed(&self, crossing: &Crossing, head: u16, now: Ms) -> Ms {
+        let approach = self.tile.heads[usize::from(head)].approach;
+        match crossing.rule {
+            Rule::Free => 0,
+            Rule::Signal => {
+                let program = &self.rules.programs[usize::from(crossing.program)];
+                program.green(approach, crossing.offset_ms, now)
+            }
+            Rule::Priority if approach > 0 => 0,
+            Rule::Priority => crossing.busy_until,
+            Rule::Stop => crossing.busy_until + self.before(head),
+        }
+    }
+
+    /// How many came to a stop before this road's first car and may still go: it tries as many
+    /// milliseconds after them.
+    fn before(&self, head: u16) -> Ms {
+        let junction = usize::from(self.tile.heads[usize::from(head)].junction);
+        let [here, after] = [junction, junction + 1].map(|j| self.tile.crossings[j].first_head);
+        let rank = |h: u16| (self.tile.heads[usize::from(h)].since, h);
+        let goes = |&h: &u16| {
+            let other = &self.tile.heads[usize::from(h)];
+            other.last != NONE && other.flags & Head::WAITS == 0 && rank(h) < rank(head)
+        };
+        (here..after).filter(goes).count() as Ms
+    }
+
+    fn retry(&mut self, head: u16, at: Ms) {
+        let record = &mut self.tile.heads[usize::from(head)];
+        if record.flags & Head::RETRIES == 0 {
+            record.flags |= Head::RETRIES;
+            self.set_timer(RETRY, head, at);
+        }
+    }
+
+    /// The first car of `head` waits for room.
+    fn wait(&mut self, head: u16, tail: u16, now: Ms) {
+        let record = &mut self.tile.heads[usize::from(head)];
+        let watched = record.flags & Head::WATCHED != 0;
+        record.flags |= Head::WAITS | Head::WATCHED;
+        let limit = record.since + self.rules.physics.stuck_ms;
+        self.tile.queue_up(tail, head);
+        self.tile.wake_when_due(tail, now, Some(self.slot));
+        if !watched {
+            self.set_timer(STUCK, head, limit.max(now));
+        }
+    }
+
+    /// A road's first car may have waited for too long: it steps aside, and waits beside its next road.
+    pub fn look_after(&mut self, head: u16, now: Ms) {
+        let record = &mut self.tile.heads[usize::from(head)];
+        record.flags &= !Head::WATCHED;
+        if record.flags & Head::WAITS == 0 {
+            return;
+        }
+        let limit = record.since + self.rules.physics.stuck_ms;
+        if now < limit {
+            record.flags |= Head::WATCHED;
+            return self.set_timer(STUCK, head, limit);
+        }
+        record.flags &= !Head::WAITS;
+        let (last, junction) = (record.last, record.junction);
+        let crossing = self.tile.crossings[usize::from(junction)];
+        let first = self.tile.cars[last].next;
+        let car = self.tile.cars[first];
+        let tail = crossing.first_tail + (car.turns & ((1 << crossing.turn_bits) - 1)) as u16;
+        self.tile.give_up(tail, head);
+        self.leave(head, now);
+        self.tile.cars[first].turns = car.turns >> crossing.turn_bits;
+        self.tile.tally.stepped_aside += 1;
+        self.tile.tally.moving -= 1;
+        self.tile.tally.vehicle_ms += i64::from(now);
+        let link = self.tile.first_link + u32::from(tail);
+        self.tell(now, car.place, What::SteppedAside, link);
+        self.stand_beside(tail, first, now);
+        self.serve(head, now, false);
+    }
+}

@@ -1,0 +1,161 @@
+//! What is due in one slot of a tile, taken in order.
+//!
+//! Arrivals, timers and trips are gathered when a slot begins, and sorted; a timer that is set for
+//! the same slot meanwhile is put where it belongs.
+
+use super::records::*;
+use super::tile::Tile;
+use super::wheel::SLOT_MS;
+use super::{Happening, Rules, What};
+use crate::network::Ms;
+use std::cmp::Reverse;
+
+/// Kinds of what is due, in the order in which they come at one instant. The first three are timers.
+pub(super) const WAKE: u16 = 0;
+pub(super) const RETRY: u16 = 1;
+pub(super) const STUCK: u16 = 2;
+const ARRIVE: u16 = 3;
+const DEPART: u16 = 4;
+
+/// What is due, as a number whose order is that of events, the latest first, so that the next is at
+/// the end. What distinguishes those that are alike but for it is in the lower half.
+#[inline]
+fn key(kind: u16, of: u16, at: Ms, what: u32) -> u64 {
+    let order = u64::from(at % SLOT_MS) << 19 | u64::from(kind) << 16 | u64::from(of);
+    (order ^ 0xFFFF_FFFF) << 32 | u64::from(what)
+}
+
+#[inline]
+fn of_key(key: u64) -> (u16, u16, Ms, u32) {
+    let order = (key >> 32) ^ 0xFFFF_FFFF;
+    (
+        (order >> 16) as u16 & 7,
+        order as u16,
+        (order >> 19) as Ms,
+        key as u32,
+    )
+}
+
+impl Tile {
+    /// Sets a timer; `slot` is the one at work, if one is.
+    pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms, slot: Option<Ms>) {
+        if slot == Some(at / SLOT_MS) {
+            return self.insert_due(key(kind, of, at, 0));
+        }
+        let place = self.timers.add(Timer::new(at, kind, of));
+        self.alarms.push(&mut self.timers, place);
+    }
+
+    fn insert_due(&mut self, key: u64) {
+        let before = self.due.partition_point(|&other| other < key);
+        self.due.insert(before, key);
+    }
+}
+
+/// One slot of a tile, while it is worked on.
+pub(super) struct Work<'a> {
+    pub slot: Ms,
+    pub rules: &'a Rules,
+    pub mail: &'a mut [Vec<Message>],
+    pub tile: &'a mut Tile,
+}
+
+impl Work<'_> {
+    pub fn run(&mut self) {
+        self.collect();
+        let begin = self.slot * SLOT_MS;
+        while let Some(key) = self.tile.due.pop() {
+            let (kind, of, at, what) = of_key(key);
+            let now = begin + at;
+            match kind {
+                WAKE => self.wake(of, now),
+                RETRY => {
+                    self.tile.heads[usize::from(of)].flags &= !Head::RETRIES;
+                    self.serve(of, now, false);
+                }
+                STUCK => self.look_after(of, now),
+                ARRIVE => self.arrive(of, what, now),
+                _ => self.depart(!what, of, now),
+            }
+        }
+    }
+
+    /// Gathers what is due in the slot, in order, the next last.
+    fn collect(&mut self) {
+        let Tile {
+            cars,
+            arrivals,
+            timers,
+            alarms,
+            calendar,
+            due,
+            ..
+        } = &mut *self.tile;
+        arrivals.drain(cars, self.slot, |_, place, car| {
+            due.push(key(ARRIVE, car.head, car.at, place));
+        });
+        let arrived = due.len();
+        alarms.drain(timers, self.slot, |timers, place, timer| {
+            due.push(key(timer.kind(), timer.of(), timer.at, 0));
+            timers.remove(place);
+        });
+        let end = (self.slot + 1) * SLOT_MS;
+        while let Some(&Reverse(next)) = calendar.peek().filter(|next| next.0.at < end) {
+            calendar.pop();
+            due.push(key(DEPART, next.junction, next.at, !next.place));
+        }
+        if calendar.capacity() > 4 * calendar.len() + 64 {
+            calendar.shrink_to(2 * calendar.len());
+        }
+        due.sort_unstable();
+        if arrived < 2 {
+            return;
+        }
+        // Cars that come over the same road at the same instant go by their number.
+        let mut begin = 0;
+        while begin + 1 < due.len() {
+            let alike = |a: u64, b: u64| a >> 32 == b >> 32;
+            let mut end = begin + 1;
+            while end < due.len() && alike(due[begin], due[end]) {
+                end += 1;
+            }
+            if end - begin > 1 && of_key(due[begin]).0 == ARRIVE {
+                let number = |&key: &u64| Reverse(self.rules.order(cars[key as u32].place));
+                due[begin..end].sort_unstable_by_key(number);
+            }
+            begin = end;
+        }
+    }
+
+    pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms) {
+        self.tile.set_timer(kind, of, at, Some(self.slot));
+    }
+
+    /// Puts a trip on the calendar.
+    pub fn note(&mut self, departure: Departure) {
+        let Departure {
+            at,
+            place,
+            junction,
+        } = departure;
+        if at / SLOT_MS == self.slot {
+            self.tile.insert_due(key(DEPART, junction, at, !place));
+        } else {
+            self.tile.calendar.push(Reverse(departure));
+        }
+    }
+
+    /// Notes what happened to the car at a place of the plans, if somebody wants to know.
+    #[inline]
+    pub fn tell(&mut self, at_ms: Ms, place: u32, what: What, link: u32) {
+        if let Some(record) = &mut self.tile.record {
+            let plans = &self.rules.plans;
+            record.push(Happening {
+                at_ms,
+                car: plans.traveller_at(self.rules.order(place)),
+                link,
+                what,
+            });
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Cars that are late look for another way, by the travel times of the last minutes.
+//!
+//! Between two ticks, once a round: each tile knows how much longer than alone the cars took that
+//! left its roads since the last round. A car on a road, but for the first in a queue, draws a lot
+//! of its own. Who wins, and would take longer for the rest of its trip than it would alone, asks for
+//! the quickest way, and takes it if it saves something. All that depends on the state only.
+
+use super::detours::Detours;
+use super::tile::Tile;
+use super::{Simulation, TICK_MS};
+use crate::demand::{Route, is_turns, unpack};
+use crate::network::{Ms, Network, NetworkError};
+use crate::random::Stream;
+use crate::route::{Asker, Router, free_flow_times};
+use creel::Pool;
+use serde::{Deserialize, Serialize};
+
+/// Who looks for another way, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rerouting {
+    /// From one round to the next, in ticks.
+    pub every_ticks: Ms,
+    /// How many of a million late cars look in a round.
+    pub share_ppm: u32,
+    /// A car is late if the rest of its trip takes so many percent longer than it would alone.
+    pub late_percent: u32,
+    /// What lots are drawn from.
+    pub seed: u64,
+}
+
+impl Rerouting {
+    /// Says what is wrong with it, if anything.
+    ///
+    /// # Errors
+    /// The first value that is out of range.
+    pub fn check(&self) -> Result<(), NetworkError> {
+        let fail = |what: &str| Err(NetworkError(what.into()));
+        match self {
+            Self { every_ticks, .. } if !(1..=86_400).contains(every_ticks) => {
+                fail("rounds of re-routing are 1 s to a day apart")
+            }
+            Self { share_ppm, .. } if *share_ppm > 1_000_000 => {
+                fail("no more than all late cars are re-routed")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How late cars were that left a road.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Lateness {
+    /// All together, since the last round.
+    pub sum_ms: u64,
+    pub cars: u32,
+    /// The mean, older rounds counting half as much each.
+    pub mean_ms: Ms,
+}
+
+impl Lateness {
+    /// Ends a round, in which the first car was last seen to wait so long.
+    fn end_round(&mut self, waits_ms: Ms) {
+        let fresh = match self.cars {
+            0 => waits_ms,
+            cars => waits_ms.max((self.sum_ms / u64::from(cars)).min(1 << 30) as Ms),
+        };
+        *self = Self {
+            mean_ms: self.mean_ms / 2 + fresh.div_ceil(2),
+            ..Self::default()
+        };
+    }
+}
+
+/// A car that takes another way: where it is, and the way.
+struct Change {
+    car: u32,
+    words: Vec<u32>,
+    back: u32,
+}
+
+impl Simulation {
+    /// Has late cars look for other ways from now on, or no longer. [`run_by`](Self::run_by) does
+    /// nothing of it.
+    ///
+    /// # Errors
+    /// Values out of range.
+    pub fn set_rerouting(&mut self, rerouting: Option<Rerouting>) -> Result<(), NetworkError> {
+        rerouting.iter().try_for_each(Rerouting::check)?;
+        self.rerouting = rerouting;
+        for tile in &mut self.tiles {
+            let heads = if rerouting.is_some() {
+                tile.heads.len()
+            } else {
+                0
+            };
+            tile.lateness.resize(heads, Lateness::default());
+        }
+        Ok(())
+    }
+
+    /// How many ticks there are until the next round, counted from 0.
+    pub(super) fn ticks_to_round(&self) -> Ms {
+        let tick = self.now_ms / TICK_MS;
+        self.rerouting.map_or(Ms::MAX, |rerouting| {
+            rerouting.every_ticks - tick % rerouting.every_ticks
+        })
+    }
+
+    /// A round. All mail has been taken in.
+    pub(super) fn reroute(&mut self, loops: &Pool) {
+        let Some(rerouting) = self.rerouting else {
+            return;
+        };
+        let now = self.now_ms;
+        loops.each(&mut self.tiles, |_, tile| tile.end_round(now));
+        self.collect_detours();
+        let free = free_flow_times(&self.network);
+        let mut times = free.clone();
+        for tile in &self.tiles {
+            for (head, lateness) in tile.lateness.iter().enumerate() {
+                let time = &mut times[tile.link_of_head(head as u16) as usize];
+                *time = time.saturating_add(lateness.mean_ms);
+            }
+        }
+        let late: Vec<Vec<u32>> = loops.map(&self.tiles, |_, tile| {
+            self.late(tile, &rerouting, &free, &times)
+        });
+        if late.iter().all(Vec::is_empty) {
+            return;
+        }
+        let network = &self.network;
+        let alone = self.router.get_or_init(|| Router::by(network, free));
+        let router = alone.with_times(network, times);
+        let mut askers = loops.scratch(|_| router.asker());
+        let changes: Vec<Vec<Change>> = loops.map(
+            (&self.tiles, &late, &mut askers),
+            |_, (tile, late, asker)| {
+                let better = |&car: &u32| self.better(tile, car, &router, asker);
+                late.iter().filter_map(better).collect()
+            },
+        );
+        let end = self.rules.plans.end();
+        for (tile, changes) in self.tiles.iter_mut().zip(changes) {
+            for change in changes {
+                let car = &mut tile.cars[change.car];
+                car.turns = change.words[0];
+                car.place = self.rules.detours.add(end, &change.words, change.back);
+                tile.tally.rerouted += 1;
+            }
+        }
+    }
+
+    /// Drops the detours that nobody is on any more.
+    fn collect_detours(&mut self) {
+        let end = self.rules.plans.end();
+        let mut kept = Detours::default();
+        for tile in &mut self.tiles {
+            for place in tile.cars_out() {
+                let car = &mut tile.cars[place];
+                if car.place >= end {
+                    let (words, back) = self.rules.detours.rest(car.place - end);
+                    car.place = kept.add(end, words, back);
+                }
+            }
+        }
+        self.rules.detours = kept;
+    }
+
+    /// The cars of a tile that are late, and have drawn a lot that says so.
+    fn late(&self, tile: &Tile, rerouting: &Rerouting, free: &[Ms], times: &[Ms]) -> Vec<u32> {
+        let drawn = |car: &u32| {
+            let order = self.rules.order(tile.cars[*car].place);
+            let mut lot = Stream::of(rerouting.seed, "another way", u64::from(order));
+            lot.mix(u64::from(self.now_ms));
+            lot.below(1_000_000) < u64::from(rerouting.share_ppm)
+        };
+        let is_late = |car: &u32| {
+            let way = self.rest_of_trip(tile, *car).0;
+            let takes = sum(times, &way) * 100;
+            takes > sum(free, &way) * u64::from(100 + rerouting.late_percent)
+        };
+        let mut cars = tile.cars_behind();
+        cars.retain(|car| drawn(car) && is_late(car));
+        cars
+    }
+
+    /// The roads that are left of a car's trip, where that ends in the plans, and at which junction
+    /// they begin and end.
+    fn rest_of_trip(&self, tile: &Tile, car: u32) -> (Vec<u32>, u32, [u32; 2]) {
+        let car = tile.cars[car];
+        let network: &Network = &self.network;
+        let mut junction = network.links()[tile.link_of_head(car.head) as usize].to;
+        let from = junction;
+        let mut links: Vec<u32> = unpack(network, &mut junction, car.turns).collect();
+        let mut place = car.place;
+        loop {
+            let (next, word) = self.rules.follow(place + 1);
+            if !is_turns(word) {
+                return (links, next, [from, junction]);
+            }
+            links.extend(unpack(network, &mut junction, word));
+            place = next;
+        }
+    }
+
+    fn better(&self, tile: &Tile, car: u32, router: &Router, asker: &mut Asker) -> Option<Change> {
+        let (way, back, [from, to]) = self.rest_of_trip(tile, car);
+        let other = router.way(&self.network, asker, from, to)?;
+        // It takes something to turn round for: a twentieth.
+        let saves = sum(router.times(), &other) * 20 < sum(router.times(), &way) * 19;
+        let route = Route::pack(&self.network, &other).ok()?;
+        let words = route.words().to_vec();
+        (saves && !words.is_empty()).then_some(Change { car, words, back })
+    }
+}
+
+fn sum(times: &[Ms], way: &[u32]) -> u64 {
+    way.iter()
+        .map(|&link| u64::from(times[link as usize]))
+        .sum()
+}
+
+impl Tile {
+    /// Ends a round of re-routing.
+    fn end_round(&mut self, now: Ms) {
+        for (head, lateness) in self.heads.iter().zip(&mut self.lateness) {
+            let first = self.cars.ring(head.last).next();
+            lateness.end_round(first.map_or(0, |first| now - self.cars[first].at));
+        }
+    }
+
+    /// The places of cars on roads, but for the first in queues.
+    fn cars_behind(&self) -> Vec<u32> {
+        let mut cars = Vec::new();
+        self.arrivals.each(&self.cars, |place| cars.push(place));
+        for head in &self.heads {
+            cars.extend(self.cars.ring(head.last).skip(1));
+        }
+        cars
+    }
+
+    /// The places of all cars on roads and beside them.
+    fn cars_out(&self) -> Vec<u32> {
+        let mut cars = self.cars_behind();
+        let firsts = self.heads.iter().map(|head| head.last);
+        cars.extend(firsts.filter_map(|last| self.cars.ring(last).next()));
+        for driveway in &self.driveways {
+            cars.extend(self.cars.ring(driveway.last));
+        }
+        cars
+    }
+}

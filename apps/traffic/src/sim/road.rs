@@ -1,0 +1,98 @@
+//! Onto a road, and off it.
+
+use super::What;
+use super::due::Work;
+use super::records::*;
+use super::slab::NONE;
+use crate::network::Ms;
+
+impl Work<'_> {
+    #[inline]
+    pub fn has_room(&mut self, tail: u16, now: Ms) -> bool {
+        if self.tile.tails[usize::from(tail)].room == 0 {
+            self.tile.gather(tail, now);
+        }
+        let record = &self.tile.tails[usize::from(tail)];
+        record.room > 0 && record.next_in <= now
+    }
+
+    /// There may be room on a road that some wait for.
+    pub fn wake(&mut self, tail: u16, now: Ms) {
+        self.tile.tails[usize::from(tail)].set_wakes(false);
+        self.tile.gather(tail, now);
+        while self.tile.tails[usize::from(tail)].waiters != NONE16 {
+            if !self.has_room(tail, now) {
+                return self.tile.wake_when_due(tail, now, Some(self.slot));
+            }
+            match self.tile.call_first(tail) {
+                DRIVEWAY => self.pull_out(tail, now),
+                head => {
+                    self.tile.heads[usize::from(head)].flags &= !Head::WAITS;
+                    self.serve(head, now, true);
+                }
+            }
+        }
+    }
+
+    /// A car enters a road that has room.
+    pub fn enter(&mut self, tail: u16, place: u32, now: Ms) {
+        let record = &mut self.tile.tails[usize::from(tail)];
+        record.room -= 1;
+        record.next_in = now + Ms::from(record.headway_ms);
+        let (down, at) = (record.down, now + record.free_flow_ms());
+        let car = &mut self.tile.cars[place];
+        car.at = at;
+        let car = *car;
+        if down & CUT == 0 {
+            self.tile.cars[place].head = down as u16;
+            self.tile.arrivals.push(&mut self.tile.cars, place);
+        } else {
+            let cut = self.tile.cuts[(down & !CUT) as usize];
+            self.tile.cars.remove(place);
+            self.mail[usize::from(cut.neighbour)].push(Message {
+                at,
+                turns: car.turns,
+                place: car.place,
+                to: cut.there,
+            });
+        }
+        let link = self.tile.first_link + u32::from(tail);
+        self.tell(now, car.place, What::Entered, link);
+    }
+
+    /// The first car of a road leaves it, and its space goes upstream. Its record is kept.
+    pub fn leave(&mut self, head: u16, now: Ms) {
+        let record = &mut self.tile.heads[usize::from(head)];
+        let first = self.tile.cars[record.last].next;
+        record.last = self.tile.cars.unlink_first(record.last);
+        record.free_at = now + Ms::from(record.headway_ms);
+        record.since = now;
+        let (up, at, approach) = (record.up, now + record.hole_ms, record.approach);
+        let crossing = &mut self.tile.crossings[usize::from(record.junction)];
+        if crossing.rule == Rule::Stop || (crossing.rule == Rule::Priority && approach > 0) {
+            crossing.busy_until = now + self.rules.physics.gap_ms;
+        }
+        let car = self.tile.cars[first];
+        let late_ms = now - car.at;
+        self.tile.tally.delay_ms += u64::from(late_ms);
+        if let Some(lateness) = self.tile.lateness.get_mut(usize::from(head)) {
+            lateness.sum_ms += u64::from(late_ms);
+            lateness.cars += 1;
+        }
+        if self.tile.record.is_some() {
+            let link = self.tile.link_of_head(head);
+            self.tell(now, car.place, What::Left, link);
+        }
+        if up & CUT == 0 {
+            self.tile.hole(up as u16, at, now, Some(self.slot));
+        } else {
+            let cut = self.tile.cuts[(up & !CUT) as usize];
+            self.mail[usize::from(cut.neighbour)].push(Message {
+                at,
+                turns: 0,
+                place: NONE,
+                to: cut.there,
+            });
+        }
+    }
+}

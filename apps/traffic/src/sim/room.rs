@@ -1,0 +1,169 @@
+//! Room on a road: the holes that come to its begin, and who waits there for them.
+
+use super::records::*;
+use super::slab::{Listed, NONE};
+use super::tile::Tile;
+use crate::network::Ms;
+
+impl Tile {
+    /// Counts the holes as room that are here at `now`, and gives how many records that freed.
+    #[inline]
+    pub fn gather(&mut self, tail: u16, now: Ms) -> usize {
+        let tail = &mut self.tails[usize::from(tail)];
+        let mut freed = 0;
+        while tail.holes != NONE {
+            let first = self.holes[tail.holes].next();
+            let holes = &mut self.holes[first];
+            if holes.at > now {
+                break;
+            }
+            let all = holes.count();
+            let here = holes.take(now, tail.headway_ms);
+            tail.room += here as u16;
+            if here < all {
+                break;
+            }
+            tail.holes = self.holes.unlink_first(tail.holes);
+            self.holes.remove(first);
+            freed += 1;
+        }
+        freed
+    }
+
+    /// A hole is on its way to a tail. `slot` is the one at work, if one is.
+    pub fn hole(&mut self, tail: u16, at: Ms, now: Ms, slot: Option<Ms>) {
+        self.gather(tail, now);
+        self.append_hole(tail, at, now);
+        if self.tails[usize::from(tail)].waiters != NONE16 {
+            self.wake_when_due(tail, now, slot);
+        }
+    }
+
+    fn append_hole(&mut self, tail: u16, at: Ms, now: Ms) {
+        let record = &self.tails[usize::from(tail)];
+        let (last, headway_ms) = (record.holes, record.headway_ms);
+        if last != NONE && self.holes[last].extend(at, headway_ms) {
+            return;
+        }
+        if !self.holes.has_room() {
+            self.gather_all(now);
+        }
+        let place = self.holes.add(Holes::new(at));
+        let record = &mut self.tails[usize::from(tail)];
+        record.holes = self.holes.append(record.holes, place);
+    }
+
+    /// Before there is memory for more holes: counts those as room, all over the tile, that nobody has
+    /// asked for since they came. If that is but a few, there will soon be need of more all the same.
+    #[cold]
+    fn gather_all(&mut self, now: Ms) {
+        let freed: usize = (0..self.tails.len() as u16)
+            .map(|tail| self.gather(tail, now))
+            .sum();
+        if freed < self.holes.places() / 8 {
+            self.holes.grow();
+        }
+    }
+
+    /// Sets how far apart cars enter a road.
+    pub fn set_tail_headway(&mut self, tail: u16, headway_ms: u16, now: Ms) {
+        self.gather(tail, now);
+        let record = &mut self.tails[usize::from(tail)];
+        let before = std::mem::replace(&mut record.headway_ms, headway_ms);
+        let last = std::mem::replace(&mut record.holes, NONE);
+        let places: Vec<u32> = self.holes.ring(last).collect();
+        let times: Vec<Ms> = places
+            .iter()
+            .flat_map(|&place| self.holes[place].times(before))
+            .collect();
+        places
+            .into_iter()
+            .for_each(|place| self.holes.remove(place));
+        times
+            .into_iter()
+            .for_each(|at| self.append_hole(tail, at, now));
+    }
+
+    /// Sets a timer for when there will be room on a road that some wait for, if that is known.
+    pub fn wake_when_due(&mut self, tail: u16, now: Ms, slot: Option<Ms>) {
+        let record = &mut self.tails[usize::from(tail)];
+        if record.wakes() {
+            return;
+        }
+        let room_at = match record.holes {
+            _ if record.room > 0 => now,
+            NONE => return,
+            last => self.holes[self.holes[last].next()].at,
+        };
+        record.set_wakes(true);
+        let at = record.next_in.max(room_at).max(now);
+        self.set_timer(super::due::WAKE, tail, at, slot);
+    }
+
+    /// Puts `who` behind those that wait for a road.
+    pub fn queue_up(&mut self, tail: u16, who: u16) {
+        let last = std::mem::replace(&mut self.tails[usize::from(tail)].waiters, who);
+        let first = match last {
+            NONE16 => who,
+            last => std::mem::replace(self.next_waiter_mut(tail, last), who),
+        };
+        *self.next_waiter_mut(tail, who) = first;
+    }
+
+    fn next_waiter_mut(&mut self, tail: u16, who: u16) -> &mut u16 {
+        match who {
+            DRIVEWAY => {
+                let index = self.driveway(tail).expect("cars wait beside the road");
+                &mut self.driveways[index].next_waiter
+            }
+            head => &mut self.heads[usize::from(head)].next_waiter,
+        }
+    }
+
+    /// Who waits for a road after `who`, in a ring.
+    pub fn next_waiter(&self, tail: u16, who: u16) -> u16 {
+        match who {
+            DRIVEWAY => {
+                let index = self.driveway(tail).expect("cars wait beside the road");
+                self.driveways[index].next_waiter
+            }
+            head => self.heads[usize::from(head)].next_waiter,
+        }
+    }
+
+    /// The place of the cars beside a road, or where it would be.
+    pub fn driveway(&self, tail: u16) -> Result<usize, usize> {
+        self.driveways
+            .binary_search_by_key(&tail, |driveway| driveway.tail)
+    }
+
+    /// Takes the first of those that wait for a road.
+    pub fn call_first(&mut self, tail: u16) -> u16 {
+        let last = self.tails[usize::from(tail)].waiters;
+        let first = self.next_waiter(tail, last);
+        self.leave_queue(tail, last, first);
+        first
+    }
+
+    /// Takes out `who`, who stands behind `before`.
+    fn leave_queue(&mut self, tail: u16, before: u16, who: u16) {
+        let last = self.tails[usize::from(tail)].waiters;
+        if before == who {
+            self.tails[usize::from(tail)].waiters = NONE16;
+        } else {
+            *self.next_waiter_mut(tail, before) = self.next_waiter(tail, who);
+            if last == who {
+                self.tails[usize::from(tail)].waiters = before;
+            }
+        }
+    }
+
+    /// Takes out `who`, wherever it stands.
+    pub fn give_up(&mut self, tail: u16, who: u16) {
+        let mut before = self.tails[usize::from(tail)].waiters;
+        while self.next_waiter(tail, before) != who {
+            before = self.next_waiter(tail, before);
+        }
+        self.leave_queue(tail, before, who);
+    }
+}

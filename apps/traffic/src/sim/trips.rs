@@ -1,0 +1,131 @@
+//! Trips: cars beside a road that want to enter it, and those that have come to their ends.
+
+use super::due::Work;
+use super::records::*;
+use super::slab::NONE;
+use super::{NO_ROAD, What};
+use crate::demand::is_turns;
+use crate::network::Ms;
+
+impl Work<'_> {
+    /// A trip begins, at a place of the plans; others after it, as long as they go nowhere.
+    pub fn depart(&mut self, place: u32, junction: u16, now: Ms) {
+        let mut next = Some(place);
+        while let Some(place) = next {
+            next = self.depart_once(place, junction, now);
+        }
+    }
+
+    /// Begins a trip, and gives the next one if that begins at once, too.
+    fn depart_once(&mut self, place: u32, junction: u16, now: Ms) -> Option<u32> {
+        self.tile.tally.idle -= 1;
+        self.tile.tally.begun += 1;
+        let place = place + 1;
+        let turns = self.rules.plans.word(place);
+        if !is_turns(turns) {
+            self.tile.tally.arrived += 1;
+            self.tell(now, place - 1, What::Arrived, NO_ROAD);
+            self.tell(now, place - 1, What::Departed, NO_ROAD);
+            return self.next_trip(place, junction, now);
+        }
+        let crossing = &self.tile.crossings[usize::from(junction)];
+        let (bits, first) = (crossing.turn_bits, crossing.first_tail);
+        let tail = first + (turns & ((1 << bits) - 1)) as u16;
+        let link = self.tile.first_link + u32::from(tail);
+        self.tell(now, place, What::Departed, link);
+        let car = self.tile.cars.add(Car {
+            at: now,
+            next: NONE,
+            turns: turns >> bits,
+            place,
+            head: 0,
+        });
+        if self.tile.tails[usize::from(tail)].waiters == NONE16 && self.has_room(tail, now) {
+            self.begin(tail, car, now);
+        } else {
+            self.stand_beside(tail, car, now);
+        }
+        None
+    }
+
+    /// A car comes onto the roads from beside one.
+    fn begin(&mut self, tail: u16, car: u32, now: Ms) {
+        self.tile.tally.moving += 1;
+        self.tile.tally.vehicle_ms -= i64::from(now);
+        self.enter(tail, car, now);
+    }
+
+    /// A car waits beside a road to enter it.
+    pub fn stand_beside(&mut self, tail: u16, car: u32, now: Ms) {
+        let tile = &mut *self.tile;
+        tile.cars[car].at = now;
+        tile.tally.beside += 1;
+        match tile.driveway(tail) {
+            Ok(index) => {
+                let driveway = &mut tile.driveways[index];
+                driveway.last = tile.cars.append(driveway.last, car);
+            }
+            Err(index) => {
+                let last = tile.cars.append(NONE, car);
+                let next_waiter = NONE16;
+                let driveway = Driveway {
+                    last,
+                    tail,
+                    next_waiter,
+                };
+                tile.driveways.insert(index, driveway);
+                tile.queue_up(tail, DRIVEWAY);
+                tile.wake_when_due(tail, now, Some(self.slot));
+            }
+        }
+    }
+
+    /// The first of the cars beside a road enters it.
+    pub fn pull_out(&mut self, tail: u16, now: Ms) {
+        let index = self.tile.driveway(tail).expect("cars wait beside the road");
+        let driveway = &mut self.tile.driveways[index];
+        let first = self.tile.cars[driveway.last].next;
+        driveway.last = self.tile.cars.unlink_first(driveway.last);
+        if driveway.last == NONE {
+            self.tile.driveways.remove(index);
+        } else {
+            self.tile.queue_up(tail, DRIVEWAY);
+        }
+        self.tile.tally.beside -= 1;
+        self.tile.tally.delay_ms += u64::from(now - self.tile.cars[first].at);
+        self.begin(tail, first, now);
+    }
+
+    /// A car is at the end of its trip; what is at `place` of the plans comes next.
+    pub fn finish(&mut self, place: u32, head: u16, now: Ms) {
+        self.tile.tally.moving -= 1;
+        self.tile.tally.vehicle_ms += i64::from(now);
+        self.tile.tally.arrived += 1;
+        if self.tile.record.is_some() {
+            let link = self.tile.link_of_head(head);
+            self.tell(now, place - 1, What::Arrived, link);
+        }
+        let junction = self.tile.heads[usize::from(head)].junction;
+        if let Some(next) = self.next_trip(place, junction, now) {
+            self.depart(next, junction, now);
+        }
+    }
+
+    /// Puts the next trip on the calendar, or gives it if it begins at once.
+    fn next_trip(&mut self, place: u32, junction: u16, now: Ms) -> Option<u32> {
+        let Some((at, place)) = self.rules.plans.departure(place) else {
+            self.tile.tally.done += 1;
+            return None;
+        };
+        self.tile.tally.idle += 1;
+        if at <= now {
+            return Some(place);
+        }
+        self.note(Departure {
+            at,
+            place,
+            junction,
+        });
+        None
+    }
+}

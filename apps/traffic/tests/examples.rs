@@ -1,0 +1,46 @@
+//! The examples, run.
+
+#[path = "../examples/frame.rs"]
+mod frame;
+#[path = "../examples/lockstep.rs"]
+mod lockstep;
+
+use creel::Pool;
+use creel_traffic::city::City;
+use creel_traffic::demand::laps;
+use creel_traffic::sim::Simulation;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[test]
+fn frames_and_budgets_do_not_show_in_what_cars_do() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let game = frame::Game {
+        side: 24,
+        cars: 3000,
+        frames: 40,
+        ticks: 5,
+        budget: Duration::from_secs(60),
+    };
+    let all = frame::play(&pool, game).unwrap();
+    assert_eq!((all.ticks, all.short), (200, 0));
+    assert!(all.lit > 100 && all.late <= game.frames, "{all:?}");
+    // With a budget that is gone at once no tick is run, and the frames come all the same.
+    let budget = Duration::ZERO;
+    let none = frame::play(&pool, frame::Game { budget, ..game }).unwrap();
+    assert_eq!((none.ticks, none.short, none.lit), (0, 40, 0));
+    let network = Arc::new(City::grid(24, 24).network().unwrap());
+    let plans = Arc::new(laps::plans(&pool, &network, 3000, 1).unwrap());
+    let mut straight = Simulation::new(&pool, network, plans, Default::default()).unwrap();
+    straight.run(&pool, 200);
+    assert_eq!(all.hash, straight.hash(&pool));
+}
+
+#[test]
+fn two_copies_stay_in_step_and_one_that_cheats_is_told() {
+    let [first, second] = lockstep::match_up(20, None).unwrap();
+    assert_eq!(first.unwrap(), second.unwrap());
+    let [first, second] = lockstep::match_up(20, Some(5)).unwrap();
+    assert!(first.is_err());
+    assert!(second.unwrap_err().to_string().contains("turn"));
+}

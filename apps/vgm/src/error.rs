@@ -10,6 +10,8 @@ pub enum Error {
     Io(io::Error),
     /// The bytes are not a VGM song at all.
     NotVgm(String),
+    /// An archive or a playlist that is damaged, or none at all.
+    BadList(String),
     /// It is a VGM song, but a damaged one.
     Malformed {
         /// Where in the decompressed song, in bytes from its start.
@@ -46,6 +48,7 @@ impl fmt::Display for Error {
         match self {
             Error::Io(error) => write!(f, "{error}"),
             Error::NotVgm(reason) => write!(f, "not a VGM song: {reason}"),
+            Error::BadList(reason) => f.write_str(reason),
             Error::Malformed { offset, reason } => {
                 write!(f, "damaged VGM song: {reason} (at byte {offset:#x})")
             }

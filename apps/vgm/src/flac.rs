@@ -6,7 +6,7 @@
 //! What is only known at the end (the sum by which decoders check, the sizes of blocks) stands at a
 //! file's beginning, so [`Flac::finish`] gives the beginning once more.
 //!
-//! Source: RFC 9639 (FLAC); xiph.org, "Ogg Vorbis I format specification: comment field".
+//! Source: RFC 9639 (FLAC).
 
 use flacenc::bitsink::ByteSink;
 use flacenc::component::{BitRepr, StreamInfo};
@@ -17,6 +17,7 @@ use flacenc::source::{Context, Fill, FrameBuf};
 use crate::error::{Error, Result};
 use crate::format::Gd3;
 use crate::mix::{SampleFormat, to_int};
+use crate::tags;
 
 /// Frames packed at a time.
 const BLOCK: usize = 4096;
@@ -128,31 +129,13 @@ impl Flac {
     }
 }
 
-/// The tags as Vorbis has them: what made the file, a count, and each as `NAME=text`.
+/// The tags as Vorbis has them: what made the file, a count, and each.
 fn comments(tags: &Gd3) -> Vec<u8> {
-    let tags = tags.either();
-    let date = tags.date.replace('/', "-");
-    let fields = [
-        ("TITLE", &tags.track),
-        ("ALBUM", &tags.game),
-        ("ARTIST", &tags.author),
-        ("DATE", &date),
-        ("DESCRIPTION", &tags.notes),
-    ];
     let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
-    let trimmed = fields.map(|(name, field)| {
-        let field = field.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-        (name, field)
-    });
-    let told: Vec<_> = trimmed
-        .iter()
-        .filter(|(_, field)| !field.is_empty())
-        .collect();
+    let told = tags::vorbis(tags);
     let mut comments = text("creel-vgm");
     comments.extend((told.len() as u32).to_le_bytes());
-    for (name, field) in told {
-        comments.extend(text(&format!("{name}={field}")));
-    }
+    comments.extend(told.iter().flat_map(|comment| text(comment)));
     comments
 }
 

@@ -15,6 +15,7 @@ pub mod output;
 pub mod play;
 pub mod render;
 pub mod sequence;
+mod tags;
 mod vector;
 pub mod wav;
 

@@ -21,9 +21,11 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Render(Box<cli::render::Render>),
-    Play(cli::play::Play),
+    Play(Box<cli::play::Play>),
+    Ctl(cli::ctl::Ctl),
+    Serve(cli::serve::Serve),
     Info(cli::info::Info),
-    Units(cli::units::Units),
+    Units(Box<cli::units::Units>),
     Chips(cli::chips::Chips),
     Generate(cli::generate::Generate),
 }
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Render(render) => render.run(&cli.common),
         Command::Play(play) => play.run(&cli.common),
+        Command::Ctl(ctl) => ctl.run(),
+        Command::Serve(serve) => serve.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
         Command::Units(units) => units.run(&cli.common),
         Command::Chips(chips) => chips.run(&cli.common),

@@ -11,6 +11,7 @@ use crate::effects::{Chain, Effects, Loudness, Measured, Meter};
 use crate::error::{Error, Result};
 use crate::flac::Flac;
 use crate::format::{Gd3, Song};
+use crate::mix::SampleFormat;
 use crate::render::{Buffers, Player, Settings, SplitPlayer};
 use crate::wav::{Container, Layout};
 use creel::Pool;
@@ -42,7 +43,8 @@ pub struct How<'a> {
     pub layout: Layout,
     /// What is done to the mix.
     pub effects: &'a Effects,
-    /// The gain that its album has; else it is measured where the effects ask for one.
+    /// The gain of what it belongs to, an album or a song of stems; else it is measured where the
+    /// effects ask for one.
     pub gain: Option<f32>,
     /// The pool on which each song's chips are rendered, a chip a worker; the calling thread
     /// renders all of them if there is none.
@@ -58,11 +60,58 @@ pub enum Outcome {
     Stopped,
 }
 
+/// How long and how loud a song has become.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Extent {
+    /// How many frames it has.
+    pub frames: u64,
+    /// The loudest sample before it was made to fit the file; full scale is 1.
+    pub peak: f32,
+    /// How many samples lie beyond full scale, roundings not counted. Whole numbers are cut there.
+    pub clipped: u64,
+}
+
+/// Full scale; what is beyond it by no more than a step of 16 bits is rounding.
+const FULL_SCALE: f32 = 1.0 + 1.0 / 32_768.0;
+/// Samples that are looked at together.
+const LANES: usize = 16;
+
+impl Extent {
+    fn add(&mut self, frames: &[[f32; 2]]) {
+        self.frames += frames.len() as u64;
+        // Lanes that know nothing of each other, so that the loop is vectorized.
+        let (lanes, rest) = frames.as_flattened().as_chunks::<LANES>();
+        let mut peaks = [0.0f32; LANES];
+        for sides in lanes {
+            for (peak, side) in peaks.iter_mut().zip(sides) {
+                let size = side.abs();
+                *peak = if size > *peak { size } else { *peak };
+            }
+        }
+        let peak = peaks.iter().chain(rest);
+        let peak = peak.fold(0.0f32, |peak, side| peak.max(side.abs()));
+        self.peak = self.peak.max(peak);
+        if peak > FULL_SCALE {
+            let sides = frames.as_flattened().iter();
+            self.clipped += sides.filter(|side| side.abs() > FULL_SCALE).count() as u64;
+        }
+    }
+
+    /// Whether nothing of it is left in such samples but zeros, or `dithered`, nothing but dither.
+    pub fn is_silent(&self, samples: SampleFormat, dithered: bool) -> bool {
+        let step = match samples {
+            SampleFormat::F32 => 0.0,
+            samples => 1.0 / (1u32 << (8 * samples.bytes() - 1)) as f32,
+        };
+        self.peak <= if dithered { step } else { step / 2.0 }
+    }
+}
+
 /// What is known of a song at its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
-    /// How many frames it has.
-    pub frames: u64,
+    /// How long and how loud it is.
+    pub extent: Extent,
     /// What belongs in the place of the file's first bytes; often nothing.
     pub beginning: Vec<u8>,
 }
@@ -105,6 +154,17 @@ impl Writer {
     }
 }
 
+/// Whether a song can be played with these settings and fits such a file.
+///
+/// # Errors
+///
+/// As [`Job::render`], but for what a sink fails with.
+pub fn check(song: &Song, settings: &Settings, layout: Layout) -> Result<()> {
+    Player::check(song, settings)?;
+    let (frames, _) = settings.frames(song);
+    Writer::new(layout, settings.sample_rate, frames, &song.tags).map(drop)
+}
+
 impl Job {
     /// Renders `song` as the bytes of a sound file, header first, block after block into `sink`.
     /// Where the effects ask for a loudness, it is played twice, first to be measured.
@@ -126,17 +186,20 @@ impl Job {
             settings, layout, ..
         } = how;
         let gain = match (how.gain, how.effects.loudness) {
-            (Some(gain), _) => gain,
-            (None, Loudness::AsIs | Loudness::Album) => 1.0,
+            (_, Loudness::AsIs) => 1.0,
+            // What was measured had the volume, which so is no more; it counts behind the gain.
+            (Some(gain), _) => gain * settings.volume,
+            (None, Loudness::Album) => 1.0,
             (None, wanted) => match self.measure(song, how, || progress(0))? {
-                Some(measured) => measured.gain(wanted, how.effects.soft_clip),
+                Some(measured) => measured.gain(wanted, how.effects.soft_clip) * settings.volume,
                 None => return Ok(Outcome::Stopped),
             },
         };
         let mut player = self.player(song, how)?;
-        let (rate, total) = (settings.sample_rate, player.frames());
+        let rate = settings.sample_rate;
         let mut chain = Chain::whole(how.effects, rate, gain, layout.samples);
-        let (mut writer, header) = Writer::new(layout, rate, total, &song.tags)?;
+        let (mut writer, header) = Writer::new(layout, rate, player.frames(), &song.tags)?;
+        let mut extent = Extent::default();
         sink(&header)?;
         self.mix.resize(player.block_frames(), [0.0; 2]);
         self.bytes.clear();
@@ -144,14 +207,12 @@ impl Job {
             let frames = player.fill(&mut self.buffers, &mut self.mix);
             let mix = &mut self.mix[..frames];
             chain.apply(mix);
+            extent.add(mix);
             writer.push(mix, &mut self.bytes);
             if frames == 0 {
                 let beginning = writer.finish(&mut self.bytes);
                 sink(&self.bytes)?;
-                return Ok(Outcome::Done(Finished {
-                    frames: total,
-                    beginning,
-                }));
+                return Ok(Outcome::Done(Finished { extent, beginning }));
             }
             if self.bytes.len() >= WRITE_BYTES {
                 sink(&self.bytes)?;
@@ -220,7 +281,7 @@ impl Job {
         let outcome = self.render(song, how, |bytes| file.write_all(bytes), progress)?;
         Ok(match outcome {
             Outcome::Done(finished) => {
-                rendered.frames = finished.frames;
+                rendered.extent = finished.extent;
                 rendered.file.seek(SeekFrom::Start(0))?;
                 rendered.file.write_all(&finished.beginning)?;
                 Some(rendered)
@@ -266,7 +327,7 @@ pub struct Rendered {
     file: File,
     part: PathBuf,
     path: PathBuf,
-    frames: u64,
+    extent: Extent,
     published: bool,
 }
 
@@ -280,14 +341,14 @@ impl Rendered {
             file: File::create(&part)?,
             part,
             path: path.into(),
-            frames: 0,
+            extent: Extent::default(),
             published: false,
         })
     }
 
-    /// How many frames it has.
-    pub fn frames(&self) -> u64 {
-        self.frames
+    /// How long and how loud it is.
+    pub fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// Brings the file to the disk and gives it its name. Blocks until the disk has it.
@@ -309,5 +370,33 @@ impl Drop for Rendered {
             // Nothing can be done if even this fails, and the first error is the one to tell.
             let _ = fs::remove_file(&self.part);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_tell_silence_and_clipping() {
+        let of = |blocks: &[&[[f32; 2]]]| {
+            let mut extent = Extent::default();
+            blocks.iter().for_each(|block| extent.add(block));
+            extent
+        };
+        let loud = of(&[&[[0.5, -1.25]], &[[1.0, 1.5], [0.0; 2]]]);
+        let expected = Extent {
+            frames: 3,
+            peak: 1.5,
+            clipped: 2,
+        };
+        assert_eq!(loud, expected);
+        let half_a_step = of(&[&[[0.5 / 32_768.0, 0.0]]]);
+        assert!(half_a_step.is_silent(SampleFormat::I16, false));
+        assert!(!half_a_step.is_silent(SampleFormat::I24, false));
+        assert!(!half_a_step.is_silent(SampleFormat::F32, false));
+        let one = of(&[&[[1.0 / 32_768.0; 2]]]);
+        assert!(one.is_silent(SampleFormat::I16, true) && !one.is_silent(SampleFormat::I16, false));
+        assert!(of(&[]).is_silent(SampleFormat::F32, false));
     }
 }

@@ -1,17 +1,17 @@
 //! Sound files but FLAC (`flac.rs`): the headers of WAV and AU, what follows their samples, and samples as their bytes.
 //!
 //! A WAV's tags lie behind its samples, twice: as the list of texts that the format itself has, and
-//! as ID3, which most players read.
+//! as ID3, which most players read. An AU's lie before them, as its annotation.
 //!
-//! Left out on purpose: tags of AU, which has none, and files of more than 4 GiB, which neither
-//! format can name.
+//! Left out on purpose: files of more than 4 GiB, which neither format can name.
 //!
-//! Source: Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0" (WAV
-//! and its INFO list); Sun, "Audio file format" (AU); id3.org, "ID3 tag version 2.4.0".
+//! Source: Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0" (WAV);
+//! Sun, "Audio file format" (AU).
 
 use crate::error::{Error, Result};
 use crate::format::Gd3;
 use crate::mix::{SampleFormat, to_i16, to_int};
+use crate::tags;
 
 /// The kind of sound file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,12 +71,12 @@ impl Layout {
         }
         let data = frames.checked_mul(self.frame_bytes() as u64);
         let data = data.and_then(|bytes| u32::try_from(bytes).ok());
-        let trailer = match self.container {
-            Container::Wav => trailer(tags),
-            _ => Vec::new(),
+        let (trailer, annotation) = match self.container {
+            Container::Wav => (trailer(tags), Vec::new()),
+            _ => (Vec::new(), annotation(tags)),
         };
         // The RIFF chunk counts the header too.
-        let room = u32::MAX - 100 - trailer.len() as u32;
+        let room = u32::MAX - 100 - (trailer.len() + annotation.len()) as u32;
         let Some(data) = data.filter(|bytes| *bytes < room) else {
             let reason = format!("{frames} frames do not fit a sound file of 4 GiB");
             return Err(Error::TooLarge(reason));
@@ -86,7 +86,7 @@ impl Layout {
                 let behind = trailer.len() as u32;
                 self.wav_header(sample_rate, (data, behind), frames as u32)
             }
-            _ => self.au_header(sample_rate, data),
+            _ => self.au_header(sample_rate, data, &annotation),
         };
         Ok((header, trailer))
     }
@@ -155,7 +155,7 @@ impl Layout {
         header
     }
 
-    fn au_header(self, sample_rate: u32, data: u32) -> Vec<u8> {
+    fn au_header(self, sample_rate: u32, data: u32, annotation: &[u8]) -> Vec<u8> {
         let encoding: u32 = match self.samples {
             SampleFormat::I8 => 2,
             SampleFormat::I16 => 3,
@@ -163,10 +163,11 @@ impl Layout {
             SampleFormat::I32 => 5,
             SampleFormat::F32 => 6,
         };
-        // The header ends with an annotation of at least four bytes.
-        let fields = [28, data, encoding, sample_rate, CHANNELS as u32, 0];
+        let begin = 24 + annotation.len() as u32;
+        let fields = [begin, data, encoding, sample_rate, CHANNELS as u32];
         let mut header = b".snd".to_vec();
         header.extend(fields.iter().flat_map(|field| field.to_be_bytes()));
+        header.extend(annotation);
         header
     }
 }
@@ -181,41 +182,34 @@ fn chunk(body: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
 
 /// What a WAV file has behind its samples, whose number of bytes is even: frames have two channels.
 fn trailer(tags: &Gd3) -> Vec<u8> {
-    let tags = tags.either();
-    let fields = [
-        (b"INAM", b"TIT2", tags.track),
-        (b"IPRD", b"TALB", tags.game),
-        (b"IART", b"TPE1", tags.author),
-        (b"ICRD", b"TDRC", tags.date.replace('/', "-")),
-        (b"ICMT", b"COMM", tags.notes),
-    ];
-    let (mut list, mut frames) = (b"INFO".to_vec(), Vec::new());
-    for (info, id3, text) in fields {
-        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-        if text.is_empty() {
-            continue;
-        }
-        chunk(&mut list, info, &[text.as_bytes(), &[0]].concat());
-        // UTF-8; a comment also has a language and a heading.
-        let head: &[u8] = if id3 == b"COMM" { b"\x03eng\0" } else { &[3] };
-        frames.extend(id3);
-        frames.extend(seven_bits(head.len() + text.len()));
-        frames.extend([0; 2]);
-        frames.extend([head, text.as_bytes()].concat());
+    let id3 = tags::id3(tags);
+    if id3.is_empty() {
+        return Vec::new();
+    }
+    let mut list = b"INFO".to_vec();
+    for (name, text) in tags::info(tags) {
+        chunk(&mut list, &name, &[text.as_bytes(), &[0]].concat());
     }
     let mut trailer = Vec::new();
-    if !frames.is_empty() {
-        chunk(&mut trailer, b"LIST", &list);
-        let size = seven_bits(frames.len());
-        let tag = [b"ID3\x04\x00\x00", &size[..], &frames].concat();
-        chunk(&mut trailer, b"id3 ", &tag);
-    }
+    chunk(&mut trailer, b"LIST", &list);
+    chunk(&mut trailer, b"id3 ", &id3);
     trailer
 }
 
-/// A size as ID3 writes it: seven bits a byte, the highest first.
-fn seven_bits(size: usize) -> [u8; 4] {
-    [21, 14, 7, 0].map(|shift| (size >> shift) as u8 & 0x7F)
+/// What stands between an AU file's header and its samples: the tags, a line each, and zeros up to a
+/// multiple of eight bytes; at least four.
+fn annotation(tags: &Gd3) -> Vec<u8> {
+    let mut text = tags::vorbis(tags).join("\n").into_bytes();
+    let zeros = 8 - text.len() % 8;
+    text.resize(
+        if text.is_empty() {
+            4
+        } else {
+            text.len() + zeros
+        },
+        0,
+    );
+    text
 }
 
 fn each<const BYTES: usize>(samples: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; BYTES]) {
@@ -260,7 +254,14 @@ mod tests {
                         assert_eq!(text.matches("糸").count(), 2);
                         (4, u32::from_le_bytes(file[4..8].try_into().unwrap()) + 8)
                     }
-                    Container::Au => (8, u32::from_be_bytes(file[8..12].try_into().unwrap()) + 28),
+                    Container::Au => {
+                        let word =
+                            |at: usize| u32::from_be_bytes(file[at..at + 4].try_into().unwrap());
+                        let text = String::from_utf8_lossy(&file[24..word(4) as usize]);
+                        assert!(text.starts_with("TITLE=Étude\nARTIST=糸\nDESCRIPTION=odd\0"));
+                        assert_eq!(word(4) % 8, 0);
+                        (8, word(8) + word(4))
+                    }
                     _ => unreachable!("not asked for"),
                 };
                 assert_eq!(total as usize, file.len(), "{layout:?} at {at}");

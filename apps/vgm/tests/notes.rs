@@ -59,3 +59,27 @@ fn notes_have_their_pitch() {
         assert!((0.01..1.0).contains(&peak), "{name}: peak {peak}");
     }
 }
+
+/// Those that write no note that could sound: one presses keys whose attack never begins, the other
+/// says it in its name.
+const SILENT: [&str; 2] = ["ymf271_fm_a4", "vsu_a4_no_sound"];
+
+#[test]
+fn no_note_is_silent_and_none_clips() {
+    let Some(folder) = folder() else {
+        eprintln!("skipped: no vgm/notes in CREEL_SHARED or ../shared");
+        return;
+    };
+    let mut songs = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        let played = play(std::fs::read(&path).unwrap());
+        let sides = played.as_flattened().iter();
+        let peak = sides.fold(0.0f32, |peak, side| peak.max(side.abs()));
+        assert!(peak < 1.0, "{name}: peak {peak}");
+        assert_eq!(peak < 0.001, SILENT.contains(&&name[..]), "{name}: {peak}");
+        songs += 1;
+    }
+    assert!(songs > 25, "{songs} songs");
+}

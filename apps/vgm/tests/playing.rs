@@ -4,7 +4,7 @@
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::mix::Quality;
-use creel_vgm::render::{Buffers, Player, Settings, SplitPlayer};
+use creel_vgm::render::{Buffers, LEAD, Player, Settings, SplitPlayer};
 
 fn songs() -> Vec<(&'static str, Song)> {
     let songs = demo::CARRIED.iter();
@@ -59,44 +59,128 @@ fn the_size_of_blocks_changes_no_bit() {
     }
 }
 
+/// As [`once`], with voices that come and go.
+fn live() -> Settings {
+    let mut settings = once();
+    settings.chips.live = true;
+    settings
+}
+
 #[test]
 fn a_copy_made_in_mid_song_plays_the_same_bits() {
     for (name, song) in songs() {
         let mut first = SplitPlayer::new(&song, &once()).unwrap();
-        let (mut levels, mut out) = ([0.0; 16], vec![[0.0; 2]; 1000]);
+        let mut out = vec![[0.0; 2]; 1000];
         for _ in 0..7 {
-            first.fill_heard(|_| true, &mut levels, &mut out);
+            first.fill_here(&mut out);
         }
         let mut second = first.clone();
         assert_eq!(second.frame(), 7000, "{name}");
         let mut again = out.clone();
         for block in 7..20 {
-            let made = first.fill_heard(|_| true, &mut levels, &mut out);
-            let remade = second.fill_heard(|_| true, &mut levels, &mut again);
+            let made = first.fill_here(&mut out);
+            let remade = second.fill_here(&mut again);
             assert!(out[..made] == again[..remade], "{name}, block {block}");
         }
     }
 }
 
 #[test]
-fn a_part_that_is_not_heard_plays_on() {
-    let heard = |song: &Song, heard: &dyn Fn(usize) -> bool| {
-        let mut player = SplitPlayer::new(song, &once()).unwrap();
-        let (mut levels, mut out) = ([0.0; 16], vec![[0.0; 2]; 9000]);
-        player.fill_heard(heard, &mut levels, &mut out);
-        (player.names().count(), levels, out)
-    };
-    let mut several = 0;
+fn a_voice_that_is_not_heard_plays_on() {
     for (name, song) in songs() {
-        let (parts, levels, all) = heard(&song, &|_| true);
-        let (_, muted, none) = heard(&song, &|_| false);
-        assert_eq!(levels, muted, "{name}");
-        assert!(none.iter().all(|frame| *frame == [0.0; 2]), "{name}");
-        several += usize::from(parts > 1);
-        let (_, _, alone) = heard(&song, &|part| part == 0);
-        assert!(parts == 1 || alone != all || levels[1] == 0.0, "{name}");
+        let mut muted = SplitPlayer::new(&song, &live()).unwrap();
+        let mut whole = SplitPlayer::new(&song, &once()).unwrap();
+        let lanes = muted.lanes();
+        let (mut out, mut other) = (vec![[0.0; 2]; 4410], vec![[0.0; 2]; 4410]);
+        muted.fill_here(&mut out);
+        whole.fill_here(&mut other);
+        assert!(out == other, "{name}: all are heard");
+        // One after the other leaves, and in the end there is nothing but what fades away.
+        for count in 1..=lanes.len() {
+            muted.hear(|lane| !lanes[..count].contains(&lane));
+            muted.fill_here(&mut out);
+            whole.fill_here(&mut other);
+        }
+        assert!(out != other, "{name}");
+        (0..40).for_each(|_| {
+            muted.fill_here(&mut out);
+            whole.fill_here(&mut other);
+        });
+        let peak = out
+            .iter()
+            .flatten()
+            .fold(0.0f32, |peak, it| peak.max(it.abs()));
+        assert!(peak < 1e-3, "{name}: {peak} is left of all voices");
+        // All come back.
+        muted.hear(|_| true);
+        (0..80).for_each(|_| {
+            muted.fill_here(&mut out);
+            whole.fill_here(&mut other);
+        });
+        let far = out.iter().flatten().zip(other.iter().flatten());
+        let far = far.fold(0.0f32, |far, (a, b)| far.max((a - b).abs()));
+        assert!(far < 1e-2, "{name}: {far} off the whole");
     }
-    assert!(several > 0);
+}
+
+#[test]
+fn voices_alone_add_up_to_the_song() {
+    for (name, song) in songs() {
+        let mut player = SplitPlayer::new(&song, &live()).unwrap();
+        let mut out = vec![[0.0; 2]; 44_100];
+        player.fill_here(&mut out);
+        let (mut sum, mut alone) = (vec![0.0; 500], vec![0.0; 500]);
+        for lane in player.lanes() {
+            let mut scratch = Default::default();
+            assert_eq!(player.listen(lane, &mut scratch, &mut alone), 500);
+            sum.iter_mut().zip(&alone).for_each(|(sum, it)| *sum += it);
+        }
+        player.fill_here(&mut out[..LEAD]);
+        player.fill_here(&mut out[..500]);
+        // Pins that swing between 0 and a level take their time to find their middle: of what goes so
+        // slowly nothing is looked at.
+        let high = |wave: Vec<f32>| {
+            let (mut last, mut passed) = (wave[0], 0.0f32);
+            wave.into_iter().map(move |it| {
+                passed = 0.95 * (passed + it - last);
+                last = it;
+                passed
+            })
+        };
+        let whole = out[..500].iter().map(|frame| 0.5 * (frame[0] + frame[1]));
+        let (mut off, mut all) = (0.0, 0.0);
+        for (whole, sum) in high(whole.collect()).zip(high(sum)) {
+            (off, all) = (off + (whole - sum) * (whole - sum), all + whole * whole);
+        }
+        // Converters round and cut, and muting the others makes a step that rings on. What all voices
+        // have sounded before, if it were heard in each, would be above half.
+        assert!(off < 0.3 * all, "{name}: {off} of {all}");
+    }
+}
+
+#[test]
+fn another_tempo_takes_another_time_and_keeps_the_place() {
+    for (name, song) in songs() {
+        let mut player = SplitPlayer::new(&song, &once()).unwrap();
+        let mut out = vec![[0.0; 2]; 1000];
+        player.fill_here(&mut out);
+        player.set_tempo(2000);
+        player.fill_here(&mut out);
+        assert_eq!(player.frame(), 3000, "{name}");
+        let mut frames = 2000;
+        loop {
+            let made = player.fill_here(&mut out);
+            frames += made as u64;
+            if made < out.len() {
+                break;
+            }
+        }
+        let wanted = 1000 + (player.frames() - 1000) / 2;
+        assert!(
+            frames.abs_diff(wanted) <= 1,
+            "{name}: {frames} for {wanted}"
+        );
+    }
 }
 
 #[test]

@@ -6,15 +6,15 @@
 //! Invariant: a song's place is a path below the output folder, whatever the archive says.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read, Seek};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use sevenz_rust2::{ArchiveReader, Password};
 use zip::ZipArchive;
 
-use super::find::is_song;
+use super::kind::{self, Kind};
+use super::text;
 use crate::error::{Error, Result};
 use crate::format::{SONG_BYTES_MAX, open};
 
@@ -23,6 +23,11 @@ const ENTRIES_MAX: usize = 100_000;
 /// The most bytes that a 7z may unpack to.
 const SEVENZ_BYTES_MAX: u64 = 512 << 20;
 
+/// Where an archive's bytes are: in a file, or in memory.
+trait Bytes: Read + Seek + Send {}
+
+impl<B: Read + Seek + Send> Bytes for B {}
+
 /// An archive whose songs can be had.
 pub struct Archive {
     path: PathBuf,
@@ -30,7 +35,7 @@ pub struct Archive {
 }
 
 enum Songs {
-    Zip(Mutex<ZipArchive<File>>),
+    Zip(Mutex<ZipArchive<Box<dyn Bytes>>>),
     SevenZ(Vec<Arc<Vec<u8>>>),
 }
 
@@ -43,27 +48,30 @@ pub struct Packed {
     pub place: PathBuf,
 }
 
-/// Whether a file is an archive by its name.
-pub fn is_archive(path: &Path) -> bool {
-    let ending = path.extension().and_then(|ending| ending.to_str());
-    ending.is_some_and(|ending| {
-        ["zip", "7z"]
-            .iter()
-            .any(|known| ending.eq_ignore_ascii_case(known))
-    })
+/// What an archive has.
+pub struct Listed {
+    /// Its songs, by name.
+    pub songs: Vec<Packed>,
+    /// What is left out of it though it may be music, and why.
+    pub left_out: Vec<(String, &'static str)>,
 }
 
-/// The songs of an archive, by name.
+/// What an archive has that is a file, or has these `bytes`.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if it cannot be read, [`Error::NotVgm`] if it is no archive or a damaged one,
+/// [`Error::Io`] if it cannot be read, [`Error::BadList`] if it is no archive or a damaged one,
 /// [`Error::TooLarge`] beyond 100,000 entries, or 512 MiB of a 7z.
-pub fn songs(path: &Path) -> Result<Vec<Packed>> {
-    let seven = path
-        .extension()
-        .is_some_and(|ending| ending.eq_ignore_ascii_case("7z"));
-    let (songs, places) = if seven { seven_z(path)? } else { zip(path)? };
+pub fn list(path: &Path, kind: Kind, bytes: Option<Arc<[u8]>>) -> Result<Listed> {
+    let bytes: Box<dyn Bytes> = match bytes {
+        Some(bytes) => Box::new(Cursor::new(bytes)),
+        None => Box::new(open(path)?),
+    };
+    let mut names = Names::default();
+    let songs = match kind {
+        Kind::SevenZ => seven_z(bytes, &mut names)?,
+        _ => zip(bytes, &mut names)?,
+    };
     let archive = Arc::new(Archive {
         path: path.into(),
         songs,
@@ -73,47 +81,80 @@ pub fn songs(path: &Path) -> Result<Vec<Packed>> {
         index,
         place,
     };
-    let mut songs: Vec<_> = places.into_iter().map(packed).collect();
+    let mut songs: Vec<_> = names.places.into_iter().map(packed).collect();
     songs.sort_by(|a, b| a.place.cmp(&b.place));
-    Ok(songs)
+    Ok(Listed {
+        songs,
+        left_out: names.left_out,
+    })
 }
 
-type Places = Vec<(usize, PathBuf)>;
+/// The names of an archive's songs.
+#[derive(Default)]
+struct Names {
+    /// By number.
+    places: Vec<(usize, PathBuf)>,
+    left_out: Vec<(String, &'static str)>,
+}
 
-fn zip(path: &Path) -> Result<(Songs, Places)> {
-    let archive = ZipArchive::new(open(path)?).map_err(zip_error)?;
+impl Names {
+    /// Takes an entry's name; gives whether it is that of a song that can be had.
+    fn take(&mut self, index: usize, name: &str) -> bool {
+        let turned = name.replace('\\', "/");
+        let path = PathBuf::from(&turned);
+        let kind = kind::by_name(&path).filter(|_| !turned.ends_with('/'));
+        let leads_down = path
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        let why = match kind {
+            Some(Kind::Song) if leads_down && !turned.contains('\0') => {
+                self.places.push((index, path));
+                return true;
+            }
+            Some(Kind::Song) => "its name leads out of the archive",
+            Some(kind) if kind.is_archive() => "an archive in an archive is not opened",
+            _ => return false,
+        };
+        self.left_out.push((name.into(), why));
+        false
+    }
+}
+
+fn zip(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
+    let archive = ZipArchive::new(bytes).map_err(zip_error)?;
     if archive.len() > ENTRIES_MAX {
         return Err(too_many());
     }
-    let name = |index| Some(archive.name_for_index(index)?.ok()?.into_owned());
-    let places = (0..archive.len()).filter_map(|index| Some((index, safe(&name(index)?)?)));
-    let places = places.collect();
-    Ok((Songs::Zip(Mutex::new(archive)), places))
+    for (index, raw) in archive.file_names_raw().enumerate() {
+        // Of what is not marked as UTF-8 the crate knows DOS's letters only.
+        let name = text::japanese(raw).or_else(|| {
+            let name = archive.name_for_index(index)?;
+            Some(name.ok()?.into_owned())
+        });
+        names.take(index, &name.unwrap_or_default());
+    }
+    Ok(Songs::Zip(Mutex::new(archive)))
 }
 
-fn seven_z(path: &Path) -> Result<(Songs, Places)> {
-    let bad = |error: sevenz_rust2::Error| Error::NotVgm(format!("7z: {error}"));
-    let mut reader = ArchiveReader::new(open(path)?, Password::empty()).map_err(bad)?;
+fn seven_z(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
+    let mut reader = ArchiveReader::new(bytes, Password::empty()).map_err(seven_z_error)?;
     // It would start threads of its own.
     reader.set_thread_count(1);
     if reader.archive().files.len() > ENTRIES_MAX {
         return Err(too_many());
     }
-    let (mut songs, mut places, mut left) = (Vec::new(), Vec::new(), SEVENZ_BYTES_MAX);
+    let (mut songs, mut left) = (Vec::new(), SEVENZ_BYTES_MAX);
     let read = reader.for_each_entries(|entry, bytes| {
         let mut bytes = bytes.take(left + 1);
-        let mut song = Vec::new();
-        match safe(entry.name()).filter(|_| !entry.is_directory()) {
-            Some(place) => {
-                bytes.read_to_end(&mut song)?;
-                places.push((songs.len(), place));
-            }
+        if !entry.is_directory() && names.take(songs.len(), entry.name()) {
+            let mut song = Vec::new();
+            bytes.read_to_end(&mut song)?;
+            songs.push(Arc::new(song));
+        } else {
             // What follows may depend on it.
-            None => drop(io::copy(&mut bytes, &mut io::sink())?),
+            io::copy(&mut bytes, &mut io::sink())?;
         }
         let read = left + 1 - bytes.limit();
-        songs.extend((!song.is_empty()).then(|| Arc::new(song)));
-        places.truncate(songs.len());
         let fits = read <= left;
         left = left.saturating_sub(read);
         if !fits {
@@ -121,7 +162,7 @@ fn seven_z(path: &Path) -> Result<(Songs, Places)> {
         }
         Ok(fits)
     });
-    read.map_err(bad)?;
+    read.map_err(seven_z_error)?;
     if left == 0 {
         let reason = format!(
             "a 7z that unpacks to {} MiB or more",
@@ -129,17 +170,7 @@ fn seven_z(path: &Path) -> Result<(Songs, Places)> {
         );
         return Err(Error::TooLarge(reason));
     }
-    Ok((Songs::SevenZ(songs), places))
-}
-
-/// The place of a song, as a path that leads nowhere but down; none of what is no song.
-fn safe(name: &str) -> Option<PathBuf> {
-    let name = name.replace('\\', "/");
-    let path = PathBuf::from(&name);
-    let harmless = path
-        .components()
-        .all(|part| matches!(part, Component::Normal(_)));
-    (harmless && !name.contains('\0') && is_song(&path)).then_some(path)
+    Ok(Songs::SevenZ(songs))
 }
 
 impl Packed {
@@ -147,14 +178,14 @@ impl Packed {
     ///
     /// # Errors
     ///
-    /// [`Error::NotVgm`] where the archive is damaged or encrypted.
+    /// [`Error::BadList`] where the archive is damaged or encrypted.
     pub fn read(&self, bytes_max: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match &self.archive.songs {
             Songs::Zip(archive) => {
                 let mut archive = archive.lock().expect("nobody panics with it");
                 let entry = archive.by_index(self.index).map_err(zip_error)?;
-                let damaged = |error| Error::NotVgm(format!("zip: {error}"));
+                let damaged = |error| Error::BadList(format!("zip: {error}"));
                 entry
                     .take(bytes_max)
                     .read_to_end(&mut bytes)
@@ -183,8 +214,51 @@ fn zip_error(error: zip::result::ZipError) -> Error {
         zip::result::ZipError::Io(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
             Error::Io(error)
         }
-        error => Error::NotVgm(format!("zip: {error}")),
+        error => Error::BadList(format!("zip: {error}")),
     }
+}
+
+/// The crate shows its errors as their code has them.
+fn seven_z_error(error: sevenz_rust2::Error) -> Error {
+    use sevenz_rust2::Error as Seven;
+    let reason = match error {
+        Seven::Io(error, _) | Seven::FileOpen(error, _)
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::InvalidData
+                    | io::ErrorKind::InvalidInput
+                    | io::ErrorKind::Other
+            ) =>
+        {
+            return Error::Io(error);
+        }
+        Seven::Io(error, _) | Seven::FileOpen(error, _)
+            if error.kind() == io::ErrorKind::UnexpectedEof =>
+        {
+            "it is cut short".into()
+        }
+        Seven::Io(error, _) | Seven::FileOpen(error, _) => format!("damaged: {error}"),
+        Seven::BadSignature(_) => "it does not begin like one".into(),
+        Seven::UnsupportedVersion { major, minor } => {
+            format!("version {major}.{minor} is not known")
+        }
+        Seven::ChecksumVerificationFailed | Seven::NextHeaderCrcMismatch => {
+            "damaged: a checksum does not match".into()
+        }
+        Seven::UnsupportedCompressionMethod(name) => format!("packed by {name}, not known here"),
+        Seven::PasswordRequired | Seven::MaybeBadPassword(_) => "it is encrypted".into(),
+        Seven::MaxMemLimited { max_kb, .. } => format!("it needs more than {max_kb} KiB of memory"),
+        Seven::Other(reason) | Seven::Unsupported(reason) => reason.into_owned(),
+        Seven::ExternalUnsupported => "its headers lie elsewhere".into(),
+        Seven::BadTerminatedStreamsInfo(_)
+        | Seven::BadTerminatedUnpackInfo
+        | Seven::BadTerminatedPackInfo(_)
+        | Seven::BadTerminatedSubStreamsInfo
+        | Seven::BadTerminatedHeader(_)
+        | Seven::FileNotFound => "damaged: its list of files is broken".into(),
+    };
+    Error::BadList(format!("7z: {reason}"))
 }
 
 fn too_many() -> Error {
@@ -217,16 +291,24 @@ mod tests {
 
     #[test]
     fn places_lead_down_only() {
-        assert_eq!(safe("a\\b.vgm"), Some("a/b.vgm".into()));
+        let mut names = Names::default();
+        assert!(names.take(0, "a\\b.vgm"));
+        assert_eq!(names.places, [(0, "a/b.vgm".into())]);
         for name in [
             "../a.vgm",
             "/a.vgm",
             "a/../../b.vgm",
-            "a.txt",
             "a\0.vgm",
-            "",
+            "\\\\x\\a.vgz",
         ] {
-            assert_eq!(safe(name), None, "{name:?}");
+            assert!(!names.take(1, name), "{name:?}");
+            let left_out = names.left_out.pop().map(|(name, _)| name);
+            assert_eq!(left_out.as_deref(), Some(name));
         }
+        for name in ["a.txt", "../a.txt", "", "a.vgm/"] {
+            assert!(!names.take(1, name), "{name:?}");
+        }
+        assert!(names.left_out.is_empty() && names.places.len() == 1);
+        assert!(!names.take(1, "disc 2.zip") && names.left_out.len() == 1);
     }
 }

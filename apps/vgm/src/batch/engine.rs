@@ -14,13 +14,13 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use creel::Pool;
 
-use super::albums::Albums;
+use super::gains::Gains;
 use super::{Plan, Unit};
 use crate::chips::set::missing;
-use crate::effects::{Effects, Loudness};
+use crate::effects::Effects;
 use crate::error::{Error, Result};
 use crate::format::Song;
-use crate::output::{How, Job, Outcome, Rendered};
+use crate::output::{Extent, How, Job, Outcome, Rendered};
 use crate::render::Settings;
 use crate::wav::Layout;
 
@@ -61,6 +61,16 @@ impl Remarks {
             warnings: song.warnings().to_vec(),
         }
     }
+
+    /// The same, and that nothing is heard of the song. Of a stem nobody expects it.
+    fn with_silence(mut self, unit: &Unit, extent: Extent, how: How<'_>) -> Remarks {
+        let dithered = how.effects.dither;
+        if unit.stem.is_none() && extent.is_silent(how.layout.samples, dithered) {
+            self.warnings
+                .push("nothing is heard: all its samples are 0".into());
+        }
+        self
+    }
 }
 
 /// What happens to a song, in this order.
@@ -70,8 +80,8 @@ pub enum Event<'e> {
     Begun(u64),
     /// So many more frames were rendered.
     Rendered(u64),
-    /// It is on the disk under its own name, with so many frames. The end.
-    Done(u64, &'e Remarks),
+    /// It is on the disk under its own name. The end.
+    Done(Extent, &'e Remarks),
     /// It was left alone, for its file exists. The end.
     Kept,
     /// It was not rendered. The end.
@@ -121,16 +131,12 @@ impl Engine<'_> {
     /// Renders all songs of the plan. Blocks until the last is on the disk, or until those under way
     /// have noticed that they should stop.
     pub fn run(&self, plan: &Plan, watch: Watch<'_>) {
-        let albums = if self.effects.loudness == Loudness::Album {
-            Albums::measure(self, &plan.units, watch)
-        } else {
-            Albums::default()
-        };
-        let albums = &albums;
+        let gains = &Gains::measure(self, &plan.units, watch);
         if plan.is_better_split(self.jobs) {
             let mut job = Job::default();
             for unit in &plan.units {
-                let way = (albums.gain(unit), Some(self.pool));
+                let gain = gains.of(unit, self.effects.loudness);
+                let way = (gain, Some(self.pool));
                 if let Some(finished) = self.song(unit, &mut job, way, watch) {
                     publish(finished, watch);
                 }
@@ -141,7 +147,7 @@ impl Engine<'_> {
         let crew = Crew {
             engine: self,
             units: &plan.units,
-            albums,
+            gains,
             board: &board,
             changed: &changed,
             watch,
@@ -160,7 +166,7 @@ impl Engine<'_> {
         if (watch.stop)() {
             return None;
         }
-        if self.existing == Existing::Keep && unit.output.exists() {
+        if self.keeps(unit) {
             (watch.tell)(unit, Event::Kept);
             return None;
         }
@@ -173,6 +179,22 @@ impl Engine<'_> {
         }
     }
 
+    /// Whether a song is left alone.
+    pub(super) fn keeps(&self, unit: &Unit) -> bool {
+        self.existing == Existing::Keep && unit.output.exists()
+    }
+
+    /// A song that may be rendered, and what is to be said of it.
+    pub(super) fn ready(&self, unit: &Unit) -> Result<(Song, Remarks)> {
+        if self.existing == Existing::Refuse && unit.output.exists() {
+            return Err(Error::Io(io::Error::other(format!(
+                "{} exists (--overwrite replaces it, --skip-done leaves it)",
+                unit.output.display()
+            ))));
+        }
+        load(unit, self.strict)
+    }
+
     fn rendered<'p>(
         &self,
         unit: &'p Unit,
@@ -180,13 +202,7 @@ impl Engine<'_> {
         way: (Option<f32>, Option<&Pool>),
         watch: Watch<'_>,
     ) -> Result<Option<Finished<'p>>> {
-        if self.existing == Existing::Refuse && unit.output.exists() {
-            return Err(Error::Io(io::Error::other(format!(
-                "{} exists (--overwrite replaces it, --skip-done leaves it)",
-                unit.output.display()
-            ))));
-        }
-        let (song, remarks) = load(unit, self.strict)?;
+        let (song, remarks) = self.ready(unit)?;
         if let Some(folder) = unit.output.parent() {
             fs::create_dir_all(folder).map_err(|error| at_output(unit, error.into()))?;
         }
@@ -205,7 +221,10 @@ impl Engine<'_> {
             !(watch.stop)()
         });
         let rendered = rendered.map_err(|error| at_output(unit, error))?;
-        Ok(rendered.map(|rendered| (unit, rendered, remarks)))
+        Ok(rendered.map(|rendered| {
+            let remarks = remarks.with_silence(unit, rendered.extent(), how);
+            (unit, rendered, remarks)
+        }))
     }
 }
 
@@ -213,7 +232,7 @@ impl Engine<'_> {
 struct Crew<'a, 'p> {
     engine: &'a Engine<'a>,
     units: &'p [Unit],
-    albums: &'a Albums,
+    gains: &'a Gains,
     board: &'a Mutex<Board<'p>>,
     changed: &'a Condvar,
     watch: Watch<'a>,
@@ -243,7 +262,8 @@ impl<'p> Crew<'_, 'p> {
                 board.next += 1;
                 board.rendering += 1;
                 drop(board);
-                let way = (self.albums.gain(unit), None);
+                let gain = self.gains.of(unit, self.engine.effects.loudness);
+                let way = (gain, None);
                 let finished = self.engine.song(unit, &mut job, way, self.watch);
                 board = self.board();
                 board.rendering -= 1;
@@ -313,14 +333,15 @@ impl Stream<'_> {
                     (watch.tell)(unit, Event::Rendered(frames));
                     !(watch.stop)()
                 };
-                Ok((job.render(&song, how, sink, progress)?, remarks))
+                Ok((job.render(&song, how, sink, progress)?, remarks, how))
             });
             sunk?;
             match rendered {
-                Ok((Outcome::Done(finished), remarks)) => {
-                    (watch.tell)(unit, Event::Done(finished.frames, &remarks));
+                Ok((Outcome::Done(finished), remarks, how)) => {
+                    let remarks = remarks.with_silence(unit, finished.extent, how);
+                    (watch.tell)(unit, Event::Done(finished.extent, &remarks));
                 }
-                Ok((Outcome::Stopped, _)) => {}
+                Ok((Outcome::Stopped, ..)) => {}
                 Err(error) => (watch.tell)(unit, Event::Failed(&error)),
             }
         }
@@ -328,8 +349,8 @@ impl Stream<'_> {
     }
 }
 
-/// A song that may be rendered, and what is to be said of it.
-fn load(unit: &Unit, strict: bool) -> Result<(Song, Remarks)> {
+/// A song, and what is to be said of it.
+pub(super) fn load(unit: &Unit, strict: bool) -> Result<(Song, Remarks)> {
     let song = unit.input.load()?;
     let remarks = Remarks::of(&song);
     if strict && !remarks.chips_missing.is_empty() {
@@ -342,9 +363,9 @@ fn load(unit: &Unit, strict: bool) -> Result<(Song, Remarks)> {
 
 /// Brings a song's file to the disk and under its name.
 fn publish((unit, rendered, remarks): Finished<'_>, watch: Watch<'_>) {
-    let frames = rendered.frames();
+    let extent = rendered.extent();
     match rendered.publish() {
-        Ok(()) => (watch.tell)(unit, Event::Done(frames, &remarks)),
+        Ok(()) => (watch.tell)(unit, Event::Done(extent, &remarks)),
         Err(error) => (watch.tell)(unit, Event::Failed(&at_output(unit, error))),
     }
 }

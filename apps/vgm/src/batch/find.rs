@@ -2,22 +2,26 @@
 //! playlists name, and standard input.
 //!
 //! Invariant: the songs come in the order of the paths, those of a folder by name, and each knows
-//! its place below the output folder. No song is opened here but the one on standard input.
+//! its place below the output folder. Of files no more than their first bytes are read here, but for
+//! playlists, the lists of archives, 7z archives and standard input.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Source;
-use super::archive::{self, is_archive};
-use super::playlist::{self, is_playlist};
+use super::archive;
+use super::kind::{self, Kind};
+use super::playlist;
 use crate::error::Error;
-use crate::format::SONG_BYTES_MAX;
 
-/// The endings of songs' names.
-const ENDINGS: [&str; 5] = ["vgm", "vgz", "vgb", "vgzst", "gz"];
+/// How deep playlists may name playlists.
+const LISTS_MAX: usize = 16;
+/// Songs that playlists may name in all.
+const LISTED_MAX: usize = 1_000_000;
+/// The most bytes taken from standard input: an archive, perhaps.
+const INPUT_BYTES_MAX: u64 = 512 << 20;
 
 /// Entries of folders that are looked at, at most, to tell whether songs lie deeper.
 const DEEPER_MAX: usize = 10_000;
@@ -37,65 +41,126 @@ pub struct Found {
 
 /// Finds the songs of `paths`: files as they are, what playlists name, what lies in archives and in
 /// folders, below them and in the archives there too if `recurse`, and what `-` is given on standard
-/// input, which is read to its end. Links to folders are not followed: they may lead back.
+/// input, which is read to its end. What a file is, its first bytes say. Links to folders are not
+/// followed: they may lead back.
 pub fn find(paths: &[PathBuf], recurse: bool) -> Found {
     let mut found = Found::default();
     for path in paths {
-        if path.as_os_str() == "-" {
-            found.standard_input();
-        } else if path.is_dir() {
-            let before = found.songs.len();
-            let mut below = Vec::new();
-            found.folder(path, Path::new(""), recurse, &mut below);
-            if below.iter().any(|folder| has_songs(folder)) {
-                found.deeper.push(path.clone());
-            } else if found.songs.len() == before {
-                found.barren.push(path.clone());
-            }
-        } else if is_archive(path) {
-            let before = found.songs.len();
-            found.archive(path, Path::new(""));
-            if found.songs.len() == before && found.refused.last().is_none_or(|it| it.0 != *path) {
-                found.barren.push(path.clone());
-            }
-        } else if is_playlist(path) {
-            match playlist::entries(path) {
-                Ok(entries) => entries.into_iter().for_each(|entry| found.file(entry)),
-                Err(error) => found.refused.push((path.clone(), error)),
-            }
-        } else {
-            found.file(path.clone());
-        }
+        found.named(path, recurse, &mut Vec::new());
     }
     found
 }
 
 impl Found {
+    /// Takes what a path means; `lists` are the playlists that led to it.
+    fn named(&mut self, path: &Path, recurse: bool, lists: &mut Vec<PathBuf>) {
+        if path.as_os_str() == "-" && lists.is_empty() {
+            return self.standard_input(recurse);
+        }
+        if path.is_dir() {
+            let before = self.songs.len();
+            let mut below = Vec::new();
+            self.folder(path, Path::new(""), recurse, &mut below);
+            if below.iter().any(|folder| has_songs(folder)) {
+                self.deeper.push(path.into());
+            } else if self.songs.len() == before {
+                self.barren.push(path.into());
+            }
+            return;
+        }
+        match Kind::of_file(path) {
+            Kind::Song => self.file(path.into()),
+            kind if kind.is_archive() => self.named_archive(path, kind, None),
+            kind => {
+                // Its own name where it has no other.
+                let own = path.canonicalize().unwrap_or(path.into());
+                if lists.contains(&own) {
+                    return self.refuse(path, "a playlist that leads back to itself");
+                }
+                match playlist::entries(path, kind) {
+                    Ok(entries) => {
+                        lists.push(own);
+                        self.listed(entries, recurse, lists);
+                        lists.pop();
+                    }
+                    Err(error) => self.refused.push((path.into(), error)),
+                }
+            }
+        }
+    }
+
+    /// Takes what a playlist names.
+    fn listed(&mut self, entries: Vec<PathBuf>, recurse: bool, lists: &mut Vec<PathBuf>) {
+        for entry in entries {
+            if lists.len() > LISTS_MAX {
+                let reason = "a playlist in a playlist in a playlist, more than 16 deep";
+                return self.refuse(&entry, reason);
+            }
+            if self.songs.len() >= LISTED_MAX {
+                return self.refuse(&entry, "the playlists name more than 1,000,000 songs");
+            }
+            self.named(&entry, recurse, lists);
+        }
+    }
+
+    fn refuse(&mut self, path: &Path, reason: &str) {
+        let error = Error::BadList(reason.into());
+        self.refused.push((path.into(), error));
+    }
+
     fn file(&mut self, path: PathBuf) {
         let name = path.file_name().map(PathBuf::from).unwrap_or_default();
         self.songs.push((Source::File(path), name));
     }
 
     /// Takes an archive's songs, with their places below `place`.
-    fn archive(&mut self, path: &Path, place: &Path) {
-        match archive::songs(path) {
-            Ok(songs) => self.songs.extend(songs.into_iter().map(|song| {
-                let place = place.join(&song.place);
-                (Source::Packed(song), place)
-            })),
-            Err(error) => self.refused.push((path.into(), error)),
+    fn archive(&mut self, path: &Path, kind: Kind, bytes: Option<Arc<[u8]>>, place: &Path) {
+        let listed = match archive::list(path, kind, bytes) {
+            Ok(listed) => listed,
+            Err(error) => return self.refused.push((path.into(), error)),
+        };
+        for (name, why) in listed.left_out {
+            let shown = format!("{}: {name}", path.display());
+            self.refuse(Path::new(&shown), why);
+        }
+        self.songs.extend(listed.songs.into_iter().map(|song| {
+            let place = place.join(&song.place);
+            (Source::Packed(song), place)
+        }));
+    }
+
+    /// The same of an archive that was asked for by its name.
+    fn named_archive(&mut self, path: &Path, kind: Kind, bytes: Option<Arc<[u8]>>) {
+        let before = (self.songs.len(), self.refused.len());
+        self.archive(path, kind, bytes, Path::new(""));
+        if (self.songs.len(), self.refused.len()) == before {
+            self.barren.push(path.into());
         }
     }
 
-    fn standard_input(&mut self) {
+    fn standard_input(&mut self, recurse: bool) {
         let mut bytes = Vec::new();
-        let input = io::stdin().lock().take(SONG_BYTES_MAX as u64 + 1);
-        match { input }.read_to_end(&mut bytes) {
-            Ok(_) => {
+        let input = io::stdin().lock().take(INPUT_BYTES_MAX + 1);
+        if let Err(error) = { input }.read_to_end(&mut bytes) {
+            return self.refused.push(("-".into(), error.into()));
+        }
+        if bytes.len() as u64 > INPUT_BYTES_MAX {
+            let error = Error::TooLarge("more than 512 MiB on standard input".into());
+            return self.refused.push(("-".into(), error));
+        }
+        match Kind::of(&bytes, Path::new("")) {
+            Kind::Song => {
                 let source = Source::StandardInput(Arc::new(bytes));
                 self.songs.push((source, "stdin.vgm".into()));
             }
-            Err(error) => self.refused.push(("-".into(), error.into())),
+            kind if kind.is_archive() => {
+                let name = Path::new("standard input");
+                self.named_archive(name, kind, Some(bytes.into()));
+            }
+            kind => match playlist::entries_of(&bytes, kind, Path::new("")) {
+                Ok(entries) => self.listed(entries, recurse, &mut vec!["-".into()]),
+                Err(error) => self.refused.push(("-".into(), error)),
+            },
         }
     }
 
@@ -110,38 +175,40 @@ impl Found {
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let (path, place) = (entry.path(), place.join(entry.file_name()));
-            match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                true if recurse => self.folder(&path, &place, recurse, below),
-                false if is_archive(&path) && recurse => {
-                    self.archive(&path, &place.with_extension(""));
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                match recurse {
+                    true => self.folder(&path, &place, recurse, below),
+                    false => below.push(path),
                 }
-                false if is_archive(&path) => below.push(path),
-                true => below.push(path),
-                false if is_song(&path) => self.songs.push((Source::File(path), place)),
-                false => {}
+                continue;
+            }
+            // What has another name is none of ours: a folder holds all kinds of files.
+            if !is_song_or_archive(&path) {
+                continue;
+            }
+            match Kind::of_file(&path) {
+                kind if !kind.is_archive() => self.songs.push((Source::File(path), place)),
+                kind if recurse => self.archive(&path, kind, None, &place.with_extension("")),
+                _ => below.push(path),
             }
         }
     }
 }
 
-/// Whether songs lie in a folder or below it, as far as a bounded look tells.
+/// Whether songs lie in a folder or below it, as far as a bounded look at names tells.
 fn has_songs(folder: &Path) -> bool {
     let mut folders = vec![folder.to_path_buf()];
     let mut left = DEEPER_MAX;
     while let Some(folder) = folders.pop() {
-        if is_archive(&folder) {
+        if is_song_or_archive(&folder) && !folder.is_dir() {
             return true;
         }
-        for entry in fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .take(left)
-        {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries.take(left) {
             left -= 1;
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(entry.path());
-            } else if is_song(&entry.path()) || is_archive(&entry.path()) {
+            } else if is_song_or_archive(&entry.path()) {
                 return true;
             }
         }
@@ -149,12 +216,7 @@ fn has_songs(folder: &Path) -> bool {
     false
 }
 
-/// Whether a file is a song by its name.
-pub(super) fn is_song(path: &Path) -> bool {
-    let ending = path.extension().and_then(OsStr::to_str);
-    ending.is_some_and(|ending| {
-        ENDINGS
-            .iter()
-            .any(|known| ending.eq_ignore_ascii_case(known))
-    })
+/// Whether a file is one of these by its name.
+fn is_song_or_archive(path: &Path) -> bool {
+    kind::by_name(path).is_some_and(|kind| kind == Kind::Song || kind.is_archive())
 }

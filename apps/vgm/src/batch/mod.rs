@@ -3,13 +3,16 @@
 //! Invariant: no two songs share an output, and the order is that of the time they are expected to
 //! take, so that the longest starts first and no worker is left with it at the end.
 
-mod albums;
 mod archive;
 mod engine;
 mod find;
+mod gains;
+mod kind;
 mod naming;
 mod playlist;
+mod preview;
 mod stems;
+mod text;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,6 +25,7 @@ pub use engine::{Engine, Event, Existing, Remarks, SPARE_WORKERS, Stream, Watch}
 pub use find::{Found, find};
 pub use naming::Naming;
 pub use playlist::Playlist;
+pub use preview::{Intent, Preview};
 pub use stems::{Apart, Stem};
 
 use crate::chips::set::frame_ns;

@@ -1,7 +1,10 @@
-//! Names of sound files by a pattern: `{track:02} {title}`.
+//! Names of sound files by a pattern: `{game}/{track:02} {title}`.
 //!
-//! Invariant: whatever the tags say, a name is one component of a path, not hidden, not empty, and
-//! no longer than file systems take.
+//! A `/` of the pattern makes a folder, below the one where the file would be; a `/` in a tag is
+//! replaced. A folder whose name comes out empty is left out.
+//!
+//! Invariant: whatever the tags say, a name leads down, and each component is not hidden, not empty,
+//! and no longer than file systems take.
 
 use std::path::PathBuf;
 
@@ -11,7 +14,7 @@ use super::{Plan, Unit};
 use crate::error::{Error, Result};
 use crate::format::Gd3;
 
-/// The longest name, in bytes, its ending not counted.
+/// The longest component, in bytes, its ending not counted.
 const BYTES_MAX: usize = 200;
 
 /// A pattern of names.
@@ -75,6 +78,9 @@ impl std::str::FromStr for Naming {
             rest = after;
         }
         pieces.push(Piece::Text(rest.into()));
+        if pattern.ends_with('/') {
+            return Err(format!("{pattern:?} names folders, and no file"));
+        }
         if !pieces.iter().any(|piece| matches!(piece, Piece::Field(..))) {
             return Err(format!(
                 "all songs would be {pattern:?}; fields are {known}"
@@ -85,10 +91,11 @@ impl std::str::FromStr for Naming {
 }
 
 impl Naming {
-    /// Gives the songs of a plan their names, in the folders where they are. Reads them all for
+    /// Gives the songs of a plan their names, below the folders where they are. Reads them all for
     /// their tags, on the pool; those that cannot be read keep their names, and will fail.
     ///
-    /// A track's number is its place among the songs of its folder, in the plan's input.
+    /// A track's number is its place among the songs of the folder that it would lie in without a
+    /// pattern, in the plan's input.
     pub fn apply(&self, plan: &mut Plan, pool: &Pool) {
         let mut tracks = vec![0; plan.units.len()];
         let mut order: Vec<usize> = (0..plan.units.len()).collect();
@@ -107,32 +114,36 @@ impl Naming {
             if let Some(name) = name {
                 let ending = unit.output.extension().unwrap_or_default().to_os_string();
                 // Not by `with_extension`: titles have dots.
-                let mut name = std::ffi::OsString::from(name);
+                let mut name = name.into_os_string();
                 name.push(".");
                 name.push(ending);
-                unit.output.set_file_name(name);
+                unit.output.pop();
+                unit.output.push(name);
             }
         }
         plan.refuse_twins();
     }
 
-    fn name(&self, unit: &Unit, track: usize) -> Result<String> {
+    fn name(&self, unit: &Unit, track: usize) -> Result<PathBuf> {
         let tags = unit.input.load()?.tags.either();
         let file = unit.output.file_stem().unwrap_or_default();
         let file = file.to_string_lossy();
         let name = self.expand(&tags, &file, track);
-        if name.is_empty() {
-            return Err(Error::NotVgm("no name".into()));
-        }
-        Ok(name)
+        name.ok_or_else(|| Error::NotVgm("no name".into()))
     }
 
-    fn expand(&self, tags: &Gd3, file: &str, track: usize) -> String {
-        let mut name = String::new();
+    /// The path that the pattern comes out as; none if there is nothing behind its last `/`.
+    fn expand(&self, tags: &Gd3, file: &str, track: usize) -> Option<PathBuf> {
+        let mut components = vec![String::new()];
         for piece in &self.0 {
+            let mut push = |text: &str| components.last_mut().expect("never empty").push_str(text);
             match piece {
-                Piece::Text(text) => name.push_str(text),
-                Piece::Field(Field::Track, digits) => name.push_str(&format!("{track:0digits$}")),
+                Piece::Text(text) => {
+                    let mut parts = text.split('/');
+                    push(parts.next().unwrap_or_default());
+                    components.extend(parts.map(String::from));
+                }
+                Piece::Field(Field::Track, digits) => push(&format!("{track:0digits$}")),
                 Piece::Field(field, _) => {
                     let text = match field {
                         Field::Title => &tags.track,
@@ -145,41 +156,73 @@ impl Naming {
                     // A song without a title has the name of its file.
                     let of_file =
                         *field == Field::File || (*field == Field::Title && text.trim().is_empty());
-                    name.push_str(if of_file { file } else { text.trim() });
+                    push(if of_file { file } else { text.trim() });
                 }
             }
         }
-        let harmless = |c: char| match c {
-            '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => '_',
-            c if c.is_control() => '_',
-            c => c,
-        };
-        let name: String = name.trim().chars().map(harmless).collect();
-        let name = name.trim_start_matches('.').trim_end_matches(['.', ' ']);
-        let end = (0..=name.len().min(BYTES_MAX)).rev();
-        let end = end.into_iter().find(|end| name.is_char_boundary(*end));
-        name[..end.unwrap_or(0)].to_string()
+        let name = components.pop().map(|name| harmless(&name))?;
+        if name.is_empty() {
+            return None;
+        }
+        let folders = components.iter().map(|folder| harmless(folder));
+        let folders = folders.filter(|folder| !folder.is_empty());
+        Some(folders.collect::<PathBuf>().join(name))
     }
+}
+
+/// A text as one component of a path, or nothing.
+fn harmless(text: &str) -> String {
+    let replaced = |c: char| match c {
+        '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => '_',
+        c if c.is_control() => '_',
+        c => c,
+    };
+    let name: String = text.trim().chars().map(replaced).collect();
+    let name = name.trim_start_matches('.').trim_end_matches(['.', ' ']);
+    let end = (0..=name.len().min(BYTES_MAX)).rev();
+    let end = end.into_iter().find(|end| name.is_char_boundary(*end));
+    name[..end.unwrap_or(0)].to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn expanded(pattern: &str, tags: &Gd3, file: &str, track: usize) -> Option<String> {
+        let naming: Naming = pattern.parse().unwrap();
+        let path = naming.expand(tags, file, track)?;
+        Some(path.to_str().unwrap().into())
+    }
+
     #[test]
-    fn names_are_one_harmless_component() {
-        let naming: Naming = "{track:02} {title} - {game}".parse().unwrap();
+    fn names_are_harmless_components() {
         let tags = Gd3 {
             track: "../a/b\u{1b}".into(),
             game: "糸".repeat(100),
             ..Gd3::default()
         };
-        let name = naming.expand(&tags, "file", 7);
+        let pattern = "{track:02} {title} - {game}";
+        let name = expanded(pattern, &tags, "file", 7).unwrap();
         assert!(name.starts_with("07 .._a_b_ - 糸"), "{name}");
         assert!(name.len() <= BYTES_MAX);
-        assert_eq!(naming.expand(&Gd3::default(), "file", 123), "123 file -");
-        let hidden: Naming = "{game}{file}".parse().unwrap();
-        assert_eq!(hidden.expand(&Gd3::default(), "...x.", 1), "x");
+        let none = Gd3::default();
+        assert_eq!(expanded(pattern, &none, "file", 123).unwrap(), "123 file -");
+        assert_eq!(expanded("{game}{file}", &none, "...x.", 1).unwrap(), "x");
+    }
+
+    #[test]
+    fn a_slash_of_the_pattern_makes_a_folder() {
+        let tags = Gd3 {
+            track: "a/b".into(),
+            game: "..".into(),
+            system: "Loom/Jacquard".into(),
+            ..Gd3::default()
+        };
+        let of = |pattern: &str| expanded(pattern, &tags, "file", 1);
+        let folder = of("{system}/{game}/{track:02} {title}").unwrap();
+        assert_eq!(folder, "Loom_Jacquard/01 a_b");
+        assert_eq!(of("/../{file}").unwrap(), "file");
+        assert_eq!(of("{file}/{game}"), None);
     }
 
     #[test]
@@ -187,6 +230,7 @@ mod tests {
         for (pattern, reason) in [
             ("{name}", "{name}"),
             ("{title", "not closed"),
+            ("{title}/", "no file"),
             ("song", "all songs"),
             ("{track:x}", "digits"),
         ] {

@@ -1,7 +1,8 @@
 //! Playlists: M3U, XSPF and JSPF, and the files that their entries mean.
 //!
 //! Entries are paths beside the playlist or URIs of files, in whatever encoding the machine had that
-//! wrote them; of all that an entry can mean, the first that is a file is meant.
+//! wrote them; of all that an entry can mean, the first that is there is meant. It may be a folder, an
+//! archive, or another playlist.
 //!
 //! Left out on purpose: all but the places of the entries, and what is not on this machine.
 //!
@@ -12,56 +13,44 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use quick_xml::Reader;
 use quick_xml::events::Event;
+use quick_xml::{Reader, XmlVersion};
 use serde::Deserialize;
 
-use super::Unit;
+use super::kind::Kind;
+use super::{Unit, text};
 use crate::error::{Error, Result};
 use crate::format::open;
 
 /// The largest playlist read, in bytes.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The kinds of playlists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    M3u,
-    Xspf,
-    Jspf,
-}
-
-fn kind(path: &Path) -> Option<Kind> {
-    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-    Some(match ending.as_str() {
-        "m3u" | "m3u8" => Kind::M3u,
-        "xspf" => Kind::Xspf,
-        "jspf" => Kind::Jspf,
-        _ => return None,
-    })
-}
-
-/// Whether a file is a playlist by its name.
-pub fn is_playlist(path: &Path) -> bool {
-    kind(path).is_some()
-}
-
-/// The files that a playlist names, in its order, those that are not there included.
+/// The files that a playlist of a file names, in its order, those that are not there included.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if it cannot be read, [`Error::NotVgm`] if it is no playlist of the kind that its
-/// name says, [`Error::TooLarge`] beyond 16 MiB.
-pub fn entries(path: &Path) -> Result<Vec<PathBuf>> {
+/// [`Error::Io`] if it cannot be read, [`Error::BadList`] if it is no playlist of this kind,
+/// [`Error::TooLarge`] beyond 16 MiB.
+pub fn entries(path: &Path, kind: Kind) -> Result<Vec<PathBuf>> {
     let mut bytes = Vec::new();
     open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    entries_of(&bytes, kind, folder)
+}
+
+/// The same of a playlist's bytes, whose entries are paths below `folder`.
+///
+/// # Errors
+///
+/// As [`entries`].
+pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<PathBuf>> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(Error::TooLarge("a playlist of more than 16 MiB".into()));
     }
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let places = match kind(path) {
-        Some(Kind::Xspf) => xspf(&bytes)?,
-        Some(Kind::Jspf) => jspf(&bytes)?,
+    let bytes = text::utf8(bytes);
+    let places = match kind {
+        Kind::Xspf => xspf(&bytes)?,
+        Kind::Jspf => jspf(&bytes)?,
         _ => m3u(&bytes),
     };
     Ok(places.iter().map(|place| meant(folder, place)).collect())
@@ -69,7 +58,6 @@ pub fn entries(path: &Path) -> Result<Vec<PathBuf>> {
 
 /// The lines that are no comments.
 fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let bytes = bytes.strip_prefix("\u{FEFF}".as_bytes()).unwrap_or(bytes);
     let lines = bytes.split(|byte| matches!(byte, b'\n' | b'\r'));
     lines
         .map(<[u8]>::trim_ascii)
@@ -78,24 +66,43 @@ fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The `location` of each `track`.
+/// Playlists say it of themselves, and differ in nothing that counts here.
+const VERSION: XmlVersion = XmlVersion::Implicit1_0;
+
+/// An element of XML that has not ended.
+struct Element {
+    name: Vec<u8>,
+    /// What the places in it count from.
+    base: Vec<u8>,
+}
+
+/// The `location` of each `track`, counted from the `xml:base` of where it stands.
 fn xspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let bad = |error: &dyn std::fmt::Display| Error::NotVgm(format!("no XSPF playlist: {error}"));
+    let bad = |error: &dyn std::fmt::Display| Error::BadList(format!("no XSPF playlist: {error}"));
     let mut reader = Reader::from_reader(bytes);
-    let (mut places, mut path) = (Vec::new(), Vec::new());
+    let (mut places, mut path): (_, Vec<Element>) = (Vec::new(), Vec::new());
     let mut place: Option<Vec<u8>> = None;
     loop {
         match reader.read_event().map_err(|error| bad(&error))? {
             Event::Start(tag) => {
-                path.push(tag.local_name().as_ref().to_vec());
-                if path.ends_with(&[b"track".to_vec(), b"location".to_vec()]) {
+                let outer = path.last().map_or(&[][..], |element| &element.base);
+                let own = tag.try_get_attribute("xml:base").ok().flatten();
+                let own =
+                    own.and_then(|own| Some(own.normalized_value(VERSION).ok()?.into_owned()));
+                let base = own.map_or(outer.to_vec(), |own| resolved(outer, own.as_bytes()));
+                let name = tag.local_name().as_ref().to_vec();
+                let outer = path.last().map(|element| &element.name[..]);
+                if outer == Some(b"track") && name == b"location" {
                     place = Some(Vec::new());
                 }
+                path.push(Element { name, base });
             }
             Event::End(_) => {
-                path.pop();
+                let ended = path.pop();
                 // The first location of a track is the one to play.
-                places.extend(place.take().map(|place| place.trim_ascii().to_vec()));
+                if let (Some(place), Some(element)) = (place.take(), ended) {
+                    places.push(resolved(&element.base, place.trim_ascii()));
+                }
             }
             Event::Text(text) => {
                 if let Some(place) = &mut place {
@@ -117,6 +124,18 @@ fn xspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
             _ => {}
         }
     }
+}
+
+/// A place counted from a base: behind the base's last slash, unless it says where it begins itself.
+fn resolved(base: &[u8], place: &[u8]) -> Vec<u8> {
+    let scheme = place.iter().position(|byte| *byte == b':').unwrap_or(0);
+    // One letter and a colon are a drive.
+    let has_scheme = scheme > 1 && place[..scheme].iter().all(u8::is_ascii_alphanumeric);
+    if has_scheme || place.starts_with(b"/") || place.get(1) == Some(&b':') {
+        return place.to_vec();
+    }
+    let folder = base.iter().rposition(|byte| *byte == b'/');
+    [&base[..folder.map_or(0, |slash| slash + 1)], place].concat()
 }
 
 /// What a reference of XML stands for; nothing if it is none.
@@ -167,7 +186,7 @@ impl Default for Locations {
 }
 
 fn jspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let bad = |error: serde_json::Error| Error::NotVgm(format!("no JSPF playlist: {error}"));
+    let bad = |error: serde_json::Error| Error::BadList(format!("no JSPF playlist: {error}"));
     let document: Jspf = serde_json::from_slice(bytes).map_err(bad)?;
     let first = |track: JspfTrack| match track.location {
         Locations::Many(places) => places.into_iter().next(),
@@ -200,7 +219,7 @@ fn meant(folder: &Path, place: &[u8]) -> PathBuf {
     }
     let mut paths = Vec::new();
     for reading in readings {
-        for text in encodings(&reading) {
+        for text in text::readings(&reading) {
             let turned = text.iter().map(|b| if *b == b'\\' { b'/' } else { *b });
             let turned: Vec<u8> = turned.collect();
             paths.extend([
@@ -209,20 +228,8 @@ fn meant(folder: &Path, place: &[u8]) -> PathBuf {
             ]);
         }
     }
-    let there = paths.iter().position(|path| path.is_file());
+    let there = paths.iter().position(|path| path.exists());
     paths.swap_remove(there.unwrap_or(0))
-}
-
-/// The bytes as they are, and as Windows wrote them in the West and in Japan.
-fn encodings(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut texts = vec![bytes.to_vec()];
-    if !bytes.is_ascii() {
-        for encoding in [encoding_rs::WINDOWS_1252, encoding_rs::SHIFT_JIS] {
-            let (text, _, _) = encoding.decode(bytes);
-            texts.push(text.into_owned().into_bytes());
-        }
-    }
-    texts
 }
 
 fn os_string(bytes: &[u8]) -> OsString {
@@ -334,7 +341,7 @@ mod tests {
 
     #[test]
     fn m3u_has_a_place_a_line_but_comments() {
-        let list = "\u{FEFF}#EXTM3U\r\n#EXTINF:1,x\r\n a b.vgm \r\n\r\nc\\d.vgz";
+        let list = "#EXTM3U\r\n#EXTINF:1,x\r\n a b.vgm \r\n\r\nc\\d.vgz";
         assert_eq!(texts(m3u(list.as_bytes())), ["a b.vgm", "c\\d.vgz"]);
     }
 
@@ -346,6 +353,13 @@ mod tests {
         assert_eq!(
             texts(xspf(list.as_bytes()).unwrap()),
             ["a%20b.vgm?&A", "c.vgm"]
+        );
+        let list = r#"<playlist xml:base="file:///m/&amp;/x"><track><location>a.vgm</location></track>
+            <trackList xml:base="sub/"><track xml:base="b%20/"><location>b.vgm</location></track>
+            <track><location>/c.vgm</location></track></trackList></playlist>"#;
+        assert_eq!(
+            texts(xspf(list.as_bytes()).unwrap()),
+            ["file:///m/&/a.vgm", "file:///m/&/sub/b%20/b.vgm", "/c.vgm"]
         );
         assert!(xspf(b"<playlist><track>").is_err());
         assert!(xspf(b"<a></b>").is_err());

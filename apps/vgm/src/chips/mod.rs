@@ -23,6 +23,7 @@ pub mod levels;
 pub mod mikey;
 pub mod msm5205;
 pub mod nes;
+mod oki_adpcm;
 pub mod okim6258;
 pub mod opl;
 pub mod pcm;

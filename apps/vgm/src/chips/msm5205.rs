@@ -14,28 +14,15 @@
 //! | MSM5205 | 96 | 64 | 48 | by register 2 |
 //! | MSM6585 | 160 | 80 | 40 | 20 |
 //!
-//! A code moves the output by the step that its low three bits select of the current size, down
-//! where bit 3 is set; then the size itself moves, over 49 sizes each 1.1 times the one before.
-//!
-//! Up to seven codes wait, for VGM files place writes on a grid that the chip does not share. Left
+//! Codes are those of OKI's [ADPCM](super::oki_adpcm). Up to seven codes wait, for VGM files place writes on a grid that the chip does not share. Left
 //! out on purpose: the converter's 10 bits; all 12 are heard.
 //!
-//! Source: OKI MSM5205 data sheet (dividers, pins, block diagram); the step sizes: Dialogic ADPCM
-//! Algorithm, appendix A; the registers: libvgm's of the same name, in the format's 1.72.
+//! Source: OKI MSM5205 data sheet (dividers, pins, block diagram); the registers: libvgm's of the same name, in the format's 1.72.
 
 use std::collections::VecDeque;
 
 use super::Rate;
-
-/// Step sizes: 16 × 1.1^n, cut.
-const STEP_SIZES: [i32; 49] = [
-    16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
-    143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,
-    876, 963, 1060, 1166, 1282, 1411, 1552,
-];
-
-/// How the step size moves after a code, by its low three bits.
-const STEP_MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
+use super::oki_adpcm::Oki;
 
 /// Codes that may wait; more are lost.
 const WAITING_MAX: usize = 7;
@@ -64,8 +51,7 @@ pub struct Msm5205 {
     /// Clocks of register 2 that have not been heard yet.
     ticked: u32,
     waiting: VecDeque<u8>,
-    value: i32,
-    step: i32,
+    adpcm: Oki,
 }
 
 impl Msm5205 {
@@ -81,8 +67,7 @@ impl Msm5205 {
             vclk: false,
             ticked: 0,
             waiting: VecDeque::with_capacity(WAITING_MAX),
-            value: 0,
-            step: 0,
+            adpcm: Oki::default(),
         }
     }
 
@@ -109,8 +94,7 @@ impl Msm5205 {
             0 => {
                 let reset = value & 1 != 0;
                 if reset != self.reset {
-                    self.value = 0;
-                    self.step = 0;
+                    self.adpcm = Oki::default();
                 }
                 self.reset = reset;
                 if reset {
@@ -142,7 +126,7 @@ impl Msm5205 {
                     self.play(code);
                 }
             }
-            *frame = [self.value << 4; 2];
+            *frame = [self.adpcm.value() << 4; 2];
         }
     }
 
@@ -151,13 +135,6 @@ impl Msm5205 {
             return;
         }
         let code = if self.is_3_bit { code << 1 } else { code };
-        let size = STEP_SIZES[self.step as usize];
-        // The parts are cut one by one, as the chip's shifter does.
-        let parts = [(4, size), (2, size / 2), (1, size / 4)];
-        let chosen = parts.iter().filter(|(bit, _)| code & bit != 0);
-        let step = chosen.map(|(_, part)| part).sum::<i32>() + size / 8;
-        let step = if code & 8 != 0 { -step } else { step };
-        self.value = (self.value + step).clamp(-2048, 2047);
-        self.step = (self.step + STEP_MOVES[usize::from(code & 7)]).clamp(0, 48);
+        self.adpcm.step(code);
     }
 }

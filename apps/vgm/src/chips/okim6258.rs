@@ -10,10 +10,7 @@
 //! | 08–0B | clock in Hz, low byte first; takes effect with the last byte |
 //! | 0C | divider: 0 for 1024, 1 for 768, 2 and 3 for 512 |
 //!
-//! The chip takes one code every `divider` clocks and moves its output by the
-//! step that the code's low three bits select of the current step size, down
-//! where bit 3 is set; then the size itself moves. There are 49 sizes, each
-//! 1.1 times the one before.
+//! The chip takes one code of its [ADPCM](super::oki_adpcm) every `divider` clocks.
 //!
 //! A byte is taken when its turn comes, so a few are kept waiting: VGM files
 //! place writes on a grid of 44,100 Hz that the chip does not share. Without
@@ -28,23 +25,13 @@
 //! the 3-bit format, which no known song uses and players do not play.
 //!
 //! Source: OKI MSM6258 data sheet (block diagram, dividers, commands); the
-//! step sizes and their movement: Dialogic ADPCM Algorithm, appendix A; the
 //! leak: the X68000 emulator XM6, whose figure other players have taken up; the
 //! VGM 1.72 specification (header 0x90 to 0x94, command B7).
 
 use std::collections::VecDeque;
 
 use super::Rate;
-
-/// Step sizes: 16 × 1.1^n, cut.
-const STEP_SIZES: [i32; 49] = [
-    16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
-    143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,
-    876, 963, 1060, 1166, 1282, 1411, 1552,
-];
-
-/// How the step size moves after a code, by its low three bits.
-const STEP_MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
+use super::oki_adpcm::Steps;
 
 /// What is left of the value at the next code, in 256ths.
 const KEPT: i32 = 245;
@@ -83,7 +70,7 @@ pub struct Okim6258 {
     second_code: Option<u8>,
     /// In 256ths, so that the leak loses nothing else.
     value: i32,
-    step: i32,
+    steps: Steps,
 }
 
 impl Okim6258 {
@@ -101,7 +88,7 @@ impl Okim6258 {
             waiting: VecDeque::with_capacity(WAITING_MAX),
             second_code: None,
             value: 0,
-            step: 0,
+            steps: Steps::default(),
         }
     }
 
@@ -153,7 +140,7 @@ impl Okim6258 {
     fn control(&mut self, value: u8) {
         self.playing = value & 3 == 2;
         self.value = if self.playing { START_VALUE << 8 } else { 0 };
-        self.step = 0;
+        self.steps = Steps::default();
         self.second_code = None;
         self.waiting.clear();
     }
@@ -168,20 +155,9 @@ impl Okim6258 {
     }
 
     fn play(&mut self, code: u8) {
-        let size = STEP_SIZES[self.step as usize];
-        // The parts are cut one by one, as the chip's shifter does.
-        let parts = [(4, size), (2, size / 2), (1, size / 4)];
-        let step = parts
-            .iter()
-            .filter(|(bit, _)| code & bit != 0)
-            .map(|(_, part)| part)
-            .sum::<i32>();
-        let step = step + size / 8;
-        let step = if code & 8 != 0 { -step } else { step };
         // Both products fit: a value has 20 bits.
-        let moved = self.value * KEPT / 256 + (step << 8);
+        let moved = self.value * KEPT / 256 + (self.steps.take(code) << 8);
         self.value = moved.clamp(-2048 << 8, (2047 << 8) | 0xFF);
-        self.step = (self.step + STEP_MOVES[usize::from(code & 7)]).clamp(0, 48);
     }
 }
 

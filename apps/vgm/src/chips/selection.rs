@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use super::checked::CHIPS;
 use super::set::Part;
-use super::voices::count;
+use super::voices::{all, count};
 use crate::error::{Error, Result};
 use crate::format::{ChipId, Instance};
 
@@ -98,17 +98,50 @@ impl fmt::Display for Name {
     }
 }
 
-/// What is heard of a chip: some of its voices, perhaps without others.
+/// What is heard of a part of a chip: what it plays of its first voices, so many of them, and what
+/// of that is taken off again.
 ///
-/// One voice for itself is what the chip plays up to that voice, without what it plays up to the one
+/// A voice for itself is what the chip plays up to that voice, without what it plays up to the one
 /// before. So the voices of any chip add up to it, whatever its converter rounds, bends or cuts off:
-/// each is what it adds to those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// each is what it adds to those before it. Several voices are the sum of each for itself, of which
+/// neighbours cancel: all voices are the chip as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Heard {
-    /// A bit a voice.
-    pub voices: u64,
-    /// Those of them whose sound is taken off again.
-    pub before: Option<u64>,
+    /// Sets of voices, a bit each, whose sound is added.
+    pub added: Vec<u64>,
+    /// Those whose sound is taken off.
+    pub taken_off: Vec<u64>,
+    /// Whether voices may come and go while the song plays; then one set is added.
+    pub live: bool,
+}
+
+impl Heard {
+    /// The voices of `heard`, a bit each, of a part that makes those of `part` and of a chip that has
+    /// `all`.
+    fn of(heard: u64, part: u64, all: u64) -> Heard {
+        // What the part does not make is none of its concern.
+        let up_to = |voice: u32| (part & low_bits(voice)) | (all & !part);
+        let (mut sum, mut was_heard) = (Heard::default(), false);
+        let voices = (0..u64::BITS).filter(|voice| part >> voice & 1 != 0);
+        for voice in voices {
+            let is_heard = heard >> voice & 1 != 0;
+            if is_heard && !was_heard && part & low_bits(voice) != 0 {
+                sum.taken_off.push(up_to(voice));
+            } else if was_heard && !is_heard {
+                sum.added.push(up_to(voice));
+            }
+            was_heard = is_heard;
+        }
+        if was_heard {
+            sum.added.push(all);
+        }
+        sum
+    }
+}
+
+/// As many bits as are given, the lowest.
+fn low_bits(count: u32) -> u64 {
+    !u64::MAX.checked_shl(count).unwrap_or(0)
 }
 
 /// Which chips are heard; all by default.
@@ -120,6 +153,8 @@ pub struct Selection {
     pub solo: Vec<Name>,
     /// Of those, this chip alone, or one of its voices.
     pub only: Option<(Instance, Option<u8>)>,
+    /// Whether voices may come and go while the song plays.
+    pub live: bool,
 }
 
 impl Selection {
@@ -139,29 +174,23 @@ impl Selection {
             && self.only.is_none_or(is_only)
     }
 
-    /// What is heard of a chip.
-    pub(crate) fn heard(&self, instance: Instance) -> Heard {
-        let all = (0..count(instance.chip)).filter(|voice| {
-            let whole = Selection {
-                only: None,
-                ..self.clone()
+    /// The voices of a chip that are heard, a bit each.
+    fn voices(&self, instance: Instance) -> u64 {
+        let heard = (0..count(instance.chip)).filter(|voice| self.has_voice(instance, *voice));
+        heard.fold(0, |voices, voice| voices | 1 << voice)
+    }
+
+    /// What is heard of a part of a chip.
+    pub(crate) fn heard(&self, instance: Instance, part: &Part) -> Heard {
+        let (chip, voices) = (instance.chip, self.voices(instance));
+        if self.live {
+            return Heard {
+                added: vec![voices],
+                live: true,
+                ..Default::default()
             };
-            whole.has_voice(instance, *voice)
-        });
-        let all = all.fold(0u64, |heard, voice| heard | 1 << voice);
-        match self.only {
-            Some((chip, Some(voice))) if chip == instance => {
-                let before = all & ((1 << voice) - 1);
-                Heard {
-                    voices: before | all & 1 << voice,
-                    before: (before != 0).then_some(before),
-                }
-            }
-            _ => Heard {
-                voices: all,
-                before: None,
-            },
         }
+        Heard::of(voices, part.voices(chip), all(chip))
     }
 
     /// The parts that are heard.
@@ -170,17 +199,10 @@ impl Selection {
     ///
     /// [`Error::Unsupported`] if there are none.
     pub(crate) fn of(&self, parts: Vec<(Instance, Part)>) -> Result<Vec<(Instance, Part)>> {
-        let adds = |(instance, part): &(Instance, Part)| match self.heard(*instance) {
-            // What both have is taken off again.
-            Heard {
-                voices,
-                before: Some(before),
-            } => part.voices(instance.chip) & (voices ^ before) != 0,
-            heard => heard.voices != 0,
+        let is_heard = |(instance, part): &(Instance, Part)| {
+            self.voices(*instance) & part.voices(instance.chip) != 0
         };
-        let heard = parts.into_iter();
-        let heard = heard.filter(|part| self.has(part.0) && adds(part));
-        let heard: Vec<_> = heard.collect();
+        let heard: Vec<_> = parts.into_iter().filter(is_heard).collect();
         if heard.is_empty() {
             let reason = "of the chips that may be heard it has none";
             return Err(Error::Unsupported(reason.into()));
@@ -225,5 +247,26 @@ mod tests {
             [psg[0], psg[1], fm].map(|it| solo.has(it)),
             [true, false, false]
         );
+    }
+
+    #[test]
+    fn voices_are_sums_of_which_neighbours_cancel() {
+        let sum = |heard, part, all| {
+            let heard = Heard::of(heard, part, all);
+            (heard.added, heard.taken_off)
+        };
+        let of = |added: &[u64], taken_off: &[u64]| (added.to_vec(), taken_off.to_vec());
+        assert_eq!(sum(0b11_1111, 0b11_1111, 0b11_1111), of(&[0b11_1111], &[]));
+        assert_eq!(sum(0b100, 0b11_1111, 0b11_1111), of(&[0b111], &[0b11]));
+        assert_eq!(
+            sum(0b11_0101, 0b11_1111, 0b11_1111),
+            of(&[0b1, 0b111, 0b11_1111], &[0b11, 0b1111])
+        );
+        // Of a part that makes the voices 1, 2, 5 and 6, the second and third are neighbours.
+        assert_eq!(
+            sum(0b01_1110, 0b11_0011, 0b11_1111),
+            of(&[0b01_1111], &[0b00_1101])
+        );
+        assert_eq!(sum(0b00_1100, 0b11_0011, 0b11_1111), of(&[], &[]));
     }
 }

@@ -120,7 +120,7 @@ fn no_chip(song: &Song) -> Error {
     let name = |instance: Instance| song.header.name(instance.chip);
     let names: Vec<_> = song.chips().map(name).collect();
     Error::Unsupported(if names.is_empty() {
-        "the song writes to no chip that it has".into()
+        "the song writes to no chip that it has a clock for".into()
     } else {
         format!("none of its chips can be played: {}", names.join(", "))
     })

@@ -8,9 +8,14 @@
 //! Invariant: a silenced voice moves no write in time; what is changed is changed where a write has
 //! reached its chip.
 //!
+//! While a song plays, voices come and go: a silencer that remembers what the volumes were to be
+//! tells the chip at once. A key is let go at once, but pressed only with the voice's next note.
+//!
 //! Left out on purpose: chips of one voice.
 //!
 //! Source: the registers at the heads of the chips' modules.
+
+use std::collections::BTreeMap;
 
 use crate::format::ChipId;
 
@@ -60,6 +65,45 @@ pub fn count(chip: ChipId) -> u8 {
     }
 }
 
+/// What a chip's voice, counted from 0, is called; its number where that is all there is to say.
+///
+/// ```
+/// use creel_vgm::{chips::voices::name, format::ChipId};
+///
+/// assert_eq!(name(ChipId::Ym2612, 5), "FM 6, DAC");
+/// assert_eq!(name(ChipId::Qsound, 0), "1");
+/// ```
+pub fn name(chip: ChipId, voice: u8) -> String {
+    const DRUMS: [&str; 5] = ["hi-hat", "cymbal", "tom", "snare", "bass drum"];
+    let of = |names: &[&str]| names.get(usize::from(voice)).map(ToString::to_string);
+    let counted = |kind: &str, from: u8| Some(format!("{kind} {}", voice - from + 1));
+    let drum = |from: u8| Some(DRUMS[usize::from(voice - from)].to_owned());
+    let named = match (chip, voice) {
+        (ChipId::Ym2612, 5) => of(&["", "", "", "", "", "FM 6, DAC"]),
+        (ChipId::Ym2612 | ChipId::Ym2151, _) => counted("FM", 0),
+        (ChipId::Ym2203, 0..=2) | (ChipId::Ym2608 | ChipId::Ym2610, 0..=5) => counted("FM", 0),
+        (ChipId::Ym2203, _) => counted("SSG", 3),
+        (ChipId::Ym2608 | ChipId::Ym2610, 6..=8) => counted("SSG", 6),
+        (ChipId::Ym2608, 9..=14) => counted("drum", 9),
+        (ChipId::Ym2610, 9..=14) => counted("ADPCM-A", 9),
+        (ChipId::Ym2608 | ChipId::Ym2610, _) => Some("ADPCM-B".into()),
+        (ChipId::Ym2413 | ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950, 0..=8) => {
+            counted("FM", 0)
+        }
+        (ChipId::Y8950, 14) => Some("ADPCM".into()),
+        (ChipId::Ym2413 | ChipId::Ym3526 | ChipId::Ym3812 | ChipId::Y8950, 9..=13) => drum(9),
+        (ChipId::Ymf262 | ChipId::Ymf278b, 0..=17) => counted("FM", 0),
+        (ChipId::Ymf262 | ChipId::Ymf278b, 18..=22) => drum(18),
+        (ChipId::Ymf278b, _) => counted("wave", 23),
+        (ChipId::Sn76489, _) => of(&["tone 1", "tone 2", "tone 3", "noise"]),
+        (ChipId::Ay8910, _) => of(&["A", "B", "C"]),
+        (ChipId::GameBoy, _) => of(&["pulse 1", "pulse 2", "wave", "noise"]),
+        (ChipId::NesApu, _) => of(&["pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS"]),
+        _ => None,
+    };
+    named.unwrap_or_else(|| (voice + 1).to_string())
+}
+
 /// All voices of a chip, a bit each.
 pub fn all(chip: ChipId) -> u64 {
     u64::MAX >> (64 - count(chip))
@@ -73,18 +117,83 @@ pub struct Silencer {
     silent: u64,
     /// What the chip was told to expect: a register, a voice, a phrase.
     latch: [u16; 2],
+    /// What volumes and keys were to be, by port and register, if that is remembered.
+    told: Option<BTreeMap<(u8, u16), u16>>,
+}
+
+/// A write to a chip: port, register, value.
+pub type Told = (u8, u16, u16);
+
+/// What a write means for the voices.
+enum Touch {
+    /// It is the volume of a voice, which is told this if it is silent.
+    Volume(u16, u16),
+    /// It presses the key of a voice; the same.
+    Key(u16, u16),
+    /// It has a bit for each of eight voices; where voices are silent it is this.
+    Bits(u16),
 }
 
 impl Silencer {
     /// Lets only the voices of `heard` be heard, a bit each, the first voice's the lowest; nothing
     /// if those are all.
     pub fn new(chip: ChipId, heard: u64) -> Option<Self> {
-        let silent = !heard & all(chip);
-        (silent != 0).then_some(Silencer {
-            chip,
-            silent,
-            latch: [0; 2],
+        let silencer = Silencer::live(chip, heard);
+        (silencer.silent != 0).then_some(Silencer {
+            told: None,
+            ..silencer
         })
+    }
+
+    /// One whose voices may come and go; to be told all writes from the song's start on.
+    pub fn live(chip: ChipId, heard: u64) -> Self {
+        Silencer {
+            chip,
+            silent: !heard & all(chip),
+            latch: [0; 2],
+            told: Some(BTreeMap::new()),
+        }
+    }
+
+    /// Lets only the voices of `heard` be heard from now on; returns what the chip is to be told for
+    /// that.
+    pub fn hear(&mut self, heard: u64) -> Vec<Told> {
+        let before = self.silent;
+        self.silent = !heard & all(self.chip);
+        let mut writes = Vec::new();
+        for (&(port, reg), &value) in self.told.iter().flatten() {
+            let as_silent = |silent| {
+                let silencer = Silencer {
+                    silent,
+                    told: None,
+                    ..*self
+                };
+                silencer.instead(port, reg, value)
+            };
+            let (was, now) = (as_silent(before), as_silent(self.silent));
+            let pressed = matches!(self.touch(port, reg, value), Some(Touch::Key(..)))
+                && before & !self.silent != 0;
+            if was != now && !pressed {
+                self.tell((port, reg, now), &mut writes);
+            }
+        }
+        writes
+    }
+
+    /// Adds a write, with what it needs before and after where registers are latched.
+    fn tell(&self, (port, reg, value): Told, writes: &mut Vec<Told>) {
+        match self.chip {
+            ChipId::Sn76489 => {
+                // What is remembered stands at its place: channel, volume.
+                writes.push((0, 0, 0x80 | reg << 4 | value & 0xF));
+                writes.push((0, 0, self.latch[1]));
+            }
+            ChipId::Huc6280 => {
+                let voice = reg >> 8;
+                writes.extend([(0, 0, voice), (0, 4, value), (0, 0, self.latch[0])]);
+            }
+            _ => writes.push((port, reg, value)),
+        }
     }
 
     fn is(&self, voice: u16) -> bool {
@@ -98,23 +207,47 @@ impl Silencer {
 
     /// What the chip is told instead of a write.
     pub fn pass(&mut self, port: u8, reg: u16, value: u16) -> u16 {
-        let at = u16::from(port) << 8 | reg;
         match self.chip {
-            ChipId::Ay8910 => self.ssg(at, value, 0),
-            // Their SSG alone: FM and samples are left out by the chip itself.
-            ChipId::Ym2203 => self.ssg(at, value, 3),
-            ChipId::Ym2608 | ChipId::Ym2610 => self.ssg(at, value, 6),
             ChipId::Sn76489 | ChipId::Okim6295 | ChipId::Huc6280 | ChipId::MultiPcm => {
-                self.latched(at, value)
+                self.latched(u16::from(port) << 8 | reg, value)
             }
-            chip => self.by_place(chip, at, value),
+            _ => {
+                if self.told.is_some() && self.touch(port, reg, value).is_some() {
+                    self.remember((port, reg), value);
+                }
+                self.instead(port, reg, value)
+            }
         }
     }
 
-    /// Levels 0 of an SSG whose first voice is `first`.
-    fn ssg(&self, at: u16, value: u16, first: u16) -> u16 {
-        let silent = matches!(at, 8..=10) && self.is(at - 8 + first);
-        if silent { 0 } else { value }
+    fn remember(&mut self, place: (u8, u16), value: u16) {
+        if let Some(told) = &mut self.told {
+            told.insert(place, value);
+        }
+    }
+
+    fn instead(&self, port: u8, reg: u16, value: u16) -> u16 {
+        match self.touch(port, reg, value) {
+            Some(Touch::Volume(voice, instead) | Touch::Key(voice, instead)) if self.is(voice) => {
+                instead
+            }
+            Some(Touch::Bits(instead)) => instead,
+            _ => value,
+        }
+    }
+
+    /// Which voices a write is about; of latched chips, a place that [`Silencer::latched`] makes.
+    fn touch(&self, port: u8, reg: u16, value: u16) -> Option<Touch> {
+        let at = u16::from(port) << 8 | reg;
+        match self.chip {
+            ChipId::Ay8910 => ssg(at, 0),
+            // Their SSG alone: FM and samples are left out by the chip itself.
+            ChipId::Ym2203 => ssg(at, 3),
+            ChipId::Ym2608 | ChipId::Ym2610 => ssg(at, 6),
+            ChipId::Sn76489 => Some(Touch::Volume(reg >> 1, value | 0x0F)),
+            ChipId::Huc6280 => Some(Touch::Volume(reg >> 8, value & !0x80)),
+            chip => self.by_place(chip, at, value),
+        }
     }
 
     /// Chips that are told first what the next write is for.
@@ -122,10 +255,16 @@ impl Silencer {
         match (self.chip, at) {
             (ChipId::Sn76489, 0) => {
                 if value & 0x80 != 0 {
-                    self.latch[0] = value >> 4 & 7;
+                    self.latch = [value >> 4 & 7, value];
                 }
-                let silent = self.latch[0] & 1 != 0 && self.is(self.latch[0] >> 1);
-                return if silent { value | 0x0F } else { value };
+                let place = self.latch[0];
+                if place & 1 == 0 {
+                    return value;
+                }
+                self.remember((0, place), value & 0x0F);
+                let passed = self.instead(0, place, value);
+                self.latch[1] = self.latch[1] & 0xF0 | passed & 0x0F;
+                return passed;
             }
             (ChipId::Okim6295, 0) if self.latch[0] != 0 => {
                 self.latch[0] = 0;
@@ -133,7 +272,11 @@ impl Silencer {
             }
             (ChipId::Okim6295, 0) => self.latch[0] = value & 0x80,
             (ChipId::Huc6280, 0) => self.latch[0] = value & 7,
-            (ChipId::Huc6280, 4) if self.is(self.latch[0]) => return value & !0x80,
+            (ChipId::Huc6280, 4) => {
+                let place = self.latch[0] << 8 | 4;
+                self.remember((0, place), value);
+                return self.instead(0, place, value);
+            }
             (ChipId::MultiPcm, 1) => self.latch[0] = value & 0x1F,
             (ChipId::MultiPcm, 2) => self.latch[1] = value,
             // Each eighth number is no voice.
@@ -147,51 +290,56 @@ impl Silencer {
     }
 
     /// Chips whose voices have registers of their own.
-    fn by_place(&self, chip: ChipId, at: u16, value: u16) -> u16 {
-        // The voice that a register is of, and what it is told if that is silent.
-        let (voice, instead) = match (chip, at) {
-            (ChipId::GameBoy, 0x02) => (0, 0),
-            (ChipId::GameBoy, 0x07) => (1, 0),
+    fn by_place(&self, chip: ChipId, at: u16, value: u16) -> Option<Touch> {
+        let volume = |voice, instead| Some(Touch::Volume(voice, instead));
+        let key = |voice, instead| Some(Touch::Key(voice, instead));
+        match (chip, at) {
+            (ChipId::GameBoy, 0x02) => volume(0, 0),
+            (ChipId::GameBoy, 0x07) => volume(1, 0),
             // The wave's DAC.
-            (ChipId::GameBoy, 0x0A) => (2, 0),
-            (ChipId::GameBoy, 0x11) => (3, 0),
+            (ChipId::GameBoy, 0x0A) => volume(2, 0),
+            (ChipId::GameBoy, 0x11) => volume(3, 0),
             // A constant volume of 0; the triangle's counter at its end.
-            (ChipId::NesApu, 0x00 | 0x04) => (at >> 2, value & 0xE0 | 0x10),
-            (ChipId::NesApu, 0x08) => (2, value & 0x80),
-            (ChipId::NesApu, 0x0C) => (3, value & 0xE0 | 0x10),
-            (ChipId::NesApu, 0x11) => (4, 0),
-            (ChipId::NesApu, 0x15) => (4, value & !0x10),
-            (ChipId::NesApu, 0x20) => (5, 0x80),
-            (ChipId::K051649, 0x200..=0x204) => (at - 0x200, 0),
-            (ChipId::Pokey, 1 | 3 | 5 | 7) => (at >> 1, value & 0xF0),
-            (ChipId::WonderSwan, 0x08..=0x0B) => (at - 8, 0),
-            (ChipId::Vsu, _) if at & !0xF0 == 0x101 && at < 0x160 => (at >> 4 & 0xF, 0),
-            (ChipId::Saa1099, 0..=5) => (at, 0),
-            (ChipId::Mikey, 0x20..=0x3F) if matches!(at & 7, 0 | 2) => (at >> 3 & 3, 0),
+            (ChipId::NesApu, 0x00 | 0x04) => volume(at >> 2, value & 0xE0 | 0x10),
+            (ChipId::NesApu, 0x08) => volume(2, value & 0x80),
+            (ChipId::NesApu, 0x0C) => volume(3, value & 0xE0 | 0x10),
+            (ChipId::NesApu, 0x11) => volume(4, 0),
+            (ChipId::NesApu, 0x15) => key(4, value & !0x10),
+            (ChipId::NesApu, 0x20) => volume(5, 0x80),
+            (ChipId::K051649, 0x200..=0x204) => volume(at - 0x200, 0),
+            (ChipId::Pokey, 1 | 3 | 5 | 7) => volume(at >> 1, value & 0xF0),
+            (ChipId::WonderSwan, 0x08..=0x0B) => volume(at - 8, 0),
+            (ChipId::Vsu, _) if at & !0xF0 == 0x101 && at < 0x160 => volume(at >> 4 & 0xF, 0),
+            (ChipId::Saa1099, 0..=5) => volume(at, 0),
+            (ChipId::Mikey, 0x20..=0x3F) if matches!(at & 7, 0 | 2) => volume(at >> 3 & 3, 0),
             // The board's.
-            (ChipId::K007232, 0x10..=0x13) => (at >> 1 & 1, 0),
-            (ChipId::Es5503, 0x40..=0x5F) => (at - 0x40, 0),
-            (ChipId::SegaPcm, _) if at < 0x80 && matches!(at & 7, 2 | 3) => (at >> 3, 0),
-            (ChipId::Rf5c68 | ChipId::Rf5c164, 8) => return value | self.bits(0),
-            (ChipId::K053260, 0x28) => return value & !(self.bits(0) & 0xF),
-            (ChipId::K054539, 0x214 | 0x22C) => return value & !self.bits(0),
-            (ChipId::C140, _) if at < 0x180 && at & 0xF < 2 => (at >> 4, 0),
-            (ChipId::C352, _) if at < 0x100 && at & 7 < 2 => (at >> 3, 0),
-            (ChipId::Qsound, _) if at < 0x80 && at & 7 == 6 => (at >> 3, 0),
-            (ChipId::Qsound, 0xCD | 0xD1 | 0xD5) => (16 + (at - 0xCD) / 4, 0),
-            (ChipId::Ga20, _) if at & 7 == 5 => (at >> 3, 0),
-            (ChipId::X1010, _) if at < 0x80 && at & 7 == 0 => (at >> 3, value & !1),
-            (ChipId::Ymz280b, _) if at < 0x20 && at & 3 == 1 => (at >> 2, value & !0x80),
+            (ChipId::K007232, 0x10..=0x13) => volume(at >> 1 & 1, 0),
+            (ChipId::Es5503, 0x40..=0x5F) => volume(at - 0x40, 0),
+            (ChipId::SegaPcm, _) if at < 0x80 && matches!(at & 7, 2 | 3) => volume(at >> 3, 0),
+            (ChipId::Rf5c68 | ChipId::Rf5c164, 8) => Some(Touch::Bits(value | self.bits(0))),
+            (ChipId::K053260, 0x28) => Some(Touch::Bits(value & !(self.bits(0) & 0xF))),
+            (ChipId::K054539, 0x214 | 0x22C) => Some(Touch::Bits(value & !self.bits(0))),
+            (ChipId::C140, _) if at < 0x180 && at & 0xF < 2 => volume(at >> 4, 0),
+            (ChipId::C352, _) if at < 0x100 && at & 7 < 2 => volume(at >> 3, 0),
+            (ChipId::Qsound, _) if at < 0x80 && at & 7 == 6 => volume(at >> 3, 0),
+            (ChipId::Qsound, 0xCD | 0xD1 | 0xD5) => volume(16 + (at - 0xCD) / 4, 0),
+            (ChipId::Ga20, _) if at & 7 == 5 => volume(at >> 3, 0),
+            (ChipId::X1010, _) if at < 0x80 && at & 7 == 0 => key(at >> 3, value & !1),
+            (ChipId::Ymz280b, _) if at < 0x20 && at & 3 == 1 => key(at >> 2, value & !0x80),
             // The waves of an OPL4.
-            (ChipId::Ymf278b, 0x268..=0x27F) => (at - 0x268 + 23, value & !0x80),
+            (ChipId::Ymf278b, 0x268..=0x27F) => key(at - 0x268 + 23, value & !0x80),
             // The direct level, in the high byte of a word.
-            (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x16 => (at >> 5, value & 0x1F),
+            (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x16 => volume(at >> 5, value & 0x1F),
             // What is sent to the effects, in the low byte of another.
-            (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x15 => (at >> 5, value & !7),
-            _ => return value,
-        };
-        if self.is(voice) { instead } else { value }
+            (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x15 => volume(at >> 5, value & !7),
+            _ => None,
+        }
     }
+}
+
+/// The volumes of an SSG whose first voice is `first`.
+fn ssg(at: u16, first: u16) -> Option<Touch> {
+    matches!(at, 8..=10).then(|| Touch::Volume(at - 8 + first, 0))
 }
 
 #[cfg(test)]
@@ -205,6 +353,7 @@ mod tests {
             chip,
             silent,
             latch,
+            told: None,
         };
         let writes = writes.iter();
         let passed = writes.map(|(at, value)| silencer.pass((at >> 8) as u8, at & 0xFF, *value));
@@ -224,6 +373,32 @@ mod tests {
         assert_eq!(psg, [0xBF, 0x0F, 0xA3, 0x05]);
         let oki = passed(ChipId::Okim6295, 1, &[(0, 0x85), (0, 0x30), (0, 0x30)]);
         assert_eq!(oki, [0x85, 0x20, 0x30]);
+    }
+
+    #[test]
+    fn a_voice_that_comes_and_goes_is_told_its_volume_again() {
+        let mut psg = Silencer::live(ChipId::Sn76489, !0);
+        for value in [0x93, 0xB2, 0x85] {
+            assert_eq!(psg.pass(0, 0, value), value);
+        }
+        // The second's volume goes, and what was latched is latched again.
+        assert_eq!(psg.hear(!2), [(0, 0, 0xBF), (0, 0, 0x85)]);
+        assert_eq!([psg.pass(0, 0, 0xB7), psg.pass(0, 0, 0x84)], [0xBF, 0x84]);
+        assert_eq!(psg.hear(!0), [(0, 0, 0xB7), (0, 0, 0x84)]);
+        let mut ssg = Silencer::live(ChipId::Ym2608, !0);
+        ssg.pass(0, 9, 12);
+        assert_eq!(ssg.hear(!(1 << 7)), [(0, 9, 0)]);
+        assert_eq!(ssg.hear(!0), [(0, 9, 12)]);
+        // A key is let go, but not pressed again.
+        let mut pcm = Silencer::live(ChipId::Ymz280b, !0);
+        pcm.pass(0, 1, 0x80);
+        assert_eq!(pcm.hear(!1), [(0, 1, 0)]);
+        assert_eq!(pcm.hear(!0), []);
+        let mut huc = Silencer::live(ChipId::Huc6280, !0);
+        for write in [(0, 2), (4, 0x9F), (0, 5)] {
+            huc.pass(0, write.0, write.1);
+        }
+        assert_eq!(huc.hear(!4), [(0, 0, 2), (0, 4, 0x1F), (0, 0, 5)]);
     }
 
     #[test]

@@ -19,8 +19,8 @@ use super::tell_of_folders;
   creel-vgm info song.vgz
   creel-vgm info -r music --format csv > songs.csv")]
 pub struct Info {
-    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF), - for
-    /// standard input
+    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF); - for a song, an
+    /// archive or a playlist on standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Look for songs in folders below the folders, too

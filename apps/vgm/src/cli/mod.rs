@@ -1,11 +1,13 @@
 //! The commands of the program: what is printed, and which exit code says how it went.
 
 pub mod chips;
+pub mod ctl;
 pub mod generate;
 pub mod info;
 mod plain;
 pub mod play;
 pub mod render;
+pub mod serve;
 mod sound;
 mod tally;
 pub mod units;

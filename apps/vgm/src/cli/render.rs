@@ -9,9 +9,11 @@ use creel::{Balance, Placement, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Knobs, knobs};
 use creel_topology::Machine;
 use creel_vgm::batch::{
-    self, Apart, Engine, Event, Existing, Naming, Plan, Playlist, SPARE_WORKERS, Stream, Watch,
+    self, Apart, Engine, Event, Existing, Naming, Plan, Playlist, Preview, SPARE_WORKERS, Stream,
+    Unit, Watch,
 };
 use creel_vgm::chips::selection::{Name, Selection};
+use creel_vgm::effects::Effects;
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 
@@ -38,15 +40,15 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Render {
-    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF), - for
-    /// standard input
+    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF); - for a song, an
+    /// archive or a playlist on standard input
     #[arg(required_unless_present = "demo", value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The folder for the sound files; - for samples alone on stdout, song after song
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     /// Name sound files by a pattern of {track} {title} {game} {system} {author} {date} {file};
-    /// {track:02} has two digits
+    /// {track:02} has two digits, a / makes a folder
     #[arg(long, value_name = "PATTERN")]
     name: Option<Naming>,
     /// Write an M3U playlist of what was rendered
@@ -77,8 +79,8 @@ pub struct Render {
     /// Write a file for each of this instead of one a song
     #[arg(long, value_name = "WHAT", value_enum, help_heading = "Chips")]
     stems: Option<Stems>,
-    /// Leave these chips out: names as `creel-vgm chips` has them; #2 behind it is the second of
-    /// two, :3 its third voice
+    /// Leave these chips out: CHIP (both of them where a song has two), CHIP#1, CHIP#2 (the second),
+    /// CHIP:3 (voice 3 of both), CHIP#2:3; names as `creel-vgm chips` has them
     #[arg(
         long,
         value_name = "CHIP,...",
@@ -86,7 +88,7 @@ pub struct Render {
         help_heading = "Chips"
     )]
     mute: Vec<Name>,
-    /// Leave all other chips out
+    /// Leave all but these chips out, named likewise
     #[arg(
         long,
         value_name = "CHIP,...",
@@ -115,59 +117,22 @@ enum Stems {
 impl Render {
     /// Renders all songs.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        if self.lines && common.format == Format::Csv {
-            let message = "--lines prints JSON; --format csv does not go with it";
-            return Err(Failure::new(Exit::Usage, message).into());
-        }
-        if let Some(message) = self.sound.refused() {
-            return Err(Failure::new(Exit::Usage, message).into());
-        }
-        if self.output.as_os_str() == "-" {
+        self.check(common)?;
+        if self.is_stream() {
             return self.to_stdout(common);
         }
-        if let Some(list) = &self.m3u {
-            let same = |path: &PathBuf| path.canonicalize().ok() == list.canonicalize().ok();
-            let refused = if list.as_os_str() == "-" {
-                Some("is a file's name, not stdout")
-            } else if list.exists() && self.paths.iter().any(same) {
-                Some("is read, too")
-            } else {
-                Playlist::refused_at(list, self.overwrite || self.skip_done)
-            };
-            if let Some(why) = refused {
-                let message = format!("--m3u: {} {why}", list.display());
-                return Err(Failure::new(Exit::Usage, message).into());
-            }
-        }
         make_folder(&self.output)?;
+        let (pool, jobs) = self.pool()?;
         // Before signals are watched for: standard input may be waited for, and nothing is begun.
-        let mut plan = self.plan();
+        let plan = self.plan(&pool);
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         tell_of_folders(&plan.deeper, &plan.barren);
-        let pool = Pool::builder()
-            .balance(Balance::Shared)
-            .wait(Wait::Park)
-            .placement(Placement::Unpinned);
-        let pool = self.knobs.apply(pool).build()?;
-        let jobs = pool.workers();
         if self.knobs.jobs.is_none() && plan.units.len() > jobs && !common.quiet {
             // Where the machine cannot be read, there is nothing to say of it.
             let machine = Machine::detect().ok();
             if let Some(line) = machine.and_then(|machine| knobs::idle_pus(&machine, jobs)) {
                 eprintln!("creel-vgm: {line}");
             }
-        }
-        let workers = self.workers.unwrap_or(jobs + SPARE_WORKERS);
-        pool.resize(workers.max(jobs))?;
-        if let Some(naming) = &self.name {
-            naming.apply(&mut plan, &pool);
-        }
-        if let Some(stems) = self.stems {
-            let apart = match stems {
-                Stems::Chip => Apart::Chips,
-                Stems::Voice => Apart::Voices,
-            };
-            plan.split_into_stems(apart, &self.settings().chips, &pool);
         }
         let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
         let tally = Tally::new(plan.units.len(), claimed, self.lines, common.quiet);
@@ -176,19 +141,11 @@ impl Render {
         }
         let (settings, effects) = (self.settings(), self.effects.effects());
         let list = Playlist::default();
-        let engine = Engine {
-            pool: &pool,
-            jobs,
-            settings: &settings,
-            effects: &effects,
-            layout: self.sound.layout(),
-            existing: self.existing(),
-            strict: self.strict,
-        };
+        let engine = self.engine((&pool, jobs), &settings, &effects);
         let watch = Watch {
             tell: &|unit, event| {
-                if let Event::Done(frames, _) = event {
-                    list.add(unit, Some(frames));
+                if let Event::Done(extent, _) = event {
+                    list.add(unit, Some(extent.frames));
                 } else if let Event::Kept = event {
                     list.add(unit, None);
                 }
@@ -208,25 +165,35 @@ impl Render {
         Ok(exit)
     }
 
+    /// Tells what a run with these flags would do to each song, and the plan behind it.
+    pub(super) fn preview<T>(
+        &self,
+        common: &Common,
+        tell: impl Fn(&Plan, Vec<(&Unit, Preview)>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.check(common)?;
+        let (pool, jobs) = self.pool()?;
+        let mut plan = self.plan(&pool);
+        let (settings, effects) = (self.settings(), self.effects.effects());
+        let mut engine = self.engine((&pool, jobs), &settings, &effects);
+        if self.is_stream() {
+            // Samples alone, and no file stands in their way.
+            engine.existing = Existing::Replace;
+            engine.layout.container = Container::Raw;
+            for unit in &mut plan.units {
+                unit.output = self.output.clone();
+            }
+        }
+        tell(&plan, engine.preview(&plan))
+    }
+
     /// Samples alone on stdout, the songs in the order of the input; a reader that has seen enough
     /// ends it quietly.
     fn to_stdout(&self, common: &Common) -> anyhow::Result<Exit> {
-        if self.lines
-            || self.sound.au
-            || self.sound.flac
-            || self.m3u.is_some()
-            || self.name.is_some()
-        {
-            let message = "-o -: stdout has samples alone; --lines, --au, --flac, --m3u and --name do not go with it";
-            return Err(Failure::new(Exit::Usage, message).into());
-        }
-        if self.stems.is_some() || self.effects.replay_gain == Some(ReplayGain::Album) {
-            let message = "-o -: --stems and --replay-gain album want files";
-            return Err(Failure::new(Exit::Usage, message).into());
-        }
-        let mut plan = self.plan();
+        let mut plan = self.found();
         plan.units.sort_by_key(|unit| unit.order);
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        tell_of_folders(&plan.deeper, &plan.barren);
         let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
         let tally = Tally::new(plan.units.len(), claimed, false, common.quiet);
         for (path, error) in &plan.refused {
@@ -252,23 +219,106 @@ impl Render {
         Ok(tally.exit(interrupt.requested()))
     }
 
+    fn is_stream(&self) -> bool {
+        self.output.as_os_str() == "-"
+    }
+
+    /// Refuses flags that do not go together.
+    fn check(&self, common: &Common) -> anyhow::Result<()> {
+        match self.refused(common) {
+            Some(message) => Err(Failure::new(Exit::Usage, message).into()),
+            None => Ok(()),
+        }
+    }
+
+    fn refused(&self, common: &Common) -> Option<String> {
+        if self.lines && common.format == Format::Csv {
+            return Some("--lines prints JSON; --format csv does not go with it".into());
+        }
+        if let Some(message) = self.sound.refused() {
+            return Some(message.into());
+        }
+        if self.is_stream() {
+            let has_files = self.lines || self.sound.au || self.sound.flac || self.m3u.is_some();
+            return if has_files || self.name.is_some() {
+                Some("-o -: stdout has samples alone; --lines, --au, --flac, --m3u and --name do not go with it".into())
+            } else if self.stems.is_some() || self.effects.replay_gain == Some(ReplayGain::Album) {
+                Some("-o -: --stems and --replay-gain album want files".into())
+            } else {
+                None
+            };
+        }
+        let list = self.m3u.as_ref()?;
+        let same = |path: &PathBuf| path.canonicalize().ok() == list.canonicalize().ok();
+        let why = if list.as_os_str() == "-" {
+            "is a file's name, not stdout"
+        } else if list.exists() && self.paths.iter().any(same) {
+            "is read, too"
+        } else {
+            Playlist::refused_at(list, self.overwrite || self.skip_done)?
+        };
+        Some(format!("--m3u: {} {why}", list.display()))
+    }
+
+    /// The pool, with workers for the disk too, and how many of them render.
+    fn pool(&self) -> anyhow::Result<(Pool, usize)> {
+        let pool = Pool::builder()
+            .balance(Balance::Shared)
+            .wait(Wait::Park)
+            .placement(Placement::Unpinned);
+        let pool = self.knobs.apply(pool).build()?;
+        let jobs = pool.workers();
+        let workers = self.workers.unwrap_or(jobs + SPARE_WORKERS);
+        pool.resize(workers.max(jobs))?;
+        Ok((pool, jobs))
+    }
+
+    fn engine<'a>(
+        &self,
+        (pool, jobs): (&'a Pool, usize),
+        settings: &'a Settings,
+        effects: &'a Effects,
+    ) -> Engine<'a> {
+        Engine {
+            pool,
+            jobs,
+            settings,
+            effects,
+            layout: self.sound.layout(),
+            existing: match (self.overwrite, self.skip_done) {
+                (true, _) => Existing::Replace,
+                (_, true) => Existing::Keep,
+                _ => Existing::Refuse,
+            },
+            strict: self.strict,
+        }
+    }
+
     fn settings(&self) -> Settings {
         self.sound.settings(Selection {
             mute: self.mute.clone(),
             solo: self.solo.clone(),
-            only: None,
+            ..Selection::default()
         })
     }
 
-    fn existing(&self) -> Existing {
-        match (self.overwrite, self.skip_done) {
-            (true, _) => Existing::Replace,
-            (_, true) => Existing::Keep,
-            _ => Existing::Refuse,
+    /// The songs with the names of their files, stem by stem if those are wanted.
+    fn plan(&self, pool: &Pool) -> Plan {
+        let mut plan = self.found();
+        if let Some(naming) = &self.name {
+            naming.apply(&mut plan, pool);
         }
+        if let Some(stems) = self.stems {
+            let apart = match stems {
+                Stems::Chip => Apart::Chips,
+                Stems::Voice => Apart::Voices,
+            };
+            plan.split_into_stems(apart, &self.settings().chips, pool);
+        }
+        plan
     }
 
-    fn plan(&self) -> Plan {
+    fn found(&self) -> Plan {
         let extension = self.sound.layout().container.extension();
         if self.demo {
             batch::carried(&self.output, extension)

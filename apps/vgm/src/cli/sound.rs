@@ -17,7 +17,7 @@ pub(super) struct Sound {
     /// How long songs that loop fade out, in seconds
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
     fade: f64,
-    /// A factor on the loudness
+    /// A factor on the loudness, on top of what --normalize or --replay-gain bring it to
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = factor)]
     volume: f32,
     /// Frames a second
@@ -54,24 +54,55 @@ pub(super) struct EffectFlags {
     /// Bring each song's loudest sample to full scale; each song is played twice
     #[arg(long, conflicts_with = "replay_gain")]
     normalize: bool,
-    /// Bend what is beyond full scale instead of cutting it
-    #[arg(long)]
-    soft_clip: bool,
-    /// Take away what lies below 5 Hz
-    #[arg(long)]
-    dc_filter: bool,
-    /// A band of the equaliser: HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB; may be given often
-    #[arg(long, value_name = "BAND")]
-    eq: Vec<Band>,
-    /// Add so much of a hall, 0 to 1
-    #[arg(long, value_name = "F", default_value_t = 0.0, value_parser = one)]
-    reverb: f32,
-    /// How far the sides are apart: 0 mono, 1 as they are, at most 2
-    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = two)]
-    width: f32,
+    #[command(flatten)]
+    tone: Tone,
     /// Add noise of one step before rounding to 8 or 16 bits
     #[arg(long)]
     dither: bool,
+}
+
+/// Effects that need not know the whole song.
+#[derive(Args, Debug)]
+pub(super) struct Tone {
+    /// Bend what is beyond full scale instead of cutting it
+    #[arg(long)]
+    pub(super) soft_clip: bool,
+    /// Take away what lies below 5 Hz
+    #[arg(long)]
+    pub(super) dc_filter: bool,
+    /// A band of the equaliser: HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB; may be given often
+    #[arg(long, value_name = "BAND", value_parser = band)]
+    pub(super) eq: Vec<String>,
+    /// Add so much of a hall, 0 to 1
+    #[arg(long, value_name = "F", default_value_t = 0.0, value_parser = one)]
+    pub(super) reverb: f32,
+    /// How far the sides are apart: 0 mono, 1 as they are, at most 2
+    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = two)]
+    pub(super) width: f32,
+}
+
+impl Tone {
+    /// The effects; others are as without flags.
+    pub(super) fn effects(&self) -> Effects {
+        Effects {
+            dc_filter: self.dc_filter,
+            // They were read before.
+            equalizer: self
+                .eq
+                .iter()
+                .filter_map(|band| band.parse().ok())
+                .collect(),
+            reverb: self.reverb,
+            width: self.width,
+            soft_clip: self.soft_clip,
+            ..Effects::default()
+        }
+    }
+}
+
+/// A band, as it was written.
+fn band(text: &str) -> std::result::Result<String, String> {
+    text.parse::<Band>().map(|_| text.to_owned())
 }
 
 /// Whose loudness is measured.
@@ -86,18 +117,14 @@ pub(super) enum ReplayGain {
 impl EffectFlags {
     pub(super) fn effects(&self) -> Effects {
         Effects {
-            dc_filter: self.dc_filter,
-            equalizer: self.eq.clone(),
-            reverb: self.reverb,
-            width: self.width,
             loudness: match (self.normalize, self.replay_gain) {
                 (true, _) => Loudness::Peak,
                 (_, Some(ReplayGain::Track)) => Loudness::Track,
                 (_, Some(ReplayGain::Album)) => Loudness::Album,
                 _ => Loudness::AsIs,
             },
-            soft_clip: self.soft_clip,
             dither: self.dither,
+            ..self.tone.effects()
         }
     }
 }

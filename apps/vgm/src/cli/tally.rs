@@ -35,6 +35,8 @@ struct Counts {
     skipped: u64,
     /// Songs that are done but lack a chip.
     incomplete: u64,
+    /// Songs that are done, with samples beyond full scale.
+    clipped: u64,
     /// Frames of songs that are done.
     frames: u64,
     /// Whether some failure lay not in the song but in the system.
@@ -50,6 +52,10 @@ struct Line<'l> {
     output: Option<String>,
     status: &'static str,
     frames: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clipped: Option<u64>,
     chips_missing: &'l [&'static str],
     warnings: &'l [String],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +81,7 @@ pub struct Summary {
     failed: u64,
     skipped: u64,
     incomplete: u64,
+    clipped: u64,
     frames: u64,
     seconds: f64,
     frames_per_second: f64,
@@ -120,16 +127,18 @@ impl Tally {
         match event {
             Event::Begun(frames) => self.correct(unit.claimed, *frames),
             Event::Rendered(frames) => self.advance(*frames),
-            Event::Done(frames, remarks) => {
+            Event::Done(extent, remarks) => {
                 let mut line = Line::of(&unit.name(), "done");
                 line.output = Some(unit.output.display().to_string());
-                line.frames = *frames;
+                line.frames = extent.frames;
+                (line.peak, line.clipped) = (Some(extent.peak), Some(extent.clipped));
                 line.chips_missing = &remarks.chips_missing;
                 line.warnings = &remarks.warnings;
                 self.end(&line, |counts| {
                     counts.done += 1;
                     counts.incomplete += u64::from(!remarks.chips_missing.is_empty());
-                    counts.frames += frames;
+                    counts.clipped += u64::from(extent.clipped > 0);
+                    counts.frames += extent.frames;
                 });
             }
             Event::Kept => {
@@ -202,6 +211,7 @@ impl Tally {
             failed: counts.failed,
             skipped: counts.skipped,
             incomplete: counts.incomplete,
+            clipped: counts.clipped,
             frames: counts.frames,
             seconds,
             frames_per_second: counts.frames as f64 / seconds.max(1e-9),
@@ -236,10 +246,7 @@ impl Summary {
             Format::Text => output::text(&format!(
                 "{} songs{}, {} failed, {} skipped: {:.1} M frames in {:.2} s, {:.2} M frames/s\n",
                 self.songs,
-                match self.incomplete {
-                    0 => String::new(),
-                    incomplete => format!(" ({incomplete} lack a chip)"),
-                },
+                self.remarks(),
                 self.failed,
                 self.skipped,
                 self.frames as f64 / 1e6,
@@ -248,6 +255,21 @@ impl Summary {
             ))?,
         }
         Ok(())
+    }
+}
+
+impl Summary {
+    /// What is to be said of songs that are done.
+    fn remarks(&self) -> String {
+        let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let told = [
+            counted(self.incomplete, "lack a chip"),
+            counted(self.clipped, "clip"),
+        ];
+        match told.into_iter().flatten().collect::<Vec<_>>() {
+            told if told.is_empty() => String::new(),
+            told => format!(" ({})", told.join(", ")),
+        }
     }
 }
 

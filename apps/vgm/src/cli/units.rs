@@ -1,97 +1,145 @@
 //! `creel-vgm units`: what a run would render, for those who spread it over machines.
 
-use std::path::PathBuf;
-
+use anyhow::anyhow;
 use clap::Args;
 use creel_console::{Common, Exit, Format, output, report};
-use creel_vgm::batch::{self, Unit};
+use creel_vgm::batch::{Intent, Plan, Preview, Remarks, Unit};
 use creel_vgm::format::TICKS_PER_SECOND;
 use serde::Serialize;
 
+use super::plain::plain;
+use super::render::Render;
 use super::tell_of_folders;
 
-/// List what a run would render, a JSON line a song (or CSV), those first that take longest
+/// List what `render` with the same flags would do, a JSON line a file (or CSV)
+///
+/// All songs are read, so lengths are what they will be. Those that take longest come first.
+///
+/// Exit codes: as `render` would end, but for what only rendering shows.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel-vgm units -r music -o out
+  creel-vgm units -r music -o out --stems chip --skip-done | jq -r 'select(.action == \"render\").output'
   creel-vgm units album.zip -o out --format csv")]
 pub struct Units {
-    /// Songs, folders and archives (zip, 7z) of songs, playlists (M3U, XSPF, JSPF)
-    #[arg(required = true, value_name = "PATH")]
-    paths: Vec<PathBuf>,
-    /// The folder that the sound files would go to
-    #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
-    /// Look for songs in folders below the folders, too
-    #[arg(short, long)]
-    recurse: bool,
-    /// AU files instead of WAV
-    #[arg(long, conflicts_with = "flac")]
-    au: bool,
-    /// FLAC files instead of WAV
-    #[arg(long)]
-    flac: bool,
+    #[command(flatten)]
+    render: Render,
 }
 
-/// One song.
+/// One file.
 #[derive(Serialize)]
 struct Line {
     schema: u32,
     song: String,
     output: String,
-    /// As the song claims, its loop once.
+    /// What would be done: render, skip, fail.
+    action: &'static str,
+    /// At 44,100 Hz, loops counted and the fade not.
     samples: u64,
     seconds: f64,
+    /// Of the file.
+    frames: u64,
     /// An estimate of one job's time.
     cost_ns: u64,
     /// Whether the sound file is there already.
     exists: bool,
+    #[serde(flatten)]
+    remarks: Remarks,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// One file in a table.
+#[derive(Serialize)]
+struct Row {
+    song: String,
+    output: String,
+    action: &'static str,
+    samples: u64,
+    seconds: f64,
+    frames: u64,
+    cost_ns: u64,
+    exists: bool,
+    chips_missing: String,
+    error: String,
 }
 
 impl Units {
-    /// Prints all units; what cannot be rendered is told on stderr.
+    /// Prints all units; what would fail is told on stderr, too.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let ending = match (self.au, self.flac) {
-            (true, _) => "au",
-            (_, true) => "flac",
-            _ => "wav",
-        };
-        let plan = batch::plan(&self.paths, &self.output, ending, self.recurse);
-        tell_of_folders(&plan.deeper, &plan.barren);
-        match common.format {
-            Format::Csv => output::csv(plan.units.iter().map(line))?,
-            Format::Text | Format::Json => {
-                for unit in &plan.units {
-                    output::json_line(&line(unit))?;
+        self.render.preview(common, |plan, previews| {
+            tell_of_folders(&plan.deeper, &plan.barren);
+            let lines = previews.iter().map(|(unit, preview)| line(unit, preview));
+            match common.format {
+                Format::Csv => output::csv(lines.map(row))?,
+                Format::Text | Format::Json => {
+                    for line in lines {
+                        output::json_line(&line)?;
+                    }
                 }
             }
-        }
-        let refused = !plan.refused.is_empty();
-        for (path, error) in plan.refused {
-            report(
-                "creel-vgm",
-                &anyhow::anyhow!(
-                    "{}: {error}",
-                    super::plain::plain(&path.display().to_string())
-                ),
-            );
-        }
-        Ok(if refused {
-            Exit::SomeFailed
-        } else {
-            Exit::Done
+            Ok(tell_of_failures(plan, &previews))
         })
     }
 }
 
-fn line(unit: &Unit) -> Line {
+/// Tells what would fail; gives the exit code of such a run.
+fn tell_of_failures(plan: &Plan, previews: &[(&Unit, Preview)]) -> Exit {
+    let refused = plan.refused.iter();
+    let refused = refused.map(|(path, error)| (path.display().to_string(), error));
+    let failed = previews.iter();
+    let failed = failed.filter_map(|(unit, preview)| match &preview.intent {
+        Intent::Fail(error) => Some((unit.name(), error)),
+        Intent::Render | Intent::Keep => None,
+    });
+    let failures: Vec<_> = refused.chain(failed).collect();
+    for (name, error) in &failures {
+        let error = plain(&error.to_string());
+        report("creel-vgm", &anyhow!("{}: {error}", plain(name)));
+    }
+    let fails = |(_, preview): &(&Unit, Preview)| matches!(preview.intent, Intent::Fail(_));
+    let is_bad_data = failures.iter().all(|(_, error)| error.is_bad_data());
+    if failures.is_empty() {
+        Exit::Done
+    } else if is_bad_data && previews.iter().all(fails) {
+        Exit::BadData
+    } else {
+        Exit::SomeFailed
+    }
+}
+
+fn line(unit: &Unit, preview: &Preview) -> Line {
+    let (action, error) = match &preview.intent {
+        Intent::Render => ("render", None),
+        Intent::Keep => ("skip", None),
+        Intent::Fail(error) => ("fail", Some(error.to_string())),
+    };
     Line {
         schema: 1,
-        song: unit.input.to_string(),
+        song: unit.name(),
         output: unit.output.display().to_string(),
-        samples: unit.claimed,
-        seconds: unit.claimed as f64 / f64::from(TICKS_PER_SECOND),
-        cost_ns: unit.cost.whole,
+        action,
+        samples: preview.ticks,
+        seconds: preview.ticks as f64 / f64::from(TICKS_PER_SECOND),
+        frames: preview.frames,
+        cost_ns: preview.cost_ns,
         exists: unit.output.exists(),
+        remarks: preview.remarks.clone(),
+        error,
+    }
+}
+
+fn row(line: Line) -> Row {
+    Row {
+        song: line.song,
+        output: line.output,
+        action: line.action,
+        samples: line.samples,
+        seconds: line.seconds,
+        frames: line.frames,
+        cost_ns: line.cost_ns,
+        exists: line.exists,
+        chips_missing: line.remarks.chips_missing.join(" "),
+        error: line.error.unwrap_or_default(),
     }
 }

@@ -36,6 +36,8 @@ const PAUSE_LU: f64 = 10.0;
 /// Steps a decibel, from silence up.
 const STEPS_DB: f64 = 10.0;
 const STEPS: usize = 1000;
+/// Tenths of a second in a block.
+const HOPS_A_BLOCK: usize = 4;
 
 /// What was measured of a song, or of an album.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +66,7 @@ impl Measured {
         self.peak = self.peak.max(other.peak);
     }
 
-    /// The loudness in LUFS; none of silence, and of what is shorter than 0.4 s.
+    /// The loudness in LUFS; none of silence.
     pub fn lufs(&self) -> Option<f64> {
         let mean = self.mean_from(0)?;
         let gate = step_of(lufs_of(mean) - PAUSE_LU).unwrap_or(0);
@@ -170,13 +172,21 @@ impl Meter {
             .filter
             .loudness_momentary()
             .unwrap_or(f64::NEG_INFINITY);
-        if let Some(step) = step_of(lufs).filter(|_| self.hops >= 4) {
+        if let Some(step) = step_of(lufs).filter(|_| self.hops >= HOPS_A_BLOCK) {
             self.measured.blocks[step] += 1;
         }
     }
 
-    /// What was measured.
-    pub fn measured(self) -> Measured {
+    /// What was measured. A song that ends before its first block is one block, as long as it is.
+    pub fn measured(mut self) -> Measured {
+        if self.hops < HOPS_A_BLOCK {
+            let frames = (self.hops * self.hop + self.since) as u64;
+            let whole_ms = frames * 1000 / u64::from(self.filter.rate());
+            let lufs = self.filter.loudness_window(whole_ms.max(1) as u32);
+            if let Some(step) = lufs.ok().and_then(step_of) {
+                self.measured.blocks[step] += 1;
+            }
+        }
         self.measured
     }
 }
@@ -236,6 +246,16 @@ mod tests {
         let ours = measured(&[&loud, &soft]).lufs().unwrap();
         let theirs = whole.loudness_global().unwrap();
         assert!((ours - theirs).abs() < 0.1, "{ours} and {theirs}");
+    }
+
+    #[test]
+    fn what_is_shorter_than_a_block_is_measured_whole() {
+        let loud = tone(0.1, 1);
+        for frames in [19_000, 9_600, 4_801, 480] {
+            let lufs = measured(&[&loud[..frames]]).lufs().unwrap();
+            assert!((lufs + 20.0).abs() < 1.0, "{frames} frames: {lufs}");
+        }
+        assert_eq!(measured(&[&loud[..0]]).lufs(), None);
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! What is done to the mix on its way to a file: one chain, in one order, for every kind of file.
 //!
 //! ```text
-//! mix ─► DC filter ─► equaliser ─► reverb ─► width ─► gain ─► soft clipping ─► dither ─► samples
+//! mix ─► DC filter ─► equaliser ─► reverb ─► width ─► gain ─► volume ─► soft clipping ─► dither ─► samples
 //!                                                      ▲
 //!                               loudness or peak, measured over the whole song before
 //! ```
+//!
+//! The volume is the player's own, and part of the mix; it comes behind the gain where there is one,
+//! so that it is not measured away.
 //!
 //! Invariant: what comes out depends on the frames before it and not on how they were cut into
 //! blocks. What is not asked for is not done: without effects the bits are those of the mix.
@@ -58,7 +61,7 @@ impl Default for Effects {
 }
 
 /// One effect at work on one song.
-trait Effect {
+trait Effect: Send {
     /// Changes the next frames in place.
     fn apply(&mut self, frames: &mut [[f32; 2]]);
 }

@@ -17,6 +17,7 @@ mod song;
 
 pub use bank::Bank;
 pub use chip_id::ChipId;
+pub(crate) use command::frequent_write;
 pub use command::{Block, Command, RamWrite, StreamCommand, Write, decode};
 pub use container::SONG_BYTES_MAX;
 pub use gd3::Gd3;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::bank::{Bank, Banks};
 use super::bytes::u32_at;
 use super::chip_id::ChipId;
-use super::command::{Block, Command, StreamCommand, decode, is_command};
+use super::command::{Block, Command, StreamCommand, Write, decode, frequent_write, is_command};
 use super::container::{SONG_BYTES_MAX, unpack};
 use super::gd3::Gd3;
 use super::header::{Header, Instance};
@@ -77,6 +77,7 @@ impl Song {
             bytes.truncate(walk.end);
             bytes.push(END);
         }
+        warnings.extend(walk.clockless(&header));
         Ok(Song {
             repeat: walk.repeat(&header, &mut warnings),
             ticks: walk.tick,
@@ -192,6 +193,11 @@ impl Walk {
             if header.loop_offset == Some(offset) {
                 walk.loop_tick = Some(walk.tick);
             }
+            if let Some(write) = frequent_write(data, offset) {
+                walk.write(&write);
+                offset += 3;
+                continue;
+            }
             let (command, next) = match decode(data, offset, header.version) {
                 Ok(decoded) => decoded,
                 Err(Error::Malformed { reason, .. })
@@ -210,11 +216,7 @@ impl Walk {
                     walk.tick += u64::from(ticks);
                     walk.count(ChipId::Ym2612, false);
                 }
-                Command::Write(write) => {
-                    let index = write.instance.index();
-                    walk.writes[index] += 1;
-                    walk.played[index] |= walk.tick > 0;
-                }
+                Command::Write(write) => walk.write(&write),
                 Command::Stream(StreamCommand::Setup { chip, .. }) => {
                     if let Some(id) = ChipId::from_number(chip & 0x7F) {
                         walk.count(id, chip & 0x80 != 0);
@@ -230,10 +232,38 @@ impl Walk {
         Ok(walk)
     }
 
+    #[inline(always)]
+    fn write(&mut self, write: &Write) {
+        let index = write.instance.index();
+        self.writes[index] += 1;
+        self.played[index] |= self.tick > 0;
+    }
+
     fn count(&mut self, chip: ChipId, second: bool) {
         let index = Instance { chip, second }.index();
         self.writes[index] += 1;
         self.played[index] = true;
+    }
+
+    /// What to say of each chip that is written to though the header has no clock for it.
+    fn clockless(&self, header: &Header) -> impl Iterator<Item = String> {
+        let instances = ChipId::all().flat_map(|chip| {
+            let instance = move |second| Instance { chip, second };
+            [false, true].map(instance)
+        });
+        let clockless = instances.filter(|chip| header.clock(*chip).is_none());
+        clockless.filter_map(|instance| {
+            let name = header.name(instance.chip);
+            let chip = match instance.second {
+                false => format!("{name} in vain: the header gives it no clock"),
+                true => format!("second {name} in vain: the header has none"),
+            };
+            match self.writes[instance.index()] {
+                0 => None,
+                1 => Some(format!("1 write to a {chip}")),
+                writes => Some(format!("{writes} writes to a {chip}")),
+            }
+        })
     }
 
     /// The loop, if the song has one that begins at a command and lasts.
@@ -346,6 +376,21 @@ mod tests {
         bytes[0x20..0x24].fill(0);
         let none = Song::parse(bytes).unwrap();
         assert_eq!((none.repeat(), none.warnings().len()), (None, 1));
+    }
+
+    #[test]
+    fn writes_to_a_chip_without_a_clock_are_told_once() {
+        let commands = [
+            0x54, 8, 0, 0x54, 8, 0x78, 0x30, 0x9F, 0x50, 0x9F, 0x62, 0x66,
+        ];
+        let song = song(&commands, None).unwrap();
+        let told = song.warnings();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].starts_with("1 write to a second SN76489"),
+            "{told:?}"
+        );
+        assert!(told[1].starts_with("2 writes to a YM2151 "), "{told:?}");
     }
 
     #[test]

@@ -1,10 +1,28 @@
 //! What the parts see of each other at any time, without waiting: the interface's switches and the
 //! sink's gauges. A word each; none orders another.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use creel::channel::ring;
+
+use super::{Order, Repeat};
+use crate::render::TEMPO;
+
+/// What of the voices somebody looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Seeing {
+    /// Nothing: nothing is made for it.
+    #[default]
+    Nothing,
+    /// Their levels and notes.
+    Levels,
+    /// Their waves, too.
+    Waves,
+}
 
 /// Switches and gauges. All may be read and written from any thread; nothing blocks.
-#[derive(Debug)]
 pub struct Desk {
     sample_rate: u32,
     paused: AtomicBool,
@@ -20,12 +38,26 @@ pub struct Desk {
     /// What the device holds that was not played yet, in frames.
     held: AtomicU64,
     lost: AtomicBool,
+    failure: OnceLock<io::Error>,
     ended: AtomicBool,
     played: AtomicU64,
+    /// From the last order to the first sound of its doing that went to the device.
+    answer_us: AtomicU64,
+    seeing: AtomicU8,
+    /// What was ordered last of what lasts.
+    forever: AtomicBool,
+    repeat: AtomicU8,
+    shuffled: AtomicBool,
+    tempo: AtomicU32,
+    pitch: AtomicU32,
+    /// Ends a paused sink's sleep.
+    wake: ring::Sender<()>,
+    woken: ring::Receiver<()>,
 }
 
 impl Desk {
     pub(super) fn new(sample_rate: u32) -> Self {
+        let (wake, woken) = ring::channel(1);
         Desk {
             sample_rate,
             paused: AtomicBool::new(false),
@@ -37,8 +69,18 @@ impl Desk {
             gap_us: AtomicU64::new(0),
             held: AtomicU64::new(0),
             lost: AtomicBool::new(false),
+            failure: OnceLock::new(),
             ended: AtomicBool::new(false),
             played: AtomicU64::new(0),
+            answer_us: AtomicU64::new(0),
+            seeing: AtomicU8::new(0),
+            forever: AtomicBool::new(false),
+            repeat: AtomicU8::new(0),
+            shuffled: AtomicBool::new(false),
+            tempo: AtomicU32::new(TEMPO),
+            pitch: AtomicU32::new(TEMPO),
+            wake,
+            woken,
         }
     }
 
@@ -55,6 +97,18 @@ impl Desk {
     /// Stops the sound, or lets it go on.
     pub fn pause(&self, paused: bool) {
         self.paused.store(paused, Relaxed);
+        self.wake();
+    }
+
+    /// Lets a paused sink look again.
+    fn wake(&self) {
+        // One that is there already is as good.
+        let _ = self.wake.try_send(());
+    }
+
+    /// Waits until something has changed for a paused sink.
+    pub(super) async fn woken(&self) {
+        let _ = self.woken.recv().await;
     }
 
     /// The factor that all sound is scaled by, 1 unless set.
@@ -99,13 +153,88 @@ impl Desk {
         self.lost.load(Relaxed)
     }
 
+    /// How long it took from the last order that changes the sound until its first sound went to the
+    /// device, in microseconds.
+    pub fn answer_us(&self) -> u64 {
+        self.answer_us.load(Relaxed)
+    }
+
+    /// Says what is looked at.
+    pub fn see(&self, seeing: Seeing) {
+        self.seeing.store(seeing as u8, Relaxed);
+    }
+
+    pub(super) fn seeing(&self) -> Seeing {
+        match self.seeing.load(Relaxed) {
+            0 => Seeing::Nothing,
+            1 => Seeing::Levels,
+            _ => Seeing::Waves,
+        }
+    }
+
+    /// Whether loops are played for ever.
+    pub fn is_forever(&self) -> bool {
+        self.forever.load(Relaxed)
+    }
+
+    /// What comes after the last song.
+    pub fn repeat(&self) -> Repeat {
+        match self.repeat.load(Relaxed) {
+            0 => Repeat::Off,
+            1 => Repeat::All,
+            _ => Repeat::One,
+        }
+    }
+
+    /// Whether the order is a random one.
+    pub fn is_shuffled(&self) -> bool {
+        self.shuffled.load(Relaxed)
+    }
+
+    /// How fast songs go by, in thousandths of their own tempo.
+    pub fn tempo(&self) -> u32 {
+        self.tempo.load(Relaxed)
+    }
+
+    /// How high they sound, in thousandths of their own frequencies.
+    pub fn pitch(&self) -> u32 {
+        self.pitch.load(Relaxed)
+    }
+
+    /// Takes down what an order changes for good.
+    pub(super) fn note(&self, order: Order) {
+        match order {
+            Order::LoopForever(forever) => self.forever.store(forever, Relaxed),
+            Order::Repeat(repeat) => self.repeat.store(repeat as u8, Relaxed),
+            Order::Shuffle(shuffled) => self.shuffled.store(shuffled, Relaxed),
+            Order::Tempo(tempo) => self.tempo.store(tempo, Relaxed),
+            Order::Pitch(pitch) => self.pitch.store(pitch, Relaxed),
+            _ => {}
+        }
+    }
+
+    pub(super) fn set_answer(&self, us: u64) {
+        self.answer_us.store(us, Relaxed);
+    }
+
     /// Whether the renderer has ended.
     pub fn is_ended(&self) -> bool {
         self.ended.load(Relaxed)
     }
 
+    /// Why the sound has ended before its time, if it has.
+    pub fn failure(&self) -> Option<&io::Error> {
+        self.failure.get()
+    }
+
+    pub(super) fn fail(&self, error: io::Error) {
+        // The first is what the others follow from.
+        let _ = self.failure.set(error);
+    }
+
     pub(super) fn end(&self) {
         self.ended.store(true, Relaxed);
+        self.wake();
     }
 
     pub(super) fn turn(&self) -> u64 {
@@ -114,7 +243,9 @@ impl Desk {
 
     /// Begins another turn.
     pub(super) fn next_turn(&self) -> u64 {
-        self.turn.fetch_add(1, Relaxed) + 1
+        let turn = self.turn.fetch_add(1, Relaxed) + 1;
+        self.wake();
+        turn
     }
 
     /// The song's frame that follows what has gone to the device.

@@ -19,30 +19,38 @@
 
 mod desk;
 pub mod device;
+mod notes;
+mod pitch;
 mod queue;
 pub mod renderer;
 pub mod sink;
 mod track;
 
-pub use desk::Desk;
+pub use desk::{Desk, Seeing};
 pub use device::Device;
+pub use notes::{Note, note_name};
 pub use queue::{Queue, Repeat};
 pub use renderer::Renderer;
 pub use sink::Sink;
+pub use track::Playing;
 
 use creel::channel::ring;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::batch::Source;
+use crate::effects::Effects;
 use crate::format::Gd3;
-use crate::render::Settings;
+use crate::render::{Settings, TEMPO};
 
 /// Blocks a second.
 const BLOCKS_PER_SECOND: u32 = 100;
 /// So many blocks are made ahead of the device: 80 ms.
 const BLOCKS: usize = 8;
-/// Voices whose levels are told, at most.
-pub const VOICES_MAX: usize = 48;
+/// Voices that are told of and can be muted, at most; more are always heard.
+pub const VOICES_MAX: usize = 64;
+/// The slowest and the fastest tempo, the lowest and the highest pitch, in thousandths.
+pub const PACE: std::ops::RangeInclusive<u32> = 250..=4000;
 
 /// What the interface asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +77,10 @@ pub enum Order {
     Repeat(Repeat),
     /// Whether the rest of the queue is in a random order.
     Shuffle(bool),
+    /// How fast songs go by, in thousandths of their own tempo, within [`PACE`].
+    Tempo(u32),
+    /// How high they sound, in thousandths of their own frequencies, within [`PACE`].
+    Pitch(u32),
     /// The end: the parts return.
     Quit,
 }
@@ -78,7 +90,7 @@ pub enum Order {
 pub enum News {
     /// From this block on it is another song, or this one anew.
     Begun(u64, Arc<Track>),
-    /// A block was made.
+    /// A block was made: each while [somebody looks](Desk::see), else one in ten.
     Made(Tap),
     /// A song cannot be played: its place in the queue, and why.
     Failed(usize, String),
@@ -99,6 +111,8 @@ pub struct Track {
     pub voices: Vec<String>,
     /// Its length with loops and fade, in frames; none if it is played for ever.
     pub frames: Option<u64>,
+    /// How many of these, at the end, are faded.
+    pub faded: u64,
     /// Where its loop begins and how long it is, in frames.
     pub looped: Option<(u64, u64)>,
     /// The names of its chips that are not played.
@@ -106,18 +120,31 @@ pub struct Track {
 }
 
 /// What a block holds, for who draws it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Tap {
     /// Which block.
     pub serial: u64,
     /// The song's frame that it begins with.
     pub frame: u64,
-    /// The loudest sample of each voice, heard or not.
-    pub levels: [f32; VOICES_MAX],
-    /// Which voices are heard.
+    /// Which voices are heard, a bit each.
     pub heard: u64,
     /// How long it took to make, as a share of how long it lasts, in thousandths.
     pub load: u32,
+    /// Left and right together; empty while [nobody looks](Desk::see).
+    pub mix: Vec<f32>,
+    /// What the voices play; empty at most blocks.
+    pub voices: Vec<Seen>,
+}
+
+/// A voice, looked at for a moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Seen {
+    /// The loudest sample of a block, 1 is full scale.
+    pub level: f32,
+    /// What it plays.
+    pub note: Note,
+    /// Its sound alone.
+    pub wave: Vec<f32>,
 }
 
 /// Sound on its way from the renderer to the sink.
@@ -125,26 +152,55 @@ struct Block {
     frames: Vec<[f32; 2]>,
     serial: u64,
     turn: u64,
-    /// The song's frame that it begins with.
+    /// The song's frame that it begins with, and how many it lasts a frame, in thousandths.
     first: u64,
+    tempo: u32,
+    /// When that was ordered which it is the first to follow, if it is.
+    ordered: Option<Instant>,
 }
 
 /// What the renderer waits for.
 enum Inbox {
-    Order(Order),
+    Order(Order, Instant),
     Empty(Box<Block>),
 }
 
 /// Sends orders; clones send to the same renderer.
 #[derive(Clone)]
-pub struct Orders(ring::Sender<Inbox>);
+pub struct Orders {
+    sender: ring::Sender<Inbox>,
+    desk: Arc<Desk>,
+}
 
 impl Orders {
     /// Orders something. False: the renderer has ended, or has more orders than it can see to.
+    ///
+    /// What holds from now on is on the desk at once.
     pub fn send(&self, order: Order) -> bool {
-        self.0.try_send(Inbox::Order(order)).is_ok()
+        let order = match order {
+            Order::Tempo(tempo) => Order::Tempo(tempo.clamp(*PACE.start(), *PACE.end())),
+            Order::Pitch(pitch) => Order::Pitch(pitch.clamp(*PACE.start(), *PACE.end())),
+            order => order,
+        };
+        let sent = self.sender.try_send(Inbox::Order(order, Instant::now()));
+        if sent.is_ok() {
+            self.desk.note(order);
+        }
+        sent.is_ok()
     }
 }
+
+/// How a song is to sound.
+#[derive(Debug, Clone, Default)]
+pub struct Sound {
+    /// How it is played.
+    pub settings: Settings,
+    /// What is done to it; a loudness that must be measured first is not brought about.
+    pub effects: Effects,
+}
+
+/// How a song is to sound: called by the renderer as it begins.
+pub type Choose = Box<dyn Fn(&Source) -> Sound + Send>;
 
 /// The parts, not running yet, and what the interface has of them.
 pub struct Parts {
@@ -160,9 +216,10 @@ pub struct Parts {
     pub news: ring::Receiver<News>,
 }
 
-/// Makes the parts that play a queue on a device.
-pub fn parts(queue: Queue, settings: Settings, open: device::Open) -> Parts {
-    let frames = (settings.sample_rate / BLOCKS_PER_SECOND) as usize;
+/// Makes the parts that play a queue on a device that takes so many frames a second; all settings
+/// chosen must have this rate.
+pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open) -> Parts {
+    let frames = (sample_rate / BLOCKS_PER_SECOND) as usize;
     // Orders on top of the blocks, all of which may be in there.
     let (to_renderer, inbox) = ring::channel(BLOCKS + 56);
     let (to_sink, blocks) = ring::channel(BLOCKS);
@@ -173,16 +230,23 @@ pub fn parts(queue: Queue, settings: Settings, open: device::Open) -> Parts {
             serial: 0,
             turn: 0,
             first: 0,
+            tempo: TEMPO,
+            ordered: None,
         };
         let sent = to_renderer.try_send(Inbox::Empty(Box::new(block)));
         debug_assert!(sent.is_ok(), "there is a place for each");
     }
-    let desk = Arc::new(Desk::new(settings.sample_rate));
+    let desk = Arc::new(Desk::new(sample_rate));
+    desk.note(Order::Repeat(queue.repeat()));
+    desk.note(Order::Shuffle(queue.is_shuffled()));
     Parts {
         sink: Sink::new(blocks, to_renderer.clone(), Arc::clone(&desk), open),
-        renderer: Renderer::new(queue, settings, (inbox, to_sink, tell), Arc::clone(&desk)),
+        renderer: Renderer::new(queue, choose, (inbox, to_sink, tell), Arc::clone(&desk)),
+        orders: Orders {
+            sender: to_renderer,
+            desk: Arc::clone(&desk),
+        },
         desk,
-        orders: Orders(to_renderer),
         news,
     }
 }

@@ -24,6 +24,8 @@ pub struct Queue {
     repeat: Repeat,
     shuffled: bool,
     seed: u64,
+    /// Songs in a row that could not be played.
+    failed: usize,
 }
 
 impl Queue {
@@ -36,6 +38,7 @@ impl Queue {
             repeat: Repeat::Off,
             shuffled: false,
             seed: 1,
+            failed: 0,
         }
     }
 
@@ -57,6 +60,16 @@ impl Queue {
     }
 
     /// What comes after the last song.
+    pub fn repeat(&self) -> Repeat {
+        self.repeat
+    }
+
+    /// Whether the order is a random one.
+    pub fn is_shuffled(&self) -> bool {
+        self.shuffled
+    }
+
+    /// What comes after the last song.
     pub fn set_repeat(&mut self, repeat: Repeat) {
         self.repeat = repeat;
     }
@@ -74,6 +87,21 @@ impl Queue {
         if self.at >= self.order.len() && self.repeat == Repeat::All {
             self.at = 0;
         }
+    }
+
+    /// This song cannot be played: the next, but for the same songs not for ever.
+    pub fn fail(&mut self) {
+        self.failed += 1;
+        if self.failed >= self.songs.len() {
+            self.at = self.order.len();
+        } else {
+            self.next();
+        }
+    }
+
+    /// This song is played.
+    pub fn succeed(&mut self) {
+        self.failed = 0;
     }
 
     /// The song before; the first stays.

@@ -5,12 +5,15 @@ use std::time::Instant;
 
 use creel::channel::{Closed, ring};
 
-use super::track::Playing;
+use super::track::{Looks, Playing};
 use super::{
-    BLOCK_TIME, BLOCKS_PER_SECOND, Block, Desk, Inbox, News, Order, Queue, Tap, Track, VOICES_MAX,
+    BLOCK_TIME, BLOCKS_PER_SECOND, Block, Choose, Desk, Inbox, News, Order, Queue, Seeing, Sound,
+    Tap, Track,
 };
 use crate::chips::set::missing;
+use crate::effects::Chain;
 use crate::format::{Song, TICKS_PER_SECOND};
+use crate::mix::SampleFormat;
 use crate::render::Settings;
 
 /// Loops of a song that is played for ever.
@@ -21,15 +24,16 @@ const EARLY_SECONDS: u64 = 2;
 /// Makes the sound.
 pub struct Renderer {
     queue: Queue,
-    settings: Settings,
-    /// Loops as set, while they are not for ever.
-    loops: u32,
+    choose: Choose,
     inbox: ring::Receiver<Inbox>,
     blocks: ring::Sender<Box<Block>>,
     news: ring::Sender<News>,
     desk: Arc<Desk>,
     serial: u64,
     turn: u64,
+    /// When that was ordered which began this turn, until a block says so.
+    ordered: Option<Instant>,
+    looks: Looks,
     scratch: Vec<[f32; 2]>,
 }
 
@@ -45,24 +49,23 @@ enum Way {
     Ended,
     /// To the song that the queue is at, at once.
     Leave,
-    /// The same song in another way, from the frame that is heard.
-    Anew(u64),
     Quit,
 }
 
 impl Renderer {
-    pub(super) fn new(queue: Queue, settings: Settings, ends: Ends, desk: Arc<Desk>) -> Self {
+    pub(super) fn new(queue: Queue, choose: Choose, ends: Ends, desk: Arc<Desk>) -> Self {
         let (inbox, blocks, news) = ends;
         Renderer {
             queue,
-            loops: settings.loops,
-            settings,
+            choose,
             inbox,
             blocks,
             news,
             desk,
             serial: 0,
             turn: 0,
+            ordered: None,
+            looks: Looks::default(),
             scratch: Vec::new(),
         }
     }
@@ -72,11 +75,12 @@ impl Renderer {
     /// At the queue's end it waits for orders.
     pub async fn run(mut self) {
         self.serve().await;
+        // Who quits does not wait for what was made ahead.
+        self.turn();
         self.desk.end();
     }
 
     async fn serve(&mut self) {
-        let mut from = 0;
         loop {
             let Some((place, source)) = self.queue.current() else {
                 self.tell(News::Ended);
@@ -85,22 +89,21 @@ impl Renderer {
                     _ => return,
                 }
             };
+            let sound = (self.choose)(source);
             let way = match source.load() {
-                Ok(song) => self.play(&song, (place, source.to_string()), from).await,
+                Ok(song) => {
+                    let named = (place, source.to_string());
+                    self.play(&song, sound, named).await
+                }
                 Err(error) => Err(error.to_string()),
             };
-            from = 0;
             match way {
                 Ok(Way::Ended) => self.queue.advance(),
                 Ok(Way::Leave) => self.turn(),
-                Ok(Way::Anew(frame)) => {
-                    self.turn();
-                    from = frame;
-                }
                 Ok(Way::Quit) => return,
                 Err(error) => {
                     self.tell(News::Failed(place, error));
-                    self.queue.next();
+                    self.queue.fail();
                 }
             }
         }
@@ -112,8 +115,9 @@ impl Renderer {
         loop {
             match self.inbox.recv().await? {
                 Inbox::Empty(block) => empty.push(block),
-                Inbox::Order(Order::Quit) => return Ok(false),
-                Inbox::Order(order) => {
+                Inbox::Order(Order::Quit, _) => return Ok(false),
+                Inbox::Order(order, when) => {
+                    self.ordered = Some(when);
                     self.elsewhere(order);
                     if self.queue.current().is_some() {
                         break;
@@ -145,10 +149,6 @@ impl Renderer {
                 self.queue.shuffle(shuffled);
                 return false;
             }
-            Order::LoopForever(forever) => {
-                self.settings.loops = if forever { FOREVER } else { self.loops };
-                return false;
-            }
             _ => return false,
         }
         true
@@ -157,60 +157,115 @@ impl Renderer {
     async fn play(
         &mut self,
         song: &Song,
+        sound: Sound,
         (place, source): (usize, String),
-        from: u64,
     ) -> Result<Way, String> {
-        let mut playing = Playing::new(song, &self.settings).map_err(|error| error.to_string())?;
-        playing.seek(from, &mut self.scratch);
-        let track = self.track(song, &playing, (place, source));
+        let Sound {
+            mut settings,
+            effects,
+        } = sound;
+        let rate = settings.sample_rate;
+        let mut chain = Chain::whole(&effects, rate, 1.0, SampleFormat::F32);
+        let loops = settings.loops;
+        if self.desk.is_forever() {
+            settings.loops = FOREVER;
+        }
+        let mut playing = Playing::new(song, &settings).map_err(|error| error.to_string())?;
+        self.queue.succeed();
+        playing.set_pace(self.desk.tempo(), self.desk.pitch());
+        let named = (place, source);
+        let track = self.track(song, &playing, &settings, named.clone());
         self.tell(News::Begun(self.serial + 1, Arc::new(track)));
-        let mut first = true;
+        if self.serial == 0 {
+            self.desk.set_place(0, 0);
+        }
         loop {
-            let mut block = match self.inbox.recv().await {
+            let block = match self.inbox.recv().await {
                 Ok(Inbox::Empty(block)) => block,
-                Ok(Inbox::Order(order)) => {
-                    if let Some(way) = self.obey(order, &mut playing) {
-                        return Ok(way);
-                    }
+                Ok(Inbox::Order(Order::LoopForever(forever), _)) => {
+                    settings.loops = if forever { FOREVER } else { loops };
+                    // What is made already is not taken back.
+                    playing.set_length(&settings);
+                    let track = self.track(song, &playing, &settings, named.clone());
+                    self.tell(News::Begun(self.serial, Arc::new(track)));
                     continue;
+                }
+                Ok(Inbox::Order(order, when)) => {
+                    let turn = self.turn;
+                    let way = self.obey(order, &mut playing);
+                    if self.turn != turn || way.is_some() {
+                        self.ordered = Some(when);
+                    }
+                    match way {
+                        Some(way) => return Ok(way),
+                        None => continue,
+                    }
                 }
                 Err(Closed) => return Ok(Way::Quit),
             };
-            if std::mem::take(&mut first) && from == 0 && self.serial == 0 {
-                self.desk.set_place(0, 0);
-            }
-            let begin = Instant::now();
-            let mut levels = [0.0; VOICES_MAX];
-            block.first = playing.frame();
-            let frames = (self.settings.sample_rate / BLOCKS_PER_SECOND) as usize;
-            block.frames.resize(frames, [0.0; 2]);
-            let made = playing.fill(&mut levels, &mut block.frames);
-            block.frames.truncate(made);
-            self.serial += u64::from(made > 0);
-            (block.serial, block.turn) = (self.serial, self.turn);
-            if made > 0 {
-                let took = begin.elapsed().as_nanos() * 1000 / BLOCK_TIME.as_nanos();
-                self.tell(News::Made(Tap {
-                    serial: self.serial,
-                    frame: block.first,
-                    levels,
-                    heard: playing.heard,
-                    load: took as u32,
-                }));
-            }
+            let block = self.make(block, &mut playing, &mut chain);
+            let is_last = block.frames.is_empty();
             if self.blocks.send(block).await.is_err() {
                 return Ok(Way::Quit);
             }
-            if made == 0 {
+            if is_last {
                 return Ok(Way::Ended);
             }
         }
     }
 
+    /// Makes the next block; at the song's end it is empty.
+    fn make(
+        &mut self,
+        mut block: Box<Block>,
+        playing: &mut Playing<'_>,
+        chain: &mut Chain,
+    ) -> Box<Block> {
+        let begin = Instant::now();
+        let seeing = self.desk.seeing();
+        let mut voices = Vec::new();
+        let frames = (self.desk.sample_rate() / BLOCKS_PER_SECOND) as usize;
+        if self.looks.is_due(seeing) {
+            let long = if seeing == Seeing::Waves { 2 } else { 1 };
+            voices = playing.look(frames * long);
+            self.looks
+                .took(begin.elapsed().as_nanos(), BLOCK_TIME.as_nanos());
+        }
+        block.first = playing.frame();
+        block.frames.resize(frames, [0.0; 2]);
+        let made = playing.fill(&mut block.frames);
+        block.frames.truncate(made);
+        chain.apply(&mut block.frames);
+        block.tempo = self.desk.tempo();
+        (block.turn, block.ordered) = (self.turn, None);
+        if made > 0 {
+            self.serial += 1;
+            block.ordered = self.ordered.take();
+            let took = begin.elapsed().as_nanos() * 1000 / BLOCK_TIME.as_nanos();
+            // Who does not look is told now and then, so that there is room for what is rare.
+            let is_told = seeing != Seeing::Nothing || self.serial.is_multiple_of(10);
+            let together = |frame: &[f32; 2]| (frame[0] + frame[1]) * 0.5;
+            let tap = is_told.then(|| Tap {
+                serial: self.serial,
+                frame: block.first,
+                heard: playing.heard(),
+                load: took as u32,
+                mix: match seeing {
+                    Seeing::Nothing => Vec::new(),
+                    _ => block.frames.iter().map(together).collect(),
+                },
+                voices,
+            });
+            tap.into_iter().for_each(|tap| self.tell(News::Made(tap)));
+        }
+        block.serial = self.serial;
+        block
+    }
+
     /// Does what is ordered while a song plays; says how it is left, if it is.
     fn obey(&mut self, order: Order, playing: &mut Playing<'_>) -> Option<Way> {
         let now = self.heard_frame(playing);
-        let rate = u64::from(self.settings.sample_rate);
+        let rate = u64::from(self.desk.sample_rate());
         let frames = |ms: u64| ms.saturating_mul(rate) / 1000;
         match order {
             Order::Quit => return Some(Way::Quit),
@@ -220,16 +275,19 @@ impl Renderer {
             }
             Order::Seek(ms) => self.seek(playing, now.saturating_add(frames(ms.unsigned_abs()))),
             Order::SeekTo(ms) => self.seek(playing, frames(ms)),
-            Order::Toggle(voice) if voice < 64 => self.hear(playing, playing.heard ^ 1 << voice),
+            Order::Toggle(voice) if voice < 64 => self.hear(playing, playing.heard() ^ 1 << voice),
             Order::Solo(voice) if voice < 64 => {
-                let alone = playing.heard == 1 << voice;
-                self.hear(playing, if alone { u64::MAX } else { 1 << voice });
+                let voices = playing.voices().len() as u32;
+                let others = u64::MAX.checked_shl(voices).unwrap_or(0);
+                let alone = 1 << voice | others;
+                let is_alone = playing.heard() == alone;
+                self.hear(playing, if is_alone { u64::MAX } else { alone });
             }
             Order::HearAll => self.hear(playing, u64::MAX),
-            Order::LoopForever(_) => {
-                let before = self.settings.loops;
-                self.elsewhere(order);
-                return (before != self.settings.loops).then_some(Way::Anew(now));
+            Order::Tempo(_) | Order::Pitch(_) => {
+                let next = self.next_frame(playing);
+                self.seek(playing, next);
+                playing.set_pace(self.desk.tempo(), self.desk.pitch());
             }
             _ => return self.elsewhere(order).then_some(Way::Leave),
         }
@@ -238,9 +296,9 @@ impl Renderer {
 
     /// Changes which voices are heard, from the next sound on that the device does not have yet.
     fn hear(&mut self, playing: &mut Playing<'_>, heard: u64) {
-        playing.heard = heard;
         let next = self.next_frame(playing);
         self.seek(playing, next);
+        playing.hear(heard);
     }
 
     fn seek(&mut self, playing: &mut Playing<'_>, to: u64) {
@@ -262,17 +320,24 @@ impl Renderer {
         self.desk.frame().min(playing.frame())
     }
 
-    fn track(&self, song: &Song, playing: &Playing<'_>, (place, source): (usize, String)) -> Track {
-        let rate = u64::from(self.settings.sample_rate);
+    fn track(
+        &self,
+        song: &Song,
+        playing: &Playing<'_>,
+        settings: &Settings,
+        (place, source): (usize, String),
+    ) -> Track {
+        let rate = u64::from(settings.sample_rate);
         let frames = |ticks: u64| ticks * rate / u64::from(TICKS_PER_SECOND);
         let repeat = song.repeat();
-        let forever = repeat.is_some() && self.settings.loops == FOREVER;
+        let forever = repeat.is_some() && settings.loops == FOREVER;
         Track {
             place,
             source,
             tags: song.tags.either(),
             voices: playing.voices(),
             frames: (!forever).then(|| playing.frames()),
+            faded: settings.frames(song).1,
             looped: repeat.map(|at| (frames(at.tick), frames(song.ticks() - at.tick))),
             missing: missing(song)
                 .into_iter()

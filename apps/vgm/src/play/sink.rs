@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use creel::channel::{TryRecvError, ring};
-use creel::time::sleep;
+use creel::channel::{Closed, TryRecvError, ring};
+use creel::time::{sleep, timeout};
 
 use super::device::{Device, Open};
 use super::{Block, Desk, Inbox};
 
-/// How soon a full device is asked again, and a paused sink looks whether to go on.
-const AGAIN: Duration = Duration::from_millis(4);
-const PAUSED: Duration = Duration::from_millis(20);
+/// How soon a full device is asked again: when it has played half of what it holds, within these
+/// bounds.
+const AGAIN_MIN: Duration = Duration::from_millis(2);
+const AGAIN_MAX: Duration = Duration::from_millis(8);
+/// Shorter ones are what clocks differ by.
+const GAP_MIN: Duration = Duration::from_millis(1);
+/// How soon one that looks for its device looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(25);
 /// How soon a device that was lost is looked for again.
 const LOOK_FOR: Duration = Duration::from_secs(1);
 
@@ -21,6 +26,8 @@ pub struct Sink {
     back: ring::Sender<Inbox>,
     desk: Arc<Desk>,
     open: Open,
+    /// When the device was last opened again, or looked for.
+    opened: Option<Instant>,
 }
 
 impl Sink {
@@ -35,6 +42,7 @@ impl Sink {
             back,
             desk,
             open,
+            opened: None,
         }
     }
 
@@ -42,49 +50,55 @@ impl Sink {
     ///
     /// A device that is lost is opened again every second; the sound goes on where it was.
     pub async fn run(mut self, mut device: Box<dyn Device>) {
-        // The turn of the sound that the device has, while it must not run dry.
-        let mut sounding: Option<u64> = None;
+        // The turn of the sound that the device has, and until when it lasts.
+        let mut sounding: Option<(u64, Instant)> = None;
         let mut scaled = Vec::new();
         loop {
             let mut block = match self.blocks.try_recv() {
                 Ok(block) => block,
                 Err(TryRecvError::Closed) => break,
-                Err(TryRecvError::Empty) => {
-                    let begin = Instant::now();
-                    let held = self.seconds(device.held());
-                    let Ok(block) = self.blocks.recv().await else {
-                        break;
-                    };
-                    let dry = begin.elapsed().saturating_sub(held);
-                    if sounding == Some(block.turn) && !dry.is_zero() && device.held() == 0 {
-                        self.desk.add_gap(dry.as_micros() as u64);
-                    }
-                    block
-                }
+                Err(TryRecvError::Empty) => match self.next(device.as_mut()).await {
+                    Ok(block) => block,
+                    Err(Closed) => break,
+                },
             };
-            if !block.frames.is_empty() {
-                sounding = Some(block.turn);
-            }
             let mut at = 0;
             while at < block.frames.len() && block.turn == self.desk.turn() {
                 if self.desk.is_paused() {
                     sounding = None;
                     self.desk.set_held(device.held());
-                    sleep(PAUSED).await;
+                    self.desk.woken().await;
                     continue;
                 }
+                let gap = match sounding.filter(|sounding| sounding.0 == block.turn) {
+                    Some((_, until)) if device.held() == 0 => until.elapsed(),
+                    _ => Duration::ZERO,
+                };
                 scale(&block.frames[at..], self.desk.volume(), &mut scaled);
                 match device.write(&scaled) {
                     Ok(0) => {
-                        self.desk.set_held(device.held());
-                        sleep(AGAIN).await;
+                        let held = device.held();
+                        self.desk.set_held(held);
+                        sleep((self.seconds(held) / 2).clamp(AGAIN_MIN, AGAIN_MAX)).await;
                     }
                     Ok(frames) => {
                         at += frames;
                         self.desk.add_played(frames);
-                        self.desk.set_place(block.serial, block.first + at as u64);
-                        self.desk.set_held(device.held());
+                        let of_song = at as u64 * u64::from(block.tempo) / 1000;
+                        self.desk.set_place(block.serial, block.first + of_song);
+                        if gap > GAP_MIN {
+                            self.desk.add_gap(gap.as_micros() as u64);
+                        }
+                        let held = device.held();
+                        self.desk.set_held(held);
+                        // One that never holds anything has no clock.
+                        let until = Instant::now() + self.seconds(held);
+                        sounding = (held > 0).then_some((block.turn, until));
+                        if let Some(ordered) = block.ordered.take() {
+                            self.desk.set_answer(ordered.elapsed().as_micros() as u64);
+                        }
                     }
+                    Err(error) if device.is_gone_for_good() => return self.desk.fail(error),
                     Err(_) => {
                         sounding = None;
                         match self.reopen().await {
@@ -99,25 +113,46 @@ impl Sink {
             let _ = self.back.send(Inbox::Empty(block)).await;
         }
         while device.held() > 0 && device.write(&[]).is_ok() {
-            sleep(AGAIN).await;
+            sleep(AGAIN_MIN).await;
         }
-        device.finish();
+        if let Err(error) = device.finish() {
+            self.desk.fail(error);
+        }
+    }
+
+    /// Waits for the next block, and tells meanwhile what the device still holds.
+    async fn next(&mut self, device: &mut dyn Device) -> Result<Box<Block>, Closed> {
+        loop {
+            let held = device.held();
+            self.desk.set_held(held);
+            let block = self.blocks.recv();
+            if held == 0 {
+                return block.await;
+            }
+            if let Ok(block) = timeout(self.seconds(held).min(AGAIN_MAX), block).await {
+                return block;
+            }
+        }
     }
 
     /// Waits for the device to come back; none if the renderer has ended.
     async fn reopen(&mut self) -> Option<Box<dyn Device>> {
         self.desk.set_lost(true);
         loop {
-            if let Ok(device) = (self.open)() {
-                self.desk.set_lost(false);
-                return Some(device);
-            }
-            let until = Instant::now() + LOOK_FOR;
-            while Instant::now() < until {
+            // One that is lost as soon as it is opened is not opened without a pause.
+            while self
+                .opened
+                .is_some_and(|opened| opened.elapsed() < LOOK_FOR)
+            {
                 if self.desk.is_ended() {
                     return None;
                 }
-                sleep(PAUSED).await;
+                sleep(LOOK).await;
+            }
+            self.opened = Some(Instant::now());
+            if let Ok(device) = (self.open)() {
+                self.desk.set_lost(false);
+                return Some(device);
             }
         }
     }

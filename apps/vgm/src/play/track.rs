@@ -1,80 +1,258 @@
-//! A song under way: its player, copies of it at earlier moments, and which voices are heard.
+//! A song under way: its player, copies of it at earlier moments, which voices are heard, in which
+//! tempo and at which pitch.
 //!
-//! Invariant: what is played from a frame on has the same bits however it was come to.
+//! Invariant: what is played from a frame on has the same bits however it was come to, in the song's
+//! own tempo and at its own pitch.
 
-use super::VOICES_MAX;
+use std::collections::VecDeque;
+
+use super::notes::Notes;
+use super::pitch::Pitch;
+use super::{Seeing, Seen, VOICES_MAX};
 use crate::error::Result;
 use crate::format::Song;
-use crate::render::{Settings, SplitPlayer};
+use crate::render::{Lane, Scratch, Settings, SplitPlayer, TEMPO};
 
 /// A copy of the player is kept every so many seconds: from one, a song is played hundreds of times
 /// faster than it sounds, so any moment is at hand within some 10 ms.
-const COPY_EVERY_SECONDS: u64 = 4;
-/// Copies of one song, at most; beyond, going back takes longer.
-const COPIES_MAX: usize = 512;
+const COPY_EVERY_SECONDS: u64 = 2;
+/// Copies of one song, at most; when there are more, every other one goes.
+const COPIES_MAX: usize = 256;
+/// Copies of the last moments, so many blocks apart: what is made ahead is made anew when voices come
+/// or go.
+const RECENT_EVERY: usize = 3;
+const RECENT: usize = 5;
 
-/// A song under way.
-pub(super) struct Playing<'s> {
+/// A song under way, that any moment of can be gone to.
+pub struct Playing<'s> {
+    song: &'s Song,
     player: SplitPlayer<'s>,
+    notes: Notes<'s>,
+    lanes: Vec<Lane>,
     /// In the order of their frames; the first is the start.
     copies: Vec<SplitPlayer<'s>>,
     copy_every: u64,
+    /// In the order of their frames, all after the last seek.
+    recent: VecDeque<SplitPlayer<'s>>,
+    blocks: usize,
     /// Bit by voice.
-    pub(super) heard: u64,
+    heard: u64,
+    /// In thousandths.
+    tempo: u32,
+    pitch: Pitch,
+    scratch: Scratch,
+    sample_rate: u32,
 }
 
 impl<'s> Playing<'s> {
-    /// At the start, with all voices heard.
-    pub(super) fn new(song: &'s Song, settings: &Settings) -> Result<Self> {
-        let player = SplitPlayer::new(song, settings)?;
-        Ok(Playing {
+    /// At the start; of the voices, those are heard that the settings select.
+    ///
+    /// # Errors
+    ///
+    /// As [`SplitPlayer::new`].
+    pub fn new(song: &'s Song, settings: &Settings) -> Result<Self> {
+        let mut whole = settings.clone();
+        whole.chips = crate::chips::selection::Selection {
+            live: true,
+            ..Default::default()
+        };
+        let player = SplitPlayer::new(song, &whole)?;
+        let lanes = player.lanes();
+        let selected = lanes.iter().take(VOICES_MAX).enumerate();
+        let selected = selected.filter(|(_, lane)| settings.chips.has_voice(lane.chip, lane.voice));
+        let heard = selected.fold(0, |heard, (place, _)| heard | 1 << place);
+        let rest = u64::MAX.checked_shl(lanes.len() as u32).unwrap_or(0);
+        let mut playing = Playing {
+            song,
             copies: vec![player.clone()],
             player,
+            notes: Notes::new(song, settings.sample_rate),
+            lanes,
             copy_every: COPY_EVERY_SECONDS * u64::from(settings.sample_rate),
+            recent: VecDeque::new(),
+            blocks: 0,
             heard: u64::MAX,
-        })
+            tempo: TEMPO,
+            pitch: Pitch::default(),
+            scratch: Scratch::default(),
+            sample_rate: settings.sample_rate,
+        };
+        playing.hear(heard | rest);
+        Ok(playing)
     }
 
-    pub(super) fn voices(&self) -> Vec<String> {
-        self.player.names().map(String::from).collect()
+    /// The names of the voices, by their bits.
+    pub fn voices(&self) -> Vec<String> {
+        let lanes = self.lanes.iter().take(VOICES_MAX);
+        lanes.map(|lane| lane.name(&self.song.header)).collect()
     }
 
-    pub(super) fn frames(&self) -> u64 {
+    /// How many frames it has.
+    pub fn frames(&self) -> u64 {
         self.player.frames()
     }
 
-    pub(super) fn frame(&self) -> u64 {
+    /// The frame that comes next.
+    pub fn frame(&self) -> u64 {
         self.player.frame()
     }
 
+    /// Which voices are heard, a bit each.
+    pub fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// Lets these voices be heard from here on, a bit each.
+    pub fn hear(&mut self, heard: u64) {
+        self.heard = heard;
+        self.hear_and_keep_time();
+    }
+
+    /// Goes on in this tempo and at this pitch, in thousandths.
+    pub fn set_pace(&mut self, tempo: u32, pitch: u32) {
+        self.tempo = tempo;
+        self.pitch.set(pitch);
+        self.hear_and_keep_time();
+    }
+
+    /// Plays the loop as often as these settings say.
+    pub fn set_length(&mut self, settings: &Settings) {
+        let copies = self.copies.iter_mut().chain(&mut self.recent);
+        for player in copies.chain([&mut self.player]) {
+            player.set_length(self.song, settings);
+        }
+    }
+
+    /// Brings the player, perhaps a copy of an earlier moment, to what holds now.
+    fn hear_and_keep_time(&mut self) {
+        let (lanes, heard) = (&self.lanes, self.heard);
+        self.player.hear(|lane| {
+            let place = lanes.iter().position(|other| *other == lane);
+            place.is_none_or(|place| place >= VOICES_MAX || heard >> place & 1 == 1)
+        });
+        self.player.set_tempo(self.pitch.tempo_within(self.tempo));
+    }
+
     /// The next frames; fewer at the end, then none.
-    pub(super) fn fill(&mut self, levels: &mut [f32; VOICES_MAX], out: &mut [[f32; 2]]) -> usize {
+    pub fn fill(&mut self, out: &mut [[f32; 2]]) -> usize {
         let frame = self.player.frame();
         let last = self.copies.last().map_or(0, SplitPlayer::frame);
-        if frame >= last + self.copy_every && self.copies.len() < COPIES_MAX {
+        if frame >= last + self.copy_every {
             self.copies.push(self.player.clone());
+            if self.copies.len() > COPIES_MAX {
+                let mut place = 0;
+                self.copies.retain(|_| {
+                    place += 1;
+                    place % 2 == 1
+                });
+                self.copy_every *= 2;
+            }
         }
-        let heard = self.heard;
-        self.player
-            .fill_heard(|voice| heard >> voice.min(63) & 1 == 1, levels, out)
+        if self.blocks.is_multiple_of(RECENT_EVERY) {
+            if self.recent.len() == RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(self.player.clone());
+        }
+        self.blocks += 1;
+        let player = &mut self.player;
+        self.pitch.fill(out, |out| player.fill_here(out))
     }
 
     /// Goes to a frame, or to the end if there is none such; `scratch` is overwritten.
-    pub(super) fn seek(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) {
+    pub fn seek(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) {
         let to = to.min(self.frames());
+        let reached = |copies: &mut dyn DoubleEndedIterator<Item = &SplitPlayer<'s>>| {
+            copies.rev().find(|copy| copy.frame() <= to).cloned()
+        };
+        let recent = reached(&mut self.recent.iter());
         let after = self.copies.partition_point(|copy| copy.frame() <= to);
-        let nearest = &self.copies[after - 1];
+        let kept = &self.copies[after.max(1) - 1];
+        let nearest = match &recent {
+            Some(recent) if recent.frame() >= kept.frame() => recent,
+            _ => kept,
+        };
         // Going on from where it is costs less than from a copy further back.
         if self.frame() > to || self.frame() < nearest.frame() {
             self.player = nearest.clone();
+            self.notes_anew();
         }
+        self.recent.clear();
+        self.pitch.forget();
+        self.player.set_tempo(TEMPO);
         while self.frame() < to {
             let left = usize::try_from(to - self.frame()).unwrap_or(usize::MAX);
             scratch.resize(left.min(4096), [0.0; 2]);
-            if self.fill(&mut [0.0; VOICES_MAX], scratch) == 0 {
+            let frame = self.player.frame();
+            let last = self.copies.last().map_or(0, SplitPlayer::frame);
+            if frame >= last + self.copy_every && self.copies.len() < COPIES_MAX {
+                self.copies.push(self.player.clone());
+            }
+            if self.player.fill_here(scratch) == 0 {
                 break;
             }
         }
+        self.blocks = 0;
+        self.hear_and_keep_time();
+    }
+
+    /// The notes are walked from the start: it takes a thousandth of what rendering takes.
+    fn notes_anew(&mut self) {
+        self.notes = Notes::new(self.song, self.sample_rate);
+    }
+
+    /// What the voices play here, for who looks at them: their notes, and what of each would be heard
+    /// in the next `frames` frames.
+    pub fn look(&mut self, frames: usize) -> Vec<Seen> {
+        self.notes.go(self.player.frame());
+        let mut seen = Vec::new();
+        for &lane in self.lanes.iter().take(VOICES_MAX) {
+            let mut wave = vec![0.0; frames];
+            let made = self.player.listen(lane, &mut self.scratch, &mut wave);
+            wave.truncate(made);
+            seen.push(Seen {
+                level: centre(&mut wave),
+                note: self.notes.of(lane),
+                wave,
+            });
+        }
+        seen
+    }
+}
+
+/// Brings the middle between the highest and the lowest sample to 0, for chips whose pins swing
+/// between 0 and a level take their time for that; returns how far they are from it.
+fn centre(wave: &mut [f32]) -> f32 {
+    let low = wave.iter().copied().fold(f32::MAX, f32::min);
+    let high = wave.iter().copied().fold(f32::MIN, f32::max);
+    if low > high {
+        return 0.0;
+    }
+    let middle = (low + high) / 2.0;
+    wave.iter_mut().for_each(|sample| *sample -= middle);
+    high - middle
+}
+
+/// Says when voices are looked at: as often as is worth drawing, but for no more than three hundredths
+/// of the time.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    rest: u64,
+}
+
+impl Looks {
+    /// At least so many blocks lie between two looks.
+    const REST_BLOCKS: u64 = 5;
+
+    /// Whether this block is looked at.
+    pub(super) fn is_due(&mut self, seeing: Seeing) -> bool {
+        self.rest = self.rest.saturating_sub(1);
+        seeing != Seeing::Nothing && self.rest == 0
+    }
+
+    /// One took so long, in nanoseconds, and blocks last so long.
+    pub(super) fn took(&mut self, ns: u128, block_ns: u128) {
+        self.rest = Self::REST_BLOCKS.max((ns * 100 / 3 / block_ns.max(1)) as u64);
     }
 }
 
@@ -92,12 +270,12 @@ mod tests {
         for carried in CARRIED.iter().take(3) {
             let song = Song::parse(carried.packed.to_vec()).unwrap();
             let mut playing = Playing::new(&song, &settings).unwrap();
-            let (mut scratch, mut levels) = (Vec::new(), [0.0; VOICES_MAX]);
+            let mut scratch = Vec::new();
             let mut out = vec![[0.0; 2]; 441];
             let mut at = |playing: &mut Playing<'_>, frame| {
                 playing.seek(frame, &mut scratch);
                 assert_eq!(playing.frame(), frame.min(playing.frames()));
-                let made = playing.fill(&mut levels, &mut out);
+                let made = playing.fill(&mut out);
                 out[..made].to_vec()
             };
             let end = playing.frames();

@@ -2,10 +2,10 @@
 //!
 //! The writes of a chip with keys come over a [`Bus`]; other chips take them when they are due.
 //!
-//! One voice for itself is the difference of two chips, of native frames, whole numbers: see
-//! [`Heard`]. Where a whole chip is heard there is one.
+//! Voices for themselves are sums and differences of several chips, of native frames, whole numbers:
+//! see [`Heard`]. Where a whole chip is heard there is one.
 
-use super::timebase::{Timebase, lowest_terms};
+use super::timebase::{Finder, Timebase, lowest_terms};
 use crate::chips::Rate;
 use crate::chips::bus::Bus;
 use crate::chips::frame_chip::FrameChip;
@@ -28,11 +28,11 @@ struct Player {
 }
 
 impl Player {
-    fn new(mut chip: FrameChip, id: ChipId, voices: u64) -> Self {
-        let silencer = if chip.hear(voices) {
-            None
-        } else {
-            Silencer::new(id, voices)
+    fn new(mut chip: FrameChip, id: ChipId, voices: u64, live: bool) -> Self {
+        let silencer = match (chip.hear(voices), live) {
+            (true, _) => None,
+            (_, true) => Some(Silencer::live(id, voices)),
+            _ => Silencer::new(id, voices),
         };
         Player {
             chip,
@@ -45,6 +45,16 @@ impl Player {
     fn act(&mut self, song: &Song, action: Action) {
         let silencer = &mut self.silencer;
         self.chip.act(song, action.silenced(silencer.as_mut()));
+    }
+
+    fn hear(&mut self, song: &Song, voices: u64) {
+        if let Some(silencer) = &mut self.silencer {
+            for (port, reg, value) in silencer.hear(voices) {
+                self.chip.act(song, Action::Write { port, reg, value });
+            }
+        } else {
+            self.chip.hear(voices);
+        }
     }
 
     fn render(&mut self, rate: Rate, data: &[(usize, u8)], block: &mut [[i32; 2]]) {
@@ -74,28 +84,31 @@ impl Player {
     }
 }
 
-/// What is heard of a chip, and what of that is taken off again.
+/// What is heard of a chip: the sum of its players, less of those whose sound is taken off.
 #[derive(Clone)]
 pub struct Chips {
-    heard: Player,
-    before: Option<Box<Player>>,
+    /// At least one.
+    added: Vec<Player>,
+    taken_off: Vec<Player>,
 }
 
 impl Chips {
-    /// A chip at the start of a song.
-    pub fn new(chip: FrameChip, (id, heard): (ChipId, Heard)) -> Self {
-        let before = heard.before;
-        let before = before.map(|voices| Box::new(Player::new(chip.clone(), id, voices)));
+    /// A chip at the start of a song, of which something is heard.
+    pub fn new(chip: &FrameChip, (id, heard): (ChipId, Heard)) -> Self {
+        let player = |voices: &u64| Player::new(chip.clone(), id, *voices, heard.live);
         Chips {
-            heard: Player::new(chip, id, heard.voices),
-            before,
+            added: heard.added.iter().map(player).collect(),
+            taken_off: heard.taken_off.iter().map(player).collect(),
         }
     }
 
+    /// The chip, as far as all its players are alike.
+    fn chip(&self) -> &FrameChip {
+        &self.added[0].chip
+    }
+
     fn all(&mut self) -> impl Iterator<Item = &mut Player> {
-        [Some(&mut self.heard), self.before.as_deref_mut()]
-            .into_iter()
-            .flatten()
+        self.added.iter_mut().chain(&mut self.taken_off)
     }
 
     /// See [`FrameChip::foresee`].
@@ -115,14 +128,23 @@ impl Chips {
         data: &[(usize, u8)],
         (block, other): (&mut [[i32; 2]], &mut Vec<[i32; 2]>),
     ) {
-        self.heard.render(rate, data, block);
-        if let Some(before) = &mut self.before {
-            other.resize(block.len(), [0; 2]);
-            before.render(rate, data, other);
-            let converted = |value: i32| value.clamp(-0x8000, 0x7FFF);
+        let (first, more) = self.added.split_first_mut().expect("something is heard");
+        first.render(rate, data, block);
+        if more.is_empty() && self.taken_off.is_empty() {
+            return;
+        }
+        let converted = |value: i32| value.clamp(-0x8000, 0x7FFF);
+        for side in block.as_flattened_mut() {
+            *side = converted(*side);
+        }
+        other.resize(block.len(), [0; 2]);
+        let more = more.iter_mut().map(|player| (1, player));
+        let less = self.taken_off.iter_mut().map(|player| (-1, player));
+        for (sign, player) in more.chain(less) {
+            player.render(rate, data, other);
             let sides = block.as_flattened_mut().iter_mut();
-            for (side, before) in sides.zip(other.as_flattened()) {
-                *side = converted(*side) - converted(*before);
+            for (side, other) in sides.zip(other.as_flattened()) {
+                *side += sign * converted(*other);
             }
         }
     }
@@ -135,6 +157,8 @@ pub struct FrameVoice {
     /// The rate that is resampled; the chip's own may change in mid-song.
     rate: Rate,
     timebase: Timebase,
+    /// Of the chip's own lane, and of its data lane.
+    finders: [Finder; LANES],
     bus: Option<Bus>,
     /// The frame at which the event at the front of the queue takes effect, if it was looked at.
     placed: Option<u64>,
@@ -156,12 +180,13 @@ impl FrameVoice {
         gain: f32,
         (output_hz, kernels): (u32, &mut Kernels),
     ) -> Self {
-        let rate = chips.heard.chip.pace();
+        let rate = chips.chip().pace();
         let (native, output) = lowest_terms(rate.frames, rate.seconds * u64::from(output_hz));
         FrameVoice {
             chips,
             rate,
             timebase: Timebase::new(rate),
+            finders: [Finder::new(Timebase::new(rate)); LANES],
             bus,
             placed: None,
             resampler: Resampler::new(kernels.get(native, output), native, output),
@@ -170,6 +195,18 @@ impl FrameVoice {
             data: Vec::new(),
             gain: gain / crate::mix::ONE as f32,
         }
+    }
+
+    /// Lets only these of the chip's voices be heard from now on, a bit each; see
+    /// [`Selection::live`](crate::chips::selection::Selection::live).
+    pub fn hear(&mut self, song: &Song, voices: u64) {
+        self.chips.added[0].hear(song, voices);
+    }
+
+    /// Lets the song go by faster by this factor from now on, in thousandths.
+    pub fn set_tempo(&mut self, tempo: u32) {
+        self.timebase = self.timebase.at_tempo(self.rendered, tempo);
+        self.finders = [Finder::new(self.timebase); LANES];
     }
 
     /// The first tick whose events the next `frames` output frames do not need.
@@ -190,7 +227,7 @@ impl FrameVoice {
         native.resize(wanted, [0; 2]);
         let mut rest = &mut native[..];
         while !rest.is_empty() {
-            let until = self.act(song, &mut queues[self.chips.heard.chip.lane()]);
+            let until = self.act(song, &mut queues[self.chips.chip().lane()]);
             let free = usize::try_from(until - self.rendered).unwrap_or(usize::MAX);
             let (block, after) = rest.split_at_mut(free.min(rest.len()));
             self.take_data(&mut queues[1], block.len());
@@ -226,7 +263,7 @@ impl FrameVoice {
 
     /// The native frame before which an event takes effect, asked for once an event.
     fn place(&mut self, event: &Event) -> u64 {
-        let due = self.timebase.frame_of(event.tick);
+        let due = self.finders[0].frame_of(event.tick);
         match (&mut self.bus, event.action) {
             (Some(bus), Action::Write { port, reg, value }) => {
                 bus.carry(due, (port, reg as u8, value as u8))
@@ -238,19 +275,21 @@ impl FrameVoice {
     /// Takes what the data lane, if the chip has one, holds for the next `frames` native frames.
     fn take_data(&mut self, queue: &mut Queue, frames: usize) {
         self.data.clear();
-        if !self.chips.heard.chip.has_data_lane() {
+        if !self.chips.chip().has_data_lane() {
             return;
         }
-        let (timebase, rendered) = (self.timebase, self.rendered);
-        let place = |tick| timebase.frame_of(tick).saturating_sub(rendered) as usize;
-        let due = queue
-            .pending()
-            .iter()
-            .take_while(|event| place(event.tick) < frames);
-        self.data.extend(due.filter_map(|event| match event.action {
-            Action::Write { value, .. } => Some((place(event.tick), value as u8)),
-            Action::Memory(_) => None,
-        }));
+        let finder = &mut self.finders[1];
+        let end = self.rendered + frames as u64;
+        for event in queue.pending() {
+            let frame = finder.frame_of(event.tick);
+            if frame >= end {
+                break;
+            }
+            if let Action::Write { value, .. } = event.action {
+                let place = frame.saturating_sub(self.rendered) as usize;
+                self.data.push((place, value as u8));
+            }
+        }
         queue.take(self.data.len());
     }
 }

@@ -19,12 +19,13 @@ use crate::format::{Instance, Song, TICKS_PER_SECOND};
 use crate::mix::{Fade, Kernel, Quality};
 use crate::sequence::Sequencer;
 use frames::FrameVoice;
-pub use split::SplitPlayer;
+pub use split::{LEAD, Lane, Scratch, SplitPlayer};
 use squares::SquareVoice;
 pub use timebase::Timebase;
 
-/// What every song is scaled by unless told otherwise: it leaves ordinary songs room to full scale.
-pub const DEFAULT_GAIN: f32 = 0.5;
+/// What every song is scaled by unless told otherwise, -7 dB: what leaves the loudest songs at hand
+/// room to full scale, with half a decibel to spare.
+pub const DEFAULT_GAIN: f32 = 0.446_683_6;
 
 /// How songs are played.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,9 +131,16 @@ pub struct Player<'s> {
     /// Each in the place it has among the sequencer's listeners.
     voices: Vec<Voice>,
     fade: Fade,
+    /// The song's frame that comes next; of the next one, thousandths that have gone by.
     frame: u64,
+    part: u32,
     frames: u64,
+    /// Frames of the song a frame, in thousandths.
+    tempo: u32,
 }
+
+/// A song's own tempo.
+pub const TEMPO: u32 = 1000;
 
 impl<'s> Player<'s> {
     /// A player at the start of `song`.
@@ -146,6 +154,15 @@ impl<'s> Player<'s> {
         let parts = settings.chips.of(parts(song)?)?;
         let gain = settings.gain(song);
         Ok(Player::of_parts(song, settings, buffers, (parts, gain)))
+    }
+
+    /// Whether there can be a player of `song`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Player::new`].
+    pub fn check(song: &Song, settings: &Settings) -> Result<()> {
+        settings.chips.of(parts(song)?).map(drop)
     }
 
     /// A player of some of the song's parts, each scaled by a gain.
@@ -165,12 +182,12 @@ impl<'s> Player<'s> {
         let mut voices = Vec::new();
         for (listener, (instance, part)) in parts.into_iter().enumerate() {
             let queues = sequencer.queues(listener);
-            let heard = (instance.chip, settings.chips.heard(instance));
+            let heard = (instance.chip, settings.chips.heard(instance, &part));
             voices.push(match part {
                 Part::Frames(chip, level) => {
                     let lane = chip.lane();
                     let bus = Bus::of(instance.chip).filter(|_| lane == 0);
-                    let mut chips = frames::Chips::new(chip, heard);
+                    let mut chips = frames::Chips::new(&chip, heard);
                     if bus.is_some() {
                         // Its writes wait for their turns, but its rate must be known.
                         chips.foresee(queues[lane].pending());
@@ -181,7 +198,7 @@ impl<'s> Player<'s> {
                     Voice::Frames(FrameVoice::new(chips, bus, gain * level, way))
                 }
                 Part::Squares(chip, lane, level) => {
-                    let mut chips = squares::Chips::new(chip, heard);
+                    let mut chips = squares::Chips::new(&chip, heard);
                     queues[lane].take_all(|action| chips.act(song, action));
                     Voice::Squares(SquareVoice::new(chips, lane, gain * level, rate))
                 }
@@ -194,20 +211,59 @@ impl<'s> Player<'s> {
             voices,
             fade: Fade::over_last(faded, frames),
             frame: 0,
+            part: 0,
             frames,
+            tempo: TEMPO,
         }
     }
 
-    /// How many frames the song has in all.
+    /// How many frames the song has in all, in its own tempo.
     pub fn frames(&self) -> u64 {
         self.frames
+    }
+
+    /// Lets the song go by faster by this factor from now on, in thousandths, 1 to 100,000; as high
+    /// as ever. Its frames are still counted in its own tempo.
+    fn set_tempo(&mut self, tempo: u32) {
+        for voice in &mut self.voices {
+            match voice {
+                Voice::Frames(voice) => voice.set_tempo(tempo),
+                Voice::Squares(voice) => voice.set_tempo(tempo),
+            }
+        }
+        self.tempo = tempo;
+    }
+
+    /// Lets only these voices of a chip be heard from now on, a bit each: of a player of one part.
+    fn hear(&mut self, voices: u64) {
+        for voice in &mut self.voices {
+            match voice {
+                Voice::Frames(voice) => voice.hear(self.song, voices),
+                Voice::Squares(voice) => voice.hear(self.song, voices),
+            }
+        }
+    }
+
+    /// How many frames are left, in the tempo of now.
+    fn left(&self) -> usize {
+        let left = self.frames.saturating_sub(self.frame);
+        let left = match self.tempo {
+            TEMPO => left,
+            tempo => u64::try_from(u128::from(left) * 1000 / u128::from(tempo)).unwrap_or(u64::MAX),
+        };
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    fn pass(&mut self, frames: usize) {
+        let passed = frames as u64 * u64::from(self.tempo) + u64::from(self.part);
+        self.frame += passed / 1000;
+        self.part = (passed % 1000) as u32;
     }
 
     /// Overwrites the front of `out` with the next frames, left and right, full scale at 1, and
     /// returns how many: fewer than asked for at the song's end, then none.
     pub fn fill(&mut self, buffers: &mut Buffers, out: &mut [[f32; 2]]) -> usize {
-        let left = usize::try_from(self.frames - self.frame).unwrap_or(usize::MAX);
-        let length = out.len().min(left);
+        let length = out.len().min(self.left());
         let mix = &mut out[..length];
         mix.fill([0.0; 2]);
         let needed = self.voices.iter_mut().map(|voice| match voice {
@@ -223,7 +279,7 @@ impl<'s> Player<'s> {
             }
         }
         self.fade.apply(self.frame, mix);
-        self.frame += length as u64;
+        self.pass(length);
         length
     }
 }

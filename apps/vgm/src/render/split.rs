@@ -2,28 +2,57 @@
 //! the caller adds them up.
 //!
 //! Invariant: the bits are those of [`Player`](super::Player) while all are heard. Each part's frames
-//! are computed from silence and added in the song's order, as the one player does. A part that is
+//! are computed from silence and added in the song's order, as the one player does. A voice that is
 //! not heard plays on, so that it can be heard again at any time.
 
 use creel::Pool;
 
-use super::{Buffers, Fade, Player, Settings};
+use super::{Buffers, Fade, Player, Settings, TEMPO};
 use crate::chips::set::{Part, parts};
-use crate::chips::square_chip::SquareChip;
+use crate::chips::voices;
 use crate::error::Result;
 use crate::format::{Header, Instance, Song};
 
 /// A song being played a part a worker.
 #[derive(Clone)]
 pub struct SplitPlayer<'s> {
-    voices: Vec<Soloist<'s>>,
+    parts: Vec<Soloist<'s>>,
     fade: Fade,
-    frame: u64,
+}
+
+/// How many frames ahead [`SplitPlayer::listen`] listens.
+pub const LEAD: usize = 64;
+
+/// What can be heard alone: a voice of a chip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lane {
+    /// Whose it is.
+    pub chip: Instance,
+    /// Which of its voices, counted from 0.
+    pub voice: u8,
+}
+
+impl Lane {
+    /// Its chip, which of two that is, and the voice.
+    pub fn name(&self, header: &Header) -> String {
+        let second = if self.chip.second { " 2" } else { "" };
+        let chip = header.name(self.chip.chip);
+        if voices::count(self.chip.chip) == 1 {
+            return format!("{chip}{second}");
+        }
+        let voice = voices::name(self.chip.chip, self.voice);
+        format!("{chip}{second} {voice}")
+    }
 }
 
 /// A part alone, with what it has just played.
 struct Soloist<'s> {
-    name: String,
+    chip: Instance,
+    /// Which of the chip's voices it makes, and which of them are heard, a bit each.
+    voices: u64,
+    heard: u64,
+    /// What its chip was told of that: where nothing is heard it need not know.
+    told: u64,
     player: Player<'s>,
     buffers: Buffers,
     mix: Vec<[f32; 2]>,
@@ -33,7 +62,10 @@ struct Soloist<'s> {
 impl Clone for Soloist<'_> {
     fn clone(&self) -> Self {
         Soloist {
-            name: self.name.clone(),
+            chip: self.chip,
+            voices: self.voices,
+            heard: self.heard,
+            told: self.told,
             player: self.player.clone(),
             buffers: Buffers::default(),
             mix: Vec::new(),
@@ -61,92 +93,158 @@ impl<'s> SplitPlayer<'s> {
         let gain = settings.gain(song);
         let (frames, faded) = settings.frames(song);
         let soloist = |part: (Instance, Part)| {
-            let name = name(&song.header, &part);
+            let (chip, voices) = (part.0, part.1.voices(part.0.chip));
             let mut buffers = Buffers::default();
             let mut player = Player::of_parts(song, settings, &mut buffers, (vec![part], gain));
             // The whole is faded, not each part.
             player.fade = Fade::over_last(0, frames);
             Soloist {
-                name,
+                chip,
+                voices,
+                heard: voices,
+                told: voices,
                 player,
                 buffers,
                 mix: Vec::new(),
             }
         };
         Ok(SplitPlayer {
-            voices: parts.into_iter().map(soloist).collect(),
+            parts: parts.into_iter().map(soloist).collect(),
             fade: Fade::over_last(faded, frames),
-            frame: 0,
         })
     }
 
-    /// How many frames the song has in all.
+    /// How many frames the song has in all, in its own tempo.
     pub fn frames(&self) -> u64 {
-        self.voices[0].player.frames()
+        self.parts[0].player.frames()
     }
 
-    /// The names of the parts, in the order in which they are known here.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.voices.iter().map(|voice| voice.name.as_str())
+    /// All voices, in the order of the song's chips.
+    pub fn lanes(&self) -> Vec<Lane> {
+        let mut lanes = Vec::new();
+        for part in &self.parts {
+            for voice in 0..voices::count(part.chip.chip) {
+                let lane = Lane {
+                    chip: part.chip,
+                    voice,
+                };
+                // Two parts may make a voice together.
+                if part.voices >> voice & 1 == 1 && !lanes.contains(&lane) {
+                    lanes.push(lane);
+                }
+            }
+        }
+        lanes
     }
 
-    /// The frame that comes next.
+    /// The song's frame that comes next.
     pub fn frame(&self) -> u64 {
-        self.frame
+        self.parts[0].player.frame
+    }
+
+    /// Lets those voices alone be heard, from the next frame on, that `heard` says yes to. The
+    /// settings must be [live](crate::chips::selection::Selection::live).
+    pub fn hear(&mut self, heard: impl Fn(Lane) -> bool) {
+        for part in &mut self.parts {
+            let of_voice = |voice: u8| {
+                let chip = part.chip;
+                u64::from(heard(Lane { chip, voice })) << voice
+            };
+            let all = (0..voices::count(part.chip.chip)).map(of_voice);
+            let heard = all.fold(0, |all, voice| all | voice) & part.voices;
+            part.heard = heard;
+            if heard != part.told && heard != 0 {
+                part.told = heard;
+                part.player.hear(heard);
+            }
+        }
+    }
+
+    /// Lets the song go by faster by this factor from the next frame on, in thousandths, 1 to
+    /// 100,000; it sounds as high as ever.
+    pub fn set_tempo(&mut self, tempo: u32) {
+        for part in &mut self.parts {
+            if part.player.tempo != tempo {
+                part.player.set_tempo(tempo);
+            }
+        }
+    }
+
+    /// Plays the song's loop as often as these settings say, from now on; the song is the one that
+    /// this is a player of.
+    pub fn set_length(&mut self, song: &Song, settings: &Settings) {
+        let (frames, faded) = settings.frames(song);
+        self.fade = Fade::over_last(faded, frames);
+        for part in &mut self.parts {
+            part.player.frames = frames;
+            part.player.fade = Fade::over_last(0, frames);
+        }
+    }
+
+    /// What a voice alone would sound soon, left and right together, without going on: overwrites the
+    /// front of `out`, and returns how many frames. The first is that after the next [`LEAD`]: until
+    /// then what all voices have sounded is still on its way through filters.
+    pub fn listen(&self, lane: Lane, scratch: &mut Scratch, out: &mut [f32]) -> usize {
+        out.fill(0.0);
+        let mut most = 0;
+        let makes =
+            |part: &&Soloist<'_>| part.chip == lane.chip && part.voices >> lane.voice & 1 == 1;
+        for part in self.parts.iter().filter(makes) {
+            let mut alone = part.player.clone();
+            alone.hear(1 << lane.voice);
+            scratch.mix.resize(LEAD + out.len(), [0.0; 2]);
+            let made = alone.fill(&mut scratch.buffers, &mut scratch.mix);
+            let heard = scratch.mix[..made].get(LEAD..).unwrap_or(&[]);
+            for (out, frame) in out.iter_mut().zip(heard) {
+                *out += (frame[0] + frame[1]) * 0.5;
+            }
+            most = most.max(heard.len());
+        }
+        most
     }
 
     /// As [`Player::fill`](super::Player::fill), on the pool's workers; the longer `out`, the less
     /// their meetings cost.
     pub fn fill(&mut self, pool: &Pool, out: &mut [[f32; 2]]) -> usize {
-        pool.each(&mut self.voices, |_, voice| voice.play(out.len()));
-        self.sum(|_| true, out)
+        pool.each(&mut self.parts, |_, part| part.play(out.len()));
+        self.sum(out)
     }
 
-    /// The same on the calling thread, of the parts that `heard` says yes to; `levels` gets the
-    /// loudest sample of each part, heard or not.
-    pub fn fill_heard(
-        &mut self,
-        heard: impl Fn(usize) -> bool,
-        levels: &mut [f32],
-        out: &mut [[f32; 2]],
-    ) -> usize {
-        for voice in &mut self.voices {
-            voice.play(out.len());
+    /// The same on the calling thread.
+    pub fn fill_here(&mut self, out: &mut [[f32; 2]]) -> usize {
+        for part in &mut self.parts {
+            part.play(out.len());
         }
-        let loudest = |voice: &Soloist<'_>| {
-            let samples = voice.mix.iter().flatten();
-            samples.fold(0.0f32, |peak, sample| peak.max(sample.abs()))
-        };
-        for (level, voice) in levels.iter_mut().zip(&self.voices) {
-            *level = loudest(voice);
-        }
-        self.sum(heard, out)
+        self.sum(out)
     }
 
     /// Overwrites the front of `out` with what was played; returns how many frames.
-    fn sum(&mut self, heard: impl Fn(usize) -> bool, out: &mut [[f32; 2]]) -> usize {
-        let made = self.voices[0].mix.len();
+    fn sum(&mut self, out: &mut [[f32; 2]]) -> usize {
+        let made = self.parts[0].mix.len();
         let out = &mut out[..made];
         out.fill([0.0; 2]);
-        let voices = self.voices.iter().enumerate();
-        for (_, voice) in voices.filter(|(place, _)| heard(*place)) {
-            for (sum, frame) in out.iter_mut().zip(&voice.mix) {
+        for part in self.parts.iter().filter(|part| part.heard != 0) {
+            for (sum, frame) in out.iter_mut().zip(&part.mix) {
                 sum[0] += frame[0];
                 sum[1] += frame[1];
             }
         }
-        self.fade.apply(self.frame, out);
-        self.frame += made as u64;
+        let player = &self.parts[0].player;
+        let before = if player.tempo == TEMPO {
+            player.frame - made as u64
+        } else {
+            player
+                .frame
+                .saturating_sub(made as u64 * u64::from(player.tempo) / 1000)
+        };
+        self.fade.apply(before, out);
         made
     }
 }
 
-/// What a part is called: its chip, which of two it is, and which half of one.
-fn name(header: &Header, (instance, part): &(Instance, Part)) -> String {
-    let second = if instance.second { " 2" } else { "" };
-    let half = match part {
-        Part::Squares(SquareChip::Ssg(..), ..) => " SSG",
-        _ => "",
-    };
-    format!("{}{second}{half}", header.name(instance.chip))
+/// Scratch memory of [`SplitPlayer::listen`].
+#[derive(Default)]
+pub struct Scratch {
+    buffers: Buffers,
+    mix: Vec<[f32; 2]>,
 }

@@ -1,8 +1,9 @@
 //! A part made of square waves: its edges are placed at the output rate directly.
 //!
-//! One voice for itself is the difference of two chips, of levels, whole numbers: see [`Heard`].
+//! Voices for themselves are sums and differences of several chips, of levels, whole numbers: see
+//! [`Heard`].
 
-use super::timebase::Timebase;
+use super::timebase::{Finder, Timebase};
 use crate::chips::selection::Heard;
 use crate::chips::square_chip::SquareChip;
 use crate::chips::voices::Silencer;
@@ -23,8 +24,12 @@ struct Player {
 }
 
 impl Player {
-    fn new(chip: SquareChip, id: ChipId, voices: u64) -> Self {
-        let silencer = Silencer::new(id, voices);
+    fn new(chip: SquareChip, id: ChipId, voices: u64, live: bool) -> Self {
+        let silencer = if live {
+            Some(Silencer::live(id, voices))
+        } else {
+            Silencer::new(id, voices)
+        };
         Player { chip, silencer }
     }
 
@@ -34,29 +39,27 @@ impl Player {
     }
 }
 
-/// What is heard of a chip, and what of that is taken off again.
+/// What is heard of a chip: the sum of its players, less of those whose sound is taken off.
 #[derive(Clone)]
 pub struct Chips {
-    heard: Player,
-    before: Option<Player>,
+    added: Vec<Player>,
+    taken_off: Vec<Player>,
 }
 
 impl Chips {
-    /// A chip at the start of a song.
-    pub fn new(chip: SquareChip, (id, heard): (ChipId, Heard)) -> Self {
-        let before = heard.before;
+    /// A chip at the start of a song, of which something is heard.
+    pub fn new(chip: &SquareChip, (id, heard): (ChipId, Heard)) -> Self {
+        let player = |voices: &u64| Player::new(chip.clone(), id, *voices, heard.live);
         Chips {
-            before: before.map(|voices| Player::new(chip.clone(), id, voices)),
-            heard: Player::new(chip, id, heard.voices),
+            added: heard.added.iter().map(player).collect(),
+            taken_off: heard.taken_off.iter().map(player).collect(),
         }
     }
 
     /// Does what an event asks for, between two ticks.
     pub fn act(&mut self, song: &Song, action: Action) {
-        self.heard.act(song, action);
-        if let Some(before) = &mut self.before {
-            before.act(song, action);
-        }
+        let all = self.added.iter_mut().chain(&mut self.taken_off);
+        all.for_each(|player| player.act(song, action));
     }
 }
 
@@ -110,11 +113,12 @@ impl Line {
 #[derive(Clone)]
 pub struct SquareVoice {
     line: Line,
-    /// What is taken off again.
-    before: Option<Box<Line>>,
+    /// What else is added, or taken off: 1 or -1.
+    others: Vec<(i32, Line)>,
     /// Scratch memory.
     other: Vec<[i32; 2]>,
     timebase: Timebase,
+    finder: Finder,
     /// Which of the chip's lanes it listens to.
     lane: usize,
     /// Frames that the edges lie behind and that are still to be dropped.
@@ -125,16 +129,39 @@ pub struct SquareVoice {
 impl SquareVoice {
     /// A voice at the start of a song; `gain` is the factor from a level's step to full scale.
     pub fn new(chips: Chips, lane: usize, gain: f32, output_hz: u32) -> Self {
-        let before = chips.before;
+        let added = chips.added.into_iter().map(|player| (1, player));
+        let taken_off = chips.taken_off.into_iter().map(|player| (-1, player));
+        let lines = added.chain(taken_off);
+        let mut lines = lines.map(|(sign, player)| (sign, Line::new(player, output_hz)));
+        let (_, line) = lines.next().expect("something is heard");
+        let timebase = Timebase::new(line.player.chip.rate());
         SquareVoice {
-            timebase: Timebase::new(chips.heard.chip.rate()),
-            line: Line::new(chips.heard, output_hz),
-            before: before.map(|player| Box::new(Line::new(player, output_hz))),
+            timebase,
+            finder: Finder::new(timebase),
+            others: lines.collect(),
+            line,
             other: Vec::new(),
             lane,
             behind: DELAY,
             gain,
         }
+    }
+
+    /// Lets only these of the chip's voices be heard from now on, a bit each; see
+    /// [`Selection::live`](crate::chips::selection::Selection::live).
+    pub fn hear(&mut self, song: &Song, voices: u64) {
+        let player = &mut self.line.player;
+        let silencer = player.silencer.iter_mut();
+        for (port, reg, value) in silencer.flat_map(|silencer| silencer.hear(voices)) {
+            player.chip.act(song, Action::Write { port, reg, value });
+        }
+    }
+
+    /// Lets the song go by faster by this factor from now on, in thousandths.
+    pub fn set_tempo(&mut self, tempo: u32) {
+        let now = self.line.edges.both().tick();
+        self.timebase = self.timebase.at_tempo(now, tempo);
+        self.finder = Finder::new(self.timebase);
     }
 
     /// The first tick whose events the next `frames` output frames do not need.
@@ -155,19 +182,16 @@ impl SquareVoice {
             let until = self.act(song, &mut queues[self.lane]).min(end);
             // A chip's clock is bounded, so a block's ticks are far below 2^32.
             let ticks = (until - self.line.edges.both().tick()) as u32;
-            self.line.run(ticks);
-            if let Some(before) = &mut self.before {
-                before.run(ticks);
-            }
+            self.lines().for_each(|line| line.run(ticks));
         }
         levels.resize(self.behind + mix.len(), [0; 2]);
         self.line.read(self.behind, levels);
-        if let Some(before) = &mut self.before {
+        for (sign, line) in &mut self.others {
             self.other.resize(levels.len(), [0; 2]);
-            before.read(self.behind, &mut self.other);
+            line.read(self.behind, &mut self.other);
             let sides = levels.as_flattened_mut().iter_mut();
-            for (side, before) in sides.zip(self.other.as_flattened()) {
-                *side -= before;
+            for (side, other) in sides.zip(self.other.as_flattened()) {
+                *side += *sign * other;
             }
         }
         for (frame, level) in mix.iter_mut().zip(&levels[self.behind..]) {
@@ -175,6 +199,11 @@ impl SquareVoice {
             frame[1] += level[1] as f32 * self.gain;
         }
         self.behind = 0;
+    }
+
+    fn lines(&mut self) -> impl Iterator<Item = &mut Line> {
+        let others = self.others.iter_mut().map(|(_, line)| line);
+        std::iter::once(&mut self.line).chain(others)
     }
 
     /// The tick of the chip before which all edges of the next `frames` frames lie.
@@ -190,15 +219,13 @@ impl SquareVoice {
         let mut taken = 0;
         let mut until = u64::MAX;
         for event in queue.pending() {
-            let tick = self.timebase.frame_of(event.tick);
+            let tick = self.finder.frame_of(event.tick);
             if tick > now {
                 until = tick;
                 break;
             }
-            self.line.player.act(song, event.action);
-            if let Some(before) = &mut self.before {
-                before.player.act(song, event.action);
-            }
+            self.lines()
+                .for_each(|line| line.player.act(song, event.action));
             taken += 1;
         }
         queue.take(taken);

@@ -3,6 +3,8 @@
 //! The rule: what happens at tick `t` takes effect before native frame ⌈t × rate / 44,100⌉, the
 //! first one that does not begin before it. It is computed from the tick alone, in integers, so it
 //! is exact however long the song and depends on no block.
+//!
+//! Another tempo holds from a native frame on: from there the same rule counts anew.
 
 use crate::chips::Rate;
 use crate::format::TICKS_PER_SECOND;
@@ -13,31 +15,108 @@ pub struct Timebase {
     /// Native frames in `ticks` ticks, in lowest terms.
     frames: u64,
     ticks: u64,
+    rate: Rate,
+    /// The tick and the native frame from which this holds.
+    from: (u64, u64),
 }
 
 impl Timebase {
     /// The timebase of a chip that makes native frames at `rate`.
     pub fn new(rate: Rate) -> Self {
         let (frames, ticks) = lowest_terms(rate.frames, rate.seconds * u64::from(TICKS_PER_SECOND));
-        Timebase { frames, ticks }
+        Timebase {
+            frames,
+            ticks,
+            rate,
+            from: (0, 0),
+        }
+    }
+
+    /// The same up to native frame `frame`; from there on a tick is shorter by the factor `tempo`,
+    /// in thousandths, at least 1.
+    pub fn at_tempo(self, frame: u64, tempo: u32) -> Self {
+        let ticks = self.rate.seconds * u64::from(TICKS_PER_SECOND) * u64::from(tempo);
+        let (frames, ticks) = lowest_terms(self.rate.frames * 1000, ticks);
+        Timebase {
+            frames,
+            ticks,
+            rate: self.rate,
+            from: (self.tick_from(frame), frame),
+        }
     }
 
     /// The native frame before which something at `tick` takes effect.
     pub fn frame_of(self, tick: u64) -> u64 {
+        let tick = tick.saturating_sub(self.from.0);
         // Narrow arithmetic does for all but songs of years.
         if let Some(frames) = tick.checked_mul(self.frames) {
-            return frames.div_ceil(self.ticks);
+            return self.from.1 + frames.div_ceil(self.ticks);
         }
         let frames = u128::from(tick) * u128::from(self.frames);
-        frames.div_ceil(u128::from(self.ticks)) as u64
+        self.from.1 + frames.div_ceil(u128::from(self.ticks)) as u64
     }
 
     /// The first tick that takes effect at native frame `end` or later.
     pub fn tick_from(self, end: u64) -> u64 {
-        let Some(last) = end.checked_sub(1) else {
-            return 0;
+        let Some(last) = end.checked_sub(self.from.1 + 1) else {
+            return self.from.0;
         };
-        (u128::from(last) * u128::from(self.ticks) / u128::from(self.frames)) as u64 + 1
+        let ticks = u128::from(last) * u128::from(self.ticks) / u128::from(self.frames);
+        self.from.0 + ticks as u64 + 1
+    }
+}
+
+/// Finds the frames of ticks that never fall: what it knows of one saves most of the next.
+#[derive(Debug, Clone, Copy)]
+pub struct Finder {
+    base: Timebase,
+    tick: u64,
+    /// That of the tick.
+    frame: u64,
+    /// How far the frame begins behind the tick: so many of the base's ticks times frames.
+    behind: u64,
+}
+
+impl Finder {
+    /// A finder at the tick from which `base` holds.
+    pub fn new(base: Timebase) -> Self {
+        Finder {
+            base,
+            tick: base.from.0,
+            frame: base.from.1,
+            behind: 0,
+        }
+    }
+
+    /// As [`Timebase::frame_of`], of a tick that is no earlier than the last.
+    #[inline]
+    pub fn frame_of(&mut self, tick: u64) -> u64 {
+        // Before the first one it is the first one's.
+        if tick <= self.tick {
+            return self.frame;
+        }
+        let Timebase {
+            frames,
+            ticks,
+            from,
+            ..
+        } = self.base;
+        let on = (tick - self.tick).checked_mul(frames);
+        // A divisor and a dividend of 32 bits are divided in a fraction of the time.
+        if let Some(on) = on.and_then(|on| u32::try_from(on).ok())
+            && let Ok(ticks) = u32::try_from(ticks)
+        {
+            let more = u64::from(on).saturating_sub(self.behind) as u32;
+            let frames = more.div_ceil(ticks);
+            self.behind = self.behind + u64::from(frames) * u64::from(ticks) - u64::from(on);
+            self.frame += u64::from(frames);
+        } else {
+            self.frame = self.base.frame_of(tick);
+            let all = u128::from(self.frame - from.1) * u128::from(ticks);
+            self.behind = (all - u128::from(tick - from.0) * u128::from(frames)) as u64;
+        }
+        self.tick = tick;
+        self.frame
     }
 }
 
@@ -64,5 +143,45 @@ mod tests {
                 assert!(base.tick_from(frame + 1) > tick);
             }
         }
+    }
+
+    #[test]
+    fn a_finder_finds_what_the_base_says() {
+        for (frames, seconds) in [(4_000_000, 64), (8_000_000, 144), (15_625, 1), (1_000, 3)] {
+            for step in [1, 3, 441, 44_100, 1 << 33] {
+                let base = Timebase::new(Rate { frames, seconds });
+                let mut finder = Finder::new(base);
+                for tick in (0..2_000).map(|count| count / 2 * step) {
+                    assert_eq!(finder.frame_of(tick), base.frame_of(tick), "{tick}");
+                }
+                // From where another tempo holds, and, for what is late, before that.
+                let base = base.at_tempo(base.frame_of(500 * step), 700);
+                let mut finder = Finder::new(base);
+                for tick in (490..2_000).map(|count| count * step) {
+                    assert_eq!(finder.frame_of(tick), base.frame_of(tick), "{tick}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_tempo_holds_from_its_frame_on() {
+        let rate = Rate {
+            frames: 88_200,
+            seconds: 1,
+        };
+        let base = Timebase::new(rate).at_tempo(1000, 500).at_tempo(2000, 1000);
+        // 500 ticks of two frames, 250 of four, and two again.
+        assert_eq!(
+            [500, 600, 750, 800].map(|tick| base.frame_of(tick)),
+            [2000, 2000, 2000, 2100]
+        );
+        let half = Timebase::new(rate).at_tempo(1000, 500);
+        assert_eq!(
+            [500, 600, 750].map(|tick| half.frame_of(tick)),
+            [1000, 1400, 2000]
+        );
+        assert_eq!(half.tick_from(1001), 501);
+        assert_eq!(Timebase::new(rate).at_tempo(1000, 1000).frame_of(800), 1600);
     }
 }

@@ -12,7 +12,9 @@ mod stream;
 
 use crate::chips::pcm;
 use crate::chips::voices::Silencer;
-use crate::format::{ChipId, Command, Instance, Song, StreamCommand, Write, decode};
+use crate::format::{
+    ChipId, Command, Instance, Song, StreamCommand, Write, decode, frequent_write,
+};
 use stream::Stream;
 
 /// Something a chip is told at a moment.
@@ -88,6 +90,7 @@ pub const LANES: usize = 2;
 ///
 /// The second lane is the SSG of an OPN chip, which renders apart from the FM, and the DAC data of
 /// the YM2612, which changes at every few samples.
+#[inline(always)]
 fn lanes(write: &Write) -> [bool; LANES] {
     let (chip, reg) = (write.instance.chip, write.reg);
     match chip {
@@ -117,7 +120,7 @@ struct Listener {
 #[derive(Debug, Clone)]
 struct Listeners {
     all: Vec<Listener>,
-    /// The listeners of each chip.
+    /// From where to where the listeners of each chip lie.
     of: [(u8, u8); Instance::COUNT],
 }
 
@@ -134,9 +137,15 @@ impl Listeners {
         Listeners { all, of }
     }
 
-    fn push(&mut self, instance: Instance, lanes: [bool; LANES], event: Event) {
+    #[inline]
+    fn of(&mut self, instance: Instance) -> &mut [Listener] {
         let (first, end) = self.of[instance.index()];
-        for listener in &mut self.all[usize::from(first)..usize::from(end)] {
+        &mut self.all[usize::from(first)..usize::from(end)]
+    }
+
+    #[inline]
+    fn push(&mut self, instance: Instance, lanes: [bool; LANES], event: Event) {
+        for listener in self.of(instance) {
             for (lane, queue) in listener.queues.iter_mut().enumerate() {
                 if lanes[lane] && listener.hears[lane] {
                     queue.events.push(event);
@@ -145,13 +154,31 @@ impl Listeners {
         }
     }
 
+    // Else the write goes through memory, in pieces that are read back as one: a long wait.
+    #[inline(always)]
     fn write(&mut self, tick: u64, write: &Write) {
         let action = Action::Write {
             port: write.port,
             reg: write.reg,
             value: write.value,
         };
-        self.push(write.instance, lanes(write), Event { tick, action });
+        let (event, lanes) = (Event { tick, action }, lanes(write));
+        if write.instance.chip == ChipId::Ym2612 && lanes[1] {
+            self.push_data(write.instance, event);
+        } else {
+            self.push(write.instance, lanes, event);
+        }
+    }
+
+    /// Of DAC data, the last of a tick is all that counts.
+    fn push_data(&mut self, instance: Instance, event: Event) {
+        for listener in self.of(instance).iter_mut().filter(|it| it.hears[1]) {
+            let queue = &mut listener.queues[1];
+            match queue.events[queue.taken..].last_mut() {
+                Some(last) if last.tick == event.tick => *last = event,
+                _ => queue.events.push(event),
+            }
+        }
     }
 
     /// Keeps the memory of what has been acted on for what comes.
@@ -229,10 +256,15 @@ impl<'s> Sequencer<'s> {
     }
 
     fn command(&mut self) {
-        // Most commands of many songs, so they are not decoded: waits of 1 to 16 ticks.
+        // Most commands of many songs, so they are not decoded: waits of 1 to 16 ticks, and writes.
         if let Some(code @ 0x70..=0x7F) = self.song.bytes().get(self.offset) {
             self.wait = u64::from(code & 15) + 1;
             self.offset += 1;
+            return;
+        }
+        if let Some(write) = frequent_write(self.song.bytes(), self.offset) {
+            self.listeners.write(self.tick, &write);
+            self.offset += 3;
             return;
         }
         let decoded = decode(self.song.bytes(), self.offset, self.song.header.version);
@@ -346,19 +378,18 @@ impl<'s> Sequencer<'s> {
     /// Lets `ticks` go by: the streams write what falls due.
     fn pass(&mut self, ticks: u64) {
         let end = self.tick + ticks;
-        while let Some(due) = self.streams.iter().filter_map(Stream::next_tick).min() {
-            if due >= end {
-                break;
-            }
+        let mut due = self.streams.iter().map(Stream::next_tick).min();
+        while let Some(now) = due.filter(|due| *due < end) {
+            let mut next = u64::MAX;
             for stream in &mut self.streams {
-                if stream.next_tick() != Some(due) {
-                    continue;
+                if stream.next_tick() == now
+                    && let Some(write) = stream.step(self.song)
+                {
+                    self.listeners.write(now, &write);
                 }
-                let write = stream.step(self.song);
-                if let Some(write) = write {
-                    self.listeners.write(due, &write);
-                }
+                next = next.min(stream.next_tick());
             }
+            due = Some(next);
         }
         self.tick = end;
     }

@@ -118,9 +118,13 @@ impl Stream {
         self.running = false;
     }
 
-    /// When it writes next, if it does.
-    pub fn next_tick(&self) -> Option<u64> {
-        (self.running && self.hz > 0).then_some(self.next_tick)
+    /// When it writes next; [`u64::MAX`] if it does not.
+    pub fn next_tick(&self) -> u64 {
+        if self.running && self.hz > 0 {
+            self.next_tick
+        } else {
+            u64::MAX
+        }
     }
 
     /// Makes the write that is due; none if the bank has no byte there or nothing can take it.

@@ -268,6 +268,70 @@ fn samples_of_eight_and_twelve_bits_loop_behind_their_end() {
 }
 
 #[test]
+fn a_loop_to_and_fro_turns_at_the_end_and_at_its_start() {
+    let memory: Vec<u8> = (1..40).collect();
+    let to = |place: u16| {
+        let mut writes = vec![(4, 0x30, 9), (4, 0x60, 4), (4, 0x20, place), (0, 0, 1)];
+        writes.insert(0, (0, 0xD0, 0));
+        writes
+    };
+    let heard = |turns: u16| {
+        let frames = left(&mut voices(&memory, &to(turns << 7)), 400);
+        // Behind the attack a sample's places are told apart by their levels.
+        let loud = &frames[300..];
+        let top = *loud.iter().max().unwrap();
+        let place = |value: &i32| (f64::from(*value) / f64::from(top) * 10.0).round() as i32 - 1;
+        loud.iter().map(place).collect::<Vec<_>>()
+    };
+    let leaps = heard(0);
+    assert!(
+        leaps
+            .windows(2)
+            .all(|pair| pair[1] == pair[0] + 1 || pair == [9, 5]),
+        "{leaps:?}"
+    );
+    let turns = heard(1);
+    assert!(
+        turns.windows(2).all(|pair| (pair[1] - pair[0]).abs() == 1),
+        "{turns:?}"
+    );
+    assert_eq!(
+        (turns.iter().min(), turns.iter().max()),
+        (Some(&4), Some(&9))
+    );
+}
+
+#[test]
+fn detune_moves_the_pitch_by_the_key_code() {
+    let heard = |number: u16, detune: u16| {
+        let mut chip = operators([0, OFF, OFF, OFF]);
+        // All of them: those that are off are not quite.
+        for port in 0..4 {
+            write(&mut chip, &[(port, 0x30, detune << 4 | 1)]);
+        }
+        // In this octave a step of detune is one of the number.
+        let high = 0x10 | number >> 8;
+        let pitch = [(0, 0xA0, high), (0, 0x90, number & 0xFF), (0, 0, 1)];
+        write(&mut chip, &pitch);
+        left(&mut chip, 3_000)
+    };
+    // Key code 5, of block 1 and a number from 780h on.
+    for (detune, moved) in [
+        (0u16, 0i32),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 0),
+        (5, -1),
+        (7, -3),
+    ] {
+        let number = (0x800 + moved) as u16;
+        assert!(heard(0x800, detune) == heard(number, 0), "{detune}");
+    }
+    assert!(heard(0x800, 1) != heard(0x800, 0));
+}
+
+#[test]
 fn each_algorithm_is_heard_by_its_carriers() {
     // One operator at a time is not silent: a carrier is a sine, a modulator moves what is silent.
     const CARRIERS: [u8; 16] = [

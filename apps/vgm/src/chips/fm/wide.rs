@@ -1,8 +1,9 @@
 //! 32 tones at once, for processors with AVX-512BW.
 //!
 //! What a tone costs elsewhere is two table lookups, one after the other. Here both tables lie in
-//! vector registers (a quarter of the sine and one octave of the exponential, 256 words each), and
-//! a lookup is four permutations of 64 words, of which the index's upper bits pick one.
+//! vector registers. Of the sine a quarter, 256 words: a lookup is four permutations of 64 words, of
+//! which the index's upper bits pick one. Of the exponential an octave, two words in one: half as
+//! many permutations, and a subtraction.
 //!
 //! Invariant: every lane computes what [`tone`](super::connect::tone) does, in 16 bits: a phase
 //! counts modulo 1,024, and no attenuation or sum of four operators needs more.
@@ -68,16 +69,53 @@ fn look_up(table: &Table, index: __m512i) -> __m512i {
     _mm512_mask_mov_epi16(low, upper, high)
 }
 
+/// The exponential's octave, two words in one: the first without its two low bits, which are 0, and
+/// in the three lowest bits how much less the second is.
+static PAIRS: [u16; 128] = pairs();
+
+const fn pairs() -> [u16; 128] {
+    let mut pairs = [0; 128];
+    let mut place = 0;
+    while place < 128 {
+        let (first, second) = (MANTISSA[2 * place] >> 2, MANTISSA[2 * place + 1] >> 2);
+        assert!(first - second < 8);
+        pairs[place] = first << 3 | (first - second);
+        place += 1;
+    }
+    pairs
+}
+
+/// The words of the exponential at the low 8 bits of `attenuation`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn exponential(pairs: &[[__m512i; 2]; 2], attenuation: __m512i) -> __m512i {
+    let upper = _mm512_test_epi16_mask(attenuation, _mm512_set1_epi16(0x80));
+    let second = _mm512_test_epi16_mask(attenuation, _mm512_set1_epi16(1));
+    let index = _mm512_srli_epi16::<1>(attenuation);
+    let [a, b] = pairs.map(|[low, high]| _mm512_permutex2var_epi16(low, index, high));
+    let pair = _mm512_mask_mov_epi16(a, upper, b);
+    let (first, less) = (
+        _mm512_srli_epi16::<3>(pair),
+        _mm512_and_si512(pair, _mm512_set1_epi16(7)),
+    );
+    // No multiplication: wide ones slow the whole processor down.
+    _mm512_slli_epi16::<2>(_mm512_mask_sub_epi16(first, second, first, less))
+}
+
 /// The value of an operator in 32 frames.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn tones(sine: &Table, exponent: &Table, phase: __m512i, attenuation: __m512i) -> __m512i {
+fn tones(
+    (sine, pairs): (&Table, &[[__m512i; 2]; 2]),
+    phase: __m512i,
+    attenuation: __m512i,
+) -> __m512i {
     let mirrored = _mm512_test_epi16_mask(phase, _mm512_set1_epi16(0x100));
     let negative = _mm512_test_epi16_mask(phase, _mm512_set1_epi16(0x200));
     // The complement of x is -1 - x.
     let index = _mm512_mask_sub_epi16(phase, mirrored, _mm512_set1_epi16(-1), phase);
     let attenuation = _mm512_add_epi16(look_up(sine, index), attenuation);
-    let mantissa = look_up(exponent, attenuation);
+    let mantissa = exponential(pairs, attenuation);
     let value = _mm512_srlv_epi16(mantissa, _mm512_srli_epi16::<8>(attenuation));
     _mm512_mask_sub_epi16(value, negative, _mm512_setzero_si512(), value)
 }
@@ -90,7 +128,9 @@ fn connected<const ALGORITHM: u8, W: Width>(
     frames: usize,
     out: &mut Values,
 ) {
-    let (sine, exponent) = (table(&LOG_SINE), table(&MANTISSA));
+    let sine = table(&LOG_SINE);
+    let pairs = PAIRS.as_chunks::<WIDE>().0;
+    let pairs = [0, 2].map(|k| [load_unsigned(&pairs[k]), load_unsigned(&pairs[k + 1])]);
     for at in (0..frames.min(BLOCK)).step_by(WIDE) {
         let part = |words: &[u16; BLOCK + LANES]| {
             load_unsigned(words[at..].first_chunk().expect("a block is whole vectors"))
@@ -102,7 +142,7 @@ fn connected<const ALGORITHM: u8, W: Width>(
             |operator, by| {
                 let source = others[operator];
                 let phase = _mm512_add_epi16(part(&source.phase), _mm512_srai_epi16::<1>(by));
-                tones(&sine, &exponent, phase, part(&source.attenuation))
+                tones((&sine, &pairs), phase, part(&source.attenuation))
             },
             |a, b| _mm512_add_epi16(a, b),
             |sum, value| {

@@ -14,18 +14,13 @@
 //! | A | how far rates follow the pitch (F not at all), release |
 //! | B | tremolo |
 //!
-//! Levels are attenuations of 96 dB in 1024 steps. An envelope's rate of 0 to 63 gives a step every
-//! 2^(12 − rate/4) frames, each of eight by a pattern for the rate's low two bits; an attack goes a
-//! sixteenth of its way a step.
+//! Levels are attenuations of 96 dB in 1024 steps, as those of the [`envelope`](super::envelope).
 //!
 //! Source: Yamaha YMF278B (OPL4) application manual, "Wave table synthesis".
 
 use super::super::rom::Reader;
-
-/// Steps of attenuation of no sound at all.
-pub const SILENT: i32 = 0x3FF;
-/// One dB of three, in steps.
-const THREE_DB: i32 = 32;
+use super::envelope::{Envelope, SILENT, Stage, THREE_DB, Volumes, envelope_mask};
+use super::sound::{Format, bent, step};
 
 /// Frames between two looks at the LFO.
 const LFO_FRAMES: u32 = 64;
@@ -36,51 +31,6 @@ const LFO_MHZ: [u64; 8] = [168, 2019, 3196, 4206, 5215, 5888, 6224, 7066];
 const VIBRATO: [f64; 8] = [0.0, 3.378, 5.065, 6.750, 10.114, 20.170, 40.180, 79.307];
 /// Tremolo in steps: 0, 1.8, 2.9, 3.7, 4.4, 5.9, 7.4 and 11.9 dB.
 const TREMOLO: [i32; 8] = [0, 19, 31, 39, 47, 63, 79, 127];
-
-/// Which of eight steps of the envelope's clock count, by a rate's low two bits.
-const PATTERNS: [[i32; 8]; 4] = [
-    [0, 1, 0, 1, 0, 1, 0, 1],
-    [0, 1, 0, 1, 1, 1, 0, 1],
-    [0, 1, 1, 1, 0, 1, 1, 1],
-    [0, 1, 1, 1, 1, 1, 1, 1],
-];
-
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Stage {
-    Attack,
-    Decay1,
-    Decay2,
-    Release,
-    #[default]
-    Off,
-}
-
-/// How many steps an envelope of a rate of 0 to 63 goes at frame `clock`.
-#[inline]
-pub fn envelope_step(rate: u32, clock: u32) -> i32 {
-    let shift = 12u32.saturating_sub(rate >> 2);
-    if rate < 4 || clock & ((1 << shift) - 1) != 0 {
-        return 0;
-    }
-    if rate >= 60 {
-        return 8;
-    }
-    let count = PATTERNS[(rate & 3) as usize][(clock >> shift & 7) as usize];
-    match (rate >> 2).saturating_sub(12) {
-        0 => count,
-        faster => (count + 1) << (faster - 1),
-    }
-}
-
-/// The bits of a clock that are all 0 at frames where an envelope of this rate may go on.
-#[inline]
-pub fn envelope_mask(rate: u32) -> u32 {
-    if rate < 4 {
-        u32::MAX
-    } else {
-        (1 << 12u32.saturating_sub(rate >> 2)) - 1
-    }
-}
 
 /// A voice.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,7 +54,7 @@ pub struct Voice {
     pub damped: bool,
     /// The envelope does not follow decay 2, but rings.
     pub rings: bool,
-    format: u8,
+    format: Format,
     start: u32,
     length: u32,
     loop_at: u32,
@@ -112,31 +62,8 @@ pub struct Voice {
     /// In 65536ths of a sample.
     fraction: u32,
     samples: [i32; 2],
-    stage: Stage,
-    attenuation: i32,
+    envelope: Envelope,
     lfo_phase: u32,
-}
-
-/// What voices look up: linear volumes of 64 steps of 6 dB, 32768 the whole.
-#[derive(Clone, Debug)]
-pub struct Volumes([i32; 64]);
-
-impl Volumes {
-    /// The table.
-    pub fn new() -> Self {
-        Self(std::array::from_fn(|step| {
-            (32_768.0 * (-(step as f64) / 64.0).exp2()).round() as i32
-        }))
-    }
-
-    /// The volume of so many steps.
-    #[inline]
-    pub fn of(&self, steps: i32) -> i32 {
-        if steps >= SILENT {
-            return 0;
-        }
-        self.0[(steps & 63) as usize] >> (steps >> 6)
-    }
 }
 
 impl Voice {
@@ -144,7 +71,11 @@ impl Voice {
     pub fn load(&mut self, rom: Reader<'_>, head: u32, place: impl Fn(u32) -> u32) {
         let bytes: [u8; 12] = std::array::from_fn(|byte| rom.byte(head + byte as u32));
         let word = |at: usize| u32::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
-        self.format = bytes[0] >> 6;
+        self.format = match bytes[0] >> 6 {
+            0 => Format::Bytes,
+            1 => Format::Twelve,
+            _ => Format::Words,
+        };
         self.start = place(u32::from(bytes[0] & 0x3F) << 16 | word(1));
         self.loop_at = word(3);
         self.length = 0x1_0000 - word(5);
@@ -155,26 +86,21 @@ impl Voice {
 
     /// Begins at the sound's start.
     pub fn press(&mut self, rom: Reader<'_>) {
-        self.stage = Stage::Attack;
-        self.attenuation = SILENT;
+        let at_once = self.rate(self.rates[0] >> 4) == 63;
+        self.envelope.press(SILENT, at_once);
         (self.at, self.fraction) = (0, 0);
         self.lfo_phase = 0;
         self.samples = [self.sample(rom, 0), self.sample(rom, 1)];
-        if self.rate(self.rates[0] >> 4) == 63 {
-            (self.stage, self.attenuation) = (Stage::Decay1, 0);
-        }
     }
 
     /// Lets it fade.
     pub fn release(&mut self) {
-        if self.stage != Stage::Off {
-            self.stage = Stage::Release;
-        }
+        self.envelope.release();
     }
 
     /// Whether there is anything to hear.
     pub fn sounds(&self) -> bool {
-        self.stage != Stage::Off
+        self.envelope.sounds()
     }
 
     /// Sets the level at once.
@@ -188,20 +114,7 @@ impl Voice {
         } else {
             at
         };
-        match self.format {
-            0 => rom.signed(self.start + at) << 8,
-            1 => {
-                // Two samples in three bytes: the middle one has the low bits of both.
-                let place = self.start + at / 2 * 3;
-                let [high, low] = if at & 1 == 0 {
-                    [rom.byte(place), rom.byte(place + 1) & 0xF0]
-                } else {
-                    [rom.byte(place + 2), rom.byte(place + 1) << 4]
-                };
-                i32::from(i16::from_be_bytes([high, low]))
-            }
-            _ => rom.word_be(self.start + 2 * at),
-        }
+        self.format.sample(|at| rom.byte(at), self.start, at)
     }
 
     /// A rate with what the pitch adds.
@@ -220,7 +133,7 @@ impl Voice {
 
     /// The rate of the stage it is in.
     fn stage_rate(&self) -> u32 {
-        match self.stage {
+        match self.envelope.stage {
             Stage::Attack => self.rate(self.rates[0] >> 4),
             Stage::Decay1 => self.rate(self.rates[0] & 15),
             Stage::Decay2 if self.rings => 5,
@@ -232,30 +145,12 @@ impl Voice {
     }
 
     /// A step of the envelope at frame `clock`.
-    fn envelope(&mut self, clock: u32) {
-        let rate = self.stage_rate();
-        let step = envelope_step(rate, clock);
-        if step == 0 {
-            return;
-        }
-        if self.stage == Stage::Attack {
-            self.attenuation += (!self.attenuation * step) >> 4;
-            if self.attenuation <= 0 {
-                (self.stage, self.attenuation) = (Stage::Decay1, 0);
-            }
-            return;
-        }
-        self.attenuation += step;
+    fn advance_envelope(&mut self, clock: u32) {
         let sustained = match i32::from(self.rates[1] >> 4) {
             15 => 31,
             level => level,
         } * THREE_DB;
-        if self.stage == Stage::Decay1 && self.attenuation >= sustained {
-            self.stage = Stage::Decay2;
-        }
-        if self.attenuation >= SILENT {
-            (self.stage, self.attenuation) = (Stage::Off, SILENT);
-        }
+        self.envelope.advance(self.stage_rate(), clock, sustained);
     }
 
     /// A triangle from −1 up to 1 and back, `ahead` of where the LFO is by a part of a turn.
@@ -266,16 +161,12 @@ impl Voice {
 
     /// Steps a frame in 65536ths of a sample.
     fn step(&self) -> u32 {
-        let step = (1024 + self.number) << 6;
-        let step = match self.octave {
-            octave if octave >= 0 => step << octave,
-            octave => step >> -octave,
-        };
+        let step = step(self.number, self.octave);
         let vibrato = VIBRATO[usize::from(self.lfo & 7)];
         if vibrato == 0.0 {
             return step;
         }
-        (f64::from(step) * (self.lfo_at(0.25) * vibrato / 1200.0).exp2()) as u32
+        bent(u64::from(step), self.lfo_at(0.25) * vibrato) as u32
     }
 
     /// Adds frames from frame `clock` on; frames are made at `rate_hz`.
@@ -303,12 +194,12 @@ impl Voice {
             let aim = i32::from(self.level) << 2;
             let mut left_over = block;
             while !left_over.is_empty() {
-                self.envelope(now);
-                if self.stage == Stage::Off {
+                self.advance_envelope(now);
+                if !self.sounds() {
                     return;
                 }
                 self.move_level(now);
-                let total = self.attenuation + self.level_now + tremolo;
+                let total = self.envelope.attenuation + self.level_now + tremolo;
                 let sides = [left, right].map(|less| volumes.of(total + less));
                 let mask = envelope_mask(self.stage_rate());
                 // So long the volume stays.

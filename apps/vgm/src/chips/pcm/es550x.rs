@@ -40,6 +40,7 @@
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
+use super::sound::Turn;
 use super::{PcmChip, limit};
 
 const VOICES: usize = 32;
@@ -284,23 +285,17 @@ impl Voice {
         if over == 0 {
             return;
         }
-        let (loops, turns) = (self.has(control::LOOP), self.has(control::TO_AND_FRO));
-        if !loops {
-            self.control |= 1;
-        } else if turns {
-            self.control ^= control::BACKWARDS;
-            self.at = if backwards {
-                self.start.wrapping_add(over)
-            } else {
-                self.end.wrapping_sub(over)
-            };
-        } else {
-            self.at = if backwards {
-                self.end.wrapping_sub(over)
-            } else {
-                self.start.wrapping_add(over)
-            };
+        let turn = Turn::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        match turn {
+            Turn::Stop => {
+                self.control |= 1;
+                return;
+            }
+            Turn::Leap => {}
+            Turn::Back => self.control ^= control::BACKWARDS,
         }
+        let ends = [self.start, self.end].map(i64::from);
+        self.at = turn.place(ends, i64::from(over), backwards) as u32;
     }
 
     fn add(&mut self, rom: Reader<'_>, out: &mut [[i32; 2]]) {

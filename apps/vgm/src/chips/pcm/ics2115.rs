@@ -35,6 +35,7 @@
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
+use super::sound::Turn;
 use super::{PcmChip, limit};
 
 const OSCILLATORS: usize = 32;
@@ -225,18 +226,13 @@ impl Oscillator {
             self.at = at as u32;
             return;
         }
-        let at = if !self.has(control::LOOP) {
-            self.control |= control::STOP;
-            if back { start } else { end }
-        } else if self.has(control::TO_AND_FRO) {
-            self.control ^= control::BACKWARDS;
-            if back { start + over } else { end - over }
-        } else if back {
-            end - over
-        } else {
-            start + over
-        };
-        self.at = at as u32;
+        let turn = Turn::of(self.has(control::LOOP), self.has(control::TO_AND_FRO));
+        match turn {
+            Turn::Stop => self.control |= control::STOP,
+            Turn::Leap => {}
+            Turn::Back => self.control ^= control::BACKWARDS,
+        }
+        self.at = turn.place([start, end], over, back) as u32;
     }
 
     /// Lets the volume go on by a frame.
@@ -256,24 +252,15 @@ impl Oscillator {
         if over < 0 {
             return;
         }
-        if self.ramp_control & control::LOOP == 0 {
-            self.volume = if down { self.ramp_start } else { self.ramp_end };
-            self.ramp_control |= control::DONE;
-        } else if self.ramp_control & control::TO_AND_FRO != 0 {
-            self.ramp_control ^= control::BACKWARDS;
-            self.volume = if down {
-                self.ramp_start + over
-            } else {
-                self.ramp_end - over
-            };
-        } else {
-            self.volume = if down {
-                self.ramp_end - over
-            } else {
-                self.ramp_start + over
-            };
+        let has = |bit: u8| self.ramp_control & bit != 0;
+        let turn = Turn::of(has(control::LOOP), has(control::TO_AND_FRO));
+        match turn {
+            Turn::Stop => self.ramp_control |= control::DONE,
+            Turn::Leap => {}
+            Turn::Back => self.ramp_control ^= control::BACKWARDS,
         }
-        self.volume = self.volume.clamp(0, VOLUME_MAX);
+        let volume = turn.place([self.ramp_start, self.ramp_end], over, down);
+        self.volume = volume.clamp(0, VOLUME_MAX);
     }
 
     fn sides(&self, tables: &Tables) -> [i32; 2] {

@@ -27,9 +27,9 @@
 //! describes it; VGM specification 1.71, command B8.
 
 use super::super::Rate;
+use super::super::oki_adpcm::Oki;
 use super::super::rom::{Reader, Rom};
 use super::PcmChip;
-use super::oki::Oki;
 
 const VOICES: usize = 4;
 
@@ -147,7 +147,7 @@ impl Okim6295 {
                     left: 2 * (last - first + 1),
                     at: 2 * first,
                     volume: VOLUMES[usize::from(value & 15)],
-                    oki: Oki::default(),
+                    oki: Oki::from_below(),
                 };
             }
         }

@@ -1,49 +1,71 @@
-//! What a key means.
+//! What a key means, and a click.
 
+use std::io;
 use std::time::Duration;
 
-use creel_vgm::play::{Order, Repeat};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent,
+    MouseEventKind,
+};
+use ratatui::layout::{Position, Rect};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
-use super::order;
-use super::view::View;
+use super::action::{Action, Change};
+use super::view::{Over, View};
 
 /// What only the program's loop can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     Quit,
     Suspend,
+    /// The size may have been another for a moment: what was drawn may be gone.
+    Redraw,
 }
 
 /// The keys, for the help.
 pub const HELP: &[(&str, &str)] = &[
     ("space", "pause, go on"),
     ("n  p", "next song, previous song"),
-    ("left  right", "5 seconds back, on (shift: 30)"),
+    ("left right", "5 s back, on (shift: 30 s)"),
     ("home", "this song's start"),
-    ("up  down", "louder, quieter"),
+    ("up down", "louder, quieter"),
     ("tab  j  k", "choose a voice"),
     ("1 to 9", "that voice is heard, or not"),
-    ("m  s  a", "mute, solo the chosen voice; hear all"),
-    ("l", "loop this song for ever, or not"),
-    ("r", "repeat: off, all, one"),
-    ("z", "shuffle"),
-    ("?", "this help"),
-    ("q", "quit"),
+    ("m  s  a", "mute, solo the chosen; hear all"),
+    ("l  r  z", "loop for ever; repeat; shuffle"),
+    ("[  ]", "slower, faster"),
+    ("{  }", "lower, higher"),
+    ("=", "as fast and as high as it is"),
+    ("v  f", "waves or levels; spectrum"),
+    ("t", "the song's tags and notes"),
+    ("/", "look for a song; enter plays it"),
+    ("pgup pgdn", "through the songs; enter plays"),
+    ("?  q", "this help; quit"),
+    ("mouse", "voice: mute, right: solo; bar: seek"),
 ];
 
-/// Waits for the next key, so long at most, and sends what it orders.
+/// Waits for the next key, so long at most, and does what it means.
 pub fn next(wait: Duration, view: &mut View) -> anyhow::Result<Option<Wish>> {
-    if !event::poll(wait)? {
+    if is_gone(wait)? {
+        return Ok(Some(Wish::Quit));
+    }
+    if !event::poll(Duration::ZERO)? {
         return Ok(None);
     }
     // All that is there: a held key does not lag behind.
     loop {
-        if let Event::Key(key) = event::read()?
-            && key.kind != KeyEventKind::Release
-            && let Some(wish) = pressed(key, view)?
-        {
-            return Ok(Some(wish));
+        let wish = match event::read()? {
+            Event::Key(key) if key.kind != KeyEventKind::Release => pressed(key, view),
+            Event::Mouse(mouse) => {
+                clicked(mouse, view);
+                None
+            }
+            Event::Resize(..) => Some(Wish::Redraw),
+            _ => None,
+        };
+        if wish.is_some() {
+            return Ok(wish);
         }
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
@@ -51,58 +73,193 @@ pub fn next(wait: Duration, view: &mut View) -> anyhow::Result<Option<Wish>> {
     }
 }
 
-fn pressed(key: KeyEvent, view: &mut View) -> anyhow::Result<Option<Wish>> {
+/// Waits for a key, a signal, or so long; whether the terminal has hung up. A library that reads keys
+/// of one that has would read on for ever.
+fn is_gone(wait: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let time = Timespec::try_from(wait).map_err(io::Error::other)?;
+    match poll(&mut fds, Some(&time)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let ends = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(fds[0].revents().intersects(ends))
+}
+
+/// Does it; what cannot be done is told.
+fn act(view: &mut View, action: Action) {
+    if let Err(why) = action.apply(&view.deck) {
+        view.messages.push(why);
+    }
+}
+
+fn pressed(key: KeyEvent, view: &mut View) -> Option<Wish> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    let far = if key.modifiers.contains(KeyModifiers::SHIFT) {
-        30_000
-    } else {
-        5_000
-    };
-    let voices = view.track.as_ref().map_or(0, |track| track.1.voices.len());
     match key.code {
-        KeyCode::Char('c') if control => return Ok(Some(Wish::Quit)),
-        KeyCode::Char('z') if control => return Ok(Some(Wish::Suspend)),
-        _ if control => {}
-        KeyCode::Char('q') => return Ok(Some(Wish::Quit)),
-        KeyCode::Esc => view.help = false,
-        KeyCode::Char('?' | 'h') => view.help ^= true,
-        KeyCode::Char(' ') => view.desk.pause(!view.desk.is_paused()),
-        KeyCode::Char('n') => order(view, Order::Next)?,
-        KeyCode::Char('p') => order(view, Order::Previous)?,
-        KeyCode::Left => order(view, Order::Seek(-far))?,
-        KeyCode::Right => order(view, Order::Seek(far))?,
-        KeyCode::Home => order(view, Order::SeekTo(0))?,
-        KeyCode::Up | KeyCode::Char('+') => view.desk.set_volume(view.desk.volume() + 0.05),
-        KeyCode::Down | KeyCode::Char('-') => view.desk.set_volume(view.desk.volume() - 0.05),
+        KeyCode::Char('c') if control => return Some(Wish::Quit),
+        KeyCode::Char('z') if control => return Some(Wish::Suspend),
+        _ if control => return None,
+        _ => {}
+    }
+    if view.search.is_some() {
+        searched(key.code, view);
+        return None;
+    }
+    if list_key(key.code, view) || look_key(key.code, view) {
+        return None;
+    }
+    let far = match key.modifiers.contains(KeyModifiers::SHIFT) {
+        true => 30_000,
+        false => 5_000,
+    };
+    let action = match key.code {
+        KeyCode::Char('q') => return Some(Wish::Quit),
+        KeyCode::Char(' ') => Action::Pause(None),
+        KeyCode::Char('n') => Action::Next,
+        KeyCode::Char('p') => Action::Previous,
+        KeyCode::Left => Action::Seek(-far),
+        KeyCode::Right => Action::Seek(far),
+        KeyCode::Home => Action::SeekTo(0),
+        KeyCode::Up | KeyCode::Char('+') => Action::Volume(Change::By(5.0)),
+        KeyCode::Down | KeyCode::Char('-') => Action::Volume(Change::By(-5.0)),
+        KeyCode::Char(digit @ '1'..='9') => Action::Toggle(digit as usize - '1' as usize),
+        KeyCode::Char('m') => Action::Toggle(view.selected),
+        KeyCode::Char('s') => Action::Solo(view.selected),
+        KeyCode::Char('a') => Action::HearAll,
+        KeyCode::Char('l') => Action::LoopForever(None),
+        KeyCode::Char('r') => Action::Repeat(None),
+        KeyCode::Char('z') => Action::Shuffle(None),
+        KeyCode::Char('[') => Action::Tempo(Change::By(-5.0)),
+        KeyCode::Char(']') => Action::Tempo(Change::By(5.0)),
+        KeyCode::Char('{') => Action::Pitch(Change::By(-5.0)),
+        KeyCode::Char('}') => Action::Pitch(Change::By(5.0)),
+        KeyCode::Char('=') => {
+            act(view, Action::Tempo(Change::To(100.0)));
+            Action::Pitch(Change::To(100.0))
+        }
+        _ => return None,
+    };
+    act(view, action);
+    None
+}
+
+/// A key while something is looked for.
+fn searched(key: KeyCode, view: &mut View) {
+    match key {
+        KeyCode::Esc => (view.search, view.cursor) = (None, None),
+        KeyCode::Enter => {
+            let found = view.cursor.or_else(|| view.listed().first().copied());
+            (view.search, view.cursor) = (None, None);
+            if let Some(place) = found {
+                act(view, Action::Jump(place));
+            }
+        }
+        KeyCode::Up => view.move_cursor(-1),
+        KeyCode::Down => view.move_cursor(1),
+        KeyCode::Backspace | KeyCode::Char(_) => {
+            if let Some(text) = &mut view.search {
+                match key {
+                    KeyCode::Char(c) => text.push(c),
+                    _ => {
+                        text.pop();
+                    }
+                }
+            }
+            view.cursor = view.listed().first().copied();
+        }
+        _ => {}
+    }
+}
+
+/// A key that moves through the songs, or through what lies over them; whether it was one.
+fn list_key(key: KeyCode, view: &mut View) -> bool {
+    let rows = view.areas.queue.height.max(2) as isize - 1;
+    match key {
+        KeyCode::PageUp if view.over != Over::Nothing => {
+            view.scrolled = view.scrolled.saturating_sub(5);
+        }
+        KeyCode::PageDown if view.over != Over::Nothing => {
+            view.scrolled = view.scrolled.saturating_add(5);
+        }
+        KeyCode::PageUp => view.move_cursor(-rows),
+        KeyCode::PageDown => view.move_cursor(rows),
+        KeyCode::Enter => {
+            if let Some(place) = view.cursor.take() {
+                act(view, Action::Jump(place));
+            }
+        }
+        KeyCode::Char('/') => view.search = Some(String::new()),
+        KeyCode::Esc => (view.over, view.cursor) = (Over::Nothing, None),
+        _ => return false,
+    }
+    true
+}
+
+/// A key that changes what is shown; whether it was one.
+fn look_key(key: KeyCode, view: &mut View) -> bool {
+    let voices = view.lanes.len();
+    let show = |view: &mut View, over| {
+        view.over = if view.over == over {
+            Over::Nothing
+        } else {
+            over
+        };
+        view.scrolled = 0;
+    };
+    match key {
+        KeyCode::Char('?' | 'h') => show(view, Over::Help),
+        KeyCode::Char('t') => show(view, Over::Tags),
+        KeyCode::Char('v') => view.waves ^= true,
+        KeyCode::Char('f') => view.spectrum ^= true,
         KeyCode::Tab | KeyCode::Char('j') if voices > 0 => {
             view.selected = (view.selected + 1) % voices;
         }
         KeyCode::BackTab | KeyCode::Char('k') if voices > 0 => {
             view.selected = (view.selected + voices - 1) % voices;
         }
-        KeyCode::Char(digit @ '1'..='9') => {
-            order(view, Order::Toggle(digit as usize - '1' as usize))?;
+        _ => return false,
+    }
+    true
+}
+
+fn clicked(mouse: MouseEvent, view: &mut View) {
+    let at = Position::new(mouse.column, mouse.row);
+    // Which row of an area it is in.
+    let row = |area: Rect| area.contains(at).then(|| usize::from(at.y - area.y));
+    let (areas, over_queue) = (view.areas, row(view.areas.queue).is_some());
+    match mouse.kind {
+        MouseEventKind::ScrollUp if over_queue => view.move_cursor(-3),
+        MouseEventKind::ScrollDown if over_queue => view.move_cursor(3),
+        MouseEventKind::ScrollUp => act(view, Action::Volume(Change::By(5.0))),
+        MouseEventKind::ScrollDown => act(view, Action::Volume(Change::By(-5.0))),
+        MouseEventKind::Down(MouseButton::Left) if areas.bar.contains(at) => {
+            let length = view.track.as_ref().and_then(|track| track.1.frames);
+            if let Some(frames) = length {
+                let rate = u64::from(view.deck.desk.sample_rate());
+                let share = f64::from(at.x - areas.bar.x) / f64::from(areas.bar.width.max(1));
+                let ms = (frames * 1000 / rate) as f64 * share;
+                act(view, Action::SeekTo(ms as u64));
+            }
         }
-        KeyCode::Char('m') => order(view, Order::Toggle(view.selected))?,
-        KeyCode::Char('s') => order(view, Order::Solo(view.selected))?,
-        KeyCode::Char('a') => order(view, Order::HearAll)?,
-        KeyCode::Char('l') => {
-            view.forever ^= true;
-            order(view, Order::LoopForever(view.forever))?;
-        }
-        KeyCode::Char('r') => {
-            view.repeat = match view.repeat {
-                Repeat::Off => Repeat::All,
-                Repeat::All => Repeat::One,
-                Repeat::One => Repeat::Off,
-            };
-            order(view, Order::Repeat(view.repeat))?;
-        }
-        KeyCode::Char('z') => {
-            view.shuffled ^= true;
-            order(view, Order::Shuffle(view.shuffled))?;
+        MouseEventKind::Down(button) => {
+            if let Some(row) = row(areas.lanes) {
+                let lane = view.first_lane + row / usize::from(areas.rows_a_lane.max(1));
+                if lane < view.lanes.len() {
+                    view.selected = lane;
+                    match button {
+                        MouseButton::Left => act(view, Action::Toggle(lane)),
+                        MouseButton::Right => act(view, Action::Solo(lane)),
+                        MouseButton::Middle => act(view, Action::HearAll),
+                    }
+                }
+            } else if let Some(row) = row(areas.queue)
+                && let Some(place) = view.listed().get(areas.first_song + row)
+            {
+                act(view, Action::Jump(*place));
+                (view.search, view.cursor) = (None, None);
+            }
         }
         _ => {}
     }
-    Ok(None)
 }

@@ -3,28 +3,42 @@
 //! The renderer and the sink have a pool each, the interface the program's own thread; on one job the
 //! first two share a worker. Nobody waits for the interface: what it has no time for is dropped.
 
+mod action;
+mod backend;
+mod config;
+mod deck;
 mod keys;
+mod remote;
+mod resume;
 mod screen;
+mod sinks;
 mod terminal;
 mod view;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::{JoinHandle, Observe, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Interrupt};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
-use creel_vgm::play::device::{Null, Open, PLAYERS, Pipe, WavFile};
-use creel_vgm::play::{Device, News, Order, Parts, Queue, Repeat, parts};
+use creel_vgm::play::{News, Order, Parts, Queue, Repeat, Sound, parts};
 use creel_vgm::render::Settings;
+use serde::{Deserialize, Serialize};
 
 use super::plain::plain;
+use super::sound::Tone;
 use super::tell_of_folders;
+pub use action::WORDS as ACTION_WORDS;
+use config::{Config, Tastes, as_often};
+use deck::Deck;
 use keys::Wish;
+use remote::Remote;
+pub use remote::default_socket;
 use terminal::Terminal;
 use view::View;
 
@@ -42,7 +56,7 @@ use view::View;
   creel-vgm play --sink - song.vgz | aplay -f cd")]
 pub struct Play {
     /// Songs, folders of songs, playlists (M3U, XSPF, JSPF), - for standard input
-    #[arg(required_unless_present = "demo", value_name = "PATH")]
+    #[arg(required_unless_present_any = ["demo", "dump_config"], value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Play the songs that the program carries
     #[arg(long)]
@@ -53,39 +67,58 @@ pub struct Play {
     /// Play them in a random order
     #[arg(short = 'z', long)]
     shuffle: bool,
-    /// What comes after the last song
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
-    repeat: After,
-    /// How often loops are played; 0 for ever
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    loops: u32,
-    /// How long songs that loop fade out, in seconds
-    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = crate::cli::sound::seconds)]
-    fade: f64,
-    /// How loud, in percent, 0 to 400
-    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=400))]
-    volume: u16,
-    /// Frames a second
-    #[arg(long, value_name = "HZ", default_value_t = 44_100, value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
-    sample_rate: u32,
-    /// Where the sound goes: auto (pw-play, pacat or aplay, the first that is there), one of these,
-    /// null (nowhere, in real time), wav:FILE, - (stdout, 16-bit stereo)
-    #[arg(long, value_name = "SINK", default_value = "auto")]
-    sink: String,
+    /// What comes after the last song [default: off]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    repeat: Option<After>,
+    /// How often loops are played; 0 for ever [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    loops: Option<u32>,
+    /// How long songs that loop fade out, in seconds [default: 5]
+    #[arg(long, value_name = "S", value_parser = crate::cli::sound::seconds)]
+    fade: Option<f64>,
+    /// How loud, in percent, 0 to 400 [default: 100]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(0..=400))]
+    volume: Option<u16>,
+    /// Frames a second [default: 44100]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
+    sample_rate: Option<u32>,
+    /// Where the sound goes [default: auto]: auto (the first of the others that is there), pulse (a
+    /// PulseAudio or PipeWire server), pw-play, pacat, aplay, null (nowhere, in real time), wav:FILE,
+    /// raw:FILE (16-bit stereo; a FIFO, say), - (the same on stdout)
+    #[arg(long, value_name = "SINK")]
+    sink: Option<String>,
+    /// Go on where these paths were left, and remember where they are left now
+    #[arg(long)]
+    resume: bool,
+    /// Be told by `creel-vgm ctl`, at this socket; auto: $XDG_RUNTIME_DIR/creel-vgm.sock
+    #[arg(long, value_name = "SOCKET")]
+    listen: Option<PathBuf>,
     /// No interface: a line a song
     #[arg(long)]
     plain: bool,
-    /// Workers: with 1, rendering and sound share one
-    #[arg(short, long, value_name = "N", default_value_t = 2, value_parser = creel_console::knobs::jobs)]
-    jobs: usize,
+    /// Leave the mouse to the terminal
+    #[arg(long)]
+    no_mouse: bool,
+    /// Read this file instead of $XDG_CONFIG_HOME/creel-vgm/config.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print what holds, of the file and the flags, as such a file, and end
+    #[arg(long)]
+    dump_config: bool,
+    #[command(flatten)]
+    tone: Tone,
+    /// Workers: with 1, rendering and sound share one [default: 2]
+    #[arg(short, long, value_name = "N", value_parser = creel_console::knobs::jobs)]
+    jobs: Option<usize>,
     /// What others may do with the workers from outside: off, look (`creel top` shows them)
     #[arg(long, value_name = "O", default_value = "off")]
     observe: Observe,
 }
 
 /// What comes after the last song, by its name.
-#[derive(ValueEnum, Clone, Copy, Debug, Default)]
-enum After {
+#[derive(ValueEnum, Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum After {
     /// The end
     #[default]
     Off,
@@ -98,7 +131,13 @@ enum After {
 impl Play {
     /// Plays until the queue's end or until the user has had enough.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let (songs, refused) = self.songs();
+        let config = self.over(Config::read(self.config.as_deref())?);
+        if self.dump_config {
+            print!("{}", toml::to_string(&whole(config))?);
+            return Ok(Exit::Done);
+        }
+        let config = whole(config);
+        let (songs, refused) = self.songs(config.recurse == Some(true));
         if songs.is_empty() {
             let exit = if refused > 0 {
                 Exit::BadData
@@ -108,46 +147,53 @@ impl Play {
             return Err(Failure::new(exit, "there is nothing to play").into());
         }
         let interrupt = Interrupt::install().context("cannot take over Ctrl-C")?;
-        let mut open = self.opener()?;
+        let (rate, name) = (
+            config.sample_rate.unwrap_or(44_100),
+            config.sink.as_deref().unwrap_or("auto"),
+        );
+        let mut open = sinks::opener(name, rate)?;
         let device = open().map_err(|error| {
-            let message = format!(
-                "--sink {}: {error}; --sink null plays without sound",
-                self.sink
-            );
+            let message = format!("--sink {name}: {error}; --sink null plays without sound");
             Failure::new(Exit::SomeFailed, message)
         })?;
         let settings = Settings {
-            loops: if self.loops == 0 {
-                u32::MAX
-            } else {
-                self.loops
-            },
-            fade_seconds: self.fade,
-            sample_rate: self.sample_rate,
+            loops: as_often(config.loops.unwrap_or(2)),
+            fade_seconds: config.fade.unwrap_or(5.0),
+            sample_rate: rate,
             ..Settings::default()
         };
-        let mut queue = Queue::new(songs).seeded(seed());
-        queue.set_repeat(match self.repeat {
-            After::Off => Repeat::Off,
-            After::All => Repeat::All,
-            After::One => Repeat::One,
+        let (queue, start) = self.queue(songs, &config);
+        let names: Vec<String> = queue
+            .songs()
+            .iter()
+            .map(|song| plain(&song.to_string()))
+            .collect();
+        let tastes = Tastes::new(&config.song)?;
+        let effects = config.effects();
+        let choose = Box::new(move |song: &Source| Sound {
+            settings: tastes.of(song, &settings),
+            effects: effects.clone(),
         });
-        queue.shuffle_all(self.shuffle);
-        let names: Vec<String> = queue.songs().iter().map(ToString::to_string).collect();
         let Parts {
             renderer,
             sink,
             desk,
             orders,
             news,
-        } = parts(queue, settings, open);
-        desk.set_volume(f32::from(self.volume) / 100.0);
+        } = parts(queue, rate, choose, open);
+        desk.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
+        let has_two = config.jobs.unwrap_or(2) > 1;
         let rendering = self.pool("render")?;
-        let sounding = if self.jobs > 1 {
+        let sounding = if has_two {
             Some(self.pool("sound")?)
         } else {
             None
         };
+        let deck = Arc::new(Deck::new(desk, orders, names, refused));
+        if start > 0 {
+            deck.orders.send(Order::SeekTo(start));
+        }
+        let remote = self.remote(&config, &deck, &rendering)?;
         let ends = [
             rendering.spawn(renderer.run()),
             sounding
@@ -155,22 +201,130 @@ impl Play {
                 .unwrap_or(&rendering)
                 .spawn(sink.run(device)),
         ];
-        let mut view = View::new(names, desk, orders, news, refused);
-        let told = if self.has_interface() {
-            interface(&mut view, &interrupt)
+        let mut view = View::new(Arc::clone(&deck), news);
+        let told = if self.has_interface(name) {
+            interface(&mut view, &interrupt, config.mouse != Some(false))
         } else {
             lines(&mut view, &interrupt, common.quiet)
         };
-        view.orders.send(Order::Quit);
-        view.desk.pause(false);
+        let left = self.left(&deck);
+        deck.orders.send(Order::Quit);
+        deck.desk.pause(false);
         finish(&rendering, ends);
+        drop(remote);
         told?;
+        if config.resume == Some(true)
+            && let Some(left) = left
+        {
+            resume::leave(left).context("cannot remember where it was left")?;
+        }
         interrupt.check()?;
-        Ok(if view.failed > 0 {
+        match deck.desk.failure() {
+            // Who reads has had enough.
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                let message = format!("--sink {name}: {error}");
+                return Err(Failure::new(Exit::SomeFailed, message).into());
+            }
+            _ => {}
+        }
+        let failed = deck.now().failed;
+        Ok(if failed > 0 {
             Exit::SomeFailed
         } else {
             Exit::Done
         })
+    }
+
+    /// What the file says, where no flag says something else.
+    fn over(&self, file: Config) -> Config {
+        let flag = |set: bool| set.then_some(true);
+        Config {
+            sink: self.sink.clone().or(file.sink),
+            jobs: self.jobs.or(file.jobs),
+            recurse: flag(self.recurse).or(file.recurse),
+            shuffle: flag(self.shuffle).or(file.shuffle),
+            repeat: self.repeat.or(file.repeat),
+            loops: self.loops.or(file.loops),
+            fade: self.fade.or(file.fade),
+            volume: self.volume.or(file.volume),
+            sample_rate: self.sample_rate.or(file.sample_rate),
+            dc_filter: flag(self.tone.dc_filter).or(file.dc_filter),
+            eq: match self.tone.eq.is_empty() {
+                true => file.eq,
+                false => self.tone.eq.clone(),
+            },
+            reverb: Some(self.tone.reverb)
+                .filter(|reverb| *reverb != 0.0)
+                .or(file.reverb),
+            width: Some(self.tone.width)
+                .filter(|width| *width != 1.0)
+                .or(file.width),
+            soft_clip: flag(self.tone.soft_clip).or(file.soft_clip),
+            resume: flag(self.resume).or(file.resume),
+            mouse: self.no_mouse.then_some(false).or(file.mouse),
+            listen: self.listen.clone().or(file.listen),
+            song: file.song,
+        }
+    }
+
+    /// The queue in its order, at the song that it was left at, and how far into it, in ms.
+    fn queue(&self, songs: Vec<Source>, config: &Config) -> (Queue, u64) {
+        let mut queue = Queue::new(songs).seeded(seed());
+        queue.set_repeat(match config.repeat.unwrap_or_default() {
+            After::Off => Repeat::Off,
+            After::All => Repeat::All,
+            After::One => Repeat::One,
+        });
+        queue.shuffle_all(config.shuffle == Some(true));
+        let left =
+            (config.resume == Some(true)).then(|| resume::left(&resume::known_as(&self.paths)));
+        let Some(left) = left.flatten() else {
+            return (queue, 0);
+        };
+        let place = queue
+            .songs()
+            .iter()
+            .position(|song| song.to_string() == left.source);
+        match place {
+            Some(place) => {
+                queue.jump(place);
+                (queue, left.ms)
+            }
+            None => (queue, 0),
+        }
+    }
+
+    /// Where the queue is now; none after its end.
+    fn left(&self, deck: &Deck) -> Option<resume::Left> {
+        let now = deck.now();
+        let paths = resume::known_as(&self.paths);
+        let track = now.track.as_ref()?;
+        let rate = u64::from(deck.desk.sample_rate());
+        // After the end, it begins anew.
+        let (source, ms) = match now.ended {
+            true => (String::new(), 0),
+            false => (track.source.clone(), deck.desk.frame() * 1000 / rate),
+        };
+        Some(resume::Left { paths, source, ms })
+    }
+
+    fn remote(
+        &self,
+        config: &Config,
+        deck: &Arc<Deck>,
+        pool: &Pool,
+    ) -> anyhow::Result<Option<Remote>> {
+        let Some(path) = &config.listen else {
+            return Ok(None);
+        };
+        let path = match path.to_str() {
+            Some("auto") => default_socket()
+                .map_err(|why| Failure::new(Exit::Usage, format!("--listen auto: {why}")))?,
+            _ => path.clone(),
+        };
+        let remote = Remote::listen(&path, deck, pool);
+        let remote = remote.with_context(|| format!("--listen {}", path.display()))?;
+        Ok(Some(remote))
     }
 
     fn pool(&self, name: &str) -> anyhow::Result<Pool> {
@@ -184,11 +338,11 @@ impl Play {
     }
 
     /// The songs of the paths, and how many paths were refused, each of which was told of.
-    fn songs(&self) -> (Vec<Source>, usize) {
+    fn songs(&self, recurse: bool) -> (Vec<Source>, usize) {
         if self.demo {
             return (demo::CARRIED.iter().map(Source::Carried).collect(), 0);
         }
-        let found = find(&self.paths, self.recurse);
+        let found = find(&self.paths, recurse);
         tell_of_folders(&found.deeper, &found.barren);
         for (path, error) in &found.refused {
             eprintln!("creel-vgm: {}: {error}", plain(&path.display().to_string()));
@@ -197,48 +351,27 @@ impl Play {
         (songs, found.refused.len())
     }
 
-    fn has_interface(&self) -> bool {
-        !self.plain && self.sink != "-" && io::stdout().is_terminal() && io::stdin().is_terminal()
-    }
-
-    /// How the device is opened.
-    fn opener(&self) -> anyhow::Result<Open> {
-        let rate = self.sample_rate;
-        Ok(match self.sink.as_str() {
-            "null" => Box::new(move || Ok(Box::new(Null::new(rate)) as Box<dyn Device>)),
-            "-" => Box::new(|| Ok(Box::new(Pipe::to_stdout()?) as Box<dyn Device>)),
-            "auto" => Box::new(move || program(PLAYERS, rate)),
-            other => match (
-                other.strip_prefix("wav:"),
-                PLAYERS.iter().position(|p| p.0 == other),
-            ) {
-                (Some(path), _) => {
-                    let path = PathBuf::from(path);
-                    Box::new(move || Ok(Box::new(WavFile::create(&path, rate)?) as Box<dyn Device>))
-                }
-                (_, Some(at)) => Box::new(move || program(&PLAYERS[at..=at], rate)),
-                _ => {
-                    let message = format!(
-                        "--sink {other}: no such sink; there are auto, null, wav:FILE, -, pw-play, pacat, aplay"
-                    );
-                    return Err(Failure::new(Exit::Usage, message).into());
-                }
-            },
-        })
+    fn has_interface(&self, sink: &str) -> bool {
+        !self.plain && sink != "-" && io::stdout().is_terminal() && io::stdin().is_terminal()
     }
 }
 
-/// Starts the first of these programs that is there.
-fn program(programs: &[(&str, &[&str])], rate: u32) -> io::Result<Box<dyn Device>> {
-    for (name, arguments) in programs {
-        match Pipe::to_program(name, arguments, rate) {
-            Ok(pipe) => return Ok(Box::new(pipe)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(io::Error::other(format!("{name}: {error}"))),
-        }
+/// With what holds where neither a flag nor the file says something.
+fn whole(config: Config) -> Config {
+    Config {
+        sink: config.sink.or(Some("auto".into())),
+        jobs: config.jobs.or(Some(2)),
+        recurse: config.recurse.or(Some(false)),
+        shuffle: config.shuffle.or(Some(false)),
+        repeat: config.repeat.or(Some(After::Off)),
+        loops: config.loops.or(Some(2)),
+        fade: config.fade.or(Some(5.0)),
+        volume: config.volume.or(Some(100)),
+        sample_rate: config.sample_rate.or(Some(44_100)),
+        resume: config.resume.or(Some(false)),
+        mouse: config.mouse.or(Some(true)),
+        ..config
     }
-    let names: Vec<&str> = programs.iter().map(|program| program.0).collect();
-    Err(io::Error::other(format!("no {} here", names.join(", "))))
 }
 
 /// Something else each time.
@@ -258,20 +391,23 @@ fn finish(pool: &Pool, ends: [JoinHandle<()>; 2]) {
 }
 
 /// How often the screen is drawn while there is sound.
-const FRAME: Duration = Duration::from_millis(33);
-/// And while there is none.
-const FRAME_PAUSED: Duration = Duration::from_millis(250);
+const FRAME: Duration = Duration::from_millis(50);
+/// And while there is none, and how often is looked without a screen.
+const FRAME_PAUSED: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The interface, until the end.
-fn interface(view: &mut View, interrupt: &Interrupt) -> anyhow::Result<()> {
-    let mut terminal = Terminal::enter().context("the terminal")?;
+fn interface(view: &mut View, interrupt: &Interrupt, mouse: bool) -> anyhow::Result<()> {
+    let mut terminal = Terminal::enter(mouse).context("the terminal")?;
     loop {
         view.look();
         if view.is_over() || interrupt.requested() {
             return Ok(());
         }
+        view.ask();
+        view.played.clear();
         terminal.draw(|frame| screen::draw(frame, view))?;
-        let wait = if view.desk.is_paused() {
+        let wait = if view.deck.desk.is_paused() {
             FRAME_PAUSED
         } else {
             FRAME
@@ -281,11 +417,12 @@ fn interface(view: &mut View, interrupt: &Interrupt) -> anyhow::Result<()> {
         };
         match wish {
             Wish::Quit => return Ok(()),
+            Wish::Redraw => terminal.redraw()?,
             Wish::Suspend => {
-                let paused = view.desk.is_paused();
-                view.desk.pause(true);
+                let paused = view.deck.desk.is_paused();
+                view.deck.desk.pause(true);
                 terminal.suspend()?;
-                view.desk.pause(paused);
+                view.deck.desk.pause(paused);
             }
         }
     }
@@ -293,18 +430,10 @@ fn interface(view: &mut View, interrupt: &Interrupt) -> anyhow::Result<()> {
 
 /// A line a song, until the end.
 fn lines(view: &mut View, interrupt: &Interrupt, quiet: bool) -> anyhow::Result<()> {
-    let mut told = None;
     loop {
         view.look();
-        let begun = view
-            .track
-            .as_ref()
-            .map(|(begin, track)| (*begin, track.clone()));
-        if let Some((begin, track)) = begun.filter(|begun| told != Some(begun.0)) {
-            told = Some(begin);
-            if !quiet {
-                eprintln!("{}", plain(&view::title(&track)));
-            }
+        for track in view.played.drain(..).filter(|_| !quiet) {
+            eprintln!("{}", view::title(&track));
         }
         for message in view.messages.drain(..) {
             eprintln!("creel-vgm: {}", plain(&message));
@@ -312,15 +441,8 @@ fn lines(view: &mut View, interrupt: &Interrupt, quiet: bool) -> anyhow::Result<
         if view.is_over() || interrupt.requested() {
             return Ok(());
         }
-        std::thread::sleep(FRAME);
+        std::thread::sleep(LOOK);
     }
-}
-
-/// An order that found no room is a defect that the user should hear of.
-fn order(view: &View, order: Order) -> anyhow::Result<()> {
-    let sent = view.orders.send(order) || view.desk.is_ended();
-    sent.then_some(())
-        .ok_or_else(|| anyhow!("the renderer does not take orders"))
 }
 
 /// What is told is for the view alone.

@@ -9,23 +9,26 @@ use std::rc::Rc;
 use std::sync::Once;
 
 use ratatui::Frame;
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 
+use super::backend::Silent;
+
 /// The terminal while the interface has it.
 pub struct Terminal {
-    inner: ratatui::Terminal<CrosstermBackend<Patient>>,
+    inner: ratatui::Terminal<Silent<Patient>>,
     /// The same that the inner one writes to.
     out: Patient,
+    mouse: bool,
 }
 
 impl Terminal {
-    /// Takes it over.
-    pub fn enter() -> io::Result<Self> {
+    /// Takes it over, the mouse too if so asked.
+    pub fn enter(mouse: bool) -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let before = panic::take_hook();
@@ -34,11 +37,10 @@ impl Terminal {
                 before(info);
             }));
         });
-        let out = Patient::new()?;
-        let inner = ratatui::Terminal::new(CrosstermBackend::new(out.clone()))?;
-        enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen)?;
-        Ok(Terminal { inner, out })
+        let mut out = Patient::new()?;
+        let inner = ratatui::Terminal::new(Silent::new(out.clone()))?;
+        take(mouse, &mut out)?;
+        Ok(Terminal { inner, out, mouse })
     }
 
     /// Draws, unless the last picture has not been taken yet.
@@ -50,12 +52,16 @@ impl Terminal {
         Ok(())
     }
 
+    /// Draws all of it next time, and not what has changed.
+    pub fn redraw(&mut self) -> io::Result<()> {
+        self.inner.clear()
+    }
+
     /// Gives it back and stops, until the shell lets the program go on.
     pub fn suspend(&mut self) -> io::Result<()> {
         leave();
         rustix::process::kill_current_process_group(rustix::process::Signal::TSTP)?;
-        enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen)?;
+        take(self.mouse, &mut self.out)?;
         self.inner.clear()
     }
 }
@@ -66,10 +72,33 @@ impl Drop for Terminal {
     }
 }
 
-/// Gives the terminal back. What fails here can't be told anybody.
+/// Takes it over, from the start or after a stop.
+fn take(mouse: bool, out: &mut impl Write) -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(out, EnterAlternateScreen, Hide)?;
+    if mouse {
+        execute!(out, EnableMouseCapture)?;
+    }
+    Ok(())
+}
+
+/// Gives the terminal back, as far as it takes it: one that is stopped is not waited for. What fails
+/// here can't be told anybody.
 fn leave() {
+    let mut bytes = Vec::new();
+    let _ = execute!(bytes, DisableMouseCapture, LeaveAlternateScreen, Show);
+    let _ = open().and_then(|mut out| out.write_all(&bytes));
     let _ = disable_raw_mode();
-    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+}
+
+/// The terminal, opened anew: that it does not block would else hold for whoever shares our standard
+/// output.
+fn open() -> io::Result<File> {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new()
+        .write(true)
+        .custom_flags(nonblocking)
+        .open("/dev/tty")
 }
 
 /// The terminal as a writer that keeps what it does not take now: one that is stopped holds up
@@ -82,14 +111,8 @@ struct Patient {
 
 impl Patient {
     fn new() -> io::Result<Self> {
-        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        // Opened anew: the flag would else be that of whoever shares our standard output.
-        let out = OpenOptions::new()
-            .write(true)
-            .custom_flags(nonblocking)
-            .open("/dev/tty")?;
         Ok(Patient {
-            out: Rc::new(out),
+            out: Rc::new(open()?),
             pending: Rc::default(),
         })
     }

@@ -1,68 +1,100 @@
-//! What the interface knows: the song that is heard, its levels, the queue.
+//! What the interface knows: the song that is heard, what its voices do, and where the user is.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use creel_vgm::play::{Desk, News, Orders, Tap, Track, VOICES_MAX};
+use creel_vgm::play::{News, Seeing, Seen, Tap, Track};
 
 use super::Told;
+use super::deck::Deck;
+use crate::cli::plain::plain;
 
 /// Levels fall by this factor a frame of the screen.
-const FALL: f32 = 0.85;
+const FALL: f32 = 0.76;
+/// Frames of the screen for which a struck note shines.
+const SHINE: u8 = 4;
+/// Frames of sound that the spectrum is made of.
+pub const HEARD_FRAMES: usize = 1024;
+
+/// A voice as it is drawn.
+#[derive(Debug, Clone, Default)]
+pub struct Lane {
+    pub level: f32,
+    pub note: Option<f32>,
+    strikes: u8,
+    /// Frames of the screen for which it still shines.
+    pub shine: u8,
+    pub wave: Vec<f32>,
+}
+
+/// What the lower part of the screen is taken by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Over {
+    #[default]
+    Nothing,
+    Help,
+    Tags,
+}
 
 /// What is shown.
 pub struct View {
-    pub names: Vec<String>,
-    pub desk: Arc<Desk>,
-    pub orders: Orders,
+    pub deck: Arc<Deck>,
     news: Told,
     /// Songs that are made but not heard yet, with their first blocks.
     begun: VecDeque<(u64, Arc<Track>)>,
     taps: VecDeque<Tap>,
     /// The song that is heard, with its first block.
     pub track: Option<(u64, Arc<Track>)>,
-    pub levels: [f32; VOICES_MAX],
+    pub lanes: Vec<Lane>,
     pub heard: u64,
-    /// The renderer's share of real time, in thousandths; a mean.
-    pub load: f32,
-    pub failed: usize,
+    /// The last sound heard, left and right together.
+    pub sound: VecDeque<f32>,
+    /// The bands of the spectrum as they were drawn.
+    pub bands: Vec<f32>,
     pub messages: Vec<String>,
-    ended: bool,
-    /// The voice that keys are about.
+    /// Songs that were heard since this was last emptied.
+    pub played: Vec<Arc<Track>>,
+    lost: bool,
+    /// The voice that keys are about, and the first that is drawn.
     pub selected: usize,
-    pub forever: bool,
-    pub shuffled: bool,
-    pub repeat: creel_vgm::play::Repeat,
-    pub help: bool,
+    pub first_lane: usize,
+    pub waves: bool,
+    pub spectrum: bool,
+    pub over: Over,
+    /// Lines of what lies over the queue that were scrolled past.
+    pub scrolled: u16,
+    /// Where in the list of songs the user is; none: where the song is.
+    pub cursor: Option<usize>,
+    /// What is looked for among the songs, while it is typed.
+    pub search: Option<String>,
+    /// Where things were drawn, for the mouse.
+    pub areas: super::screen::Areas,
 }
 
 impl View {
-    pub fn new(
-        names: Vec<String>,
-        desk: Arc<Desk>,
-        orders: Orders,
-        news: Told,
-        refused: usize,
-    ) -> Self {
+    pub fn new(deck: Arc<Deck>, news: Told) -> Self {
         View {
-            names,
-            desk,
-            orders,
+            deck,
             news,
             begun: VecDeque::new(),
             taps: VecDeque::new(),
             track: None,
-            levels: [0.0; VOICES_MAX],
+            lanes: Vec::new(),
             heard: u64::MAX,
-            load: 0.0,
-            failed: refused,
+            sound: VecDeque::new(),
+            bands: Vec::new(),
             messages: Vec::new(),
-            ended: false,
+            played: Vec::new(),
+            lost: false,
             selected: 0,
-            forever: false,
-            shuffled: false,
-            repeat: Default::default(),
-            help: false,
+            first_lane: 0,
+            waves: false,
+            spectrum: true,
+            over: Over::Nothing,
+            scrolled: 0,
+            cursor: None,
+            search: None,
+            areas: Default::default(),
         }
     }
 
@@ -71,58 +103,153 @@ impl View {
         while let Ok(news) = self.news.try_recv() {
             match news {
                 News::Begun(serial, track) => {
-                    self.ended = false;
+                    self.deck.now().ended = false;
                     self.begun.push_back((serial, track));
                 }
                 News::Made(tap) => self.taps.push_back(tap),
                 News::Failed(place, why) => {
-                    self.failed += 1;
-                    self.messages.push(format!("{}: {why}", self.names[place]));
+                    let message = format!("{}: {why}", self.deck.names[place]);
+                    let mut now = self.deck.now();
+                    now.failed += 1;
+                    now.message = Some(message.clone());
+                    drop(now);
+                    self.messages.push(message);
                 }
-                News::Ended => self.ended = true,
+                News::Ended => self.deck.now().ended = true,
             }
         }
-        let now = self.desk.serial();
-        while self.begun.front().is_some_and(|begun| begun.0 <= now) {
-            self.track = self.begun.pop_front();
-            self.levels = [0.0; VOICES_MAX];
+        let lost = self.deck.desk.is_lost();
+        if lost != self.lost {
+            self.lost = lost;
+            self.messages.push(match lost {
+                true => "the sound device is gone; it is looked for".into(),
+                false => "the sound device is back".into(),
+            });
         }
-        if !self.desk.is_paused() {
-            self.levels.iter_mut().for_each(|level| *level *= FALL);
+        let serial = self.deck.desk.serial();
+        while self.begun.front().is_some_and(|begun| begun.0 <= serial) {
+            self.begin();
         }
-        while self.taps.front().is_some_and(|tap| tap.serial <= now) {
+        if !self.deck.desk.is_paused() {
+            for lane in &mut self.lanes {
+                lane.level *= FALL;
+                lane.shine = lane.shine.saturating_sub(1);
+            }
+        }
+        while self.taps.front().is_some_and(|tap| tap.serial <= serial) {
             let Some(tap) = self.taps.pop_front() else {
                 break;
             };
-            for (level, peak) in self.levels.iter_mut().zip(tap.levels) {
-                *level = level.max(peak);
-            }
-            self.heard = tap.heard;
-            self.load += (tap.load as f32 - self.load) / 50.0;
+            self.take(tap);
         }
+    }
+
+    /// Another song is heard, or the same with another length.
+    fn begin(&mut self) {
+        let Some(begun) = self.begun.pop_front() else {
+            return;
+        };
+        let is_same = self.track.as_ref().is_some_and(|track| {
+            track.1.place == begun.1.place && track.1.voices == begun.1.voices
+        });
+        if !is_same {
+            self.lanes = vec![Lane::default(); begun.1.voices.len()];
+            (self.selected, self.first_lane) = (0, 0);
+        }
+        // Of the same song, only its length has changed, if it goes on.
+        let goes_on = is_same && self.deck.desk.frame() > 0;
+        if !goes_on {
+            self.played.push(Arc::clone(&begun.1));
+        }
+        self.deck.now().track = Some(Arc::clone(&begun.1));
+        self.track = Some(begun);
+    }
+
+    fn take(&mut self, tap: Tap) {
+        for (lane, seen) in self.lanes.iter_mut().zip(tap.voices) {
+            let Seen { level, note, wave } = seen;
+            // What was struck is told where its chip says it, and else by how it grows.
+            let is_struck = match note.strikes != lane.strikes {
+                true => true,
+                false => note.strikes == 0 && level > 0.02 && level > lane.level * 2.5,
+            };
+            if is_struck {
+                lane.shine = SHINE;
+            }
+            lane.strikes = note.strikes;
+            lane.level = lane.level.max(level);
+            lane.note = note.hz;
+            lane.wave = wave;
+        }
+        self.sound.extend(tap.mix);
+        let too_many = self.sound.len().saturating_sub(HEARD_FRAMES);
+        self.sound.drain(..too_many);
+        self.heard = tap.heard;
+        let mut now = self.deck.now();
+        now.heard = tap.heard;
+        now.load += (tap.load as f32 - now.load) / 50.0;
+    }
+
+    /// Says what the renderer is to make for the screen.
+    pub fn ask(&self) {
+        let seeing = match (self.deck.desk.is_paused(), self.waves) {
+            (true, _) => Seeing::Nothing,
+            (_, true) => Seeing::Waves,
+            _ => Seeing::Levels,
+        };
+        self.deck.desk.see(seeing);
     }
 
     /// Whether all was played.
     pub fn is_over(&self) -> bool {
         let drained = self.begun.is_empty() && self.taps.is_empty();
-        (self.ended && drained && self.desk.held_ms() == 0) || self.desk.is_ended()
+        let desk = &self.deck.desk;
+        let ended = self.deck.now().ended;
+        (ended && drained && desk.held_ms() == 0) || desk.is_ended() || self.deck.is_quitting()
     }
 
-    /// The frame that is heard, and where that is in the song's loop: the second pass is 2.
-    pub fn pass(&self) -> Option<u64> {
-        let (start, length) = self.track.as_ref()?.1.looped?;
-        let past = self.desk.frame().checked_sub(start)?;
-        Some(past / length.max(1) + 1)
+    /// Which songs are listed: all, or those that are looked for.
+    pub fn listed(&self) -> Vec<usize> {
+        let wanted = self.search.as_deref().unwrap_or("").to_lowercase();
+        let names = self.deck.names.iter().enumerate();
+        let is_wanted = |name: &String| {
+            wanted
+                .split_whitespace()
+                .all(|word| name.to_lowercase().contains(word))
+        };
+        names
+            .filter(|(_, name)| is_wanted(name))
+            .map(|(place, _)| place)
+            .collect()
+    }
+
+    /// The place of the song that is heard.
+    pub fn place(&self) -> usize {
+        self.track.as_ref().map_or(0, |track| track.1.place)
+    }
+
+    /// Moves the cursor among the listed songs.
+    pub fn move_cursor(&mut self, by: isize) {
+        let listed = self.listed();
+        let at = self.cursor.unwrap_or_else(|| self.place());
+        let at = listed
+            .iter()
+            .position(|place| *place >= at)
+            .unwrap_or(listed.len().saturating_sub(1));
+        let to = at
+            .saturating_add_signed(by)
+            .min(listed.len().saturating_sub(1));
+        self.cursor = listed.get(to).copied();
     }
 }
 
 /// What a song is called: its title and game, or its file.
 pub fn title(track: &Track) -> String {
     let (title, game) = (&track.tags.track, &track.tags.game);
-    match (title.is_empty(), game.is_empty()) {
+    plain(&match (title.is_empty(), game.is_empty()) {
         (true, true) => track.source.clone(),
         (true, false) => format!("{} ({game})", track.source),
         (false, true) => title.clone(),
         (false, false) => format!("{title} ({game})"),
-    }
+    })
 }

@@ -2,16 +2,19 @@
 //!
 //! | | takes | made for |
 //! |---|---|---|
-//! | [`Null`] | what a device of 20 ms would, by the clock | tests, and machines without sound |
-//! | [`Pipe`] | what fits the pipe | a program that plays, standard output |
+//! | [`Null`] | what a device of 40 ms would, by the clock | tests, and machines without sound |
+//! | [`Pulse`] | what the server asks for | PulseAudio, PipeWire |
+//! | [`Pipe`] | what fits the pipe | a program that plays, a FIFO, standard output |
 //! | [`WavFile`] | all | a file |
 
 mod null;
 mod pipe;
+mod pulse;
 mod wav_file;
 
 pub use null::Null;
 pub use pipe::{PLAYERS, Pipe};
+pub use pulse::Pulse;
 pub use wav_file::WavFile;
 
 use std::io;
@@ -31,6 +34,17 @@ pub trait Device: Send {
     /// How many frames it has taken that are not played yet, as far as it knows.
     fn held(&mut self) -> usize;
 
-    /// All is written and played.
-    fn finish(&mut self) {}
+    /// Whether one that was lost is not to be looked for again: a file, say.
+    fn is_gone_for_good(&self) -> bool {
+        false
+    }
+
+    /// Brings what it has taken to where it goes; the last call.
+    ///
+    /// # Errors
+    ///
+    /// If something of it is lost.
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::Device;
 
-/// What it holds at most, in parts of a second: 20 ms.
-const HOLDS: u32 = 50;
+/// What it holds at most, in parts of a second: 40 ms.
+const HOLDS: u32 = 25;
 
 /// No device: takes the frames as their time comes.
 #[derive(Debug)]

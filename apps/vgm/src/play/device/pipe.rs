@@ -1,7 +1,10 @@
 //! A pipe to a program that plays, or standard output.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -68,6 +71,8 @@ pub struct Pipe {
     bytes: Vec<u8>,
     /// Bytes of a frame that did not fit whole.
     rest: Vec<u8>,
+    /// Whether what reads it may come back.
+    may_return: bool,
 }
 
 impl Pipe {
@@ -86,7 +91,7 @@ impl Pipe {
             .stderr(Stdio::null())
             .spawn()?;
         let end = child.stdin.take().expect("it was asked for");
-        Pipe::new(end.into(), Some(child))
+        Pipe::new(end.into(), Some(child), true)
     }
 
     /// Standard output.
@@ -95,10 +100,28 @@ impl Pipe {
     ///
     /// What the system says.
     pub fn to_stdout() -> io::Result<Self> {
-        Pipe::new(rustix::io::dup(rustix::stdio::stdout())?, None)
+        Pipe::new(rustix::io::dup(rustix::stdio::stdout())?, None, false)
     }
 
-    fn new(end: OwnedFd, child: Option<Child>) -> io::Result<Self> {
+    /// A FIFO, or a file, which is begun anew.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; of a FIFO that nobody reads, too.
+    pub fn to_file(path: &Path) -> io::Result<Self> {
+        // A FIFO without a reader is refused, not waited for.
+        let nonblocking = OFlags::NONBLOCK.bits() as i32;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(nonblocking)
+            .open(path)?;
+        let is_fifo = file.metadata()?.file_type().is_fifo();
+        Pipe::new(file.into(), None, is_fifo)
+    }
+
+    fn new(end: OwnedFd, child: Option<Child>, may_return: bool) -> io::Result<Self> {
         let flags = fcntl_getfl(&end)?;
         fcntl_setfl(&end, flags | OFlags::NONBLOCK)?;
         // No pipe, or a system that has pipes of one size: then there is more delay.
@@ -109,6 +132,7 @@ impl Pipe {
             child,
             bytes: Vec::new(),
             rest: Vec::new(),
+            may_return,
         })
     }
 
@@ -146,12 +170,17 @@ impl Device for Pipe {
         bytes.unwrap_or(0) as usize / LAYOUT.frame_bytes()
     }
 
-    fn finish(&mut self) {
+    fn is_gone_for_good(&self) -> bool {
+        !self.may_return
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
         self.end = None;
         if let Some(child) = &mut self.child {
             // It plays the rest, some hundredths of a second.
-            let _ = child.wait();
+            child.wait()?;
         }
+        Ok(())
     }
 }
 

@@ -64,9 +64,12 @@ impl Device for WavFile {
         0
     }
 
-    fn finish(&mut self) {
-        if let Err(error) = self.tell_length().and_then(|()| self.file.flush()) {
-            eprintln!("creel-vgm: the sound file: {error}");
-        }
+    fn is_gone_for_good(&self) -> bool {
+        true
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.tell_length()?;
+        self.file.flush()
     }
 }

@@ -20,7 +20,7 @@
 //! volume in its low four bits. The effects' registers are in [`dsp`].
 //!
 //! Keys count when a byte with the execute bit is written. Envelopes are those of
-//! [`awm`](super::awm). A slot's output goes through a ring of 64, from which others take it as an
+//! [`envelope`](super::envelope). A slot's output goes through a ring of 64, from which others take it as an
 //! offset into their samples.
 //!
 //! Left out on purpose: what comes to the effects from outside, timers, interrupts, MIDI, DMA, the
@@ -31,13 +31,16 @@
 mod dsp;
 
 use super::super::Rate;
-use super::awm::{SILENT, Volumes, envelope_mask, envelope_step};
+use super::envelope::{Envelope, Stage, THREE_DB, Volumes, envelope_mask};
+use super::sound::{Format, bent, step};
 use super::{PcmChip, limit};
 use dsp::Dsp;
 
 const SLOTS: usize = 32;
 const RAM: usize = 0x8_0000;
 const RING: usize = 64;
+/// Where an attack begins: 26 dB down.
+const ATTACK_FROM: i32 = 0x17F;
 /// Frames between two looks at the LFO.
 const LFO_FRAMES: u32 = 64;
 
@@ -54,22 +57,12 @@ const LFO_SPEEDS: [u64; 32] = [
 const VIBRATO: [f64; 8] = [0.0, 7.0, 13.5, 27.0, 55.0, 112.0, 230.0, 494.0];
 const TREMOLO: [f64; 8] = [0.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Stage {
-    Attack,
-    Decay1,
-    Decay2,
-    Release,
-    #[default]
-    Off,
-}
-
 /// A sound, decoded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sound {
     /// 0 the memory, 1 noise.
     source: u32,
-    bytes: bool,
+    format: Format,
     base: u32,
     kind: u32,
     /// In 65536ths of a sample.
@@ -83,8 +76,7 @@ struct Slot {
     /// As it was when keys last counted: a sound that has ended does not begin again by itself.
     key: bool,
     was_pressed: bool,
-    stage: Stage,
-    attenuation: i32,
+    envelope: Envelope,
     /// In 65536ths of a sample.
     at: i64,
     backwards: bool,
@@ -139,8 +131,8 @@ impl Scsp {
             let key = slot.words[0] & 0x0800 != 0;
             if key && !slot.key {
                 slot.press();
-            } else if !key && slot.key && slot.stage != Stage::Off {
-                slot.stage = Stage::Release;
+            } else if !key && slot.key {
+                slot.envelope.release();
             }
             slot.key = key;
         }
@@ -164,14 +156,10 @@ impl Slot {
 
     fn press(&mut self) {
         self.was_pressed = true;
-        self.stage = Stage::Attack;
-        // An attack begins 26 dB down.
-        self.attenuation = 0x17F;
         self.at = 0;
         self.backwards = false;
-        if self.bits(0x0C, 8, 1) != 0 || self.rate(self.bits(0x08, 0, 5)) >= 62 {
-            (self.stage, self.attenuation) = (Stage::Decay1, 0);
-        }
+        let at_once = self.bits(0x0C, 8, 1) != 0 || self.rate(self.bits(0x08, 0, 5)) >= 62;
+        self.envelope.press(ATTACK_FROM, at_once);
     }
 
     fn rate(&self, rate: u32) -> u32 {
@@ -188,7 +176,7 @@ impl Slot {
 
     /// The rate of the stage it is in.
     fn stage_rate(&self) -> u32 {
-        self.rate(match self.stage {
+        self.rate(match self.envelope.stage {
             Stage::Attack => self.bits(0x08, 0, 5),
             Stage::Decay1 => self.bits(0x08, 6, 5),
             Stage::Decay2 => self.bits(0x08, 11, 5),
@@ -197,28 +185,9 @@ impl Slot {
         })
     }
 
-    fn envelope(&mut self, clock: u32) {
-        if self.stage == Stage::Off {
-            return;
-        }
-        let step = envelope_step(self.stage_rate(), clock);
-        if step == 0 {
-            return;
-        }
-        if self.stage == Stage::Attack {
-            self.attenuation += (!self.attenuation * step) >> 4;
-            if self.attenuation <= 0 {
-                (self.stage, self.attenuation) = (Stage::Decay1, 0);
-            }
-            return;
-        }
-        self.attenuation += step;
-        if self.stage == Stage::Decay1 && self.attenuation >> 5 >= self.bits(0x0A, 5, 5) as i32 {
-            self.stage = Stage::Decay2;
-        }
-        if self.attenuation >= SILENT {
-            (self.stage, self.attenuation) = (Stage::Off, SILENT);
-        }
+    fn advance_envelope(&mut self, clock: u32) {
+        let sustained = self.bits(0x0A, 5, 5) as i32 * THREE_DB;
+        self.envelope.advance(self.stage_rate(), clock, sustained);
     }
 
     /// Where a wave of the LFO is, −1 to 1.
@@ -262,15 +231,11 @@ impl Slot {
             self.leap(hz);
         }
         let vibrato = VIBRATO[self.bits(0x12, 5, 3) as usize];
-        let step = i64::from(1024 + self.bits(0x10, 0, 10)) << 6;
-        self.step = match self.octave() {
-            octave if octave >= 0 => step << octave,
-            octave => step >> -octave,
-        };
-        if vibrato > 0.0 {
-            let cents = vibrato * self.wave(self.bits(0x12, 8, 2));
-            self.step = (self.step as f64 * (cents / 1200.0).exp2()) as i64;
-        }
+        let step = u64::from(step(self.bits(0x10, 0, 10), self.octave()));
+        self.step = match vibrato > 0.0 {
+            true => bent(step, vibrato * self.wave(self.bits(0x12, 8, 2))),
+            false => step,
+        } as i64;
         let depth = TREMOLO[self.bits(0x12, 0, 3) as usize];
         self.tremolo = (depth * self.tremolo_wave(self.bits(0x12, 3, 2))) as i32;
         self.sides = self.pan(8);
@@ -279,7 +244,10 @@ impl Slot {
         let [start, end] = [0x04, 0x06].map(|word| i64::from(self.bits(word, 0, 16)) << 16);
         self.sound = Sound {
             source: self.bits(0x00, 7, 2),
-            bytes: self.bits(0x00, 4, 1) != 0,
+            format: match self.bits(0x00, 4, 1) {
+                0 => Format::Words,
+                _ => Format::Bytes,
+            },
             base: self.bits(0x00, 0, 4) << 16 | self.bits(0x02, 0, 16),
             kind: self.bits(0x00, 5, 2),
             start,
@@ -307,23 +275,20 @@ impl Slot {
     }
 
     fn sample(&self, ram: &[u8; RAM], place: i64) -> i32 {
-        let start = i64::from(self.sound.base);
-        let byte = |at: i64| ram[(start + at) as usize & (RAM - 1)];
-        if self.sound.bytes {
-            i32::from(byte(place) as i8) << 8
-        } else {
-            i32::from(i16::from_be_bytes([byte(2 * place), byte(2 * place + 1)]))
-        }
+        let byte = |at: u32| ram[at as usize & (RAM - 1)];
+        self.sound
+            .format
+            .sample(byte, self.sound.base, place as u32)
     }
 
     /// A frame, before its pan; `moved` is how far others move it, in samples of 1024ths.
     fn frame(&mut self, ram: &[u8; RAM], volumes: &Volumes, clock: u32, moved: i32) -> i32 {
         if clock & self.mask == 0 {
-            self.envelope(clock);
+            self.advance_envelope(clock);
             self.volume = volumes.of(self.total());
             self.mask = envelope_mask(self.stage_rate());
         }
-        if self.stage == Stage::Off {
+        if !self.envelope.sounds() {
             return 0;
         }
         let at = self.at + i64::from(moved);
@@ -347,10 +312,10 @@ impl Slot {
     fn total(&self) -> i32 {
         let level = (self.bits(0x0C, 0, 8) << 2) as i32;
         let envelope = match self.bits(0x0C, 8, 1) {
-            0 => self.attenuation,
+            0 => self.envelope.attenuation,
             _ => 0,
         };
-        let held = self.stage == Stage::Attack && self.bits(0x08, 5, 1) != 0;
+        let held = self.envelope.stage == Stage::Attack && self.bits(0x08, 5, 1) != 0;
         let envelope = if held { 0 } else { envelope };
         envelope + level + self.tremolo
     }
@@ -366,7 +331,7 @@ impl Slot {
         };
         let round = (end - start).max(1 << 16);
         match kind {
-            0 if self.at >= end.max(start) => self.stage = Stage::Off,
+            0 if self.at >= end.max(start) => self.envelope.stage = Stage::Off,
             1 if self.at >= end => self.at = start + (self.at - end) % round,
             2 if !self.backwards && self.at >= start => {
                 self.backwards = true;
@@ -433,7 +398,7 @@ impl Scsp {
         for slot in &mut self.slots {
             slot.prepare(leaps, hz);
         }
-        let sounds = |slot: &&mut Slot| slot.stage != Stage::Off;
+        let sounds = |slot: &&mut Slot| slot.envelope.sounds();
         // By what was written alone, so that blocks' borders do not show in the ring.
         let moves = |slot: &Slot| slot.was_pressed && slot.moved_by().is_some();
         let effects = self.dsp.works();

@@ -25,7 +25,7 @@
 //!
 //! | register | |
 //! |---|---|
-//! | 0x–2x, 3x–5x, 6x–8x | start, end and loop, low byte first; the last has 7 bits |
+//! | 0x–2x, 3x–5x, 6x–8x | start, end and loop, low byte first; the last has 7 bits, and in 2x `a`: to and fro |
 //! | 9x | `-----bss`: 12 bits a sample; the rate halved so often |
 //!
 //! Port 6: registers 00–0E are the groups' ways to play, `p-----ss`: 0 four operators, 1 two pairs,
@@ -34,12 +34,15 @@
 //! While slots of a group play together, what is written to the first one's registers 0, 9, A, C, D
 //! and E is written to all of them. A frame has 384 clocks.
 //!
-//! Left out on purpose: outputs 3 and 4, which no board leads anywhere; timers, the memory's port,
-//! detune, loops to and fro, modulation by samples.
+//! Detune is that of the OPN chips, by the same key code; a loop to and fro turns at the end and at
+//! the loop's start.
 //!
-//! Source: Yamaha YMF271-F application manual; the ways of the operators, the key scaling and where
-//! an attack begins as MAME has them (BSD-3-Clause, Olivier Galibert, R. Belmont, hap); VGM
-//! specification 1.71 (command D1, block 85).
+//! Left out on purpose: outputs 3 and 4, which no board leads anywhere; timers, the memory's port,
+//! modulation by samples.
+//!
+//! Source: Yamaha YMF271-F application manual; the ways of the operators, the key scaling, where an
+//! attack begins and whose detune it has as MAME tells (BSD-3-Clause, Olivier Galibert, R. Belmont,
+//! hap); VGM specification 1.71 (command D1, block 85).
 
 mod group;
 mod slot;

@@ -5,7 +5,10 @@
 
 use std::sync::LazyLock;
 
+use super::super::super::fm::tables::detune;
 use super::super::super::rom::Reader;
+use super::super::envelope::Stage;
+use super::super::sound::{Format, Turn, bent};
 
 /// Frames between two looks at an LFO; its fastest turn takes 128.
 pub const LEAP: usize = 32;
@@ -46,6 +49,10 @@ const DECAY_MS: [f64; 16] = [
     5.69, 5.69,
 ];
 const DECAY_44_MS: [f64; 4] = [91.41, 73.08, 60.93, 52.22];
+
+/// A step of detune at a multiple of one half: those of the OPN chips, whose phases have 20 bits
+/// where these have 26.
+const DETUNE_STEP: i64 = 32;
 
 /// How far the LFO's depth attenuates, in 64ths of 23.625 dB.
 const TREMOLO: [i32; 4] = [0, 16, 32, 64];
@@ -101,16 +108,6 @@ fn wave_at(wave: usize, place: usize) -> i16 {
     (level * 32_767.0) as i16
 }
 
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Stage {
-    Attack,
-    Decay1,
-    Decay2,
-    Release,
-    #[default]
-    Off,
-}
-
 /// A slot.
 #[derive(Clone, Debug, Default)]
 pub struct Slot {
@@ -120,6 +117,7 @@ pub struct Slot {
     lfo_wave: u8,
     vibrato: u8,
     tremolo: u8,
+    detune: u8,
     multiple: u8,
     total_level: u8,
     key_scaling: u8,
@@ -138,7 +136,8 @@ pub struct Slot {
     start: u32,
     end: u32,
     loop_start: u32,
-    twelve_bits: bool,
+    format: Format,
+    turn: Turn,
     halvings: u8,
 
     stage: Stage,
@@ -148,6 +147,7 @@ pub struct Slot {
     /// Of an operator in 65,536ths of a wave's place, of samples in those of a sample.
     at: u64,
     step: u64,
+    backwards: bool,
     /// The last two values that are fed back, as phases.
     fed: [i32; 2],
     lfo: u32,
@@ -166,7 +166,7 @@ impl Slot {
                 self.vibrato = value >> 3 & 7;
                 self.tremolo = value >> 6;
             }
-            0x3 => self.multiple = value & 15,
+            0x3 => (self.detune, self.multiple) = (value >> 4 & 7, value & 15),
             0x4 => self.total_level = value & 0x7F,
             0x5 => (self.key_scaling, self.attack) = (value >> 5, value & 31),
             0x6 => self.decays[0] = value & 31,
@@ -192,11 +192,17 @@ impl Slot {
             6..=8 => &mut self.loop_start,
             9 => {
                 self.halvings = value & 3;
-                self.twelve_bits = value & 4 != 0;
+                self.format = match value & 4 {
+                    0 => Format::Bytes,
+                    _ => Format::Twelve,
+                };
                 return;
             }
             _ => return,
         };
+        if what == 2 {
+            self.turn = Turn::of(true, value & 0x80 != 0);
+        }
         let shift = 8 * u32::from(what % 3);
         *place = (*place & !(0xFF << shift) | u32::from(value) << shift) & 0x7F_FFFF;
     }
@@ -220,7 +226,7 @@ impl Slot {
         }
         self.stage = Stage::Attack;
         self.volume = ATTACK_FROM;
-        self.at = 0;
+        (self.at, self.backwards) = (0, false);
         self.fed = [0; 2];
         self.lfo = 0;
         self.set_steps();
@@ -244,6 +250,17 @@ impl Slot {
 
     /// By how much the pitch makes rates faster.
     fn faster(&self) -> u8 {
+        let code = self.key_code();
+        match self.key_scaling {
+            0 => 0,
+            scaling @ 1..=4 => code >> (4 - scaling),
+            scaling => code + [2, 4, 8][usize::from(scaling - 5)],
+        }
+        .min(31)
+    }
+
+    /// Where its pitch lies: four to an octave, 0 to 31.
+    fn key_code(&self) -> u8 {
         let notes = NOTES[usize::from(self.has_samples())];
         let number = if self.has_samples() {
             self.number & 0x7FF
@@ -251,13 +268,7 @@ impl Slot {
             self.number
         };
         let note = notes.iter().filter(|from| number >= **from).count() as u8;
-        let code = (self.block & 7) as u8 * 4 + note;
-        match self.key_scaling {
-            0 => 0,
-            scaling @ 1..=4 => code >> (4 - scaling),
-            scaling => code + [2, 4, 8][usize::from(scaling - 5)],
-        }
-        .min(31)
+        (self.block & 7) as u8 * 4 + note
     }
 
     /// What stays the same until the LFO leaps again or something is written.
@@ -272,12 +283,14 @@ impl Slot {
         self.step = if self.has_samples() {
             (((number | 0x800) * multiple) << octave >> 4) >> self.halvings
         } else {
-            (number * multiple) << octave >> 4
+            let detuned = i64::from(detune(self.detune, self.key_code())) * DETUNE_STEP;
+            let step = (number * multiple) << octave >> 4;
+            step.saturating_add_signed(detuned * multiple as i64)
         };
         let turn = (self.lfo >> 24) as i32;
         if self.vibrato > 0 {
-            let cents = VIBRATO[usize::from(self.vibrato)] * pitch_wave(self.lfo_wave, turn);
-            self.step = (self.step as f64 * (cents / 1200.0).exp2()) as u64;
+            let depth = VIBRATO[usize::from(self.vibrato)];
+            self.step = bent(self.step, depth * pitch_wave(self.lfo_wave, turn));
         }
         let depth = TREMOLO[usize::from(self.tremolo)];
         let tremolo = (level_wave(self.lfo_wave, turn) * depth * 63) >> 14;
@@ -403,38 +416,34 @@ impl Slot {
     pub fn samples(&mut self, rom: Reader<'_>, out: &mut [i32]) {
         let mut gains = [0; LEAP];
         self.gains(&mut gains[..out.len()]);
-        let end = u64::from(self.end);
         for (value, gain) in out.iter_mut().zip(gains) {
-            if self.at >> 16 > end {
-                self.turn_back();
-            }
-            let sample = self.sample(rom, (self.at >> 16) as u32);
+            self.turn_at_ends();
+            let byte = |at: u32| rom.byte(at & 0x7F_FFFF);
+            let sample = self.format.sample(byte, self.start, (self.at >> 16) as u32);
             *value = (sample * gain) >> 16;
-            self.at += self.step;
+            self.at = match self.backwards {
+                true => self.at.wrapping_sub(self.step),
+                false => self.at.wrapping_add(self.step),
+            };
         }
     }
 
-    /// Behind the end: as far behind the loop's start, or there if that is beyond the end, too.
-    fn turn_back(&mut self) {
-        let (end, start) = (u64::from(self.end), u64::from(self.loop_start));
-        self.at = self.at - (end << 16) + (start << 16);
-        if self.at >> 16 > end {
-            self.at = self.at & 0xFFFF | start.min(end) << 16;
-        }
-    }
-
-    fn sample(&self, rom: Reader<'_>, place: u32) -> i32 {
-        let byte = |at: u32| i32::from(rom.byte(self.start.wrapping_add(at) & 0x7F_FFFF));
-        let (high, low) = if !self.twelve_bits {
-            (byte(place), 0)
-        } else {
-            let three = 3 * (place >> 1);
-            match place & 1 {
-                0 => (byte(three), byte(three + 1) & 0xF0),
-                _ => (byte(three + 2), byte(three + 1) << 4 & 0xF0),
-            }
+    /// Behind the end: as far behind the loop's start, or back from there to the loop's start.
+    fn turn_at_ends(&mut self) {
+        let (at, last) = (self.at as i64, i64::from(self.end));
+        let ends = [i64::from(self.loop_start) << 16, last << 16];
+        let over = match self.backwards {
+            true if at < ends[0] => ends[0] - at,
+            false if at >> 16 > last => at - ends[1],
+            _ => return,
         };
-        i32::from((high << 8 | low) as i16)
+        let at = self.turn.place(ends, over, self.backwards);
+        self.backwards ^= self.turn == Turn::Back;
+        // Where that is outside, too, the sound goes on at its start.
+        self.at = match (0..=last).contains(&(at >> 16)) {
+            true => at,
+            false => at & 0xFFFF | ends[0].min(ends[1]),
+        } as u64;
     }
 
     /// Adds values at the levels of outputs 1 and 2.

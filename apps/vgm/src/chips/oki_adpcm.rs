@@ -1,0 +1,87 @@
+//! The ADPCM of OKI's chips: codes of four bits that say by how much a value of 12 bits moves, in
+//! steps that themselves move.
+//!
+//! A code moves the value by the step that its low three bits select of the current size, down where
+//! bit 3 is set; then the size itself moves. There are 49 sizes, each 1.1 times the one before. The
+//! parts of a step are cut one by one, as the chips' shifters do.
+//!
+//! Source: OKI MSM5205, MSM6258 and MSM6295 data sheets; Dialogic ADPCM Algorithm, appendix A.
+
+/// Step sizes: 16 × 1.1^n, cut.
+const SIZES: [i32; 49] = [
+    16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
+    143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,
+    876, 963, 1060, 1166, 1282, 1411, 1552,
+];
+
+/// How the size moves after a code, by its low three bits.
+const MOVES: [i32; 8] = [-1, -1, -1, -1, 2, 4, 6, 8];
+
+/// By size and code: how far the value moves, and the next size.
+static STEPS: [[(i16, u8); 16]; 49] = steps();
+
+const fn steps() -> [[(i16, u8); 16]; 49] {
+    let mut steps = [[(0, 0); 16]; 49];
+    let mut place = 0;
+    while place < 49 * 16 {
+        let (at, code) = (place / 16, place % 16);
+        let size = SIZES[at];
+        let [half, quarter, eighth] = [size / 2, size / 4, size / 8];
+        let bits = [code as i32 >> 2 & 1, code as i32 >> 1 & 1, code as i32 & 1];
+        let moved = bits[0] * size + bits[1] * half + bits[2] * quarter + eighth;
+        let moved = if code & 8 != 0 { -moved } else { moved };
+        let mut next = at as i32 + MOVES[code & 7];
+        if next < 0 {
+            next = 0;
+        }
+        if next > 48 {
+            next = 48;
+        }
+        steps[at][code] = (moved as i16, next as u8);
+        place += 1;
+    }
+    steps
+}
+
+/// The size of the steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps(u8);
+
+impl Steps {
+    /// Takes a code of four bits; how far the value moves.
+    #[inline]
+    pub fn take(&mut self, code: u8) -> i32 {
+        let (moved, next) = STEPS[usize::from(self.0)][usize::from(code & 15)];
+        self.0 = next;
+        i32::from(moved)
+    }
+}
+
+/// A decoder whose value is the sum of the steps, and begins in the middle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Oki {
+    value: i32,
+    steps: Steps,
+}
+
+impl Oki {
+    /// A decoder whose value begins half a step below the middle.
+    pub fn from_below() -> Self {
+        Oki {
+            value: -2,
+            ..Oki::default()
+        }
+    }
+
+    /// Takes a code; the value then.
+    #[inline]
+    pub fn step(&mut self, code: u8) -> i32 {
+        self.value = (self.value + self.steps.take(code)).clamp(-2048, 2047);
+        self.value
+    }
+
+    /// The value, -2048 to 2047.
+    pub fn value(&self) -> i32 {
+        self.value
+    }
+}

@@ -1,0 +1,293 @@
+//! The configuration file: what the flags of `play` are without flags, and how single songs differ.
+//!
+//! Invariant: a flag wins over the file, and a song's own lines over both; of the lines that match a
+//! song, later ones win.
+
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use creel_console::{Exit, Failure};
+use creel_vgm::batch::Source;
+use creel_vgm::chips::selection::Name;
+use creel_vgm::effects::{Band, Effects};
+use creel_vgm::render::Settings;
+use glob::Pattern;
+use serde::{Deserialize, Serialize};
+
+use super::After;
+
+/// The file, as it stands; what it does not name is as without it.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sink: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recurse: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shuffle: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<After>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loops: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fade: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_rate: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dc_filter: Option<bool>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub eq: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reverb: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub soft_clip: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mouse: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub song: Vec<OfSongs>,
+}
+
+/// How the songs differ whose path matches.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OfSongs {
+    /// A glob over the whole path, or over its end after a `/`.
+    #[serde(rename = "match")]
+    pub matches: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loops: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fade: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<u16>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mute: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub solo: Vec<String>,
+}
+
+/// The lines of the file that are about songs, ready to be asked.
+#[derive(Debug, Default)]
+pub struct Tastes(Vec<Taste>);
+
+#[derive(Debug)]
+struct Taste {
+    whole: Pattern,
+    end: Pattern,
+    of: OfSongs,
+    mute: Vec<Name>,
+    solo: Vec<Name>,
+}
+
+/// Where the file is looked for: `$XDG_CONFIG_HOME/creel-vgm/config.toml`, else below `~/.config`.
+fn usual_place() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let folder = set("XDG_CONFIG_HOME").map(PathBuf::from);
+    let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".config")))?;
+    Some(folder.join("creel-vgm/config.toml"))
+}
+
+impl Config {
+    /// Reads the file named, or the usual one if it is there.
+    ///
+    /// # Errors
+    ///
+    /// One that names the file, the place and the reason.
+    pub fn read(named: Option<&Path>) -> anyhow::Result<Config> {
+        let Some(path) = named.map(PathBuf::from).or_else(usual_place) else {
+            return Ok(Config::default());
+        };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound && named.is_none() => {
+                return Ok(Config::default());
+            }
+            Err(error) => {
+                return Err(error).with_context(|| path.display().to_string());
+            }
+        };
+        let config = Config::parse(&text);
+        config
+            .map_err(|why| Failure::new(Exit::BadData, format!("{}: {why}", path.display())).into())
+    }
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| {
+                1 + text[..span.start.min(text.len())].matches('\n').count()
+            });
+            format!("line {line}: {}", error.message().replace('\n', " "))
+        })?;
+        let within = |name: &str, value: Option<f64>, most: f64| match value {
+            Some(value) if !(0.0..=most).contains(&value) => {
+                Err(format!("{name} = {value}: not from 0 to {most}"))
+            }
+            _ => Ok(()),
+        };
+        within("jobs", config.jobs.map(|jobs| jobs as f64 - 1.0), 1023.0)?;
+        let rate = config.sample_rate.map(|rate| f64::from(rate) - 8000.0);
+        within("sample-rate - 8000", rate, 184_000.0)?;
+        let of_all = (config.loops, config.fade, config.volume);
+        let of_songs = config
+            .song
+            .iter()
+            .map(|song| (song.loops, song.fade, song.volume));
+        for (loops, fade, volume) in of_songs.chain([of_all]) {
+            within("loops", loops.map(f64::from), 1000.0)?;
+            within("fade", fade, 3600.0)?;
+            within("volume", volume.map(f64::from), 400.0)?;
+        }
+        within("reverb", config.reverb.map(f64::from), 1.0)?;
+        within("width", config.width.map(f64::from), 2.0)?;
+        for band in &config.eq {
+            band.parse::<Band>()
+                .map_err(|error| format!("eq: {band:?}: {error}"))?;
+        }
+        Tastes::new(&config.song).map_err(|error| error.to_string())?;
+        Ok(config)
+    }
+}
+
+impl Config {
+    /// What is done to all songs.
+    pub fn effects(&self) -> Effects {
+        Effects {
+            dc_filter: self.dc_filter == Some(true),
+            // They were read before.
+            equalizer: self
+                .eq
+                .iter()
+                .filter_map(|band| band.parse().ok())
+                .collect(),
+            reverb: self.reverb.unwrap_or(0.0),
+            width: self.width.unwrap_or(1.0),
+            soft_clip: self.soft_clip == Some(true),
+            ..Effects::default()
+        }
+    }
+}
+
+impl Tastes {
+    /// Of the lines of a file.
+    ///
+    /// # Errors
+    ///
+    /// If a glob or a voice is none.
+    pub fn new(songs: &[OfSongs]) -> anyhow::Result<Tastes> {
+        let taste = |of: &OfSongs| {
+            let glob = |text: &str| {
+                Pattern::new(text).map_err(|error| anyhow!("match = {:?}: {error}", of.matches))
+            };
+            let names = |names: &[String]| {
+                let name = |name: &String| {
+                    name.parse::<Name>()
+                        .map_err(|error| anyhow!("{name:?}: {error}"))
+                };
+                names.iter().map(name).collect::<anyhow::Result<Vec<_>>>()
+            };
+            Ok(Taste {
+                whole: glob(&of.matches)?,
+                end: glob(&format!("*/{}", of.matches))?,
+                mute: names(&of.mute)?,
+                solo: names(&of.solo)?,
+                of: of.clone(),
+            })
+        };
+        songs
+            .iter()
+            .map(taste)
+            .collect::<anyhow::Result<_>>()
+            .map(Tastes)
+    }
+
+    /// How a song is to sound, where others sound like `settings`.
+    pub fn of(&self, source: &Source, settings: &Settings) -> Settings {
+        let (path, mut settings) = (source.to_string(), settings.clone());
+        let matching = self
+            .0
+            .iter()
+            .filter(|taste| taste.whole.matches(&path) || taste.end.matches(&path));
+        for taste in matching {
+            if let Some(loops) = taste.of.loops {
+                settings.loops = as_often(loops);
+            }
+            if let Some(fade) = taste.of.fade {
+                settings.fade_seconds = fade;
+            }
+            if let Some(volume) = taste.of.volume {
+                settings.volume = f32::from(volume) / 100.0;
+            }
+            settings.chips.mute.extend(&taste.mute);
+            settings.chips.solo.extend(&taste.solo);
+        }
+        settings
+    }
+}
+
+/// Loops as a user says them: 0 is for ever.
+pub fn as_often(loops: u32) -> u32 {
+    if loops == 0 { u32::MAX } else { loops }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_lines_win_and_voices_add_up() {
+        let text = "loops = 3\n[[song]]\nmatch = \"boss*.vgz\"\nvolume = 50\nmute = [\"YM2612:6\"]\n\
+                    [[song]]\nmatch = \"*/game/*\"\nvolume = 60\nloops = 0\nmute = [\"SN76489\"]";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(config.loops, Some(3));
+        let tastes = Tastes::new(&config.song).unwrap();
+        let of = |path: &str| tastes.of(&Source::File(path.into()), &Settings::default());
+        let both = of("/music/game/boss 1.vgz");
+        assert_eq!(
+            (both.volume, both.loops, both.chips.mute.len()),
+            (0.6, u32::MAX, 2)
+        );
+        let one = of("boss.vgz");
+        assert_eq!((one.volume, one.loops, one.chips.mute.len()), (0.5, 2, 1));
+        assert_eq!(of("other.vgz"), Settings::default());
+        // What is written down is read back.
+        let again = toml::to_string(&config).unwrap();
+        assert_eq!(
+            toml::to_string(&Config::parse(&again).unwrap()).unwrap(),
+            again
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        for (text, why) in [
+            ("loops = 1\nloop = 2", "line 2: unknown field `loop`"),
+            ("volume = 401", "volume = 401: not from 0 to 400"),
+            ("fade = -1", "fade = -1"),
+            ("[[song]]\nloops = 1", "missing field `match`"),
+            ("[[song]]\nmatch = \"a[\"", "match = \"a[\""),
+            (
+                "[[song]]\nmatch = \"a\"\nmute = [\"SID\"]",
+                "\"SID\": no chip",
+            ),
+            ("repeat = \"some\"", "line 1: unknown variant `some`"),
+            ("jobs = 0", "jobs"),
+        ] {
+            let error = Config::parse(text).unwrap_err();
+            assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What the interface, the lines on stderr and the remote control share of a player.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use creel_vgm::play::{Desk, Order, Orders, Repeat, Track};
+use serde::Serialize;
+
+use crate::cli::plain::plain;
+
+/// A player under way.
+pub struct Deck {
+    pub desk: Arc<Desk>,
+    pub orders: Orders,
+    /// What the songs of the queue are called, by their places.
+    pub names: Vec<String>,
+    /// Relaxed: it carries no data.
+    quit: AtomicBool,
+    now: Mutex<Now>,
+}
+
+/// What was told last.
+#[derive(Default)]
+pub struct Now {
+    pub track: Option<Arc<Track>>,
+    pub heard: u64,
+    /// The renderer's share of real time, in thousandths; a mean.
+    pub load: f32,
+    pub failed: usize,
+    pub message: Option<String>,
+    pub ended: bool,
+}
+
+impl Deck {
+    pub fn new(desk: Arc<Desk>, orders: Orders, names: Vec<String>, failed: usize) -> Self {
+        let now = Now {
+            heard: u64::MAX,
+            failed,
+            ..Now::default()
+        };
+        Deck {
+            desk,
+            orders,
+            names,
+            quit: AtomicBool::new(false),
+            now: Mutex::new(now),
+        }
+    }
+
+    /// Held for a moment only, and never by the renderer or the sink.
+    pub fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_quitting(&self) -> bool {
+        self.quit.load(Relaxed)
+    }
+
+    pub fn quit(&self) {
+        self.quit.store(true, Relaxed);
+    }
+
+    /// Sends an order; one that found no room is a defect that the user should hear of.
+    pub fn order(&self, order: Order) -> Result<(), String> {
+        if self.orders.send(order) || self.desk.is_ended() {
+            Ok(())
+        } else {
+            Err("the renderer does not take orders".into())
+        }
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        let desk = &self.desk;
+        let now = self.now();
+        let track = now.track.as_deref();
+        let rate = f64::from(desk.sample_rate());
+        let seconds = |frames: u64| (frames as f64 / rate * 1000.0).round() / 1000.0;
+        let (gaps, gap_us) = desk.gaps();
+        let tag =
+            |get: fn(&Track) -> &String| track.map_or(String::new(), |track| plain(get(track)));
+        let voice = |(place, name): (usize, &String)| Voice {
+            name: plain(name),
+            heard: now.heard >> place.min(63) & 1 == 1,
+        };
+        Status {
+            state: match (now.ended, desk.is_paused()) {
+                (true, _) => "ended",
+                (_, true) => "paused",
+                _ => "playing",
+            },
+            place: track.map(|track| track.place + 1),
+            songs: self.names.len(),
+            source: tag(|track| &track.source),
+            title: tag(|track| &track.tags.track),
+            game: tag(|track| &track.tags.game),
+            system: tag(|track| &track.tags.system),
+            author: tag(|track| &track.tags.author),
+            position_s: seconds(desk.frame()),
+            length_s: track.and_then(|track| track.frames).map(seconds),
+            pass: track.and_then(|track| pass(track, desk.frame())),
+            volume_percent: (desk.volume() * 100.0).round() as u32,
+            tempo_percent: f64::from(desk.tempo()) / 10.0,
+            pitch_percent: f64::from(desk.pitch()) / 10.0,
+            loop_forever: desk.is_forever(),
+            repeat: match desk.repeat() {
+                Repeat::Off => "off",
+                Repeat::All => "all",
+                Repeat::One => "one",
+            },
+            shuffle: desk.is_shuffled(),
+            voices: track.map_or(Vec::new(), |track| {
+                track.voices.iter().enumerate().map(voice).collect()
+            }),
+            device_lost: desk.is_lost(),
+            buffer_ms: desk.held_ms(),
+            gaps,
+            gap_ms: gap_us as f64 / 1000.0,
+            render_percent: f64::from((now.load * 10.0).round()) / 100.0,
+            answer_ms: desk.answer_us() as f64 / 1000.0,
+            failed: now.failed,
+            message: now.message.as_deref().map(plain),
+        }
+    }
+}
+
+/// Which pass of its loop a song is in at a frame: the first is 1; none before the loop.
+pub fn pass(track: &Track, frame: u64) -> Option<u64> {
+    let (start, length) = track.looped?;
+    Some(frame.checked_sub(start)? / length.max(1) + 1)
+}
+
+/// What `ctl status --json` prints.
+#[derive(Serialize)]
+pub struct Status {
+    state: &'static str,
+    place: Option<usize>,
+    songs: usize,
+    source: String,
+    title: String,
+    game: String,
+    system: String,
+    author: String,
+    position_s: f64,
+    length_s: Option<f64>,
+    pass: Option<u64>,
+    volume_percent: u32,
+    tempo_percent: f64,
+    pitch_percent: f64,
+    loop_forever: bool,
+    repeat: &'static str,
+    shuffle: bool,
+    voices: Vec<Voice>,
+    device_lost: bool,
+    buffer_ms: u64,
+    gaps: u64,
+    gap_ms: f64,
+    render_percent: f64,
+    answer_ms: f64,
+    failed: usize,
+    message: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Voice {
+    name: String,
+    heard: bool,
+}

@@ -1,0 +1,135 @@
+//! A lane a voice: its name, note, whether it was struck, and its level or its wave.
+
+use creel_vgm::play::note_name;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::super::view::{Lane, View};
+use super::style::{self, Ink, Style, ink};
+
+/// How far a bar goes for a level: 60 dB of them.
+fn share_of(level: f32) -> f32 {
+    (1.0 + 20.0 * level.max(1e-6).log10() / 60.0).clamp(0.0, 1.0)
+}
+
+/// The lanes that fit, the chosen one among them.
+pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
+    let Some((_, track)) = &view.track else {
+        return Vec::new();
+    };
+    let fit = usize::from(area.height / rows.max(1)).max(1);
+    let last = view.lanes.len().saturating_sub(fit);
+    view.first_lane = view
+        .first_lane
+        .clamp((view.selected + 1).saturating_sub(fit), view.selected)
+        .min(last);
+    let names = &track.voices;
+    let longest = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    // A narrow screen gets the front of the names.
+    let width = longest.min((usize::from(area.width) / 3).max(8));
+    let room = usize::from(area.width).saturating_sub(width + 12);
+    let mut lines = Vec::new();
+    let shown = view.lanes.iter().zip(names).enumerate();
+    for (place, (lane, name)) in shown.skip(view.first_lane).take(fit) {
+        let heard = view.heard >> place.min(63) & 1 == 1;
+        let chosen = if place == view.selected { ">" } else { " " };
+        let mute = if heard { " " } else { "M" };
+        let note = lane.note.map_or(String::new(), note_name);
+        let struck = if lane.shine > 0 {
+            style::signs().struck
+        } else {
+            " "
+        };
+        let name: String = name.chars().take(width).collect();
+        let faint = if heard { Style::new() } else { ink(Ink::Faint) };
+        let mut first = vec![
+            Span::styled(
+                format!("{chosen}{:>2} {name:width$} {mute} {note:4}", place + 1),
+                faint,
+            ),
+            Span::styled(struck, ink(Ink::Struck)),
+        ];
+        if !view.waves {
+            let share = share_of(lane.level);
+            let bar = style::signs().full.repeat((share * room as f32) as usize);
+            let style = if heard { style::shade(share) } else { faint };
+            first.push(Span::styled(bar, style));
+            lines.push(Line::from(first));
+            continue;
+        }
+        let style = if heard {
+            style::shade(share_of(lane.level))
+        } else {
+            faint
+        };
+        let mut first = Some(first);
+        for row in wave(lane, room, usize::from(rows)) {
+            let mut line = first
+                .take()
+                .unwrap_or_else(|| vec![Span::raw(" ".repeat(width + 12))]);
+            line.push(Span::styled(row, style));
+            lines.push(Line::from(line));
+        }
+    }
+    lines
+}
+
+/// A wave as rows of signs: dots of Braille, or ASCII by height.
+fn wave(lane: &Lane, columns: usize, rows: usize) -> Vec<String> {
+    let (across, down) = if style::is_unicode() { (2, 4) } else { (1, 3) };
+    let (width, height) = (columns * across, rows * down);
+    let wave = from_crossing(&lane.wave);
+    // A soft voice is drawn larger, but for silence.
+    let scale = 1.0 / lane.level.max(0.01);
+    let mut dots = vec![false; width * height];
+    let mut before = None;
+    for x in 0..width {
+        let value = wave
+            .get(x * wave.len() / width.max(1))
+            .copied()
+            .unwrap_or(0.0);
+        let y = ((1.0 - value * scale) * 0.5 * (height - 1) as f32)
+            .round()
+            .max(0.0) as usize;
+        let y = y.min(height - 1);
+        let from = before.unwrap_or(y);
+        for y in from.min(y)..=from.max(y) {
+            dots[y * width + x] = true;
+        }
+        before = Some(y);
+    }
+    let dot = |x: usize, y: usize| dots[y * width + x];
+    let sign = |column: usize, row: usize| {
+        if across == 1 {
+            let at = (0..3).find(|y| dot(column, row * 3 + y));
+            return at.map_or(' ', |y| ['\'', '-', '.'][y]);
+        }
+        // The dots of a Braille sign, column by column.
+        const BITS: [[u32; 4]; 2] = [[1, 2, 4, 64], [8, 16, 32, 128]];
+        let mut bits = 0;
+        for (x, column_bits) in BITS.iter().enumerate() {
+            for (y, bit) in column_bits.iter().enumerate() {
+                if dot(column * 2 + x, row * 4 + y) {
+                    bits |= bit;
+                }
+            }
+        }
+        char::from_u32(0x2800 + bits).unwrap_or(' ')
+    };
+    let line = |row| (0..columns).map(|column| sign(column, row)).collect();
+    (0..rows).map(line).collect()
+}
+
+/// Half of it, from where it first rises through zero: so a tone stands still.
+fn from_crossing(wave: &[f32]) -> &[f32] {
+    let half = wave.len() / 2;
+    let rises = wave[..half]
+        .windows(2)
+        .position(|pair| pair[0] < 0.0 && pair[1] >= 0.0);
+    let start = rises.map_or(0, |at| at + 1);
+    &wave[start..(start + half).min(wave.len())]
+}

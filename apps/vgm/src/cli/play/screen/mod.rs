@@ -1,0 +1,295 @@
+//! The picture: the song, its place, a lane a voice, the spectrum, the queue, and what the sound
+//! does. It is drawn in whatever room there is.
+
+mod lanes;
+mod spectrum;
+mod style;
+
+use creel_vgm::play::{Repeat, Track};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Modifier;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Wrap};
+
+use super::deck::pass;
+use super::keys::HELP;
+use super::view::{Over, View, title};
+use crate::cli::plain::plain;
+use style::{Ink, Style, ink};
+
+/// Where things were drawn.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Areas {
+    /// The part of the position that stands for the song.
+    pub bar: Rect,
+    pub lanes: Rect,
+    pub rows_a_lane: u16,
+    pub queue: Rect,
+    /// The first song drawn, among those listed.
+    pub first_song: usize,
+}
+
+/// Rows of the spectrum.
+const SPECTRUM_ROWS: u16 = 4;
+/// A lane has no more rows than this.
+const ROWS_A_LANE_MAX: u16 = 4;
+
+/// Draws all of it.
+pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
+    let height = frame.area().height;
+    let voices = view.lanes.len() as u16;
+    let head = if height >= 12 { 3 } else { 1 };
+    let rest = height.saturating_sub(head + 2);
+    let spectrum = if view.spectrum && rest >= voices + SPECTRUM_ROWS + 3 {
+        SPECTRUM_ROWS
+    } else {
+        0
+    };
+    // The queue keeps three rows where there is room for more than voices.
+    let room = rest.saturating_sub(spectrum + 3).max(rest.min(3));
+    let rows_a_lane = match (view.waves, voices) {
+        (true, 1..) => (room / voices).clamp(1, ROWS_A_LANE_MAX),
+        _ => 1,
+    };
+    let rows = Layout::vertical([
+        Constraint::Length(head),
+        Constraint::Length(1),
+        Constraint::Length((voices * rows_a_lane).min(room)),
+        Constraint::Length(spectrum),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ]);
+    let [head, place, lanes, spectrum, queue, foot] = rows.areas(frame.area());
+    view.areas = Areas {
+        lanes,
+        rows_a_lane,
+        queue,
+        ..Areas::default()
+    };
+    frame.render_widget(Paragraph::new(header(view)), head);
+    frame.render_widget(Paragraph::new(position(view, place)), place);
+    frame.render_widget(
+        Paragraph::new(lanes::lines(view, lanes, rows_a_lane)),
+        lanes,
+    );
+    frame.render_widget(Paragraph::new(spectrum::lines(view, spectrum)), spectrum);
+    frame.render_widget(Paragraph::new(songs(view, queue)), queue);
+    frame.render_widget(Paragraph::new(foot_line(view)), foot);
+    match view.over {
+        Over::Nothing => {}
+        Over::Help => over(frame, " keys ", help(), 0),
+        Over::Tags => over(frame, " tags ", tags(view), view.scrolled),
+    }
+}
+
+fn header(view: &View) -> Vec<Line<'static>> {
+    let Some((_, track)) = &view.track else {
+        let waiting = view.messages.last().cloned();
+        return vec![Line::from(plain(&waiting.unwrap_or_else(|| "...".into())))];
+    };
+    let tags = &track.tags;
+    let known = [&tags.system, &tags.author, &tags.date];
+    let known: Vec<String> = known
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .map(|text| plain(text))
+        .collect();
+    let third = match (view.messages.last(), track.missing.is_empty()) {
+        (Some(message), _) => message.clone(),
+        (_, false) => format!("not played: {}", track.missing.join(", ")),
+        _ => chips(track),
+    };
+    let third_ink = if view.messages.is_empty() && track.missing.is_empty() {
+        ink(Ink::Faint)
+    } else {
+        ink(Ink::Warning)
+    };
+    vec![
+        Line::from(Span::styled(
+            title(track),
+            ink(Ink::Title).add_modifier(Modifier::BOLD),
+        )),
+        Line::from(known.join(", ")),
+        Line::from(Span::styled(plain(&third), third_ink)),
+    ]
+}
+
+/// The chips, by the first word of their voices' names.
+fn chips(track: &Track) -> String {
+    let mut chips: Vec<&str> = Vec::new();
+    for voice in &track.voices {
+        let chip = voice.split(' ').next().unwrap_or(voice);
+        if !chips.contains(&chip) {
+            chips.push(chip);
+        }
+    }
+    chips.join(", ")
+}
+
+fn clock(frames: u64, rate: u32) -> String {
+    let seconds = frames / u64::from(rate);
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+fn position(view: &mut View, area: Rect) -> Line<'static> {
+    let desk = &view.deck.desk;
+    let (rate, now) = (desk.sample_rate(), desk.frame());
+    let track = view.track.as_ref().map(|track| track.1.as_ref());
+    let total = track.and_then(|track| track.frames);
+    let end = total.map_or("for ever".into(), |frames| clock(frames, rate));
+    let pass = track.and_then(|track| pass(track, now));
+    let pass = pass.map_or(String::new(), |pass| format!(" loop {pass}"));
+    let fades = track.is_some_and(|track| {
+        let from = track
+            .frames
+            .map(|frames| frames.saturating_sub(track.faded));
+        from.is_some_and(|from| now >= from && track.faded > 0)
+    });
+    let fade = if fades { " fade" } else { "" };
+    let pause = if desk.is_paused() { " paused" } else { "" };
+    let (left, right) = (clock(now, rate), format!("{end}{pass}{fade}{pause}"));
+    let room = usize::from(area.width).saturating_sub(left.len() + right.len() + 2);
+    let share = total.map_or(0.0, |total| now as f64 / total.max(1) as f64);
+    let done = (share.min(1.0) * room as f64) as usize;
+    view.areas.bar = Rect::new(
+        area.x + left.len() as u16 + 1,
+        area.y,
+        room as u16,
+        area.height,
+    );
+    let signs = style::signs();
+    Line::from(vec![
+        Span::raw(format!("{left} ")),
+        Span::styled(signs.full.repeat(done), ink(Ink::Good)),
+        Span::styled(signs.empty.repeat(room - done), ink(Ink::Faint)),
+        Span::raw(format!(" {right}")),
+    ])
+}
+
+fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
+    let (at, listed) = (view.place(), view.listed());
+    let rows = usize::from(area.height);
+    let cursor = view.cursor.unwrap_or(at);
+    let here = listed
+        .iter()
+        .position(|place| *place >= cursor)
+        .unwrap_or(0);
+    let first = here
+        .saturating_sub(rows / 2)
+        .min(listed.len().saturating_sub(rows));
+    view.areas.first_song = first;
+    if listed.is_empty() && rows > 0 {
+        return vec![Line::from("no such song")];
+    }
+    let line = |place: &usize| {
+        let mut style = if *place == at {
+            ink(Ink::Title)
+        } else {
+            Style::new()
+        };
+        if view.cursor == Some(*place) {
+            style = style.add_modifier(Modifier::REVERSED);
+        }
+        let name = &view.deck.names[*place];
+        Line::from(Span::styled(format!("{:>4}  {name}", place + 1), style))
+    };
+    listed.iter().skip(first).take(rows).map(line).collect()
+}
+
+fn foot_line(view: &View) -> Line<'static> {
+    if let Some(text) = &view.search {
+        return Line::from(format!("/{}_   enter plays, esc leaves", plain(text)));
+    }
+    let desk = &view.deck.desk;
+    let (gaps, us) = desk.gaps();
+    let gaps = match gaps {
+        0 => "no gaps".into(),
+        _ => format!("{gaps} gaps, {} ms", us / 1000),
+    };
+    let device = if desk.is_lost() {
+        "device lost".into()
+    } else {
+        format!("buffer {} ms", desk.held_ms())
+    };
+    let mut modes = String::new();
+    let percent = |name: &str, value: u32| match value {
+        1000 => String::new(),
+        value => format!(" {name} {}%", f64::from(value) / 10.0),
+    };
+    modes.push_str(&percent("tempo", desk.tempo()));
+    modes.push_str(&percent("pitch", desk.pitch()));
+    modes.push_str(if desk.is_forever() { " loop" } else { "" });
+    modes.push_str(if desk.is_shuffled() { " shuffle" } else { "" });
+    modes.push_str(match desk.repeat() {
+        Repeat::Off => "",
+        Repeat::All => " repeat",
+        Repeat::One => " repeat one",
+    });
+    Line::from(format!(
+        "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}  render {:.1}%",
+        desk.volume() * 100.0,
+        view.deck.now().load / 10.0
+    ))
+}
+
+fn help() -> Vec<Line<'static>> {
+    let line = |(keys, what): &(&str, &str)| Line::from(format!(" {keys:11} {what}"));
+    HELP.iter().map(line).collect()
+}
+
+fn tags(view: &View) -> Vec<Line<'static>> {
+    let Some((_, track)) = &view.track else {
+        return Vec::new();
+    };
+    let tags = &track.tags;
+    let mut lines = Vec::new();
+    for (name, text) in [
+        ("title", &tags.track),
+        ("", &tags.track_native),
+        ("game", &tags.game),
+        ("", &tags.game_native),
+        ("system", &tags.system),
+        ("author", &tags.author),
+        ("", &tags.author_native),
+        ("date", &tags.date),
+        ("by", &tags.converted_by),
+        ("file", &track.source),
+    ] {
+        if !text.is_empty() {
+            lines.push(Line::from(format!("{name:7} {}", plain(text))));
+        }
+    }
+    if !tags.notes.is_empty() {
+        lines.push(Line::default());
+        lines.extend(tags.notes.lines().map(|line| Line::from(plain(line))));
+    }
+    lines
+}
+
+/// A box over the middle.
+fn over(frame: &mut Frame<'_>, name: &'static str, lines: Vec<Line<'static>>, scrolled: u16) {
+    let area = frame.area();
+    let widest = lines.iter().map(Line::width).max().unwrap_or(0) as u16;
+    let (width, height) = (
+        (widest + 4).max(20).min(area.width),
+        (lines.len() as u16 + 2).min(area.height),
+    );
+    let place = Rect::new(
+        (area.width - width) / 2,
+        (area.height - height) / 2,
+        width,
+        height,
+    );
+    let mut block = Block::bordered().title(name);
+    if !style::is_unicode() {
+        block = block
+            .border_type(BorderType::Plain)
+            .border_set(style::ASCII_BORDER);
+    }
+    let text = Paragraph::new(lines)
+        .wrap(Wrap { trim: false })
+        .scroll((scrolled, 0));
+    frame.render_widget(Clear, place);
+    frame.render_widget(text.block(block), place);
+}

@@ -1,0 +1,89 @@
+//! The spectrum of what is heard, in bands of equal width to the ear.
+
+use std::f32::consts::TAU;
+
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::super::view::{HEARD_FRAMES, View};
+use super::style;
+
+/// The lowest and the highest band, in Hz.
+const LOW: f32 = 50.0;
+const HIGH: f32 = 12_000.0;
+/// Bands, at most.
+const BANDS_MAX: usize = 64;
+/// What the lowest row stands for, in dB below full scale.
+const FLOOR_DB: f32 = -60.0;
+/// How much of a band stays from one frame of the screen to the next.
+const FALL: f32 = 0.75;
+
+/// The rows, from the top.
+pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
+    let (rows, columns) = (usize::from(area.height), usize::from(area.width));
+    if rows == 0 || columns < 8 {
+        return Vec::new();
+    }
+    let each = columns.div_ceil(BANDS_MAX);
+    let bands = columns / each;
+    view.bands.resize(bands, 0.0);
+    let rate = view.deck.desk.sample_rate() as f32;
+    let sound = view.sound.make_contiguous();
+    let is_paused = view.deck.desk.is_paused();
+    for (place, band) in view.bands.iter_mut().enumerate().filter(|_| !is_paused) {
+        let hz = LOW * (HIGH / LOW).powf(place as f32 / (bands - 1).max(1) as f32);
+        let db = 20.0 * strength(sound, hz / rate).max(1e-6).log10();
+        let share = (1.0 - db / FLOOR_DB).clamp(0.0, 1.0);
+        *band = share.max(*band * FALL);
+    }
+    let row = |row: usize| {
+        let spans = view.bands.iter().map(|band| {
+            let eighths = (band * rows as f32 * 8.0) as usize;
+            let here = eighths.saturating_sub((rows - 1 - row) * 8).min(8);
+            let sign = style::signs().heights[here];
+            Span::styled(sign.repeat(each), style::shade(*band))
+        });
+        Line::from(spans.collect::<Vec<_>>())
+    };
+    (0..rows).map(row).collect()
+}
+
+/// How strong a frequency is, 1 for a sine of full scale: Goertzel's sum over the last frames, fewer
+/// of them for the high ones, which last as many of their waves.
+fn strength(sound: &[f32], turns: f32) -> f32 {
+    let length = ((8.0 / turns) as usize)
+        .clamp(192, HEARD_FRAMES)
+        .min(sound.len());
+    if length == 0 || turns >= 0.5 {
+        return 0.0;
+    }
+    let turn = 2.0 * (TAU * turns).cos();
+    let (mut last, mut before) = (0.0f32, 0.0f32);
+    for (at, sample) in sound[sound.len() - length..].iter().enumerate() {
+        // Hann's window, as a parabola.
+        let x = 2.0 * at as f32 / length as f32 - 1.0;
+        let next = sample * (1.0 - x * x) + turn * last - before;
+        (before, last) = (last, next);
+    }
+    let power = last * last + before * before - turn * last * before;
+    power.max(0.0).sqrt() * 3.0 / length as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sine_is_found_where_it_is() {
+        for hz in [150.0f32, 1000.0, 8000.0] {
+            let turns = hz / 44_100.0;
+            let sine: Vec<f32> = (0..HEARD_FRAMES)
+                .map(|n| (TAU * turns * n as f32).sin())
+                .collect();
+            let here = strength(&sine, turns);
+            assert!((0.8..1.2).contains(&here), "{hz}: {here}");
+            assert!(strength(&sine, turns * 2.0) < 0.1, "{hz}");
+        }
+        assert_eq!(strength(&[], 0.1), 0.0);
+    }
+}

@@ -1,0 +1,125 @@
+//! Signs and colours, by what the terminal has: without Unicode everything is ASCII, with NO_COLOR
+//! nothing is coloured, and shades are for terminals that say they have them.
+
+use std::env;
+use std::sync::OnceLock;
+
+use ratatui::style::Color;
+pub use ratatui::style::Style;
+use ratatui::symbols::border;
+
+/// The signs that pictures are made of.
+pub struct Signs {
+    pub full: &'static str,
+    pub empty: &'static str,
+    /// Columns of eight heights.
+    pub heights: [&'static str; 9],
+    pub struck: &'static str,
+}
+
+const UNICODE: Signs = Signs {
+    full: "█",
+    empty: "─",
+    heights: [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    struck: "●",
+};
+
+const ASCII: Signs = Signs {
+    full: "#",
+    empty: "-",
+    heights: [" ", "_", ".", ".", ":", ":", "|", "|", "#"],
+    struck: "*",
+};
+
+/// The border of a box without Unicode.
+pub const ASCII_BORDER: border::Set<'static> = border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+
+fn set(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether the locale has UTF-8.
+pub fn is_unicode() -> bool {
+    static UNICODE: OnceLock<bool> = OnceLock::new();
+    *UNICODE.get_or_init(|| {
+        let locale = set("LC_ALL")
+            .or_else(|| set("LC_CTYPE"))
+            .or_else(|| set("LANG"));
+        let locale = locale.map(|locale| locale.to_ascii_lowercase().replace('-', ""));
+        locale.is_some_and(|locale| locale.contains("utf8"))
+    })
+}
+
+pub fn signs() -> &'static Signs {
+    if is_unicode() { &UNICODE } else { &ASCII }
+}
+
+/// What a colour is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ink {
+    Title,
+    Good,
+    Warning,
+    Faint,
+    Struck,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Colors {
+    None,
+    Sixteen,
+    All,
+}
+
+fn colors() -> Colors {
+    static COLORS: OnceLock<Colors> = OnceLock::new();
+    *COLORS.get_or_init(|| {
+        let depth = set("COLORTERM").unwrap_or_default();
+        if set("NO_COLOR").is_some() || set("TERM").is_some_and(|term| term == "dumb") {
+            Colors::None
+        } else if depth == "truecolor" || depth == "24bit" {
+            Colors::All
+        } else {
+            Colors::Sixteen
+        }
+    })
+}
+
+pub fn ink(ink: Ink) -> Style {
+    if colors() == Colors::None {
+        return Style::new();
+    }
+    Style::new().fg(match ink {
+        Ink::Title => Color::Cyan,
+        Ink::Good => Color::Green,
+        Ink::Warning => Color::Yellow,
+        Ink::Faint => Color::DarkGray,
+        Ink::Struck => Color::LightRed,
+    })
+}
+
+/// A shade for something loud (1) or soft (0).
+pub fn shade(loud: f32) -> Style {
+    match colors() {
+        Colors::None => Style::new(),
+        Colors::Sixteen if loud > 0.9 => ink(Ink::Warning),
+        Colors::Sixteen => ink(Ink::Good),
+        Colors::All => {
+            let mix = |from: f32, to: f32| (from + (to - from) * loud.clamp(0.0, 1.0)) as u8;
+            Style::new().fg(Color::Rgb(
+                mix(40.0, 250.0),
+                mix(150.0, 200.0),
+                mix(160.0, 60.0),
+            ))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The pitch of what is heard, changed by reading it faster or slower.
+//!
+//! The player's tempo is changed the other way round, so that the song takes as long as before.
+//!
+//! Invariant: at a song's own pitch nothing is touched.
+
+use crate::render::TEMPO;
+
+/// A song's own pitch, in thousandths.
+const OWN: u32 = 1000;
+
+/// Reads frames at another pace than they are made for.
+#[derive(Debug, Clone)]
+pub(super) struct Pitch {
+    /// Frames taken a frame given, in thousandths.
+    pitch: u32,
+    /// Where between the second and the third of the last four frames the next one lies, in
+    /// thousandths.
+    at: u32,
+    last: [[f32; 2]; 4],
+    taken: Vec<[f32; 2]>,
+}
+
+impl Default for Pitch {
+    fn default() -> Self {
+        Pitch {
+            pitch: OWN,
+            at: 0,
+            last: [[0.0; 2]; 4],
+            taken: Vec::new(),
+        }
+    }
+}
+
+impl Pitch {
+    pub(super) fn set(&mut self, pitch: u32) {
+        self.pitch = pitch;
+    }
+
+    /// The tempo that the player must have for the song to have this one.
+    pub(super) fn tempo_within(&self, tempo: u32) -> u32 {
+        if self.pitch == OWN {
+            return tempo;
+        }
+        (u64::from(tempo) * u64::from(TEMPO) / u64::from(self.pitch)).max(1) as u32
+    }
+
+    /// What comes has nothing to do with what was.
+    pub(super) fn forget(&mut self) {
+        (self.at, self.last) = (0, [[0.0; 2]; 4]);
+    }
+
+    /// Fills the front of `out` from what `make` makes; fewer frames where that ends.
+    pub(super) fn fill(
+        &mut self,
+        out: &mut [[f32; 2]],
+        mut make: impl FnMut(&mut [[f32; 2]]) -> usize,
+    ) -> usize {
+        if self.pitch == OWN {
+            return make(out);
+        }
+        let steps = self.at as usize + out.len() * self.pitch as usize;
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.resize(steps / 1000, [0.0; 2]);
+        let made = make(&mut taken);
+        let is_all = made == taken.len();
+        let mut from = taken[..made].iter();
+        let mut given = 0;
+        for frame in out.iter_mut() {
+            *frame = between(&self.last, self.at as f32 / 1000.0);
+            self.at += self.pitch;
+            while self.at >= 1000 {
+                let Some(next) = from.next() else {
+                    break;
+                };
+                self.last.rotate_left(1);
+                self.last[3] = *next;
+                self.at -= 1000;
+            }
+            if self.at >= 1000 {
+                self.at %= 1000;
+                break;
+            }
+            given += 1;
+        }
+        self.taken = taken;
+        if is_all { out.len() } else { given }
+    }
+}
+
+/// Catmull and Rom's spline through four frames, between the second and the third.
+fn between(frames: &[[f32; 2]; 4], at: f32) -> [f32; 2] {
+    std::array::from_fn(|side| {
+        let [a, b, c, d] = frames.map(|frame| frame[side]);
+        let slope = c - a;
+        let bend = 2.0 * a - 5.0 * b + 4.0 * c - d;
+        let twist = 3.0 * (b - c) + d - a;
+        b + 0.5 * at * (slope + at * (bend + at * twist))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tone_is_an_octave_higher_and_goes_on_from_block_to_block() {
+        let mut frame = 0u32;
+        let mut make = |out: &mut [[f32; 2]]| {
+            for made in out.iter_mut() {
+                *made = [(frame as f32 * 0.05).sin(); 2];
+                frame += 1;
+            }
+            out.len()
+        };
+        let mut pitch = Pitch::default();
+        pitch.set(2000);
+        assert_eq!(pitch.tempo_within(1000), 500);
+        let mut out = vec![[0.0; 2]; 1000];
+        for block in out.chunks_mut(77) {
+            assert_eq!(pitch.fill(block, &mut make), block.len());
+        }
+        for (place, frame) in out.iter().enumerate().skip(4) {
+            // Four frames behind, of which two are still to come.
+            let wanted = ((2.0 * place as f32 - 3.0) * 0.05).sin();
+            assert!(
+                (frame[0] - wanted).abs() < 1e-3,
+                "{place}: {} {wanted}",
+                frame[0]
+            );
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Songs that are damaged, or lack something: what is refused, and what is told.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::*;
+
+#[test]
+fn bad_songs_are_named_and_the_others_rendered() {
+    let folder = Folder::new("bad");
+    let good = folder.put("good.vgm", &small_song());
+    let changed = |at: usize, value: u32| {
+        let mut song = small_song();
+        song[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        song
+    };
+    let whole = small_song();
+    let packed = gzip(&whole);
+    let bad: [(&str, Vec<u8>, &str); 7] = [
+        ("empty.vgm", Vec::new(), "empty"),
+        ("magic.vgm", b"RIFFwhatever".to_vec(), "not a VGM song"),
+        ("header.vgm", whole[..20].to_vec(), "cut short"),
+        ("cut.vgz", packed[..packed.len() - 20].to_vec(), "gzip"),
+        ("data.vgm", changed(0x34, 0x00FF_FFFF), "outside"),
+        ("command.vgm", changed(0x40, 0x0000_0001), "not a command"),
+        ("clock.vgm", changed(0x0C, 3), "cannot run"),
+    ];
+    for (name, bytes, reason) in bad {
+        let path = folder.put(name, &bytes);
+        let out = folder.path("out");
+        let _ = fs::remove_dir_all(&out);
+        let alone = render(&[&path], &out, &[]);
+        assert_eq!(alone.status.code(), Some(65), "{name}: {}", stderr(&alone));
+        let run = render(&[&path, &good], &out, &["--format", "json"]);
+        assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
+        let told = stderr(&run);
+        assert!(
+            told.contains(name) && told.contains(reason),
+            "{name}: {told}"
+        );
+        assert_eq!(
+            (&summary(&run)["songs"], &summary(&run)["failed"]),
+            (&1.into(), &1.into())
+        );
+        let written = files(&out);
+        assert_eq!(written.len(), 1, "{name}: {written:?}");
+        assert!(written[0].0.ends_with("good.wav"));
+    }
+}
+
+#[test]
+fn a_missing_song_fails_alone() {
+    let folder = Folder::new("missing");
+    let good = folder.put("good.vgm", &small_song());
+    let run = render(&[&folder.path("none.vgm"), &good], &folder.path("out"), &[]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("none.vgm"), "{}", stderr(&run));
+    assert!(folder.path("out/good.wav").exists());
+}
+
+#[test]
+fn a_gzip_bomb_takes_no_more_memory_than_a_song_may() {
+    let folder = Folder::new("bomb");
+    let mut bomb = small_song();
+    bomb.resize(200 << 20, 0x70);
+    let path = folder.put("bomb.vgz", &gzip(&bomb));
+    drop(bomb);
+    let run = render(&[&path], &folder.path("out"), &["--format", "json"]);
+    assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
+    assert!(stderr(&run).contains("64 MiB"), "{}", stderr(&run));
+    if let Some(peak) = summary(&run)["peak_rss_bytes"].as_u64() {
+        assert!(peak < 200 << 20, "{peak}");
+    }
+}
+
+/// The small song with a chip that is not played.
+pub fn song_without_a_player() -> Vec<u8> {
+    let mut song = vec![0; 0x100];
+    let small = small_song();
+    song[..0x40].copy_from_slice(&small[..0x40]);
+    song[8..10].copy_from_slice(&[0x72, 0x01]);
+    song[0x34] = 0xCC;
+    // An MSM5232, of arcade boards.
+    song[0xF4..0xF8].copy_from_slice(&2_000_000u32.to_le_bytes());
+    song.extend([0x43, 0x00, 0x7F]);
+    song.extend(&small[0x40..]);
+    song
+}
+
+#[test]
+fn a_chip_that_is_not_played_is_named_counted_and_refused_if_asked() {
+    let folder = Folder::new("lacking");
+    let lacking = folder.put("lacking.vgm", &song_without_a_player());
+    let whole = folder.put("whole.vgm", &small_song());
+    let out = folder.path("out");
+    let run = render(&[&lacking, &whole], &out, &["--lines"]);
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    assert_eq!(
+        stderr(&run).matches("MSM5232").count(),
+        1,
+        "{}",
+        stderr(&run)
+    );
+    assert_eq!(
+        (&summary(&run)["songs"], &summary(&run)["incomplete"]),
+        (&2.into(), &1.into())
+    );
+    let stdout = String::from_utf8_lossy(&run.stdout).into_owned();
+    let lines: Vec<serde_json::Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON alone"))
+        .collect();
+    for line in &lines[..2] {
+        let missing = line["chips_missing"].as_array().unwrap().len();
+        let lacks = line["song"].as_str().unwrap().ends_with("lacking.vgm");
+        assert_eq!(missing, usize::from(lacks), "{line}");
+    }
+    let run = render(&[&lacking, &whole], &out, &["--overwrite"]);
+    let told = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(told.contains("2 songs (1 lack a chip)"), "{told}");
+
+    let run = render(
+        &[&lacking, &whole],
+        &folder.path("strict"),
+        &["--strict", "--format", "json"],
+    );
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("needs MSM5232"), "{}", stderr(&run));
+    assert_eq!(summary(&run)["failed"], 1);
+    assert!(!folder.path("strict/lacking.wav").exists());
+
+    let info = program()
+        .args(["info", "--format", "json"])
+        .arg(&lacking)
+        .output()
+        .unwrap();
+    assert_eq!(
+        summary(&info)["chips_missing"],
+        serde_json::json!(["MSM5232"])
+    );
+}
+
+#[test]
+fn what_players_take_is_taken_with_a_warning() {
+    let folder = Folder::new("lenient");
+    let whole = small_song();
+    let changed = |at: usize, value: u32| {
+        let mut song = small_song();
+        song[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        song
+    };
+    let halves = [gzip(&whole[..0x42]), gzip(&whole[0x42..])].concat();
+    let songs: [(&str, Vec<u8>, &str); 5] = [
+        ("end.vgm", whole[..whole.len() - 1].to_vec(), "cut short"),
+        ("cut.vgm", whole[..whole.len() - 2].to_vec(), "cut short"),
+        ("loop.vgm", changed(0x1C, 0x1000), "loop points to"),
+        ("no-time.vgm", changed(0x1C, 0x40 - 0x1C), "no time"),
+        ("members.vgz", halves, ""),
+    ];
+    for (name, bytes, warning) in songs {
+        let path = folder.put(name, &bytes);
+        let run = render(&[&path], &folder.path("out"), &["--lines"]);
+        assert_eq!(run.status.code(), Some(0), "{name}: {}", stderr(&run));
+        assert!(stderr(&run).contains(warning), "{name}: {}", stderr(&run));
+        assert_eq!(stderr(&run).is_empty(), warning.is_empty(), "{name}");
+        let out = folder.path("out").join(name).with_extension("wav");
+        let seconds = if name == "cut.vgm" { 0 } else { 1 };
+        let bytes = fs::metadata(out).unwrap().len();
+        assert_eq!(bytes, 44 + seconds * 4 * 44_100, "{name}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let folder = Folder::new("fifo");
+    let fifo = folder.path("in/fifo.vgm");
+    fs::create_dir_all(folder.path("in")).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for path in [&fifo, &folder.path("in"), Path::new("/dev/zero")] {
+        let run = render(&[path], &folder.path("out"), &[]);
+        assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+        assert!(stderr(&run).contains("not a file"), "{}", stderr(&run));
+        let info = program().arg("info").arg(path).output().unwrap();
+        assert_eq!(stderr(&info).matches("not a file").count(), 1);
+    }
+}
+
+#[test]
+fn writes_to_a_chip_without_a_clock_are_told_everywhere() {
+    let folder = Folder::new("clockless");
+    let mut song = small_song();
+    song.splice(0x40..0x40, [0x54, 0x08, 0x78, 0x54, 0x08, 0x00]);
+    let path = folder.put("s.vgm", &song);
+    let run = render(&[&path], &folder.path("out"), &["--lines"]);
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let told = "2 writes to a YM2151 in vain";
+    assert_eq!(stderr(&run).matches(told).count(), 1, "{}", stderr(&run));
+    let is_told = |line: &serde_json::Value| line["warnings"][0].as_str().unwrap().contains(told);
+    assert!(is_told(&lines(&run)[0]));
+    let info = program()
+        .args(["info", "--format", "json"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(is_told(&lines(&info)[0]));
+    // A song of such writes alone says why it cannot be played.
+    let mut none = song[..0x46].to_vec();
+    none.extend([0x62, 0x66]);
+    let run = render(&[&folder.put("n.vgm", &none)], &folder.path("out"), &[]);
+    assert_eq!(run.status.code(), Some(65));
+    assert!(stderr(&run).contains("clock"), "{}", stderr(&run));
+}
+
+#[test]
+fn a_song_of_zeros_says_so_and_one_that_clips_is_counted() {
+    let folder = Folder::new("zeros");
+    let mut silent = small_song();
+    silent[0x41] = 0x9F;
+    let silent = folder.put("silent.vgm", &silent);
+    let loud = folder.put("loud.vgm", &small_song());
+    let out = folder.path("out");
+    for dither in [&[][..], &["--dither"]] {
+        let flags = [&["--lines", "--overwrite", "--volume", "50"], dither].concat();
+        let run = render(&[&silent, &loud], &out, &flags);
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        assert_eq!(stderr(&run).matches("nothing is heard").count(), 1);
+        for line in &lines(&run)[..2] {
+            let is_silent = line["song"].as_str().unwrap().contains("silent");
+            let peak = line["peak"].as_f64().unwrap();
+            assert_eq!(
+                line["warnings"].as_array().unwrap().len(),
+                usize::from(is_silent)
+            );
+            assert_eq!(line["clipped"].as_u64() == Some(0), is_silent, "{line}");
+            assert_eq!(peak < 0.01, is_silent, "{line}");
+        }
+        assert_eq!(summary(&run)["clipped"], 1);
+    }
+    // Of stems nobody expects that each is heard.
+    let run = render(&[&silent], &out, &["--stems", "voice"]);
+    assert_eq!(stderr(&run), "");
+}

@@ -1,0 +1,240 @@
+//! The files that it writes: their places, names, sizes and bytes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use creel_vgm::demo;
+
+use crate::harness::*;
+
+#[test]
+fn the_bytes_are_the_same_at_any_number_of_jobs() {
+    let folder = Folder::new("jobs");
+    let mut all = Vec::new();
+    for jobs in ["1", "2", "8"] {
+        let out = folder.path(jobs);
+        let run = render(
+            &[],
+            &out,
+            &[
+                "--demo", "--loops", "1", "--fade", "0", "--jobs", jobs, "--format", "json",
+            ],
+        );
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        assert_eq!(summary(&run)["songs"], demo::CARRIED.len());
+        let bytes: Vec<_> = files(&out).into_iter().map(|(_, bytes)| bytes).collect();
+        assert_eq!(bytes.len(), demo::CARRIED.len());
+        all.push(bytes);
+    }
+    assert!(all[0] == all[1] && all[0] == all[2]);
+}
+
+#[test]
+fn a_song_shared_by_several_jobs_has_the_same_bytes() {
+    let folder = Folder::new("split");
+    let song = Path::new(env!("CARGO_MANIFEST_DIR")).join("songs/ym2151-okim6258.vgz");
+    let rendered = |jobs: &str| {
+        let out = folder.path(jobs);
+        let run = render(&[&song], &out, &["--jobs", jobs]);
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        files(&out).remove(0).1
+    };
+    let alone = rendered("1");
+    assert!(alone.len() > 1_000_000, "the song is there");
+    assert!(rendered("3") == alone);
+}
+
+#[test]
+fn the_output_mirrors_the_input_and_is_not_overwritten_unasked() {
+    let folder = Folder::new("tree");
+    folder.put("in/top.vgm", &small_song());
+    folder.put("in/below/deep.vgz", &gzip(&small_song()));
+    folder.put("in/notes.txt", b"not a song");
+    let (input, out) = (folder.path("in"), folder.path("out"));
+    let run = render(&[&input], &out, &["--format", "json"]);
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    assert_eq!(files(&out).len(), 1);
+    let run = render(
+        &[&input],
+        &out,
+        &["--recurse", "--skip-done", "--format", "json", "--lines"],
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    assert_eq!(
+        (&summary(&run)["songs"], &summary(&run)["skipped"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(String::from_utf8_lossy(&run.stdout).lines().count(), 3);
+    let wav = fs::read(out.join("below/deep.wav")).unwrap();
+    assert_eq!(wav.len(), 44 + 4 * 44_100);
+    let run = render(&[&input], &out, &[]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("exists"), "{}", stderr(&run));
+    assert_eq!(
+        render(&[&input], &out, &["--overwrite"]).status.code(),
+        Some(0)
+    );
+}
+
+#[test]
+fn formats_have_the_sizes_they_should() {
+    let folder = Folder::new("formats");
+    let song = folder.put("s.vgm", &small_song());
+    for (flags, name, bytes) in [
+        (&["--bit-depth", "8"][..], "s.wav", 44 + 2 * 44_100),
+        (&["--bit-depth", "24"], "s.wav", 44 + 6 * 44_100),
+        (&["--bit-depth", "32", "--au"], "s.au", 28 + 8 * 44_100),
+        (&["--float"], "s.wav", 58 + 8 * 44_100),
+        (&["--sample-rate", "8000"], "s.wav", 44 + 4 * 8_000),
+    ] {
+        let out = folder.path("out");
+        let run = render(&[&song], &out, &[flags, &["--overwrite"]].concat());
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        assert_eq!(
+            fs::metadata(out.join(name)).unwrap().len(),
+            bytes,
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
+fn two_songs_with_one_output_are_not_both_written() {
+    let folder = Folder::new("twins");
+    folder.put("in/a.vgm", &small_song());
+    folder.put("in/a.vgz", &gzip(&small_song()));
+    let run = render(
+        &[&folder.path("in")],
+        &folder.path("out"),
+        &["--format", "json"],
+    );
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("same output"), "{}", stderr(&run));
+    assert_eq!(summary(&run)["songs"], 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let folder = Folder::new("unwritable");
+    let song = folder.put("s.vgm", &small_song());
+    let file = folder.put("file", b"");
+    let run = render(&[&song], &file.join("below"), &[]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("below"), "{}", stderr(&run));
+    let run = render(&[&song], &file, &[]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stderr(&run).contains("is a file"), "{}", stderr(&run));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_no_partial_output() {
+    let folder = Folder::new("full");
+    let song = folder.put("s.vgm", &small_song());
+    // A limit on files' sizes stands in for a full disk.
+    let run = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_creel-vgm"))
+        .arg("render")
+        .arg(&song)
+        .arg("-o")
+        .arg(folder.path("out"))
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    assert!(stderr(&run).contains("s.wav"), "{}", stderr(&run));
+    assert!(files(&folder.path("out")).is_empty());
+}
+
+#[test]
+fn names_follow_a_pattern_and_a_playlist_lists_them() {
+    let folder = Folder::new("names");
+    folder.put("in/1.vgm", &titled("Warp 1.5"));
+    folder.put("in/2.vgm", &titled("a/b"));
+    folder.put("in/3.vgm", &titled("a:b"));
+    folder.put("in/below/1.vgm", &small_song());
+    let (input, out) = (folder.path("in"), folder.path("out"));
+    let list = folder.path("list.m3u");
+    let flags = ["-r", "--name", "{track:02} {title} ({game})", "--m3u"];
+    let run = render(
+        &[&input],
+        &out,
+        &[&flags[..], &[list.to_str().unwrap()]].concat(),
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let names: Vec<_> = files(&out).into_iter().map(|(path, _)| path).collect();
+    let expected = [
+        "01 Warp 1.5 (Loom).wav",
+        "02 a_b (Loom).wav",
+        "03 a_b (Loom).wav",
+    ];
+    let mut expected: Vec<_> = expected.iter().map(|name| out.join(name)).collect();
+    expected.push(out.join("below/01 1 ().wav"));
+    expected.sort();
+    assert_eq!(names, expected);
+    let text = fs::read_to_string(&list).unwrap();
+    assert!(
+        text.starts_with("#EXTM3U\n#EXTINF:1,01 Warp 1.5 (Loom)\nout/01 Warp"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 9);
+    // A list is not replaced unasked, and a song, or what is read, never.
+    let song = folder.path("in/1.vgm");
+    let before = fs::read(&song).unwrap();
+    for (list, flag, why) in [
+        (&list, "--strict", "exists"),
+        (&song, "--overwrite", "no M3U playlist"),
+        (&folder.path("in"), "--overwrite", "is read"),
+        (&out, "--overwrite", "regular file"),
+    ] {
+        let run = render(&[&input], &out, &["--m3u", list.to_str().unwrap(), flag]);
+        assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+        assert!(stderr(&run).contains(why), "{}", stderr(&run));
+    }
+    assert_eq!(fs::read(&song).unwrap(), before);
+    let none = folder.path("none.vgm");
+    let flags = ["--overwrite", "--m3u", list.to_str().unwrap()];
+    assert_eq!(render(&[&none], &out, &flags).status.code(), Some(1));
+    assert_eq!(
+        fs::read_to_string(&list).unwrap(),
+        text,
+        "of nothing no list"
+    );
+    let twins = render(&[&input], &folder.path("twins"), &["--name", "{game}"]);
+    assert_eq!(twins.status.code(), Some(1));
+    assert_eq!(stderr(&twins).matches("same output").count(), 2);
+    let nested = folder.path("nested");
+    let run = render(
+        &[&input],
+        &nested,
+        &["-r", "--name", "{game}/{track} {title}"],
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    for name in ["Loom/1 Warp 1.5.wav", "Loom/2 a_b.wav", "below/1 1.wav"] {
+        assert!(nested.join(name).exists(), "{name}");
+    }
+    let wrong = render(&[&input], &out, &["--name", "{nme}"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).contains("{title}"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn stdout_gets_samples_alone_in_the_order_of_the_input() {
+    let folder = Folder::new("stdout");
+    let song = folder.put("a.vgm", &titled("Weft"));
+    let broken = folder.put("b.vgm", b"x");
+    let out = folder.path("out");
+    assert!(render(&[&song], &out, &["--raw"]).status.success());
+    let raw = fs::read(out.join("a.raw")).unwrap();
+    assert!(render(&[&song], &out, &[]).status.success());
+    let wav = fs::read(out.join("a.wav")).unwrap();
+    assert_eq!(wav[44..44 + raw.len()], raw);
+    let run = render(&[&song, &broken, &song], Path::new("-"), &[]);
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    assert!(stderr(&run).contains("b.vgm"), "{}", stderr(&run));
+    assert_eq!(run.stdout, [&raw[..], &raw].concat());
+    // Tags lie behind the samples.
+    let text = String::from_utf8_lossy(&wav[44 + raw.len()..]).into_owned();
+    assert!(text.starts_with("LIST") && text.contains("TIT2"), "{text}");
+}

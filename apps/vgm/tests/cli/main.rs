@@ -1,0 +1,8 @@
+//! The program from outside: what it writes, what it refuses, and how it ends.
+
+mod damaged;
+mod files;
+mod harness;
+mod inputs;
+mod stopped;
+mod told;

@@ -1,0 +1,116 @@
+//! Runs that are stopped, killed, or stand side by side.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::harness::*;
+
+#[cfg(unix)]
+#[test]
+fn interrupted_it_leaves_whole_files_only() {
+    let folder = Folder::new("interrupt");
+    let short = folder.put("short.vgm", &small_song());
+    // An hour and more, so that it is still at it.
+    let mut long = small_song();
+    long.truncate(0x46);
+    for _ in 0..4000 {
+        long.extend([0x61, 0xFF, 0xFF]);
+    }
+    long.push(0x66);
+    let long = folder.put("long.vgm", &long);
+    let out = folder.path("out");
+    let mut child = program()
+        .args(["render", "--jobs", "2", "-o"])
+        .args([&out, &short, &long])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let part = out.join(format!("long.wav.{}.part", child.id()));
+    while !(out.join("short.wav").exists() && part.exists()) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let written = files(&out);
+    assert_eq!(
+        written.len(),
+        1,
+        "{:?}",
+        written.iter().map(|file| &file.0).collect::<Vec<_>>()
+    );
+    assert_eq!(written[0].1.len(), 44 + 4 * 44_100);
+}
+
+/// What a scheduler relies on: killed without a chance to clean up, a run is finished by the
+/// same command again.
+#[cfg(unix)]
+#[test]
+fn a_killed_run_is_finished_by_the_next() {
+    let folder = Folder::new("killed");
+    let songs: Vec<PathBuf> = (0..40)
+        .map(|i| folder.put(&format!("{i}.vgm"), &small_song()))
+        .collect();
+    let songs: Vec<&Path> = songs.iter().map(PathBuf::as_path).collect();
+    let whole = folder.path("whole");
+    assert!(render(&songs, &whole, &[]).status.success());
+    let out = folder.path("out");
+    let mut child = program()
+        .args(["render", "--jobs", "2", "-o"])
+        .arg(&out)
+        .args(&songs)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let written = || std::fs::read_dir(&out).is_ok_and(|folder| folder.count() > 2);
+    while child.try_wait().unwrap().is_none() && !written() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(render(&songs, &out, &["--skip-done"]).status.success());
+    let wavs = |folder: &Path| {
+        let mut files = files(folder);
+        files.retain(|(path, _)| path.extension().is_some_and(|e| e == "wav"));
+        files
+            .into_iter()
+            .map(|(_, bytes)| bytes)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(wavs(&out), wavs(&whole));
+}
+
+/// Two runs of one folder at once: each has part files of its own, and whoever ends last has the
+/// whole of each.
+#[test]
+fn two_runs_of_one_folder_leave_whole_files() {
+    let folder = Folder::new("two-runs");
+    for number in 0..40 {
+        folder.put(&format!("in/{number}.vgm"), &small_song());
+    }
+    let (input, out) = (folder.path("in"), folder.path("out"));
+    let start = || {
+        program()
+            .args(["render", "--overwrite", "--jobs", "2", "-q", "-o"])
+            .args([&out, &input])
+            .spawn()
+            .unwrap()
+    };
+    for mut child in [start(), start()] {
+        assert!(child.wait().unwrap().success());
+    }
+    let whole = folder.path("whole");
+    assert!(render(&[&input], &whole, &[]).status.success());
+    let bytes = |folder: &Path| files(folder).into_iter().map(|(_, bytes)| bytes);
+    assert_eq!(files(&out).len(), 40, "no part is left");
+    assert!(bytes(&out).eq(bytes(&whole)));
+}

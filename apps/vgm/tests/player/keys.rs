@@ -1,0 +1,211 @@
+//! Every key, the mouse, and another size.
+
+use crate::demo;
+use crate::terminal::{PLAIN, Terminal};
+
+fn player() -> Terminal {
+    let mut terminal = Terminal::play(&demo(&[]), (24, 80), PLAIN);
+    terminal.until_has("vol 100%");
+    // The first song is heard, and its voices are there.
+    terminal.until_has("> 1 ");
+    terminal
+}
+
+/// The song's time, in seconds.
+fn seconds(screen: &str) -> Option<u32> {
+    let line = screen.lines().find(|line| line.contains("for ever"))?;
+    let (minutes, rest) = line.trim_start().split_once(':')?;
+    Some(minutes.parse::<u32>().ok()? * 60 + rest.get(..2)?.parse::<u32>().ok()?)
+}
+
+#[test]
+fn every_key_does_what_the_help_says() {
+    let mut it = player();
+    it.press("?");
+    it.until_has("this help; quit");
+    it.press("?");
+    it.until_gone("this help; quit");
+    it.press(" ");
+    it.until_has("paused");
+    it.press(" ");
+    it.until_gone("paused");
+    // Songs.
+    let first = it.text().lines().next().unwrap().to_owned();
+    it.press("n");
+    it.until("another song", |screen| {
+        screen.lines().next() != Some(&first)
+    });
+    it.until("its start", |screen| seconds(screen) == Some(0));
+    it.press("p");
+    it.until("the first again", |screen| {
+        screen.lines().next() == Some(&first)
+    });
+    // Times.
+    it.press("\x1b[1;2C");
+    it.until("30 s on", |screen| {
+        seconds(screen).is_some_and(|s| (30..40).contains(&s))
+    });
+    it.press("\x1b[C");
+    it.until("5 s on", |screen| {
+        seconds(screen).is_some_and(|s| (35..45).contains(&s))
+    });
+    it.press("\x1b[1;2D");
+    it.until("30 s back", |screen| {
+        seconds(screen).is_some_and(|s| (5..20).contains(&s))
+    });
+    it.press("\x1b[H");
+    it.until("the start", |screen| seconds(screen).is_some_and(|s| s < 5));
+    it.press("\x1b[D");
+    // Loudness.
+    it.press("\x1b[A");
+    it.until_has("vol 105%");
+    it.press("\x1b[B\x1b[B-");
+    it.until_has("vol 90%");
+    it.press("++");
+    it.until_has("vol 100%");
+    // Voices.
+    it.press("\t");
+    it.until_has("> 2 ");
+    it.press("jk\x1b[Z");
+    it.until_has("> 1 ");
+    it.press("m");
+    it.until("muted", |screen| {
+        screen
+            .lines()
+            .any(|line| line.starts_with("> 1") && line.contains(" M "))
+    });
+    it.press("1");
+    it.until("heard", |screen| {
+        !screen
+            .lines()
+            .any(|line| line.starts_with("> 1") && line.contains(" M "))
+    });
+    it.press("s");
+    it.until("solo", |screen| {
+        screen
+            .lines()
+            .any(|line| line.starts_with("  2") && line.contains(" M "))
+    });
+    it.press("a");
+    it.until("all", |screen| !screen.contains(" M "));
+    // Modes.
+    it.press("l");
+    it.until_has(" loop ");
+    it.press("z");
+    it.until_has(" shuffle");
+    it.press("r");
+    it.until_has(" repeat");
+    it.press("r");
+    it.until_has(" repeat one");
+    it.press("rz");
+    it.until("off", |screen| {
+        !screen.contains(" repeat") && !screen.contains(" shuffle")
+    });
+    it.press("]}");
+    it.until("faster and higher", |screen| {
+        screen.contains("tempo 105%") && screen.contains("pitch 105%")
+    });
+    it.press("[[{");
+    it.until("slower", |screen| {
+        screen.contains("tempo 95%") && !screen.contains("pitch")
+    });
+    it.press("=");
+    it.until_gone("tempo");
+    // Looks.
+    it.press("v");
+    it.until("waves", |screen| {
+        screen.contains('\u{2812}')
+            || screen.contains('\u{2809}')
+            || screen.contains('\u{28C0}')
+            || screen.contains('\u{2824}')
+    });
+    it.press("vf");
+    it.until("no waves", |screen| {
+        !screen
+            .chars()
+            .any(|c| ('\u{2801}'..='\u{28FF}').contains(&c))
+    });
+    it.press("t");
+    it.until_has("title ");
+    it.press("\x1b");
+    it.until_gone("title ");
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+    assert!(it.is_restored());
+}
+
+#[test]
+fn a_song_is_found_and_played() {
+    let mut it = player();
+    let wanted = creel_vgm::demo::CARRIED[6].name;
+    it.press("/");
+    it.until_has("enter plays");
+    it.press(wanted);
+    it.until("it alone", |screen| {
+        let listed = screen.lines().filter(|line| line.contains("(carried)"));
+        listed.count() == 1
+    });
+    it.press("zzzz");
+    it.until_has("no such song");
+    it.press("\x7f\x7f\x7f\x7f");
+    it.until_has(wanted);
+    it.press("\r");
+    it.until_gone("enter plays");
+    // The place that is drawn in the title's colour is the seventh.
+    it.until("its voices", |screen| screen.contains("   7  "));
+    it.press("/");
+    it.press("\x1b");
+    it.until_gone("enter plays");
+    it.press("\x1b[5~\x1b[5~\r");
+    it.until("the first again", |screen| screen.contains("   1  "));
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}
+
+#[test]
+fn the_mouse_mutes_seeks_and_chooses() {
+    let mut it = player();
+    let lane = it.row_of("  2 ");
+    it.click(0, (10, lane));
+    it.until("muted", |screen| {
+        screen
+            .lines()
+            .any(|line| line.starts_with("> 2") && line.contains(" M "))
+    });
+    it.click(0, (10, lane));
+    it.until("heard", |screen| !screen.contains(" M "));
+    it.click(2, (10, lane));
+    it.until("solo", |screen| {
+        screen
+            .lines()
+            .any(|line| line.starts_with("  1") && line.contains(" M "))
+    });
+    it.click(1, (10, lane));
+    it.until("all", |screen| !screen.contains(" M "));
+    it.click(64, (10, lane));
+    it.until_has("vol 105%");
+    let song = it.row_of("   2  ");
+    let first = it.text().lines().next().unwrap().to_owned();
+    it.click(0, (10, song));
+    it.until("the second song", |screen| {
+        screen.lines().next() != Some(&first)
+    });
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+    assert!(it.is_restored());
+}
+
+#[test]
+fn a_click_on_the_bar_seeks() {
+    let words = ["--sink", "null", "--loops", "50", "--demo"];
+    let mut it = Terminal::play(&words, (24, 80), PLAIN);
+    it.until_has("> 1 ");
+    let row = it.row_of("0:0");
+    it.click(0, (40, row));
+    it.until("the middle", |screen| {
+        let line = screen.lines().nth(row.into()).unwrap_or("");
+        !line.trim_start().starts_with("0:0")
+    });
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}

@@ -1,0 +1,267 @@
+//! The remote control, and a player without a terminal.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{Folder, carried, demo};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-vgm");
+
+/// A player without a terminal, and where it listens.
+struct Player {
+    child: Child,
+    socket: String,
+    // Removed last.
+    _folder: Folder,
+}
+
+impl Player {
+    fn start(name: &str, words: &[&str]) -> Player {
+        let folder = Folder::new(name);
+        let socket = folder.path("socket");
+        let child = Command::new(PROGRAM)
+            .arg("play")
+            .args(words)
+            .args(["--listen", &socket])
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let player = Player {
+            child,
+            socket,
+            _folder: folder,
+        };
+        player.until("it plays", |status| status["place"] == 1);
+        player
+    }
+
+    /// What `ctl` prints, and its exit code.
+    fn ctl(&self, words: &[&str]) -> (String, Option<i32>) {
+        let output = Command::new(PROGRAM)
+            .args(["ctl", "--socket", &self.socket])
+            .args(words)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (String::from_utf8(text).unwrap(), output.status.code())
+    }
+
+    fn status(&self) -> Option<Value> {
+        let (text, code) = self.ctl(&["status", "--json"]);
+        (code == Some(0)).then(|| serde_json::from_str(&text).unwrap())
+    }
+
+    fn until(&self, what: &str, wished: impl Fn(&Value) -> bool) -> Value {
+        let begin = Instant::now();
+        loop {
+            let status = self.status();
+            if let Some(status) = status.filter(&wished) {
+                return status;
+            }
+            let late = begin.elapsed() > Duration::from_secs(60);
+            assert!(!late, "{what}: {:?}", self.status());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Tells it something that it does.
+    fn tell(&self, words: &[&str]) {
+        assert_eq!(self.ctl(words), (String::new(), Some(0)), "{words:?}");
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_player_is_told_and_says_how_it_stands() {
+    let player = Player::start("told", &demo(&[]));
+    let status = player.status().unwrap();
+    assert_eq!(status["state"], "playing");
+    assert_eq!(status["songs"], creel_vgm::demo::CARRIED.len());
+    assert_eq!(status["length_s"], Value::Null, "for ever");
+    assert!(status["voices"].as_array().unwrap().len() > 4, "{status}");
+    player.tell(&["next"]);
+    player.until("the second", |status| status["place"] == 2);
+    player.tell(&["previous"]);
+    player.until("the first", |status| status["place"] == 1);
+    player.tell(&["seek", "0:30"]);
+    let at = |status: &Value| status["position_s"].as_f64().unwrap();
+    player.until("there", |status| at(status) >= 30.0);
+    player.tell(&["pause"]);
+    let before = player.until("paused", |status| status["state"] == "paused");
+    player.tell(&["seek", "-10"]);
+    player.tell(&["resume"]);
+    player.until("back", |status| {
+        at(status) < at(&before) - 5.0 && status["state"] == "playing"
+    });
+    player.tell(&["volume", "50"]);
+    player.tell(&["volume", "+10"]);
+    player.tell(&["tempo", "80"]);
+    player.tell(&["pitch", "120"]);
+    player.tell(&["mute", "2"]);
+    player.tell(&["loop", "on"]);
+    player.tell(&["repeat", "all"]);
+    player.tell(&["shuffle", "on"]);
+    let status = player.until("muted", |status| status["voices"][1]["heard"] == false);
+    assert_eq!(status["volume_percent"], 60);
+    assert_eq!(
+        (&status["tempo_percent"], &status["pitch_percent"]),
+        (&80.0.into(), &120.0.into())
+    );
+    assert_eq!(
+        (&status["loop_forever"], &status["repeat"]),
+        (&true.into(), &"all".into())
+    );
+    assert_eq!(status["shuffle"], true);
+    player.tell(&["hear-all"]);
+    player.tell(&["solo", "1"]);
+    player.until("alone", |status| {
+        status["voices"][0]["heard"] == true && status["voices"][1]["heard"] == false
+    });
+    player.tell(&["jump", "3"]);
+    player.until("the third", |status| status["place"] == 3);
+    let (text, _) = player.ctl(&["status"]);
+    assert!(
+        text.contains("place: 3\n") && text.contains("state: playing\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_told() {
+    let player = Player::start("refused", &demo(&[]));
+    for (words, why) in [
+        (&["dance"][..], "dance: no such command"),
+        (&["jump", "99"], "there are"),
+        (&["mute", "60"], "there are"),
+        (&["volume"], "volume: wants a value"),
+    ] {
+        let (text, code) = player.ctl(words);
+        assert!(
+            text.contains(why) && code == Some(1),
+            "{words:?}: {text} {code:?}"
+        );
+    }
+    // A line without an end is not waited for beyond its bound, nor is anybody else.
+    let mut stream = UnixStream::connect(&player.socket).unwrap();
+    stream.write_all(&[b'x'; 4000]).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.contains("too long"), "{answer}");
+    // Another player does not take the socket away.
+    let second = Command::new(PROGRAM)
+        .args([
+            "play",
+            "--demo",
+            "--sink",
+            "null",
+            "--listen",
+            &player.socket,
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(75), "{second:?}");
+    player.tell(&["next"]);
+}
+
+#[test]
+fn it_ends_when_told_and_leaves_no_socket() {
+    let mut player = Player::start("quit", &demo(&[]));
+    player.tell(&["quit"]);
+    assert_eq!(player.child.wait().unwrap().code(), Some(0));
+    assert!(!std::path::Path::new(&player.socket).exists());
+    let (text, code) = player.ctl(&["status"]);
+    assert!(text.contains("no player listens there"), "{text}");
+    assert_eq!(code, Some(75));
+}
+
+#[test]
+fn a_gap_is_counted_whoever_made_it() {
+    let player = Player::start("gap", &demo(&[]));
+    let pid = Pid::from_child(&player.child);
+    let gaps = |status: &Value| {
+        (
+            status["gaps"].as_u64().unwrap(),
+            status["gap_ms"].as_f64().unwrap(),
+        )
+    };
+    let before = gaps(&player.status().unwrap());
+    kill_process(pid, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    kill_process(pid, Signal::CONT).unwrap();
+    let status = player.until("a gap", |status| gaps(status).0 > before.0);
+    let missed = gaps(&status).1 - before.1;
+    assert!((200.0..60_000.0).contains(&missed), "{missed} ms");
+    // A pause is none.
+    let before = gaps(&status).1;
+    player.tell(&["pause"]);
+    std::thread::sleep(Duration::from_millis(200));
+    player.tell(&["resume"]);
+    player.tell(&["next"]);
+    let status = player.until("the second", |status| status["place"] == 2);
+    assert!(gaps(&status).1 - before < 190.0, "{status} after {before}");
+}
+
+#[test]
+fn one_worker_does_all_of_it() {
+    let mut player = Player::start("one", &demo(&["--jobs", "1"]));
+    player.tell(&["next"]);
+    player.until("the second", |status| status["place"] == 2);
+    kill_process(Pid::from_child(&player.child), Signal::TERM).unwrap();
+    assert_eq!(player.child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn a_queue_is_gone_on_with() {
+    let folder = Folder::new("resume");
+    let songs: Vec<String> = (0..3)
+        .map(|n| folder.put(&format!("{n}.vgz"), carried(n)))
+        .collect();
+    let play = || {
+        let mut words = vec![
+            "play", "--sink", "null", "--loops", "0", "--resume", "--listen",
+        ];
+        let socket = folder.path("socket");
+        words.push(&socket);
+        words.extend(songs.iter().map(String::as_str));
+        let child = Command::new(PROGRAM)
+            .args(words)
+            .env("XDG_STATE_HOME", folder.path("state"))
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Player {
+            child,
+            socket: folder.path("socket"),
+            _folder: Folder::new("none"),
+        }
+    };
+    let mut first = play();
+    first.until("it plays", |status| status["place"] == 1);
+    first.tell(&["jump", "2"]);
+    first.until("the second", |status| status["place"] == 2);
+    first.tell(&["seek", "1:00"]);
+    first.until("there", |status| {
+        status["position_s"].as_f64().unwrap() >= 60.0
+    });
+    first.tell(&["quit"]);
+    assert_eq!(first.child.wait().unwrap().code(), Some(0));
+    let second = play();
+    second.until("where it was", |status| {
+        status["place"] == 2 && status["position_s"].as_f64().unwrap() >= 60.0
+    });
+}

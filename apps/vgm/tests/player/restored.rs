@@ -1,0 +1,75 @@
+//! However the player ends, its terminal is as it was.
+
+use rustix::process::{Signal, WaitOptions, waitpid};
+
+use crate::demo;
+use crate::terminal::{PLAIN, PROGRAM, Terminal};
+
+fn player() -> Terminal {
+    let mut terminal = Terminal::play(&demo(&[]), (24, 80), PLAIN);
+    terminal.until_has("> 1 ");
+    assert!(!terminal.is_cooked() && !terminal.is_restored());
+    terminal
+}
+
+#[test]
+fn by_ctrl_c() {
+    let mut it = player();
+    it.press("\x03");
+    assert_eq!(it.end(), Some(0));
+    assert!(it.is_restored());
+}
+
+#[test]
+fn by_signals() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut it = player();
+        it.signal(signal);
+        assert_eq!(it.end(), Some(code));
+        assert!(it.is_restored());
+    }
+}
+
+#[test]
+fn while_it_is_stopped() {
+    // A shell that has jobs: else there is nobody to let the player go on.
+    let script = "set -m; \"$@\"; echo \"stopped $?\"; read line; fg; echo \"ended $?\"";
+    let words = [&["-c", script, "sh", PROGRAM, "play"][..], &demo(&[])].concat();
+    let mut it = Terminal::start("sh", &words, (24, 80), PLAIN);
+    it.until_has("> 1 ");
+    assert!(!it.is_cooked() && !it.is_restored());
+    it.press("\x1a");
+    it.until_has("stopped 148");
+    assert!(it.is_cooked() && it.is_restored());
+    it.press("\n");
+    it.until_has("> 1 ");
+    assert!(!it.is_cooked() && !it.is_restored());
+    it.press("q");
+    it.until_has("ended 0");
+    assert_eq!(it.end(), Some(0));
+    assert!(it.is_restored());
+}
+
+#[test]
+fn though_nobody_reads_it() {
+    let mut it = player();
+    // The pty fills up, as a terminal that is stopped does; the player goes on and ends all the same.
+    it.press("v");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    it.press("q");
+    let ended = waitpid(Some(it.pid()), WaitOptions::empty())
+        .unwrap()
+        .unwrap();
+    assert_eq!(ended.1.exit_status(), Some(0));
+}
+
+#[test]
+fn one_whose_terminal_is_gone_ends() {
+    // Its shell lets it ignore that it is told so.
+    let script = "trap '' HUP; exec \"$@\"";
+    let words = [&["-c", script, "sh", PROGRAM, "play"][..], &demo(&[])].concat();
+    let mut it = Terminal::start("sh", &words, (24, 80), PLAIN);
+    it.until_has("> 1 ");
+    let ended = it.hang_up().wait().unwrap();
+    assert!(ended.code().is_some());
+}

@@ -1,0 +1,117 @@
+//! Sizes, colours and signs.
+
+use crate::demo;
+use crate::terminal::{PLAIN, Terminal};
+
+#[test]
+fn any_size_is_drawn_and_the_size_may_change() {
+    let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
+    it.until_has("> 1 ");
+    for (rows, columns) in [
+        (60, 200),
+        (24, 80),
+        (12, 40),
+        (5, 20),
+        (2, 8),
+        (1, 1),
+        (1, 80),
+        (40, 3),
+    ] {
+        it.written.clear();
+        it.resize(rows, columns);
+        // It is drawn anew: what was there was for another size.
+        it.until("a sign", |screen| {
+            screen.chars().any(|c| !c.is_whitespace())
+        });
+        // Whatever is over it has no more room.
+        it.press("?");
+        it.press("?");
+        it.press("v");
+        it.press("t");
+        it.press("t");
+    }
+    it.resize(24, 80);
+    it.until_has("? help  q quit");
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}
+
+#[test]
+fn eighty_columns_have_the_song_its_voices_its_place_and_the_queue() {
+    let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
+    it.until("all of it", |screen| {
+        screen.contains("> 1 ")
+            && screen.contains("0:01")
+            && screen.contains("   1  ")
+            && screen.contains("? help")
+    });
+    let song = creel_vgm::format::Song::parse(crate::carried(0).to_vec()).unwrap();
+    assert!(it.text().starts_with(&song.tags.track), "{}", it.text());
+    assert!(it.text().contains(&song.tags.author), "{}", it.text());
+    println!("{}", it.text());
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}
+
+#[test]
+fn without_unicode_all_is_ascii() {
+    let vars = [("LC_ALL", "C"), ("TERM", "xterm")];
+    let mut it = Terminal::play(&demo(&[]), (30, 80), &vars);
+    it.until_has("##");
+    for keys in ["v", "?", "t", "t"] {
+        it.press(keys);
+        it.until_has("vol 100%");
+    }
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+    let strange: Vec<_> = it.written.iter().filter(|byte| !byte.is_ascii()).collect();
+    assert!(
+        strange.is_empty(),
+        "{} bytes that are not ASCII",
+        strange.len()
+    );
+}
+
+#[test]
+fn colours_are_as_the_terminal_has_them() {
+    let written = |vars: &[(&str, &str)]| {
+        let mut it = Terminal::play(&demo(&[]), (24, 80), vars);
+        it.until_has("> 1 ");
+        it.until("a bar", |screen| screen.contains('█'));
+        it.press("q");
+        assert_eq!(it.end(), Some(0));
+        String::from_utf8_lossy(&it.written).into_owned()
+    };
+    let all = written(&[PLAIN, &[("COLORTERM", "truecolor")]].concat());
+    assert!(all.contains("[38;2;"), "shades");
+    let some = written(PLAIN);
+    assert!(
+        !some.contains("[38;2;") && some.contains("[38;5;"),
+        "sixteen"
+    );
+    let none = written(&[PLAIN, &[("NO_COLOR", "1")]].concat());
+    assert!(!none.contains("[38;") && !none.contains("[32m"), "none");
+}
+
+#[test]
+#[ignore = "prints screens, to be looked at"]
+fn screens_to_look_at() {
+    let show = |size: (u16, u16), keys: &str, vars: &[(&str, &str)]| {
+        let mut it = Terminal::play(&demo(&[]), size, vars);
+        it.until("a voice", |screen| screen.contains("> 1 ") || size.1 < 30);
+        it.press("n\x1b[1;2C");
+        it.press(keys);
+        let begin = std::time::Instant::now();
+        while begin.elapsed().as_secs_f64() < 2.0 {
+            it.poll(std::time::Duration::from_millis(50));
+        }
+        println!("== {size:?} {keys:?}\n{}", it.text());
+    };
+    for keys in ["", "v", "?", "t", "/opl"] {
+        show((24, 80), keys, PLAIN);
+    }
+    show((40, 100), "v", PLAIN);
+    show((14, 40), "", PLAIN);
+    show((8, 24), "", PLAIN);
+    show((24, 80), "v", &[("LC_ALL", "C"), ("TERM", "xterm")]);
+}

@@ -1,0 +1,188 @@
+//! The player in a terminal: a pty, and a model of the screen that it draws.
+
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::os::fd::AsFd;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use pty_process::{Size, blocking};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-vgm");
+/// As long as nothing but a hang takes.
+const HANG: Duration = Duration::from_secs(60);
+
+/// A terminal with the program in it.
+pub struct Terminal {
+    pty: Option<blocking::Pty>,
+    pub child: Child,
+    pub screen: vt100::Parser,
+    /// All that it wrote.
+    pub written: Vec<u8>,
+}
+
+/// The variables that decide what is drawn.
+pub const PLAIN: &[(&str, &str)] = &[("LC_ALL", "C.UTF-8"), ("TERM", "xterm-256color")];
+
+fn size(n: u16) -> NonZeroU16 {
+    NonZeroU16::new(n).unwrap()
+}
+
+impl Terminal {
+    /// Starts `creel-vgm play` with these words in a terminal of so many rows and columns.
+    pub fn play(words: &[&str], size: (u16, u16), vars: &[(&str, &str)]) -> Terminal {
+        Terminal::start(PROGRAM, &[&["play"], words].concat(), size, vars)
+    }
+
+    /// Starts a program in a terminal of so many rows and columns.
+    pub fn start(
+        program: &str,
+        words: &[&str],
+        (rows, columns): (u16, u16),
+        vars: &[(&str, &str)],
+    ) -> Terminal {
+        let (pty, pts) = blocking::open().unwrap();
+        pty.resize(Size::new(rows, columns)).unwrap();
+        let mut command = blocking::Command::new(program);
+        for name in ["NO_COLOR", "COLORTERM", "LC_ALL", "LC_CTYPE", "LANG"] {
+            command = command.env_remove(name);
+        }
+        for (name, value) in vars {
+            command = command.env(name, value);
+        }
+        // Nobody's own file.
+        let command = command.env("XDG_CONFIG_HOME", "/nonexistent");
+        let child = command.args(words).spawn(pts).unwrap();
+        Terminal {
+            pty: Some(pty),
+            child,
+            screen: vt100::Parser::new(size(rows), size(columns), 0),
+            written: Vec::new(),
+        }
+    }
+
+    fn pty(&self) -> &blocking::Pty {
+        self.pty.as_ref().expect("it has not hung up")
+    }
+
+    /// Takes the terminal away.
+    pub fn hang_up(&mut self) -> &mut Child {
+        self.pty = None;
+        &mut self.child
+    }
+
+    pub fn text(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    /// Reads what has come, or waits for something; false: there is nothing more to come.
+    fn read(&mut self, wait: Duration) -> bool {
+        let time = Timespec::try_from(wait).unwrap();
+        let mut fds = [PollFd::from_borrowed_fd(self.pty().as_fd(), PollFlags::IN)];
+        if poll(&mut fds, Some(&time)).unwrap() == 0 {
+            return true;
+        }
+        let mut bytes = [0; 1 << 16];
+        match self.pty.as_mut().unwrap().read(&mut bytes) {
+            Ok(read @ 1..) => {
+                self.screen.process(&bytes[..read]);
+                self.written.extend_from_slice(&bytes[..read]);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads what has come, waiting so long at most.
+    pub fn poll(&mut self, wait: Duration) {
+        assert!(self.read(wait), "it has ended:\n{}", self.text());
+    }
+
+    /// Reads until the screen is as wished.
+    pub fn until(&mut self, what: &str, wished: impl Fn(&str) -> bool) {
+        let begin = Instant::now();
+        while !wished(&self.text()) {
+            let more = self.read(Duration::from_millis(100));
+            let late = begin.elapsed() > HANG;
+            assert!(more && !late, "{what}: not seen in\n{}", self.text());
+        }
+    }
+
+    pub fn until_has(&mut self, text: &str) {
+        self.until(text, |screen| screen.contains(text));
+    }
+
+    pub fn until_gone(&mut self, text: &str) {
+        self.until(text, |screen| !screen.contains(text));
+    }
+
+    /// Presses keys, as the bytes that they are.
+    pub fn press(&mut self, keys: &str) {
+        self.pty
+            .as_mut()
+            .unwrap()
+            .write_all(keys.as_bytes())
+            .unwrap();
+    }
+
+    /// Clicks a button (0 left, 2 right; 64 and 65 the wheel) at a column and a row, from 0.
+    pub fn click(&mut self, button: u8, (column, row): (u16, u16)) {
+        let keys = format!("\x1b[<{button};{};{}M", column + 1, row + 1);
+        self.press(&keys);
+    }
+
+    /// Another size: what was drawn is gone, as far as the model goes, and it is to be drawn anew.
+    pub fn resize(&mut self, rows: u16, columns: u16) {
+        self.pty().resize(Size::new(rows, columns)).unwrap();
+        self.screen = vt100::Parser::new(size(rows), size(columns), 0);
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Reads to the end, and says how the program ended: its code, or none for a signal.
+    pub fn end(&mut self) -> Option<i32> {
+        let begin = Instant::now();
+        while self.read(Duration::from_millis(100)) {
+            assert!(begin.elapsed() < HANG, "it does not end:\n{}", self.text());
+        }
+        self.child.wait().unwrap().code()
+    }
+
+    /// Whether the terminal is as it was: the usual screen, a cursor, no mouse, lines and echo.
+    pub fn is_restored(&self) -> bool {
+        let screen = self.screen.screen();
+        !screen.alternate_screen()
+            && !screen.hide_cursor()
+            && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
+    }
+
+    /// Whether the terminal edits lines, as a shell's does.
+    pub fn is_cooked(&self) -> bool {
+        let modes = rustix::termios::tcgetattr(self.pty().as_fd()).unwrap();
+        modes
+            .local_modes
+            .contains(rustix::termios::LocalModes::ICANON)
+    }
+
+    /// The row of the first line that contains this.
+    pub fn row_of(&self, text: &str) -> u16 {
+        let row = self.text().lines().position(|line| line.contains(text));
+        row.unwrap_or_else(|| panic!("{text:?} is not in\n{}", self.text())) as u16
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // One that has ended is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

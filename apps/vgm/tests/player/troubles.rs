@@ -1,0 +1,191 @@
+//! What goes wrong is told once, and the rest plays.
+
+use std::process::{Command, Output};
+
+use crate::{Folder, carried};
+
+/// A song of the SN76489 of half a second.
+fn short_song() -> Vec<u8> {
+    let mut song = vec![0; 0x40];
+    song[..4].copy_from_slice(b"Vgm ");
+    song[8..10].copy_from_slice(&[0x50, 0x01]);
+    song[0x34] = 0x0C;
+    song[0x0C..0x10].copy_from_slice(&3_579_545u32.to_le_bytes());
+    song[0x18..0x1C].copy_from_slice(&22_050u32.to_le_bytes());
+    song.extend([0x50, 0x90, 0x50, 0x8F, 0x50, 0x07, 0x61, 0x22, 0x56, 0x66]);
+    song
+}
+
+fn play(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+        .arg("play")
+        .args(words)
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .output()
+        .unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn broken_and_missing_songs_are_named_once_and_the_others_play() {
+    let folder = Folder::new("songs");
+    folder.put("good.vgm", &short_song());
+    folder.put("broken.vgm", b"not a song");
+    folder.put("cut.vgz", &carried(0)[..200]);
+    let list = folder.put(
+        "list.m3u",
+        b"#EXTM3U\nmissing.vgz\nbroken.vgm\ncut.vgz\ngood.vgm\n",
+    );
+    let sound = folder.path("out.wav");
+    let output = play(&["--sink", &format!("wav:{sound}"), &list]);
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    for name in ["missing.vgz", "broken.vgm", "cut.vgz"] {
+        let lines = told.lines().filter(|line| line.contains(name));
+        assert_eq!(lines.count(), 1, "{name} in {told}");
+    }
+    assert_eq!(
+        told.lines()
+            .filter(|line| line.contains("good.vgm"))
+            .count(),
+        1,
+        "{told}"
+    );
+    // The header, and half a second.
+    let bytes = std::fs::metadata(&sound).unwrap().len();
+    assert_eq!(bytes, 44 + 22_050 * 4);
+}
+
+#[test]
+fn nothing_but_broken_songs_ends_though_it_would_repeat() {
+    let folder = Folder::new("repeat");
+    let broken = folder.put("broken.vgm", b"not a song");
+    let output = play(&["--sink", "null", "--repeat", "all", &broken, &broken]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        told(&output).matches("broken.vgm").count(),
+        2,
+        "{}",
+        told(&output)
+    );
+}
+
+#[test]
+fn playlists_are_read_in_any_encoding_and_broken_ones_are_named() {
+    let folder = Folder::new("lists");
+    folder.put("\u{e9}t\u{e9}.vgm", &short_song());
+    // Windows-1252, backslashes; then one that is no playlist.
+    let old = folder.put("old.m3u", b"..\\lists\\\xe9t\xe9.vgm\r\n");
+    let bad = folder.put("bad.xspf", b"<playlist><trackList><track><loc");
+    let good = folder.put("good.vgm", &short_song());
+    std::fs::create_dir(folder.path("lists")).unwrap();
+    std::fs::copy(
+        folder.path("\u{e9}t\u{e9}.vgm"),
+        folder.path("lists/\u{e9}t\u{e9}.vgm"),
+    )
+    .unwrap();
+    std::fs::create_dir(folder.path("from")).unwrap();
+    std::fs::rename(&old, folder.path("from/old.m3u")).unwrap();
+    let output = play(&[
+        "--sink",
+        &format!("wav:{}", folder.path("out.wav")),
+        &folder.path("from/old.m3u"),
+        &bad,
+        &good,
+    ]);
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(told.matches("bad.xspf").count(), 1, "{told}");
+    assert!(
+        told.contains("\u{e9}t\u{e9}.vgm") && told.contains("good.vgm"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_queue_ends_when_all_of_it_was_heard() {
+    let folder = Folder::new("end");
+    let song = folder.put("song.vgm", &short_song());
+    let begin = std::time::Instant::now();
+    let output = play(&["--sink", "null", &song, &song]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(begin.elapsed().as_secs_f64() >= 0.97, "in real time");
+    assert_eq!(
+        told(&output).matches("song.vgm").count(),
+        2,
+        "{}",
+        told(&output)
+    );
+}
+
+#[test]
+fn a_full_disk_is_told_and_ends_it() {
+    if !std::path::Path::new("/dev/full").exists() {
+        eprintln!("skipped: there is no /dev/full");
+        return;
+    }
+    let folder = Folder::new("full");
+    let song = folder.put("song.vgm", &short_song());
+    let output = play(&["--sink", "wav:/dev/full", &song]);
+    let told = told(&output);
+    assert!(told.contains("No space left"), "{told}");
+    assert_eq!(told.matches("No space left").count(), 1, "{told}");
+    assert_eq!(output.status.code(), Some(1), "{told}");
+}
+
+#[test]
+fn a_sink_that_is_none_or_not_there_is_named() {
+    let output = play(&["--sink", "loud", "--demo"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("--sink loud: no such sink"));
+    let output = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+        .args(["play", "--demo", "--sink", "aplay"])
+        .env("PATH", "/nonexistent")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        told(&output).contains("--sink null plays without sound"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn the_configuration_holds_and_its_mistakes_are_named() {
+    let folder = Folder::new("config");
+    let file = folder.put(
+        "creel.toml",
+        b"volume = 30\nloops = 1\nwidth = 0.5\neq = [\"low:100:6\"]\n[[song]]\nmatch = \"*.vgm\"\nvolume = 0\n",
+    );
+    let output = play(&["--config", &file, "--loops", "3", "--dump-config"]);
+    let dumped = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        dumped.contains("volume = 30\n") && dumped.contains("loops = 3\n"),
+        "{dumped}"
+    );
+    let again = folder.put("again.toml", dumped.as_bytes());
+    let output = play(&["--config", &again, "--dump-config"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), dumped);
+    // A song of no volume is silent.
+    let song = folder.put("song.vgm", &short_song());
+    let sound = folder.path("out.wav");
+    let output = play(&["--config", &file, "--sink", &format!("wav:{sound}"), &song]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(
+        std::fs::read(&sound).unwrap()[44..]
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+    let bad = folder.put("bad.toml", b"volume = 30\nlops = 1\n");
+    let output = play(&["--config", &bad, "--demo"]);
+    assert_eq!(output.status.code(), Some(65), "{output:?}");
+    let told = told(&output);
+    assert!(
+        told.contains("bad.toml: line 2: unknown field `lops`"),
+        "{told}"
+    );
+}

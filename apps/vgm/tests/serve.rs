@@ -1,0 +1,247 @@
+//! The page to listen: the index, the sound, and a browser where one is installed.
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use creel_vgm::demo;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("creel-serve-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("music")).unwrap();
+        for song in demo::CARRIED {
+            fs::write(
+                path.join("music").join(format!("{}.vgz", song.name)),
+                song.packed,
+            )
+            .unwrap();
+        }
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Server {
+    child: Child,
+    address: String,
+    /// What it said about its index.
+    told: String,
+}
+
+impl Server {
+    fn start(folder: &Folder) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+            .args([
+                "serve",
+                &folder.path("music"),
+                "--port",
+                "0",
+                "--index",
+                &folder.path("index.redb"),
+            ])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut told = String::new();
+        let address = loop {
+            let line = lines.next().expect("it says where it is").unwrap();
+            match line.split_once("http://") {
+                Some((_, address)) => break address.trim_end_matches('/').to_owned(),
+                None => told.push_str(&line),
+            }
+        };
+        Server {
+            child,
+            address,
+            told,
+        }
+    }
+
+    fn ask(&self, path: &str, host: &str, more: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        let end = all.windows(4).position(|end| end == b"\r\n\r\n").unwrap();
+        (
+            String::from_utf8_lossy(&all[..end]).into_owned(),
+            all[end + 4..].to_vec(),
+        )
+    }
+
+    fn get(&self, path: &str) -> Vec<u8> {
+        let (head, body) = self.ask(path, "127.0.0.1", "");
+        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
+        body
+    }
+
+    fn json(&self, path: &str) -> Value {
+        serde_json::from_slice(&self.get(path)).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn songs_are_found_and_only_what_has_changed_is_read_again() {
+    let folder = Folder::new("index");
+    let all = demo::CARRIED.len();
+    let server = Server::start(&folder);
+    assert!(
+        server
+            .told
+            .contains(&format!("{all} songs, {all} read anew, 0 gone")),
+        "{}",
+        server.told
+    );
+    assert_eq!(
+        server.json("/songs")["songs"].as_array().unwrap().len(),
+        all
+    );
+    let found = server.json("/songs?q=ym2612");
+    let found = found["songs"].as_array().unwrap();
+    assert!(!found.is_empty() && found.len() < all, "{found:?}");
+    drop(server);
+    fs::remove_file(folder.path(&format!("music/{}.vgz", demo::CARRIED[0].name))).unwrap();
+    fs::write(folder.path("music/broken.vgm"), "no song").unwrap();
+    let server = Server::start(&folder);
+    let wanted = format!("{} songs, 1 read anew, 1 gone, 1 not readable", all - 1);
+    assert!(server.told.contains(&wanted), "{}", server.told);
+}
+
+#[test]
+fn sound_is_made_from_anywhere_and_without_a_voice() {
+    let folder = Folder::new("sound");
+    let server = Server::start(&folder);
+    let song = server.json("/song?id=0");
+    let voices = song["voices"].as_array().unwrap().len();
+    let whole = server.get("/sound?id=0&at=0&frames=20000");
+    assert_eq!(whole.len(), 80_000);
+    let part = server.get("/sound?id=0&at=10000&frames=500");
+    assert!(
+        part == whole[40_000..42_000],
+        "the same sound wherever it is begun"
+    );
+    let none = server.get("/sound?id=0&at=10000&frames=500&heard=0");
+    assert!(none.iter().all(|byte| *byte == 0), "no voice is heard");
+    let end = song["frames"].as_u64().unwrap();
+    assert!(
+        server
+            .get(&format!("/sound?id=0&at={end}&frames=500"))
+            .is_empty()
+    );
+    let lanes = server.json("/lanes?id=0");
+    assert_eq!(lanes["levels"].as_array().unwrap().len(), voices);
+    assert!(
+        lanes["levels"][0]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|level| level.as_u64() > Some(50))
+    );
+    // The file is the song's sound, whole or in part.
+    let wav = server.get("/wav?id=0");
+    assert_eq!(wav.len() as u64, 44 + end * 4);
+    assert!(wav[44..80_044] == whole[..]);
+    let (head, body) = server.ask("/wav?id=0", "127.0.0.1", "Range: bytes=44-80043\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 206") && head.contains("Content-Range: bytes 44-80043/"),
+        "{head}"
+    );
+    assert!(body == whole);
+    for (path, host) in [
+        ("/song?id=9999", "127.0.0.1"),
+        ("/etc/passwd", "localhost"),
+        ("/", "evil.example"),
+    ] {
+        let (head, _) = server.ask(path, host, "");
+        assert!(!head.starts_with("HTTP/1.1 200"), "{path} {host}: {head}");
+    }
+}
+
+#[test]
+fn a_browser_lists_plays_and_mutes() {
+    let Some(browser) = ["chromium", "chromium-browser"].into_iter().find(|name| {
+        let found = Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        found.is_ok_and(|status| status.success())
+    }) else {
+        eprintln!("skipped: no chromium here");
+        return;
+    };
+    let folder = Folder::new("browser");
+    let server = Server::start(&folder);
+    // The page is driven by its own hash: it opens the song, mutes a voice, and says so in its title.
+    let output = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .args([
+            "--autoplay-policy=no-user-gesture-required",
+            "--virtual-time-budget=6000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", folder.path("browser")))
+        .arg(format!("http://{}/#open=0&mute=1", server.address))
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        page.matches("data-id=").count(),
+        demo::CARRIED.len(),
+        "{page}"
+    );
+    let song = server.json("/song?id=0");
+    for voice in song["voices"].as_array().unwrap() {
+        assert!(
+            page.contains(&format!("<td>{}</td>", voice.as_str().unwrap())),
+            "{voice} in {page}"
+        );
+    }
+    assert_eq!(page.matches("class=\"muted\"").count(), 1, "{page}");
+    assert!(page.contains("aria-current=\"true\""), "{page}");
+    // It has asked for sound, and got on.
+    let asked = page
+        .split("data-frames=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
+    let asked: u64 = asked.and_then(|frames| frames.parse().ok()).unwrap_or(0);
+    assert!(asked >= 4410, "{asked} frames were made: {page}");
+}

@@ -1,7 +1,6 @@
 //! All workloads beside their peers, each in one interleaved run, in one report.
-// A peer behind the feature is C, and calling it cannot be safe.
-#![cfg_attr(not(feature = "peers"), forbid(unsafe_code))]
-#![cfg_attr(feature = "peers", deny(unsafe_code))]
+// A peer behind a feature is C, and so is the heap that is told to give memory back.
+#![deny(unsafe_code)]
 
 mod clock;
 mod harness;
@@ -55,6 +54,9 @@ struct Cli {
     /// For render: songs, or a folder of them, instead of those that creel-vgm carries
     #[arg(long, value_name = "PATH")]
     songs: Option<PathBuf>,
+    /// For traffic: a Python that has uxsim and eclipse-sumo, to be peers
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<PathBuf>,
     /// What else happens on the machine meanwhile
     #[arg(long, value_enum, default_value_t)]
     load: Load,

@@ -1,4 +1,4 @@
-//! How much memory the process holds, and has held at most.
+//! How much memory the process holds, and has held at most; which only C can have given back.
 
 use std::fs;
 
@@ -15,6 +15,17 @@ pub fn peak_rss_bytes() -> f64 {
 /// Source: proc(5), `VmRSS` of /proc/self/status.
 pub fn rss_bytes() -> f64 {
     of_status("VmRSS:")
+}
+
+/// Gives to the system what is free in the heap, where the C library can do that; by itself it
+/// keeps what lies between blocks in use.
+#[allow(unsafe_code)]
+pub fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it may be called by any thread at any time, malloc_trim(3).
+    unsafe {
+        nix::libc::malloc_trim(0);
+    }
 }
 
 fn of_status(name: &str) -> f64 {

@@ -61,6 +61,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         quick: cli.quick,
         runs: cli.runs.map(usize::from),
         songs: cli.songs.clone(),
+        python: cli.python.clone(),
     };
     let chosen = chosen(cli, &setting)?;
     let samples = chosen

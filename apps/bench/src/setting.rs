@@ -29,6 +29,8 @@ pub struct Setting {
     pub runs: Option<usize>,
     /// Songs to render, in whole, instead of the carried ones.
     pub songs: Option<PathBuf>,
+    /// A Python that has other traffic simulators.
+    pub python: Option<PathBuf>,
 }
 
 impl Setting {

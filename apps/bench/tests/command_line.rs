@@ -74,3 +74,32 @@ fn the_manuals_come_from_the_program() {
     assert!(String::from_utf8_lossy(&bench(&["man"]).stdout).contains(".TH creel-bench"));
     assert!(String::from_utf8_lossy(&bench(&["completions", "bash"]).stdout).contains("--load"));
 }
+
+/// Needs a Python with uxsim and eclipse-sumo, named in `CREEL_BENCH_PYTHON`.
+#[test]
+fn a_city_comes_to_what_other_simulators_come_to() {
+    let Some(python) = std::env::var_os("CREEL_BENCH_PYTHON") else {
+        eprintln!("skipped: CREEL_BENCH_PYTHON names no Python with uxsim and eclipse-sumo");
+        return;
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_creel-bench"));
+    command.args(["traffic", "--case", "peers", "--quick", "--runs", "1"]);
+    command.args(["--format", "json", "--python"]).arg(python);
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    let value = |subject: &str, metric: &str| {
+        let row = rows
+            .iter()
+            .find(|row| row["subject"] == subject && row["metric"] == metric);
+        row.and_then(|row| row["median"].as_f64()).unwrap()
+    };
+    for metric in ["trips done", "mean speed"] {
+        let ours = value("creel", metric);
+        for peer in ["SUMO meso", "UXsim C++, 1 thread"] {
+            let ratio = ours / value(peer, metric);
+            assert!((0.9..1.1).contains(&ratio), "{metric} / {peer}: {ratio}");
+        }
+    }
+}

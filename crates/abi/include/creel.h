@@ -17,7 +17,7 @@ extern "C" {
 
 /* The usable cores: mask, cpuset and quota counted, hyper-threads once; at least 1.
  * A fraction of a quota is cut off. Where /proc and /sys cannot be read, the size of the
- * affinity mask. */
+ * affinity mask. Never more than `creel run --jobs` was given (it sets CREEL_JOBS). */
 unsigned creel_workers(void);
 
 /* The same, with a fraction counted as one more. */

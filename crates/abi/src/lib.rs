@@ -15,11 +15,17 @@ const EINVAL: c_int = 22;
 const EIO: c_int = 5;
 
 /// The budget's workers; where the machine cannot be read, what the system call tells of the
-/// affinity mask, as the runtimes themselves count that would else be asked.
+/// affinity mask, as the runtimes themselves count that would else be asked. Never more than
+/// `creel run --jobs` was given, which leaves its number in `CREEL_JOBS`.
 fn workers(rounding: Rounding) -> c_uint {
-    let count = catch_unwind(|| match Machine::detect_cores() {
-        Ok(machine) => Budget::rounded(&machine, rounding).workers(),
-        Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
+    let count = catch_unwind(|| {
+        let count = match Machine::detect_cores() {
+            Ok(machine) => Budget::rounded(&machine, rounding).workers(),
+            Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let given = std::env::var("CREEL_JOBS").ok();
+        let given: Option<usize> = given.and_then(|text| text.trim().parse().ok());
+        given.filter(|&n| n > 0).map_or(count, |n| count.min(n))
     });
     c_uint::try_from(count.unwrap_or(1)).unwrap_or(c_uint::MAX)
 }

@@ -102,6 +102,20 @@ fn counter(folder: &Path) -> Option<PathBuf> {
 }
 
 #[test]
+fn the_number_that_creel_run_was_given_is_not_exceeded() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = counter(folder.path()) else {
+        return;
+    };
+    let count = |given: &str| output(Command::new(&program).env("CREEL_JOBS", given)).unwrap();
+    assert_eq!(count("1"), "1\n");
+    let alone = count("");
+    for nothing in ["0", "-1", "many", "99999"] {
+        assert_eq!(count(nothing), alone, "{nothing}");
+    }
+}
+
+#[test]
 fn without_proc_and_sys_the_mask_counts() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = counter(folder.path()) else {

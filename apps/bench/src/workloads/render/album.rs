@@ -112,7 +112,7 @@ impl Album {
             .expect("nobody panics holding it")
             .push(job);
         match outcome? {
-            Outcome::Done(finished) => Ok(finished.frames),
+            Outcome::Done(finished) => Ok(finished.extent.frames),
             Outcome::Stopped => unreachable!("nobody stops it"),
         }
     }

@@ -148,7 +148,7 @@ impl Request {
             // Relaxed: they are looked at when all workers are done.
             let watch = Watch {
                 tell: &|_, event| match event {
-                    Event::Done(more, _) => drop(frames.fetch_add(more, Ordering::Relaxed)),
+                    Event::Done(more, _) => drop(frames.fetch_add(more.frames, Ordering::Relaxed)),
                     Event::Failed(_) => failed.store(true, Ordering::Relaxed),
                     _ => {}
                 },

@@ -3,10 +3,14 @@
 //!
 //! The server is a process of its own (`server.rs`), so that its CPU time is its alone. The client
 //! (`client.rs`) is one thread that keeps one request under way on each connection; it is the same
-//! for all subjects and shares the machine with them.
+//! for all subjects and shares the machine with them. Where `wrk` is installed, there are cases with
+//! that as the client, too.
 
 mod client;
 mod server;
+mod wrk;
+
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -28,6 +32,9 @@ const SMALL: usize = 13;
 const LARGE: usize = 2 << 20;
 /// Or as many as may be open.
 const IDLE: usize = 10_000;
+
+/// Until a connection has been idle for so long that its server has made of that what it will.
+const UNTIL_REST: Duration = Duration::from_secs(3);
 
 const METRICS: [Metric; 5] = [
     Metric {
@@ -71,20 +78,24 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         let small = connections.map(|count| (format!("{count}{on}"), count, SMALL));
         let large = (format!("50 of 2 MB{on}"), 50, LARGE);
         for (name, count, bytes) in small.into_iter().chain([large]) {
-            cases.push(case(setting, name, workers, count, bytes));
+            cases.push(case((setting, name, workers), busy_sample, count, bytes));
+        }
+    }
+    if wrk::is_installed() {
+        for count in [50, 500].map(|count: usize| count.min(allowed)) {
+            let plan = (setting, format!("{count} by wrk"), setting.workers.max(2));
+            cases.push(case(plan, wrk_sample, count, SMALL));
         }
     }
     cases.push(idle(setting, IDLE.min(allowed)));
     Ok(cases)
 }
 
+/// Measures a server with so many connections.
+type Sample = fn(&Plan, &Request, usize) -> anyhow::Result<Vec<f64>>;
+
 /// Creel and tokio with so many workers.
-fn subjects(
-    workers: usize,
-    sample: fn(&Plan, &Request, usize) -> anyhow::Result<Vec<f64>>,
-    count: usize,
-    bytes: usize,
-) -> Vec<Subject> {
+fn subjects(workers: usize, sample: Sample, count: usize, bytes: usize) -> Vec<Subject> {
     let names = match workers {
         1 => ["creel".to_owned(), "tokio current_thread".to_owned()],
         n => [format!("creel {n} workers"), format!("tokio {n} workers")],
@@ -104,14 +115,19 @@ fn subjects(
         .collect()
 }
 
-fn case(setting: &Setting, name: String, workers: usize, count: usize, bytes: usize) -> Case {
+fn case(
+    (setting, name, workers): (&Setting, String, usize),
+    sample: Sample,
+    count: usize,
+    bytes: usize,
+) -> Case {
     Case {
         name,
         metrics: METRICS.to_vec(),
         compared: true,
         plan: setting.plan(500, 1_500),
         rounds: setting.rounds(5),
-        subjects: subjects(workers, busy_sample, count, bytes),
+        subjects: subjects(workers, sample, count, bytes),
     }
 }
 
@@ -143,12 +159,27 @@ fn busy_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<V
     ])
 }
 
+fn wrk_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
+    let mut server = Server::start(request)?;
+    wrk::run(server.address, count, plan.warm_up)?;
+    let before = server.usage()?;
+    let told = wrk::run(server.address, count, plan.sample)?;
+    let after = server.usage()?;
+    Ok(vec![
+        told.per_second,
+        (after.cpu_s - before.cpu_s) * 1e6 / told.requests.max(1.0),
+        told.wait_p50_us,
+        told.wait_p99_us,
+        after.rss_bytes / 1e6,
+    ])
+}
+
 fn idle_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
     let mut server = Server::start(request)?;
     let mut client = Client::connect(server.address, count).context("connecting")?;
     // Each has had a request, and keeps what that left.
     client.run_once()?;
-    std::thread::sleep(plan.warm_up);
+    std::thread::sleep(plan.warm_up.max(UNTIL_REST));
     let before = server.usage()?;
     std::thread::sleep(plan.sample);
     let after = server.usage()?;

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::future::IntoFuture;
 use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -19,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::process_cpu_s;
-use crate::memory::rss_bytes;
+use crate::memory::{give_back, rss_bytes};
 
 /// The first argument of a process that serves; the second is the request.
 pub const SERVER: &str = "serve-server";
@@ -47,9 +48,9 @@ pub struct Request {
 /// What the server has used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time since its start.
+    /// CPU time since its start, without that of giving memory back.
     pub cpu_s: f64,
-    /// Memory now.
+    /// Memory now, what is free having been given back to the system.
     pub rss_bytes: f64,
 }
 
@@ -109,11 +110,15 @@ pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
         .unwrap_or_default();
     let request: Request = serde_json::from_str(&request).context("a request that is none")?;
     std::thread::spawn(move || {
+        let mut giving_back_s = 0.0;
         for _ in stdin().lines() {
+            let cpu_s = process_cpu_s();
+            give_back();
             let usage = Usage {
-                cpu_s: process_cpu_s(),
+                cpu_s: cpu_s - giving_back_s,
                 rss_bytes: rss_bytes(),
             };
+            giving_back_s += process_cpu_s() - cpu_s;
             let told = serde_json::to_string(&usage).unwrap_or_default();
             println!("{told}");
         }
@@ -142,17 +147,9 @@ fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
     let pool = creel::Pool::builder().workers(workers).build()?;
     let listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
     tell(listener.local_addr()?)?;
-    let task = pool.spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let body = body.clone();
-            let service = service_fn(move |asked| respond(asked, body.clone()));
-            let serve = http1::Builder::new().serve_connection(creel_hyper::Io(stream), service);
-            creel::task::spawn(serve).detach();
-        }
-    });
-    pool.block_on(task).map_err(|error| anyhow!("{error}"))?
+    let service = service_fn(move |asked| respond(asked, body.clone()));
+    pool.block_on(pool.spawn(creel_hyper::serve(listener, service).into_future()))
+        .map_err(|error| anyhow!("{error}"))
 }
 
 fn tokio(workers: usize, body: Bytes) -> anyhow::Result<()> {

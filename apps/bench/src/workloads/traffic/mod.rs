@@ -1,12 +1,18 @@
 //! A city's cars, and the lights alone of a larger one, beside rayon and one thread.
 //!
 //! `run`: all subjects run the same tiles of creel-traffic for the same windows; only who runs them
-//! differs. `fast-forward`: 250,000 signals count down a tick a call, and nothing else happens; what
-//! a call costs beside its work shows.
+//! and how they exchange differs. `two workers`: what a second worker brings, beside what it brings to
+//! a bare walk over as much memory. `fast-forward`: 250,000 signals count down a tick a call, and
+//! nothing else happens; what a call costs beside its work shows. `peers`: other simulators.
+
+mod peers;
+mod signals;
+mod walk;
 
 use std::sync::Arc;
 
-use creel::{Balance, Placement, Pool, Wait};
+use anyhow::Context;
+use creel::{Balance, Pool, Wait};
 use creel_traffic::city::City;
 use creel_traffic::demand::{Plans, laps};
 use creel_traffic::network::Network;
@@ -25,20 +31,56 @@ pub const WORKLOAD: Workload = Workload {
     cases,
 };
 
-const SIGNALS: usize = 250_000;
-
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
-    Ok(vec![run(setting)?, fast_forward(setting)])
+    let scene = Later::new({
+        let setting = setting.clone();
+        move || Scene::new(&setting)
+    });
+    let mut cases = vec![
+        run(setting, &scene),
+        walk::two_workers(setting, &scene),
+        signals::fast_forward(setting),
+    ];
+    if let Some(python) = &setting.python {
+        cases.push(peers::case(setting, python));
+    }
+    Ok(cases)
+}
+
+/// What is made when it is first asked for, and then kept: cases that are not run cost nothing.
+struct Later<T>(Arc<dyn Fn() -> anyhow::Result<Arc<T>>>);
+
+impl<T> Clone for Later<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: 'static> Later<T> {
+    fn new(make: impl Fn() -> anyhow::Result<T> + 'static) -> Self {
+        let made = std::cell::OnceCell::<Arc<T>>::new();
+        Self(Arc::new(move || {
+            if made.get().is_none() {
+                let _ = made.set(Arc::new(make()?));
+            }
+            made.get().cloned().context("was just made")
+        }))
+    }
+
+    fn get(&self) -> anyhow::Result<Arc<T>> {
+        (self.0)()
+    }
 }
 
 /// A city with its cars, made once and started anew for each sample.
-#[derive(Clone)]
 struct Scene {
     network: Arc<Network>,
     plans: Arc<Plans>,
 }
 
 impl Scene {
+    /// A million roads of 200 m with lights, a car for each, that drive for ever; with `--quick` a
+    /// sixteenth of that.
     fn new(setting: &Setting) -> anyhow::Result<Self> {
         let side = if setting.quick { 128 } else { 512 };
         let pool = Pool::builder().workers(setting.workers).build()?;
@@ -75,41 +117,53 @@ impl Scene {
             rate(crossings as f64),
         ])
     }
+
+    /// The same on Creel.
+    fn on_creel(&self, plan: &Plan, workers: usize, balance: Balance) -> anyhow::Result<Vec<f64>> {
+        let pool = Pool::builder()
+            .workers(workers)
+            .wait(Wait::Adaptive)
+            .balance(balance)
+            .build()?;
+        pool.session(|_| self.measure(plan, |simulation, ticks| simulation.run(&pool, ticks)))
+    }
 }
 
-fn run(setting: &Setting) -> anyhow::Result<Case> {
-    let scene = Scene::new(setting)?;
+fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
     let workers = setting.workers;
     let creel = |name: &str, balance| {
         let scene = scene.clone();
         Subject::with_metrics(name, move |plan| {
-            let pool = Pool::builder()
-                .workers(workers)
-                .wait(Wait::Adaptive)
-                .balance(balance)
-                .build()?;
-            pool.session(|_| scene.measure(plan, |simulation, ticks| simulation.run(&pool, ticks)))
+            scene.get()?.on_creel(plan, workers, balance)
         })
     };
-    let (single, collected) = (scene.clone(), scene.clone());
+    let [single, collected, locked] = [(); 3].map(|()| scene.clone());
     let subjects = vec![
         creel("creel [sticky, adaptive]", Balance::Sticky),
         creel("creel [shared, adaptive]", Balance::Shared),
         Subject::with_metrics(ONE_THREAD, move |plan| {
-            single.measure(plan, |simulation, ticks| {
+            single.get()?.measure(plan, |simulation, ticks| {
                 simulation.run_by(ticks, |parts, each| parts.iter_mut().for_each(each));
             })
         }),
         Subject::with_metrics("rayon collected updates", move |plan| {
             let pool = rayon(workers)?;
-            collected.measure(plan, |simulation, ticks| {
+            collected.get()?.measure(plan, |simulation, ticks| {
                 simulation.run_by(ticks, |parts, each| {
-                    pool.install(|| parts.par_iter_mut().for_each(each))
+                    pool.install(|| parts.par_iter_mut().for_each(each));
+                });
+            })
+        }),
+        Subject::with_metrics("rayon a mutex an item", move |plan| {
+            let pool = rayon(workers)?;
+            locked.get()?.measure(plan, |simulation, ticks| {
+                simulation.run_by_locks(ticks, |parts, each| {
+                    pool.install(|| parts.par_iter_mut().for_each(each));
                 });
             })
         }),
     ];
-    Ok(Case {
+    Case {
         name: "run".into(),
         metrics: vec![
             Metric {
@@ -125,81 +179,9 @@ fn run(setting: &Setting) -> anyhow::Result<Case> {
         plan: setting.plan(500, 2000),
         rounds: setting.rounds(5),
         subjects,
-    })
+    }
 }
 
 fn rayon(workers: usize) -> anyhow::Result<ThreadPool> {
     Ok(ThreadPoolBuilder::new().num_threads(workers).build()?)
-}
-
-/// A signal: ticks until it changes, its phase, and how long each lasts.
-#[derive(Clone, Copy)]
-struct Signal {
-    left: u16,
-    phase: u8,
-    lasts: [u8; 2],
-}
-
-impl Signal {
-    fn tick(&mut self) {
-        self.left -= 1;
-        if self.left == 0 {
-            self.phase ^= 1;
-            self.left = u16::from(self.lasts[usize::from(self.phase)]);
-        }
-    }
-}
-
-fn signals() -> Vec<Signal> {
-    let signal = |index: usize| {
-        let lasts = [20 + (index * 7 % 40) as u8, 20 + (index * 13 % 40) as u8];
-        Signal {
-            left: 1 + (index * 31 % 20) as u16,
-            phase: (index % 2) as u8,
-            lasts,
-        }
-    };
-    (0..SIGNALS).map(signal).collect()
-}
-
-fn fast_forward(setting: &Setting) -> Case {
-    let workers = setting.workers;
-    let creel = |name: &str, balance, placement: Placement| {
-        Subject::new(name, move |plan| {
-            let builder = Pool::builder().workers(workers).wait(Wait::Adaptive);
-            let pool = builder
-                .balance(balance)
-                .placement(placement.clone())
-                .build()?;
-            let mut signals = signals();
-            Ok(pool
-                .session(|loops| plan.time(|| loops.each(&mut signals, |_, signal| signal.tick()))))
-        })
-    };
-    let subjects = vec![
-        creel("creel [pinned, sticky]", Balance::Sticky, Placement::Cores),
-        creel("creel [neither]", Balance::Shared, Placement::Unpinned),
-        Subject::new(ONE_THREAD, |plan| {
-            let mut signals = signals();
-            Ok(plan.time(|| signals.iter_mut().for_each(Signal::tick)))
-        }),
-        Subject::new("rayon chunks", move |plan| {
-            let pool = rayon(workers)?;
-            let mut signals = signals();
-            let size = SIGNALS.div_ceil(workers);
-            let each = |chunk: &mut [Signal]| chunk.iter_mut().for_each(Signal::tick);
-            Ok(plan.time(|| pool.install(|| signals.par_chunks_mut(size).for_each(each))))
-        }),
-    ];
-    Case {
-        name: "fast-forward".into(),
-        metrics: vec![Metric {
-            name: "time",
-            unit: "ns a tick",
-        }],
-        compared: true,
-        plan: setting.plan(100, 400),
-        rounds: setting.rounds(9),
-        subjects,
-    }
 }

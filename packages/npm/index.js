@@ -13,16 +13,23 @@ function topo(stdio = ['ignore', 'pipe', 'inherit']) {
   return JSON.parse(execFileSync(tool, ['topo', '--format', 'json'], options));
 }
 
-/**
- * The usable cores, fractions of a quota cut off; at least 1. Starts a process. Where the machine
- * cannot be read, or the tool is not there: what Node itself sees, which is the affinity mask.
- */
-function workers() {
+/** What this process may use: by the tool, or what Node itself sees, which is the affinity mask. */
+function usable() {
   try {
     return topo(['ignore', 'pipe', 'ignore']).budget.workers;
   } catch {
     return os.availableParallelism ? os.availableParallelism() : Math.max(1, os.cpus().length);
   }
+}
+
+/**
+ * The usable cores, fractions of a quota cut off; at least 1, and no more than `creel run --jobs`
+ * was given. Starts a process. Where the machine cannot be read, or the tool is not there: the
+ * affinity mask's.
+ */
+function workers() {
+  const given = Number.parseInt(process.env.CREEL_JOBS, 10);
+  return given > 0 ? Math.min(given, usable()) : usable();
 }
 
 module.exports = { tool, topo, workers };

@@ -27,8 +27,10 @@ pages! {
     "game-loop.md" game_loop
     "inference.md" inference
     "batch.md" batch
+    "music.md" music
     "server.md" server
     "audio.md" audio
+    "player.md" player
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pages! {
     "music.md" music
     "server.md" server
     "audio.md" audio
+    "service.md" service
     "player.md" player
 }
 

@@ -1,0 +1,172 @@
+//! The same service on tokio, to stand beside: hyper, the same cryptography and store, the blocking
+//! pool for what computes.
+//!
+//! `--workers N` and `--blocking N` are the runtime's two numbers; without, they are tokio's own. With
+//! `--admission on` the library's gate is before the work.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use clap::Parser;
+use creel_serve::app::{Refusal, Reply, refused, reply};
+use creel_serve::ask::{self, Route};
+use creel_serve::crypto::{Cost, Crypto, Done};
+use creel_serve::gate::{Gate, Limits};
+use creel_serve::metrics::Metrics;
+use creel_serve::store::{Kind, Store};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+#[derive(Parser)]
+struct Cli {
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: String,
+    /// Threads for tasks
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Threads for what blocks or computes
+    #[arg(long)]
+    blocking: Option<usize>,
+    #[arg(long)]
+    password_cost: Option<Cost>,
+    #[arg(long, default_value = "memory")]
+    store: Kind,
+    /// on or off
+    #[arg(long, default_value = "off")]
+    admission: String,
+}
+
+struct App {
+    crypto: Arc<Crypto>,
+    store: Store,
+    gate: Arc<Gate>,
+    metrics: Metrics,
+    begun: Instant,
+}
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let cli = Cli::parse();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(workers) = cli.workers {
+        builder.worker_threads(workers);
+    }
+    if let Some(blocking) = cli.blocking {
+        builder.max_blocking_threads(blocking);
+    }
+    let runtime = builder.enable_all().build()?;
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|error| error.to_string())?;
+    let limits = Limits {
+        is_on: cli.admission == "on",
+        workers: cli.blocking.unwrap_or(512),
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+        burst: Duration::from_millis(100),
+        waiting_max: 4096,
+    };
+    // The embedded store has a thread of its own, whatever the runtime.
+    let none = creel::Pool::builder().workers(1).build()?;
+    let app = Arc::new(App {
+        crypto: Arc::new(Crypto::new(&seed, cli.password_cost.unwrap_or_default())?),
+        store: Store::open(&cli.store, &none, &Arc::default())?,
+        gate: Arc::new(Gate::new(limits)),
+        metrics: Metrics::default(),
+        begun: Instant::now(),
+    });
+    runtime.block_on(async {
+        let listener = TcpListener::bind(&cli.listen).await?;
+        println!("http://{}", listener.local_addr()?);
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let _ = stream.set_nodelay(true);
+            let app = Arc::clone(&app);
+            let service = service_fn(move |request| {
+                let app = Arc::clone(&app);
+                async move { Ok::<_, Infallible>(app.answer(request).await) }
+            });
+            tokio::spawn(async move {
+                let mut http = hyper::server::conn::http1::Builder::new();
+                let _ = http
+                    .timer(TokioTimer::new())
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+        }
+    })
+}
+
+impl App {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
+        let (begun, route) = (Instant::now(), Route::of(request.uri().path()));
+        if route == Route::Metrics {
+            return Response::new(Full::from(
+                self.metrics.text(&self.gate, self.store.is_up()),
+            ));
+        }
+        let patience = ask::patience(request.headers(), PATIENCE, Duration::from_secs(60));
+        let patience = patience.unwrap_or(PATIENCE);
+        let work = Arc::clone(&self).work(route, request, begun + patience);
+        let reply = match tokio::time::timeout(patience, work).await {
+            Ok(reply) => reply.unwrap_or_else(|refusal| refused(&refusal)),
+            Err(_) => refused(&Refusal::Late),
+        };
+        self.metrics
+            .answered(route, reply.status().as_u16(), begun.elapsed());
+        reply
+    }
+
+    async fn work(
+        self: Arc<Self>,
+        route: Route,
+        request: Request<Incoming>,
+        deadline: Instant,
+    ) -> Result<Reply, Refusal> {
+        match route {
+            Route::Health => return Ok(reply(json!({"status": "alive"}))),
+            Route::Key => return Ok(reply(json!({"key": hex::encode(self.crypto.key())}))),
+            _ => {}
+        }
+        let uri = request.uri().clone();
+        let body = Limited::new(request.into_body(), 64 << 10).collect().await;
+        let body: Bytes = body.map_err(|_| Refusal::TooLarge)?.to_bytes();
+        let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let nanos = |at: Instant| at.saturating_duration_since(self.begun).as_nanos() as u64;
+        let ticket = self
+            .gate
+            .enter(job.kind(), nanos(Instant::now()), nanos(deadline));
+        let ticket = ticket.map_err(Refusal::Shed)?;
+        let (crypto, app) = (Arc::clone(&self.crypto), Arc::clone(&self));
+        let done = tokio::task::spawn_blocking(move || {
+            let nanos = || app.begun.elapsed().as_nanos() as u64;
+            let from = nanos();
+            let (_, turn) = ticket.begin(from).map_err(Refusal::Shed)?;
+            let done = crypto.perform(&job);
+            turn.end(nanos() - from);
+            Ok(done)
+        });
+        match done.await.unwrap_or(Err(Refusal::Broken))? {
+            Done::Signed(id, signature) => {
+                let key = self.crypto.key();
+                let record = [&key[..], &signature].concat();
+                self.store.keep(id, record.into()).await?;
+                let (id, key) = (hex::encode(id), hex::encode(key));
+                Ok(reply(
+                    json!({"id": id, "key": key, "signature": hex::encode(signature)}),
+                ))
+            }
+            Done::Told(right) => Ok(reply(json!({"valid": right}))),
+            Done::Digest(digest) => Ok(reply(json!({"digest": hex::encode(digest)}))),
+            Done::Hash(kept) => Ok(reply(json!({"kept": kept}))),
+            Done::Refused(why) => Err(Refusal::Bad(why.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! From a request to its answer.
+//!
+//! Invariant: every request that was read is answered by its deadline, or its client has left; each
+//! of them is counted once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use creel::time::timeout;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Body;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Request, Response, StatusCode};
+use serde_json::json;
+
+use crate::ask::{self, Route};
+use crate::crypto::Done;
+use crate::gate::Shed;
+use crate::hands::{Fault, Hands};
+use crate::log::{AccessLog, Line};
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use crate::store::{Store, StoreError};
+
+/// Why a request is not answered as asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400: what is wrong with it.
+    Bad(String),
+    /// 404.
+    NotFound,
+    /// 405.
+    Method(Route),
+    /// 408: its body did not come in time.
+    Slow,
+    /// 413.
+    TooLarge,
+    /// 503: there is no time for it.
+    Shed(Shed),
+    /// 503: it was not done in time.
+    Late,
+    /// 503: the store did not answer.
+    Store(StoreError),
+    /// 500: a fault of the service's.
+    Broken,
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        Refusal::Store(error)
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Refusal {
+        match fault {
+            Fault::Shed(shed) => Refusal::Shed(shed),
+            Fault::Broken => Refusal::Broken,
+        }
+    }
+}
+
+/// An answer as hyper sends it.
+pub type Reply = Response<Full<Bytes>>;
+
+/// All that answers.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) hands: Hands,
+    pub(crate) store: Store,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) log: Option<AccessLog>,
+    pub(crate) deadline: Duration,
+    pub(crate) deadline_max: Duration,
+    pub(crate) body_max: usize,
+}
+
+impl App {
+    pub(crate) fn new(
+        settings: &Settings,
+        hands: Hands,
+        store: Store,
+        metrics: Arc<Metrics>,
+    ) -> App {
+        App {
+            hands,
+            store,
+            metrics,
+            log: None,
+            deadline: settings.deadline,
+            deadline_max: settings.deadline_max,
+            body_max: settings.body_max,
+        }
+    }
+
+    /// Answers a request, and counts it.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Reply
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let begun = Instant::now();
+        let route = Route::of(request.uri().path());
+        let counted = Counted::new(&self.metrics, route, begun);
+        let line = self.log.is_some().then(|| {
+            (
+                request.method().to_string(),
+                request.uri().path().to_owned(),
+            )
+        });
+        let reply = self.outcome(route, request, begun).await;
+        let reply = reply.unwrap_or_else(|refusal| self.refused(&refusal));
+        counted.answered(reply.status());
+        if let (Some(log), Some((method, path))) = (&self.log, line) {
+            let bytes = reply.body().size_hint().exact().unwrap_or(0) as usize;
+            log.line(Line::new(
+                &method,
+                &path,
+                reply.status().as_u16(),
+                begun.elapsed(),
+                bytes,
+            ));
+        }
+        reply
+    }
+
+    async fn outcome<B>(
+        &self,
+        route: Route,
+        request: Request<B>,
+        begun: Instant,
+    ) -> Result<Reply, Refusal>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if route == Route::Unknown {
+            return Err(Refusal::NotFound);
+        }
+        if request.method() != route.method() {
+            return Err(Refusal::Method(route));
+        }
+        // Whoever looks after the service is never refused.
+        match route {
+            Route::Health => return Ok(reply(json!({"status": "alive"}))),
+            Route::Ready if self.store.is_up() => return Ok(reply(json!({"status": "ready"}))),
+            Route::Ready => return Err(StoreError::Unavailable.into()),
+            Route::Metrics => return Ok(self.metrics()),
+            Route::Key => return Ok(reply(json!({"key": hex::encode(self.hands.crypto.key())}))),
+            _ => {}
+        }
+        let patience = ask::patience(request.headers(), self.deadline, self.deadline_max);
+        let patience = patience.map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let work = self.work(route, request, begun + patience);
+        let left = patience.saturating_sub(begun.elapsed());
+        timeout(left, work).await.unwrap_or_else(|_| {
+            self.metrics.late.fetch_add(1, Relaxed);
+            Err(Refusal::Late)
+        })
+    }
+
+    async fn work<B>(
+        &self,
+        route: Route,
+        request: Request<B>,
+        deadline: Instant,
+    ) -> Result<Reply, Refusal>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match route {
+            Route::Record => {
+                let id = ask::record(request.uri().path()).ok_or(Refusal::NotFound)?;
+                let record = self.store.get(id).await?.ok_or(Refusal::NotFound)?;
+                let (key, signature) = record.split_at_checked(32).ok_or(Refusal::Broken)?;
+                return Ok(reply(json!({
+                    "id": hex::encode(id),
+                    "key": hex::encode(key),
+                    "signature": hex::encode(signature),
+                })));
+            }
+            Route::Counters => return Ok(reply(json!({"signed": self.store.count().await?}))),
+            // Without a store there is no use in signing.
+            Route::Sign if !self.store.is_up() => return Err(StoreError::Unavailable.into()),
+            _ => {}
+        }
+        let uri = request.uri().clone();
+        let body = self.body(request.into_body(), deadline).await?;
+        let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
+        match self.hands.perform(job, deadline).await? {
+            Done::Signed(id, signature) => {
+                let key = self.hands.crypto.key();
+                let record = [&key[..], &signature].concat();
+                self.store.keep(id, record.into()).await?;
+                let (id, key) = (hex::encode(id), hex::encode(key));
+                Ok(reply(
+                    json!({"id": id, "key": key, "signature": hex::encode(signature)}),
+                ))
+            }
+            Done::Told(right) => Ok(reply(json!({"valid": right}))),
+            Done::Digest(digest) => Ok(reply(json!({"digest": hex::encode(digest)}))),
+            Done::Hash(kept) => Ok(reply(json!({"kept": kept}))),
+            Done::Refused(why) => Err(Refusal::Bad(why.to_owned())),
+        }
+    }
+
+    /// A request's body, if it is no longer than allowed and there before the deadline.
+    async fn body<B>(&self, body: B, deadline: Instant) -> Result<Bytes, Refusal>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if body.size_hint().lower() > self.body_max as u64 {
+            return Err(Refusal::TooLarge);
+        }
+        // A little before it, so that there is time to say so.
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .mul_f64(0.9);
+        match timeout(left, Limited::new(body, self.body_max).collect()).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
+            Ok(Err(error)) => Err(Refusal::Bad(format!("the body: {error}"))),
+            Err(_) => Err(Refusal::Slow),
+        }
+    }
+
+    fn metrics(&self) -> Reply {
+        let text = self.metrics.text(&self.hands.gate, self.store.is_up());
+        let mut reply = Response::new(Full::from(text));
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+        reply.headers_mut().insert(CONTENT_TYPE, kind);
+        reply
+    }
+
+    fn refused(&self, refusal: &Refusal) -> Reply {
+        if let Refusal::Shed(shed) = refusal {
+            self.metrics.refused(*shed);
+        }
+        refused(refusal)
+    }
+}
+
+/// 200 with JSON.
+pub fn reply(value: serde_json::Value) -> Reply {
+    let mut reply = Response::new(Full::from(value.to_string()));
+    let kind = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    reply
+}
+
+/// What a client is told.
+pub fn refused(refusal: &Refusal) -> Reply {
+    let (status, why) = match refusal {
+        Refusal::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
+        Refusal::NotFound => (StatusCode::NOT_FOUND, "not found".into()),
+        Refusal::Method(_) => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "another method is needed".into(),
+        ),
+        Refusal::Slow => (
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not come in time".into(),
+        ),
+        Refusal::TooLarge => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is too large".into(),
+        ),
+        Refusal::Shed(_) => (StatusCode::SERVICE_UNAVAILABLE, "busy".into()),
+        Refusal::Late => (StatusCode::SERVICE_UNAVAILABLE, "not done in time".into()),
+        Refusal::Store(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        Refusal::Broken => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "it could not be done".into(),
+        ),
+    };
+    let mut reply = reply(json!({"error": why}));
+    *reply.status_mut() = status;
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        reply
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if let Refusal::Method(route) = refusal
+        && let Ok(method) = HeaderValue::from_str(route.method().as_str())
+    {
+        reply.headers_mut().insert(ALLOW, method);
+    }
+    reply
+}
+
+/// A request that is being answered; dropped before, its client has left.
+struct Counted<'a> {
+    metrics: &'a Metrics,
+    route: Route,
+    begun: Instant,
+    is_answered: bool,
+}
+
+impl<'a> Counted<'a> {
+    fn new(metrics: &'a Metrics, route: Route, begun: Instant) -> Self {
+        metrics.in_flight.fetch_add(1, Relaxed);
+        Counted {
+            metrics,
+            route,
+            begun,
+            is_answered: false,
+        }
+    }
+
+    fn answered(mut self, status: StatusCode) {
+        self.is_answered = true;
+        self.metrics
+            .answered(self.route, status.as_u16(), self.begun.elapsed());
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.metrics.in_flight.fetch_sub(1, Relaxed);
+        if !self.is_answered {
+            self.metrics.left.fetch_add(1, Relaxed);
+            self.metrics.answered(self.route, 499, self.begun.elapsed());
+        }
+    }
+}

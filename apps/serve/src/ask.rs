@@ -1,0 +1,246 @@
+//! What may be asked for, and how: paths, methods, queries.
+
+use hyper::http::uri::Uri;
+use hyper::{HeaderMap, Method};
+use serde::Deserialize;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::crypto::{Algo, Job};
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// `POST /sign`: signs the body and keeps the record.
+    Sign,
+    /// `POST /verify?key=HEX&signature=HEX`: whether the body's signature is right.
+    Verify,
+    /// `POST /digest`, `POST /digest?algorithm=sha512`: the body's digest.
+    Digest,
+    /// `POST /password`: what to keep of the password that is the body.
+    Hash,
+    /// `POST /password/check`: whether `{"password", "kept"}` belong together.
+    Check,
+    /// `GET /records/ID`: what was signed.
+    Record,
+    /// `GET /counters`: how often something was signed.
+    Counters,
+    /// `GET /key`: the public key.
+    Key,
+    /// `GET /health`: whether the process is alive.
+    Health,
+    /// `GET /ready`: whether the store is there.
+    Ready,
+    /// `GET /metrics`: for Prometheus.
+    Metrics,
+    /// Anything else.
+    Unknown,
+}
+
+impl Route {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Route; 12] = [
+        Route::Sign,
+        Route::Verify,
+        Route::Digest,
+        Route::Hash,
+        Route::Check,
+        Route::Record,
+        Route::Counters,
+        Route::Key,
+        Route::Health,
+        Route::Ready,
+        Route::Metrics,
+        Route::Unknown,
+    ];
+
+    /// Where a path leads.
+    pub fn of(path: &str) -> Route {
+        match path {
+            "/sign" => Route::Sign,
+            "/verify" => Route::Verify,
+            "/digest" => Route::Digest,
+            "/password" => Route::Hash,
+            "/password/check" => Route::Check,
+            "/counters" => Route::Counters,
+            "/key" => Route::Key,
+            "/health" => Route::Health,
+            "/ready" => Route::Ready,
+            "/metrics" => Route::Metrics,
+            _ if path.starts_with("/records/") => Route::Record,
+            _ => Route::Unknown,
+        }
+    }
+
+    /// In the metrics and the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Route::Sign => "sign",
+            Route::Verify => "verify",
+            Route::Digest => "digest",
+            Route::Hash => "password",
+            Route::Check => "password_check",
+            Route::Record => "record",
+            Route::Counters => "counters",
+            Route::Key => "key",
+            Route::Health => "health",
+            Route::Ready => "ready",
+            Route::Metrics => "metrics",
+            Route::Unknown => "unknown",
+        }
+    }
+
+    /// The method that it takes.
+    pub fn method(self) -> Method {
+        match self {
+            Route::Sign | Route::Verify | Route::Digest | Route::Hash | Route::Check => {
+                Method::POST
+            }
+            _ => Method::GET,
+        }
+    }
+}
+
+/// The job that a request with a body asks for; the reason where it is none.
+pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
+    match route {
+        Route::Sign => Ok(Job::Sign(body)),
+        Route::Verify => {
+            let (mut key, mut signature) = ([0; 32], [0; 64]);
+            let bytes = |name, into: &mut [u8]| {
+                hex::decode_to_slice(value(uri, name).unwrap_or_default(), into)
+            };
+            bytes("key", &mut key).map_err(|_| "key: 64 hex digits are needed")?;
+            bytes("signature", &mut signature)
+                .map_err(|_| "signature: 128 hex digits are needed")?;
+            Ok(Job::Verify {
+                key,
+                signature,
+                message: body,
+            })
+        }
+        Route::Digest => match value(uri, "algorithm") {
+            None | Some("sha256") => Ok(Job::Digest(Algo::Sha256, body)),
+            Some("sha512") => Ok(Job::Digest(Algo::Sha512, body)),
+            Some(_) => Err("algorithm: sha256 or sha512"),
+        },
+        Route::Hash => match body.len() {
+            0 => Err("a password is needed"),
+            _ => Ok(Job::Hash(body)),
+        },
+        Route::Check => {
+            #[derive(Deserialize)]
+            struct Pair {
+                password: String,
+                kept: String,
+            }
+            let pair: Result<Pair, _> = serde_json::from_slice(&body);
+            let Pair { password, kept } =
+                pair.map_err(|_| "{\"password\", \"kept\"} are needed")?;
+            Ok(Job::Check {
+                password: password.into(),
+                kept,
+            })
+        }
+        _ => Err("nothing to be done"),
+    }
+}
+
+/// The record that a path names.
+pub fn record(path: &str) -> Option<[u8; 32]> {
+    let mut id = [0; 32];
+    hex::decode_to_slice(path.strip_prefix("/records/")?, &mut id).ok()?;
+    Some(id)
+}
+
+fn value<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
+    let mut pairs = uri
+        .query()?
+        .split('&')
+        .filter_map(|pair| pair.split_once('='));
+    pairs.find(|pair| pair.0 == name).map(|pair| pair.1)
+}
+
+/// The header that says how long the client will wait, in milliseconds.
+pub const PATIENCE: &str = "x-timeout-ms";
+
+/// How long the client will wait: what it says, within what the service gives anybody.
+pub fn patience(
+    headers: &HeaderMap,
+    default: Duration,
+    most: Duration,
+) -> Result<Duration, &'static str> {
+    let Some(told) = headers.get(PATIENCE) else {
+        return Ok(default);
+    };
+    let told = told.to_str().ok().and_then(|text| text.parse().ok());
+    let told = told.ok_or("x-timeout-ms: a number of milliseconds is needed")?;
+    Ok(Duration::from_millis(told).min(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_where_they_say() {
+        for route in Route::ALL {
+            assert_eq!(
+                route as usize,
+                Route::ALL.iter().position(|other| *other == route).unwrap()
+            );
+        }
+        assert_eq!(Route::of("/sign"), Route::Sign);
+        assert_eq!(Route::of("/sign/"), Route::Unknown);
+        assert_eq!(Route::of("/records/ab"), Route::Record);
+        assert_eq!(record("/records/ab"), None);
+        assert_eq!(
+            record(&format!("/records/{}", "0f".repeat(32))),
+            Some([0x0f; 32])
+        );
+    }
+
+    #[test]
+    fn a_query_that_is_wrong_is_told() {
+        let ask = |route, uri: &str| job(route, &uri.parse().unwrap(), Bytes::from_static(b"x"));
+        let (key, signature) = ("00".repeat(32), "11".repeat(64));
+        assert!(
+            ask(
+                Route::Verify,
+                &format!("/verify?signature={signature}&key={key}")
+            )
+            .is_ok()
+        );
+        assert!(
+            ask(Route::Verify, &format!("/verify?key={key}"))
+                .unwrap_err()
+                .contains("signature")
+        );
+        assert!(
+            ask(Route::Verify, "/verify?key=xx")
+                .unwrap_err()
+                .contains("key")
+        );
+        assert!(ask(Route::Digest, "/digest?algorithm=sha512").is_ok());
+        assert!(ask(Route::Digest, "/digest?algorithm=md5").is_err());
+        assert!(ask(Route::Check, "/password/check").is_err());
+    }
+
+    #[test]
+    fn patience_is_bounded() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let mut headers = HeaderMap::new();
+        assert_eq!(patience(&headers, second, minute), Ok(second));
+        for (text, told) in [
+            ("250", Some(250)),
+            ("99999999", Some(60_000)),
+            ("-1", None),
+            ("", None),
+        ] {
+            headers.insert(PATIENCE, text.parse().unwrap());
+            let expected = told.map(Duration::from_millis);
+            assert_eq!(patience(&headers, second, minute).ok(), expected, "{text}");
+        }
+    }
+}

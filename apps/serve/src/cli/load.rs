@@ -1,0 +1,298 @@
+//! `creel-serve load`: an open load, and what became of it.
+
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use creel_console::plot::{Chart, Series};
+use creel_console::{Align, Common, Document, Exit, Failure, Format, Interrupt, Table, output};
+use creel_serve::load::{self, Arrivals, LoadError, Mix, Moment, Plan, Report, Step};
+use creel_topology::{Budget, Machine};
+use serde::Serialize;
+
+use super::time::Time;
+
+const EXAMPLES: &str = "\
+Examples:
+  creel-serve load http://127.0.0.1:8080 --rate 1000
+          a thousand signatures a second, for ten seconds
+  creel-serve load http://127.0.0.1:8080 --rate 500,1000,2000,4000 --request check --svg load.svg
+          rising steps of passwords, and a plot over time";
+
+/// Offer a load that does not wait for answers
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Load {
+    /// The service: http://HOST:PORT
+    #[arg(value_name = "URL", value_parser = address)]
+    to: SocketAddr,
+    /// Requests a second; several are steps, one after the other
+    #[arg(long, value_name = "R,…", default_value = "1000", value_delimiter = ',', value_parser = rate)]
+    rate: Vec<f64>,
+    /// Go from each rate to the next in a line
+    #[arg(long)]
+    ramp: bool,
+    /// How long a step takes
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    step: Time,
+    /// What is asked for: sign, digest, password, check (of one) or health; with weights:
+    /// sign=9,check=1
+    #[arg(long, value_name = "WHAT", default_value = "sign")]
+    request: Mix,
+    /// When requests are due
+    #[arg(long, value_name = "HOW", default_value = "poisson")]
+    arrivals: How,
+    /// Connections at most; with too few, requests leave late, which is told
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    connections: usize,
+    /// How long an answer may take
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    timeout: Time,
+    /// Tell the service how long that is, by x-timeout-ms
+    #[arg(long, value_name = "TIME")]
+    patience: Option<Time>,
+    /// Compare each answer with the right one
+    #[arg(long)]
+    check: bool,
+    /// Write the names of all records that were acknowledged to a file, a line each; needs --check
+    #[arg(long, value_name = "FILE", requires = "check")]
+    acknowledged: Option<PathBuf>,
+    /// Bytes of a message at least
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    size: usize,
+    /// Of what is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Workers of the load
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = creel_console::knobs::jobs)]
+    jobs: usize,
+    /// Draw what became of it over time
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum How {
+    /// Independently, as those of many clients
+    Poisson,
+    /// At equal distances
+    Constant,
+}
+
+fn address(url: &str) -> Result<SocketAddr, String> {
+    let address = url
+        .strip_prefix("http://")
+        .unwrap_or(url)
+        .trim_end_matches('/');
+    let mut found = address
+        .to_socket_addrs()
+        .map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "no such host".into())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (0.0..=1e6).contains(&rate) => Ok(rate),
+        _ => Err("a number of requests a second is needed, up to a million".into()),
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    steps: &'a [Step],
+    moments: &'a [Moment],
+    is_offered: bool,
+}
+
+impl Load {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        if self.ramp && self.rate.len() < 2 {
+            anyhow::bail!(Failure::new(
+                Exit::Usage,
+                "--ramp goes from one --rate to another: 100,1000"
+            ));
+        }
+        if !self.ramp && self.rate.contains(&0.0) {
+            anyhow::bail!(Failure::new(Exit::Usage, "--rate 0: nothing would come"));
+        }
+        let interrupt = Interrupt::install()?;
+        let asked = interrupt.clone();
+        let stop = async move {
+            while !asked.requested() {
+                creel::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        let report = load::run(self.plan(), stop).map_err(|error| match error {
+            LoadError::Pool(_) => Failure::new(Exit::Usage, error.to_string()),
+            LoadError::Service(_) => Failure::new(Exit::TryAgain, error.to_string()),
+        })?;
+        self.print(common, &report)?;
+        interrupt.check()?;
+        if report.wrong() > 0 {
+            anyhow::bail!(Failure::new(
+                Exit::SomeFailed,
+                format!("{} answers are wrong", report.wrong())
+            ));
+        }
+        if !report.is_offered() {
+            let why =
+                "less than 99 % of what was asked for left in time: more --connections or --jobs";
+            anyhow::bail!(Failure::new(Exit::TryAgain, why));
+        }
+        Ok(Exit::Done)
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            to: self.to,
+            mix: self.request.clone(),
+            rates: self.rate.clone(),
+            step: self.step.0,
+            is_ramp: self.ramp,
+            arrivals: match self.arrivals {
+                How::Poisson => Arrivals::Poisson,
+                How::Constant => Arrivals::Constant,
+            },
+            connections: self.connections,
+            timeout: self.timeout.0,
+            patience: self.patience.map(|time| time.0),
+            check: self.check,
+            size: self.size,
+            seed: self.seed,
+            workers: self.jobs,
+        }
+    }
+
+    fn print(&self, common: &Common, report: &Report) -> anyhow::Result<()> {
+        if let Some(path) = &self.acknowledged {
+            let lines: String = report
+                .acknowledged
+                .iter()
+                .map(|id| format!("{id}\n"))
+                .collect();
+            fs::write(path, lines).with_context(|| path.display().to_string())?;
+        }
+        let charts = charts(&report.moments);
+        if let Some(path) = &self.svg {
+            // One under the other.
+            let all: String = charts.iter().map(Chart::svg).collect();
+            fs::write(path, stacked(&all)).with_context(|| path.display().to_string())?;
+        }
+        match common.format {
+            Format::Text => {
+                let mut text = table(&report.steps).text();
+                for chart in &charts {
+                    text += &format!("\n{}", chart.text(72, 12));
+                }
+                output::text(&text)?;
+            }
+            Format::Json => {
+                let machine = Machine::detect()?;
+                let (steps, moments) = (&report.steps, &report.moments);
+                let body = Body {
+                    steps,
+                    moments,
+                    is_offered: report.is_offered(),
+                };
+                output::json(&Document::new(&machine, &Budget::of(&machine), body))?;
+            }
+            Format::Csv => output::csv(&report.moments)?,
+        }
+        Ok(())
+    }
+}
+
+/// Two drawings of 720 × 420 in one.
+fn stacked(drawings: &str) -> String {
+    let mut parts = drawings
+        .split_inclusive("</svg>")
+        .filter(|part| part.contains("<svg"));
+    let (first, second) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"720\" height=\"840\" viewBox=\"0 0 720 840\">\n\
+         {first}\n<g transform=\"translate(0 420)\">\n{second}\n</g>\n</svg>\n"
+    )
+}
+
+fn ms(us: u64) -> String {
+    format!("{:.1}", us as f64 / 1000.0)
+}
+
+fn table(steps: &[Step]) -> Table {
+    let columns = [
+        "asked/s",
+        "offered",
+        "good/s",
+        "503",
+        "other",
+        "wrong",
+        "late",
+        "p50",
+        "p99",
+        "p99.9 ms",
+        "p50",
+        "p99",
+        "p99.9 uncorrected",
+    ];
+    let mut table = Table::new(&columns.map(|title| (title, Align::Right)));
+    for step in steps {
+        let share = format!(
+            "{:.1} %{}",
+            step.offered_share * 100.0,
+            if step.is_offered() { "" } else { " !" }
+        );
+        let (one, other) = (step.corrected, step.uncorrected);
+        table.row([
+            format!("{:.0}", step.rate_per_second),
+            share,
+            format!("{:.0}", step.goodput_per_second),
+            step.refused.to_string(),
+            (step.other + step.errors).to_string(),
+            step.wrong.to_string(),
+            step.timeouts.to_string(),
+            ms(one.p50_us),
+            ms(one.p99_us),
+            ms(one.p999_us),
+            ms(other.p50_us),
+            ms(other.p99_us),
+            ms(other.p999_us),
+        ]);
+    }
+    table
+}
+
+fn charts(moments: &[Moment]) -> [Chart; 2] {
+    let series = |name: &str, of: &dyn Fn(&Moment) -> f64| Series {
+        name: name.into(),
+        points: moments
+            .iter()
+            .map(|moment| (moment.at_s, of(moment)))
+            .collect(),
+    };
+    let ms = |us: Option<u64>| us.map_or(f64::NAN, |us| us as f64 / 1000.0);
+    let chart = |title: &str, y_label: &str, series| Chart {
+        title: title.into(),
+        x_label: "s".into(),
+        y_label: y_label.into(),
+        series,
+    };
+    let rates = vec![
+        series("asked", &|moment| moment.due_per_second),
+        series("good", &|moment| moment.goodput_per_second),
+        series("503", &|moment| moment.refused_per_second),
+        series("failed", &|moment| moment.failed_per_second),
+    ];
+    let times = vec![
+        series("p50", &|moment| ms(moment.p50_us)),
+        series("p99", &|moment| ms(moment.p99_us)),
+    ];
+    [
+        chart("Answers", "a second", rates),
+        chart("Corrected latency", "ms", times),
+    ]
+}

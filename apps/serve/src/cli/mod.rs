@@ -1,0 +1,23 @@
+//! The command line: a file a program.
+
+pub mod evaluate;
+pub mod load;
+pub mod serve;
+pub mod time;
+
+use creel_console::{Exit, Failure};
+use creel_serve::ServerError;
+use creel_serve::store::StoreError;
+
+/// The library's error with the exit code that it asks for.
+fn failed(error: ServerError) -> anyhow::Error {
+    use std::io::ErrorKind::{AddrInUse, InvalidData};
+    let exit = match &error {
+        ServerError::Setting(_) | ServerError::Pool(_) => Exit::Usage,
+        ServerError::File(_, io) if io.kind() == InvalidData => Exit::BadData,
+        ServerError::Listen(_, io) if io.kind() == AddrInUse => Exit::TryAgain,
+        ServerError::Store(StoreError::Unavailable) => Exit::TryAgain,
+        ServerError::File(..) | ServerError::Listen(..) | ServerError::Store(_) => Exit::SomeFailed,
+    };
+    Failure::new(exit, error.to_string()).into()
+}

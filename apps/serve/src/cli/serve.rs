@@ -1,0 +1,247 @@
+//! `creel-serve` itself: the service, set by flags and by a file.
+
+use std::fs;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::task::Poll;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use creel::signal::{SIGINT, SIGTERM, signal};
+use creel_console::{Common, Exit, Failure, Interrupt, output};
+use creel_serve::crypto::Cost;
+use creel_serve::store::Kind;
+use creel_serve::{Server, Settings};
+use serde::{Deserialize, Deserializer};
+
+use super::failed;
+use super::time::{Time, parsed};
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// The service's settings, on the command line and, by the same names, in a file.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Options {
+    /// Where to listen; port 0: any that is free [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "IP:PORT")]
+    listen: Option<SocketAddr>,
+    /// Workers for the cryptography [default: the usable cores]
+    #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs)]
+    workers: Option<usize>,
+    /// Workers for connections [default: the usable cores]
+    #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs)]
+    io_workers: Option<usize>,
+    /// A folder for the key and the embedded store; made if it is not there [default: creel-serve-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where records are kept: a file, redis://HOST:PORT, unix:PATH of a Redis, or memory [default: records.redb in the folder]
+    #[arg(long, value_name = "STORE")]
+    #[serde(deserialize_with = "optional")]
+    store: Option<Kind>,
+    /// The key's file, 64 hex digits; made if it is not there [default: key in the folder]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// What a password costs [default: m=19456,t=2,p=1]
+    #[arg(long, value_name = "COST")]
+    #[serde(deserialize_with = "optional")]
+    password_cost: Option<Cost>,
+    /// Refuse who would wait for too long [default: on]
+    #[arg(long, value_name = "WHEN")]
+    admission: Option<Switch>,
+    /// The delay that a lasting overload is held at [default: 5ms]
+    #[arg(long, value_name = "TIME")]
+    target: Option<Time>,
+    /// For how long the delay is above that before it is called lasting [default: 100ms]
+    #[arg(long, value_name = "TIME")]
+    interval: Option<Time>,
+    /// Requests that wait for the cryptography at most [default: 4096]
+    #[arg(long, value_name = "N")]
+    queue: Option<usize>,
+    /// For how long a request is worked on, unless it says by x-timeout-ms [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Time>,
+    /// For how long at most, if it says [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    deadline_max: Option<Time>,
+    /// A body at most, in bytes [default: 65536]
+    #[arg(long, value_name = "BYTES")]
+    body_max: Option<usize>,
+    /// A head at most, in bytes, 8192 or more [default: 16384]
+    #[arg(long, value_name = "BYTES")]
+    head_max: Option<usize>,
+    /// For how long a head may take to come, and a connection may be idle [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    head_timeout: Option<Time>,
+    /// Connections at most; others wait to be accepted [default: 20000]
+    #[arg(long, value_name = "N")]
+    connections: Option<usize>,
+    /// For how long, in the end, those who have asked may be answered [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    grace: Option<Time>,
+    /// Write a JSON line an answer to a file; - is stderr [default: none]
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// A certificate's chain, PEM: HTTPS (feature tls)
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's key, PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+}
+
+fn optional<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    parsed(from).map(Some)
+}
+
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// Take settings from a TOML file, whose names are those of the flags; flags go before it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Serve {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let file = match &self.config {
+            Some(path) => read(path)?,
+            None => Options::default(),
+        };
+        let settings = self.options.over(&file).settings()?;
+        let server = Server::open(&settings).map_err(failed)?;
+        let scheme = if settings.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        // The one line on stdout, by which a script learns the port.
+        output::text(&format!("{scheme}://{}\n", server.address()))?;
+        if !common.quiet {
+            output::note(&note(&settings));
+        }
+        server.run(told_to_end()?);
+        Ok(Exit::Done)
+    }
+}
+
+/// Ready at the first SIGINT or SIGTERM. A second one ends the process at once.
+fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+    let interrupt = Interrupt::install()?;
+    let signals = [signal(SIGINT)?, signal(SIGTERM)?];
+    Ok(async move {
+        let [mut int, mut term] = signals;
+        let (mut int, mut term) = (pin!(int.recv()), pin!(term.recv()));
+        poll_fn(|cx| {
+            let came = int.as_mut().poll(cx).is_ready() || term.as_mut().poll(cx).is_ready();
+            if came || interrupt.requested() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    })
+}
+
+fn note(settings: &Settings) -> String {
+    let store = match &settings.store {
+        Kind::Memory => "in memory".to_owned(),
+        Kind::File(path) => path.display().to_string(),
+        Kind::Redis(place) => format!("redis at {place}"),
+    };
+    format!("records: {store}; Ctrl-C ends\n")
+}
+
+fn read(path: &Path) -> anyhow::Result<Options> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let options = toml::from_str(&text);
+    options
+        .map_err(|error| Failure::new(Exit::BadData, format!("{}: {error}", path.display())).into())
+}
+
+impl Options {
+    /// These, and where one is not given, those of a file.
+    fn over(&self, file: &Options) -> Options {
+        let (one, other) = (self.clone(), file.clone());
+        Options {
+            listen: one.listen.or(other.listen),
+            workers: one.workers.or(other.workers),
+            io_workers: one.io_workers.or(other.io_workers),
+            data: one.data.or(other.data),
+            store: one.store.or(other.store),
+            key: one.key.or(other.key),
+            password_cost: one.password_cost.or(other.password_cost),
+            admission: one.admission.or(other.admission),
+            target: one.target.or(other.target),
+            interval: one.interval.or(other.interval),
+            queue: one.queue.or(other.queue),
+            deadline: one.deadline.or(other.deadline),
+            deadline_max: one.deadline_max.or(other.deadline_max),
+            body_max: one.body_max.or(other.body_max),
+            head_max: one.head_max.or(other.head_max),
+            head_timeout: one.head_timeout.or(other.head_timeout),
+            connections: one.connections.or(other.connections),
+            grace: one.grace.or(other.grace),
+            access_log: one.access_log.or(other.access_log),
+            tls_cert: one.tls_cert.or(other.tls_cert),
+            tls_key: one.tls_key.or(other.tls_key),
+        }
+    }
+
+    /// What they amount to. Makes the folder, if something is to be kept there.
+    fn settings(self) -> anyhow::Result<Settings> {
+        let unless = Settings::default();
+        let time = |told: Option<Time>, unless| told.map_or(unless, |time: Time| time.0);
+        let data = self.data.unwrap_or_else(|| "creel-serve-data".into());
+        let store = self
+            .store
+            .unwrap_or_else(|| Kind::File(data.join("records.redb")));
+        let key = self.key.unwrap_or_else(|| data.join("key"));
+        if key.starts_with(&data) || matches!(&store, Kind::File(path) if path.starts_with(&data)) {
+            fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
+        }
+        let tls = match (self.tls_cert, self.tls_key) {
+            (Some(chain), Some(key)) => Some((chain, key)),
+            (None, None) => None,
+            _ => anyhow::bail!(Failure::new(
+                Exit::Usage,
+                "--tls-cert and --tls-key go together"
+            )),
+        };
+        Ok(Settings {
+            listen: self.listen.unwrap_or(unless.listen),
+            workers: self.workers,
+            io_workers: self.io_workers,
+            store,
+            key: Some(key),
+            password_cost: self.password_cost.unwrap_or(unless.password_cost),
+            admission: self.admission != Some(Switch::Off),
+            target: time(self.target, unless.target),
+            interval: time(self.interval, unless.interval),
+            queue: self.queue.unwrap_or(unless.queue),
+            deadline: time(self.deadline, unless.deadline),
+            deadline_max: time(self.deadline_max, unless.deadline_max),
+            body_max: self.body_max.unwrap_or(unless.body_max),
+            head_max: self.head_max.unwrap_or(unless.head_max),
+            head_timeout: time(self.head_timeout, unless.head_timeout),
+            connections: self.connections.unwrap_or(unless.connections),
+            grace: time(self.grace, unless.grace),
+            access_log: self.access_log,
+            tls,
+        })
+    }
+}

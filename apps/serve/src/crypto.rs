@@ -1,0 +1,310 @@
+//! The work itself: signatures, digests, passwords. Pure computing; nobody waits in here.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Params, Version};
+use bytes::Bytes;
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use sha2::{Digest, Sha256, Sha512};
+
+use crate::gate::KINDS;
+
+/// What the cryptography is asked for.
+#[derive(Debug, Clone)]
+pub enum Job {
+    /// A message to be signed.
+    Sign(Bytes),
+    /// Whether a signature of a message is a key's.
+    Verify {
+        /// Whose it should be.
+        key: [u8; 32],
+        /// The signature.
+        signature: [u8; 64],
+        /// Of what.
+        message: Bytes,
+    },
+    /// The digest of something.
+    Digest(Algo, Bytes),
+    /// A password to be kept.
+    Hash(Bytes),
+    /// Whether a password is the one that was kept.
+    Check {
+        /// The password.
+        password: Bytes,
+        /// What was kept of it.
+        kept: String,
+    },
+}
+
+/// Algorithms of digests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algo {
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Done {
+    /// The message's SHA-256, by which its record is kept, and its signature.
+    Signed([u8; 32], [u8; 64]),
+    /// Whether it was right.
+    Told(bool),
+    /// A digest.
+    Digest(Vec<u8>),
+    /// What is kept of a password, as a PHC string.
+    Hash(String),
+    /// It cannot be answered, and why.
+    Refused(&'static str),
+}
+
+impl Job {
+    /// The number of its kind, 0 to [`KINDS`] - 1.
+    pub fn kind(&self) -> usize {
+        let kind = match self {
+            Job::Sign(_) => 0,
+            Job::Verify { .. } => 1,
+            Job::Digest(..) => 2,
+            Job::Hash(_) => 3,
+            Job::Check { .. } => 4,
+        };
+        debug_assert!(kind < KINDS);
+        kind
+    }
+}
+
+/// What passwords cost.
+///
+/// ```
+/// let cost: creel_serve::crypto::Cost = "m=1024,t=1,p=1".parse()?;
+/// assert_eq!((cost.memory_kib, cost.passes), (1024, 1));
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Memory, in KiB.
+    pub memory_kib: u32,
+    /// Passes over it.
+    pub passes: u32,
+    /// Lanes; they are computed one after the other.
+    pub lanes: u32,
+}
+
+impl Default for Cost {
+    /// Source: OWASP, "Password Storage Cheat Sheet".
+    fn default() -> Cost {
+        Cost {
+            memory_kib: 19_456,
+            passes: 2,
+            lanes: 1,
+        }
+    }
+}
+
+impl std::str::FromStr for Cost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cost, String> {
+        let params: Params = text
+            .parse()
+            .map_err(|_| "m=KIB,t=PASSES,p=LANES is needed: m=19456,t=2,p=1")?;
+        Ok(Cost {
+            memory_kib: params.m_cost(),
+            passes: params.t_cost(),
+            lanes: params.p_cost(),
+        })
+    }
+}
+
+/// The keys and the costs.
+pub struct Crypto {
+    key: SigningKey,
+    argon2: Argon2<'static>,
+}
+
+impl std::fmt::Debug for Crypto {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crypto").finish_non_exhaustive()
+    }
+}
+
+impl Crypto {
+    /// With a key's seed.
+    ///
+    /// # Errors
+    ///
+    /// Costs that cannot be.
+    pub fn new(seed: &[u8; 32], cost: Cost) -> Result<Crypto, String> {
+        let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, None);
+        let params = params.map_err(|error| error.to_string())?;
+        Ok(Crypto {
+            key: SigningKey::from_bytes(seed),
+            argon2: Argon2::new(Algorithm::Argon2id, Version::V0x13, params),
+        })
+    }
+
+    /// The public key.
+    pub fn key(&self) -> [u8; 32] {
+        self.key.verifying_key().to_bytes()
+    }
+
+    /// Does a job; it takes from microseconds to tens of milliseconds.
+    pub fn perform(&self, job: &Job) -> Done {
+        match job {
+            Job::Sign(message) => {
+                let id = Sha256::digest(message).into();
+                Done::Signed(id, self.key.sign(message).to_bytes())
+            }
+            Job::Verify {
+                key,
+                signature,
+                message,
+            } => match VerifyingKey::from_bytes(key) {
+                Ok(key) => {
+                    let signature = Signature::from_bytes(signature);
+                    Done::Told(key.verify_strict(message, &signature).is_ok())
+                }
+                Err(_) => Done::Refused("no such key can be"),
+            },
+            Job::Digest(Algo::Sha256, bytes) => Done::Digest(Sha256::digest(bytes).to_vec()),
+            Job::Digest(Algo::Sha512, bytes) => Done::Digest(Sha512::digest(bytes).to_vec()),
+            Job::Hash(password) => match self.argon2.hash_password(password) {
+                Ok(hash) => Done::Hash(hash.to_string()),
+                Err(_) => Done::Refused("a password that argon2 does not take"),
+            },
+            Job::Check { password, kept } => self.check(password, kept),
+        }
+    }
+
+    fn check(&self, password: &[u8], kept: &str) -> Done {
+        let Ok(kept) = PasswordHash::new(kept) else {
+            return Done::Refused("what was kept is no PHC string");
+        };
+        let Ok(asked) = Params::try_from(&kept) else {
+            return Done::Refused("what was kept is not argon2's");
+        };
+        // Whoever sends it chooses what it costs.
+        let own = self.argon2.params();
+        if asked.m_cost() > own.m_cost()
+            || asked.t_cost() > own.t_cost()
+            || asked.p_cost() > own.p_cost()
+        {
+            return Done::Refused("it would cost more than this service gives a password");
+        }
+        Done::Told(self.argon2.verify_password(password, &kept).is_ok())
+    }
+}
+
+/// The seed of a key from its file: 64 hex digits. Where there is none, makes one that only its
+/// owner may read.
+///
+/// # Errors
+///
+/// The file's, or [`InvalidData`](io::ErrorKind::InvalidData).
+pub fn seed(path: &Path) -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            let told = hex::decode_to_slice(text.trim(), &mut seed);
+            told.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not 64 hex digits"))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            getrandom::fill(&mut seed).map_err(io::Error::other)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let mut file = options.open(path)?;
+            file.write_all(format!("{}\n", hex::encode(seed)).as_bytes())?;
+            file.sync_all()?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crypto() -> Crypto {
+        Crypto::new(&[7; 32], "m=64,t=1,p=1".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_signed_is_verified_and_what_was_changed_is_not() {
+        let (crypto, message) = (crypto(), Bytes::from_static(b"hello"));
+        let Done::Signed(id, signature) = crypto.perform(&Job::Sign(message.clone())) else {
+            panic!();
+        };
+        assert_eq!(
+            hex::encode(id),
+            "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+        );
+        let verify = |message: &'static [u8], signature| {
+            let key = crypto.key();
+            crypto.perform(&Job::Verify {
+                key,
+                signature,
+                message: message.into(),
+            })
+        };
+        assert_eq!(verify(b"hello", signature), Done::Told(true));
+        assert_eq!(verify(b"hellO", signature), Done::Told(false));
+        let mut other = signature;
+        other[3] ^= 1;
+        assert_eq!(verify(b"hello", other), Done::Told(false));
+    }
+
+    /// Source: RFC 8032, section 7.1, test 1.
+    #[test]
+    fn a_signature_is_the_standards() {
+        let mut seed = [0; 32];
+        hex::decode_to_slice(
+            "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+            &mut seed,
+        )
+        .unwrap();
+        let crypto = Crypto::new(&seed, Cost::default()).unwrap();
+        assert_eq!(
+            hex::encode(crypto.key()),
+            "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+        );
+        let Done::Signed(_, signature) = crypto.perform(&Job::Sign(Bytes::new())) else {
+            panic!();
+        };
+        assert!(
+            hex::encode(signature).starts_with("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974")
+        );
+    }
+
+    #[test]
+    fn a_password_is_told_from_others_and_costs_no_more_than_ours() {
+        let crypto = crypto();
+        let Done::Hash(kept) = crypto.perform(&Job::Hash("secret".into())) else {
+            panic!();
+        };
+        let check = |password: &'static str, kept: &str| {
+            crypto.perform(&Job::Check {
+                password: password.into(),
+                kept: kept.to_owned(),
+            })
+        };
+        assert_eq!(check("secret", &kept), Done::Told(true));
+        assert_eq!(check("Secret", &kept), Done::Told(false));
+        for (from, to) in [
+            ("m=64", "m=4194304"),
+            ("t=1", "t=1000"),
+            ("$argon2id", "argon"),
+        ] {
+            let dear = kept.replace(from, to);
+            assert!(matches!(check("secret", &dear), Done::Refused(_)), "{dear}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Admission: who may wait for the cryptography, by how long those who waited before have waited.
+//!
+//! A request is let in if, by what its kind has cost of late and what waits already, it will be
+//! done by its deadline and begun within a limit. The limit is [`Limits::burst`] until the delay
+//! that is measured has stayed above [`Limits::target`] for [`Limits::interval`]; from then on it is
+//! the target itself, until for an interval nobody had to be refused. So a burst is taken in, and a
+//! lasting overload is met by a queue that is short and never empty.
+//!
+//! The second look is when a request's turn comes: who has waited too long by then, or cannot be
+//! done in time any more, is refused before any work.
+//!
+//! Invariant: a [`Ticket`] is counted as waiting exactly until it begins or is dropped.
+//!
+//! Source: Nichols and Jacobson, "Controlling Queue Delay" (RFC 8289), for the two times; Maurer,
+//! "Fail at Scale" (ACM Queue 13/8), for their use with requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Nanoseconds since the service's beginning.
+pub type Nanos = u64;
+
+/// How many kinds of work there are; each has a cost of its own.
+pub const KINDS: usize = 5;
+
+/// The numbers that a [`Gate`] goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Off: all are let in, and nobody is refused for having waited.
+    pub is_on: bool,
+    /// How many are worked on at once.
+    pub workers: usize,
+    /// The delay that a lasting overload is held at, unless twice the mean cost is more.
+    pub target: Duration,
+    /// For how long the delay must be above the target to be called lasting.
+    pub interval: Duration,
+    /// The delay that is let pass until then.
+    pub burst: Duration,
+    /// How many may wait in any case.
+    pub waiting_max: usize,
+}
+
+/// Why somebody is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shed {
+    /// So many wait that no more may.
+    Full,
+    /// It would wait too long.
+    Delay,
+    /// It would not be done by its deadline.
+    Deadline,
+}
+
+/// Lets work in, or refuses it.
+///
+/// The numbers are hints: they are read and written one by one, by many threads, and a decision
+/// made by a stale one is as good as one made a microsecond earlier. So all are relaxed.
+#[derive(Debug)]
+pub struct Gate {
+    limits: Limits,
+    /// How many wait.
+    waiting: AtomicU64,
+    /// What they will cost together.
+    waiting_nanos: AtomicU64,
+    /// What one of a kind costs, a mean over the last dozens; 0 until one was done.
+    costs: [AtomicU64; KINDS],
+    /// Of all kinds.
+    mean: AtomicU64,
+    /// Since when the delay has been above the target; 0: it is not.
+    above_since: AtomicU64,
+    /// Whether that has lasted.
+    is_overloaded: AtomicBool,
+    /// When somebody was last refused.
+    shed_at: AtomicU64,
+}
+
+impl Gate {
+    /// A gate before any work.
+    pub fn new(limits: Limits) -> Gate {
+        Gate {
+            limits,
+            waiting: AtomicU64::new(0),
+            waiting_nanos: AtomicU64::new(0),
+            costs: Default::default(),
+            mean: AtomicU64::new(0),
+            above_since: AtomicU64::new(0),
+            is_overloaded: AtomicBool::new(false),
+            shed_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets work of a kind wait for its turn.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn enter(
+        self: &Arc<Self>,
+        kind: usize,
+        now: Nanos,
+        deadline: Nanos,
+    ) -> Result<Ticket, Shed> {
+        let cost = self.costs[kind].load(Relaxed);
+        if self.limits.is_on {
+            self.look(cost, now, deadline)
+                .inspect_err(|_| self.shed_at.store(now, Relaxed))?;
+        }
+        self.waiting.fetch_add(1, Relaxed);
+        self.waiting_nanos.fetch_add(cost, Relaxed);
+        let gate = Arc::clone(self);
+        Ok(Ticket {
+            gate,
+            kind,
+            cost,
+            entered: now,
+            deadline,
+        })
+    }
+
+    fn look(&self, cost: u64, now: Nanos, deadline: Nanos) -> Result<(), Shed> {
+        if self.waiting() >= self.limits.waiting_max as u64 {
+            return Err(Shed::Full);
+        }
+        let wait = self.waiting_nanos.load(Relaxed) / self.limits.workers as u64;
+        if now + wait + cost > deadline {
+            return Err(Shed::Deadline);
+        }
+        if self.waiting() > 0 && wait > self.limit(now) {
+            return Err(Shed::Delay);
+        }
+        Ok(())
+    }
+
+    /// How long one may wait at present.
+    fn limit(&self, now: Nanos) -> Nanos {
+        if self.is_overloaded.load(Relaxed) {
+            let quiet = now.saturating_sub(self.shed_at.load(Relaxed));
+            if quiet <= nanos(self.limits.interval) {
+                return self.target();
+            }
+            self.is_overloaded.store(false, Relaxed);
+            self.above_since.store(0, Relaxed);
+        }
+        nanos(self.limits.burst).max(self.target())
+    }
+
+    /// With less than two of them waiting, workers would find nothing now and then.
+    fn target(&self) -> Nanos {
+        nanos(self.limits.target).max(2 * self.mean.load(Relaxed))
+    }
+
+    /// Learns what a turn that has come has waited for.
+    fn learn(&self, delay: Nanos, now: Nanos) {
+        if delay <= self.target() {
+            self.above_since.store(0, Relaxed);
+            return;
+        }
+        match self.above_since.load(Relaxed) {
+            0 => self.above_since.store(now, Relaxed),
+            since if now.saturating_sub(since) > nanos(self.limits.interval) => {
+                if !self.is_overloaded.swap(true, Relaxed) {
+                    self.shed_at.store(now, Relaxed);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Relaxed)
+    }
+
+    /// Whether the delay has been above the target for long.
+    pub fn is_overloaded(&self) -> bool {
+        self.is_overloaded.load(Relaxed)
+    }
+
+    /// What one of a kind costs.
+    pub fn cost(&self, kind: usize) -> Nanos {
+        self.costs[kind].load(Relaxed)
+    }
+}
+
+/// The right to wait.
+#[derive(Debug)]
+#[must_use = "it waits until it begins or is dropped"]
+pub struct Ticket {
+    gate: Arc<Gate>,
+    kind: usize,
+    cost: u64,
+    entered: Nanos,
+    deadline: Nanos,
+}
+
+impl Ticket {
+    /// Its turn has come: how long it has waited, and who is to be told what it cost.
+    ///
+    /// # Errors
+    ///
+    /// Why it is too late for it.
+    pub fn begin(self, now: Nanos) -> Result<(Nanos, Turn), Shed> {
+        let delay = now.saturating_sub(self.entered);
+        let gate = Arc::clone(&self.gate);
+        gate.learn(delay, now);
+        if gate.limits.is_on {
+            let cost = gate.costs[self.kind].load(Relaxed);
+            let shed = if now + cost > self.deadline {
+                Some(Shed::Deadline)
+            } else if delay > gate.limit(now) {
+                Some(Shed::Delay)
+            } else {
+                None
+            };
+            if let Some(shed) = shed {
+                gate.shed_at.store(now, Relaxed);
+                return Err(shed);
+            }
+        }
+        let kind = self.kind;
+        Ok((delay, Turn { gate, kind }))
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.gate.waiting.fetch_sub(1, Relaxed);
+        self.gate.waiting_nanos.fetch_sub(self.cost, Relaxed);
+    }
+}
+
+/// Work that is being done.
+#[derive(Debug)]
+pub struct Turn {
+    gate: Arc<Gate>,
+    kind: usize,
+}
+
+impl Turn {
+    /// It took this long.
+    pub fn end(self, took: Nanos) {
+        blend(&self.gate.costs[self.kind], took);
+        blend(&self.gate.mean, took);
+    }
+}
+
+/// A mean over some sixteen, for which a lost update is as good as none.
+fn blend(mean: &AtomicU64, took: u64) {
+    let before = mean.load(Relaxed);
+    let after = match before {
+        0 => took,
+        _ => before - before / 16 + took / 16,
+    };
+    mean.store(after.max(1), Relaxed);
+}
+
+fn nanos(time: Duration) -> Nanos {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const NEVER: u64 = u64::MAX / 2;
+
+    fn gate(is_on: bool, waiting_max: usize) -> Arc<Gate> {
+        let time = Duration::from_millis;
+        let (target, interval, burst) = (time(5), time(100), time(100));
+        Arc::new(Gate::new(Limits {
+            is_on,
+            workers: 1,
+            target,
+            interval,
+            burst,
+            waiting_max,
+        }))
+    }
+
+    /// What costs a millisecond each.
+    fn known(is_on: bool, waiting_max: usize) -> Arc<Gate> {
+        let gate = gate(is_on, waiting_max);
+        gate.enter(0, 0, NEVER).unwrap().begin(0).unwrap().1.end(MS);
+        gate
+    }
+
+    #[test]
+    fn who_leaves_is_not_counted() {
+        let gate = known(true, 10);
+        let tickets: Vec<Ticket> = (0..3).map(|_| gate.enter(0, 0, NEVER).unwrap()).collect();
+        assert_eq!(
+            (gate.waiting(), gate.waiting_nanos.load(Relaxed)),
+            (3, 3 * MS)
+        );
+        drop(tickets);
+        assert_eq!((gate.waiting(), gate.waiting_nanos.load(Relaxed)), (0, 0));
+        // One that was let in before its kind's cost was known leaves what it came with.
+        let early = gate.enter(1, 0, NEVER).unwrap();
+        gate.enter(1, 0, NEVER).unwrap().begin(0).unwrap().1.end(MS);
+        drop(early);
+        assert_eq!(gate.waiting_nanos.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn no_more_wait_than_may() {
+        let gate = gate(true, 2);
+        let _held = [
+            gate.enter(0, 0, NEVER).unwrap(),
+            gate.enter(0, 0, NEVER).unwrap(),
+        ];
+        assert_eq!(gate.enter(0, 0, NEVER).unwrap_err(), Shed::Full);
+    }
+
+    #[test]
+    fn who_cannot_be_done_in_time_is_refused_at_the_door_and_at_its_turn() {
+        let gate = known(true, 100);
+        let _before: Vec<Ticket> = (0..10).map(|_| gate.enter(0, 0, NEVER).unwrap()).collect();
+        assert_eq!(gate.enter(0, 0, 10 * MS).unwrap_err(), Shed::Deadline);
+        let just = gate.enter(0, 0, 11 * MS).unwrap();
+        assert_eq!(just.begin(11 * MS).unwrap_err(), Shed::Deadline);
+    }
+
+    #[test]
+    fn a_burst_is_let_in_and_a_lasting_delay_is_not() {
+        let gate = known(true, 1000);
+        // A hundred at once are a burst of 100 ms; one more would wait longer.
+        let mut burst: Vec<Ticket> = (0..=100)
+            .map(|_| gate.enter(0, MS, NEVER).unwrap())
+            .collect();
+        assert_eq!(gate.enter(0, MS, NEVER).unwrap_err(), Shed::Delay);
+        // They are taken one a millisecond, the last ones after 100 ms.
+        burst.reverse();
+        let mut now = MS;
+        while let Some(next) = burst.pop() {
+            let (_, turn) = next.begin(now).unwrap();
+            now += MS;
+            turn.end(MS);
+        }
+        assert!(!gate.is_overloaded());
+        // More keep coming, so that each has waited for 50 ms: for 100 ms they are let in.
+        let mut refused = None;
+        for _ in 0..200 {
+            let ticket = gate.enter(0, now - 50 * MS, NEVER).unwrap();
+            if ticket.begin(now).is_err() {
+                refused.get_or_insert(now);
+            }
+            now += MS;
+        }
+        assert!(gate.is_overloaded());
+        assert!(refused.is_some());
+        // Now the limit is the target: 5 ms of waiting, and no more.
+        let _few: Vec<Ticket> = (0..6).map(|_| gate.enter(0, now, NEVER).unwrap()).collect();
+        assert_eq!(gate.enter(0, now, NEVER).unwrap_err(), Shed::Delay);
+        // When nobody has been refused for an interval, a burst may come again.
+        let _more: Vec<Ticket> = (0..6)
+            .map(|_| gate.enter(0, now + 101 * MS, NEVER).unwrap())
+            .collect();
+        assert!(!gate.is_overloaded());
+    }
+
+    #[test]
+    fn the_target_is_no_less_than_two_of_what_there_is_to_do() {
+        let gate = gate(true, 1000);
+        gate.enter(0, 0, NEVER)
+            .unwrap()
+            .begin(0)
+            .unwrap()
+            .1
+            .end(20 * MS);
+        assert_eq!(gate.target(), 40 * MS);
+    }
+
+    #[test]
+    fn switched_off_it_lets_all_in_at_any_time() {
+        let gate = known(false, 1);
+        let late: Vec<Ticket> = (0..10).map(|_| gate.enter(0, 0, MS).unwrap()).collect();
+        for ticket in late {
+            assert_eq!(ticket.begin(NEVER).unwrap().0, NEVER);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The pool that does the cryptography, behind the gate.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use creel::Pool;
+
+use crate::crypto::{Crypto, Done, Job};
+use crate::gate::{Gate, Nanos, Shed};
+use crate::metrics::Metrics;
+
+/// Why a job was not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// There was no time for it.
+    Shed(Shed),
+    /// It panicked, which its pool has survived.
+    Broken,
+}
+
+/// Workers of their own, so that what takes long holds up no connection.
+#[derive(Debug)]
+pub(crate) struct Hands {
+    pool: Pool,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) crypto: Arc<Crypto>,
+    metrics: Arc<Metrics>,
+    begun: Instant,
+}
+
+impl Hands {
+    pub(crate) fn new(pool: Pool, gate: Gate, crypto: Crypto, metrics: Arc<Metrics>) -> Hands {
+        Hands {
+            pool,
+            gate: Arc::new(gate),
+            crypto: Arc::new(crypto),
+            metrics,
+            begun: Instant::now(),
+        }
+    }
+
+    /// Does a job when its turn comes. Dropped, it leaves out what was not begun.
+    pub(crate) async fn perform(&self, job: Job, deadline: Instant) -> Result<Done, Fault> {
+        let deadline = nanos(deadline.saturating_duration_since(self.begun));
+        let ticket = self.gate.enter(job.kind(), self.now(), deadline);
+        let ticket = ticket.map_err(Fault::Shed)?;
+        let (crypto, metrics, begun) = (
+            Arc::clone(&self.crypto),
+            Arc::clone(&self.metrics),
+            self.begun,
+        );
+        let work = self.pool.spawn(async move {
+            let from = nanos(begun.elapsed());
+            let (delay, turn) = ticket.begin(from).map_err(Fault::Shed)?;
+            metrics.delay.record(Duration::from_nanos(delay));
+            let done = crypto.perform(&job);
+            turn.end(nanos(begun.elapsed()).saturating_sub(from));
+            Ok(done)
+        });
+        work.cancel_on_drop().await.unwrap_or(Err(Fault::Broken))
+    }
+
+    fn now(&self) -> Nanos {
+        nanos(self.begun.elapsed())
+    }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
+}

@@ -1,0 +1,180 @@
+//! When requests are due.
+
+use std::time::{Duration, Instant};
+
+use super::Plan;
+
+/// How requests follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Independently, as those of many clients do.
+    Poisson,
+    /// At equal distances.
+    Constant,
+}
+
+/// A request that is due.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Due {
+    pub(super) at: Instant,
+    /// In which step.
+    pub(super) step: usize,
+    /// Which one, from 0 on.
+    pub(super) number: u64,
+}
+
+/// All that are due, in their order.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    rates: Vec<f64>,
+    step_s: f64,
+    is_ramp: bool,
+    arrivals: Arrivals,
+    random: Random,
+    begun: Instant,
+    /// The time of the last one, in seconds.
+    at_s: f64,
+    number: u64,
+}
+
+impl Schedule {
+    pub(super) fn new(plan: &Plan, begun: Instant) -> Schedule {
+        Schedule {
+            rates: plan.rates.clone(),
+            step_s: plan.step.as_secs_f64(),
+            is_ramp: plan.is_ramp,
+            arrivals: plan.arrivals,
+            random: Random(plan.seed),
+            begun,
+            at_s: 0.0,
+            number: 0,
+        }
+    }
+
+    /// How many steps a list of rates makes.
+    pub(super) fn steps(rates: usize, is_ramp: bool) -> usize {
+        if is_ramp {
+            rates.saturating_sub(1)
+        } else {
+            rates
+        }
+    }
+
+    /// The next one; none at the end.
+    pub(super) fn next(&mut self) -> Option<Due> {
+        let rate = self.rate()?;
+        let gap = match self.arrivals {
+            Arrivals::Constant => 1.0,
+            Arrivals::Poisson => -(1.0 - self.random.unit()).ln(),
+        };
+        self.at_s += gap / rate;
+        self.rate()?;
+        let number = self.number;
+        self.number += 1;
+        let at = self.begun + Duration::from_secs_f64(self.at_s);
+        Some(Due {
+            at,
+            step: self.step(),
+            number,
+        })
+    }
+
+    /// The steps of those that nobody has taken.
+    pub(super) fn rest(&mut self) -> Vec<usize> {
+        std::iter::from_fn(|| self.next())
+            .map(|due| due.step)
+            .collect()
+    }
+
+    fn step(&self) -> usize {
+        (self.at_s / self.step_s) as usize
+    }
+
+    fn rate(&self) -> Option<f64> {
+        if self.step() >= Self::steps(self.rates.len(), self.is_ramp) {
+            return None;
+        }
+        let from = self.rates.get(self.step())?;
+        if !self.is_ramp {
+            return Some(*from);
+        }
+        let to = self.rates.get(self.step() + 1)?;
+        let share = self.at_s / self.step_s - self.step() as f64;
+        Some((from + (to - from) * share).max(0.1))
+    }
+}
+
+/// Source: SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Debug, Clone)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to 1, without 1.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(rates: &[f64], is_ramp: bool, arrivals: Arrivals) -> Schedule {
+        Schedule {
+            rates: rates.to_vec(),
+            step_s: 10.0,
+            is_ramp,
+            arrivals,
+            random: Random(1),
+            begun: Instant::now(),
+            at_s: 0.0,
+            number: 0,
+        }
+    }
+
+    fn counts(mut schedule: Schedule, steps: usize) -> Vec<usize> {
+        let mut counts = vec![0; steps];
+        schedule
+            .rest()
+            .into_iter()
+            .for_each(|step| counts[step] += 1);
+        counts
+    }
+
+    #[test]
+    fn constant_arrivals_are_as_many_as_asked() {
+        let counts = counts(schedule(&[100.0, 300.0], false, Arrivals::Constant), 2);
+        assert!((999..=1000).contains(&counts[0]), "{counts:?}");
+        assert!((2999..=3001).contains(&counts[1]), "{counts:?}");
+    }
+
+    #[test]
+    fn poissons_are_about_as_many_and_spread_as_they_should_be() {
+        let mut schedule = schedule(&[1000.0], false, Arrivals::Poisson);
+        let times: Vec<Instant> = std::iter::from_fn(|| schedule.next())
+            .map(|due| due.at)
+            .collect();
+        assert!((9_500..10_500).contains(&times.len()), "{}", times.len());
+        let gaps = times
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1000.0);
+        // The share of gaps above the mean is 1/e.
+        let long = gaps.filter(|gap| *gap > 1.0).count() as f64 / times.len() as f64;
+        assert!((long - 0.368).abs() < 0.03, "{long}");
+    }
+
+    #[test]
+    fn a_ramp_goes_in_a_line() {
+        let counts = counts(schedule(&[0.0, 200.0, 200.0], true, Arrivals::Constant), 2);
+        assert!((900..=1100).contains(&counts[0]), "{counts:?}");
+        assert!((1990..=2010).contains(&counts[1]), "{counts:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! A client of HTTP/1.1 that does as little as it can: the machine is the service's.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+use creel::net::TcpStream;
+
+/// What an answer may have in bytes.
+const ANSWER_MAX: usize = 1 << 20;
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+    /// Whether the connection can be used again.
+    pub(super) stays: bool,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Client {
+    pub(super) async fn connect(to: SocketAddr) -> io::Result<Client> {
+        let stream = TcpStream::connect(to).await?;
+        stream.set_nodelay(true)?;
+        Ok(Client {
+            stream,
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Sends a request and reads its answer. [`ConnectionReset`](ErrorKind::ConnectionReset): there
+    /// was not one byte of it.
+    pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Heard> {
+        let nothing = |error: io::Error| match error.kind() {
+            ErrorKind::BrokenPipe => ErrorKind::ConnectionReset.into(),
+            _ => error,
+        };
+        self.stream.write_all(request).await.map_err(nothing)?;
+        self.bytes.clear();
+        let mut piece = [0; 4096];
+        loop {
+            let read = self.stream.read(&mut piece).await?;
+            if read == 0 && self.bytes.is_empty() {
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+            if read == 0 || self.bytes.len() > ANSWER_MAX {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.bytes.extend_from_slice(&piece[..read]);
+            if let Some(heard) = parse(&self.bytes)? {
+                return Ok(heard);
+            }
+        }
+    }
+}
+
+/// An answer, if it is all there. It must say how long it is.
+fn parse(bytes: &[u8]) -> io::Result<Option<Heard>> {
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut head = httparse::Response::new(&mut headers);
+    let parsed = head
+        .parse(bytes)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    let (httparse::Status::Complete(start), Some(status)) = (parsed, head.code) else {
+        return Ok(None);
+    };
+    let (mut length, mut stays) = (None, true);
+    for header in head.headers.iter() {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            length = std::str::from_utf8(header.value)
+                .ok()
+                .and_then(|text| text.parse().ok());
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            stays = !header.value.eq_ignore_ascii_case(b"close");
+        }
+    }
+    let length: usize = length.ok_or(ErrorKind::InvalidData)?;
+    let body = bytes.get(start..start.saturating_add(length));
+    Ok(body.map(|body| Heard {
+        status,
+        body: body.to_vec(),
+        stays,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_there_when_its_last_byte_is() {
+        let all = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\nConnection: close\r\n\r\nbusy";
+        for end in 0..all.len() {
+            assert!(parse(&all[..end]).unwrap().is_none(), "{end}");
+        }
+        let heard = parse(all).unwrap().unwrap();
+        assert_eq!(
+            (heard.status, &heard.body[..], heard.stays),
+            (503, &b"busy"[..], false)
+        );
+        assert!(parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
+        assert!(parse(b"garbage\r\n\r\n").is_err());
+    }
+}

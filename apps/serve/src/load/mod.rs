@@ -1,0 +1,248 @@
+//! A load that does not wait for answers, and what became of it.
+//!
+//! Requests are due at times that were drawn beforehand, whatever the service does. Each connection
+//! takes the next one that is due, waits for its time, sends it and reads the answer; so as long as
+//! one connection is free, requests leave in time. A request that found none free leaves late, and
+//! its time counts from when it was due: the *corrected* latency. The *uncorrected* one, from when
+//! it left, is told beside it, because that is what most programs tell.
+//!
+//! Invariant: what is due is sent and counted, or not sent and counted as that.
+
+mod arrivals;
+mod client;
+mod request;
+mod tally;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use creel::task::JoinSet;
+use creel::{BuildError, Pool};
+
+pub use arrivals::Arrivals;
+pub use request::Mix;
+pub use tally::{Latency, Moment, Step};
+
+use arrivals::Schedule;
+use client::{Client, Heard};
+use request::{Maker, Sent};
+use tally::Tally;
+
+/// What to send, and how much of it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The service.
+    pub to: SocketAddr,
+    /// What is asked for.
+    pub mix: Mix,
+    /// Requests a second, step after step.
+    pub rates: Vec<f64>,
+    /// How long each step takes.
+    pub step: Duration,
+    /// The rate goes from one to the next in a line, instead of in steps.
+    pub is_ramp: bool,
+    /// When requests are due.
+    pub arrivals: Arrivals,
+    /// Connections at most.
+    pub connections: usize,
+    /// How long an answer may take before the connection is given up.
+    pub timeout: Duration,
+    /// What the service is told of that, by `x-timeout-ms`.
+    pub patience: Option<Duration>,
+    /// Whether each answer is compared with the right one.
+    pub check: bool,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Of what is drawn.
+    pub seed: u64,
+    /// Workers.
+    pub workers: usize,
+}
+
+/// Why there was no load.
+#[derive(Debug)]
+pub enum LoadError {
+    /// A pool could not be made.
+    Pool(BuildError),
+    /// The service did not say what the load needs to know.
+    Service(io::Error),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Pool(error) => error.fmt(f),
+            LoadError::Service(error) => write!(f, "the service: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// What became of a load.
+#[derive(Debug)]
+pub struct Report {
+    /// One a rate.
+    pub steps: Vec<Step>,
+    /// Over time.
+    pub moments: Vec<Moment>,
+    /// What the service acknowledged to keep, in hex; where answers are compared.
+    pub acknowledged: Vec<String>,
+}
+
+impl Report {
+    /// Whether in each step 99 % of what was due left in its time or soon after.
+    pub fn is_offered(&self) -> bool {
+        self.steps.iter().all(Step::is_offered)
+    }
+
+    /// Answers that were wrong.
+    pub fn wrong(&self) -> u64 {
+        self.steps.iter().map(|step| step.wrong).sum()
+    }
+}
+
+/// What all connections share.
+struct Shared {
+    plan: Plan,
+    maker: Maker,
+    schedule: Mutex<Schedule>,
+    tally: Mutex<Tally>,
+}
+
+/// Offers a load, until it is done or `stop` is ready.
+///
+/// # Errors
+///
+/// If it could not begin.
+pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
+    let pool = Pool::builder()
+        .name("load")
+        .workers(plan.workers)
+        .build()
+        .map_err(LoadError::Pool)?;
+    let report = pool.block_on(async {
+        let maker = Maker::new(&plan).await?;
+        let begun = Instant::now() + Duration::from_millis(20);
+        let shared = Arc::new(Shared {
+            schedule: Mutex::new(Schedule::new(&plan, begun)),
+            tally: Mutex::new(Tally::new(&plan, begun)),
+            maker,
+            plan,
+        });
+        let mut connections = JoinSet::new();
+        for _ in 0..shared.plan.connections {
+            connections.spawn(connection(Arc::clone(&shared)));
+        }
+        let all = async { while connections.join_next().await.is_some() {} };
+        either(all, stop).await;
+        connections.cancel_all();
+        let unsent = lock(&shared.schedule).rest();
+        let mut tally = lock(&shared.tally);
+        unsent.into_iter().for_each(|step| tally.unsent(step));
+        Ok(tally.report(Instant::now()))
+    });
+    report.map_err(LoadError::Service)
+}
+
+async fn either(one: impl Future<Output = ()>, other: impl Future) {
+    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
+    std::future::poll_fn(|cx| {
+        let done = one.as_mut().poll(cx).is_ready() || other.as_mut().poll(cx).is_ready();
+        if done {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Sends what is due, one after the other, over a connection that is made anew when it must be.
+async fn connection(shared: Arc<Shared>) {
+    let mut client: Option<Client> = None;
+    loop {
+        // A statement of its own, so that the lock is not held across what follows.
+        let due = lock(&shared.schedule).next();
+        let Some(due) = due else {
+            return;
+        };
+        creel::time::sleep_until(due.at).await;
+        let sent = shared.maker.make(due.number);
+        let left = Instant::now();
+        let (kept, outcome) = exchange(&shared.plan, client.take(), &sent).await;
+        client = kept;
+        let outcome = match outcome {
+            Ok(heard) => judge(&shared, &sent, heard),
+            Err(error) => Outcome::Failed(error.kind()),
+        };
+        lock(&shared.tally).count(due, left, Instant::now(), outcome);
+    }
+}
+
+/// What became of a request.
+#[derive(Debug)]
+enum Outcome {
+    /// 200; with what was acknowledged, where somebody wants to know.
+    Good(Option<String>),
+    /// 503.
+    Refused,
+    /// Another status.
+    Other,
+    /// 200 with what is not right.
+    Wrong,
+    /// No answer.
+    Failed(io::ErrorKind),
+}
+
+fn judge(shared: &Shared, sent: &Sent, heard: Heard) -> Outcome {
+    match heard.status {
+        200 if !shared.plan.check => Outcome::Good(None),
+        200 => match shared.maker.check(sent, &heard.body) {
+            Ok(acknowledged) => Outcome::Good(acknowledged),
+            Err(()) => Outcome::Wrong,
+        },
+        503 => Outcome::Refused,
+        _ => Outcome::Other,
+    }
+}
+
+/// A request and its answer, and the connection, if it can be used again.
+async fn exchange(
+    plan: &Plan,
+    kept: Option<Client>,
+    sent: &Sent,
+) -> (Option<Client>, io::Result<Heard>) {
+    let exchange = async {
+        // The service may have closed one that was idle; then there is nothing lost by another.
+        let was_kept = kept.is_some();
+        let mut client = match kept {
+            Some(client) => client,
+            None => Client::connect(plan.to).await?,
+        };
+        let mut heard = client.exchange(&sent.bytes).await;
+        if was_kept
+            && heard
+                .as_ref()
+                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
+        {
+            client = Client::connect(plan.to).await?;
+            heard = client.exchange(&sent.bytes).await;
+        }
+        Ok((heard?, client))
+    };
+    match creel::time::timeout(plan.timeout, exchange).await {
+        Ok(Ok((heard, client))) => (heard.stays.then_some(client), Ok(heard)),
+        Ok(Err(error)) => (None, Err(error)),
+        Err(_) => (None, Err(io::ErrorKind::TimedOut.into())),
+    }
+}

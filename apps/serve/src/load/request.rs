@@ -1,0 +1,223 @@
+//! What is asked for, and what the right answer is.
+
+use std::io::{self, ErrorKind};
+use std::str::FromStr;
+
+use ed25519_dalek::{Signature, VerifyingKey};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::Plan;
+use super::arrivals::Random;
+use super::client::Client;
+use crate::ask::PATIENCE;
+
+/// What may be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sign,
+    Digest,
+    Check,
+    Password,
+    Health,
+}
+
+/// Kinds of requests, and how often each comes: `sign`, `sign=9,check=1`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mix(Vec<(Kind, u64)>);
+
+impl FromStr for Mix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mix, String> {
+        let part = |part: &str| {
+            let (name, weight) = part.split_once('=').unwrap_or((part, "1"));
+            let kind = match name {
+                "sign" => Kind::Sign,
+                "digest" => Kind::Digest,
+                "check" => Kind::Check,
+                "password" => Kind::Password,
+                "health" => Kind::Health,
+                _ => return None,
+            };
+            weight
+                .parse()
+                .ok()
+                .filter(|weight| (1..=1000).contains(weight))
+                .map(|weight| (kind, weight))
+        };
+        let parts: Option<Vec<_>> = text.split(',').map(part).collect();
+        let why =
+            "sign, digest, password, check or health, or several with weights: sign=9,check=1";
+        parts.map(Mix).ok_or_else(|| why.to_owned())
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) bytes: Vec<u8>,
+    kind: Kind,
+    message: Vec<u8>,
+}
+
+/// Makes requests and judges answers.
+#[derive(Debug)]
+pub(super) struct Maker {
+    mix: Mix,
+    total: u64,
+    seed: u64,
+    size: usize,
+    /// Headers that all have.
+    headers: String,
+    key: Option<VerifyingKey>,
+    /// What the service keeps of [`PASSWORD`].
+    kept: String,
+}
+
+const PASSWORD: &str = "correct horse battery staple";
+
+impl Maker {
+    /// Asks the service for what is needed to ask and to judge.
+    pub(super) async fn new(plan: &Plan) -> io::Result<Maker> {
+        let mut headers = format!("Host: {}\r\n", plan.to);
+        if let Some(patience) = plan.patience {
+            headers += &format!("{PATIENCE}: {}\r\n", patience.as_millis());
+        }
+        let mut maker = Maker {
+            total: plan.mix.0.iter().map(|(_, weight)| weight).sum(),
+            mix: plan.mix.clone(),
+            seed: plan.seed,
+            size: plan.size,
+            headers,
+            key: None,
+            kept: String::new(),
+        };
+        let has = |kind| plan.mix.0.iter().any(|part| part.0 == kind);
+        if has(Kind::Sign) && plan.check {
+            let body = maker.ask(plan, "GET", "/key", b"").await?;
+            maker.key = parsed::<Key>(&body)
+                .and_then(|told| VerifyingKey::from_bytes(&bytes(&told.key)?).ok());
+            maker.key.ok_or(ErrorKind::InvalidData)?;
+        }
+        if has(Kind::Check) {
+            let body = maker
+                .ask(plan, "POST", "/password", PASSWORD.as_bytes())
+                .await?;
+            maker.kept = parsed::<Kept>(&body).ok_or(ErrorKind::InvalidData)?.kept;
+        }
+        Ok(maker)
+    }
+
+    async fn ask(&self, plan: &Plan, method: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
+        let asked = async {
+            let mut client = Client::connect(plan.to).await?;
+            client.exchange(&self.bytes(method, path, body)).await
+        };
+        let heard = creel::time::timeout(plan.timeout, asked).await;
+        let heard = heard.map_err(|_| ErrorKind::TimedOut)??;
+        match heard.status {
+            200 => Ok(heard.body),
+            status => Err(io::Error::other(format!("{path}: status {status}"))),
+        }
+    }
+
+    fn bytes(&self, method: &str, path: &str, body: &[u8]) -> Vec<u8> {
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\n{}Content-Length: {length}\r\n\r\n",
+            self.headers
+        );
+        [head.as_bytes(), body].concat()
+    }
+
+    /// The request of a number.
+    pub(super) fn make(&self, number: u64) -> Sent {
+        let mut random = Random(self.seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        let mut at = random.next() % self.total.max(1);
+        let mut kind = Kind::Health;
+        for (next, weight) in &self.mix.0 {
+            kind = *next;
+            match at.checked_sub(*weight) {
+                Some(left) => at = left,
+                None => break,
+            }
+        }
+        let mut message = format!("{} {number} ", self.seed).into_bytes();
+        message.resize(self.size.max(message.len()), b'.');
+        let bytes = match kind {
+            Kind::Sign => self.bytes("POST", "/sign", &message),
+            Kind::Digest => self.bytes("POST", "/digest", &message),
+            Kind::Password => self.bytes("POST", "/password", PASSWORD.as_bytes()),
+            Kind::Check => {
+                let body = serde_json::json!({"password": PASSWORD, "kept": self.kept}).to_string();
+                self.bytes("POST", "/password/check", body.as_bytes())
+            }
+            Kind::Health => self.bytes("GET", "/health", b""),
+        };
+        Sent {
+            bytes,
+            kind,
+            message,
+        }
+    }
+
+    /// Whether an answer is right; and what it acknowledges to be kept.
+    pub(super) fn check(&self, sent: &Sent, body: &[u8]) -> Result<Option<String>, ()> {
+        let is_right = match sent.kind {
+            Kind::Sign => {
+                let told: Signed = parsed(body).ok_or(())?;
+                let signature = bytes(&told.signature).ok_or(())?;
+                let key = self.key.as_ref().ok_or(())?;
+                let verified = key.verify_strict(&sent.message, &Signature::from_bytes(&signature));
+                let id = hex::encode(Sha256::digest(&sent.message));
+                return match verified.is_ok() && id == told.id {
+                    true => Ok(Some(id)),
+                    false => Err(()),
+                };
+            }
+            Kind::Digest => {
+                let told: Digested = parsed(body).ok_or(())?;
+                told.digest == hex::encode(Sha256::digest(&sent.message))
+            }
+            Kind::Check => parsed::<Valid>(body).is_some_and(|told| told.valid),
+            Kind::Password => {
+                parsed::<Kept>(body).is_some_and(|told| told.kept.starts_with("$argon2id$"))
+            }
+            Kind::Health => true,
+        };
+        is_right.then_some(None).ok_or(())
+    }
+}
+
+#[derive(Deserialize)]
+struct Key {
+    key: String,
+}
+#[derive(Deserialize)]
+struct Signed {
+    id: String,
+    signature: String,
+}
+#[derive(Deserialize)]
+struct Digested {
+    digest: String,
+}
+#[derive(Deserialize)]
+struct Kept {
+    kept: String,
+}
+#[derive(Deserialize)]
+struct Valid {
+    valid: bool,
+}
+
+fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
+    serde_json::from_slice(body).ok()
+}
+
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    hex::decode_to_slice(text, &mut bytes).ok()?;
+    Some(bytes)
+}

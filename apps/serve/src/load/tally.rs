@@ -1,0 +1,287 @@
+//! What became of the requests: by step, and over time.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::arrivals::{Due, Schedule};
+use super::{Outcome, Plan, Report};
+
+/// A request that leaves later than this after it was due was not offered in time.
+const LATE: Duration = Duration::from_millis(50);
+/// How many points there are over time, about.
+const MOMENTS: f64 = 120.0;
+
+/// Latencies, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Half of them are no longer.
+    pub p50_us: u64,
+    /// All but a hundredth.
+    pub p99_us: u64,
+    /// All but a thousandth.
+    pub p999_us: u64,
+    /// The longest.
+    pub max_us: u64,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>) -> Latency {
+        Latency {
+            p50_us: histogram.value_at_quantile(0.5),
+            p99_us: histogram.value_at_quantile(0.99),
+            p999_us: histogram.value_at_quantile(0.999),
+            max_us: histogram.max(),
+        }
+    }
+}
+
+/// What became of the requests of a step.
+#[derive(Debug, Clone, Serialize)]
+pub struct Step {
+    /// What was asked for; of a ramp, in its middle.
+    pub rate_per_second: f64,
+    /// How long it took.
+    pub duration_s: f64,
+    /// Requests that were due.
+    pub due: u64,
+    /// Of these, those that left no more than 50 ms late, or found an answer in spite of that.
+    pub sent: u64,
+    /// Of those that were due, those that left in time.
+    pub offered_share: f64,
+    /// Answered 200, and right where that was looked at.
+    pub good: u64,
+    /// The same a second.
+    pub goodput_per_second: f64,
+    /// Answered 503.
+    pub refused: u64,
+    /// Answered otherwise.
+    pub other: u64,
+    /// Answered 200, and wrong.
+    pub wrong: u64,
+    /// Not answered in time.
+    pub timeouts: u64,
+    /// Not answered for another reason.
+    pub errors: u64,
+    /// Of good answers, from when they were due.
+    pub corrected: Latency,
+    /// Of good answers, from when the request left.
+    pub uncorrected: Latency,
+    /// Of the answers 503, from when the request left.
+    pub refusal: Latency,
+}
+
+impl Step {
+    /// Whether what was asked for is what the service got.
+    pub fn is_offered(&self) -> bool {
+        self.offered_share >= 0.99
+    }
+}
+
+/// What became of the requests that were due within a short time.
+#[derive(Debug, Clone, Serialize)]
+pub struct Moment {
+    /// Its middle, from the beginning.
+    pub at_s: f64,
+    /// Requests that were due, a second.
+    pub due_per_second: f64,
+    /// Good answers, a second.
+    pub goodput_per_second: f64,
+    /// Answers 503, a second.
+    pub refused_per_second: f64,
+    /// All others, a second.
+    pub failed_per_second: f64,
+    /// Corrected, of good answers; none without.
+    pub p50_us: Option<u64>,
+    /// The same.
+    pub p99_us: Option<u64>,
+}
+
+struct Counts {
+    due: u64,
+    sent: u64,
+    in_time: u64,
+    good: u64,
+    refused: u64,
+    other: u64,
+    wrong: u64,
+    timeouts: u64,
+    errors: u64,
+    corrected: Histogram<u64>,
+    uncorrected: Histogram<u64>,
+    refusal: Histogram<u64>,
+}
+
+impl Counts {
+    fn new() -> Counts {
+        // A microsecond to a minute, to a hundredth.
+        let histogram =
+            || Histogram::new_with_bounds(1, 60_000_000, 2).expect("bounds that can be");
+        Counts {
+            due: 0,
+            sent: 0,
+            in_time: 0,
+            good: 0,
+            refused: 0,
+            other: 0,
+            wrong: 0,
+            timeouts: 0,
+            errors: 0,
+            corrected: histogram(),
+            uncorrected: histogram(),
+            refusal: histogram(),
+        }
+    }
+}
+
+struct Slot {
+    due: u64,
+    good: u64,
+    refused: u64,
+    failed: u64,
+    corrected: Vec<u32>,
+}
+
+/// Counts while the load runs.
+pub(super) struct Tally {
+    plan: Plan,
+    begun: Instant,
+    slot: Duration,
+    steps: Vec<Counts>,
+    slots: BTreeMap<u32, Slot>,
+    acknowledged: Vec<String>,
+}
+
+impl Tally {
+    pub(super) fn new(plan: &Plan, begun: Instant) -> Tally {
+        let steps = Schedule::steps(plan.rates.len(), plan.is_ramp);
+        Tally {
+            plan: plan.clone(),
+            begun,
+            slot: plan
+                .step
+                .mul_f64(steps as f64 / MOMENTS)
+                .max(Duration::from_millis(50)),
+            steps: (0..steps).map(|_| Counts::new()).collect(),
+            slots: BTreeMap::new(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    /// A request that was due and did not leave.
+    pub(super) fn unsent(&mut self, step: usize) {
+        if let Some(counts) = self.steps.get_mut(step) {
+            counts.due += 1;
+        }
+    }
+
+    pub(super) fn count(&mut self, due: Due, left: Instant, came: Instant, outcome: Outcome) {
+        let Some(counts) = self.steps.get_mut(due.step) else {
+            return;
+        };
+        let us = |from: Instant| came.saturating_duration_since(from).as_micros() as u64;
+        let (corrected, uncorrected) = (us(due.at), us(left));
+        counts.due += 1;
+        counts.sent += 1;
+        counts.in_time += u64::from(left.saturating_duration_since(due.at) <= LATE);
+        let at = due.at.saturating_duration_since(self.begun);
+        let slot = (at.as_secs_f64() / self.slot.as_secs_f64()) as u32;
+        let slot = self.slots.entry(slot).or_insert_with(|| Slot {
+            due: 0,
+            good: 0,
+            refused: 0,
+            failed: 0,
+            corrected: Vec::new(),
+        });
+        slot.due += 1;
+        match outcome {
+            Outcome::Good(acknowledged) => {
+                counts.good += 1;
+                slot.good += 1;
+                slot.corrected
+                    .push(u32::try_from(corrected).unwrap_or(u32::MAX));
+                counts.corrected.saturating_record(corrected);
+                counts.uncorrected.saturating_record(uncorrected);
+                self.acknowledged.extend(acknowledged);
+                return;
+            }
+            Outcome::Refused => {
+                counts.refused += 1;
+                slot.refused += 1;
+                counts.refusal.saturating_record(uncorrected);
+                return;
+            }
+            Outcome::Other => counts.other += 1,
+            Outcome::Wrong => counts.wrong += 1,
+            Outcome::Failed(std::io::ErrorKind::TimedOut) => counts.timeouts += 1,
+            Outcome::Failed(_) => counts.errors += 1,
+        }
+        slot.failed += 1;
+    }
+
+    pub(super) fn report(&mut self, now: Instant) -> Report {
+        let steps = self.steps.iter().enumerate();
+        let steps = steps
+            .map(|(index, counts)| self.step(index, counts, now))
+            .collect();
+        let slots = std::mem::take(&mut self.slots);
+        let seconds = self.slot.as_secs_f64();
+        let moment = |(index, mut slot): (u32, Slot)| {
+            slot.corrected.sort_unstable();
+            let of = |share: f64| {
+                let last = slot.corrected.len().checked_sub(1)?;
+                slot.corrected
+                    .get((last as f64 * share) as usize)
+                    .map(|us| u64::from(*us))
+            };
+            Moment {
+                at_s: (f64::from(index) + 0.5) * seconds,
+                due_per_second: slot.due as f64 / seconds,
+                goodput_per_second: slot.good as f64 / seconds,
+                refused_per_second: slot.refused as f64 / seconds,
+                failed_per_second: slot.failed as f64 / seconds,
+                p50_us: of(0.5),
+                p99_us: of(0.99),
+            }
+        };
+        Report {
+            steps,
+            moments: slots.into_iter().map(moment).collect(),
+            acknowledged: std::mem::take(&mut self.acknowledged),
+        }
+    }
+
+    fn step(&self, index: usize, counts: &Counts, now: Instant) -> Step {
+        let rates = &self.plan.rates;
+        let rate = match self.plan.is_ramp {
+            true => (rates[index] + rates[index + 1]) / 2.0,
+            false => rates[index],
+        };
+        // It may have been stopped in the middle of it.
+        let from = self.begun + self.plan.step * index as u32;
+        let seconds = now
+            .saturating_duration_since(from)
+            .min(self.plan.step)
+            .as_secs_f64();
+        let due = counts.due.max(1) as f64;
+        Step {
+            rate_per_second: rate,
+            duration_s: seconds,
+            due: counts.due,
+            sent: counts.sent,
+            offered_share: counts.in_time as f64 / due,
+            good: counts.good,
+            goodput_per_second: counts.good as f64 / seconds.max(1e-9),
+            refused: counts.refused,
+            other: counts.other,
+            wrong: counts.wrong,
+            timeouts: counts.timeouts,
+            errors: counts.errors,
+            corrected: Latency::of(&counts.corrected),
+            uncorrected: Latency::of(&counts.uncorrected),
+            refusal: Latency::of(&counts.refusal),
+        }
+    }
+}

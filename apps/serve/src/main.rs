@@ -1,0 +1,48 @@
+//! The program: a signing service, and the load that shows how it stands.
+#![forbid(unsafe_code)]
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use creel_console::{Common, args, conclude};
+
+const EXAMPLES: &str = "\
+Examples:
+  creel-serve
+          on http://127.0.0.1:8080, its key and records in ./creel-serve-data; then
+          curl -d 'a message' http://127.0.0.1:8080/sign
+  creel-serve --store redis://127.0.0.1:6379 --config serve.toml
+          records in Redis, settings by a file
+  creel-serve load http://127.0.0.1:8080 --rate 500,1000,2000
+          three steps of requests that do not wait for each other's answers";
+
+/// A signing service
+#[derive(Parser, Debug)]
+#[command(name = "creel-serve", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    serve: cli::serve::Serve,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Load(cli::load::Load),
+    Evaluate(cli::evaluate::Evaluate),
+}
+
+fn main() -> ExitCode {
+    let cli: Cli = args::parse();
+    cli.common.apply();
+    let done = match &cli.command {
+        None => cli.serve.run(&cli.common),
+        Some(Command::Load(load)) => load.run(&cli.common),
+        Some(Command::Evaluate(evaluate)) => evaluate.run(&cli.common),
+    };
+    conclude("creel-serve", done)
+}

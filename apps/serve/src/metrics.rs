@@ -1,0 +1,253 @@
+//! What is counted, and how Prometheus reads it.
+//!
+//! All numbers are relaxed: each tells for itself.
+//!
+//! Source: "Exposition formats", Prometheus, text format 0.0.4.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::ask::Route;
+use crate::gate::{Gate, Shed};
+
+const ROUTES: usize = Route::ALL.len();
+/// The statuses that the service answers with; all others are told as the last one.
+const STATUSES: [u16; 9] = [200, 400, 404, 405, 408, 413, 503, 499, 500];
+
+/// The upper ends of a histogram's buckets, in microseconds.
+const ENDS_US: [u64; 15] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 10_000_000,
+];
+
+/// How long something took, in buckets.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [AtomicU64; ENDS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl Histogram {
+    /// Counts one.
+    pub fn record(&self, time: Duration) {
+        let us = time.as_micros() as u64;
+        let bucket = ENDS_US.partition_point(|end| *end < us);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(us, Relaxed);
+    }
+
+    fn write(&self, name: &str, labels: &str, into: &mut String) {
+        let comma = if labels.is_empty() { "" } else { "," };
+        let mut count = 0;
+        for (bucket, end) in self
+            .buckets
+            .iter()
+            .zip(ENDS_US.iter().map(Some).chain([None]))
+        {
+            count += bucket.load(Relaxed);
+            let end = end.map_or("+Inf".to_owned(), |us| (*us as f64 / 1e6).to_string());
+            let _ = writeln!(into, "{name}_bucket{{{labels}{comma}le=\"{end}\"}} {count}");
+        }
+        let braces = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{labels}}}")
+        };
+        let sum = self.sum_us.load(Relaxed) as f64 / 1e6;
+        let _ = writeln!(into, "{name}_sum{braces} {sum}");
+        let _ = writeln!(into, "{name}_count{braces} {count}");
+    }
+}
+
+/// All that is counted.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    answers: [[AtomicU64; STATUSES.len()]; ROUTES],
+    times: [Histogram; ROUTES],
+    /// How long work waited for its turn.
+    pub delay: Histogram,
+    shed: [AtomicU64; 3],
+    /// Work that was given up at its deadline.
+    pub late: AtomicU64,
+    /// Clients that left before their answer.
+    pub left: AtomicU64,
+    /// Requests that are being answered.
+    pub in_flight: AtomicI64,
+    /// Answers that the store did not give.
+    pub store_errors: AtomicU64,
+    /// Connections to the store.
+    pub store_connections: AtomicU64,
+    /// Lines that the access log had no room for.
+    pub log_dropped: AtomicU64,
+}
+
+impl Metrics {
+    /// Counts an answer; 499 is that the client left.
+    pub fn answered(&self, route: Route, status: u16, took: Duration) {
+        let last = STATUSES.len() - 1;
+        let place = STATUSES
+            .iter()
+            .position(|other| *other == status)
+            .unwrap_or(last);
+        self.answers[route as usize][place].fetch_add(1, Relaxed);
+        self.times[route as usize].record(took);
+    }
+
+    /// Counts one that the gate refused.
+    pub fn refused(&self, shed: Shed) {
+        self.shed[shed as usize].fetch_add(1, Relaxed);
+    }
+
+    /// As Prometheus reads it.
+    pub fn text(&self, gate: &Gate, store_is_up: bool) -> String {
+        let mut out = String::with_capacity(16 << 10);
+        let head = |out: &mut String, name: &str, kind: &str, help: &str| {
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        };
+        head(
+            &mut out,
+            "creel_serve_requests_total",
+            "counter",
+            "Answers, by route and status; 499: the client left.",
+        );
+        for (route, answers) in Route::ALL.iter().zip(&self.answers) {
+            for (status, count) in STATUSES.iter().zip(answers) {
+                let (name, count) = (route.name(), count.load(Relaxed));
+                if count > 0 {
+                    let _ = writeln!(
+                        out,
+                        "creel_serve_requests_total{{route=\"{name}\",status=\"{status}\"}} {count}"
+                    );
+                }
+            }
+        }
+        head(
+            &mut out,
+            "creel_serve_request_seconds",
+            "histogram",
+            "From a request's head to its answer.",
+        );
+        for (route, times) in Route::ALL.iter().zip(&self.times) {
+            if times.buckets.iter().any(|bucket| bucket.load(Relaxed) > 0) {
+                times.write(
+                    "creel_serve_request_seconds",
+                    &format!("route=\"{}\"", route.name()),
+                    &mut out,
+                );
+            }
+        }
+        head(
+            &mut out,
+            "creel_serve_queue_seconds",
+            "histogram",
+            "How long work waited for its turn.",
+        );
+        self.delay.write("creel_serve_queue_seconds", "", &mut out);
+        head(
+            &mut out,
+            "creel_serve_shed_total",
+            "counter",
+            "Work that was refused, by reason.",
+        );
+        for (reason, count) in ["full", "delay", "deadline"].iter().zip(&self.shed) {
+            let _ = writeln!(
+                out,
+                "creel_serve_shed_total{{reason=\"{reason}\"}} {}",
+                count.load(Relaxed)
+            );
+        }
+        for (name, help, count) in [
+            (
+                "late",
+                "Work that was given up at its deadline.",
+                &self.late,
+            ),
+            (
+                "clients_left",
+                "Clients that left before their answer.",
+                &self.left,
+            ),
+            (
+                "store_errors",
+                "Answers that the store did not give.",
+                &self.store_errors,
+            ),
+            (
+                "store_connections",
+                "Connections made to the store.",
+                &self.store_connections,
+            ),
+            (
+                "log_dropped",
+                "Lines that the access log had no room for.",
+                &self.log_dropped,
+            ),
+        ] {
+            let name = format!("creel_serve_{name}_total");
+            head(&mut out, &name, "counter", help);
+            let _ = writeln!(out, "{name} {}", count.load(Relaxed));
+        }
+        let in_flight = self.in_flight.load(Relaxed).max(0) as u64;
+        for (name, help, value) in [
+            (
+                "creel_serve_in_flight",
+                "Requests that are being answered.",
+                in_flight,
+            ),
+            (
+                "creel_serve_waiting",
+                "Work that waits for its turn.",
+                gate.waiting(),
+            ),
+            (
+                "creel_serve_overloaded",
+                "Whether the delay has been above its target for long.",
+                gate.is_overloaded().into(),
+            ),
+            (
+                "creel_serve_store_up",
+                "Whether the store is there.",
+                store_is_up.into(),
+            ),
+            (
+                "process_resident_memory_bytes",
+                "Memory of the process.",
+                resident(),
+            ),
+        ] {
+            head(&mut out, name, "gauge", help);
+            let _ = writeln!(out, "{name} {value}");
+        }
+        out
+    }
+}
+
+/// Source: proc(5), `/proc/pid/statm`; 0 where there is none.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: Option<u64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_holds_what_is_no_more_than_its_end() {
+        let histogram = Histogram::default();
+        for us in [100, 101, 20_000_000] {
+            histogram.record(Duration::from_micros(us));
+        }
+        let mut text = String::new();
+        histogram.write("x", "", &mut text);
+        assert!(text.contains("x_bucket{le=\"0.0001\"} 1\n"), "{text}");
+        assert!(text.contains("x_bucket{le=\"0.00025\"} 2\n"), "{text}");
+        assert!(text.contains("x_bucket{le=\"10\"} 2\n"), "{text}");
+        assert!(
+            text.ends_with("x_bucket{le=\"+Inf\"} 3\nx_sum 20.000201\nx_count 3\n"),
+            "{text}"
+        );
+    }
+}

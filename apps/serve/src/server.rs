@@ -1,0 +1,183 @@
+//! The service as a whole: its pools, its listener, its end.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use creel::net::TcpListener;
+use creel::{BuildError, Placement, Pool};
+use hyper::service::service_fn;
+
+use crate::app::App;
+use crate::crypto::{self, Crypto};
+use crate::gate::{Gate, Limits};
+use crate::hands::Hands;
+use crate::log::AccessLog;
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use crate::store::{Store, StoreError};
+
+/// Why a service could not be started.
+#[derive(Debug)]
+pub enum ServerError {
+    /// A setting that cannot be.
+    Setting(String),
+    /// A pool could not be made.
+    Pool(BuildError),
+    /// A file could not be read, or made.
+    File(PathBuf, io::Error),
+    /// The address could not be had.
+    Listen(SocketAddr, io::Error),
+    /// The store could not be opened.
+    Store(StoreError),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerError::Setting(what) => f.write_str(what),
+            ServerError::Pool(error) => error.fmt(f),
+            ServerError::File(path, error) => write!(f, "{}: {error}", path.display()),
+            ServerError::Listen(address, error) => write!(f, "{address}: {error}"),
+            ServerError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+impl From<BuildError> for ServerError {
+    fn from(error: BuildError) -> Self {
+        ServerError::Pool(error)
+    }
+}
+
+/// A service that is ready to run.
+pub struct Server {
+    app: Arc<App>,
+    io: Pool,
+    listener: TcpListener,
+    address: SocketAddr,
+    #[cfg(feature = "tls")]
+    tls: Option<futures_rustls::TlsAcceptor>,
+    settings: Settings,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Takes the address, the key and the store.
+    ///
+    /// # Errors
+    ///
+    /// Which of them it could not have.
+    pub fn open(settings: &Settings) -> Result<Server, ServerError> {
+        #[cfg(feature = "tls")]
+        let tls = match &settings.tls {
+            Some((chain, key)) => {
+                let acceptor = crate::tls::acceptor(chain, key);
+                Some(acceptor.map_err(|error| ServerError::File(chain.clone(), error))?)
+            }
+            None => None,
+        };
+        #[cfg(not(feature = "tls"))]
+        if settings.tls.is_some() {
+            return Err(ServerError::Setting(
+                "HTTPS: this program was built without the feature tls".into(),
+            ));
+        }
+        let io = pool("io", settings.io_workers)?;
+        let work = pool("crypto", settings.workers)?;
+        let limits = Limits {
+            is_on: settings.admission,
+            workers: work.workers(),
+            target: settings.target,
+            interval: settings.interval,
+            burst: settings.interval,
+            waiting_max: settings.queue,
+        };
+        let crypto = crypto(settings)?;
+        let metrics = Arc::new(Metrics::default());
+        let store = Store::open(&settings.store, &io, &metrics).map_err(ServerError::Store)?;
+        let hands = Hands::new(work, Gate::new(limits), crypto, Arc::clone(&metrics));
+        let mut app = App::new(settings, hands, store, Arc::clone(&metrics));
+        if let Some(path) = &settings.access_log {
+            let log = AccessLog::open(path, metrics);
+            app.log = Some(log.map_err(|error| ServerError::File(path.clone(), error))?);
+        }
+        let listener = TcpListener::bind(settings.listen)
+            .and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) =
+            listener.map_err(|error| ServerError::Listen(settings.listen, error))?;
+        Ok(Server {
+            app: Arc::new(app),
+            io,
+            listener,
+            address,
+            #[cfg(feature = "tls")]
+            tls,
+            settings: settings.clone(),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is ready; then answers what has been asked, and returns. All that was
+    /// acknowledged is kept, and all that was answered is in the log.
+    pub fn run(self, stop: impl Future) {
+        let Server {
+            app,
+            io,
+            listener,
+            settings,
+            ..
+        } = self;
+        #[cfg(feature = "tls")]
+        if let Some(acceptor) = self.tls {
+            io.block_on(crate::tls::serve(listener, acceptor, (app, settings), stop));
+            return;
+        }
+        let service = service_fn(move |request| {
+            let app = Arc::clone(&app);
+            async move { Ok::<_, Infallible>(app.answer(request).await) }
+        });
+        let _ = settings;
+        io.block_on(creel_hyper::serve(listener, service).until(stop));
+    }
+}
+
+/// Threads of two pools that share the cores: the system moves them, so that no pinned one waits
+/// behind another while a core is free.
+fn pool(name: &str, workers: Option<usize>) -> Result<Pool, BuildError> {
+    let builder = Pool::builder().name(name).placement(Placement::Unpinned);
+    match workers {
+        Some(workers) => builder.workers(workers).build(),
+        None => builder.build(),
+    }
+}
+
+fn crypto(settings: &Settings) -> Result<Crypto, ServerError> {
+    let seed = match &settings.key {
+        Some(path) => crypto::seed(path).map_err(|error| ServerError::File(path.clone(), error))?,
+        None => {
+            let mut seed = [0; 32];
+            let told = getrandom::fill(&mut seed);
+            told.map_err(|error| ServerError::Setting(format!("no random numbers: {error}")))?;
+            seed
+        }
+    };
+    Crypto::new(&seed, settings.password_cost).map_err(ServerError::Setting)
+}

@@ -1,0 +1,307 @@
+//! Where records and counters are kept.
+//!
+//! Two stores, an embedded one and Redis, stand at the other end of one bounded line of orders.
+//! Whoever orders awaits the answer, or gives up: what has been sent to the store by then may be kept
+//! or not, which is the same to a client that was told 503. A record is named by what was signed and
+//! a signature depends on nothing else, so keeping it twice changes nothing; the counter counts what
+//! was acknowledged, and may count what was not.
+
+mod embedded;
+mod redis;
+mod resp;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use bytes::Bytes;
+use creel::Pool;
+use creel::channel::{oneshot, ring};
+
+use crate::metrics::Metrics;
+
+/// Orders that may wait for the store.
+const ORDERS: usize = 4096;
+
+/// A record's name: the SHA-256 of what was signed.
+pub type Id = [u8; 32];
+
+/// Which store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// In this process's memory: gone when it ends.
+    Memory,
+    /// An embedded database in a file.
+    File(PathBuf),
+    /// A Redis server.
+    Redis(Place),
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A host and a port.
+    Tcp(String),
+    /// A socket's path.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tcp(address) => f.write_str(address),
+            Place::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    /// `memory`, `redis://HOST:PORT`, `unix:PATH` of a Redis, or a file's path.
+    fn from_str(text: &str) -> Result<Kind, String> {
+        if let Some(address) = text.strip_prefix("redis://") {
+            let port = address
+                .rsplit_once(':')
+                .map(|(_, port)| port.parse::<u16>());
+            return match port {
+                Some(Ok(_)) => Ok(Kind::Redis(Place::Tcp(address.to_owned()))),
+                _ => Err("redis://HOST:PORT is needed".into()),
+            };
+        }
+        match (text.strip_prefix("unix:"), text) {
+            (_, "" | "unix:") => {
+                Err("memory, redis://HOST:PORT, unix:PATH or a file is needed".into())
+            }
+            (_, "memory") => Ok(Kind::Memory),
+            (Some(path), _) => Ok(Kind::Redis(Place::Unix(path.into()))),
+            (None, path) => Ok(Kind::File(path.into())),
+        }
+    }
+}
+
+/// Why the store did not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreError {
+    /// It is not there, or too much waits for it: later it may.
+    Unavailable,
+    /// It said no.
+    Refused(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Unavailable => f.write_str("the store is not available"),
+            StoreError::Refused(why) => write!(f, "the store: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// What is asked of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Command {
+    Keep(Id, Bytes),
+    Get(Id),
+    Count,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Answer {
+    /// It is kept, also when the power fails, as far as the store promises that.
+    Kept,
+    Record(Option<Bytes>),
+    Count(u64),
+}
+
+type Outcome = Result<Answer, StoreError>;
+
+/// A command and who waits for the answer.
+struct Order {
+    command: Command,
+    answer: oneshot::Sender<Outcome>,
+}
+
+impl Order {
+    fn is_given_up(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+/// Takes orders.
+pub struct Store {
+    orders: Option<ring::Sender<Order>>,
+    is_up: Arc<AtomicBool>,
+    metrics: Arc<Metrics>,
+    embedded: Option<std::thread::JoinHandle<()>>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("is_up", &self.is_up())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens a store; the connection to Redis is a task of `pool`, and is made as soon as there is
+    /// one to be had.
+    ///
+    /// # Errors
+    ///
+    /// What the embedded store says.
+    pub fn open(kind: &Kind, pool: &Pool, metrics: &Arc<Metrics>) -> Result<Store, StoreError> {
+        let (sender, orders) = ring::channel(ORDERS);
+        let is_up = Arc::new(AtomicBool::new(false));
+        let mut embedded = None;
+        let path = match kind {
+            Kind::Memory => None,
+            Kind::File(path) => Some(path.as_path()),
+            Kind::Redis(place) => {
+                let link = redis::Link::new(place.clone(), Arc::clone(&is_up), Arc::clone(metrics));
+                pool.spawn(link.run(orders)).detach();
+                return Ok(Store {
+                    orders: Some(sender),
+                    is_up,
+                    metrics: Arc::clone(metrics),
+                    embedded,
+                });
+            }
+        };
+        let opened = embedded::Embedded::open(path)?;
+        let thread = std::thread::Builder::new().name("store".into());
+        let thread = thread
+            .spawn(move || opened.run(&orders))
+            .map_err(|error| StoreError::Refused(error.to_string()))?;
+        embedded = Some(thread);
+        is_up.store(true, Relaxed);
+        Ok(Store {
+            orders: Some(sender),
+            is_up,
+            metrics: Arc::clone(metrics),
+            embedded,
+        })
+    }
+
+    /// Whether it answered when it was last asked for.
+    pub fn is_up(&self) -> bool {
+        self.is_up.load(Relaxed)
+    }
+
+    /// Keeps a record and counts it. Once it is done, it is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; it may be kept in spite of that.
+    pub async fn keep(&self, id: Id, record: Bytes) -> Result<(), StoreError> {
+        self.order(Command::Keep(id, record)).await.map(|_| ())
+    }
+
+    /// A record, if it is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn get(&self, id: Id) -> Result<Option<Bytes>, StoreError> {
+        match self.order(Command::Get(id)).await? {
+            Answer::Record(record) => Ok(record),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How often something was kept.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn count(&self) -> Result<u64, StoreError> {
+        match self.order(Command::Count).await? {
+            Answer::Count(count) => Ok(count),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn order(&self, command: Command) -> Outcome {
+        let outcome = self.try_order(command).await;
+        if outcome.is_err() {
+            self.metrics.store_errors.fetch_add(1, Relaxed);
+        }
+        outcome
+    }
+
+    async fn try_order(&self, command: Command) -> Outcome {
+        let orders = self.orders.as_ref().filter(|_| self.is_up());
+        let orders = orders.ok_or(StoreError::Unavailable)?;
+        let (answer, outcome) = oneshot::channel();
+        orders
+            .try_send(Order { command, answer })
+            .map_err(|_| StoreError::Unavailable)?;
+        outcome.await.unwrap_or(Err(StoreError::Unavailable))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.embedded.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn unexpected(answer: &Answer) -> StoreError {
+    StoreError::Refused(format!("an answer to something else: {answer:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_named_by_what_it_is() {
+        let of = |text: &str| text.parse::<Kind>();
+        assert_eq!(of("memory"), Ok(Kind::Memory));
+        assert_eq!(
+            of("redis://localhost:6379"),
+            Ok(Kind::Redis(Place::Tcp("localhost:6379".into())))
+        );
+        assert_eq!(
+            of("unix:/run/r.sock"),
+            Ok(Kind::Redis(Place::Unix("/run/r.sock".into())))
+        );
+        assert_eq!(of("a/b.redb"), Ok(Kind::File("a/b.redb".into())));
+        for bad in ["", "redis://localhost", "redis://localhost:x"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_there_and_counted_also_when_the_file_is_opened_again() {
+        let path = std::env::temp_dir().join(format!("creel-serve-store-{}", std::process::id()));
+        let kind = Kind::File(path.clone());
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let metrics = Arc::default();
+        for round in 1..=2 {
+            let store = Store::open(&kind, &pool, &metrics).unwrap();
+            pool.block_on(async {
+                store
+                    .keep([round; 32], Bytes::from_static(b"one"))
+                    .await
+                    .unwrap();
+                assert_eq!(
+                    store.get([1; 32]).await.unwrap().as_deref(),
+                    Some(&b"one"[..])
+                );
+                assert_eq!(store.get([9; 32]).await.unwrap(), None);
+                assert_eq!(store.count().await, Ok(u64::from(round)));
+            });
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,311 @@
+//! Redis over one connection: all that waits goes out in one write, and answers come in order.
+//!
+//! Invariant: an entry of `asked` stands for replies that have not come, in the order in which they
+//! will, whether anybody still waits for them or not. So an answer never goes to another's question.
+//!
+//! A server that does not answer for [`STALL`] is taken for gone: the connection is given up, and
+//! with it what was asked on it. New ones are tried after [`PAUSE_MIN`] to [`PAUSE_MAX`], so that it
+//! is found again within half a second of its return.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use creel::channel::{oneshot, ring};
+use creel::net::{Connection, Stream, TcpStream, UnixStream};
+use creel::time::{sleep, timeout};
+
+use super::resp::{self, Reply};
+use super::{Answer, Command, Order, Outcome, Place, StoreError};
+use crate::metrics::Metrics;
+
+const STALL: Duration = Duration::from_millis(500);
+/// For a connection and its first answer.
+const HELLO: Duration = Duration::from_millis(250);
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// What goes out at once.
+const WRITE_MAX: usize = 64 << 10;
+/// What may be asked and not answered.
+const ASKED_MAX: usize = 16 << 10;
+
+/// The way to one server.
+pub(super) struct Link {
+    place: Place,
+    is_up: Arc<AtomicBool>,
+    metrics: Arc<Metrics>,
+}
+
+/// Who waits for replies.
+struct Asked {
+    at: Instant,
+    /// How many come before the one that answers.
+    before: usize,
+    error: Option<String>,
+    answer: oneshot::Sender<Outcome>,
+}
+
+#[derive(Default)]
+struct Line(Mutex<VecDeque<Asked>>);
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Asked>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    pub(super) fn new(place: Place, is_up: Arc<AtomicBool>, metrics: Arc<Metrics>) -> Link {
+        Link {
+            place,
+            is_up,
+            metrics,
+        }
+    }
+
+    /// Carries out orders until nobody can give any more, over as many connections as it takes.
+    pub(super) async fn run(self, orders: ring::Receiver<Order>) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let connected = match &self.place {
+                Place::Tcp(address) => {
+                    self.over(TcpStream::connect_to(address.clone()), &orders)
+                        .await
+                }
+                Place::Unix(path) => self.over(UnixStream::connect(path), &orders).await,
+            };
+            match connected {
+                Some(Ok(())) => return,
+                Some(Err(_)) => pause = PAUSE_MIN,
+                None => {}
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Over one connection, to its end; none if it was not to be had.
+    async fn over<C: Connection>(
+        &self,
+        connect: impl Future<Output = io::Result<Stream<C>>>,
+        orders: &ring::Receiver<Order>,
+    ) -> Option<io::Result<()>> {
+        let greeted = async {
+            let stream = connect.await?;
+            greet(&stream).await?;
+            Ok::<_, io::Error>(stream)
+        };
+        let stream = timeout(HELLO, greeted).await.ok()?.ok()?;
+        self.metrics.store_connections.fetch_add(1, Relaxed);
+        self.is_up.store(true, Relaxed);
+        // Dropped at the end, it tells those who wait that nothing will come.
+        let line = Line::default();
+        let ended = either(write(&stream, orders, &line), read(&stream, &line)).await;
+        self.is_up.store(false, Relaxed);
+        Some(ended)
+    }
+}
+
+/// Small requests are not held back, and the other side is a Redis that answers.
+async fn greet<C: Connection>(stream: &Stream<C>) -> io::Result<()> {
+    let _ = stream.as_std().without_delay();
+    stream.write_all(b"*1\r\n$4\r\nPING\r\n").await?;
+    let mut pong = [0; 7];
+    stream.read_exact(&mut pong).await?;
+    match &pong {
+        b"+PONG\r\n" => Ok(()),
+        _ => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Until one of them ends, with its outcome.
+async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| match one.as_mut().poll(cx) {
+        Poll::Pending => other.as_mut().poll(cx),
+        ready => ready,
+    })
+    .await
+}
+
+/// Sends orders; done when there will be no more.
+async fn write<C: Connection>(
+    stream: &Stream<C>,
+    orders: &ring::Receiver<Order>,
+    line: &Line,
+) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    while let Ok(order) = orders.recv().await {
+        let mut next = Some(order);
+        while let Some(order) = next {
+            if !order.is_given_up() {
+                ask(order, line, &mut bytes);
+            }
+            next = if bytes.len() < WRITE_MAX {
+                orders.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        stream.write_all(&bytes).await?;
+        bytes.clear();
+        bytes.shrink_to(2 * WRITE_MAX);
+    }
+    // What was asked is answered before the end.
+    while !line.lock().is_empty() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+fn ask(order: Order, line: &Line, bytes: &mut Vec<u8>) {
+    let Order { command, answer } = order;
+    let mut asked = line.lock();
+    if asked.len() >= ASKED_MAX {
+        let _ = answer.send(Err(StoreError::Unavailable));
+        return;
+    }
+    let key = |id| [b"creel:record:", hex::encode::<[u8; 32]>(id).as_bytes()].concat();
+    let before = match command {
+        Command::Keep(id, record) => {
+            resp::put(&[b"SET", &key(id), &record], bytes);
+            resp::put(&[b"INCR", b"creel:signed"], bytes);
+            1
+        }
+        Command::Get(id) => {
+            resp::put(&[b"GET", &key(id)], bytes);
+            0
+        }
+        Command::Count => {
+            resp::put(&[b"INCRBY", b"creel:signed", b"0"], bytes);
+            0
+        }
+    };
+    asked.push_back(Asked {
+        at: Instant::now(),
+        before,
+        error: None,
+        answer,
+    });
+}
+
+/// Reads replies and passes them on; ends when the connection does.
+async fn read<C: Connection>(stream: &Stream<C>, line: &Line) -> io::Result<()> {
+    let mut bytes = BytesMut::new();
+    let mut piece = vec![0; 16 << 10];
+    let mut heard = Instant::now();
+    loop {
+        match timeout(STALL, stream.read(&mut piece)).await {
+            Ok(Ok(0)) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(Ok(read)) => bytes.extend_from_slice(&piece[..read]),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                let since = line.lock().front().map(|asked| asked.at.max(heard));
+                if since.is_some_and(|since| since.elapsed() >= STALL) {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+                continue;
+            }
+        }
+        heard = Instant::now();
+        while let Some(reply) = resp::take(&mut bytes).map_err(|_| ErrorKind::InvalidData)? {
+            pass_on(reply, &mut line.lock())?;
+        }
+    }
+}
+
+fn pass_on(reply: Reply, asked: &mut VecDeque<Asked>) -> io::Result<()> {
+    let Some(first) = asked.front_mut() else {
+        // Nobody has asked.
+        return Err(ErrorKind::InvalidData.into());
+    };
+    if first.before > 0 {
+        first.before -= 1;
+        if let Reply::Error(why) = reply {
+            first.error.get_or_insert(why);
+        }
+        return Ok(());
+    }
+    let Some(Asked { error, answer, .. }) = asked.pop_front() else {
+        return Ok(());
+    };
+    let outcome = match (error, reply) {
+        (Some(why), _) | (None, Reply::Error(why)) => Err(refused(why)),
+        (None, Reply::Number(count)) => Ok(Answer::Count(count.max(0) as u64)),
+        (None, Reply::Data(record)) => Ok(Answer::Record(record)),
+        (None, Reply::Done(_)) => Ok(Answer::Kept),
+    };
+    let _ = answer.send(outcome);
+    Ok(())
+}
+
+/// What the server says while it starts, or has a master that is gone, is over soon.
+fn refused(why: String) -> StoreError {
+    const FOR_NOW: [&str; 5] = ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"];
+    match FOR_NOW.iter().any(|word| why.starts_with(word)) {
+        true => StoreError::Unavailable,
+        false => StoreError::Refused(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_before_the_answer_is_the_answer() {
+        let mut asked = VecDeque::new();
+        let mut outcomes = Vec::new();
+        for before in [1, 1, 0] {
+            let (answer, outcome) = oneshot::channel();
+            asked.push_back(Asked {
+                at: Instant::now(),
+                before,
+                error: None,
+                answer,
+            });
+            outcomes.push(outcome);
+        }
+        let replies = [
+            Reply::Done("OK".into()),
+            Reply::Number(4),
+            Reply::Error("OOM".into()),
+            Reply::Number(5),
+            Reply::Data(None),
+        ];
+        for reply in replies {
+            pass_on(reply, &mut asked).unwrap();
+        }
+        let mut answered = outcomes
+            .iter_mut()
+            .map(|outcome| outcome.try_recv().unwrap());
+        assert_eq!(answered.next(), Some(Ok(Answer::Count(4))));
+        assert_eq!(
+            answered.next(),
+            Some(Err(StoreError::Refused("OOM".into())))
+        );
+        assert_eq!(answered.next(), Some(Ok(Answer::Record(None))));
+        assert!(
+            pass_on(Reply::Number(1), &mut asked).is_err(),
+            "nobody has asked"
+        );
+    }
+
+    #[test]
+    fn what_passes_is_told_from_what_does_not() {
+        assert_eq!(
+            refused("LOADING Redis is loading".into()),
+            StoreError::Unavailable
+        );
+        assert_eq!(
+            refused("WRONGTYPE".into()),
+            StoreError::Refused("WRONGTYPE".into())
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! What is answered to whom asks as documented, or nearly so.
+
+use std::io::{Read, Write};
+
+use crate::process::{Answer, Folder, Service, run};
+
+#[test]
+fn what_is_signed_is_verified_kept_and_counted() {
+    let folder = Folder::new("signed");
+    let service = Service::start(&folder, &[]);
+    assert_eq!(service.get("/counters").json()["signed"], 0);
+    let signed = service.post("/sign", "hello").json();
+    // SHA-256 of "hello".
+    let id = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    assert_eq!(signed["id"], id);
+    let (key, signature) = (
+        signed["key"].as_str().unwrap(),
+        signed["signature"].as_str().unwrap(),
+    );
+    assert_eq!(service.get("/key").json()["key"], key);
+    let verify = format!("/verify?key={key}&signature={signature}");
+    assert_eq!(service.post(&verify, "hello").json()["valid"], true);
+    assert_eq!(service.post(&verify, "hellO").json()["valid"], false);
+    assert_eq!(
+        service.get(&format!("/records/{id}")).json()["signature"],
+        signature
+    );
+    assert_eq!(service.get("/counters").json()["signed"], 1);
+    assert_eq!(
+        service.get(&format!("/records/{}", "0".repeat(64))).status,
+        404
+    );
+    assert_eq!(
+        service.metric("creel_serve_requests_total{route=\"sign\",status=\"200\"}"),
+        1.0
+    );
+}
+
+#[test]
+fn digests_and_passwords() {
+    let folder = Folder::new("digests");
+    let service = Service::start(&folder, &[]);
+    // FIPS 180-2, appendix C.1.
+    let sha512 = service.post("/digest?algorithm=sha512", "abc").json();
+    assert!(
+        sha512["digest"]
+            .as_str()
+            .unwrap()
+            .starts_with("ddaf35a193617abacc417349ae204131")
+    );
+    let kept = service.post("/password", "secret").json();
+    for (password, valid) in [("secret", true), ("Secret", false)] {
+        let body = serde_json::json!({"password": password, "kept": kept["kept"]}).to_string();
+        assert_eq!(
+            service.post("/password/check", &body).json()["valid"],
+            valid
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_answered_says_why() {
+    let folder = Folder::new("errors");
+    let service = Service::start(&folder, &["--body-max", "100"]);
+    let expect = |answer: Answer, status, word: &str| {
+        assert_eq!(answer.status, status, "{}", answer.body);
+        let why = answer.json()["error"].as_str().unwrap().to_owned();
+        assert!(why.contains(word), "{why}");
+        answer.head
+    };
+    expect(service.get("/nothing"), 404, "not found");
+    assert!(expect(service.get("/sign"), 405, "method").contains("allow: post"));
+    expect(service.post("/verify?key=ab", "x"), 400, "key");
+    expect(service.post("/digest?algorithm=md5", "x"), 400, "sha512");
+    expect(service.post("/password/check", "{}"), 400, "kept");
+    expect(service.post("/sign", &"x".repeat(101)), 413, "too large");
+    assert_eq!(service.post("/sign", &"x".repeat(100)).status, 200);
+    let told = service.ask("POST", "/sign", "x-timeout-ms: soon\r\n", b"x");
+    expect(told, 400, "x-timeout-ms");
+    // No time at all is not enough.
+    let late = service.ask("POST", "/sign", "x-timeout-ms: 0\r\n", b"x");
+    assert!(expect(late, 503, "").contains("retry-after: 1"));
+}
+
+#[test]
+fn who_begins_with_http2_is_answered_in_it() {
+    let folder = Folder::new("http2");
+    let service = Service::start(&folder, &[]);
+    let mut stream = service.connect();
+    // The preface and empty settings; the answer begins with the server's settings (RFC 9113, 3.4).
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .unwrap();
+    let mut frame = [0; 9];
+    stream.read_exact(&mut frame).unwrap();
+    assert_eq!(frame[3], 4, "{frame:?}");
+}
+
+#[test]
+fn a_file_sets_what_flags_do_not() {
+    let folder = Folder::new("config");
+    let config = folder.path("serve.toml");
+    std::fs::write(
+        &config,
+        "body-max = 10\ndeadline = \"30s\"\nadmission = \"off\"\n",
+    )
+    .unwrap();
+    let service = Service::start(&folder, &["--config", &config]);
+    assert_eq!(service.post("/digest", &"x".repeat(11)).status, 413);
+    let service = Service::start(&folder, &["--config", &config, "--body-max", "20"]);
+    assert_eq!(service.post("/digest", &"x".repeat(11)).status, 200);
+
+    std::fs::write(&config, "body-most = 10\n").unwrap();
+    let wrong = run(&["--config", &config]);
+    assert_eq!(wrong.status.code(), Some(65));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("body-most"));
+}
+
+#[test]
+fn what_cannot_start_says_why_and_how_it_ends() {
+    let folder = Folder::new("starts");
+    let data = folder.0.to_str().unwrap();
+    let service = Service::start(&folder, &[]);
+    let address = service.address.to_string();
+    for (arguments, code) in [
+        (&["--listen", "nowhere"][..], 2),
+        (&["--deadline", "0s"], 2),
+        (&["--tls-cert", "a"], 2),
+        (&["--password-cost", "m=1,t=0,p=1"], 2),
+        (&["--store", "memory", "--listen", &address], 75),
+        (&["load", "http://127.0.0.1:1", "--step", "1s"], 75),
+    ] {
+        let ended = run(&[&["--data", data][..], arguments].concat());
+        let why = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {why}");
+        assert!(!why.is_empty() && !why.contains("panicked"), "{why}");
+    }
+    std::fs::write(folder.0.join("key"), "zz").unwrap();
+    let ended = run(&["--data", data, "--listen", "127.0.0.1:0"]);
+    assert_eq!(ended.status.code(), Some(65));
+}

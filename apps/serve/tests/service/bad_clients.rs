@@ -1,0 +1,93 @@
+//! Clients that send too much, too little, too slowly or nonsense: bounded, and no harm to others.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use crate::process::{Answer, Folder, Service, eventually};
+
+#[test]
+fn a_body_that_does_not_come_is_given_up() {
+    let folder = Folder::new("slow-body");
+    let service = Service::start(&folder, &[]);
+    let mut stream = service.connect();
+    let head = "POST /sign HTTP/1.1\r\nHost: x\r\nx-timeout-ms: 200\r\nContent-Length: 5\r\n\r\nhe";
+    stream.write_all(head.as_bytes()).unwrap();
+    let answer = Answer::read(&mut stream);
+    assert_eq!(answer.status, 408, "{}", answer.head);
+    assert_eq!(
+        service.metric("creel_serve_requests_total{route=\"sign\",status=\"408\"}"),
+        1.0
+    );
+}
+
+#[test]
+fn a_body_without_an_end_is_refused_where_it_is_too_long() {
+    let folder = Folder::new("endless-body");
+    let service = Service::start(&folder, &["--deadline", "60s", "--body-max", "1000"]);
+    let mut stream = service.connect();
+    stream
+        .write_all(b"POST /sign HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .unwrap();
+    let chunk = format!("100\r\n{}\r\n", "x".repeat(256));
+    // It goes on until the service has had enough.
+    while stream.write_all(chunk.as_bytes()).is_ok() {}
+    eventually("it is refused", || {
+        service.metric("creel_serve_requests_total{route=\"sign\",status=\"413\"}") == 1.0
+    });
+}
+
+#[test]
+fn who_leaves_is_not_waited_for() {
+    let folder = Folder::new("leaves");
+    let service = Service::start(&folder, &["--deadline", "60s"]);
+    for how in [Shutdown::Both, Shutdown::Write] {
+        let mut stream = service.connect();
+        stream
+            .write_all(b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe")
+            .unwrap();
+        eventually("it is being answered", || {
+            service.metric("creel_serve_in_flight") >= 2.0
+        });
+        stream.shutdown(how).unwrap();
+        // Only the question itself is under way.
+        eventually("it is given up", || {
+            service.metric("creel_serve_in_flight") == 1.0
+        });
+    }
+}
+
+#[test]
+fn what_is_no_http_ends_the_connection_and_harms_nobody() {
+    let folder = Folder::new("garbage");
+    let service = Service::start(&folder, &[]);
+    for garbage in [
+        &b"\0\x01\x02\x03 garbage\r\n\r\n"[..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /sign HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST /sign HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"POST /sign HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nthis is no frame of that protocol",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ] {
+        let mut stream = service.connect();
+        stream.write_all(garbage).unwrap();
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        // It ends, by whatever answer.
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.starts_with(b"HTTP/1.1 200"), "{garbage:?}");
+    }
+    assert_eq!(service.post("/sign", "hello").status, 200);
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    let folder = Folder::new("large-head");
+    let service = Service::start(&folder, &[]);
+    let mut stream = service.connect();
+    let _ = stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ");
+    // Until the service has had enough.
+    while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    assert_eq!(service.get("/health").status, 200);
+}

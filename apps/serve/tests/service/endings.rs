@@ -1,0 +1,65 @@
+//! What is whole at the end, and what is there again after it.
+
+use std::io::Write;
+
+use crate::process::{Answer, Folder, Service, eventually, exists};
+
+#[test]
+fn who_has_asked_is_answered_before_the_end() {
+    let folder = Folder::new("graceful");
+    let log = folder.path("access.log");
+    let mut service = Service::start(&folder, &["--access-log", &log, "--deadline", "60s"]);
+    let mut stream = service.connect();
+    // A request whose body is under way when the end is told.
+    stream
+        .write_all(b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe")
+        .unwrap();
+    eventually("it is being answered", || {
+        service.metric("creel_serve_in_flight") >= 2.0
+    });
+    service.signal("TERM");
+    eventually("nobody is let in", || {
+        std::net::TcpStream::connect(service.address).is_err()
+    });
+    stream.write_all(b"llo").unwrap();
+    let answer = Answer::read(&mut stream);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(service.ended(), Some(0));
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let line = lines
+        .lines()
+        .find(|line| line.contains("/sign"))
+        .expect("it is in the log");
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(
+        (&line["status"], &line["method"]),
+        (&200.into(), &"POST".into())
+    );
+
+    service = Service::start(&folder, &[]);
+    service.signal("INT");
+    assert_eq!(service.ended(), Some(0));
+}
+
+#[test]
+fn keys_and_acknowledged_records_outlive_a_kill() {
+    let folder = Folder::new("kill");
+    let store = folder.path("records.redb");
+    let arguments = ["--store", &store[..], "--deadline", "60s"];
+    let service = Service::start(&folder, &arguments);
+    let signed: Vec<_> = (0..20)
+        .map(|n| service.post("/sign", &format!("message {n}")).json())
+        .collect();
+    service.signal("KILL");
+    service.ended();
+    assert!(exists(folder.0.join("key")));
+
+    let service = Service::start(&folder, &arguments);
+    for record in signed {
+        let id = record["id"].as_str().unwrap();
+        let kept = service.get(&format!("/records/{id}")).json();
+        assert_eq!(kept["signature"], record["signature"]);
+        assert_eq!(kept["key"], service.get("/key").json()["key"]);
+    }
+    assert_eq!(service.get("/counters").json()["signed"], 20);
+}

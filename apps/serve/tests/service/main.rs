@@ -1,0 +1,8 @@
+//! The program from outside: what it answers, to whom it does not, what outlives it.
+
+mod answers;
+mod bad_clients;
+mod endings;
+mod overload;
+mod process;
+mod redis;

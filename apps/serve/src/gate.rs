@@ -156,14 +156,13 @@ impl Gate {
             self.above_since.store(0, Relaxed);
             return;
         }
-        match self.above_since.load(Relaxed) {
-            0 => self.above_since.store(now, Relaxed),
-            since if now.saturating_sub(since) > nanos(self.limits.interval) => {
-                if !self.is_overloaded.swap(true, Relaxed) {
-                    self.shed_at.store(now, Relaxed);
-                }
-            }
-            _ => {}
+        let since = self.above_since.load(Relaxed);
+        if since == 0 {
+            self.above_since.store(now, Relaxed);
+        } else if now.saturating_sub(since) > nanos(self.limits.interval)
+            && !self.is_overloaded.swap(true, Relaxed)
+        {
+            self.shed_at.store(now, Relaxed);
         }
     }
 

@@ -115,12 +115,16 @@ impl Evaluate {
         let mut rows = vec![capacity];
         let total = self.loads.len() * subjects.len() * self.rounds;
         let progress = Progress::new(total as u64, "runs", common.quiet);
-        for load in &self.loads {
+        let mut ended = Ok(());
+        'all: for load in &self.loads {
             let share = f64::from(*load) / 100.0;
             let mut runs: Vec<Vec<Row>> = subjects.iter().map(|_| Vec::new()).collect();
             for _ in 0..self.rounds {
                 for (subject, runs) in subjects.iter().zip(&mut runs) {
-                    interrupt.check()?;
+                    ended = interrupt.check();
+                    if ended.is_err() {
+                        break 'all;
+                    }
                     runs.push(self.measure(subject, Some(share), rate * share)?);
                     progress.advance(1);
                 }
@@ -144,6 +148,8 @@ impl Evaluate {
                 output::json(&Document::new(&machine, &Budget::of(&machine), body))?;
             }
         }
+        // What was measured until then is told.
+        ended?;
         Ok(Exit::Done)
     }
 
@@ -217,7 +223,7 @@ impl Evaluate {
             } else {
                 16
             },
-            timeout: std::time::Duration::from_secs(10),
+            timeout: std::time::Duration::from_secs(3),
             patience: None,
             check: false,
             size: 64,

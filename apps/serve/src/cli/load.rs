@@ -136,6 +136,10 @@ impl Load {
                 format!("{} answers are wrong", report.wrong())
             ));
         }
+        if report.failed() > 0 {
+            let why = format!("{} requests were not answered 200 or 503", report.failed());
+            anyhow::bail!(Failure::new(Exit::SomeFailed, why));
+        }
         if !report.is_offered() {
             let why =
                 "less than 99 % of what was asked for left in time: more --connections or --jobs";

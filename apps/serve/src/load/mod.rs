@@ -99,6 +99,12 @@ impl Report {
         self.steps.iter().all(Step::is_offered)
     }
 
+    /// Requests that were not answered, or with neither 200 nor 503.
+    pub fn failed(&self) -> u64 {
+        let of = |step: &Step| step.other + step.timeouts + step.errors;
+        self.steps.iter().map(of).sum()
+    }
+
     /// Answers that were wrong.
     pub fn wrong(&self) -> u64 {
         self.steps.iter().map(|step| step.wrong).sum()

@@ -94,6 +94,9 @@ impl Maker {
             kept: String::new(),
         };
         let has = |kind| plan.mix.0.iter().any(|part| part.0 == kind);
+        // Whether there is a service at all.
+        let there = creel::time::timeout(plan.timeout, Client::connect(plan.to)).await;
+        there.map_err(|_| ErrorKind::TimedOut)??;
         if has(Kind::Sign) && plan.check {
             let body = maker.ask(plan, "GET", "/key", b"").await?;
             maker.key = parsed::<Key>(&body)

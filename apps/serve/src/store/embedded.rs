@@ -8,7 +8,7 @@ use std::path::Path;
 use bytes::Bytes;
 use creel::channel::ring;
 use redb::backends::InMemoryBackend;
-use redb::{Database, DatabaseError, Error, ReadableTable, TableDefinition};
+use redb::{Database, DatabaseError, ReadableTable, TableDefinition};
 
 use super::{Answer, Command, Order, Outcome, StoreError};
 
@@ -17,6 +17,9 @@ const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");
 const SIGNED: &str = "signed";
 /// Orders in a transaction.
 const BATCH: usize = 1024;
+
+/// The database's own errors, of which nobody needs more than the words.
+type Failure = Box<dyn std::error::Error>;
 
 pub(super) struct Embedded {
     database: Database,
@@ -55,7 +58,7 @@ impl Embedded {
         }
     }
 
-    fn carry_out(&self, batch: &[Order]) -> Result<Vec<Outcome>, Error> {
+    fn carry_out(&self, batch: &[Order]) -> Result<Vec<Outcome>, Failure> {
         if batch
             .iter()
             .all(|order| !matches!(order.command, Command::Keep(..)))
@@ -92,7 +95,7 @@ impl Embedded {
     }
 }
 
-fn make(database: &Database) -> Result<(), Error> {
+fn make(database: &Database) -> Result<(), Failure> {
     let transaction = database.begin_write()?;
     transaction.open_table(RECORDS)?;
     transaction.open_table(COUNTERS)?;
@@ -105,7 +108,7 @@ fn look(
     command: &Command,
     records: &impl ReadableTable<&'static [u8], &'static [u8]>,
     counters: &impl ReadableTable<&'static str, u64>,
-) -> Result<Outcome, Error> {
+) -> Result<Outcome, Failure> {
     let answer = match command {
         Command::Get(id) => {
             let record = records.get(&id[..])?;

@@ -3,6 +3,8 @@
 mod answers;
 mod bad_clients;
 mod endings;
+#[cfg(feature = "tls")]
+mod https;
 mod overload;
 mod process;
 mod redis;

@@ -1,0 +1,54 @@
+//! HTTPS, with a certificate of the test's own and curl as the client.
+
+use std::process::Command;
+
+use crate::process::{Folder, Service, run};
+
+#[test]
+fn the_same_is_answered_over_tls_in_both_protocols() {
+    let folder = Folder::new("https");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (chain, key) = (folder.path("chain.pem"), folder.path("key.pem"));
+    std::fs::write(&chain, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let service = Service::start(&folder, &["--tls-cert", &chain, "--tls-key", &key]);
+    let url = format!("https://localhost:{}/digest", service.address.port());
+    for (flag, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
+        let curl = Command::new("curl")
+            .args([
+                "-s",
+                "--cacert",
+                &chain,
+                flag,
+                "-d",
+                "abc",
+                "-w",
+                " %{http_version}",
+                &url,
+            ])
+            .output();
+        let Ok(curl) = curl else {
+            println!("skipped: there is no curl");
+            return;
+        };
+        let told = String::from_utf8(curl.stdout).unwrap();
+        assert!(told.starts_with("{\"digest\":\"ba7816bf"), "{told}");
+        assert!(told.ends_with(&format!(" {version}")), "{told}");
+    }
+    // Who speaks plainly gets no answer, and harms nobody.
+    assert_ne!(service.get("/health").status, 200);
+    service.signal("TERM");
+    assert_eq!(service.ended(), Some(0));
+
+    let wrong = run(&[
+        "--store",
+        "memory",
+        "--key",
+        &folder.path("k"),
+        "--tls-cert",
+        &key,
+        "--tls-key",
+        &key,
+    ]);
+    assert_eq!(wrong.status.code(), Some(65));
+}

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use creel::net::{Connection, Stream};
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
 /// A connection of Creel's for hyper; `Io(stream)` makes one.
 ///
@@ -71,9 +71,49 @@ impl<S: Connection> Write for Io<S> {
     }
 }
 
-/// Anything that reads and writes as the `futures-io` crate has it, for hyper: TLS, a pipe.
+/// Between hyper and the `futures-io` crate: makes anything that reads and writes as that has it, such
+/// as TLS or a pipe, a connection for hyper; and what hyper gives after an
+/// [upgrade](hyper::upgrade), such as to a WebSocket, something for the crates on `futures-io`.
 #[derive(Debug)]
 pub struct FuturesIo<T>(pub T);
+
+impl<T: Read + Unpin> futures_io::AsyncRead for FuturesIo<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut place = ReadBuf::new(bytes);
+        ready!(Pin::new(&mut self.0).poll_read(cx, place.unfilled()))?;
+        Poll::Ready(Ok(place.filled().len()))
+    }
+}
+
+impl<T: Write + Unpin> futures_io::AsyncWrite for FuturesIo<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, pieces)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
 
 impl<T: futures_io::AsyncRead + Unpin> Read for FuturesIo<T> {
     fn poll_read(

@@ -12,13 +12,16 @@ use std::time::Duration;
 use creel::net::{Connection, Listen, Listener, Stream};
 use creel::task::{CancellationToken, JoinSet};
 use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+#[cfg(feature = "http2")]
+use hyper::server::conn::http2;
 use hyper::service::Service;
 use hyper::{Request, Response};
 
-#[cfg(feature = "http2")]
-use crate::Timer;
 use crate::activity::{Activity, Seen, State, Watched};
 use crate::begun::Begun;
+#[cfg(feature = "http2")]
+use crate::{Executor, Timer};
 
 /// After an error that will not be gone at once, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -26,10 +29,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_secs(30);
 /// Who has asked nothing for this long, or twice this, needs no buffers.
 const REST: Duration = Duration::from_secs(1);
-/// Who has sent nothing by then is not waited for.
-const BEGINNING: Duration = Duration::from_secs(30);
-/// Nor who has not sent the head of a request for so many times [`REST`].
-const WAITS: u32 = 30;
+/// Who has not sent the head of a request by then is not waited for.
+const HEAD: Duration = Duration::from_secs(30);
 
 /// Serves HTTP/1 to all who connect, with a service that all share; until the future is dropped, or
 /// [told](Serve::until). With the feature `http2` it serves that, too, to those who begin with it.
@@ -39,8 +40,7 @@ const WAITS: u32 = 30;
 /// service's to give up on. When a client leaves, the answer that is being made is dropped, as it is
 /// by hyper's servers elsewhere; so is one to a client that closes its sending side early. An error of
 /// a connection ends that one. When no more files may be opened, it waits until some are closed.
-/// For other limits, settings of HTTP/2, or half-closed connections, take hyper's builders with
-/// [`Io`](crate::Io), [`Timer`](crate::Timer) and [`Executor`](crate::Executor).
+/// Limits are set by the methods of [`Serve`].
 ///
 /// A connection of HTTP/1 that has asked nothing for a second or two costs some 1.7 KB instead of
 /// 16, since hyper's buffers are freed until it sends something. Whether the process gives that
@@ -80,14 +80,105 @@ const WAITS: u32 = 30;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
-    Serve { listener, service }
+    Serve {
+        listener,
+        most: usize::MAX,
+        grace: GRACE,
+        shared: Shared {
+            service: Arc::new(service),
+            head: HEAD,
+            http1: http1::Builder::new(),
+            #[cfg(feature = "http2")]
+            http2: http2_settings(),
+        },
+    }
 }
 
 /// A server to be awaited; see [`serve()`].
+///
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// use std::time::Duration;
+///
+/// use creel::net::TcpListener;
+/// use hyper::server::conn::http1;
+/// # use hyper::{Request, Response, body::Incoming, service::service_fn};
+/// # let service = service_fn(async |_: Request<Incoming>| {
+/// #     Ok::<_, std::io::Error>(Response::new(String::new()))
+/// # });
+///
+/// let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
+/// let mut settings = http1::Builder::new();
+/// settings.max_headers(32).max_buf_size(16 << 10);
+/// let server = creel_hyper::serve(listener, service)
+///     .most_connections(20_000)
+///     .head_timeout(Duration::from_secs(10))
+///     .grace(Duration::from_secs(5))
+///     .http1(settings);
+/// # drop(server);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "it serves while it is awaited"]
 pub struct Serve<L: Listen, S> {
     listener: Listener<L>,
-    service: S,
+    most: usize,
+    grace: Duration,
+    shared: Shared<S>,
+}
+
+/// What all connections share.
+struct Shared<S> {
+    service: Arc<S>,
+    head: Duration,
+    http1: http1::Builder,
+    #[cfg(feature = "http2")]
+    http2: http2::Builder<Executor>,
+}
+
+#[cfg(feature = "http2")]
+fn http2_settings() -> http2::Builder<Executor> {
+    let mut settings = http2::Builder::new(Executor);
+    settings.timer(Timer);
+    settings
+}
+
+impl<L: Listen, S> Serve<L, S> {
+    /// At most so many connections at once, those at rest among them; who comes then waits in the
+    /// listener's queue until one has ended. Unless set, there is no limit but that of open files.
+    pub fn most_connections(mut self, most: usize) -> Self {
+        self.most = most;
+        self
+    }
+
+    /// Closes who has not sent the head of a request for so long, from connecting or from its last
+    /// answer on, to within a second or two. Unless set, 30 s.
+    pub fn head_timeout(mut self, limit: Duration) -> Self {
+        self.shared.head = limit;
+        self
+    }
+
+    /// In the end, waits this long for answers that are being made or read, then drops them. Unless
+    /// set, 30 s.
+    pub fn grace(mut self, limit: Duration) -> Self {
+        self.grace = limit;
+        self
+    }
+
+    /// hyper's own settings for HTTP/1: sizes, half-closed connections, keep-alive. With a time-out
+    /// of hyper's, they need its timer: `settings.timer(creel_hyper::Timer)`.
+    pub fn http1(mut self, settings: http1::Builder) -> Self {
+        self.shared.http1 = settings;
+        self
+    }
+
+    /// hyper's own settings for HTTP/2: windows, streams at once, pings.
+    #[cfg(feature = "http2")]
+    pub fn http2(mut self, mut settings: http2::Builder<Executor>) -> Self {
+        settings.timer(Timer);
+        self.shared.http2 = settings;
+        self
+    }
 }
 
 impl<L: Listen, S> fmt::Debug for Serve<L, S> {
@@ -109,11 +200,17 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     /// Serves until `stop` is ready, then takes no more connections, lets those that there are
-    /// answer what they have been asked, for 30 s at most, and returns. Who has asked nothing, or
-    /// sent a part of a head, is not waited for longer than a second or two.
+    /// answer what they have been asked, within the [grace](Serve::grace), and returns. Who has
+    /// asked nothing, or sent a part of a head, is not waited for longer than a second or two; nor
+    /// are connections that were upgraded, such as WebSockets.
     pub async fn until(self, stop: impl Future) {
-        let Serve { listener, service } = self;
-        let service = Arc::new(service);
+        let Serve {
+            listener,
+            most,
+            grace,
+            shared,
+        } = self;
+        let shared = Arc::new(shared);
         let stopping = CancellationToken::new();
         let mut connections = JoinSet::new();
         let mut stop = pin!(stop);
@@ -123,13 +220,16 @@ where
                     return Poll::Ready(None);
                 }
                 while let Poll::Ready(Some(_)) = connections.poll_join_next(cx) {}
+                if connections.len() >= most {
+                    return Poll::Pending;
+                }
                 listener.poll_accept(cx).map(Some)
             });
             match accepted.await {
                 None => break,
                 Some(Ok((stream, _))) => {
-                    let (service, stopping) = (Arc::clone(&service), stopping.clone());
-                    connections.spawn(connection(stream, service, stopping));
+                    let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
+                    connections.spawn(connection(stream, shared, stopping));
                 }
                 Some(Err(error)) if is_of_one_connection(&error) => {}
                 Some(Err(_)) => creel::time::sleep(PAUSE).await,
@@ -139,7 +239,7 @@ where
         stopping.cancel();
         let ended = async { while connections.join_next().await.is_some() {} };
         // Who takes longer is cut off.
-        let _ = creel::time::timeout(GRACE, ended).await;
+        let _ = creel::time::timeout(grace, ended).await;
     }
 }
 
@@ -173,7 +273,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Serves one connection, to its end.
-async fn connection<C, S, B>(stream: Stream<C>, service: Arc<S>, stopping: CancellationToken)
+async fn connection<C, S, B>(stream: Stream<C>, shared: Arc<Shared<S>>, stopping: CancellationToken)
 where
     C: Connection,
     S: Service<Request<Incoming>, Response = Response<B>> + Send + Sync + 'static,
@@ -186,66 +286,49 @@ where
     // Where that cannot be, it is as good as broken, which reading will tell.
     let _ = stream.as_std().without_delay();
     let activity = Arc::new(Activity::default());
+    // hyper's own time-out would arm a timer for each request.
+    let waits = shared.head.as_secs_f64() / REST.as_secs_f64();
+    let waits = waits.ceil() as u32;
     let mut rest = Some((stream, Vec::new()));
     while let Some((stream, first)) = rest.take() {
         let mut begun = Begun::new(stream, first, Arc::clone(&activity));
         let begin = poll_fn(|cx| begun.poll_begin(cx));
-        let begin = creel::time::timeout(BEGINNING, begin);
+        let begin = creel::time::timeout(shared.head, begin);
         let Some(Ok(Ok(()))) = stopping.run_until(begin).await else {
             return;
         };
         // Who has spoken HTTP/1 goes on with it.
         #[cfg(feature = "http2")]
         if activity.is_new() && begun.is_http2() {
-            let mut serving = http2(begun, service);
+            let serving = shared
+                .http2
+                .serve_connection(begun, Arc::clone(&shared.service));
+            // In a place of its own: others need not hold room for it.
+            let mut serving = Box::pin(serving);
             let end = |it: &mut Pin<Box<Http2<C, S>>>| it.as_mut().graceful_shutdown();
             until(&mut serving, end, &stopping, None).await;
             return;
         }
-        let mut serving = http1(begun, Arc::clone(&service), Arc::clone(&activity));
+        let (service, watch) = (Arc::clone(&shared.service), Arc::clone(&activity));
+        let watched = Watched {
+            service,
+            activity: watch,
+        };
+        // hyper's state has memory of its own, which a connection at rest does without.
+        let serving = shared.http1.serve_connection(begun, watched);
+        let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<C, S>>| Pin::new(&mut **it).graceful_shutdown();
-        if until(&mut serving, end, &stopping, Some(&activity)).await {
+        let watch = Some((&*activity, waits));
+        if until(&mut serving, end, &stopping, watch).await {
             let parts = serving.into_parts();
             rest = parts.map(|parts| (parts.io.into_stream(), parts.read_buf.to_vec()));
         }
     }
 }
 
-type Http1<C, S> = hyper::server::conn::http1::UpgradeableConnection<Begun<C>, Watched<S>>;
+type Http1<C, S> = http1::UpgradeableConnection<Begun<C>, Watched<S>>;
 #[cfg(feature = "http2")]
-type Http2<C, S> = hyper::server::conn::http2::Connection<Begun<C>, Arc<S>, crate::Executor>;
-
-/// hyper's state for HTTP/1, in memory of its own, which a connection at rest does without.
-fn http1<C, S, B>(begun: Begun<C>, service: Arc<S>, activity: Arc<Activity>) -> Box<Http1<C, S>>
-where
-    C: Connection,
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    B: Body + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    // Time-outs are `until`'s: hyper's would arm a timer for each request. Without `half_close` it sees
-    // that a client has left while its answer is being made, and drops that.
-    let serving = hyper::server::conn::http1::Builder::new()
-        .serve_connection(begun, Watched { service, activity });
-    Box::new(serving.with_upgrades())
-}
-
-/// The same for HTTP/2, in whose place others need not hold room.
-#[cfg(feature = "http2")]
-fn http2<C, S, B>(begun: Begun<C>, service: Arc<S>) -> Pin<Box<Http2<C, S>>>
-where
-    C: Connection,
-    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    let mut builder = hyper::server::conn::http2::Builder::new(crate::Executor);
-    Box::pin(builder.timer(Timer).serve_connection(begun, service))
-}
+type Http2<C, S> = http2::Connection<Begun<C>, Arc<S>, Executor>;
 
 /// Serves one, and tells it when all are to end; cuts it off if it waits for a head too long. True:
 /// it is at rest and may be taken back.
@@ -253,12 +336,12 @@ async fn until<F: Future + Unpin>(
     serving: &mut F,
     end: impl Fn(&mut F),
     stopping: &CancellationToken,
-    activity: Option<&Activity>,
+    watch: Option<(&Activity, u32)>,
 ) -> bool {
     let mut told = stopping.cancelled();
     let mut is_told = false;
     let mut look = creel::time::sleep(REST);
-    let (mut seen, mut waits) = (Seen::default(), 0);
+    let (mut seen, mut waited) = (Seen::default(), 0);
     poll_fn(|cx| {
         if !is_told && Pin::new(&mut told).poll(cx).is_ready() {
             is_told = true;
@@ -268,7 +351,7 @@ async fn until<F: Future + Unpin>(
         if Pin::new(&mut *serving).poll(cx).is_ready() {
             return Poll::Ready(false);
         }
-        let Some(activity) = activity else {
+        let Some((activity, waits)) = watch else {
             return Poll::Pending;
         };
         while Pin::new(&mut look).poll(cx).is_ready() {
@@ -276,9 +359,9 @@ async fn until<F: Future + Unpin>(
                 State::Rests if !is_told => return Poll::Ready(true),
                 // Nobody has asked anything.
                 State::Rests | State::Waits if is_told => return Poll::Ready(false),
-                State::Waits if waits == WAITS => return Poll::Ready(false),
-                State::Busy => waits = 0,
-                _ => waits += 1,
+                State::Waits if waited == waits => return Poll::Ready(false),
+                State::Busy => waited = 0,
+                _ => waited += 1,
             }
             look = creel::time::sleep(REST);
         }

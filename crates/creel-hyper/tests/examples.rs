@@ -27,6 +27,8 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 #[path = "../examples/axum.rs"]
 mod axum_app;
+#[path = "../examples/axum_websocket.rs"]
+mod axum_websocket;
 #[path = "../examples/grpc.rs"]
 mod grpc;
 #[path = "../examples/server.rs"]
@@ -46,6 +48,7 @@ fn example() {
     let name = std::env::var(EXAMPLE).unwrap_or_default();
     let ended = match name.as_str() {
         "axum" => axum_app::main(),
+        "axum_websocket" => axum_websocket::main(),
         "grpc" => grpc::main(),
         "server" => server::main(),
         "tls_proxy" => tls_proxy::main(),
@@ -214,12 +217,12 @@ fn an_axum_application_answers_and_ends() {
     server.interrupt();
 }
 
-#[test]
-fn websockets_are_echoed() {
-    let server = Running::start("websocket");
+/// Says some things to a WebSocket that echoes, and closes it.
+fn talk_to_an_echo(server: &Running, path: &str) {
     on_a_pool(async {
         let stream = TcpStream::connect(server.address).await.unwrap();
-        let opened = async_tungstenite::client_async("ws://localhost/", stream).await;
+        let url = format!("ws://localhost{path}");
+        let opened = async_tungstenite::client_async(url, stream).await;
         let (mut socket, _) = opened.unwrap();
         let messages = [
             Message::text("hello"),
@@ -235,6 +238,20 @@ fn websockets_are_echoed() {
             assert!(message.unwrap().is_close());
         }
     });
+}
+
+#[test]
+fn websockets_are_echoed() {
+    talk_to_an_echo(&Running::start("websocket"), "/");
+}
+
+#[test]
+fn a_route_of_axum_becomes_a_websocket() {
+    let server = Running::start("axum_websocket");
+    talk_to_an_echo(&server, "/echo");
+    assert!(server.get("/echo").starts_with("HTTP/1.0 400"));
+    assert!(server.get("/").ends_with("hello"));
+    server.interrupt();
 }
 
 /// A folder of its own with a new certificate, until it is dropped.

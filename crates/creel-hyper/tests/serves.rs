@@ -109,7 +109,7 @@ fn an_axum_application_answers() {
             body.len()
         );
         assert!(server.ask(&post).ends_with("\r\n\r\n1048576"));
-        assert!(server.end() < Duration::from_secs(5));
+        assert!(server.end() < Duration::from_secs(15));
     }
 }
 
@@ -156,7 +156,7 @@ fn resets_junk_and_silence_end_one_connection_only() {
     }
     assert!(server.get("/").ends_with("hello"));
     drop(silent);
-    assert!(server.end() < Duration::from_secs(5));
+    assert!(server.end() < Duration::from_secs(15));
 }
 
 /// Counts those that are dropped.
@@ -206,12 +206,16 @@ fn the_answer_to_who_has_left_is_dropped() {
 #[test]
 fn a_part_of_a_head_does_not_hold_up_the_end() {
     let server = start(1);
-    let mut stream = server.connect();
-    stream
+    let mut later = server.connect();
+    later
         .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HT")
         .unwrap();
+    let mut first = server.connect();
+    first.write_all(b"GET / HTTP/1.1\r\nho").unwrap();
     let mut some = [0; 512];
-    assert!(stream.read(&mut some).unwrap() > 0);
+    assert!(later.read(&mut some).unwrap() > 0);
+    // It has read the other's part, too, before it answers this one.
+    assert!(server.get("/").ends_with("hello"));
     assert!(server.end() < Duration::from_secs(15));
 }
 
@@ -266,7 +270,7 @@ fn the_end_lets_a_request_be_answered_and_idle_connections_go() {
     // It has been accepted before the next one is answered.
     assert!(server.get("/").ends_with("hello"));
     let address = server.address;
-    assert!(server.end() < Duration::from_secs(5));
+    assert!(server.end() < Duration::from_secs(15));
     let mut answer = String::new();
     asks.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("slow"), "{answer}");
@@ -290,7 +294,7 @@ fn readers_that_stall_cost_a_bounded_amount_and_hold_up_nobody() {
         assert!(server.get("/square/5").ends_with("25"));
     }
     drop(stalled);
-    assert!(server.end() < Duration::from_secs(5));
+    assert!(server.end() < Duration::from_secs(15));
 }
 
 async fn plain(_: Request<Incoming>) -> Result<Response<String>, Infallible> {

@@ -15,15 +15,30 @@
 //!
 //! # Features
 //!
-//! - `net`, on by default: sockets ([`net`]), signals ([`signal`]) and [`Pool::observe`]. A program
-//!   that has loops and tasks only builds in less time without it, by `default-features = false`.
+//! - `net`, on by default: sockets ([`net`]), signals ([`signal`]) and [`Pool::observe`].
+//! - `tasks`, which `net` brings: [`task`], [`time`], [`channel`] and [`blocking`].
+//!
+//! A program that has loops only builds in a third of the time by `default-features = false`; one
+//! with loops and tasks takes `features = ["tasks"]` beside that.
+//!
 //! - `futures-io`, `tokio-io`: the traits of those crates for streams.
 //!
 //! `docs/design/pool.md` is the contract that every part of the crate keeps.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+// What only tasks use of the seats lies there all the same.
+#![cfg_attr(
+    not(feature = "tasks"),
+    allow(
+        dead_code,
+        unused_imports,
+        clippy::default_constructed_unit_structs // of what has no part without them
+    )
+)]
 
+#[cfg(feature = "tasks")]
 mod blocking;
+#[cfg(feature = "tasks")]
 pub mod channel;
 pub mod loops;
 #[cfg(all(test, shuttle, not(loom)))]
@@ -38,9 +53,18 @@ mod seat;
 #[cfg(all(unix, feature = "net"))]
 pub mod signal;
 mod sync;
+#[cfg(feature = "tasks")]
 pub mod task;
+#[cfg(not(feature = "tasks"))]
+#[path = "task/without.rs"]
+mod task;
+#[cfg(feature = "tasks")]
 pub mod time;
+#[cfg(not(feature = "tasks"))]
+#[path = "time/without.rs"]
+mod time;
 
+#[cfg(feature = "tasks")]
 pub use blocking::{Blocking, blocking};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Outbox, Scope, Scratch};
@@ -48,6 +72,7 @@ pub use pool::{
     AcquireError, Balance, BuildError, Builder, GlobalError, Handle, NamedPools, NamedSettings,
     Observe, ParseKnobError, Pool, PoolStats, TaskStats, Wait, WorkerStats, global,
 };
+#[cfg(feature = "tasks")]
 pub use task::{JoinError, JoinHandle};
 
 #[cfg(doctest)]

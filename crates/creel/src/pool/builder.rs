@@ -102,6 +102,7 @@ impl Builder {
     }
 
     /// One worker without a thread.
+    #[cfg(feature = "tasks")]
     pub(crate) fn seeded(seed: u64, clock: Clock) -> Self {
         let seed = Some(seed);
         Self {
@@ -218,6 +219,7 @@ impl Builder {
     /// }
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[cfg(feature = "tasks")]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

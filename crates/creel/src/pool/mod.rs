@@ -4,6 +4,7 @@
 //! composes them, in the worker's turn. The loop verbs stand on it, in `crate::loops`.
 //! `docs/design/pool.md` holds the contract.
 
+#[cfg(feature = "tasks")]
 mod block_on;
 mod builder;
 mod global;
@@ -12,8 +13,10 @@ mod named;
 mod observe;
 mod rhythm;
 mod seating;
+#[cfg(feature = "tasks")]
 mod seeded;
 pub(crate) mod shared;
+#[cfg(feature = "tasks")]
 mod spawn;
 mod spin;
 mod trace;

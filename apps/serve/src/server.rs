@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use creel::net::TcpListener;
 use creel::{BuildError, Placement, Pool};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::app::App;
 use crate::crypto::{self, Crypto};
@@ -154,9 +156,34 @@ impl Server {
             let app = Arc::clone(&app);
             async move { Ok::<_, Infallible>(app.answer(request).await) }
         });
-        let _ = settings;
-        io.block_on(creel_hyper::serve(listener, service).until(stop));
+        let mut http = http1::Builder::new();
+        // hyper takes no less.
+        http.max_buf_size(settings.head_max.max(8192))
+            .max_headers(64);
+        let serving = creel_hyper::serve(listener, service)
+            .most_connections(settings.connections.min(files()))
+            .head_timeout(settings.head_timeout)
+            .grace(settings.grace)
+            .http1(http);
+        io.block_on(serving.until(stop));
     }
+}
+
+/// How many connections there may be: as many as files, as far as the system lets this process go,
+/// but for some that it needs itself.
+fn files() -> usize {
+    const OTHERS: u64 = 64;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // Not allowed, it stays as it is.
+    let _ = setrlimit(Resource::Nofile, raised);
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(allowed.saturating_sub(OTHERS))
+        .unwrap_or(usize::MAX)
+        .max(1)
 }
 
 /// Threads of two pools that share the cores: the system moves them, so that no pinned one waits

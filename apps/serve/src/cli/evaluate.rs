@@ -19,6 +19,7 @@ use creel_serve::load::{self, Arrivals, Mix, Plan, Step};
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
+use super::asked;
 use super::time::Time;
 
 const EXAMPLES: &str = "\
@@ -110,7 +111,7 @@ impl Evaluate {
         let folder = Folder::new()?;
         let subjects = self.subjects(Budget::of(&machine).workers(), &folder.0)?;
         let first = subjects.first().context("nothing to measure")?;
-        let capacity = self.measure(first, None, 1e6)?;
+        let capacity = self.measure(first, None, 1e6, &interrupt)?;
         let rate = capacity.goodput_per_second;
         let mut rows = vec![capacity];
         let total = self.loads.len() * subjects.len() * self.rounds;
@@ -125,7 +126,7 @@ impl Evaluate {
                     if ended.is_err() {
                         break 'all;
                     }
-                    runs.push(self.measure(subject, Some(share), rate * share)?);
+                    runs.push(self.measure(subject, Some(share), rate * share, &interrupt)?);
                     progress.advance(1);
                 }
             }
@@ -209,7 +210,13 @@ impl Evaluate {
     }
 
     /// Without a share, as fast as few connections can.
-    fn measure(&self, subject: &Subject, share: Option<f64>, rate: f64) -> anyhow::Result<Row> {
+    fn measure(
+        &self,
+        subject: &Subject,
+        share: Option<f64>,
+        rate: f64,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Row> {
         let process = Process::start(subject)?;
         let plan = Plan {
             to: process.address,
@@ -230,7 +237,7 @@ impl Evaluate {
             seed: 1,
             workers: 1,
         };
-        let report = load::run(plan, std::future::pending::<()>())
+        let report = load::run(plan, asked(interrupt.clone()))
             .map_err(|error| anyhow!("{}: {error}", subject.name))?;
         let step: &Step = report.steps.first().context("no step")?;
         Ok(Row {

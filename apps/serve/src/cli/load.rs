@@ -12,6 +12,7 @@ use creel_serve::load::{self, Arrivals, LoadError, Mix, Moment, Plan, Report, St
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
+use super::asked;
 use super::time::Time;
 
 const EXAMPLES: &str = "\
@@ -118,16 +119,11 @@ impl Load {
             anyhow::bail!(Failure::new(Exit::Usage, "--rate 0: nothing would come"));
         }
         let interrupt = Interrupt::install()?;
-        let asked = interrupt.clone();
-        let stop = async move {
-            while !asked.requested() {
-                creel::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-        };
-        let report = load::run(self.plan(), stop).map_err(|error| match error {
-            LoadError::Pool(_) => Failure::new(Exit::Usage, error.to_string()),
-            LoadError::Service(_) => Failure::new(Exit::TryAgain, error.to_string()),
-        })?;
+        let report =
+            load::run(self.plan(), asked(interrupt.clone())).map_err(|error| match error {
+                LoadError::Pool(_) => Failure::new(Exit::Usage, error.to_string()),
+                LoadError::Service(_) => Failure::new(Exit::TryAgain, error.to_string()),
+            })?;
         self.print(common, &report)?;
         interrupt.check()?;
         if report.wrong() > 0 {

@@ -5,7 +5,9 @@ pub mod load;
 pub mod serve;
 pub mod time;
 
-use creel_console::{Exit, Failure};
+use std::time::Duration;
+
+use creel_console::{Exit, Failure, Interrupt};
 use creel_serve::ServerError;
 use creel_serve::store::StoreError;
 
@@ -20,4 +22,11 @@ fn failed(error: ServerError) -> anyhow::Error {
         ServerError::File(..) | ServerError::Listen(..) | ServerError::Store(_) => Exit::SomeFailed,
     };
     Failure::new(exit, error.to_string()).into()
+}
+
+/// Ready when somebody has asked to stop.
+async fn asked(interrupt: Interrupt) {
+    while !interrupt.requested() {
+        creel::time::sleep(Duration::from_millis(50)).await;
+    }
 }

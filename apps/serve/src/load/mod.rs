@@ -29,6 +29,7 @@ pub use tally::{Latency, Moment, Step};
 use arrivals::Schedule;
 use client::{Client, Heard};
 use request::{Maker, Sent};
+use tally::LATE;
 use tally::Tally;
 
 /// What to send, and how much of it.
@@ -117,6 +118,8 @@ struct Shared {
     maker: Maker,
     schedule: Mutex<Schedule>,
     tally: Mutex<Tally>,
+    /// Nothing leaves later.
+    end: Instant,
 }
 
 /// Offers a load, until it is done or `stop` is ready.
@@ -136,6 +139,7 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         let shared = Arc::new(Shared {
             schedule: Mutex::new(Schedule::new(&plan, begun)),
             tally: Mutex::new(Tally::new(&plan, begun)),
+            end: begun + plan.step * Schedule::steps(plan.rates.len(), plan.is_ramp) as u32,
             maker,
             plan,
         });
@@ -183,8 +187,12 @@ async fn connection(shared: Arc<Shared>) {
             return;
         };
         creel::time::sleep_until(due.at).await;
-        let sent = shared.maker.make(due.number);
         let left = Instant::now();
+        if left >= shared.end + LATE {
+            lock(&shared.tally).unsent(due.step);
+            continue;
+        }
+        let sent = shared.maker.make(due.number);
         let (kept, outcome) = exchange(&shared.plan, client.take(), &sent).await;
         client = kept;
         let outcome = match outcome {

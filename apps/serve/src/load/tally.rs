@@ -10,7 +10,7 @@ use super::arrivals::{Due, Schedule};
 use super::{Outcome, Plan, Report};
 
 /// A request that leaves later than this after it was due was not offered in time.
-const LATE: Duration = Duration::from_millis(50);
+pub(super) const LATE: Duration = Duration::from_millis(50);
 /// How many points there are over time, about.
 const MOMENTS: f64 = 120.0;
 

@@ -82,6 +82,21 @@ fn what_is_no_http_ends_the_connection_and_harms_nobody() {
 }
 
 #[test]
+fn a_head_that_comes_too_slowly_is_not_waited_for() {
+    let folder = Folder::new("slow-head");
+    let service = Service::start(&folder, &["--head-timeout", "1s", "--connections", "8"]);
+    // As many as may be: while they are there, nobody else gets in.
+    let mut slow: Vec<_> = (0..8).map(|_| service.connect()).collect();
+    for stream in &mut slow {
+        stream.write_all(b"GET /health HTTP/1.1\r\nX: ").unwrap();
+    }
+    assert_eq!(service.get("/health").status, 200, "once they are cut off");
+    // A byte now and then does not help.
+    let mut slow = service.connect();
+    eventually("it is cut off", || slow.write_all(b"x").is_err());
+}
+
+#[test]
 fn a_head_that_is_too_large_is_refused() {
     let folder = Folder::new("large-head");
     let service = Service::start(&folder, &[]);

@@ -454,6 +454,28 @@ fn works_on_a_road_hold_cars_back_until_they_are_over() {
 }
 
 #[test]
+fn works_hold_back_those_too_who_are_on_the_road_and_are_a_part_of_the_state() {
+    let network = network(3, vec![road(0, 1, 100), road(1, 2, 100)], 1);
+    let link = path(&network, [0])[0];
+    let travellers = (0..4).map(|_| trip(&network, 0, 0..2)).collect();
+    let mut simulation = simulation(&network, travellers, NEWELL);
+    let mut happenings = run(&mut simulation, 4);
+    assert_eq!(times(&happenings, What::Entered), [0, 1250, 2500, 3750]);
+    let (pool, before) = (pool(), simulation.hash(&pool()));
+    simulation.set_headway(link, Some(10_000)).unwrap();
+    assert_ne!(simulation.hash(&pool), before);
+    simulation.set_headway(link, None).unwrap();
+    assert_eq!(simulation.hash(&pool), before);
+    simulation.set_headway(link, Some(10_000)).unwrap();
+    happenings = run(&mut simulation, 60);
+    happenings.retain(|happening| happening.link == link);
+    assert_eq!(
+        times(&happenings, What::Left),
+        [5000, 15_000, 25_000, 35_000]
+    );
+}
+
+#[test]
 fn a_trip_begins_when_it_should_even_within_the_eighth_of_a_second_in_which_the_last_ended() {
     let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
     let route = |origin| Route::pack(&network, &path(&network, [origin])).unwrap();

@@ -20,6 +20,9 @@ use super::{usage, write_whole};
 /// .tntp TNTP. Demand: .rou.xml is SUMO's, other .xml MATSim's, .tntp a table. .gz is packed. Routes
 /// are written as they were read or found. What a format has no place for is told and left out.
 ///
+/// SUMO's net has no lanes inside junctions, which its mesoscopic model does not look at. For the
+/// microscopic one `netconvert -s city.net.xml -o inner.net.xml` adds them: else cars collide there.
+///
 /// Exit codes: 0 done, 2 usage, 65 bad data.
 #[derive(Args, Debug)]
 pub struct Convert {

@@ -13,7 +13,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use creel_console::{Exit, Failure};
+use creel::Pool;
+use creel_console::{Exit, Failure, Interrupt, Progress};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
 /// Writes a file beside its place, syncs it, and renames it into it: under its own name it is whole
@@ -45,6 +46,40 @@ fn part_of(path: &Path) -> PathBuf {
         .map_or_else(Default::default, ToOwned::to_owned);
     name.push(format!(".{}.part", std::process::id()));
     path.with_file_name(name)
+}
+
+/// How a simulation is run where it shows its progress and may be interrupted.
+struct Steps<'a> {
+    ticks: u32,
+    /// A step ends each time that so many are done.
+    every: Option<u32>,
+    interrupt: &'a Interrupt,
+    quiet: bool,
+}
+
+impl Steps<'_> {
+    /// Runs it in steps of a few windows until it is interrupted, and gives back how many ticks were
+    /// run. After each step `look` is told how many were so far.
+    fn run(
+        &self,
+        simulation: &mut Simulation,
+        pool: &Pool,
+        mut look: impl FnMut(&mut Simulation, u32, &Progress) -> anyhow::Result<()>,
+    ) -> anyhow::Result<u32> {
+        const WINDOWS: u32 = 4;
+        let progress = Progress::new(u64::from(self.ticks), "s", self.quiet);
+        let step = WINDOWS * (simulation.window_ms() / TICK_MS).max(1);
+        let mut done = 0;
+        while done < self.ticks && !self.interrupt.requested() {
+            let to_end = self.every.map_or(u32::MAX, |every| every - done % every);
+            let ticks = step.min(self.ticks - done).min(to_end);
+            simulation.run(pool, ticks);
+            done += ticks;
+            progress.advance(u64::from(ticks));
+            look(simulation, done, &progress)?;
+        }
+        Ok(done)
+    }
 }
 
 /// Refuses to run for longer than a simulation may.

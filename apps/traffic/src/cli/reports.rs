@@ -95,7 +95,7 @@ impl Reports {
             names,
         };
         let (from, interval) = (filter.from_ms, self.interval * 1000);
-        writing.open(self.events.as_deref(), |to| Box::new(Events::new(to)))?;
+        writing.open(self.events.as_deref(), |to| Box::new(Events::new(to, from)))?;
         writing.open(self.edge_data.as_deref(), |to| {
             Box::new(Edges::new(to, from, interval))
         })?;

@@ -9,7 +9,7 @@ use creel_console::{Common, Exit, Interrupt, Knobs};
 use creel_traffic::output::Picture;
 
 use super::scene::{Scene, Start};
-use super::{Steps, usage, write_whole};
+use super::{Steps, usage, whole};
 
 /// Draw the map at a time, each road in the colour of how full it is
 ///
@@ -43,6 +43,7 @@ impl Draw {
                 "{output}: a picture's name ends with .png or .svg"
             )));
         }
+        whole::check(&self.output)?;
         let interrupt = Interrupt::install()?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
@@ -71,7 +72,7 @@ impl Draw {
             "svg" => picture.svg(full).into_bytes(),
             _ => picture.png(full)?,
         };
-        write_whole(&self.output, |to| to.write_all(&bytes))?;
+        whole::write(&self.output, false, |to| to.write_all(&bytes))?;
         Ok(Exit::Done)
     }
 }

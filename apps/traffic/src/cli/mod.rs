@@ -7,46 +7,11 @@ mod reports;
 pub mod run;
 mod scene;
 pub mod watch;
+mod whole;
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-
-use anyhow::Context;
 use creel::Pool;
 use creel_console::{Exit, Failure, Interrupt, Progress};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
-
-/// Writes a file beside its place, syncs it, and renames it into it: under its own name it is whole
-/// or as it was before.
-fn write_whole(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> anyhow::Result<()> {
-    let part = part_of(path);
-    let written = || -> io::Result<()> {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(&part)?);
-        write(&mut file)?;
-        file.into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .sync_all()?;
-        fs::rename(&part, path)
-    }();
-    if written.is_err() {
-        // What is half-written is of no use to anybody; the error told is the first.
-        let _ = fs::remove_file(&part);
-    }
-    written.with_context(|| path.display().to_string())
-}
-
-/// Where a file is while it is not whole.
-fn part_of(path: &Path) -> PathBuf {
-    let mut name = path
-        .file_name()
-        .map_or_else(Default::default, ToOwned::to_owned);
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
-}
 
 /// How a simulation is run where it shows its progress and may be interrupted.
 struct Steps<'a> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::reports::{Reports, Writing};
 use super::scene::{Scene, Start};
-use super::{Steps, document, write_whole};
+use super::{Steps, document, whole};
 
 /// Run a simulation, and tell what became of it
 ///
@@ -76,6 +76,7 @@ struct Summary {
 
 impl Run {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        self.snapshot.as_deref().map_or(Ok(()), whole::check)?;
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         let begun = Instant::now();
         let pool = self
@@ -141,7 +142,7 @@ impl Run {
 }
 
 fn save(simulation: &Simulation, path: &Path) -> anyhow::Result<()> {
-    write_whole(path, |to| simulation.save(to))
+    whole::write(path, false, |to| simulation.save(to))
 }
 
 fn summary(

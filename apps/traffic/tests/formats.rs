@@ -107,6 +107,10 @@ fn broken_files_are_told_with_the_line() {
             "<net><edge id='e' from='a' to='a'><lane length='-10' speed='5'/></edge><junction id='a' x='0' y='0'/></net>",
             "1,000 km",
         ),
+        (
+            "<network><nodes><node id='a' x='1e308' y='0'/></nodes><links><link id='1' from='a' to='a' length='10' freespeed='1' capacity='1' permlanes='1'/></links></network>",
+            "junction a",
+        ),
         ("hello", "none of the formats"),
     ] {
         let error = read(&file("broken", text)).map(|_| ()).unwrap_err();

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use creel::Pool;
 use creel_traffic::city::City;
-use creel_traffic::demand::{Plans, Route, Traveller};
+use creel_traffic::demand::{Plans, Route, Traveller, laps};
 use creel_traffic::network::{Control, Network, Physics, Program};
 use creel_traffic::sim::{Happening, Rerouting, Simulation, What};
 use std::sync::Arc;
@@ -379,6 +379,10 @@ fn an_idle_city_does_nothing_and_a_city_without_cars_is_no_error() {
     .unwrap();
     run(&mut simulation, 10);
     assert_eq!(simulation.tally(), Default::default());
+    // Without cars it is no matter that nobody finds back.
+    let one_way = common::network(2, vec![road(0, 1, 100)], 1);
+    assert!(laps::plans(&pool(), &one_way, 0, 1).is_ok());
+    assert!(laps::plans(&pool(), &one_way, 1, 1).is_err());
 }
 
 /// Two ways from 0 to 3: over 1, which is shorter, and over 2. The short one's end lets by few.

@@ -107,6 +107,10 @@ fn broken_files_are_told_with_the_line() {
             "<net><edge id='e' from='a' to='a'><lane length='-10' speed='5'/></edge><junction id='a' x='0' y='0'/></net>",
             "1,000 km",
         ),
+        (
+            "<network><nodes><node id='a' x='1e308' y='0'/></nodes><links><link id='1' from='a' to='a' length='10' freespeed='1' capacity='1' permlanes='1'/></links></network>",
+            "junction a",
+        ),
         ("hello", "none of the formats"),
     ] {
         let error = read(&file("broken", text)).map(|_| ()).unwrap_err();
@@ -225,8 +229,10 @@ fn what_happened_is_written_as_others_read_it() {
     simulation.record(true);
     let (mut events, mut edges, mut fcd, mut table) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut late = Vec::new();
     let mut reports: Vec<Box<dyn Report + '_>> = vec![
-        Box::new(Events::new(&mut events)),
+        Box::new(Events::new(&mut events, 0)),
+        Box::new(Events::new(&mut late, 6000)),
         Box::new(Edges::new(&mut edges, 0, 60_000)),
         Box::new(Fcd::new(&mut fcd, 0, 10_000)),
         Box::new(Table::new(&mut table)),
@@ -251,6 +257,7 @@ fn what_happened_is_written_as_others_read_it() {
         .for_each(|report| report.finish(labels).unwrap());
     drop(reports);
     let text = |bytes| String::from_utf8(bytes).unwrap();
+    let late = text(late);
     let (events, edges, fcd, table) = (text(events), text(edges), text(fcd), text(table));
     let expected = "time_ms,car,what,road
 5000,1,departed,ab
@@ -268,6 +275,10 @@ fn what_happened_is_written_as_others_read_it() {
     assert_eq!(events.matches("type=\"vehicle enters traffic\"").count(), 2);
     assert_eq!(events.matches("<event ").count(), 2 + 2 + 1 + 3 + 2 * 2);
     assert!(events.trim_end().ends_with("</events>"));
+    // From a time on there are the same lines, though somebody set out before it.
+    let from = events.find("<event time=\"7.000\"").unwrap();
+    assert!(late.ends_with(&format!("<events version=\"1.0\">\n{}", &events[from..])));
+    assert!(events[from..].contains("enters traffic\" person=\"2\""));
     assert!(edges.contains("<edge id=\"ab\" sampledSeconds=\"100.00\" density=\"1.67\" entered=\"2\" left=\"2\" traveltime=\"50.00\" speed=\"20.00\"/>"), "{edges}");
     assert!(fcd.contains("<vehicle id=\"1\" x=\"300.00\" y=\"0.00\" angle=\"90.00\" type=\"car\" speed=\"20.00\" pos=\"300.00\" lane=\"ab_0\""), "{fcd}");
     assert_eq!(fcd.matches("<timestep").count(), 12);

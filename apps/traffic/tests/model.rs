@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use creel::Pool;
 use creel_traffic::city::City;
-use creel_traffic::demand::{Plans, Route, Traveller};
+use creel_traffic::demand::{Plans, Route, Traveller, laps};
 use creel_traffic::network::{Control, Network, Physics, Program};
 use creel_traffic::sim::{Happening, Rerouting, Simulation, What};
 use std::sync::Arc;
@@ -379,6 +379,10 @@ fn an_idle_city_does_nothing_and_a_city_without_cars_is_no_error() {
     .unwrap();
     run(&mut simulation, 10);
     assert_eq!(simulation.tally(), Default::default());
+    // Without cars it is no matter that nobody finds back.
+    let one_way = common::network(2, vec![road(0, 1, 100)], 1);
+    assert!(laps::plans(&pool(), &one_way, 0, 1).is_ok());
+    assert!(laps::plans(&pool(), &one_way, 1, 1).is_err());
 }
 
 /// Two ways from 0 to 3: over 1, which is shorter, and over 2. The short one's end lets by few.
@@ -450,6 +454,28 @@ fn works_on_a_road_hold_cars_back_until_they_are_over() {
     assert!(
         quick[5..].windows(2).all(|pair| pair[1] - pair[0] == 1250),
         "{quick:?}"
+    );
+}
+
+#[test]
+fn works_hold_back_those_too_who_are_on_the_road_and_are_a_part_of_the_state() {
+    let network = network(3, vec![road(0, 1, 100), road(1, 2, 100)], 1);
+    let link = path(&network, [0])[0];
+    let travellers = (0..4).map(|_| trip(&network, 0, 0..2)).collect();
+    let mut simulation = simulation(&network, travellers, NEWELL);
+    let mut happenings = run(&mut simulation, 4);
+    assert_eq!(times(&happenings, What::Entered), [0, 1250, 2500, 3750]);
+    let (pool, before) = (pool(), simulation.hash(&pool()));
+    simulation.set_headway(link, Some(10_000)).unwrap();
+    assert_ne!(simulation.hash(&pool), before);
+    simulation.set_headway(link, None).unwrap();
+    assert_eq!(simulation.hash(&pool), before);
+    simulation.set_headway(link, Some(10_000)).unwrap();
+    happenings = run(&mut simulation, 60);
+    happenings.retain(|happening| happening.link == link);
+    assert_eq!(
+        times(&happenings, What::Left),
+        [5000, 15_000, 25_000, 35_000]
     );
 }
 

@@ -194,6 +194,61 @@ fn a_run_cut_while_it_writes_leaves_what_was_there() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let short = |what: &[&str]| run(&[&CITY[..], &["--seconds", "20", "--quiet"], what].concat());
+    // A link to a device stands for it. It is not replaced, whoever may do so.
+    let device = place("device");
+    symlink("/dev/full", &device).unwrap();
+    let path = device.to_str().unwrap();
+    for flag in ["--snapshot", "--events", "--events-csv"] {
+        let told = short(&[flag, path]);
+        assert!(!told.status.success(), "{flag}: the disk is full");
+    }
+    let packed = place("device.gz");
+    symlink("/dev/full", &packed).unwrap();
+    assert!(
+        !short(&["--events", packed.to_str().unwrap()])
+            .status
+            .success()
+    );
+    let kind = std::fs::metadata(&device).unwrap().file_type();
+    assert!(kind.is_char_device());
+    assert!(std::fs::symlink_metadata(&device).unwrap().is_symlink());
+    let told = short(&["--events-csv", "/dev/stdout"]);
+    assert!(told.status.success() && told.stdout.starts_with(b"time_ms,"));
+    // A link to a file stays one.
+    let (link, file) = (place("link"), place("file"));
+    std::fs::write(&file, "before").unwrap();
+    symlink(&file, &link).unwrap();
+    assert!(
+        short(&["--snapshot", link.to_str().unwrap()])
+            .status
+            .success()
+    );
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read(&file).unwrap() != b"before");
+    // Before a month is simulated.
+    let nowhere = place("nowhere").join("state");
+    let begun = run(&[
+        &CITY[..],
+        &[
+            "--seconds",
+            "2000000",
+            "--quiet",
+            "--snapshot",
+            nowhere.to_str().unwrap(),
+        ],
+    ]
+    .concat());
+    assert!(!begun.status.success());
+    for path in [device, packed, link, file] {
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
 fn a_picture_is_drawn_and_files_are_converted() {
     let scene = [
         "--city",

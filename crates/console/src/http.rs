@@ -283,12 +283,15 @@ fn parse(text: &str) -> Result<Request, &'static str> {
             .find(|header| header.0.eq_ignore_ascii_case(name));
         found.map(|header| header.1.trim())
     };
-    let host = header("host").map(|host| host.rsplit_once(':').map_or(host, |(name, _)| name));
-    let is_own = matches!(
-        header("sec-fetch-site"),
-        None | Some("same-origin" | "none")
-    );
-    match host {
+    let host = header("host");
+    let name = host.map(|host| host.rsplit_once(':').map_or(host, |(name, _)| name));
+    let from_here = |origin: &str| origin.strip_prefix("http://") == host;
+    let is_own = header("origin").is_none_or(from_here)
+        && matches!(
+            header("sec-fetch-site"),
+            None | Some("same-origin" | "none")
+        );
+    match name {
         Some("127.0.0.1" | "localhost") if is_own => Ok(Request::new(
             method,
             target,
@@ -309,10 +312,14 @@ mod tests {
         assert_eq!((own.path.as_str(), own.number("b")), ("/a", Some(1)));
         assert_eq!(own.range(100), Some((5, 10)));
         assert!(ask("host: localhost\r\nSec-Fetch-Site: same-origin").is_ok());
+        assert!(ask("host: localhost:1\r\nOrigin: http://localhost:1").is_ok());
         for headers in [
             "Host: elsewhere.example",
             "",
             "Host: localhost\r\nSec-Fetch-Site: cross-site",
+            "Host: localhost:1\r\nOrigin: http://elsewhere.example",
+            "Host: localhost:1\r\nOrigin: http://localhost:2",
+            "Host: localhost:1\r\nOrigin: null",
         ] {
             assert_eq!(ask(headers), Err("403 Forbidden"), "{headers}");
         }

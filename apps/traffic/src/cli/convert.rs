@@ -1,6 +1,5 @@
 //! `creel-traffic convert`: roads and demand from one format into another.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,17 +7,18 @@ use creel::{Pool, Wait};
 use creel_console::{Common, Exit, Knobs, output};
 use creel_traffic::demand::write::{self as demand, Format as DemandFormat};
 use creel_traffic::network::write::{self as roads, Format as RoadsFormat};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 
 use super::scene::Scene;
-use super::{usage, write_whole};
+use super::{usage, whole};
 
 /// Write roads and demand in other formats
 ///
 /// A file's name tells its format. Roads: .net.xml is SUMO's, other .xml MATSim's, .gr DIMACS,
 /// .tntp TNTP. Demand: .rou.xml is SUMO's, other .xml MATSim's, .tntp a table. .gz is packed. Routes
 /// are written as they were read or found. What a format has no place for is told and left out.
+///
+/// SUMO's net has no lanes inside junctions, which its mesoscopic model does not look at. For the
+/// microscopic one `netconvert -s city.net.xml -o inner.net.xml` adds them: else cars collide there.
 ///
 /// Exit codes: 0 done, 2 usage, 65 bad data.
 #[derive(Args, Debug)]
@@ -50,7 +50,7 @@ impl Convert {
         };
         if let Some((path, format)) = roads_to {
             let unit_mm = self.scene.unit_mm();
-            packed(path, |to| {
+            whole::write(path, true, |to| {
                 roads::network(&network, &physics, unit_mm, format, to)
             })?;
             if network.controlled() && !format.keeps_control() {
@@ -61,7 +61,7 @@ impl Convert {
         }
         if let Some((path, format)) = demand_to {
             let (plans, names) = self.scene.plans(&network, &pool)?;
-            packed(path, |to| {
+            whole::write(path, true, |to| {
                 demand::plans(&network, &plans, &names, format, to)
             })?;
             if plans.any_again() {
@@ -87,16 +87,4 @@ fn known<T>(
             path.display()
         ))),
     }
-}
-
-/// Writes a whole file, packed where its name says so.
-fn packed(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    write_whole(path, |to| {
-        if path.extension().is_none_or(|extension| extension != "gz") {
-            return write(to);
-        }
-        let mut packer = GzEncoder::new(to, Compression::default());
-        write(&mut packer)?;
-        packer.finish().map(|_| ())
-    })
 }

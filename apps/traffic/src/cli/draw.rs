@@ -5,12 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use creel::{Pool, Wait};
-use creel_console::{Common, Exit, Interrupt, Knobs, Progress};
+use creel_console::{Common, Exit, Interrupt, Knobs};
 use creel_traffic::output::Picture;
-use creel_traffic::sim::{Simulation, TICK_MS};
 
 use super::scene::{Scene, Start};
-use super::{usage, write_whole};
+use super::{Steps, usage, whole};
 
 /// Draw the map at a time, each road in the colour of how full it is
 ///
@@ -44,6 +43,7 @@ impl Draw {
                 "{output}: a picture's name ends with .png or .svg"
             )));
         }
+        whole::check(&self.output)?;
         let interrupt = Interrupt::install()?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
@@ -51,7 +51,15 @@ impl Draw {
         if !simulation.network().placed() {
             return Err(super::no_map());
         }
-        self.advance(&mut simulation, &pool, &interrupt, common)?;
+        super::check_end(&simulation, self.seconds)?;
+        let steps = Steps {
+            ticks: self.seconds,
+            every: None,
+            interrupt: &interrupt,
+            quiet: common.quiet,
+        };
+        steps.run(&mut simulation, &pool, |_, _, _| Ok(()))?;
+        interrupt.check()?;
         let network = simulation.network();
         let picture = Picture::new(network, self.width);
         let mut occupancy = Vec::new();
@@ -64,28 +72,7 @@ impl Draw {
             "svg" => picture.svg(full).into_bytes(),
             _ => picture.png(full)?,
         };
-        write_whole(&self.output, |to| to.write_all(&bytes))?;
+        whole::write(&self.output, false, |to| to.write_all(&bytes))?;
         Ok(Exit::Done)
-    }
-
-    fn advance(
-        &self,
-        simulation: &mut Simulation,
-        pool: &Pool,
-        interrupt: &Interrupt,
-        common: &Common,
-    ) -> anyhow::Result<()> {
-        super::check_end(simulation, self.seconds)?;
-        let progress = Progress::new(u64::from(self.seconds), "s", common.quiet);
-        let step = 4 * simulation.window_ms() / TICK_MS;
-        let mut left = self.seconds;
-        while left > 0 {
-            interrupt.check()?;
-            let ticks = left.min(step);
-            simulation.run(pool, ticks);
-            left -= ticks;
-            progress.advance(u64::from(ticks));
-        }
-        Ok(())
     }
 }

@@ -7,44 +7,44 @@ mod reports;
 pub mod run;
 mod scene;
 pub mod watch;
+mod whole;
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-
-use anyhow::Context;
-use creel_console::{Exit, Failure};
+use creel::Pool;
+use creel_console::{Exit, Failure, Interrupt, Progress};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
-/// Writes a file beside its place, syncs it, and renames it into it: under its own name it is whole
-/// or as it was before.
-fn write_whole(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> anyhow::Result<()> {
-    let part = part_of(path);
-    let written = || -> io::Result<()> {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(&part)?);
-        write(&mut file)?;
-        file.into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .sync_all()?;
-        fs::rename(&part, path)
-    }();
-    if written.is_err() {
-        // What is half-written is of no use to anybody; the error told is the first.
-        let _ = fs::remove_file(&part);
-    }
-    written.with_context(|| path.display().to_string())
+/// How a simulation is run where it shows its progress and may be interrupted.
+struct Steps<'a> {
+    ticks: u32,
+    /// A step ends each time that so many are done.
+    every: Option<u32>,
+    interrupt: &'a Interrupt,
+    quiet: bool,
 }
 
-/// Where a file is while it is not whole.
-fn part_of(path: &Path) -> PathBuf {
-    let mut name = path
-        .file_name()
-        .map_or_else(Default::default, ToOwned::to_owned);
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
+impl Steps<'_> {
+    /// Runs it in steps of a few windows until it is interrupted, and gives back how many ticks were
+    /// run. After each step `look` is told how many were so far.
+    fn run(
+        &self,
+        simulation: &mut Simulation,
+        pool: &Pool,
+        mut look: impl FnMut(&mut Simulation, u32, &Progress) -> anyhow::Result<()>,
+    ) -> anyhow::Result<u32> {
+        const WINDOWS: u32 = 4;
+        let progress = Progress::new(u64::from(self.ticks), "s", self.quiet);
+        let step = WINDOWS * (simulation.window_ms() / TICK_MS).max(1);
+        let mut done = 0;
+        while done < self.ticks && !self.interrupt.requested() {
+            let to_end = self.every.map_or(u32::MAX, |every| every - done % every);
+            let ticks = step.min(self.ticks - done).min(to_end);
+            simulation.run(pool, ticks);
+            done += ticks;
+            progress.advance(u64::from(ticks));
+            look(simulation, done, &progress)?;
+        }
+        Ok(done)
+    }
 }
 
 /// Refuses to run for longer than a simulation may.

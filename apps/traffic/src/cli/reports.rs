@@ -1,7 +1,6 @@
 //! The flags by which `run` is told what to write of what happens.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -9,8 +8,8 @@ use clap::Args;
 use creel_traffic::network::{Names, Network};
 use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
 use creel_traffic::sim::Simulation;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+
+use super::whole::Whole;
 
 /// Files of what happens, and which part of it.
 #[derive(Args, Debug)]
@@ -62,16 +61,14 @@ fn region(text: &str) -> Result<[f64; 4], String> {
         .map_err(|_| "not four numbers: WEST,SOUTH,EAST,NORTH".into())
 }
 
-/// A file that becomes one under its name when it is whole.
+/// A file that is being written.
 struct Opened {
     path: PathBuf,
-    part: PathBuf,
     report: Box<dyn Report>,
-    /// To sync it at the end.
-    file: File,
+    file: Whole,
 }
 
-/// The files that are being written. Those not finished are removed.
+/// The files that are being written.
 pub struct Writing {
     files: Vec<Opened>,
     filter: Filter,
@@ -95,7 +92,7 @@ impl Reports {
             names,
         };
         let (from, interval) = (filter.from_ms, self.interval * 1000);
-        writing.open(self.events.as_deref(), |to| Box::new(Events::new(to)))?;
+        writing.open(self.events.as_deref(), |to| Box::new(Events::new(to, from)))?;
         writing.open(self.edge_data.as_deref(), |to| {
             Box::new(Edges::new(to, from, interval))
         })?;
@@ -115,22 +112,14 @@ impl Writing {
         make: impl FnOnce(Box<dyn Write>) -> Box<dyn Report>,
     ) -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
-        let part = super::part_of(path);
-        let opened = || -> io::Result<(File, Box<dyn Write>)> {
-            let file = File::create(&part)?;
-            let stream = BufWriter::with_capacity(1 << 20, file.try_clone()?);
-            let packed = path.extension().is_some_and(|extension| extension == "gz");
-            let to: Box<dyn Write> = if packed {
-                Box::new(GzEncoder::new(stream, Compression::fast()))
-            } else {
-                Box::new(stream)
-            };
+        let opened = || -> io::Result<(Whole, Box<dyn Write>)> {
+            let file = Whole::create(path)?;
+            let to = Box::new(file.stream(true)?);
             Ok((file, to))
         };
         let (file, to) = opened().with_context(|| path.display().to_string())?;
         self.files.push(Opened {
             path: path.to_owned(),
-            part,
             report: make(to),
             file,
         });
@@ -178,31 +167,16 @@ impl Writing {
         };
         for Opened {
             path,
-            part,
             mut report,
             file,
         } in self.files.drain(..)
         {
             let written = report.finish(labels).and_then(|()| {
-                // What packs writes its end when it is dropped; sync tells of a disk that is full.
                 drop(report);
-                file.sync_all()?;
-                fs::rename(&part, &path)
+                file.finish()
             });
-            if written.is_err() {
-                let _ = fs::remove_file(&part);
-            }
             written.with_context(|| path.display().to_string())?;
         }
         Ok(())
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        for file in &self.files {
-            // A file that is not whole is of no use; there is nobody to tell that it stays.
-            let _ = fs::remove_file(&file.part);
-        }
     }
 }

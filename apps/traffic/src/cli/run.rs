@@ -6,15 +6,13 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use creel::{Pool, Wait};
-use creel_console::{
-    Align, Common, Exit, Failure, Format, Interrupt, Knobs, Progress, Table, output,
-};
+use creel_console::{Align, Common, Exit, Failure, Format, Interrupt, Knobs, Table, output};
 use creel_traffic::sim::{Simulation, TICK_MS};
 use serde::Serialize;
 
 use super::reports::{Reports, Writing};
 use super::scene::{Scene, Start};
-use super::{document, write_whole};
+use super::{Steps, document, whole};
 
 /// Run a simulation, and tell what became of it
 ///
@@ -78,6 +76,7 @@ struct Summary {
 
 impl Run {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        self.snapshot.as_deref().map_or(Ok(()), whole::check)?;
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         let begun = Instant::now();
         let pool = self
@@ -111,7 +110,7 @@ impl Run {
         Ok(Exit::Done)
     }
 
-    /// Runs it in steps of a window or more, and gives back how many ticks were run.
+    /// Runs it, and gives back how many ticks were run.
     fn advance(
         &self,
         simulation: &mut Simulation,
@@ -120,35 +119,30 @@ impl Run {
         common: &Common,
         writing: &mut Writing,
     ) -> anyhow::Result<u32> {
-        let progress = Progress::new(u64::from(self.seconds), "s", common.quiet);
         let begun = Instant::now();
-        let mut done = 0;
-        let step = (simulation.window_ms() / TICK_MS).max(1);
-        while done < self.seconds && !interrupt.requested() {
-            let to_snapshot = self
-                .snapshot_every
-                .map_or(u32::MAX, |every| every - done % every);
-            // A second of the wall or so between two looks at the clock.
-            let ticks = (step * 4).min(self.seconds - done).min(to_snapshot);
-            simulation.run(pool, ticks);
+        let steps = Steps {
+            ticks: self.seconds,
+            every: self.snapshot_every,
+            interrupt,
+            quiet: common.quiet,
+        };
+        steps.run(simulation, pool, |simulation, done, progress| {
             writing.take(simulation)?;
-            done += ticks;
-            progress.advance(u64::from(ticks));
             let rate = f64::from(done) / begun.elapsed().as_secs_f64();
             progress.set_message(format!(
                 "{rate:.0} x real time, {} moving",
                 simulation.tally().moving
             ));
-            if let Some(path) = self.snapshot.as_ref().filter(|_| ticks == to_snapshot) {
-                save(simulation, path)?;
+            match (&self.snapshot, self.snapshot_every) {
+                (Some(path), Some(every)) if done % every == 0 => save(simulation, path),
+                _ => Ok(()),
             }
-        }
-        Ok(done)
+        })
     }
 }
 
 fn save(simulation: &Simulation, path: &Path) -> anyhow::Result<()> {
-    write_whole(path, |to| simulation.save(to))
+    whole::write(path, false, |to| simulation.save(to))
 }
 
 fn summary(

@@ -3,7 +3,7 @@
 //! Who begins anew for ever does so once there: no format can say it.
 
 use super::Plans;
-use crate::network::write::escaped;
+use crate::network::write::{escaped, unpacked_name};
 use crate::network::{Ms, Names, Network};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,14 +23,14 @@ pub enum Format {
 impl Format {
     /// The format that a file's name tells, packed or not.
     pub fn of(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_string_lossy().to_lowercase();
-        let name = name.strip_suffix(".gz").unwrap_or(&name);
-        match name.rsplit_once('.')?.1 {
-            "xml" if name.ends_with(".rou.xml") => Some(Self::Sumo),
-            "xml" => Some(Self::Matsim),
-            "tntp" => Some(Self::Tntp),
-            _ => None,
-        }
+        let name = unpacked_name(path)?;
+        [
+            (".rou.xml", Self::Sumo),
+            (".xml", Self::Matsim),
+            (".tntp", Self::Tntp),
+        ]
+        .into_iter()
+        .find_map(|(end, format)| name.ends_with(end).then_some(format))
     }
 }
 

@@ -2,6 +2,9 @@
 
 use super::{Control, DEGREE_MAX, LINKS_MAX, Ms, NetworkError, Plan};
 
+/// How far from the origin a junction may be, in metres or degrees.
+const PLACE_MAX: f64 = 1e9;
+
 /// Checks all of it.
 pub(super) fn check(plan: &Plan) -> Result<(), NetworkError> {
     let fail = |reason: String| Err(NetworkError(reason));
@@ -24,8 +27,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), NetworkError> {
     }
     for (index, junction) in plan.junctions.iter().enumerate() {
         let name = || plan.junction_names.get(index as u32);
-        if !(junction.x.is_finite() && junction.y.is_finite()) {
-            return fail(format!("junction {}: its place is no number", name()));
+        let within = |value: f64| value.abs() <= PLACE_MAX;
+        if !(within(junction.x) && within(junction.y)) {
+            return fail(format!(
+                "junction {}: its place is not within 1,000,000 km of the origin",
+                name()
+            ));
         }
         if let Control::Signal { program, offset_ms } = junction.control {
             match plan.programs.get(usize::from(program)) {

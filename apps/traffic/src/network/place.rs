@@ -25,4 +25,14 @@ impl Network {
         };
         junctions.iter().map(place).collect()
     }
+
+    /// The western, southern, eastern and northern bounds of places.
+    pub fn bounds_m(places: &[(f64, f64)]) -> [f64; 4] {
+        let widest = [f64::MAX, f64::MAX, f64::MIN, f64::MIN];
+        places
+            .iter()
+            .fold(widest, |[west, south, east, north], &(x, y)| {
+                [west.min(x), south.min(y), east.max(x), north.max(y)]
+            })
+    }
 }

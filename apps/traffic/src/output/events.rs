@@ -11,16 +11,18 @@ use std::io::{self, Write};
 /// Source: `events_v1.xsd`, and what `EventWriterXML` writes.
 pub struct Events<W: Write> {
     to: W,
+    from_ms: Ms,
     /// Cars that have begun a trip and are not on a road yet.
     waiting: HashSet<u32>,
     begun: bool,
 }
 
 impl<W: Write> Events<W> {
-    /// Into a stream.
-    pub fn new(to: W) -> Self {
+    /// Into a stream, from a time on.
+    pub fn new(to: W, from_ms: Ms) -> Self {
         Self {
             to,
+            from_ms,
             waiting: HashSet::new(),
             begun: false,
         }
@@ -40,18 +42,26 @@ impl<W: Write> Report for Events<W> {
     fn take(&mut self, labels: Labels<'_>, happenings: &[Happening], _: Ms) -> io::Result<()> {
         self.begin()?;
         for happening in happenings {
-            let (time, car) = (seconds(happening.at_ms), labels.car(happening.car));
+            let car = happening.car;
+            let first = match happening.what {
+                What::Departed => self.waiting.insert(car),
+                What::Entered => self.waiting.remove(&car),
+                _ => false,
+            };
+            if happening.at_ms < self.from_ms {
+                continue;
+            }
+            let (time, car) = (seconds(happening.at_ms), labels.car(car));
             let link = labels.road(happening.link);
             let to = &mut self.to;
             match happening.what {
                 What::Departed => {
-                    self.waiting.insert(happening.car);
                     writeln!(
                         to,
                         "<event time=\"{time}\" type=\"departure\" person=\"{car}\" link=\"{link}\" legMode=\"car\"/>"
                     )?;
                 }
-                What::Entered if self.waiting.remove(&happening.car) => {
+                What::Entered if first => {
                     writeln!(
                         to,
                         "<event time=\"{time}\" type=\"vehicle enters traffic\" person=\"{car}\" link=\"{link}\" vehicle=\"{car}\" networkMode=\"car\" relativePosition=\"0.0\"/>"
@@ -86,6 +96,10 @@ impl<W: Write> Report for Events<W> {
         self.begin()?;
         self.to.write_all(b"</events>\n")?;
         self.to.flush()
+    }
+
+    fn looks_back(&self) -> bool {
+        true
     }
 }
 

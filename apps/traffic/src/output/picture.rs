@@ -43,15 +43,7 @@ impl Picture {
     pub fn new(network: &Network, width: u32) -> Self {
         const SIDE_MAX: f64 = 16_384.0;
         let places = network.places_m();
-        let bounds = |get: fn(&(f64, f64)) -> f64| {
-            places
-                .iter()
-                .map(get)
-                .fold((f64::MAX, f64::MIN), |(low, high), v| {
-                    (low.min(v), high.max(v))
-                })
-        };
-        let ((west, east), (south, north)) = (bounds(|p| p.0), bounds(|p| p.1));
+        let [west, south, east, north] = Network::bounds_m(&places);
         let (across, along) = ((east - west).max(1.0), (north - south).max(1.0));
         let width = f64::from(width).clamp(16.0, SIDE_MAX);
         let margin = width * 0.02;
@@ -158,6 +150,49 @@ impl Picture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::{Junction, Link, Plan};
+
+    #[test]
+    fn a_road_is_drawn_as_wide_as_roads_are_long() {
+        let junction = |x| Junction {
+            x,
+            ..Junction::default()
+        };
+        let road = |from: u32| Link {
+            from,
+            to: from + 1,
+            length_mm: 100_000,
+            speed_mm_s: 10_000,
+            headway_ms: 0,
+            lanes: 1,
+            approach: 0,
+        };
+        for (roads, expected) in [(6_u32, 6.0), (19, 4.04), (500, 0.7)] {
+            let plan = Plan {
+                junctions: (0..=roads)
+                    .map(|i| junction(f64::from(i) * 100.0))
+                    .collect(),
+                links: (0..roads).map(road).collect(),
+                placed: true,
+                ..Plan::default()
+            };
+            let picture = Picture::new(&Network::new(plan).unwrap(), 960);
+            let svg = picture.svg(|_| 1.0);
+            assert!(
+                svg.contains(&format!("stroke-width=\"{expected:.2}\"")),
+                "{svg}"
+            );
+            let pixels = Pixmap::decode_png(&picture.png(|_| 1.0).unwrap()).unwrap();
+            // Of a column through a road, how much of the way from the ground to its colour.
+            let x = pixels.width() / 2 + 3;
+            let red = |y| f32::from(pixels.pixel(x, y).unwrap().red());
+            let [ground, full] = [BACKGROUND[0], 214].map(f32::from);
+            let wide: f32 = (0..pixels.height())
+                .map(|y| (red(y) - ground) / (full - ground))
+                .sum();
+            assert!((wide - expected).abs() < 0.2, "{wide} {expected}");
+        }
+    }
 
     #[test]
     fn colours_go_from_empty_to_full() {

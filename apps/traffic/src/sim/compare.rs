@@ -32,7 +32,7 @@ impl Inbox {
 
 impl Simulation {
     /// Runs for so many ticks by somebody else's threads: `all` is to call what it is given once for
-    /// each part, in any order. What tiles send is collected by whom it is for, as with
+    /// each part, in any order; for each window, and once at the end. What tiles send is collected by whom it is for, as with
     /// [`run`](Self::run).
     ///
     /// # Panics
@@ -57,10 +57,10 @@ impl Simulation {
             self.now_ms = next;
         }
         let (now, [sent, room]) = (self.now_ms, &mut self.mail);
-        let sent = &mut *sent;
-        for part in &mut parts(&mut self.tiles, room, &self.sources) {
-            take_in(part.tile, part.sources, sent, now);
-        }
+        let taken = &*sent;
+        all(&mut parts(&mut self.tiles, room, &self.sources), &|part| {
+            take_in(part.tile, part.sources, taken, now);
+        });
         sent.iter_mut().flatten().for_each(Vec::clear);
     }
 
@@ -105,11 +105,12 @@ impl Simulation {
             window += 1;
             self.now_ms = next;
         }
-        for (tile, inbox) in self.tiles.iter_mut().zip(&inboxes) {
-            for message in inbox.of(window).drain(..) {
-                tile.receive(message, self.now_ms);
+        let (now, [_, room]) = (self.now_ms, &mut self.mail);
+        run(&mut parts(&mut self.tiles, room, &self.sources), &|part| {
+            for message in inboxes[part.index].of(window).drain(..) {
+                part.tile.receive(message, now);
             }
-        }
+        });
     }
 }
 

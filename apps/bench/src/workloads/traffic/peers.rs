@@ -1,8 +1,8 @@
 //! Other simulators on the same city, with the same trips: UXsim and SUMO, by a Python that has them.
 //!
-//! The city has no lights and is small, for UXsim takes gigabytes for a larger one. SUMO's cars drive
-//! the same routes as Creel's; UXsim finds its ways itself. Reading and preparing is not counted for
-//! anybody.
+//! The city has no lights and is small, for UXsim takes gigabytes for a larger one; one of four times as
+//! many junctions and trips is for SUMO alone. SUMO's cars drive the same routes as Creel's; UXsim finds
+//! its ways itself. Reading and preparing is not counted for anybody.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -36,18 +36,26 @@ struct Size {
     seconds: u32,
 }
 
-const WHOLE: Size = Size {
-    side: 30,
-    travellers: 15_000,
-    within_s: 1800,
-    seconds: 5400,
-};
-const QUICK: Size = Size {
-    side: 12,
-    travellers: 1000,
-    within_s: 600,
-    seconds: 2400,
-};
+impl Size {
+    const fn of(side: u32) -> Self {
+        Self {
+            side,
+            travellers: side * side * 50 / 3,
+            within_s: 1800,
+            seconds: 5400,
+        }
+    }
+
+    /// Little, to see that all runs.
+    const fn quick(side: u32) -> Self {
+        Self {
+            side,
+            travellers: side * side * 7,
+            within_s: 600,
+            seconds: 2400,
+        }
+    }
+}
 
 /// What a run came to; the script's line.
 #[derive(Clone, Copy, Deserialize)]
@@ -84,28 +92,47 @@ impl Drop for Scene {
     }
 }
 
-/// The case.
-pub(super) fn case(setting: &Setting, python: &Path) -> Case {
-    let size = if setting.quick { QUICK } else { WHOLE };
+/// The cases.
+pub(super) fn cases(setting: &Setting, python: &Path) -> [Case; 2] {
+    const SUMO: (&str, &str, usize) = ("SUMO meso", "sumo", 1);
+    const UXSIM: [(&str, &str, usize); 2] = [
+        ("UXsim C++, 1 thread", "uxsim", 1),
+        ("UXsim C++, 2 threads", "uxsim", 2),
+    ];
+    let size = if setting.quick { Size::quick } else { Size::of };
+    let sides = if setting.quick { [12, 24] } else { [30, 60] };
+    [
+        case(
+            setting,
+            python,
+            ("peers", size(sides[0])),
+            &[SUMO, UXSIM[0], UXSIM[1]],
+        ),
+        case(setting, python, ("SUMO, larger", size(sides[1])), &[SUMO]),
+    ]
+}
+
+/// A case of a name and a size, with peers: what each is called, and how its script is.
+fn case(
+    setting: &Setting,
+    python: &Path,
+    (name, size): (&str, Size),
+    peers: &[(&str, &'static str, usize)],
+) -> Case {
     let workers = setting.workers;
     let scene = Later::new(move || Scene::new(size));
-    let peer = |name: &str, simulator: &'static str, threads: usize| {
-        let (scene, python) = (scene.clone(), python.to_owned());
-        Subject::with_metrics(name, move |_| scene.get()?.run(&python, simulator, threads))
-    };
     let creel = {
         let scene = scene.clone();
         Subject::with_metrics("creel", move |_| scene.get()?.on_creel(workers))
     };
-    let subjects = vec![
-        creel,
-        peer("SUMO meso", "sumo", 1),
-        peer("UXsim C++, 1 thread", "uxsim", 1),
-        peer("UXsim C++, 2 threads", "uxsim", 2),
-    ];
+    let peer = |&(name, simulator, threads): &(&str, &'static str, usize)| {
+        let (scene, python) = (scene.clone(), python.to_owned());
+        Subject::with_metrics(name, move |_| scene.get()?.run(&python, simulator, threads))
+    };
+    let subjects = std::iter::once(creel).chain(peers.iter().map(peer));
     let metric = |name, unit| Metric { name, unit };
     Case {
-        name: "peers".into(),
+        name: name.into(),
         metrics: vec![
             metric("speed", "vehicle-seconds/s"),
             metric("trips done", "trips"),
@@ -114,7 +141,7 @@ pub(super) fn case(setting: &Setting, python: &Path) -> Case {
         compared: true,
         plan: setting.plan(0, 0),
         rounds: setting.rounds(3),
-        subjects,
+        subjects: subjects.collect(),
     }
 }
 
@@ -150,7 +177,7 @@ impl Scene {
                 })
             })
             .collect();
-        let folder = format!("creel-bench-traffic-{}", std::process::id());
+        let folder = format!("creel-bench-traffic-{}-{}", std::process::id(), size.side);
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder)?;
         let length = |link: &u32| f64::from(network.links()[*link as usize].length_mm) / 1000.0;

@@ -1,18 +1,18 @@
 //! `creel-traffic watch`: a page with the map, live.
 //!
-//! One thread, this one, owns the simulation and runs it; `serve.rs` answers browsers from what this
+//! One thread, this one, owns the simulation and runs it; `answers.rs` answers browsers from what this
 //! one last showed. They share a frame and the controls, nothing else.
 
-mod serve;
+mod answers;
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
 use creel::{Pool, Wait};
-use creel_console::{Common, Exit, Failure, Interrupt, Knobs};
+use creel_console::{Common, Exit, Failure, Interrupt, Knobs, http};
+use creel_traffic::network::Network;
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
 use super::scene::{Scene, Start};
@@ -49,6 +49,7 @@ struct Shown {
 }
 
 /// What a click on a road tells.
+#[derive(serde::Serialize)]
 struct Detail {
     name: String,
     length_m: u32,
@@ -64,21 +65,15 @@ struct Control {
     speed: u32,
     /// Ticks to go while it is paused.
     steps: u32,
+    /// How often browsers have asked for something.
+    asked: u32,
 }
 
 impl Watch {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         // The port first: who has to choose another should not wait for roads.
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).map_err(|error| {
-            match error.kind() {
-                std::io::ErrorKind::AddrInUse => anyhow::Error::from(Failure::new(
-                    Exit::TryAgain,
-                    format!("port {} is in use", self.port),
-                )),
-                _ => anyhow::Error::from(error).context(format!("port {}", self.port)),
-            }
-        })?;
+        let listener = http::listen(self.port)?;
         let pool = self
             .knobs
             .apply(Pool::builder().wait(Wait::Adaptive))
@@ -91,14 +86,15 @@ impl Watch {
             playing: self.speed > 0,
             speed: self.speed.max(1),
             steps: 0,
+            asked: 0,
         };
         let shown = Arc::new(shown(&simulation, control));
-        show(&shown, &simulation, &mut Vec::new());
+        show(&shown, &simulation, 0, &mut Vec::new());
         let address = listener.local_addr()?;
         let answering = Arc::clone(&shown);
         std::thread::Builder::new()
             .name("page".into())
-            .spawn(move || serve::serve(&listener, &answering))?;
+            .spawn(move || http::serve(&listener, move |request| answering.answer(request)))?;
         if !common.quiet {
             eprintln!("creel-traffic: http://{address}/");
         }
@@ -111,12 +107,13 @@ impl Watch {
 fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &Interrupt) {
     const FRAME: Duration = Duration::from_millis(50);
     let mut occupancy = Vec::new();
-    let mut owed = 0.0;
+    let (mut owed, mut steps, mut heard) = (0.0, 0, 0);
     let mut last = Instant::now();
     while !interrupt.requested() {
         let control = {
             let control = shown.control.lock().unwrap_or_else(PoisonError::into_inner);
-            let waits = |control: &mut Control| !control.playing && control.steps == 0;
+            let waits =
+                |control: &mut Control| !control.playing && steps == 0 && control.asked == heard;
             let (mut control, _) = shown
                 .changed
                 .wait_timeout_while(control, FRAME * 4, waits)
@@ -125,6 +122,11 @@ fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &In
             control.steps = 0;
             now
         };
+        steps += control.steps;
+        if !control.playing && steps == 0 && control.asked == heard {
+            continue;
+        }
+        heard = control.asked;
         let begun = Instant::now();
         let passed = (begun - last).min(FRAME * 4).as_secs_f64();
         last = begun;
@@ -132,9 +134,9 @@ fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &In
             owed = (owed + passed * f64::from(control.speed)).min(1000.0);
         }
         let at_once = control.playing && control.speed == 0;
-        let mut ticks = control.steps + if at_once { u32::MAX / 2 } else { owed as u32 };
+        let mut ticks = steps + if at_once { u32::MAX / 2 } else { owed as u32 };
         owed -= owed.floor();
-        // For no longer than a frame, in pieces of a window.
+        // For no longer than a frame, in pieces of a window. Steps that are left go on in the next.
         while ticks > 0
             && begun.elapsed() < FRAME
             && simulation.now_ms() < END_MS_MAX - 60 * TICK_MS
@@ -142,8 +144,9 @@ fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &In
             let now = ticks.min((simulation.window_ms() / TICK_MS).max(1));
             simulation.run(pool, now);
             ticks -= now;
+            steps = steps.saturating_sub(now);
         }
-        show(shown, simulation, &mut occupancy);
+        show(shown, simulation, heard, &mut occupancy);
         if control.playing {
             std::thread::sleep(FRAME.saturating_sub(begun.elapsed()));
         }
@@ -153,8 +156,7 @@ fn drive(simulation: &mut Simulation, pool: &Pool, shown: &Shown, interrupt: &In
 fn shown(simulation: &Simulation, control: Control) -> Shown {
     let network = simulation.network();
     let places = network.places_m();
-    let west = places.iter().map(|place| place.0).fold(f64::MAX, f64::min);
-    let south = places.iter().map(|place| place.1).fold(f64::MAX, f64::min);
+    let [west, south, ..] = Network::bounds_m(&places);
     let mut roads = Vec::with_capacity(16 * network.links().len());
     let mut details = Vec::with_capacity(network.links().len());
     for (index, link) in network.links().iter().enumerate() {
@@ -181,12 +183,12 @@ fn shown(simulation: &Simulation, control: Control) -> Shown {
     }
 }
 
-/// Puts up a frame: time, cars, trips and the sums that means are made of, then a byte a road: how
-/// full it is, of 255.
-fn show(shown: &Shown, simulation: &Simulation, occupancy: &mut Vec<u16>) {
+/// Puts up a frame: time, cars, trips, the sums that means are made of, and up to which of the browsers'
+/// wishes it is as they wished; then a byte a road: how full it is, of 255.
+fn show(shown: &Shown, simulation: &Simulation, heard: u32, occupancy: &mut Vec<u16>) {
     simulation.occupancy(occupancy);
     let tally = simulation.tally();
-    let mut frame = Vec::with_capacity(40 + occupancy.len());
+    let mut frame = Vec::with_capacity(56 + occupancy.len());
     let sums = [
         f64::from(simulation.now_ms()) / 1000.0,
         tally.moving as f64,
@@ -194,6 +196,7 @@ fn show(shown: &Shown, simulation: &Simulation, occupancy: &mut Vec<u16>) {
         tally.arrived as f64,
         simulation.vehicle_seconds(),
         tally.delay_ms as f64 / 1000.0,
+        f64::from(heard),
     ];
     sums.iter().for_each(|sum| frame.extend(sum.to_le_bytes()));
     let full = |(&cars, detail): (&u16, &Detail)| {

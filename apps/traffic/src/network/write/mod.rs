@@ -27,15 +27,15 @@ pub enum Format {
 impl Format {
     /// The format that a file's name tells, packed or not.
     pub fn of(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_string_lossy().to_lowercase();
-        let name = name.strip_suffix(".gz").unwrap_or(&name);
-        match name.rsplit_once('.')?.1 {
-            "xml" if name.ends_with(".net.xml") => Some(Self::Sumo),
-            "xml" => Some(Self::Matsim),
-            "gr" => Some(Self::Dimacs),
-            "tntp" => Some(Self::Tntp),
-            _ => None,
-        }
+        let name = unpacked_name(path)?;
+        [
+            (".net.xml", Self::Sumo),
+            (".xml", Self::Matsim),
+            (".gr", Self::Dimacs),
+            (".tntp", Self::Tntp),
+        ]
+        .into_iter()
+        .find_map(|(end, format)| name.ends_with(end).then_some(format))
     }
 
     /// Whether lights, stops and priorities are kept.
@@ -61,6 +61,12 @@ pub fn network(
         Format::Dimacs => numbers::dimacs(network, unit_mm.max(1), to),
         Format::Tntp => numbers::tntp(network, physics, to),
     }
+}
+
+/// A file's name in small letters, without what tells that it is packed.
+pub(crate) fn unpacked_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy().to_lowercase();
+    Some(name.strip_suffix(".gz").unwrap_or(&name).to_owned())
 }
 
 /// A text, fit for an attribute.

@@ -1,7 +1,8 @@
 //! SUMO's `net.xml`, without internal lanes.
 //!
 //! Source: SUMO's documentation, "Networks". Each road leads into each that begins where it ends,
-//! lane by lane. At lights nobody yields, as here: the greens of a program are what keeps cars apart.
+//! lane by lane; `netconvert -s` adds lanes inside junctions for the microscopic model, in which cars
+//! collide without them. At lights nobody yields, as here: the greens of a program are what keeps cars apart.
 
 use super::escaped;
 use crate::network::{Control, Network, Program};
@@ -24,15 +25,7 @@ pub(super) fn write(network: &Network, to: &mut dyn Write) -> io::Result<()> {
     for &link in &links {
         into[network.links()[link as usize].to as usize].push(link);
     }
-    let bounds = |get: fn(&(f64, f64)) -> f64| {
-        places
-            .iter()
-            .map(get)
-            .fold((f64::MAX, f64::MIN), |(low, high), v| {
-                (low.min(v), high.max(v))
-            })
-    };
-    let ((west, east), (south, north)) = (bounds(|p| p.0), bounds(|p| p.1));
+    let [west, south, east, north] = Network::bounds_m(&places);
     let bounds = format!("{west:.2},{south:.2},{east:.2},{north:.2}");
     writeln!(
         to,

@@ -1,0 +1,56 @@
+//! What browsers are answered: the page, the roads, the last frame, a road, and what they wish.
+
+use std::sync::{Arc, PoisonError};
+
+use creel_console::http::{Answer, Request};
+use serde_json::json;
+
+use super::Shown;
+
+const BYTES: &str = "application/octet-stream";
+const NOT_FOUND: &str = "404 Not Found";
+
+impl Shown {
+    pub fn answer(&self, request: &Request) -> Answer {
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET", "/") => {
+                let page = include_bytes!("page.html");
+                Answer::ok("text/html; charset=utf-8", page.to_vec())
+            }
+            ("GET", "/roads") => Answer::ok(BYTES, self.roads.clone()),
+            ("GET", "/frame") => {
+                let frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
+                let frame = Arc::clone(&frame);
+                Answer::ok(BYTES, frame.to_vec())
+            }
+            ("GET", "/road") => {
+                let id = request.number("id").and_then(|id| usize::try_from(id).ok());
+                match id.and_then(|id| self.details.get(id)) {
+                    Some(detail) => Answer::json(detail),
+                    None => Answer::refused(NOT_FOUND),
+                }
+            }
+            ("GET", "/control") => {
+                let control = *self.control.lock().unwrap_or_else(PoisonError::into_inner);
+                Answer::json(&json!({"playing": control.playing, "speed": control.speed}))
+            }
+            ("POST", "/control") => Answer::json(&json!({"asked": self.wish(request)})),
+            _ => Answer::refused(NOT_FOUND),
+        }
+    }
+
+    /// Takes in what a browser wishes, and gives how many wishes there were so far.
+    fn wish(&self, request: &Request) -> u32 {
+        const STEPS_MAX: u64 = 3600;
+        let number = |name, most| request.number(name).map(|value| value.min(most) as u32);
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let playing = number("playing", 1);
+        control.playing = playing.map_or(control.playing, |playing| playing > 0);
+        control.speed = number("speed", 1_000_000).unwrap_or(control.speed);
+        let steps = control.steps + number("steps", STEPS_MAX).unwrap_or(0);
+        control.steps = steps.min(STEPS_MAX as u32);
+        control.asked = control.asked.wrapping_add(1);
+        self.changed.notify_all();
+        control.asked
+    }
+}

@@ -43,6 +43,48 @@ const fn steps() -> [[(i16, u8); 16]; 49] {
     steps
 }
 
+/// Codes that wait for their turns, sixteen at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Codes {
+    /// The next one lowest.
+    bits: u64,
+    count: u32,
+}
+
+impl Codes {
+    /// How many wait.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Appends a code of four bits; one too many is lost.
+    #[inline]
+    pub fn push(&mut self, code: u8) {
+        if self.count < 16 {
+            self.bits |= u64::from(code & 15) << (4 * self.count);
+            self.count += 1;
+        }
+    }
+
+    /// Takes the next one.
+    #[inline]
+    pub fn pop(&mut self) -> Option<u8> {
+        let code = self.bits as u8 & 15;
+        self.count = self.count.checked_sub(1)?;
+        self.bits >>= 4;
+        Some(code)
+    }
+
+    /// Drops a pair of codes behind the first `kept`.
+    #[inline]
+    pub fn drop_pair(&mut self, kept: u32) {
+        let low = (1 << (4 * kept)) - 1;
+        self.bits = self.bits & low | self.bits >> 8 & !low;
+        self.count -= 2;
+    }
+}
+
 /// The size of the steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps(u8);
@@ -83,5 +125,38 @@ impl Oki {
     /// The value, -2048 to 2047.
     pub fn value(&self) -> i32 {
         self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn codes_come_in_their_order_and_a_pair_is_dropped_behind_what_is_kept() {
+        let (mut codes, mut model) = (Codes::default(), VecDeque::new());
+        let mut random = 1u32;
+        for _ in 0..10_000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let code = (random >> 24) as u8;
+            match random >> 20 & 7 {
+                0..=3 => {
+                    codes.push(code);
+                    if model.len() < 16 {
+                        model.push_back(code & 15);
+                    }
+                }
+                4..=6 => assert_eq!(codes.pop(), model.pop_front()),
+                _ => {
+                    let kept = u32::from(code & 1);
+                    if model.len() as u32 >= kept + 2 {
+                        codes.drop_pair(kept);
+                        model.drain(kept as usize..kept as usize + 2);
+                    }
+                }
+            }
+            assert_eq!(codes.len() as usize, model.len());
+        }
     }
 }

@@ -37,6 +37,17 @@ pub struct Renderer {
     scratch: Vec<[f32; 2]>,
 }
 
+/// Ends the desk however the renderer ends, by a panic too: nobody waits for one that is gone.
+struct End(Arc<Desk>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Who quits does not wait for what was made ahead.
+        self.0.next_turn();
+        self.0.end();
+    }
+}
+
 type Ends = (
     ring::Receiver<Inbox>,
     ring::Sender<Box<Block>>,
@@ -74,10 +85,8 @@ impl Renderer {
     ///
     /// At the queue's end it waits for orders.
     pub async fn run(mut self) {
+        let _end = End(Arc::clone(&self.desk));
         self.serve().await;
-        // Who quits does not wait for what was made ahead.
-        self.turn();
-        self.desk.end();
     }
 
     async fn serve(&mut self) {
@@ -178,6 +187,9 @@ impl Renderer {
         self.tell(News::Begun(self.serial + 1, Arc::new(track)));
         if self.serial == 0 {
             self.desk.set_place(0, 0);
+        } else if self.desk.is_paused() {
+            // As good as heard: who looks sees the song that is to come.
+            self.desk.set_place(self.serial + 1, 0);
         }
         loop {
             let block = match self.inbox.recv().await {
@@ -304,6 +316,10 @@ impl Renderer {
     fn seek(&mut self, playing: &mut Playing<'_>, to: u64) {
         self.turn();
         playing.seek(to, &mut self.scratch);
+        if self.desk.is_paused() {
+            // Nothing is played that would say so.
+            self.desk.set_place(self.serial, playing.frame());
+        }
     }
 
     /// What was made and is not with the device yet is not played.

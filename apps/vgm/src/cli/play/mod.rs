@@ -8,6 +8,8 @@ mod backend;
 mod config;
 mod deck;
 mod keys;
+#[cfg(feature = "mpris")]
+mod mpris;
 mod remote;
 mod resume;
 mod screen;
@@ -22,7 +24,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use creel::{JoinHandle, Observe, Pool, Wait};
+use creel::{JoinError, JoinHandle, Observe, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Interrupt};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
@@ -30,7 +32,7 @@ use creel_vgm::play::{News, Order, Parts, Queue, Repeat, Sound, parts};
 use creel_vgm::render::Settings;
 use serde::{Deserialize, Serialize};
 
-use super::plain::plain;
+use super::plain::{line, plain, tell};
 use super::sound::Tone;
 use super::tell_of_folders;
 pub use action::WORDS as ACTION_WORDS;
@@ -47,7 +49,7 @@ use view::View;
 /// In a terminal with an interface: ? shows its keys. Elsewhere, a line a song on stderr.
 ///
 /// Exit codes: 0 played, 1 some songs could not be or there is no
-/// sound device, 2 usage, 65 nothing but bad data, 130 interrupted.
+/// sound device, 2 usage, 65 nothing but bad data, 130 and 143 interrupted.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel-vgm play album/                     an album, in the order of its files
@@ -99,6 +101,9 @@ pub struct Play {
     /// Leave the mouse to the terminal
     #[arg(long)]
     no_mouse: bool,
+    /// Leave media keys to others: do not be told over D-Bus (MPRIS)
+    #[arg(long)]
+    no_mpris: bool,
     /// Read this file instead of $XDG_CONFIG_HOME/creel-vgm/config.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -194,6 +199,10 @@ impl Play {
             deck.orders.send(Order::SeekTo(start));
         }
         let remote = self.remote(&config, &deck, &rendering)?;
+        #[cfg(feature = "mpris")]
+        if config.mpris != Some(false) {
+            mpris::serve(&deck, &rendering);
+        }
         let ends = [
             rendering.spawn(renderer.run()),
             sounding
@@ -210,9 +219,13 @@ impl Play {
         let left = self.left(&deck);
         deck.orders.send(Order::Quit);
         deck.desk.pause(false);
-        finish(&rendering, ends);
+        let panicked = finish(&rendering, ends);
         drop(remote);
         told?;
+        if let Some(panic) = panicked {
+            // It said what it was about when it happened.
+            std::panic::resume_unwind(panic.into_payload());
+        }
         if config.resume == Some(true)
             && let Some(left) = left
         {
@@ -262,6 +275,7 @@ impl Play {
             soft_clip: flag(self.tone.soft_clip).or(file.soft_clip),
             resume: flag(self.resume).or(file.resume),
             mouse: self.no_mouse.then_some(false).or(file.mouse),
+            mpris: self.no_mpris.then_some(false).or(file.mpris),
             listen: self.listen.clone().or(file.listen),
             song: file.song,
         }
@@ -345,7 +359,7 @@ impl Play {
         let found = find(&self.paths, recurse);
         tell_of_folders(&found.deeper, &found.barren);
         for (path, error) in &found.refused {
-            eprintln!("creel-vgm: {}: {error}", plain(&path.display().to_string()));
+            tell(&format!("{}: {error}", plain(&path.display().to_string())));
         }
         let songs = found.songs.into_iter().map(|(song, _)| song).collect();
         (songs, found.refused.len())
@@ -370,6 +384,7 @@ fn whole(config: Config) -> Config {
         sample_rate: config.sample_rate.or(Some(44_100)),
         resume: config.resume.or(Some(false)),
         mouse: config.mouse.or(Some(true)),
+        mpris: config.mpris.or(Some(true)),
         ..config
     }
 }
@@ -380,14 +395,20 @@ fn seed() -> u64 {
     now.map_or(1, |time| time.as_nanos() as u64)
 }
 
-/// Waits for the renderer and the sink; not for a device that takes nothing.
-fn finish(pool: &Pool, ends: [JoinHandle<()>; 2]) {
+/// Waits for the renderer and the sink, not for a device that takes nothing; gives what one of them
+/// panicked with.
+fn finish(pool: &Pool, ends: [JoinHandle<()>; 2]) -> Option<creel::task::Panic> {
     let all = async {
+        let mut panicked = None;
         for end in ends {
-            let _ = end.await;
+            if let Err(JoinError::Panicked(panic)) = end.await {
+                panicked = Some(panic);
+            }
         }
+        panicked
     };
-    let _ = pool.block_on(creel::time::timeout(Duration::from_secs(1), all));
+    let ended = pool.block_on(creel::time::timeout(Duration::from_secs(1), all));
+    ended.ok().flatten()
 }
 
 /// How often the screen is drawn while there is sound.
@@ -433,10 +454,10 @@ fn lines(view: &mut View, interrupt: &Interrupt, quiet: bool) -> anyhow::Result<
     loop {
         view.look();
         for track in view.played.drain(..).filter(|_| !quiet) {
-            eprintln!("{}", view::title(&track));
+            line(&view::title(&track));
         }
         for message in view.messages.drain(..) {
-            eprintln!("creel-vgm: {}", plain(&message));
+            tell(&plain(&message));
         }
         if view.is_over() || interrupt.requested() {
             return Ok(());

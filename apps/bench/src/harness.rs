@@ -184,4 +184,19 @@ mod tests {
         assert!(SHORT.time(|| calls += 1) >= 0.0);
         assert!(calls >= 2, "one call to warm up, at least one that counts");
     }
+
+    #[test]
+    fn a_slowed_subject_makes_each_counted_call_twice() {
+        let calls = std::rc::Rc::new(std::cell::Cell::new(0));
+        let counted = calls.clone();
+        let subject = Subject::new("creel", move |plan| {
+            Ok(plan.time(|| counted.set(counted.get() + 1)))
+        });
+        (subject.slowed().sample)(&SHORT).unwrap();
+        assert_eq!(
+            calls.get(),
+            3,
+            "one to warm up, one counted as often as two"
+        );
+    }
 }

@@ -283,9 +283,9 @@ pub mod tests {
         let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
         let progress = Progress::new(1, "samples", true);
         let doubted =
-            case(3, subjects()).measure(&progress, &Interrupt::default(), Some(&|_| vec![1]));
-        assert_eq!(doubted.unwrap().samples(1).len(), 6);
-        assert_eq!(measure(case(3, subjects())).samples(1).len(), 3);
+            case(7, subjects()).measure(&progress, &Interrupt::default(), Some(&|_| vec![1]));
+        assert_eq!(doubted.unwrap().samples(1).len(), 14);
+        assert_eq!(measure(case(7, subjects())).samples(1).len(), 7);
     }
 
     #[test]

@@ -22,6 +22,9 @@ const REPORT: &str = "creel-report.html";
 /// A workload and what is measured of it.
 type Chosen = Vec<(&'static Workload, Vec<Case>)>;
 
+/// A workload's cases at each value of a sweep.
+type Points = Vec<(usize, Vec<Case>)>;
+
 /// What all workloads of a run share.
 struct Run<'a> {
     cli: &'a Cli,
@@ -167,7 +170,7 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
     };
     let usage = |message: String| Failure::new(Exit::Usage, format!("--sweep {message}"));
     let numbers = values.numbers().map_err(usage)?;
-    let mut points: Vec<(&'static Workload, Vec<(usize, Vec<Case>)>)> = Vec::new();
+    let mut points: Vec<(&'static Workload, Points)> = Vec::new();
     for number in numbers {
         let mut setting = setting.clone();
         match &*values.key {

@@ -249,34 +249,38 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
     let knobs = section.cases().first().and_then(best_knobs);
     let (balance, wait) = knobs.unwrap_or(("sticky", "adaptive"));
     let (rust_balance, rust_wait) = (capital(balance), capital(wait));
-    let builder = |rest: &str| format!("Pool::builder().workers({n}){rest}.build()?");
+    let builder = |knobs: &[String]| {
+        let lines = knobs.iter().map(|knob| format!("    .{knob}\n"));
+        let lines: String = lines.collect();
+        format!("Pool::builder()\n    .workers({n})\n{lines}    .build()?")
+    };
     let setting = match &*section.workload {
         "iterate" | "decode" | "programs" | "traffic" => (
-            builder(&format!(
-                ".placement(Placement::Cores).balance(Balance::{rust_balance}).wait(Wait::{rust_wait})"
-            )),
+            builder(&[
+                "placement(Placement::Cores)".into(),
+                format!("balance(Balance::{rust_balance})"),
+                format!("wait(Wait::{rust_wait})"),
+            ]),
             format!(
                 "creel-traffic run --jobs {n} --placement cores --balance {balance} --wait {wait}"
             ),
         ),
         "render" => (
-            builder(".balance(Balance::Shared).wait(Wait::Park)"),
+            builder(&["balance(Balance::Shared)".into(), "wait(Wait::Park)".into()]),
             format!("creel-vgm render --jobs {n} SONGS… -o DIR"),
         ),
-        "whispers" => (
-            builder(""),
-            "creel-bench whispers --sweep workers=1..4".into(),
-        ),
+        "whispers" => (builder(&[]), String::new()),
         "streams" => (
-            "Pool::builder().workers(1).wait(Wait::Throttle(Duration::from_millis(2))).build()?"
+            "Pool::builder()\n    .workers(1)\n    .wait(Wait::Throttle(Duration::from_millis(2)))\n    \
+             .build()?"
                 .into(),
             "creel-cast standalone --wait 2ms --streams 4000".into(),
         ),
         "serve" => (
-            builder(""),
-            "creel_hyper::serve(listener, service).until(stop)".into(),
+            format!("{}\ncreel_hyper::serve(listener, service).until(stop)", builder(&[])),
+            String::new(),
         ),
-        "launch" => return None,
+        "launch" => (String::new(), "creel run -- PROGRAM".into()),
         _ => return None,
     };
     Some(setting)
@@ -285,18 +289,14 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
 /// Balance and wait of Creel's fastest subject in a case, if it is faster than the first.
 fn best_knobs<'a>(case: &CaseView<'a>) -> Option<(&'a str, &'a str)> {
     let first = case.recommended()?;
-    let ahead = |subject: &&SubjectView| {
-        let better = case.better(subject, first);
-        better.is_some_and(|better| case.call(&better) == Call::More)
+    let ahead = |subject: &SubjectView<'a>| {
+        let better = case.better(subject, first)?;
+        let known = knobs(subject.name)?;
+        (case.call(&better) == Call::More).then_some((better.log, known))
     };
-    let pools = case
-        .subjects
-        .iter()
-        .filter(|s| s.name.starts_with("creel ["));
-    let known = pools
-        .filter(ahead)
-        .filter_map(|subject| knobs(subject.name));
-    known.last().or_else(|| knobs(first.name))
+    let ahead = case.subjects.iter().filter_map(ahead);
+    let best = ahead.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.map_or_else(|| knobs(first.name), |(_, known)| Some(known))
 }
 
 /// `creel [sticky, adaptive]`; spins of a length have no short name.
@@ -334,7 +334,7 @@ mod tests {
     fn settings_are_told_as_code_and_as_a_command() {
         let (rust, command) = settings(&section()).unwrap();
         assert!(
-            rust.contains("Balance::Sticky).wait(Wait::Adaptive)"),
+            rust.contains(".balance(Balance::Sticky)\n    .wait(Wait::Adaptive)\n"),
             "{rust}"
         );
         assert!(command.ends_with("--balance sticky --wait adaptive"));

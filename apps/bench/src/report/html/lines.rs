@@ -27,7 +27,7 @@ struct Curve<'a> {
 }
 
 /// Pictures over cases that are numbers, a picture a metric; nothing with fewer than two of them.
-pub fn over_cases(out: &mut String, cases: &[CaseView]) {
+pub fn over_cases(out: &mut String, cases: &[CaseView], x_label: &str) {
     let numbers = cases
         .iter()
         .filter_map(|case| Some((case.name.parse().ok()?, case)));
@@ -52,7 +52,7 @@ pub fn over_cases(out: &mut String, cases: &[CaseView]) {
         };
         let curves: Vec<Curve> = first.subjects.iter().map(|s| curve(s.name)).collect();
         let title = format!("{}, {}", metric.metric, metric.unit);
-        picture(out, &title, "streams", &curves);
+        picture(out, &title, x_label, &curves);
     }
 }
 

@@ -81,15 +81,15 @@ fn machine(out: &mut String, report: &Report, drawing: &Drawing) {
         }),
     };
     out.push_str(
-        "<section>\n<h2 id=\"machine\">The machine</h2>\n\
-         <figure class=\"machine\" tabindex=\"0\" role=\"group\" \
+        "<section>\n<h2 id=\"machine\">The machine</h2>\n<figure>\n\
+         <div class=\"machine\" tabindex=\"0\" role=\"region\" \
          aria-label=\"The machine with its workers\">\n",
     );
     out.push_str(&view.svg());
     let _ = writeln!(
         out,
-        "<figcaption>A green badge is a worker of a pool that is pinned to cores. {} may be used, \
-         bound by {}.</figcaption>\n</figure>",
+        "</div>\n<figcaption>A green badge is a worker of a pool that is pinned to cores. {} may \
+         be used, bound by {}.</figcaption>\n</figure>",
         budget.workers(),
         escaped(&budget.bound_by().to_string())
     );
@@ -147,7 +147,7 @@ fn workload(out: &mut String, section: &Section) {
         out.push_str("</div>\n");
     }
     let cases = section.cases();
-    lines::over_cases(out, &cases);
+    lines::over_cases(out, &cases, &section.workload);
     for case in &cases {
         lines::over_a_sweep(out, case);
     }

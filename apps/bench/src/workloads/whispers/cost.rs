@@ -12,15 +12,15 @@ pub const METRICS: [Metric; 4] = [
         unit: "ms a pass",
     },
     Metric {
-        name: "user",
+        name: "user CPU",
         unit: "ms a pass",
     },
     Metric {
-        name: "system",
+        name: "system CPU",
         unit: "ms a pass",
     },
     Metric {
-        name: "memory",
+        name: "bytes a task",
         unit: "B a task",
     },
 ];

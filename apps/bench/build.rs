@@ -1,6 +1,17 @@
-//! Compiles the OpenMP peer, where it was asked for.
+//! Tells the program what it was built from, and compiles the OpenMP peer where it was asked for.
+
+use std::path::Path;
+use std::process::Command;
 
 fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src");
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| "unknown".into());
+    tell("COMPILER", said(&rustc, &["--version"]));
+    let target = format!("{}, {}", variable("TARGET"), variable("PROFILE"));
+    tell("TARGET", Some(target));
+    tell("COMMIT", commit());
     #[cfg(feature = "peers")]
     {
         println!("cargo::rerun-if-changed=src/workloads/iterate/openmp.c");
@@ -11,4 +22,37 @@ fn main() {
             .compile("creel_bench_openmp");
         println!("cargo::rustc-link-lib=gomp");
     }
+}
+
+fn tell(name: &str, value: Option<String>) {
+    let value = value.unwrap_or_else(|| "unknown".into());
+    println!("cargo::rustc-env=CREEL_BENCH_{name}={value}");
+}
+
+/// The commit, and whether files differ from it; built anew when the commit changes.
+fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| said("git", arguments);
+    for name in ["HEAD", "logs/HEAD"] {
+        // A file that is not there would have everything built each time.
+        if let Some(file) = git(&["rev-parse", "--git-path", name])
+            && Path::new(&file).exists()
+        {
+            println!("cargo::rerun-if-changed={file}");
+        }
+    }
+    git(&[
+        "describe",
+        "--always",
+        "--dirty",
+        "--exclude=*",
+        "--abbrev=12",
+    ])
+}
+
+/// The first line that a program says.
+fn said(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let line = text.lines().next()?.trim().to_owned();
+    (output.status.success() && !line.is_empty()).then_some(line)
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The CPU time that all threads of this process have used, in seconds.
 pub fn process_cpu_s() -> f64 {
@@ -12,19 +12,24 @@ pub fn process_cpu_s() -> f64 {
 }
 
 /// What disturbed a run, as shares of the machine's CPU time, 0 to 1.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Disturbance {
     /// Used by other processes.
-    others: f64,
+    pub others: f64,
     /// Taken by the host of a virtual machine.
-    stolen: f64,
+    pub stolen: f64,
 }
 
 impl Disturbance {
+    /// Both together.
+    pub fn share(&self) -> f64 {
+        self.others + self.stolen
+    }
+
     /// In words, where it is enough to doubt the figures.
     pub fn warning(&self) -> Option<String> {
         let percent = |share: f64| (share * 100.0).round();
-        (self.others + self.stolen > 0.02).then(|| {
+        (self.share() > 0.02).then(|| {
             format!(
                 "others used {} % of the machine meanwhile, its host {} %: repeat it when it is quiet",
                 percent(self.others),

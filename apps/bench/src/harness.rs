@@ -1,18 +1,11 @@
-//! Measures subjects beside each other: round after round, one sample of each subject a round.
+//! What is measured: cases, the subjects of each, and how a sample is timed.
 //!
 //! A machine's speed drifts by more than the differences that matter, so subjects are never
-//! measured one after the other. Each sample makes its subject anew (threads, buffers, caches)
-//! and ends it, so that no subject runs beside the idle workers of another. A ratio compares two
-//! samples of the same round, and the median of these ratios is reported.
-//!
-//! Left out on purpose: outlier rejection and fitted distributions. Minimum, median and maximum
-//! are shown as measured.
+//! measured one after the other ([`crate::rounds`]). Each sample makes its subject anew (threads,
+//! buffers, caches) and ends it, so that no subject runs beside the idle workers of another.
 
-use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-use anyhow::Context;
-use creel_console::{Interrupt, Progress};
 
 /// How long one sample takes.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +20,10 @@ impl Plan {
     /// The mean time of one call, in ns, of calls made back to back.
     pub fn time(&self, mut call: impl FnMut()) -> f64 {
         let calls = self.calls_in_sample(&mut call);
+        let repeats = repeats();
         let start = Instant::now();
         for _ in 0..calls {
-            call();
+            (0..repeats).for_each(|_| call());
         }
         nanoseconds(start.elapsed()) / calls as f64
     }
@@ -44,7 +38,7 @@ impl Plan {
         for _ in 0..calls {
             between();
             let start = Instant::now();
-            call();
+            (0..repeats()).for_each(|_| call());
             total += start.elapsed();
         }
         nanoseconds(total) / calls as f64
@@ -65,6 +59,13 @@ impl Plan {
         let calls = self.sample.as_secs_f64() / warm.as_secs_f64() * calls as f64;
         (calls as u64).max(1)
     }
+}
+
+/// How often a counted call is made. Relaxed: a sample begins and ends on one thread.
+static REPEATS: AtomicU32 = AtomicU32::new(1);
+
+fn repeats() -> u32 {
+    REPEATS.load(Ordering::Relaxed)
 }
 
 fn nanoseconds(duration: Duration) -> f64 {
@@ -91,8 +92,8 @@ type Taken<'a> = &'a mut dyn FnMut() -> anyhow::Result<Vec<f64>>;
 
 /// One thing that is measured: a pool with its setting, or a peer.
 pub struct Subject {
-    name: String,
-    sample: Sample,
+    pub(crate) name: String,
+    pub(crate) sample: Sample,
 }
 
 impl Subject {
@@ -113,6 +114,22 @@ impl Subject {
             name: name.into(),
             sample: Box::new(sample),
         }
+    }
+
+    /// The subject with each of its counted calls made twice: half as fast, to see whether that is
+    /// noticed.
+    pub fn slowed(self) -> Self {
+        self.within(|sample| {
+            REPEATS.store(2, Ordering::Relaxed);
+            let values = sample();
+            REPEATS.store(1, Ordering::Relaxed);
+            values
+        })
+    }
+
+    /// The subject under another name.
+    pub fn named(self, name: String) -> Self {
+        Subject { name, ..self }
     }
 
     /// The subject with each of its samples taken inside `around`, which calls it once.
@@ -145,134 +162,10 @@ impl Case {
         self.subjects.retain(|subject| pass(&subject.name));
     }
 
-    /// How many samples the case takes.
+    /// How many samples the case takes at least: each subject's, and the first one's twin's.
     pub fn samples(&self) -> u64 {
-        (self.rounds * self.subjects.len()) as u64
-    }
-
-    /// Measures all subjects in turn, for all rounds.
-    ///
-    /// # Errors
-    ///
-    /// The first that a subject gives, or an interrupt; what was measured so far is dropped.
-    pub fn measure(
-        mut self,
-        progress: &Progress,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Measured> {
-        let count = self.subjects.len();
-        let mut samples = vec![Vec::with_capacity(self.rounds); count];
-        for round in 0..self.rounds {
-            // Each round begins with another subject, so that none is always the first after
-            // the same neighbour.
-            for turn in 0..count {
-                interrupt.check()?;
-                let index = (round + turn) % count;
-                let subject = &mut self.subjects[index];
-                progress.set_message(format!("{}: {}", self.name, subject.name));
-                let taken = (subject.sample)(&self.plan);
-                if taken.is_err() {
-                    // The signal that asked for the end also reached a subject's processes.
-                    interrupt.check()?;
-                }
-                let values =
-                    taken.with_context(|| format!("case {}: {}", self.name, subject.name))?;
-                samples[index].push(black_box(values));
-                progress.advance(1);
-            }
-        }
-        let names = self
-            .subjects
-            .into_iter()
-            .map(|subject| subject.name)
-            .collect();
-        Ok(Measured {
-            case: self.name,
-            metrics: self.metrics,
-            compared: self.compared,
-            names,
-            samples,
-        })
-    }
-}
-
-/// A case's samples.
-#[derive(Debug)]
-pub struct Measured {
-    /// The case's name.
-    pub case: String,
-    /// What the values mean.
-    pub metrics: Vec<Metric>,
-    compared: bool,
-    names: Vec<String>,
-    /// By subject, round, metric.
-    samples: Vec<Vec<Vec<f64>>>,
-}
-
-/// Minimum, median and maximum over the rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    /// The smallest.
-    pub min: f64,
-    /// The one in the middle, or the mean of the two there.
-    pub median: f64,
-    /// The largest.
-    pub max: f64,
-    /// The geometric mean.
-    pub mean: f64,
-}
-
-impl Spread {
-    fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let count = values.len();
-        let logarithms = values.iter().map(|value| value.ln());
-        let mean = (logarithms.sum::<f64>() / count as f64).exp();
-        let median = (values[(count - 1) / 2] + values[count / 2]) / 2.0;
-        Spread {
-            min: values[0],
-            median,
-            max: values[count - 1],
-            mean,
-        }
-    }
-}
-
-impl Measured {
-    /// The subjects' names, the recommended first.
-    pub fn subjects(&self) -> &[String] {
-        &self.names
-    }
-
-    /// The number of samples of each subject.
-    pub fn rounds(&self) -> usize {
-        self.samples[0].len()
-    }
-
-    /// A subject's values of a metric over the rounds.
-    pub fn spread(&self, subject: usize, metric: usize) -> Spread {
-        Spread::of(self.samples[subject].iter().map(|values| values[metric]))
-    }
-
-    /// A subject's first metric over that of `other`, round by round.
-    pub fn ratio(&self, subject: usize, other: usize) -> Spread {
-        let pairs = self.samples[subject].iter().zip(&self.samples[other]);
-        Spread::of(pairs.map(|(values, others)| values[0] / others[0]))
-    }
-
-    /// Those that the others are compared with: `one thread` where it is a subject, then the
-    /// first.
-    pub fn compared_with(&self) -> Vec<usize> {
-        if !self.compared {
-            return Vec::new();
-        }
-        let one_thread = self.names.iter().position(|name| name == ONE_THREAD);
-        one_thread
-            .into_iter()
-            .filter(|&index| index != 0)
-            .chain([0])
-            .collect()
+        let slots = self.subjects.len() + usize::from(self.compared);
+        (self.rounds * slots) as u64
     }
 }
 
@@ -280,67 +173,30 @@ impl Measured {
 mod tests {
     use super::*;
 
-    fn case(rounds: usize) -> Case {
-        let mut drift = 0.0;
-        let steady = Subject::new("creel", move |_| {
-            drift += 10.0;
-            Ok(drift)
-        });
-        let mut drift = 0.0;
-        let twice = Subject::new("one thread", move |_| {
-            drift += 20.0;
-            Ok(drift)
-        });
-        let plan = Plan {
-            warm_up: Duration::ZERO,
-            sample: Duration::ZERO,
-        };
-        let metrics = vec![Metric {
-            name: "time",
-            unit: "ns a call",
-        }];
-        let subjects = vec![steady, twice];
-        Case {
-            name: "hot".into(),
-            metrics,
-            compared: true,
-            plan,
-            rounds,
-            subjects,
-        }
-    }
-
-    #[test]
-    fn ratios_are_taken_within_a_round_so_a_drift_cancels() {
-        let progress = Progress::new(8, "samples", true);
-        let measured = case(4).measure(&progress, &Interrupt::default()).unwrap();
-        assert_eq!(progress.done(), 8);
-        let spread = measured.spread(0, 0);
-        assert_eq!((spread.min, spread.median, spread.max), (10.0, 25.0, 40.0));
-        let mean = (10.0f64 * 20.0 * 30.0 * 40.0).powf(0.25);
-        assert!((spread.mean - mean).abs() < 1e-9);
-        let ratio = measured.ratio(0, 1);
-        assert_eq!((ratio.min, ratio.median, ratio.max), (0.5, 0.5, 0.5));
-        assert_eq!(measured.compared_with(), [1, 0]);
-    }
-
-    #[test]
-    fn an_interrupt_ends_it_between_two_samples() {
-        let progress = Progress::new(8, "samples", true);
-        let interrupt = Interrupt::default();
-        interrupt.request();
-        assert!(case(4).measure(&progress, &interrupt).is_err());
-        assert_eq!(progress.done(), 0);
-    }
+    const SHORT: Plan = Plan {
+        warm_up: Duration::ZERO,
+        sample: Duration::ZERO,
+    };
 
     #[test]
     fn only_what_comes_after_the_warm_up_counts() {
-        let plan = Plan {
-            warm_up: Duration::ZERO,
-            sample: Duration::ZERO,
-        };
         let mut calls = 0;
-        assert!(plan.time(|| calls += 1) >= 0.0);
-        assert_eq!(calls, 2, "one call to warm up, at least one that counts");
+        assert!(SHORT.time(|| calls += 1) >= 0.0);
+        assert!(calls >= 2, "one call to warm up, at least one that counts");
+    }
+
+    #[test]
+    fn a_slowed_subject_makes_each_counted_call_twice() {
+        let calls = std::rc::Rc::new(std::cell::Cell::new(0));
+        let counted = calls.clone();
+        let subject = Subject::new("creel", move |plan| {
+            Ok(plan.time(|| counted.set(counted.get() + 1)))
+        });
+        (subject.slowed().sample)(&SHORT).unwrap();
+        assert_eq!(
+            calls.get(),
+            3,
+            "one to warm up, one counted as often as two"
+        );
     }
 }

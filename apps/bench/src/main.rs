@@ -3,13 +3,21 @@
 #![deny(unsafe_code)]
 
 mod clock;
+mod compare;
+mod costs;
 mod harness;
 mod hog;
+mod host;
 mod memory;
 mod quota;
+mod readme;
+mod record;
 mod report;
+mod rounds;
 mod run;
 mod setting;
+mod stats;
+mod sweep;
 mod workloads;
 
 use std::path::PathBuf;
@@ -20,22 +28,26 @@ use creel_console::knobs::jobs;
 use creel_console::{Common, args, conclude};
 
 use setting::Load;
+use sweep::Values;
 use workloads::render;
 #[cfg(target_os = "linux")]
 use workloads::serve;
 
 /// Measure Creel beside its peers, in one interleaved run
 ///
-/// Without arguments: reads the machine, says how many workers it allows and why, and runs all
-/// workloads but decode, programs and serve in about a quarter of an hour; with --quick in two minutes.
-/// Figures are minimum, median and maximum over the rounds, and ratios between samples of the same
-/// round.
+/// Without arguments: a quick look at all workloads, two minutes, and a report to read,
+/// creel-report.html. --full takes its time. Ratios are between samples of the same round; a
+/// difference is called one only beyond 5 % and beyond the run's own noise.
 #[derive(Parser)]
-#[command(name = "creel-bench", version)]
+#[command(name = "creel-bench", version, after_help = EXAMPLES)]
 struct Cli {
-    /// What to run: all but decode, programs and serve, or those named
-    #[arg(value_name = "WORKLOAD", value_parser = workloads::names())]
+    /// What to run: workloads (iterate, render, whispers, streams, traffic, serve, decode, launch,
+    /// programs) or cases; all workloads if nothing is named
+    #[arg(value_name = "WORKLOAD|CASE")]
     workloads: Vec<String>,
+    /// The same as a list
+    #[arg(long, value_name = "WORKLOAD,…", value_delimiter = ',', value_parser = workloads::names())]
+    only: Vec<String>,
     /// Only the cases of this name; may be repeated
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
@@ -48,21 +60,66 @@ struct Cli {
     /// Workers; by default the machine's budget
     #[arg(short, long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
-    /// Shorter samples and fewer rounds: shows that all runs, not how fast
+    /// Shorter samples, fewer rounds, and of all workloads the most telling cases
     #[arg(long)]
     quick: bool,
-    /// For render: songs, or a folder of them, instead of those that creel-vgm carries
+    /// All cases at their full length: an hour
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Values of one setting beside each other: workers=1..4; of article also items=, work=
+    #[arg(long, value_name = "KEY=VALUES")]
+    sweep: Option<Values>,
+    /// For render: settings crossed: workers=20,4,1, jobs=20,4,1, yield=no,block; may be repeated
+    #[arg(long, value_name = "KEY=VALUES")]
+    matrix: Vec<Values>,
+    /// For render: songs, a folder or a list of them, instead of those that creel-vgm carries
     #[arg(long, value_name = "PATH")]
     songs: Option<PathBuf>,
+    /// For render: seconds to wait before each sample, so that the processor is cool again
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    cool_down: u16,
     /// For traffic: a Python that has uxsim and eclipse-sumo, to be peers
     #[arg(long, value_name = "PROGRAM")]
     python: Option<PathBuf>,
     /// What else happens on the machine meanwhile
     #[arg(long, value_enum, default_value_t)]
     load: Load,
+    /// Compare with a report written as JSON; exit code 1 if something became slower
+    #[arg(long, value_name = "OLD.json")]
+    compare: Option<PathBuf>,
+    /// Compare although what must match does not
+    #[arg(long, requires = "compare")]
+    anyway: bool,
+    /// Measure nothing: take the figures of a report that was written as JSON
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["sweep", "matrix", "record"])]
+    from: Option<PathBuf>,
+    /// Write the report: FILE ends in html, md, json or csv; may be repeated
+    #[arg(long, value_name = "FILE")]
+    report: Vec<PathBuf>,
+    /// Keep the run: a folder of its own in DIR, with report, figures, machine and versions
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Write the newest record of benches/runs beside FILE into FILE's table and plot
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    readme: Option<PathBuf>,
+    /// Say whether that would change FILE; exit code 1 if so
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    check_readme: Option<PathBuf>,
+    /// Make each call of subjects with this in their name twice, to see whether it is noticed
+    #[arg(long, value_name = "TEXT", hide = true)]
+    slow_down: Option<String>,
     #[command(flatten)]
     common: Common,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  creel-bench                                   a quick look at all, and creel-report.html
+  creel-bench --full --record benches/runs      the record of a machine
+  creel-bench iterate --case hot --runs 25      one case, more rounds
+  creel-bench iterate --sweep workers=1..8      what a worker more brings
+  creel-bench --only iterate --report old.json; …; creel-bench --only iterate --compare old.json
+  creel-bench render --songs DIR --matrix workers=4,1 --matrix jobs=4,1 --matrix yield=no,block";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);

@@ -1,42 +1,40 @@
 //! A run from the command line to its report.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use creel_console::{Document, Exit, Failure, Format, Interrupt, Progress, output};
+use creel_console::{Exit, Failure, Format, Interrupt, Progress, output};
 use creel_topology::{Budget, Machine};
-use serde::Serialize;
 
-use crate::Cli;
-use crate::clock::{Disturbance, Watch};
-use crate::harness::{Case, Measured};
-use crate::hog;
-use crate::report::{self, Row};
+use crate::clock::Watch;
+use crate::harness::Case;
+use crate::host::Host;
+use crate::report::{self, Report, Section};
+use crate::rounds::{Doubt, Measured};
 use crate::setting::{Load, Setting};
 use crate::workloads::{self, Workload};
+use crate::{Cli, compare, hog, readme, record, sweep};
 
-/// A workload's part of its JSON document.
-#[derive(Serialize)]
-struct Body<'a> {
-    load: Load,
-    workload: &'a str,
-    disturbance: Option<Disturbance>,
-    rows: Vec<Row<'a>>,
-}
+/// Where a run of all workloads leaves its report, unless told otherwise.
+const REPORT: &str = "creel-report.html";
+
+/// A workload and what is measured of it.
+type Chosen = Vec<(&'static Workload, Vec<Case>)>;
+
+/// A workload's cases at each value of a sweep.
+type Points = Vec<(usize, Vec<Case>)>;
 
 /// What all workloads of a run share.
 struct Run<'a> {
     cli: &'a Cli,
     machine: Machine,
     budget: Budget,
+    setting: Setting,
     progress: Progress,
     interrupt: Interrupt,
-}
-
-/// A workload's results.
-struct Result {
-    workload: &'static str,
-    cases: Vec<Measured>,
-    disturbance: Option<Disturbance>,
+    /// What is compared with.
+    old: Option<Report>,
 }
 
 /// Runs what the command line asks for.
@@ -46,76 +44,102 @@ struct Result {
 /// A case's name that no workload has, what a subject cannot start, or an interrupt. What was
 /// printed before stays valid.
 pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
-    let interrupt = Interrupt::install()?;
-    let machine = Machine::detect()?;
-    let mut budget = Budget::of(&machine);
-    if let Some(jobs) = cli.jobs {
-        budget = budget.explicit(jobs);
+    if let Some(file) = &cli.readme {
+        return readme::write(file);
     }
+    if let Some(file) = &cli.check_readme {
+        return readme::check(file);
+    }
+    let machine = Machine::detect()?;
+    let budget = Budget::of(&machine);
+    let budget = match cli.jobs {
+        Some(jobs) => budget.explicit(jobs),
+        None => budget,
+    };
+    let setting = setting(cli, &budget);
+    let mut run = Run {
+        cli,
+        progress: Progress::new(0, "samples", cli.common.quiet),
+        interrupt: Interrupt::install()?,
+        old: cli.compare.as_deref().map(Report::read).transpose()?,
+        machine,
+        budget,
+        setting,
+    };
+    let report = match &cli.from {
+        Some(file) => run.read(file)?,
+        None => run.measure_all()?,
+    };
+    run.finish(&report)
+}
+
+fn setting(cli: &Cli, budget: &Budget) -> Setting {
     let workers = match cli.load {
         Load::Oversubscribed => budget.workers() * 4,
         Load::Idle | Load::Busy => budget.workers(),
     };
-    let setting = Setting {
+    Setting {
         workers,
-        quick: cli.quick,
+        quick: cli.quick || (!cli.full && !cli.names_something()),
         runs: cli.runs.map(usize::from),
         songs: cli.songs.clone(),
         python: cli.python.clone(),
-    };
-    let chosen = chosen(cli, &setting)?;
-    let samples = chosen
-        .iter()
-        .flat_map(|(_, cases)| cases)
-        .map(Case::samples)
-        .sum();
-    let progress = Progress::new(samples, "samples", cli.common.quiet);
-    let run = Run {
-        cli,
-        machine,
-        budget,
-        progress,
-        interrupt,
-    };
-    run.show(&format!(
-        "{workers} workers, bound by {}\n",
-        run.budget.bound_by()
-    ))?;
-    let mut results = Vec::new();
-    for (workload, cases) in chosen {
-        let result = run.measure(workload, cases)?;
-        run.export_json(&result)?;
-        results.push(result);
+        matrix: cli.matrix.clone(),
+        items: None,
+        work: None,
+        cool_down: Duration::from_secs(cli.cool_down.into()),
     }
-    if cli.common.format == Format::Csv {
-        let rows = results.iter().flat_map(|result| {
-            result
-                .cases
-                .iter()
-                .flat_map(|case| report::rows(case, Some(result.workload)))
-        });
-        output::csv(rows)?;
+}
+
+impl Cli {
+    /// Whether only a part is asked for.
+    fn names_something(&self) -> bool {
+        !(self.workloads.is_empty() && self.only.is_empty() && self.cases.is_empty())
     }
-    Ok(Exit::Done)
+
+    /// The workloads named, of either form.
+    fn named(&self) -> Vec<&str> {
+        let names = workloads::names();
+        let positional = self.workloads.iter().map(String::as_str);
+        let positional = positional.filter(|name| names.contains(name));
+        positional
+            .chain(self.only.iter().map(String::as_str))
+            .collect()
+    }
+
+    /// The cases named, of either form.
+    fn named_cases(&self) -> BTreeSet<&str> {
+        let names = workloads::names();
+        let positional = self.workloads.iter().map(String::as_str);
+        let positional = positional.filter(|name| !names.contains(name));
+        positional
+            .chain(self.cases.iter().map(String::as_str))
+            .collect()
+    }
 }
 
 /// The workloads asked for with the cases asked for.
-fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Vec<(&'static Workload, Vec<Case>)>> {
-    let mut unknown: BTreeSet<&str> = cli.cases.iter().map(String::as_str).collect();
+fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
+    let (named, named_cases) = (cli.named(), cli.named_cases());
+    let mut unknown = named_cases.clone();
     let mut chosen = Vec::new();
     for workload in workloads::ALL {
-        let named = cli.workloads.iter().any(|name| name == workload.name);
-        let by_default = cli.workloads.is_empty()
-            && (!cli.cases.is_empty() || !workloads::ONLY_NAMED.contains(&workload.name));
-        if !named && !by_default {
+        let wanted = named.is_empty() || named.contains(&workload.name);
+        let by_default = cli.names_something() || !workloads::ONLY_NAMED.contains(&workload.name);
+        if !(wanted && by_default) {
             continue;
         }
         let mut cases = (workload.cases)(setting)?;
-        if !cli.cases.is_empty() {
-            cases.retain(|case| cli.cases.contains(&case.name));
+        if !named_cases.is_empty() {
+            cases.retain(|case| named_cases.contains(&*case.name));
+        } else if setting.quick && !cli.names_something() {
+            let headlines = workloads::headlines(workload.name, setting);
+            cases.retain(|case| headlines.contains(&case.name));
+        } else if setting.matrix.is_empty() {
+            cases.retain(|case| !workloads::ONLY_NAMED_CASES.contains(&&*case.name));
         }
         for case in &mut cases {
-            unknown.remove(case.name.as_str());
+            unknown.remove(&*case.name);
             if !cli.subjects.is_empty() {
                 case.retain_subjects(|name| cli.subjects.iter().any(|part| name.contains(part)));
             }
@@ -129,7 +153,7 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Vec<(&'static Workload
         }
     }
     if let Some(name) = unknown.first() {
-        let message = format!("--case {name}: no such case in these workloads");
+        let message = format!("{name}: no such workload, and no such case in these workloads");
         return Err(Failure::new(Exit::Usage, message).into());
     }
     if chosen.is_empty() && !cli.subjects.is_empty() {
@@ -139,26 +163,203 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Vec<(&'static Workload
     Ok(chosen)
 }
 
+/// The same at each value of a sweep, as one set of cases.
+fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
+    let Some(values) = &cli.sweep else {
+        return chosen(cli, setting);
+    };
+    let usage = |message: String| Failure::new(Exit::Usage, format!("--sweep {message}"));
+    let numbers = values.numbers().map_err(usage)?;
+    let mut points: Vec<(&'static Workload, Points)> = Vec::new();
+    for number in numbers {
+        let mut setting = setting.clone();
+        match &*values.key {
+            "workers" => setting.workers = number,
+            "items" => setting.items = Some(number),
+            "work" => setting.work = Some(number),
+            key => {
+                let message = format!("{key}: {}?", sweep::KEYS.join(", "));
+                return Err(usage(message).into());
+            }
+        }
+        for (workload, cases) in chosen(cli, &setting)? {
+            match points
+                .iter_mut()
+                .find(|(other, _)| other.name == workload.name)
+            {
+                Some((_, all)) => all.push((number, cases)),
+                None => points.push((workload, vec![(number, cases)])),
+            }
+        }
+    }
+    let merged = points.into_iter();
+    Ok(merged
+        .map(|(w, points)| (w, sweep::merged(&values.key, points)))
+        .collect())
+}
+
 impl Run<'_> {
+    fn measure_all(&mut self) -> anyhow::Result<Report> {
+        let mut chosen = swept(self.cli, &self.setting)?;
+        if let Some(text) = &self.cli.slow_down {
+            for case in chosen.iter_mut().flat_map(|(_, cases)| cases) {
+                let slow = |subject: crate::harness::Subject| {
+                    if subject.name.contains(text) {
+                        subject.slowed()
+                    } else {
+                        subject
+                    }
+                };
+                case.subjects = case.subjects.drain(..).map(slow).collect();
+            }
+        }
+        let samples = chosen
+            .iter()
+            .flat_map(|(_, cases)| cases)
+            .map(Case::samples);
+        self.progress.add(samples.sum());
+        let host = Host::detect(&self.machine, &self.budget);
+        self.show(&format!("{}\n", host.line()))?;
+        self.show(&format!(
+            "{} workers, bound by {}\n",
+            self.setting.workers,
+            self.budget.bound_by()
+        ))?;
+        let mut report = Report::default();
+        for (workload, cases) in chosen {
+            let section = self.measure(workload, cases, &host)?;
+            self.export_json(&section)?;
+            report.sections.push(section);
+        }
+        Ok(report)
+    }
+
     /// Measures a workload's cases; as text each is printed as soon as it is there.
-    fn measure(&self, workload: &'static Workload, cases: Vec<Case>) -> anyhow::Result<Result> {
+    fn measure(
+        &self,
+        workload: &'static Workload,
+        cases: Vec<Case>,
+        host: &Host,
+    ) -> anyhow::Result<Section> {
         let Workload { name, about, .. } = workload;
         self.show(&format!("\n{name}: {about}\n"))?;
+        let mut section = Section {
+            host: host.clone(),
+            load: self.cli.load,
+            quick: self.setting.quick,
+            workers: self.setting.workers,
+            workload: (*name).into(),
+            disturbance: None,
+            noise: Vec::new(),
+            rows: Vec::new(),
+        };
+        let old = self.old.as_ref().and_then(|old| old.section(name));
         let watch = Watch::start();
-        let mut measured = Vec::new();
         for case in cases {
-            let case = case.measure(&self.progress, &self.interrupt)?;
-            self.show(&format!("\n{name} {}\n{}", case.case, report::table(&case)))?;
-            measured.push(case);
+            let doubt = |measured: &Measured| {
+                let Some(old) = old else {
+                    return Vec::new();
+                };
+                let mut now = Section {
+                    rows: Vec::new(),
+                    noise: Vec::new(),
+                    ..section.clone()
+                };
+                now.add(measured);
+                let cases = now.cases();
+                cases
+                    .first()
+                    .map_or(Vec::new(), |case| compare::in_doubt(old, case))
+            };
+            // Who says how many rounds gets so many.
+            let doubt: Option<Doubt> = self.cli.runs.is_none().then_some(&doubt);
+            let measured = case.measure(&self.progress, &self.interrupt, doubt)?;
+            section.add(&measured);
+            self.show_case(&section, &measured.case)?;
         }
-        let disturbance = watch.disturbance();
-        if let Some(warning) = disturbance.and_then(|disturbance| disturbance.warning()) {
+        section.disturbance = watch.disturbance();
+        if let Some(warning) = section.disturbance.and_then(|d| d.warning()) {
             self.progress.println(&format!("creel-bench: {warning}"));
         }
-        Ok(Result {
-            workload: name,
-            cases: measured,
-            disturbance,
+        Ok(section)
+    }
+
+    /// Another run's figures, shown as if they had just been measured.
+    fn read(&self, file: &std::path::Path) -> anyhow::Result<Report> {
+        let report = Report::read(file)?;
+        for section in &report.sections {
+            self.export_json(section)?;
+            for case in section.cases() {
+                self.show_case(section, case.name)?;
+            }
+        }
+        Ok(report)
+    }
+
+    fn show_case(&self, section: &Section, name: &str) -> anyhow::Result<()> {
+        let Some(case) = section.case(name) else {
+            return Ok(());
+        };
+        let noise = section.noise.iter().find(|noise| noise.case == name);
+        let noise = noise.map_or(String::new(), |noise| {
+            format!("; noise up to {:.1} %", (noise.floor - 1.0) * 100.0)
+        });
+        let heading = format!("\n{} {name}: {}{noise}\n", section.workload, case.unit());
+        self.show(&heading)?;
+        self.show(&report::table(&case).text())?;
+        self.show(&report::of_a_sweep(&case))
+    }
+
+    /// All that is done with figures once they are there.
+    fn finish(&self, report: &Report) -> anyhow::Result<Exit> {
+        let (machine, budget) = (&self.machine, &self.budget);
+        if self.cli.common.format == Format::Csv {
+            output::text(&report.csv()?)?;
+        }
+        let findings = report.findings();
+        if !findings.is_empty() {
+            self.show(&format!("\n{findings}"))?;
+        }
+        let mut files = self.cli.report.clone();
+        let all = !self.cli.names_something() && self.cli.from.is_none();
+        if files.is_empty() && all && self.cli.common.format == Format::Text {
+            files.push(PathBuf::from(REPORT));
+        }
+        for file in &files {
+            report.write(file, machine, budget)?;
+            self.progress
+                .println(&format!("creel-bench: wrote {}", file.display()));
+        }
+        if let Some(folder) = &self.cli.record {
+            let folder = record::write(folder, report, machine, budget)?;
+            self.progress
+                .println(&format!("creel-bench: wrote {}", folder.display()));
+        }
+        match &self.old {
+            Some(old) => self.compare(old, report),
+            None => Ok(Exit::Done),
+        }
+    }
+
+    fn compare(&self, old: &Report, new: &Report) -> anyhow::Result<Exit> {
+        let comparison = compare::reports(old, new);
+        if !comparison.mismatches.is_empty() && !self.cli.anyway {
+            let message = format!(
+                "these reports are not to be compared (--anyway does):\n  {}",
+                comparison.mismatches.join("\n  ")
+            );
+            return Err(Failure::new(Exit::BadData, message).into());
+        }
+        // With JSON or CSV on stdout it is beside the data.
+        let text = format!("\n{}", comparison.text());
+        match self.cli.common.format {
+            Format::Text => self.show(&text)?,
+            Format::Json | Format::Csv => self.progress.suspend(|| output::note(&text)),
+        }
+        Ok(if comparison.is_worse() {
+            Exit::SomeFailed
+        } else {
+            Exit::Done
         })
     }
 
@@ -170,19 +371,10 @@ impl Run<'_> {
     }
 
     /// One line a workload, so that one or several can be read alike.
-    fn export_json(&self, result: &Result) -> anyhow::Result<()> {
+    fn export_json(&self, section: &Section) -> anyhow::Result<()> {
         if self.cli.common.format == Format::Json {
-            let body = Body {
-                load: self.cli.load,
-                workload: result.workload,
-                disturbance: result.disturbance,
-                rows: result
-                    .cases
-                    .iter()
-                    .flat_map(|case| report::rows(case, None))
-                    .collect(),
-            };
-            output::json_line(&Document::new(&self.machine, &self.budget, body))?;
+            let document = section.document(&self.machine, &self.budget);
+            output::json_line(&document)?;
         }
         Ok(())
     }

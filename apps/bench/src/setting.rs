@@ -4,9 +4,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::harness::Plan;
+use crate::sweep::Values;
 
 /// What else happens on the machine while a subject is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    clap::ValueEnum,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
     /// Nothing that the bench started.
@@ -16,6 +27,17 @@ pub enum Load {
     Busy,
     /// Four times as many workers as the budget allows.
     Oversubscribed,
+}
+
+impl Load {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Load::Idle => "idle",
+            Load::Busy => "busy",
+            Load::Oversubscribed => "oversubscribed",
+        }
+    }
 }
 
 /// How a run is done.
@@ -31,6 +53,14 @@ pub struct Setting {
     pub songs: Option<PathBuf>,
     /// A Python that has other traffic simulators.
     pub python: Option<PathBuf>,
+    /// For `render`: settings that are crossed.
+    pub matrix: Vec<Values>,
+    /// For `iterate article`: the number of items, where it is swept.
+    pub items: Option<usize>,
+    /// The same: steps of work an item.
+    pub work: Option<usize>,
+    /// A pause before each sample of `render`, for the processor to cool down.
+    pub cool_down: Duration,
 }
 
 impl Setting {
@@ -46,6 +76,24 @@ impl Setting {
         Plan {
             warm_up: Duration::from_millis(warm_up_ms) / share,
             sample: Duration::from_millis(sample_ms) / share,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Setting {
+    /// As a short run on two workers has it.
+    pub fn of_tests() -> Self {
+        Setting {
+            workers: 2,
+            quick: true,
+            runs: Some(1),
+            songs: None,
+            python: None,
+            matrix: Vec::new(),
+            items: None,
+            work: None,
+            cool_down: Duration::ZERO,
         }
     }
 }

@@ -69,6 +69,103 @@ fn what_does_not_exist_is_a_usage_error_that_names_it() {
     }
 }
 
+/// The README's table and plot are what the newest record says; without a record there is nothing
+/// to check, and the program says so.
+#[test]
+fn the_readme_is_what_the_newest_record_says() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let output = bench(&["--check-readme", readme]);
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+/// A folder of this test's own, removed when it passes.
+fn folder(name: &str) -> std::path::PathBuf {
+    let name = format!("creel-bench-{name}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn a_report_is_written_in_every_form_and_compared() {
+    let folder = folder("report");
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (json, html, md) = (file("a.json"), file("a.html"), file("a.md"));
+    let run = ["iterate", "--case", "noop", "--quick", "--runs", "2", "-q"];
+    let reports = ["--report", &json, "--report", &html, "--report", &md];
+    let output = bench(&[&run[..], &reports].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = |file: &str| std::fs::read_to_string(file).unwrap();
+    assert!(text(&html).starts_with("<!doctype html>") && text(&html).contains("creel ["));
+    assert!(text(&md).contains("## iterate"));
+    // Beside itself nothing differs, whatever the noise of the run was.
+    let output = bench(&[
+        "--from",
+        &json,
+        "--compare",
+        &json,
+        "--anyway",
+        "--format",
+        "csv",
+    ]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(told.contains("ratios compared, no difference"), "{told}");
+    // Another processor's is refused.
+    let other = text(&json).replace("\"cpu\":\"", "\"cpu\":\"another ");
+    std::fs::write(file("b.json"), other).unwrap();
+    let output = bench(&["--from", &json, "--compare", &file("b.json")]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(65), "{output:?}");
+    assert!(told.contains("processor: another"), "{told}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_sweep_tells_what_a_worker_costs() {
+    let line = [
+        "iterate",
+        "article",
+        "--sweep",
+        "workers=1,2",
+        "--quick",
+        "--runs",
+        "1",
+        "--subject",
+        "creel",
+    ];
+    let output = bench(&line);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("creel [unpinned], workers 2"), "{text}");
+    assert!(text.contains("a worker"), "{text}");
+}
+
+#[test]
+fn a_record_is_a_folder_with_all_that_a_reader_needs() {
+    let folder = folder("record");
+    let path = folder.to_str().unwrap();
+    let output = bench(&[
+        "iterate", "noop", "--quick", "--runs", "1", "-q", "--record", path,
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let record = std::fs::read_dir(&folder)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    for name in ["README.md", "report.html", "report.md", "report.json"] {
+        assert!(record.join(name).is_file(), "{name}");
+    }
+    let about = std::fs::read_to_string(record.join("README.md")).unwrap();
+    for part in ["| kernel |", "| compiler | rustc ", "commit "] {
+        assert!(about.contains(part), "{about}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn the_manuals_come_from_the_program() {
     assert!(String::from_utf8_lossy(&bench(&["man"]).stdout).contains(".TH creel-bench"));

@@ -1,15 +1,14 @@
 //! `creel topo`: a machine as people and programs read it, and where workers would sit on it.
 
 mod report;
-mod svg;
 mod text;
-mod tree;
 
 use std::path::PathBuf;
 
 use anyhow::Context;
+use creel_console::machine::{Seating, View};
 use creel_console::{Common, Exit, Failure, Format, knobs, output};
-use creel_topology::{Budget, Error, Layout, Machine, Placement, place};
+use creel_topology::{Budget, Error, Machine, Placement, place};
 
 use crate::drawing;
 use crate::options::{self, Round};
@@ -41,28 +40,15 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
-/// All that is shown: a machine, its budget, and seats where they were asked for.
-struct View {
-    machine: Machine,
-    budget: Budget,
-    seating: Option<Seating>,
-}
-
-/// Who sits where.
-struct Seating {
-    placement: Placement,
-    layout: Layout,
-}
-
 /// Reads the machine, seats the workers, prints.
 pub fn run(args: &Args, common: &Common) -> anyhow::Result<Exit> {
     let view = view(args).map_err(with_exit)?;
     if args.svg.as_deref().is_some_and(drawing::is_stdout) {
-        output::text(&svg::draw(&view))?;
+        output::text(&view.svg())?;
         return Ok(Exit::Done);
     }
     if let Some(file) = &args.svg {
-        drawing::write(file, &svg::draw(&view)).with_context(|| file.display().to_string())?;
+        drawing::write(file, &view.svg()).with_context(|| file.display().to_string())?;
     }
     match common.format {
         Format::Text => output::text(&text::draw(&view, common.verbose > 0))?,

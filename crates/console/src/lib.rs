@@ -29,6 +29,7 @@ mod exit;
 pub mod http;
 mod interrupt;
 pub mod knobs;
+pub mod machine;
 pub mod output;
 pub mod plot;
 mod progress;

@@ -74,6 +74,11 @@ impl Progress {
         self.bar.set_length(total);
     }
 
+    /// Adds to the total what turned out to be needed beside it.
+    pub fn add(&self, units: u64) {
+        self.bar.inc_length(units);
+    }
+
     /// The text right of the bar: what is under way, or a rate.
     pub fn set_message(&self, message: impl Into<Cow<'static, str>>) {
         self.bar.set_message(message);

@@ -2,6 +2,7 @@
 
 mod decode;
 mod iterate;
+mod launch;
 mod programs;
 pub mod render;
 #[cfg(target_os = "linux")]
@@ -34,10 +35,36 @@ pub const ALL: &[Workload] = &[
     serve::WORKLOAD,
     traffic::WORKLOAD,
     decode::WORKLOAD,
+    launch::WORKLOAD,
 ];
 
 /// Those that are left out unless a workload or a case is asked for: they take minutes each.
-pub const ONLY_NAMED: &[&str] = &["decode", "programs", "serve"];
+pub const ONLY_NAMED: &[&str] = &["programs"];
+
+/// Cases that are left out unless they are asked for: what others have measured, once more.
+pub const ONLY_NAMED_CASES: &[&str] = &["article", "two systems"];
+
+/// A quick look's cases of each workload.
+const HEADLINES: &[(&str, &[&str])] = &[
+    (
+        "iterate",
+        &["hot", "frame", "uneven", "hog", "oversubscribed"],
+    ),
+    ("render", &["jobs {n}"]),
+    ("whispers", &["chain", "hop", "channel"]),
+    ("streams", &["4000"]),
+    ("serve", &["50 connections"]),
+    ("traffic", &["run"]),
+    ("decode", &["q8 1024"]),
+    ("launch", &["OpenMP in lock-step"]),
+];
+
+/// The cases of a workload that a quick look has.
+pub fn headlines(workload: &str, setting: &Setting) -> Vec<String> {
+    let cases = HEADLINES.iter().find(|(name, _)| *name == workload);
+    let fill = |case: &&str| case.replace("{n}", &setting.workers.to_string());
+    cases.map_or(Vec::new(), |(_, cases)| cases.iter().map(fill).collect())
+}
 
 /// The names, for the command line.
 pub fn names() -> Vec<&'static str> {

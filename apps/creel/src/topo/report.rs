@@ -1,10 +1,9 @@
 //! The machine for programs: JSON, and a row a PU as CSV. A field keeps its name and meaning.
 
 use creel_console::document::{BudgetFields, MachineFields, SCHEMA};
+use creel_console::machine::{Seating, View};
 use creel_topology::{CpuSet, Machine};
 use serde::Serialize;
-
-use super::{Seating, View};
 
 /// The JSON document: the machine's fields on the outermost level.
 #[derive(Serialize)]

@@ -3,8 +3,8 @@
 use anstyle::{AnsiColor, Style};
 use creel_topology::{CpuSet, Kind, KindSource, Machine};
 
-use super::tree::{self, Object};
-use super::{Seating, View};
+use creel_console::machine::tree::{self, Object};
+use creel_console::machine::{Seating, View};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();

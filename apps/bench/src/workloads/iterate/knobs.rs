@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use creel::{Balance, Builder, Pool, Wait};
+use creel::{Balance, Builder, Placement, Pool, Wait};
 
 use super::work::Loop;
 use crate::harness::Subject;
@@ -28,7 +28,30 @@ where
         let builder = Pool::builder().workers(workers).balance(balance).wait(wait);
         subject(name.into(), work.clone(), builder)
     });
-    subjects.collect()
+    subjects.chain([unpinned(work, workers)]).collect()
+}
+
+/// The recommended setting.
+pub fn pinned<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Send + Sync + 'static,
+{
+    let (name, balance, wait) = SETTINGS[0];
+    let builder = Pool::builder().workers(workers).balance(balance).wait(wait);
+    subject(name.into(), work.clone(), builder)
+}
+
+/// The same, but that the system places the workers.
+pub fn unpinned<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
+where
+    T: Clone + Send + 'static,
+    F: Fn(&mut T) + Clone + Send + Sync + 'static,
+{
+    let (_, balance, wait) = SETTINGS[0];
+    let builder = Pool::builder().workers(workers).balance(balance).wait(wait);
+    let builder = builder.placement(Placement::Unpinned);
+    subject("creel [unpinned]".into(), work.clone(), builder)
 }
 
 /// The recommended setting with so many workers, which the subject's name tells.

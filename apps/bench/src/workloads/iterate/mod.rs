@@ -3,6 +3,7 @@
 //! Items are a game's state in miniature: eight bytes each, 800 kB in all, so that a half stays
 //! in a core's second-level cache between calls when the same core gets it again.
 
+mod article;
 mod chains;
 pub mod floor;
 mod knobs;
@@ -57,6 +58,8 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         chain(setting, "zip-map-sum 1 M", 1_000_000),
         chain(setting, "zip-map-sum 10 k", 10_000),
         nested(setting),
+        article::article(setting),
+        article::two_systems(setting),
     ])
 }
 

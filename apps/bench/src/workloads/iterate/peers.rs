@@ -24,7 +24,8 @@ where
     ]
 }
 
-fn one_thread<T: Clone + 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>) -> Subject {
+/// A plain loop.
+pub fn one_thread<T: Clone + 'static, F: Fn(&mut T) + 'static>(work: Loop<T, F>) -> Subject {
     Subject::new(ONE_THREAD, move |plan| {
         let mut items = work.items.clone();
         Ok(work.measure(plan, || {
@@ -56,7 +57,7 @@ where
 }
 
 /// A scope with a spawn a share, called from outside the pool.
-fn rayon_scope<T, F>(work: Loop<T, F>, workers: usize) -> Subject
+pub fn rayon_scope<T, F>(work: Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
     F: Fn(&mut T) + Sync + Send + 'static,
@@ -108,6 +109,7 @@ where
     })
 }
 
-fn rayon(workers: usize) -> anyhow::Result<ThreadPool> {
+/// A pool of so many.
+pub fn rayon(workers: usize) -> anyhow::Result<ThreadPool> {
     Ok(ThreadPoolBuilder::new().num_threads(workers).build()?)
 }

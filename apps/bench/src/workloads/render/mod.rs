@@ -5,11 +5,13 @@
 //! `creel-vgm, to files`, which is what `creel-vgm render` does, from songs to files in memory.
 
 mod album;
+mod matrix;
 mod models;
 mod sample;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::thread;
 
 use anyhow::Context;
 
@@ -29,6 +31,26 @@ pub const WORKLOAD: Workload = Workload {
     cases,
 };
 
+const METRICS: [Metric; 4] = [
+    Metric {
+        name: "speed",
+        unit: "frames/s",
+    },
+    Metric {
+        name: "time",
+        unit: "s",
+    },
+    Metric {
+        name: "peak memory",
+        unit: "B",
+    },
+    // The machine's, where its counters can be read.
+    Metric {
+        name: "energy",
+        unit: "J",
+    },
+];
+
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     let choice = choice(setting);
     let plan = choice.plan(Path::new(""));
@@ -38,6 +60,9 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     })?;
     if plan.units.is_empty() {
         return Ok(Vec::new());
+    }
+    if !setting.matrix.is_empty() {
+        return Ok(vec![matrix::case(setting)?]);
     }
     Ok(jobs(setting.workers)
         .into_iter()
@@ -65,12 +90,16 @@ fn case(setting: &Setting, jobs: usize) -> Case {
         jobs,
         choice: choice(setting),
     };
+    let cool_down = setting.cool_down;
     let subject = |name: &str, renderer| {
         let request = Request {
             renderer,
             ..request.clone()
         };
-        Subject::with_metrics(name, move |_| Ok(request.sample()?.values()))
+        Subject::with_metrics(name, move |_| {
+            thread::sleep(cool_down);
+            Ok(request.sample()?.values())
+        })
     };
     let mut subjects = vec![
         subject("creel [shared, park]", Renderer::CreelShared),
@@ -91,25 +120,7 @@ fn case(setting: &Setting, jobs: usize) -> Case {
     }
     Case {
         name: format!("jobs {jobs}"),
-        metrics: vec![
-            Metric {
-                name: "speed",
-                unit: "frames/s",
-            },
-            Metric {
-                name: "time",
-                unit: "s",
-            },
-            Metric {
-                name: "peak memory",
-                unit: "B",
-            },
-            // The machine's, where its counters can be read.
-            Metric {
-                name: "energy",
-                unit: "J",
-            },
-        ],
+        metrics: METRICS.to_vec(),
         compared: true,
         plan: setting.plan(0, 0),
         rounds: setting.rounds(3),

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::album::{Album, Choice};
-use super::models::{self, Model};
+use super::models::{self, Crossed, Model};
 use crate::memory::peak_rss_bytes;
 
 /// The first argument of a process that takes a sample; the second is the request.
@@ -39,6 +39,8 @@ pub enum Renderer {
     Rayon,
     /// Tasks that take turns.
     Tasks(Model),
+    /// Jobs as an article had them.
+    Crossed(Crossed),
 }
 
 /// What to sample.
@@ -181,6 +183,7 @@ impl Request {
                 pool.install(|| songs.map(one).collect())
             }
             Renderer::Batch => unreachable!("it reads its songs itself"),
+            Renderer::Crossed(crossed) => return models::render_crossed(album, crossed),
             Renderer::Tasks(model) => return models::render(album, model, self.jobs),
         };
         Ok(frames.into_iter().sum::<creel_vgm::Result<u64>>()?)

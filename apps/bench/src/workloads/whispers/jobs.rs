@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::cost;
 use super::ends::{Hear, Tell};
 use super::runtime::Runtime;
 use crate::harness::Plan;
@@ -29,12 +30,13 @@ pub enum Job {
 const BATCH: u64 = 1000;
 
 impl Job {
-    /// A sample on a runtime made for it.
-    pub fn sample<R: Runtime>(self, plan: &Plan, workers: usize) -> anyhow::Result<f64> {
+    /// A sample on a runtime made for it; of a chain with what a pass costs.
+    pub fn sample<R: Runtime>(self, plan: &Plan, workers: usize) -> anyhow::Result<Vec<f64>> {
         let runtime = R::start(workers)?;
-        Ok(match self {
+        let value = match self {
             Job::Chain(length) => {
-                plan.time(|| assert_eq!(runtime.run(chain::<R>(length)), length)) / 1e6
+                let pass = || assert_eq!(runtime.run(chain::<R>(length)), length);
+                return Ok(cost::sampled(plan, length, pass));
             }
             Job::Hop(length) => {
                 let laps = 10_000 / length;
@@ -51,7 +53,8 @@ impl Job {
                 let waited = runtime.run(blocked::<R>());
                 waited.as_secs_f64() * 1e3
             }
-        })
+        };
+        Ok(vec![value])
     }
 }
 

@@ -2,10 +2,12 @@
 //! whether more workers make it slower.
 
 mod channels;
+mod cost;
 mod ends;
-mod go;
 mod jobs;
+mod languages;
 mod runtime;
+mod threads;
 
 use std::time::Duration;
 
@@ -50,6 +52,15 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         busy.subjects = busy.subjects.drain(..).map(hog::beside).collect();
         cases.push(busy);
     }
+    let mut short = case(
+        "chain of 10,001".into(),
+        Job::Chain(threads::MOST),
+        MS,
+        setting,
+        &[1, few],
+    );
+    short.subjects.extend(threads::subjects(threads::MOST));
+    cases.push(short);
     cases.push(case(
         "million".into(),
         Job::Chain(million),
@@ -108,25 +119,32 @@ fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: 
     let mut subjects = Vec::new();
     for &workers in &workers {
         let name = format!("creel {workers} workers");
-        subjects.push(Subject::new(name, move |plan| {
+        subjects.push(Subject::with_metrics(name, move |plan| {
             job.sample::<Creel>(plan, workers)
         }));
     }
     if workers.contains(&1) {
         let sample = move |plan: &_| job.sample::<Tokio<true>>(plan, 1);
-        subjects.push(Subject::new("tokio current-thread", sample));
+        subjects.push(Subject::with_metrics("tokio current-thread", sample));
     }
     for &workers in &workers {
         let name = format!("tokio {workers} workers");
         let sample = move |plan: &_| job.sample::<Tokio<false>>(plan, workers);
-        subjects.push(Subject::new(name, sample));
+        subjects.push(Subject::with_metrics(name, sample));
     }
     subjects.extend(
         workers
             .iter()
-            .filter_map(|&workers| go::subject(job, workers)),
+            .flat_map(|&workers| languages::subjects(job, workers)),
     );
-    with(name, unit, setting, subjects)
+    let case = with(name, unit, setting, subjects);
+    match job {
+        Job::Chain(_) => Case {
+            metrics: cost::METRICS.to_vec(),
+            ..case
+        },
+        _ => case,
+    }
 }
 
 /// Tasks of so much work each, beside the same work in a plain loop: from where on they pay.

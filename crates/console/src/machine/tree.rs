@@ -8,15 +8,20 @@ use creel_topology::{Cache, CacheKind, Core, CpuSet, Machine, NumaNode};
 use super::View;
 
 /// An object and those inside it.
-pub(super) struct Object {
-    pub(super) labels: Vec<String>,
-    pub(super) pus: CpuSet,
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// What it is called; several names for the same PUs.
+    pub labels: Vec<String>,
+    /// Its online PUs.
+    pub pus: CpuSet,
     /// The kind's rank, for a core whose kind is told.
-    pub(super) kind: Option<usize>,
-    pub(super) is_core: bool,
+    pub kind: Option<usize>,
+    /// Whether it is a core.
+    pub is_core: bool,
     /// Workers that may move inside this object and no smaller one, each with its seat.
-    pub(super) workers: Vec<(usize, CpuSet)>,
-    pub(super) inside: Vec<Object>,
+    pub workers: Vec<(usize, CpuSet)>,
+    /// In logical order.
+    pub inside: Vec<Object>,
 }
 
 impl Object {
@@ -69,7 +74,7 @@ impl Object {
 }
 
 /// The machine's objects with the workers in their seats.
-pub(super) fn of(view: &View) -> Object {
+pub fn of(view: &View) -> Object {
     let machine = &view.machine;
     let mut root = Object::new("machine".into(), machine.online().clone());
     let mut objects = objects(machine);

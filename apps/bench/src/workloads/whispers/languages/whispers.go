@@ -1,4 +1,5 @@
-// Whispers, hops, spawn-join and ping-pong in Go: prints ns a unit of the case, after a warm-up.
+// Whispers, hops, spawn-join and ping-pong in Go: prints ns a unit of the case, passes, and memory
+// in KiB before the first pass and at most.
 package main
 
 import (
@@ -6,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -67,12 +69,22 @@ func pingPong() {
 	close(there)
 }
 
+func kib(name string) string {
+	text, _ := os.ReadFile("/proc/self/status")
+	for _, line := range strings.Split(string(text), "\n") {
+		if rest, found := strings.CutPrefix(line, name); found {
+			return strings.TrimSpace(strings.TrimSuffix(rest, "kB"))
+		}
+	}
+	return "0"
+}
+
 func main() {
 	job := os.Args[1]
 	size, _ := strconv.Atoi(os.Args[2])
 	workers, _ := strconv.Atoi(os.Args[3])
-	warm, _ := time.ParseDuration(os.Args[4])
-	sample, _ := time.ParseDuration(os.Args[5])
+	warm, _ := time.ParseDuration(os.Args[4] + "us")
+	sample, _ := time.ParseDuration(os.Args[5] + "us")
 	runtime.GOMAXPROCS(workers)
 	call, units := func() { chain(size) }, 1
 	switch job {
@@ -84,15 +96,17 @@ func main() {
 	case "ping-pong":
 		call, units = pingPong, batch
 	}
-	calls := 0
+	calls, before := 0, kib("VmRSS:")
 	for begin := time.Now(); calls == 0 || time.Since(begin) < warm; calls++ {
 		call()
 	}
+	warmed := calls
 	calls = 0
 	begin := time.Now()
 	for calls == 0 || time.Since(begin) < sample {
 		call()
 		calls++
 	}
-	fmt.Println(float64(time.Since(begin).Nanoseconds()) / float64(calls*units))
+	ns := float64(time.Since(begin).Nanoseconds()) / float64(calls*units)
+	fmt.Println(ns, warmed+calls, before, kib("VmHWM:"))
 }

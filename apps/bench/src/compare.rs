@@ -1,0 +1,319 @@
+//! Two reports beside each other: what must match, and what differs beyond both runs' noise.
+//!
+//! Times of two runs are never compared, because the machine's speed drifts between them. What is
+//! compared is each subject's ratio to a yardstick that was sampled in the same rounds: one thread,
+//! or the first that is not Creel's.
+
+use creel_console::{Align, Table};
+
+use crate::harness::ONE_THREAD;
+use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
+use crate::stats::{Call, Centre, LEAST};
+
+/// Above this share of the machine, what others took makes a run unfit to be compared.
+const DISTURBED: f64 = 0.05;
+
+/// What two reports differ in.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// What must match and does not: in words, a line each.
+    pub mismatches: Vec<String>,
+    /// What may differ and does.
+    pub notes: Vec<String>,
+    /// How many ratios were compared.
+    pub compared: usize,
+    /// What is called a difference, the worst first.
+    pub differences: Vec<Difference>,
+}
+
+/// A subject that is faster or slower than it was.
+#[derive(Debug)]
+pub struct Difference {
+    /// Workload, case and subject.
+    pub what: String,
+    /// The yardstick's name.
+    pub beside: String,
+    /// Its figure then and now, as printed.
+    pub figures: [String; 2],
+    /// How many times better it is, by the yardstick; below one is worse.
+    pub better: f64,
+}
+
+/// Compares all that both have.
+pub fn reports(old: &Report, new: &Report) -> Comparison {
+    let mut comparison = Comparison::default();
+    for section in &new.sections {
+        let Some(before) = old.section(&section.workload) else {
+            let note = format!("{}: not in the old report", section.workload);
+            comparison.notes.push(note);
+            continue;
+        };
+        comparison.conditions(before, section);
+        for case in section.cases() {
+            let Some(old_case) = before.case(case.name) else {
+                continue;
+            };
+            comparison.case(section, &old_case, &case);
+        }
+    }
+    let worst = |a: &Difference, b: &Difference| a.better.total_cmp(&b.better);
+    comparison.differences.sort_by(worst);
+    comparison
+}
+
+/// Subjects of a case whose difference from an old report's more samples should settle, their
+/// yardstick among them.
+pub fn in_doubt(old: &Section, case: &CaseView) -> Vec<usize> {
+    let Some(old_case) = old.case(case.name) else {
+        return Vec::new();
+    };
+    let far = |subject: &&SubjectView| {
+        let change = change(&old_case, case, subject);
+        change.is_some_and(|(change, _)| change.log.abs() > LEAST.ln())
+    };
+    let names: Vec<&str> = case.subjects.iter().filter(far).map(|s| s.name).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let yardstick = yardstick(&old_case, case).map(|subject| subject.name);
+    let wanted = |name: &str| names.contains(&name) || yardstick == Some(name);
+    let subjects = case.subjects.iter().enumerate();
+    subjects
+        .filter(|(_, s)| wanted(s.name))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// The first that both have of those that the program does not change.
+fn yardstick<'a, 'b>(old: &CaseView, case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
+    let known =
+        |subject: &&SubjectView| old.subjects.iter().any(|other| other.name == subject.name);
+    let one_thread = case
+        .subjects
+        .iter()
+        .find(|subject| subject.name == ONE_THREAD);
+    let mut others = case.subjects.iter().filter(known);
+    one_thread
+        .filter(known)
+        .or_else(|| others.find(|s| !s.name.starts_with("creel")))
+}
+
+/// How much better a subject is than it was, by the yardstick, and the yardstick.
+fn change<'a>(
+    old: &CaseView,
+    case: &CaseView<'a>,
+    subject: &SubjectView<'a>,
+) -> Option<(Centre, &'a str)> {
+    let by = yardstick(old, case)?;
+    let find = |name| old.subjects.iter().find(|other| other.name == name);
+    let (before, by_before) = (find(subject.name)?, find(by.name)?);
+    if subject.name == by.name {
+        return None;
+    }
+    let now = case.better(subject, by)?;
+    let then = old.better(before, by_before)?;
+    Some((now - then, by.name))
+}
+
+impl Comparison {
+    fn conditions(&mut self, old: &Section, new: &Section) {
+        let (before, now) = (&old.host, &new.host);
+        let pace = |section: &Section| if section.quick { "quick" } else { "full" };
+        let must = [
+            ("processor", &*before.cpu, &*now.cpu),
+            ("usable PUs", &before.allowed, &now.allowed),
+            ("limit", &before.quota, &now.quota),
+            ("compiler", &before.compiler, &now.compiler),
+            ("target", &before.target, &now.target),
+            ("load", old.load.name(), new.load.name()),
+            ("length", pace(old), pace(new)),
+        ];
+        let may = [
+            ("commit", &*before.commit, &*now.commit),
+            ("kernel", &before.kernel, &now.kernel),
+            ("governor", &before.governor, &now.governor),
+            ("turbo", &before.turbo, &now.turbo),
+        ];
+        let differ = |list: &[(&str, &str, &str)]| -> Vec<String> {
+            let unlike = list.iter().filter(|(_, then, now)| then != now);
+            let line =
+                |(name, then, now): &(&str, &str, &str)| format!("{name}: {then}, now {now}");
+            unlike.map(line).collect()
+        };
+        let mut mismatches = differ(&must);
+        if old.workers != new.workers {
+            mismatches.push(format!("workers: {}, now {}", old.workers, new.workers));
+        }
+        for (when, section) in [("the old", old), ("the new", new)] {
+            let disturbance = section.disturbance;
+            let share = disturbance.map_or(0.0, |disturbance| disturbance.share());
+            if share > DISTURBED {
+                mismatches.push(format!(
+                    "{when} {} was disturbed: others and the host took {:.0} % of the machine",
+                    section.workload,
+                    share * 100.0
+                ));
+            }
+        }
+        let mut notes = differ(&may);
+        if before.commit == now.commit {
+            notes.push(format!(
+                "the same commit, {}: differences are noise",
+                now.commit
+            ));
+        }
+        for (all, more) in [(&mut self.mismatches, mismatches), (&mut self.notes, notes)] {
+            for line in more {
+                if !all.contains(&line) {
+                    all.push(line);
+                }
+            }
+        }
+    }
+
+    fn case(&mut self, section: &Section, old: &CaseView, new: &CaseView) {
+        let floors = [old.floor, new.floor].map(|floor| floor.unwrap_or(0.0));
+        for subject in &new.subjects {
+            let Some((change, beside)) = change(old, new, subject) else {
+                continue;
+            };
+            if change.half.is_infinite() {
+                continue;
+            }
+            self.compared += 1;
+            if change.call(&floors) == Call::Same {
+                continue;
+            }
+            let figure = |case: &CaseView| {
+                let found = case
+                    .subjects
+                    .iter()
+                    .find(|other| other.name == subject.name);
+                found.map_or(String::new(), |s| quantity(s.first.median, &s.first.unit))
+            };
+            self.differences.push(Difference {
+                what: format!("{} {}: {}", section.workload, new.name, subject.name),
+                beside: beside.into(),
+                figures: [figure(old), figure(new)],
+                better: change.factor(),
+            });
+        }
+    }
+
+    /// Whether something became slower.
+    pub fn is_worse(&self) -> bool {
+        self.differences
+            .iter()
+            .any(|difference| difference.better < 1.0)
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for note in &self.notes {
+            out += &format!("{note}\n");
+        }
+        if !self.differences.is_empty() {
+            let mut table = Table::new(&[
+                ("", Align::Left),
+                ("was", Align::Right),
+                ("is", Align::Right),
+                ("by", Align::Left),
+                ("", Align::Left),
+            ]);
+            for difference in &self.differences {
+                let better = difference.better;
+                let verdict = if better > 1.0 {
+                    format!("{} × faster", factor(better))
+                } else {
+                    format!("{} × slower", factor(1.0 / better))
+                };
+                let [was, is] = difference.figures.clone();
+                table.row([
+                    difference.what.clone(),
+                    was,
+                    is,
+                    difference.beside.clone(),
+                    verdict,
+                ]);
+            }
+            out += &table.text();
+        }
+        out += &match self.differences.len() {
+            0 => format!("{} ratios compared, no difference\n", self.compared),
+            count => format!("{} ratios compared, {count} differ\n", self.compared),
+        };
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{section, with_creel_at};
+
+    fn report(section: Section) -> Report {
+        Report {
+            sections: vec![section],
+        }
+    }
+
+    #[test]
+    fn twice_the_time_is_called_a_difference_and_only_that() {
+        let (old, slow) = (
+            report(with_creel_at(50.0, 1)),
+            report(with_creel_at(100.0, 77)),
+        );
+        let comparison = reports(&old, &slow);
+        println!("{}", comparison.text());
+        assert!(comparison.mismatches.is_empty() && comparison.is_worse());
+        assert_eq!(comparison.compared, 2);
+        let [only] = &comparison.differences[..] else {
+            panic!("{:?}", comparison.differences);
+        };
+        assert_eq!(only.what, "iterate hot: creel [sticky, adaptive]");
+        assert!((0.4..0.6).contains(&only.better), "{only:?}");
+    }
+
+    #[test]
+    fn two_runs_of_the_same_differ_in_nothing() {
+        let mut called = 0;
+        let trials = 300;
+        for seed in 0..trials {
+            let runs = [seed, seed + 9000].map(|seed| report(with_creel_at(50.0, seed * 17)));
+            called += reports(&runs[0], &runs[1]).differences.len();
+        }
+        println!("{called} of {} ratios called", 2 * trials);
+        assert!(called <= 2, "{called}");
+    }
+
+    #[test]
+    fn what_must_match_is_named() {
+        let old = report(section());
+        let mut new = section();
+        new.host.cpu = "another".into();
+        new.host.commit = "elsewhere".into();
+        new.quick = true;
+        new.disturbance = Some(crate::clock::Disturbance {
+            others: 0.01,
+            stolen: 0.2,
+        });
+        let comparison = reports(&old, &report(new));
+        let told = comparison.mismatches.join("\n");
+        for part in [
+            "processor",
+            "length: full, now quick",
+            "21 % of the machine",
+        ] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert!(comparison.notes.join("\n").contains("now elsewhere"));
+    }
+
+    #[test]
+    fn who_seems_to_differ_is_sampled_again_with_the_yardstick() {
+        let (old, slow) = (with_creel_at(50.0, 1), with_creel_at(70.0, 2));
+        assert_eq!(in_doubt(&old, &slow.case("hot").unwrap()), [0, 1]);
+        assert_eq!(in_doubt(&old, &old.case("hot").unwrap()), [0; 0]);
+    }
+}

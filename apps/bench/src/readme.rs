@@ -1,0 +1,395 @@
+//! The README's table and plot, made of the newest record, so that every figure there has a command
+//! and a commit.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use creel_console::{Exit, output};
+
+use crate::harness::ONE_THREAD;
+use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
+
+/// Around what is generated.
+const BEGIN: &str = "<!-- creel-bench --readme: begin -->";
+const END: &str = "<!-- creel-bench --readme: end -->";
+/// Beside the README.
+const RECORDS: &str = "benches/runs";
+/// The plot's file, beside the README.
+const PLOT: &str = "docs/benchmarks.svg";
+
+/// What the README shows: a workload, a case, the beginning of Creel's subject, the beginnings of
+/// those beside it, and what it is in words.
+const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
+    (
+        "iterate",
+        "hot",
+        "creel [sticky",
+        &[ONE_THREAD, "rayon chunks"],
+        "100,000 items, call after call",
+    ),
+    (
+        "iterate",
+        "frame",
+        "creel [sticky",
+        &[ONE_THREAD, "rayon chunks"],
+        "a frame of 200 µs each millisecond",
+    ),
+    (
+        "decode",
+        "q8 1024",
+        "creel",
+        &[ONE_THREAD, "rayon"],
+        "144 small products a token",
+    ),
+    (
+        "render",
+        "jobs {n}",
+        "creel [shared",
+        &[ONE_THREAD, "rayon"],
+        "songs, one a job",
+    ),
+    (
+        "whispers",
+        "chain",
+        "creel {n} workers",
+        &["tokio {n} workers", "go {n} workers"],
+        "a chain of 100,001 tasks",
+    ),
+    (
+        "streams",
+        "4000",
+        "creel [in place, 20 ms]",
+        &["tokio"],
+        "4,000 timed streams",
+    ),
+    (
+        "serve",
+        "50 connections",
+        "creel",
+        &["tokio"],
+        "HTTP, 50 connections",
+    ),
+    (
+        "traffic",
+        "run",
+        "creel",
+        &[ONE_THREAD, "rayon"],
+        "a city's cars",
+    ),
+];
+
+/// A line of the table.
+struct Line {
+    about: String,
+    command: String,
+    ours: String,
+    /// Name, figure, how many times better Creel is, and its interval.
+    others: Vec<(String, String, f64, (f64, f64))>,
+}
+
+/// Writes the newest record's table into a README, and its plot beside it.
+///
+/// # Errors
+///
+/// No place for it in the README, or the file system's.
+pub fn write(readme: &Path) -> anyhow::Result<Exit> {
+    let Some((text, plot)) = generated(readme)? else {
+        output::note("creel-bench: no record yet, nothing to write\n");
+        return Ok(Exit::Done);
+    };
+    output::replace(&beside(readme, PLOT), &plot)?;
+    output::replace(readme, &text)?;
+    Ok(Exit::Done)
+}
+
+/// Whether [`write`] would change anything.
+///
+/// # Errors
+///
+/// As [`write`]'s.
+pub fn check(readme: &Path) -> anyhow::Result<Exit> {
+    let Some((text, plot)) = generated(readme)? else {
+        output::text("no record yet, nothing to check\n")?;
+        return Ok(Exit::Done);
+    };
+    let same = |file: &Path, text: &str| fs::read_to_string(file).is_ok_and(|there| there == text);
+    let differs = |name: &str| {
+        let told = format!(
+            "creel-bench: {name} is not what the newest record says: creel-bench --readme {}\n",
+            readme.display()
+        );
+        output::note(&told);
+        Exit::SomeFailed
+    };
+    if !same(readme, &text) {
+        return Ok(differs(&readme.display().to_string()));
+    }
+    if !same(&beside(readme, PLOT), &plot) {
+        return Ok(differs(PLOT));
+    }
+    output::text("as the newest record says\n")?;
+    Ok(Exit::Done)
+}
+
+fn beside(readme: &Path, name: &str) -> PathBuf {
+    readme.parent().unwrap_or(Path::new("")).join(name)
+}
+
+/// The README and the plot as they should be; nothing without a record.
+fn generated(readme: &Path) -> anyhow::Result<Option<(String, String)>> {
+    let Some(record) = newest(&beside(readme, RECORDS))? else {
+        return Ok(None);
+    };
+    let report = Report::read(&record.join("report.json"))?;
+    let text = fs::read_to_string(readme).with_context(|| readme.display().to_string())?;
+    let places = text.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) =
+        places.with_context(|| format!("{}: no {BEGIN} … {END}", readme.display()))?;
+    let lines = lines(&report);
+    ensure!(
+        !lines.is_empty(),
+        "{}: no figures to show",
+        record.display()
+    );
+    let name = record.file_name().unwrap_or_default().to_string_lossy();
+    let table = table(&report, &lines, &name);
+    Ok(Some((
+        format!("{before}{BEGIN}\n{table}{END}{after}"),
+        plot(&lines),
+    )))
+}
+
+/// The last folder by name, which begins with its date, that has figures.
+fn newest(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(None);
+    };
+    let mut newest = None;
+    for entry in entries {
+        let path = entry?.path();
+        if path.join("report.json").is_file() && newest.as_ref() < Some(&path) {
+            newest = Some(path);
+        }
+    }
+    Ok(newest)
+}
+
+fn lines(report: &Report) -> Vec<Line> {
+    let shown = SHOWN.iter();
+    let line = |&(workload, case, subject, others, about): &_| {
+        line(report.section(workload)?, (case, subject, others, about))
+    };
+    shown.filter_map(line).collect()
+}
+
+fn line(
+    section: &Section,
+    (case, subject, others, about): (&str, &str, &[&str], &str),
+) -> Option<Line> {
+    let fill = |text: &str| text.replace("{n}", &section.workers.to_string());
+    let case = section.case(&fill(case))?;
+    let ours = case.subject(&fill(subject))?;
+    let other = |name: &&str| beside_it(&case, ours, &fill(name));
+    let others: Vec<_> = others.iter().filter_map(other).collect();
+    (!others.is_empty()).then(|| Line {
+        about: about.into(),
+        command: format!(
+            "creel-bench {} --case {}",
+            section.workload,
+            quoted(case.name)
+        ),
+        ours: quantity(ours.first.median, &ours.first.unit) + &per_second(&ours.first.unit),
+        others,
+    })
+}
+
+fn beside_it(
+    case: &CaseView,
+    ours: &SubjectView,
+    name: &str,
+) -> Option<(String, String, f64, (f64, f64))> {
+    let other = case.subject(name)?;
+    let better = case.better(ours, other)?;
+    let figure = quantity(other.first.median, &other.first.unit);
+    Some((other.name.into(), figure, better.factor(), better.ends()))
+}
+
+/// Speeds need their unit; times have it.
+fn per_second(unit: &str) -> String {
+    if unit.ends_with("/s") {
+        format!(" {unit}")
+    } else {
+        String::new()
+    }
+}
+
+fn quoted(name: &str) -> String {
+    if name.contains(' ') {
+        format!("\"{name}\"")
+    } else {
+        name.into()
+    }
+}
+
+fn table(report: &Report, lines: &[Line], record: &str) -> String {
+    let mut out = format!("![How many times better than what is beside it]({PLOT})\n\n");
+    out += "| | command | Creel | beside it | Creel is |\n|---|---|--:|---|--:|\n";
+    for line in lines {
+        let Line {
+            about,
+            command,
+            ours,
+            others,
+        } = line;
+        let named = others
+            .iter()
+            .map(|(name, figure, ..)| format!("{name} {figure}"));
+        let named: Vec<String> = named.collect();
+        let factors = others
+            .iter()
+            .map(|(_, _, better, _)| format!("{} ×", factor(*better)));
+        let factors: Vec<String> = factors.collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "| {about} | `{command}` | {ours} | {} | {} |",
+            named.join(", "),
+            factors.join(", ")
+        );
+    }
+    if let Some(section) = report.sections.first() {
+        let host = &section.host;
+        let _ = writeln!(
+            out,
+            "\nMedians of one interleaved run on {} ({} workers, {}, commit {}): \
+             [benches/runs/{record}](benches/runs/{record}).",
+            host.cpu, section.workers, host.date, host.commit
+        );
+    }
+    out
+}
+
+/// How many times better Creel is than each beside it: a dot and its interval on a logarithmic axis,
+/// where twice as good and half as good are equally far from the line of one.
+fn plot(lines: &[Line]) -> String {
+    const ROW: f64 = 24.0;
+    const TOP: f64 = 34.0;
+    const BOTTOM: f64 = 30.0;
+    const LEFT: f64 = 370.0;
+    const RIGHT: f64 = 30.0;
+    const WIDTH: f64 = 760.0;
+    let dots = lines.iter().flat_map(|line| {
+        let dot = move |(name, _, better, ends): &(String, String, f64, (f64, f64))| {
+            (format!("{} — {name}", line.about), *better, *ends)
+        };
+        line.others.iter().map(dot)
+    });
+    let dots: Vec<_> = dots.collect();
+    let largest = dots
+        .iter()
+        .map(|(_, better, _)| *better)
+        .fold(2.0, f64::max);
+    let least = dots
+        .iter()
+        .map(|(_, better, _)| *better)
+        .fold(1.0, f64::min);
+    let (low, high) = (least.log2().floor(), largest.log2().ceil());
+    let across = |factor: f64| {
+        let share = (factor.log2().clamp(low, high) - low) / (high - low);
+        LEFT + share * (WIDTH - LEFT - RIGHT)
+    };
+    let height = TOP + BOTTOM + ROW * dots.len() as f64;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"sans-serif\" font-size=\"13\" role=\"img\">\n\
+         <title>How many times better Creel is than what is beside it</title>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+         <text x=\"{LEFT}\" y=\"18\" fill=\"#1c2026\" font-weight=\"bold\">times better than …</text>\n"
+    );
+    // Writing to a String cannot fail.
+    let mut step = low;
+    while step <= high {
+        let x = across(step.exp2());
+        let (colour, bottom) = (
+            if step == 0.0 { "#1c2026" } else { "#d5d9df" },
+            height - BOTTOM,
+        );
+        let _ = writeln!(
+            out,
+            "<path d=\"M{x:.1} {TOP}V{bottom:.1}\" stroke=\"{colour}\"/>\
+             <text x=\"{x:.1}\" y=\"{:.1}\" fill=\"#545b66\" text-anchor=\"middle\">{}</text>",
+            height - 10.0,
+            step.exp2()
+        );
+        step += 1.0;
+    }
+    for (index, (name, better, (from, to))) in dots.iter().enumerate() {
+        let (x, y) = (across(*better), TOP + ROW * (index as f64 + 0.5));
+        let colour = if *better >= 1.0 { "#1673b8" } else { "#b26a00" };
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#1c2026\" text-anchor=\"end\">{}</text>\
+             <path d=\"M{:.1} {y:.1}H{:.1}\" stroke=\"{colour}\" stroke-width=\"2\"/>\
+             <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>",
+            LEFT - 12.0,
+            y + 4.5,
+            name.replace('&', "&amp;").replace('<', "&lt;"),
+            across(*from),
+            across(*to)
+        );
+    }
+    out += "</svg>\n";
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{machine, with_creel_at};
+
+    #[test]
+    fn the_newest_record_is_written_between_the_marks_and_then_checked() {
+        let folder = std::env::temp_dir().join(format!("creel-readme-{}", std::process::id()));
+        let records = folder.join(RECORDS);
+        fs::create_dir_all(folder.join("docs")).unwrap();
+        let readme = folder.join("README.md");
+        fs::write(&readme, format!("before\n{BEGIN}\nold\n{END}\nafter\n")).unwrap();
+        assert_eq!(
+            check(&readme).unwrap(),
+            Exit::Done,
+            "no record, nothing to check"
+        );
+        let (machine, budget) = machine();
+        for (name, time) in [("2026-01-02-b", 50.0), ("2026-01-01-z", 90.0)] {
+            let record = records.join(name);
+            fs::create_dir_all(&record).unwrap();
+            let report = Report {
+                sections: vec![with_creel_at(time, 3)],
+            };
+            report
+                .write(&record.join("report.json"), &machine, &budget)
+                .unwrap();
+        }
+        assert_eq!(check(&readme).unwrap(), Exit::SomeFailed);
+        assert_eq!(write(&readme).unwrap(), Exit::Done);
+        assert_eq!(check(&readme).unwrap(), Exit::Done);
+        let text = fs::read_to_string(&readme).unwrap();
+        assert!(
+            text.starts_with("before\n") && text.ends_with("\nafter\n"),
+            "{text}"
+        );
+        assert!(text.contains("`creel-bench iterate --case hot`"), "{text}");
+        assert!(text.contains("benches/runs/2026-01-02-b"), "{text}");
+        assert!(!text.contains("\nold\n"));
+        fs::write(folder.join(PLOT), "another").unwrap();
+        assert_eq!(check(&readme).unwrap(), Exit::SomeFailed);
+        fs::write(&readme, "no marks").unwrap();
+        assert!(write(&readme).is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

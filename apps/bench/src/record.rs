@@ -1,0 +1,123 @@
+//! A run that is kept: a folder with its figures, its report, and what a reader must know.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use creel_console::output;
+use creel_topology::{Budget, Machine};
+
+use crate::host;
+use crate::report::Report;
+
+/// Writes `FOLDER/DATE-HOST` and gives its name; a second one of the same day has a number.
+///
+/// # Errors
+///
+/// No figures, or the file system's.
+pub fn write(
+    folder: &Path,
+    report: &Report,
+    machine: &Machine,
+    budget: &Budget,
+) -> anyhow::Result<PathBuf> {
+    let Some(first) = report.sections.first() else {
+        bail!("--record: nothing was measured");
+    };
+    let name = format!("{}-{}", first.host.date, first.host.slug(machine));
+    let numbered = |number: usize| match number {
+        1 => folder.join(&name),
+        number => folder.join(format!("{name}-{number}")),
+    };
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let mut number = 1;
+    let folder = loop {
+        let folder = numbered(number);
+        match fs::create_dir(&folder) {
+            Ok(()) => break folder,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error).context(folder.display().to_string()),
+        }
+    };
+    for name in ["report.html", "report.md", "report.json"] {
+        report.write(&folder.join(name), machine, budget)?;
+    }
+    let about = about(report);
+    output::replace(&folder.join("README.md"), &about)?;
+    Ok(folder)
+}
+
+/// What a reader must know: the machine, the commit, the versions, the command.
+fn about(report: &Report) -> String {
+    let mut out = String::new();
+    let Some(section) = report.sections.first() else {
+        return out;
+    };
+    let host = &section.host;
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        "# {}, {}\n\n\
+         `creel-bench {}`, commit {}. `report.html` is to be read in a browser, `report.json` is \
+         for `creel-bench --compare`.\n\n",
+        host.date,
+        host.cpu,
+        command.join(" "),
+        host.commit,
+    );
+    let _ = writeln!(out, "| | |\n|---|---|");
+    let limits = &host.limits;
+    let memory = host.memory_bytes.map_or("not told".into(), |bytes| {
+        format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+    });
+    let mut facts = vec![
+        ("usable PUs", host.allowed.clone()),
+        ("bound by", host.quota.clone()),
+        (
+            "virtual machine",
+            if host.virtual_machine {
+                "yes"
+            } else {
+                "not told"
+            }
+            .into(),
+        ),
+        ("kernel", host.kernel.clone()),
+        (
+            "governor, turbo",
+            format!("{}, {}", host.governor, host.turbo),
+        ),
+        ("memory", memory),
+        (
+            "limits",
+            format!(
+                "{} files, {} processes, stack {}, locked {}",
+                limits.files, limits.processes, limits.stack, limits.locked
+            ),
+        ),
+        ("compiler", format!("{}, {}", host.compiler, host.target)),
+    ];
+    if let Some(floor) = report.noise_floor() {
+        facts.push(("noise", format!("{:.1} %", (floor - 1.0) * 100.0)));
+    }
+    for (name, value) in facts {
+        let _ = writeln!(out, "| {name} | {value} |");
+    }
+    for (name, version) in host::versions() {
+        let _ = writeln!(out, "| {name} | {version} |");
+    }
+    for section in &report.sections {
+        if let Some(disturbance) = section.disturbance {
+            let _ = writeln!(
+                out,
+                "| {}: others, host | {:.1} %, {:.1} % |",
+                section.workload,
+                disturbance.others * 100.0,
+                disturbance.stolen * 100.0
+            );
+        }
+    }
+    out
+}

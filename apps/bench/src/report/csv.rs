@@ -1,0 +1,44 @@
+//! The rows for a spreadsheet.
+
+use serde::Serialize;
+
+use super::Report;
+
+/// A row after its workload.
+#[derive(Serialize)]
+struct Line<'a> {
+    workload: &'a str,
+    subject: &'a str,
+    case: &'a str,
+    metric: &'a str,
+    unit: &'a str,
+    min: f64,
+    median: f64,
+    max: f64,
+    runs: usize,
+}
+
+/// All rows under one header.
+///
+/// # Errors
+///
+/// None that a row of this kind can have.
+pub fn rows(report: &Report) -> anyhow::Result<String> {
+    let mut out = ::csv::Writer::from_writer(Vec::new());
+    for section in &report.sections {
+        for row in &section.rows {
+            out.serialize(Line {
+                workload: &section.workload,
+                subject: &row.subject,
+                case: &row.case,
+                metric: &row.metric,
+                unit: &row.unit,
+                min: row.min,
+                median: row.median,
+                max: row.max,
+                runs: row.runs,
+            })?;
+        }
+    }
+    Ok(String::from_utf8(out.into_inner()?)?)
+}

@@ -1,0 +1,343 @@
+//! What a run found out, in sentences; and which settings it recommends.
+//!
+//! A question names two subjects of a case and the three sentences that answer it. A question whose
+//! subjects were not measured is not asked, and one whose answer is not sure says so.
+
+use super::quantity::{factor, quantity};
+use super::view::{CaseView, SubjectView};
+use super::{Report, Section};
+use crate::harness::ONE_THREAD;
+use crate::stats::Call;
+
+/// How much better is `subject` than `than`? `{x}` is the factor, `{n}` the number of workers.
+struct Question {
+    workload: &'static str,
+    case: &'static str,
+    /// The beginning of the subject's name; the first that has it.
+    subject: &'static str,
+    /// The same; `""` for the best of those that are not Creel's.
+    than: &'static str,
+    better: &'static str,
+    same: &'static str,
+    worse: &'static str,
+}
+
+const BEST_PEER: &str = "";
+
+const QUESTIONS: &[Question] = &[
+    Question {
+        workload: "iterate",
+        case: "hot",
+        subject: "creel",
+        than: ONE_THREAD,
+        better: "Sharing a hot loop of 100,000 items over {n} workers pays {x} ×.",
+        same: "Sharing a hot loop of 100,000 items pays nothing here that this run tells.",
+        worse: "A hot loop of 100,000 items is best left on one thread here: sharing costs {x} ×.",
+    },
+    Question {
+        workload: "iterate",
+        case: "frame",
+        subject: "creel [sticky, adaptive]",
+        than: "creel [unpinned]",
+        better: "Pinning pays {x} × in a frame loop.",
+        same: "Pinning makes no difference to a frame loop that this run tells.",
+        worse: "Pinning costs {x} × in a frame loop here: leave workers unpinned.",
+    },
+    Question {
+        workload: "iterate",
+        case: "oversubscribed",
+        subject: "creel [sticky, adaptive]",
+        than: "creel [sticky, adaptive] ",
+        better: "More than {n} workers pay {x} × here.",
+        same: "More than {n} workers do not pay, and do not cost.",
+        worse: "More than {n} workers cost {x} ×.",
+    },
+    Question {
+        workload: "iterate",
+        case: "hog",
+        subject: "creel",
+        than: ONE_THREAD,
+        better: "Beside a program that spins on one of the cores it is still {x} × one thread.",
+        same: "Beside a program that spins on one of the cores it keeps one thread's speed.",
+        worse: "Beside a program that spins on one of the cores it loses {x} × to one thread.",
+    },
+    Question {
+        workload: "iterate",
+        case: "frame",
+        subject: "creel",
+        than: BEST_PEER,
+        better: "A frame of 200 µs is done {x} × faster than by {peer}, the next best.",
+        same: "A frame of 200 µs takes what it takes {peer}.",
+        worse: "A frame of 200 µs is done {x} × faster by {peer}.",
+    },
+    Question {
+        workload: "render",
+        case: "jobs {n}",
+        subject: "creel [shared, park]",
+        than: ONE_THREAD,
+        better: "{n} jobs render {x} × as fast as one.",
+        same: "{n} jobs render no faster than one here.",
+        worse: "{n} jobs render {x} × slower than one here.",
+    },
+    Question {
+        workload: "render",
+        case: "jobs {n}",
+        subject: "creel [shared, park]",
+        than: "rayon",
+        better: "That is {x} × rayon's speed.",
+        same: "rayon is as fast.",
+        worse: "rayon is {x} × as fast.",
+    },
+    Question {
+        workload: "whispers",
+        case: "chain",
+        subject: "creel {n} workers",
+        than: "creel 1 workers",
+        better: "{n} workers pass a whisper on {x} × faster than one.",
+        same: "Tasks that only talk gain nothing from more than one worker, and lose nothing.",
+        worse: "Tasks that only talk cost {x} × with {n} workers: give them one.",
+    },
+    Question {
+        workload: "whispers",
+        case: "chain",
+        subject: "creel 1 workers",
+        than: BEST_PEER,
+        better: "A chain of tasks is {x} × faster than on the next best, {peer}.",
+        same: "A chain of tasks takes what it takes on {peer}.",
+        worse: "A chain of tasks is {x} × faster on {peer}.",
+    },
+    Question {
+        workload: "streams",
+        case: "4000",
+        subject: "creel",
+        than: "tokio",
+        better: "A core carries {x} × as many timed streams as on {peer}.",
+        same: "A core carries as many timed streams as on {peer}.",
+        worse: "A core carries {x} × as many timed streams on {peer}.",
+    },
+    Question {
+        workload: "serve",
+        case: "50 connections",
+        subject: "creel",
+        than: "tokio",
+        better: "An HTTP server answers {x} × as many requests as on {peer}.",
+        same: "An HTTP server answers as many requests as on {peer}.",
+        worse: "An HTTP server answers {x} × as many requests on {peer}.",
+    },
+    Question {
+        workload: "traffic",
+        case: "run",
+        subject: "creel",
+        than: ONE_THREAD,
+        better: "{n} workers drive a city's cars {x} × as fast as one thread.",
+        same: "{n} workers drive a city's cars no faster than one thread: memory is the limit.",
+        worse: "{n} workers drive a city's cars {x} × slower than one thread.",
+    },
+    Question {
+        workload: "decode",
+        case: "q8 1024",
+        subject: "creel",
+        than: ONE_THREAD,
+        better: "Token by token, {n} workers are {x} × one thread.",
+        same: "Token by token, {n} workers are no faster than one thread.",
+        worse: "Token by token, {n} workers are {x} × slower than one thread: give it one.",
+    },
+    Question {
+        workload: "decode",
+        case: "q8 1024",
+        subject: "creel",
+        than: "rayon",
+        better: "That is {x} × as many tokens as on rayon.",
+        same: "That is as many tokens as on rayon.",
+        worse: "rayon makes {x} × as many tokens.",
+    },
+    Question {
+        workload: "launch",
+        case: "OpenMP in lock-step",
+        subject: "creel run",
+        than: "as it is",
+        better: "A program with too many threads ends {x} × sooner under `creel run`.",
+        same: "A program with too many threads ends no sooner under `creel run`.",
+        worse: "A program with too many threads ends {x} × later under `creel run`.",
+    },
+];
+
+/// What the run is: its machine, its conditions, its noise.
+pub fn about(report: &Report) -> Vec<String> {
+    let Some(first) = report.sections.first() else {
+        return Vec::new();
+    };
+    let pace = if first.quick {
+        "A quick look: short samples, few rounds."
+    } else {
+        "A full run."
+    };
+    let mut lines = vec![
+        format!("{}: {}.", first.host.date, first.host.line()),
+        format!("{pace} {} workers.", first.workers),
+    ];
+    if let Some(floor) = report.noise_floor() {
+        lines.push(format!(
+            "Noise: 19 of 20 subjects differ from themselves by {:.1} % or less. A difference is \
+             called one only beyond 5 % and beyond the error of both sides.",
+            (floor - 1.0) * 100.0
+        ));
+    }
+    for section in &report.sections {
+        if let Some(warning) = section.disturbance.and_then(|d| d.warning()) {
+            lines.push(format!("{}: {warning}.", section.workload));
+        }
+    }
+    lines
+}
+
+/// A workload's findings; where no question was asked, what its first case says.
+pub fn of(section: &Section) -> Vec<String> {
+    let asked = QUESTIONS.iter().filter(|q| q.workload == section.workload);
+    let answers: Vec<String> = asked.filter_map(|q| q.answer(section)).collect();
+    if !answers.is_empty() {
+        return answers;
+    }
+    let first = section.cases().into_iter().next();
+    let sentence = first.and_then(|case| {
+        let creel = case.recommended()?;
+        let figure = quantity(creel.first.median, &creel.first.unit);
+        Some(format!("{}, {}: {figure}.", case.name, creel.name))
+    });
+    sentence.into_iter().collect()
+}
+
+impl Question {
+    fn answer(&self, section: &Section) -> Option<String> {
+        let fill = |text: &str| text.replace("{n}", &section.workers.to_string());
+        let case = section.case(&fill(self.case))?;
+        let subject = case.subject(&fill(self.subject))?;
+        let than = match &*fill(self.than) {
+            BEST_PEER => best_peer(&case)?,
+            name => case.subject(name)?,
+        };
+        let better = case.better(subject, than)?;
+        if subject.name == than.name || better.half.is_infinite() {
+            return None;
+        }
+        let (sentence, x) = match case.call(&better) {
+            Call::Same => (self.same, 1.0),
+            Call::More => (self.better, better.factor()),
+            Call::Less => (self.worse, 1.0 / better.factor()),
+        };
+        let sentence = fill(sentence).replace("{x}", &factor(x));
+        Some(sentence.replace("{peer}", than.name))
+    }
+}
+
+/// Of those that are neither Creel's nor one thread nor a floor written by hand, the best.
+fn best_peer<'a, 'b>(case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
+    const NONE: [&str; 3] = ["creel", ONE_THREAD, "two-halves floor"];
+    let peers = case.subjects.iter();
+    let mut peers = peers.filter(|peer| NONE.iter().all(|name| !peer.name.starts_with(name)));
+    let first = peers.next()?;
+    let better = |best: &'b SubjectView<'a>, peer: &'b SubjectView<'a>| {
+        let ahead = case.better(peer, best).is_some_and(|b| b.log > 0.0);
+        if ahead { peer } else { best }
+    };
+    Some(peers.fold(first, better))
+}
+
+/// A workload's recommended setting: as Rust and as a command line.
+pub fn settings(section: &Section) -> Option<(String, String)> {
+    let n = section.workers;
+    let knobs = section.cases().first().and_then(best_knobs);
+    let (balance, wait) = knobs.unwrap_or(("sticky", "adaptive"));
+    let (rust_balance, rust_wait) = (capital(balance), capital(wait));
+    let builder = |knobs: &[String]| {
+        let lines = knobs.iter().map(|knob| format!("    .{knob}\n"));
+        let lines: String = lines.collect();
+        format!("Pool::builder()\n    .workers({n})\n{lines}    .build()?")
+    };
+    let setting = match &*section.workload {
+        "iterate" | "decode" | "programs" | "traffic" => (
+            builder(&[
+                "placement(Placement::Cores)".into(),
+                format!("balance(Balance::{rust_balance})"),
+                format!("wait(Wait::{rust_wait})"),
+            ]),
+            format!(
+                "creel-traffic run --jobs {n} --placement cores --balance {balance} --wait {wait}"
+            ),
+        ),
+        "render" => (
+            builder(&["balance(Balance::Shared)".into(), "wait(Wait::Park)".into()]),
+            format!("creel-vgm render --jobs {n} SONGS… -o DIR"),
+        ),
+        "whispers" => (builder(&[]), String::new()),
+        "streams" => (
+            "Pool::builder()\n    .workers(1)\n    .wait(Wait::Throttle(Duration::from_millis(2)))\n    \
+             .build()?"
+                .into(),
+            "creel-cast standalone --wait 2ms --streams 4000".into(),
+        ),
+        "serve" => (
+            format!("{}\ncreel_hyper::serve(listener, service).until(stop)", builder(&[])),
+            String::new(),
+        ),
+        "launch" => (String::new(), "creel run -- PROGRAM".into()),
+        _ => return None,
+    };
+    Some(setting)
+}
+
+/// Balance and wait of Creel's fastest subject in a case, if it is faster than the first.
+fn best_knobs<'a>(case: &CaseView<'a>) -> Option<(&'a str, &'a str)> {
+    let first = case.recommended()?;
+    let ahead = |subject: &SubjectView<'a>| {
+        let better = case.better(subject, first)?;
+        let known = knobs(subject.name)?;
+        (case.call(&better) == Call::More).then_some((better.log, known))
+    };
+    let ahead = case.subjects.iter().filter_map(ahead);
+    let best = ahead.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.map_or_else(|| knobs(first.name), |(_, known)| Some(known))
+}
+
+/// `creel [sticky, adaptive]`; spins of a length have no short name.
+fn knobs(name: &str) -> Option<(&str, &str)> {
+    let inside = name.strip_prefix("creel [")?.strip_suffix(']')?;
+    let (balance, wait) = inside.split_once(", ")?;
+    let known =
+        ["sticky", "shared", "fixed"].contains(&balance) && ["adaptive", "park"].contains(&wait);
+    known.then_some((balance, wait))
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{section, with_creel_at};
+
+    #[test]
+    fn a_finding_is_a_sentence_with_its_factor() {
+        let findings = of(&section());
+        println!("{findings:?}");
+        assert!(findings[0].starts_with("Sharing a hot loop of 100,000 items over 2 workers pays"));
+        let slower = of(&with_creel_at(300.0, 5));
+        assert!(slower[0].contains("best left on one thread"), "{slower:?}");
+        let same = of(&with_creel_at(100.0, 5));
+        assert!(same[0].contains("pays nothing"), "{same:?}");
+    }
+
+    #[test]
+    fn settings_are_told_as_code_and_as_a_command() {
+        let (rust, command) = settings(&section()).unwrap();
+        assert!(
+            rust.contains(".balance(Balance::Sticky)\n    .wait(Wait::Adaptive)\n"),
+            "{rust}"
+        );
+        assert!(command.ends_with("--balance sticky --wait adaptive"));
+        assert_eq!(knobs("creel [fixed, spin 5 ms]"), None);
+    }
+}

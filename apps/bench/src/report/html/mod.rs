@@ -1,0 +1,291 @@
+//! The page that a person wants to read: one file without scripts and addresses of others, on a
+//! phone, in the dark and on paper.
+
+mod bars;
+mod lines;
+
+use std::fmt::Write;
+
+use creel_console::machine::{Seating, View};
+use creel_topology::{Budget, Machine, Placement, place};
+
+use super::quantity::{factor, quantity, spread};
+use super::view::{CaseView, SubjectView};
+use super::{Report, Section, findings, text};
+
+const STYLE: &str = include_str!("style.css");
+
+/// Cases of a workload whose bars stand open; the others are folded.
+const OPEN: usize = 2;
+
+/// The machine that is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawing<'a> {
+    /// What is there.
+    pub machine: &'a Machine,
+    /// What may be used of it.
+    pub budget: &'a Budget,
+}
+
+/// The whole page.
+pub fn page(report: &Report, drawing: &Drawing) -> String {
+    let mut out = String::from(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>What Creel brings on this machine</title>\n<style>\n",
+    );
+    out += STYLE;
+    out += "</style>\n</head>\n<body>\n<header>\n<h1>What Creel brings on this machine</h1>\n";
+    summary(&mut out, report);
+    out += "</header>\n<main>\n";
+    machine(&mut out, report, drawing);
+    for section in &report.sections {
+        workload(&mut out, section);
+    }
+    out += HOW;
+    out += "</main>\n</body>\n</html>\n";
+    out
+}
+
+/// A finding a workload, each a link to its plots.
+fn summary(out: &mut String, report: &Report) {
+    let mut lines = findings::about(report).into_iter();
+    if let Some(first) = lines.next() {
+        put(out, "<p class=\"about\">", &first, "</p>\n");
+    }
+    out.push_str("<ul class=\"findings\">\n");
+    for section in &report.sections {
+        if let Some(finding) = findings::of(section).first() {
+            let name = escaped(&section.workload);
+            let _ = write!(out, "<li><a href=\"#{name}\">{name}</a> ");
+            put(out, "", finding, "</li>\n");
+        }
+    }
+    out.push_str("</ul>\n");
+    for line in lines {
+        put(out, "<p class=\"note\">", &line, "</p>\n");
+    }
+}
+
+fn machine(out: &mut String, report: &Report, drawing: &Drawing) {
+    let workers = report.sections.first().map_or(1, |section| section.workers);
+    let Drawing { machine, budget } = *drawing;
+    let layout = place(machine, machine.allowed(), workers, &Placement::Cores);
+    let view = View {
+        machine: machine.clone(),
+        budget: budget.clone(),
+        seating: layout.ok().map(|layout| Seating {
+            placement: Placement::Cores,
+            layout,
+        }),
+    };
+    out.push_str(
+        "<section>\n<h2 id=\"machine\">The machine</h2>\n<figure>\n\
+         <div class=\"machine\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"The machine with its workers\">\n",
+    );
+    out.push_str(&view.svg());
+    let _ = writeln!(
+        out,
+        "</div>\n<figcaption>A green badge is a worker of a pool that is pinned to cores. {} may \
+         be used, bound by {}.</figcaption>\n</figure>",
+        budget.workers(),
+        escaped(&budget.bound_by().to_string())
+    );
+    let Some(section) = report.sections.first() else {
+        return;
+    };
+    let host = &section.host;
+    let memory = host.memory_bytes.map_or("not told".into(), |bytes| {
+        format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+    });
+    let guest = if host.virtual_machine {
+        ", virtual"
+    } else {
+        ""
+    };
+    let limits = &host.limits;
+    let facts = [
+        ("Processor", format!("{}{guest}", host.cpu)),
+        ("Kernel", host.kernel.clone()),
+        ("Governor", host.governor.clone()),
+        ("Turbo", host.turbo.clone()),
+        ("Memory", memory),
+        (
+            "Limits",
+            format!(
+                "{} open files, {} processes, stack {}, locked {}",
+                limits.files, limits.processes, limits.stack, limits.locked
+            ),
+        ),
+        ("Compiler", format!("{}, {}", host.compiler, host.target)),
+        ("Commit", host.commit.clone()),
+    ];
+    out.push_str("<dl class=\"facts\">\n");
+    for (name, value) in facts {
+        let _ = writeln!(
+            out,
+            "<div><dt>{name}</dt><dd>{}</dd></div>",
+            escaped(&value)
+        );
+    }
+    out.push_str("</dl>\n</section>\n");
+}
+
+fn workload(out: &mut String, section: &Section) {
+    let name = escaped(&section.workload);
+    let _ = writeln!(out, "<section>\n<h2 id=\"{name}\">{name}</h2>");
+    for finding in findings::of(section) {
+        put(out, "<p>", &finding, "</p>\n");
+    }
+    if let Some((rust, command)) = findings::settings(section) {
+        out.push_str("<div class=\"settings\"><h3>Settings that suit</h3>\n");
+        for code in [rust, command].iter().filter(|code| !code.is_empty()) {
+            put(out, "<pre tabindex=\"0\"><code>", code, "</code></pre>\n");
+        }
+        out.push_str("</div>\n");
+    }
+    let cases = section.cases();
+    lines::over_cases(out, &cases, &section.workload);
+    for case in &cases {
+        lines::over_a_sweep(out, case);
+    }
+    for case in cases.iter().take(OPEN) {
+        bars::figure(out, case);
+    }
+    if cases.len() > OPEN {
+        let _ = writeln!(
+            out,
+            "<details><summary>{} more cases of {name}</summary>",
+            cases.len() - OPEN
+        );
+        for case in &cases[OPEN..] {
+            bars::figure(out, case);
+        }
+        out.push_str("</details>\n");
+    }
+    let _ = writeln!(out, "<details><summary>All tables of {name}</summary>");
+    for case in &cases {
+        table(out, case);
+    }
+    out.push_str("</details>\n</section>\n");
+}
+
+fn table(out: &mut String, case: &CaseView) {
+    let Some(first) = case.recommended() else {
+        return;
+    };
+    let name = escaped(case.name);
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{name}, all figures\">\
+         <table><caption>{name}, {}</caption>\n<thead><tr><th scope=\"col\">subject</th>",
+        escaped(case.unit())
+    );
+    let mut columns: Vec<String> = [first.first.metric.as_str(), "spread"].map(escaped).into();
+    if case.is_compared {
+        columns.extend(["÷ 1 thread", "÷ first", "verdict"].map(String::from));
+    }
+    let further = first.others.iter().chain(&first.costs);
+    columns.extend(further.map(|row| escaped(&row.metric)));
+    for column in columns {
+        let _ = write!(out, "<th scope=\"col\">{column}</th>");
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for subject in &case.subjects {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escaped(subject.name));
+        for cell in cells(case, subject) {
+            let _ = write!(out, "<td>{}</td>", escaped(&cell));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+fn cells(case: &CaseView, subject: &SubjectView) -> Vec<String> {
+    let row = subject.first;
+    let mut cells = vec![
+        quantity(row.median, &row.unit),
+        spread(row.min, row.median, row.max),
+    ];
+    if case.is_compared {
+        for other in [case.one_thread(), case.recommended()] {
+            let ratio = other.and_then(|other| case.ratio(subject, other));
+            cells.push(ratio.map_or(String::new(), |ratio| factor(ratio.factor())));
+        }
+        cells.push(text::verdict(case, subject));
+    }
+    let further = subject.others.iter().chain(&subject.costs);
+    cells.extend(further.map(|row| quantity(row.median, &row.unit)));
+    cells
+}
+
+const HOW: &str = "<section>\n<h2 id=\"how\">How it was measured, and how to read it</h2>\n\
+<p>Subjects take turns: in each round every one gives one sample, and a ratio divides two samples \
+of the same round, so that a machine whose speed drifts treats all alike. Each sample makes its \
+subject anew, warms it up, measures it and ends it.</p>\n\
+<p>A bar is the median of the samples, the thin line across its end reaches from the smallest to \
+the largest. A bar that ends in stripes is longer than the picture; its number tells how long. Blue is Creel, \
+the first bar the setting that is recommended.</p>\n\
+<p>The first subject is also measured against itself, in the same rounds. What the two differ by is \
+noise. <em>Faster</em> and <em>slower</em> are said only of what is beyond 5 %, beyond its own \
+error (95 %, by a mean without the outermost fifths) and beyond that noise; everything else is \
+<em>the same</em>. What was in doubt has been measured twice as often.</p>\n\
+<p>Two figures of two runs are not to be compared by eye: <code>creel-bench --compare \
+OLD.json</code> does it by ratios, and says first whether the two machines match.</p>\n</section>\n";
+
+/// Text between two tags.
+fn put(out: &mut String, before: &str, text: &str, after: &str) {
+    out.push_str(before);
+    out.push_str(&escaped(text));
+    out.push_str(after);
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{machine, section};
+
+    #[test]
+    fn the_page_is_one_file_without_scripts_and_addresses() {
+        let (machine, budget) = machine();
+        let drawing = Drawing {
+            machine: &machine,
+            budget: &budget,
+        };
+        let mut section = section();
+        section.host.cpu = "<b>X & Y</b>".into();
+        let report = Report {
+            sections: vec![section],
+        };
+        let page = page(&report, &drawing);
+        for absent in ["<script", "src=", "url(", "@import", "<link", "<b>", "NaN"] {
+            assert!(!page.contains(absent), "{absent}");
+        }
+        // The name of SVG's own namespace is no address that anything is loaded from.
+        let others = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!others.contains("http"));
+        assert!(page.contains("&lt;b&gt;X &amp; Y&lt;/b&gt;"));
+        for tag in ["section", "details", "figure", "table", "ol", "svg", "div"] {
+            let count = |what: String| page.matches(&what).count();
+            let opened = count(format!("<{tag} ")) + count(format!("<{tag}>"));
+            assert_eq!(opened, count(format!("</{tag}>")), "{tag}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Values as people read them: three digits, and a unit that keeps them short.
+
+/// 17213 ns is "17.2 µs"; what was not told says so.
+pub fn quantity(value: f64, unit: &str) -> String {
+    if value.is_nan() {
+        return "not told".into();
+    }
+    let (prefixes, base): (&[&str], &str) =
+        match unit.split_once(' ').map_or(unit, |(unit, _)| unit) {
+            "ns" => (&["ns", "µs", "ms", "s"], ""),
+            "µs" => (&["µs", "ms", "s"], ""),
+            "ms" => (&["ms", "s"], ""),
+            "s" => (&["s"], ""),
+            "J" => (&["J", "kJ"], ""),
+            "B" => (&["B", "kB", "MB", "GB"], ""),
+            "%" => return format!("{value:.1} %"),
+            "cores" | "ratio" => return format!("{value:.3}"),
+            _ => (&["", "k", "M", "G"], " "),
+        };
+    let mut value = value;
+    let mut index = 0;
+    while value.abs() >= 999.5 && index + 1 < prefixes.len() {
+        value /= 1000.0;
+        index += 1;
+    }
+    let digits = match value.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.digits$} {}", prefixes[index]);
+    if base.is_empty() {
+        text
+    } else {
+        text.trim_end().into()
+    }
+}
+
+/// How far the smallest and the largest are from the median, in percent: "−3 +12 %".
+pub fn spread(min: f64, median: f64, max: f64) -> String {
+    let percent = |value: f64| (value / median - 1.0) * 100.0;
+    if !(percent(min).is_finite() && percent(max).is_finite()) {
+        return String::new();
+    }
+    format!("−{:.0} +{:.0} %", percent(min).abs(), percent(max))
+}
+
+/// A factor with two decimals, or none where there are enough digits without.
+pub fn factor(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_three_digits() {
+        assert_eq!(quantity(17_213.0, "ns a call"), "17.2 µs");
+        assert_eq!(quantity(283.4, "ns"), "283 ns");
+        assert_eq!(quantity(999.7, "ns"), "1.00 µs");
+        assert_eq!(quantity(4_750_000.0, "frames/s"), "4.75 M");
+        assert_eq!(quantity(0.0123, "cores"), "0.012");
+        assert_eq!(quantity(f64::NAN, "J"), "not told");
+    }
+
+    #[test]
+    fn spreads_and_factors_are_short() {
+        assert_eq!(spread(97.0, 100.0, 112.4), "−3 +12 %");
+        assert_eq!(spread(0.0, 0.0, 0.0), "");
+        assert_eq!(factor(0.536), "0.54");
+        assert_eq!(factor(41.7), "42");
+    }
+}

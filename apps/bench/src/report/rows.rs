@@ -1,0 +1,196 @@
+//! Rows: all that was measured, in one shape, for programs.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::costs;
+use crate::harness::Metric;
+use crate::rounds::Measured;
+use crate::stats::{Call, Centre, Spread};
+
+/// A subject's values of one metric of one case; the JSON's and the CSV's row.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Who was measured.
+    pub subject: String,
+    /// Doing what.
+    pub case: String,
+    /// What was measured; a subject's first is its time or speed.
+    pub metric: String,
+    /// Of the three values.
+    pub unit: String,
+    /// Over the rounds.
+    #[serde(deserialize_with = "or_nan")]
+    pub min: f64,
+    /// Over the rounds.
+    #[serde(deserialize_with = "or_nan")]
+    pub median: f64,
+    /// Over the rounds.
+    #[serde(deserialize_with = "or_nan")]
+    pub max: f64,
+    /// The number of rounds.
+    pub runs: usize,
+    /// The 95 % interval of a ratio's centre.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+    /// Of a ratio: whether it is called a difference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// A first metric's values, by round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<f64>,
+}
+
+/// What is said of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// No difference that these samples tell.
+    Same,
+    /// Above one.
+    More,
+    /// Below one.
+    Less,
+}
+
+impl From<Call> for Verdict {
+    fn from(call: Call) -> Self {
+        match call {
+            Call::Same => Verdict::Same,
+            Call::More => Verdict::More,
+            Call::Less => Verdict::Less,
+        }
+    }
+}
+
+/// A case's first subject over itself, in the same slots.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Noise {
+    /// The case.
+    pub case: String,
+    /// The subject's twin over the subject.
+    pub ratio: f64,
+    /// How far from one noise alone reaches, as a factor.
+    pub floor: f64,
+}
+
+impl Noise {
+    /// Of a case; nothing where nothing is compared, or with one round.
+    pub fn of(measured: &Measured) -> Option<Self> {
+        let twin = measured.twin().filter(|twin| twin.half.is_finite())?;
+        Some(Noise {
+            case: measured.case.clone(),
+            ratio: rounded(twin.factor()),
+            floor: rounded(twin.floor().exp()),
+        })
+    }
+}
+
+/// A case's rows: for each subject its metrics, their geometric means, its ratios, each taken
+/// within a round, and its costs.
+pub fn rows(measured: &Measured) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let metrics = &measured.metrics;
+    for (subject, name) in measured.subjects().iter().enumerate() {
+        let row = |metric: String, unit: &str, spread: Spread| Row {
+            subject: name.clone(),
+            case: measured.case.clone(),
+            metric,
+            unit: unit.into(),
+            min: rounded(spread.min),
+            median: rounded(spread.median),
+            max: rounded(spread.max),
+            runs: measured.samples(subject).len(),
+            interval: None,
+            verdict: None,
+            samples: Vec::new(),
+        };
+        let samples = measured.samples(subject).iter();
+        let first: Vec<f64> = samples.map(|sample| rounded(sample.values[0])).collect();
+        for (index, metric) in metrics.iter().enumerate() {
+            rows.push(Row {
+                samples: if index == 0 {
+                    first.clone()
+                } else {
+                    Vec::new()
+                },
+                ..row(
+                    metric.name.into(),
+                    metric.unit,
+                    measured.spread(subject, index),
+                )
+            });
+        }
+        for (index, metric) in metrics.iter().enumerate() {
+            let mean = measured.spread(subject, index).mean;
+            let all = Spread {
+                min: mean,
+                median: mean,
+                max: mean,
+                mean,
+            };
+            let name = format!("{}, geometric mean", metric.name);
+            rows.push(row(name, metric.unit, all));
+        }
+        for other in measured.compared_with() {
+            let metric = format!("{} / {}", metrics[0].name, measured.subjects()[other]);
+            let ratios = measured.ratios(subject, other);
+            rows.push(Row {
+                runs: ratios.len(),
+                ..judged(
+                    row(metric, "ratio", Spread::of(ratios.iter().copied())),
+                    Centre::of(ratios),
+                    (subject != other).then(|| measured.floor()),
+                )
+            });
+        }
+        for (index, Metric { name, unit }) in costs::METRICS.iter().enumerate() {
+            rows.push(row((*name).into(), unit, measured.cost(subject, index)));
+        }
+    }
+    rows
+}
+
+/// A ratio's row with its interval and what is called of it; nothing is of a subject over itself.
+fn judged(row: Row, centre: Option<Centre>, floor: Option<f64>) -> Row {
+    let sure = centre.filter(|centre| centre.half.is_finite());
+    Row {
+        interval: sure.map(|centre| <[f64; 2]>::from(centre.ends()).map(rounded)),
+        verdict: sure
+            .zip(floor)
+            .map(|(centre, floor)| centre.call(&[floor]).into()),
+        ..row
+    }
+}
+
+/// With six digits: more are noise, and a record would be twice as large.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+fn or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rounds::tests::{case, measure, noisy};
+
+    #[test]
+    fn a_row_has_six_digits_and_goes_through_json() {
+        assert_eq!(rounded(1234567.8), 1234570.0);
+        assert!(rounded(f64::NAN).is_nan() && rounded(0.0) == 0.0);
+        let subjects = vec![noisy("creel", 100.0, 1), noisy("one thread", 200.0, 2)];
+        let rows = rows(&measure(case(7, subjects)));
+        let json = serde_json::to_string(&rows).unwrap();
+        let again: Vec<Row> = serde_json::from_str(&json).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), json);
+        let verdicts: Vec<_> = rows.iter().filter_map(|row| row.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Less, Verdict::More]);
+        assert_eq!(rows[0].samples.len(), 7);
+        // What the system does not tell is null, and read as such.
+        let row = json.replace(&format!("\"max\":{}", rows[0].max), "\"max\":null");
+        let again: Vec<Row> = serde_json::from_str(&row).unwrap();
+        assert!(again[0].max.is_nan());
+    }
+}

@@ -1,0 +1,300 @@
+//! Round after round, one sample of each subject a round; and what came of it.
+//!
+//! Each round begins with another subject. The first subject has a *twin* in the rounds, a slot
+//! more in which the same subject is sampled: what the two differ by is noise. After the planned
+//! rounds, subjects whose difference from the first is in doubt get as many again, with the first
+//! and its twin beside them; how many does not depend on what they show, for who stops when he
+//! likes what he sees is often wrong.
+//!
+//! Left out on purpose: outlier rejection. Minimum, median and maximum are shown as measured;
+//! what is called a difference is decided by [`crate::stats`].
+
+use std::hint::black_box;
+
+use anyhow::Context;
+use creel_console::{Interrupt, Progress};
+
+use crate::costs::{self, Costs};
+use crate::harness::{Case, Metric, ONE_THREAD, Subject};
+use crate::stats::{Centre, Spread};
+
+/// A sample's values, by the case's metrics, and what it cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// By metric.
+    pub values: Vec<f64>,
+    /// Beside them.
+    pub costs: Costs,
+}
+
+/// A case's samples.
+#[derive(Debug)]
+pub struct Measured {
+    /// The case's name.
+    pub case: String,
+    /// What the values mean.
+    pub metrics: Vec<Metric>,
+    /// Whether ratios say something.
+    pub compared: bool,
+    names: Vec<String>,
+    /// By subject and round; those in doubt have more rounds.
+    samples: Vec<Vec<Sample>>,
+    /// Of the first subject again.
+    twin: Vec<Sample>,
+}
+
+/// Subjects to be sampled more, by what was measured so far.
+pub type Doubt<'a> = &'a dyn Fn(&Measured) -> Vec<usize>;
+
+impl Case {
+    /// Measures all subjects in turn, for all rounds, then those in doubt: by their own figures,
+    /// or as `doubt` says; without it, nobody is.
+    ///
+    /// # Errors
+    ///
+    /// The first that a subject gives, or an interrupt; what was measured so far is dropped.
+    pub fn measure(
+        self,
+        progress: &Progress,
+        interrupt: &Interrupt,
+        doubt: Option<Doubt>,
+    ) -> anyhow::Result<Measured> {
+        let count = self.subjects.len();
+        let mut names = Vec::new();
+        let mut subjects = self.subjects;
+        names.extend(subjects.iter().map(|subject| subject.name.clone()));
+        let mut measured = Measured {
+            case: self.name,
+            metrics: self.metrics,
+            compared: self.compared,
+            names,
+            samples: vec![Vec::with_capacity(self.rounds); count],
+            twin: Vec::new(),
+        };
+        let sample = |case: &str, subject: &mut Subject| -> anyhow::Result<Sample> {
+            interrupt.check()?;
+            progress.set_message(format!("{case}: {}", subject.name));
+            let meter = costs::Meter::start();
+            let taken = (subject.sample)(&self.plan);
+            if taken.is_err() {
+                // The signal that asked for the end also reached a subject's processes.
+                interrupt.check()?;
+            }
+            let values = taken.with_context(|| format!("case {case}: {}", subject.name))?;
+            let costs = meter.stop();
+            progress.advance(1);
+            Ok(black_box(Sample { values, costs }))
+        };
+        let mut turns: Vec<Turn> = (0..count).map(Turn::Subject).collect();
+        if measured.compared {
+            turns.insert(count.div_ceil(2), Turn::Twin);
+        }
+        let mut rounds = |turns: &[Turn], measured: &mut Measured| -> anyhow::Result<()> {
+            for round in 0..self.rounds {
+                for turn in 0..turns.len() {
+                    match turns[(round + turn) % turns.len()] {
+                        Turn::Subject(index) => {
+                            let taken = sample(&measured.case, &mut subjects[index])?;
+                            measured.samples[index].push(taken);
+                        }
+                        Turn::Twin => {
+                            let taken = sample(&measured.case, &mut subjects[0])?;
+                            measured.twin.push(taken);
+                        }
+                    }
+                }
+            }
+            Ok(())
+        };
+        rounds(&turns, &mut measured)?;
+        let suspects: Vec<usize> = doubt.map_or(Vec::new(), |doubt| {
+            let mut suspects = measured.suspects();
+            suspects.extend(doubt(&measured));
+            suspects
+        });
+        if !suspects.is_empty() && measured.compared {
+            let once_more = |turn: &Turn| match turn {
+                Turn::Subject(index) => *index == 0 || suspects.contains(index),
+                Turn::Twin => true,
+            };
+            turns.retain(once_more);
+            progress.add((turns.len() * self.rounds) as u64);
+            rounds(&turns, &mut measured)?;
+        }
+        Ok(measured)
+    }
+}
+
+/// Whose sample is taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Turn {
+    Subject(usize),
+    Twin,
+}
+
+impl Measured {
+    /// The subjects' names, the recommended first.
+    pub fn subjects(&self) -> &[String] {
+        &self.names
+    }
+
+    /// A subject's samples, by round.
+    pub fn samples(&self, subject: usize) -> &[Sample] {
+        &self.samples[subject]
+    }
+
+    /// A subject's values of a metric over the rounds.
+    pub fn spread(&self, subject: usize, metric: usize) -> Spread {
+        Spread::of(self.samples[subject].iter().map(|s| s.values[metric]))
+    }
+
+    /// A subject's costs of a kind over the rounds.
+    pub fn cost(&self, subject: usize, cost: usize) -> Spread {
+        Spread::of(self.samples[subject].iter().map(|s| s.costs.0[cost]))
+    }
+
+    /// A subject's first metric over that of `other`, round by round.
+    pub fn ratios(&self, subject: usize, other: usize) -> Vec<f64> {
+        ratios(&self.samples[subject], &self.samples[other])
+    }
+
+    /// The same over the first subject's, with its error.
+    pub fn centre(&self, subject: usize, other: usize) -> Option<Centre> {
+        Centre::of(self.ratios(subject, other))
+    }
+
+    /// The first subject's twin over itself; nothing where nothing is compared.
+    pub fn twin(&self) -> Option<Centre> {
+        Centre::of(ratios(&self.twin, &self.samples[0]))
+    }
+
+    /// How far from one noise alone reaches here, as a logarithm.
+    pub fn floor(&self) -> f64 {
+        self.twin().map_or(0.0, |twin| twin.floor())
+    }
+
+    /// Those whose difference from the first is in doubt.
+    fn suspects(&self) -> Vec<usize> {
+        let floor = self.floor();
+        let in_doubt = |&subject: &usize| {
+            let centre = self.centre(subject, 0);
+            centre.is_some_and(|centre| centre.is_suspect(&[floor]))
+        };
+        (1..self.names.len()).filter(in_doubt).collect()
+    }
+
+    /// Where one thread is among the subjects.
+    pub fn one_thread(&self) -> Option<usize> {
+        self.names.iter().position(|name| name == ONE_THREAD)
+    }
+
+    /// Those that the others are compared with: `one thread` where it is a subject, then the
+    /// first.
+    pub fn compared_with(&self) -> Vec<usize> {
+        if !self.compared {
+            return Vec::new();
+        }
+        let one_thread = self.one_thread().into_iter();
+        one_thread.filter(|&index| index != 0).chain([0]).collect()
+    }
+}
+
+fn ratios(values: &[Sample], others: &[Sample]) -> Vec<f64> {
+    let pairs = values.iter().zip(others);
+    pairs.map(|(s, o)| s.values[0] / o.values[0]).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::harness::Plan;
+    use crate::stats::noise::Noise;
+
+    /// A case of subjects whose samples are made, each by its function of the sample's number.
+    pub fn case(rounds: usize, subjects: Vec<Subject>) -> Case {
+        Case {
+            name: "hot".into(),
+            metrics: vec![Metric {
+                name: "time",
+                unit: "ns a call",
+            }],
+            compared: true,
+            plan: Plan {
+                warm_up: Duration::ZERO,
+                sample: Duration::ZERO,
+            },
+            rounds,
+            subjects,
+        }
+    }
+
+    /// A subject that takes so long, on a machine with noise.
+    pub fn noisy(name: &str, time: f64, seed: u64) -> Subject {
+        let mut noise = Noise(seed);
+        Subject::new(name, move |_| Ok(time * noise.factor()))
+    }
+
+    pub fn measure(case: Case) -> Measured {
+        let progress = Progress::new(1, "samples", true);
+        case.measure(&progress, &Interrupt::default(), Some(&|_| vec![]))
+            .unwrap()
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round_so_a_drift_cancels() {
+        let drifting = |name: &str, factor: f64| {
+            let mut drift = 0.0;
+            Subject::new(name, move |_| {
+                drift += 10.0;
+                Ok(drift * factor)
+            })
+        };
+        let mut case = case(4, vec![drifting("creel", 1.0), drifting("one thread", 2.0)]);
+        case.compared = false;
+        let progress = Progress::new(8, "samples", true);
+        let measured = case.measure(&progress, &Interrupt::default(), Some(&|_| vec![]));
+        let measured = measured.unwrap();
+        assert_eq!(progress.done(), 8);
+        let spread = measured.spread(0, 0);
+        assert_eq!((spread.min, spread.median, spread.max), (10.0, 25.0, 40.0));
+        let mean = (10.0f64 * 20.0 * 30.0 * 40.0).powf(0.25);
+        assert!((spread.mean - mean).abs() < 1e-9);
+        assert_eq!(measured.ratios(0, 1), [0.5; 4]);
+    }
+
+    #[test]
+    fn who_is_in_doubt_gets_as_many_again_and_who_is_not_does_not() {
+        let subjects = vec![
+            noisy("creel", 100.0, 1),
+            noisy("one thread", 400.0, 2),
+            noisy("rayon", 112.0, 3),
+        ];
+        let measured = measure(case(5, subjects));
+        let counts = [0, 1, 2].map(|subject| measured.samples(subject).len());
+        assert_eq!(counts, [10, 5, 10]);
+        assert_eq!(measured.twin.len(), 10);
+        assert_eq!(measured.compared_with(), [1, 0]);
+    }
+
+    #[test]
+    fn others_may_doubt_too() {
+        let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
+        let progress = Progress::new(1, "samples", true);
+        let doubted =
+            case(7, subjects()).measure(&progress, &Interrupt::default(), Some(&|_| vec![1]));
+        assert_eq!(doubted.unwrap().samples(1).len(), 14);
+        assert_eq!(measure(case(7, subjects())).samples(1).len(), 7);
+    }
+
+    #[test]
+    fn an_interrupt_ends_it_between_two_samples() {
+        let progress = Progress::new(8, "samples", true);
+        let interrupt = Interrupt::default();
+        interrupt.request();
+        let case = case(4, vec![noisy("creel", 1.0, 1)]);
+        assert!(case.measure(&progress, &interrupt, None).is_err());
+        assert_eq!(progress.done(), 0);
+    }
+}

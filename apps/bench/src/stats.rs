@@ -1,0 +1,234 @@
+//! What a few samples say together, and when a difference is called one.
+//!
+//! Ratios are handled as logarithms, so that twice and half are equally far from one. A centre is a
+//! mean without the outermost fifths, which a single preempted sample cannot move; its error is
+//! Yuen's. A difference is called only where it is beyond [`LEAST`], beyond its own error, and
+//! beyond what a subject differs from itself by in the same slots.
+//!
+//! Source: K. K. Yuen, "The two-sample trimmed t for unequal population variances" (1974);
+//! Student's t for 95 %.
+
+/// Differences below this factor are never called one.
+pub const LEAST: f64 = 1.05;
+
+/// A mean of logarithms and how sure it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Centre {
+    /// The natural logarithm of the centre.
+    pub log: f64,
+    /// Half of its 95 % interval, as a logarithm; infinite of one sample.
+    pub half: f64,
+}
+
+impl Centre {
+    /// Of positive values; what is not finite and positive is left out. `None` if nothing is left.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let positive = values.into_iter().filter(|v| v.is_finite() && *v > 0.0);
+        let mut logs: Vec<f64> = positive.map(f64::ln).collect();
+        logs.sort_by(f64::total_cmp);
+        let count = logs.len();
+        let cut = count / 5;
+        let kept = &logs[cut..count - cut];
+        let (&low, &high) = (kept.first()?, kept.last()?);
+        let log = kept.iter().sum::<f64>() / kept.len() as f64;
+        // What was cut off counts as if it lay at the border.
+        let winsorized: Vec<f64> = logs.iter().map(|v| v.clamp(low, high)).collect();
+        let mean = winsorized.iter().sum::<f64>() / count as f64;
+        let squares: f64 = winsorized.iter().map(|v| (v - mean).powi(2)).sum();
+        let left = kept.len() as f64;
+        let half = match kept.len() {
+            1 => f64::INFINITY,
+            kept => t_95(kept - 1) * (squares / (left * (left - 1.0))).sqrt(),
+        };
+        Some(Centre { log, half })
+    }
+
+    /// As a factor.
+    pub fn factor(&self) -> f64 {
+        self.log.exp()
+    }
+
+    /// The ends of the 95 % interval, as factors.
+    pub fn ends(&self) -> (f64, f64) {
+        ((self.log - self.half).exp(), (self.log + self.half).exp())
+    }
+
+    /// How far from one noise alone reaches, when this is a subject over itself.
+    pub fn floor(&self) -> f64 {
+        self.log.abs().max(self.half)
+    }
+
+    /// What is beyond `floors`, the noise floors of the runs it comes from.
+    pub fn call(&self, floors: &[f64]) -> Call {
+        let joint = floors
+            .iter()
+            .fold(self.half, |all, floor| all.hypot(*floor));
+        let far = self.log.abs();
+        if far <= LEAST.ln() || far <= joint {
+            Call::Same
+        } else if self.log > 0.0 {
+            Call::More
+        } else {
+            Call::Less
+        }
+    }
+
+    /// Whether more samples could change what is called: a difference in size that is not sure,
+    /// or barely.
+    pub fn is_suspect(&self, floors: &[f64]) -> bool {
+        let joint = floors
+            .iter()
+            .fold(self.half, |all, floor| all.hypot(*floor));
+        self.log.abs() > LEAST.ln() && self.log.abs() < 2.0 * joint
+    }
+}
+
+impl std::ops::Sub for Centre {
+    type Output = Centre;
+
+    /// The ratio of two ratios, whose errors are independent.
+    fn sub(self, other: Centre) -> Centre {
+        Centre {
+            log: self.log - other.log,
+            half: self.half.hypot(other.half),
+        }
+    }
+}
+
+/// What is said of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// No difference that these samples tell.
+    Same,
+    /// Above one.
+    More,
+    /// Below one.
+    Less,
+}
+
+/// Student's t for 95 %, both sides.
+fn t_95(freedom: usize) -> f64 {
+    const TABLE: [f64; 20] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    ];
+    // Beyond the table, Cornish and Fisher's first term.
+    let beyond = |n: f64| 1.96 + 2.372 / n;
+    let listed = TABLE.get(freedom.saturating_sub(1));
+    listed.copied().unwrap_or_else(|| beyond(freedom as f64))
+}
+
+/// Minimum, median, maximum and geometric mean over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The smallest.
+    pub min: f64,
+    /// The one in the middle, or the mean of the two there.
+    pub median: f64,
+    /// The largest.
+    pub max: f64,
+    /// The geometric mean.
+    pub mean: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let count = values.len();
+        let logarithms = values.iter().map(|value| value.ln());
+        let mean = (logarithms.sum::<f64>() / count as f64).exp();
+        let median = f64::midpoint(values[(count - 1) / 2], values[count / 2]);
+        Spread {
+            min: values[0],
+            median,
+            max: values[count - 1],
+            mean,
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod noise {
+    //! Samples as a shared machine gives them, from a seed.
+
+    /// Numbers that look random.
+    /// Source: Vigna's splitmix64.
+    pub struct Noise(pub u64);
+
+    impl Noise {
+        /// Evenly spread from 0 to 1.
+        pub fn even(&mut self) -> f64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        }
+
+        /// A factor near one: some 3 % up and down, and one sample in twelve up to 80 % slower.
+        pub fn factor(&mut self) -> f64 {
+            let bell: f64 = (0..6).map(|_| self.even() - 0.5).sum();
+            let preempted = self.even() < 1.0 / 12.0;
+            let late = if preempted { self.even() * 0.8 } else { 0.0 };
+            (0.04 * bell).exp() * (1.0 + late)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::noise::Noise;
+    use super::*;
+
+    #[test]
+    fn a_centre_is_what_the_paper_says() {
+        let one = Centre::of([2.0]).unwrap();
+        assert!((one.factor() - 2.0).abs() < 1e-12 && one.half.is_infinite());
+        // Nothing is cut off three: the mean and Student's interval.
+        let three = Centre::of([1.0, 1.0f64.exp(), 2.0f64.exp()]).unwrap();
+        assert!((three.log - 1.0).abs() < 1e-12);
+        assert!((three.half - 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        // One of five at each end is: 0, 1, 2, 3 and far out become 1, 1, 2, 3, 3.
+        let five = Centre::of([0.0, 1.0, 2.0, 3.0, 300.0].map(f64::exp)).unwrap();
+        assert!((five.log - 2.0).abs() < 1e-12);
+        assert!((five.half - 4.303 * (4.0f64 / 6.0).sqrt()).abs() < 1e-9);
+        assert_eq!(Centre::of([f64::NAN, 0.0, -1.0]), None);
+    }
+
+    #[test]
+    fn a_difference_is_beyond_five_percent_and_beyond_the_error() {
+        let sure = |log: f64, half| Centre { log, half };
+        assert_eq!(sure(1.04f64.ln(), 0.001).call(&[]), Call::Same);
+        assert_eq!(sure(1.06f64.ln(), 0.001).call(&[]), Call::More);
+        assert_eq!(sure(0.5f64.ln(), 0.001).call(&[]), Call::Less);
+        assert_eq!(sure(2f64.ln(), 0.8).call(&[]), Call::Same);
+        assert_eq!(sure(2f64.ln(), 0.1).call(&[0.7]), Call::Same);
+        assert_eq!(sure(2f64.ln(), 0.1).call(&[0.1, 0.1]), Call::More);
+        assert!(sure(2f64.ln(), 0.5).is_suspect(&[]));
+        assert!(!sure(2f64.ln(), 0.1).is_suspect(&[]));
+        assert!(!sure(1.04f64.ln(), 0.5).is_suspect(&[]));
+    }
+
+    #[test]
+    fn twice_the_time_is_called_and_the_same_is_not() {
+        let (mut called_same, mut missed) = (0, 0);
+        let trials = 2_000;
+        for seed in 0..trials {
+            let mut noise = Noise(seed);
+            let mut ratios = |by: f64| -> Vec<f64> {
+                (0..7)
+                    .map(|_| by * noise.factor() / noise.factor())
+                    .collect()
+            };
+            let floor = Centre::of(ratios(1.0)).unwrap().floor();
+            let call = |values| Centre::of(values).unwrap().call(&[floor]);
+            called_same += u32::from(call(ratios(1.0)) != Call::Same);
+            missed += u32::from(call(ratios(2.0)) != Call::More);
+        }
+        println!("of {trials}: {called_same} called without a difference, {missed} of 2 × missed");
+        assert!(called_same * 100 < trials as u32, "{called_same}");
+        assert!(missed * 50 < trials as u32, "{missed}");
+    }
+}

@@ -1,0 +1,199 @@
+//! Values that are tried one beside the other: a range of one setting, or several settings crossed.
+
+use std::str::FromStr;
+
+use crate::harness::{Case, ONE_THREAD, Subject};
+
+/// A setting and the values it takes: `workers=1..4`, `items=100,1000`, `yield=no,block`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    /// The setting's name.
+    pub key: String,
+    /// As written.
+    pub values: Vec<String>,
+}
+
+/// Values of one setting at most.
+const MOST: usize = 64;
+
+impl FromStr for Values {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, list) = text.split_once('=').ok_or("KEY=VALUES, as workers=1..4")?;
+        let mut values = Vec::new();
+        for part in list.split(',') {
+            match part.split_once("..") {
+                None => values.push(part.to_owned()),
+                Some((first, last)) => {
+                    let number = |text: &str| {
+                        let number: Result<usize, _> = text.parse();
+                        number.map_err(|_| format!("{text}: no number"))
+                    };
+                    let range = number(first)?..=number(last)?;
+                    if range.clone().count() > MOST {
+                        return Err(format!("{part}: more than {MOST} values"));
+                    }
+                    values.extend(range.map(|value| value.to_string()));
+                }
+            }
+        }
+        if key.is_empty() || values.is_empty() || values.iter().any(String::is_empty) {
+            return Err("KEY=VALUES, as workers=1..4".into());
+        }
+        let key = key.to_owned();
+        Ok(Values { key, values })
+    }
+}
+
+impl Values {
+    /// The values as numbers from one on.
+    ///
+    /// # Errors
+    ///
+    /// The first that is none.
+    pub fn numbers(&self) -> Result<Vec<usize>, String> {
+        let number = |text: &String| {
+            let number = text.parse().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| format!("{}={text}: a number from 1 on", self.key))
+        };
+        self.values.iter().map(number).collect()
+    }
+}
+
+/// A subject of a sweep, as its name tells: `NAME, KEY VALUE`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point<'a> {
+    /// Who is measured at all values.
+    pub name: &'a str,
+    /// What was swept.
+    pub key: &'a str,
+    /// Its value here.
+    pub value: f64,
+}
+
+/// What can be swept.
+pub const KEYS: [&str; 3] = ["workers", "items", "work"];
+
+impl<'a> Point<'a> {
+    /// Of a subject's name; nothing if it is none of a sweep.
+    pub fn of(subject: &'a str) -> Option<Self> {
+        let (name, point) = subject.rsplit_once(", ")?;
+        let (key, value) = point.split_once(' ')?;
+        let value = value.parse().ok()?;
+        KEYS.contains(&key).then_some(Point { name, key, value })
+    }
+}
+
+/// The cases of several points as one set, so that all points are measured in the same rounds:
+/// each subject's name says its point. Who has no workers is there once where workers are swept.
+pub fn merged(key: &str, points: Vec<(usize, Vec<Case>)>) -> Vec<Case> {
+    let mut all: Vec<Case> = Vec::new();
+    for (value, cases) in points {
+        for mut case in cases {
+            let subjects = std::mem::take(&mut case.subjects);
+            let at = all.iter().position(|other| other.name == case.name);
+            let case = match at {
+                Some(at) => &mut all[at],
+                None => {
+                    all.push(case);
+                    all.last_mut().expect("it was just pushed")
+                }
+            };
+            for subject in subjects {
+                if let Some(name) = name_at(key, value, &subject.name) {
+                    push(case, subject.named(name));
+                }
+            }
+        }
+    }
+    all
+}
+
+fn push(case: &mut Case, subject: Subject) {
+    if case.subjects.iter().all(|other| other.name != subject.name) {
+        case.subjects.push(subject);
+    }
+}
+
+/// A subject's name at a point; nothing for one that belongs to another point.
+fn name_at(key: &str, value: usize, name: &str) -> Option<String> {
+    if key != "workers" {
+        return Some(format!("{name}, {key} {value}"));
+    }
+    if name == ONE_THREAD || name == "tokio current-thread" {
+        return Some(name.into());
+    }
+    let Some(head) = name.strip_suffix(" workers") else {
+        return Some(format!("{name}, {key} {value}"));
+    };
+    // It tells its number itself.
+    let (head, own) = head.rsplit_once(' ')?;
+    (own == value.to_string()).then(|| format!("{head}, {key} {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rounds::tests::{case, noisy};
+
+    #[test]
+    fn values_are_lists_and_ranges() {
+        let values: Values = "workers=1..3,8".parse().unwrap();
+        assert_eq!(
+            (&*values.key, values.numbers().unwrap()),
+            ("workers", vec![1, 2, 3, 8])
+        );
+        let values: Values = "yield=no,block".parse().unwrap();
+        assert_eq!(values.values, ["no", "block"]);
+        assert!(values.numbers().unwrap_err().contains("yield=no"));
+        for bad in [
+            "workers",
+            "=1",
+            "workers=",
+            "workers=1..x",
+            "workers=1..1000",
+        ] {
+            assert!(bad.parse::<Values>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn points_become_one_case_whose_subjects_say_their_point() {
+        let at = |value| {
+            let names = [
+                "creel [a, b]".to_owned(),
+                ONE_THREAD.into(),
+                format!("go {value} workers"),
+            ];
+            let names = names.iter().map(String::as_str).chain(["go 1 workers"]);
+            let mut names: Vec<&str> = names.collect();
+            names.dedup();
+            (
+                value,
+                vec![case(
+                    1,
+                    names.iter().map(|name| noisy(name, 1.0, 1)).collect(),
+                )],
+            )
+        };
+        let cases = merged("workers", vec![at(1), at(2)]);
+        let names: Vec<&str> = cases[0].subjects.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "creel [a, b], workers 1",
+                "one thread",
+                "go, workers 1",
+                "creel [a, b], workers 2",
+                "go, workers 2"
+            ]
+        );
+        let point = Point::of(names[3]).unwrap();
+        assert_eq!(
+            (point.name, point.key, point.value),
+            ("creel [a, b]", "workers", 2.0)
+        );
+        assert_eq!(Point::of("bare wheel, 20 ms"), None);
+    }
+}

@@ -1,0 +1,13 @@
+// Sums in rounds: in each, the pool that Java sizes by the CPUs it counts shares 400,000 numbers.
+import java.util.stream.IntStream;
+
+public class Sums {
+    public static void main(String[] args) {
+        double sum = 0;
+        for (int i = 0; i < 1000; i++) {
+            int round = i;
+            sum += IntStream.range(0, 400_000).parallel().mapToDouble(n -> n ^ round).sum();
+        }
+        System.out.println(Runtime.getRuntime().availableProcessors() + " " + sum);
+    }
+}

@@ -1,0 +1,119 @@
+//! What a pass of a chain costs beside its time: CPU of the program and of the system, and memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::harness::{Metric, Plan};
+use crate::memory;
+
+/// A chain's metrics.
+pub const METRICS: [Metric; 4] = [
+    Metric {
+        name: "time",
+        unit: "ms a pass",
+    },
+    Metric {
+        name: "user CPU",
+        unit: "ms a pass",
+    },
+    Metric {
+        name: "system CPU",
+        unit: "ms a pass",
+    },
+    Metric {
+        name: "bytes a task",
+        unit: "B a task",
+    },
+];
+
+/// User and system time, in ms.
+#[derive(Clone, Copy, Debug)]
+pub struct Used(f64, f64);
+
+impl Used {
+    /// Of this process until now.
+    pub fn here() -> Self {
+        Used::of(false)
+    }
+
+    /// Of its children that have ended.
+    pub fn by_children() -> Self {
+        Used::of(true)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn of(children: bool) -> Self {
+        use nix::sys::resource::{UsageWho, getrusage};
+        let who = if children {
+            UsageWho::RUSAGE_CHILDREN
+        } else {
+            UsageWho::RUSAGE_SELF
+        };
+        let ms = |time: nix::sys::time::TimeVal| {
+            time.tv_sec() as f64 * 1e3 + time.tv_usec() as f64 / 1e3
+        };
+        getrusage(who).map_or(Used(f64::NAN, f64::NAN), |usage| {
+            Used(ms(usage.user_time()), ms(usage.system_time()))
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of(_children: bool) -> Self {
+        Used(f64::NAN, f64::NAN)
+    }
+}
+
+impl std::ops::Sub for Used {
+    type Output = Used;
+
+    fn sub(self, before: Used) -> Used {
+        Used(self.0 - before.0, self.1 - before.1)
+    }
+}
+
+/// A pass's share of what was used.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    user_ms: f64,
+    system_ms: f64,
+    bytes: f64,
+}
+
+impl Pass {
+    /// Of so many passes, which took so many bytes at most.
+    pub fn of(used: Used, passes: f64, bytes: f64) -> Self {
+        Pass {
+            user_ms: used.0 / passes,
+            system_ms: used.1 / passes,
+            bytes,
+        }
+    }
+
+    /// In the order of [`METRICS`].
+    pub fn values(&self, time_ms: f64, tasks: u64) -> Vec<f64> {
+        let bytes_a_task = self.bytes / tasks as f64;
+        vec![time_ms, self.user_ms, self.system_ms, bytes_a_task]
+    }
+}
+
+/// Times a chain of so many tasks on a runtime that is there already; the warm-up's passes count
+/// for the CPU too.
+pub fn sampled(plan: &Plan, tasks: u64, mut pass: impl FnMut()) -> Vec<f64> {
+    // The peak begins anew; where that is refused, the memory is not told.
+    let reset = std::fs::write("/proc/self/clear_refs", "5");
+    let rss = reset.map_or(f64::NAN, |()| memory::rss_bytes());
+    // Relaxed: one thread counts.
+    let passes = AtomicU64::new(0);
+    let before = Used::here();
+    let ns = plan.time(|| {
+        passes.fetch_add(1, Ordering::Relaxed);
+        pass();
+    });
+    let used = Used::here() - before;
+    let bytes = memory::peak_rss_bytes() - rss;
+    Pass::of(
+        used,
+        passes.into_inner() as f64,
+        bytes.clamp(0.0, f64::INFINITY),
+    )
+    .values(ns / 1e6, tasks)
+}

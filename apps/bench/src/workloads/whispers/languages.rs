@@ -1,0 +1,242 @@
+//! Other languages, where their compilers are: a small program each, built once and run for each
+//! sample.
+//!
+//! A program is told case, size, workers, warm-up and sample in microseconds; it prints ns a unit,
+//! the number of passes, and its memory in KiB before the first pass and at most (proc(5), `VmRSS`
+//! and `VmHWM`). All know the chain, Go the other cases too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use anyhow::{Context, ensure};
+
+use super::cost::{Pass, Used};
+use super::jobs::Job;
+use crate::harness::{Plan, Subject};
+
+/// A language whose tasks are compared.
+struct Language {
+    name: &'static str,
+    file: &'static str,
+    source: &'static str,
+    /// Built with this, SOURCE and PROGRAM being put in; in a folder of its own.
+    build: &'static [&'static str],
+    /// Run with this before the arguments; PROGRAM and WORKERS are put in.
+    run: &'static [&'static str],
+    /// How many workers there are, where only a variable tells.
+    variable: Option<&'static str>,
+    /// The longest chain that it lives through.
+    longest: u64,
+    /// Whether it knows more than the chain.
+    all_cases: bool,
+}
+
+const LANGUAGES: &[Language] = &[
+    Language {
+        name: "go",
+        file: "whispers.go",
+        source: include_str!("languages/whispers.go"),
+        build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
+        run: &["PROGRAM"],
+        variable: None,
+        longest: u64::MAX,
+        all_cases: true,
+    },
+    Language {
+        name: "java virtual threads",
+        file: "Whispers.java",
+        source: include_str!("languages/Whispers.java"),
+        build: &["javac", "-d", ".", "SOURCE"],
+        run: &[
+            "java",
+            "-Djdk.virtualThreadScheduler.parallelism=WORKERS",
+            "-cp",
+            ".",
+            "Whispers",
+        ],
+        variable: None,
+        longest: u64::MAX,
+        all_cases: false,
+    },
+    Language {
+        name: "ghc forkIO",
+        file: "Whispers.hs",
+        source: include_str!("languages/Whispers.hs"),
+        build: &[
+            "ghc",
+            "-O2",
+            "-threaded",
+            "-rtsopts",
+            "-o",
+            "PROGRAM",
+            "SOURCE",
+        ],
+        run: &["PROGRAM"],
+        variable: None,
+        longest: u64::MAX,
+        all_cases: false,
+    },
+    Language {
+        name: "erlang",
+        file: "whispers.erl",
+        source: include_str!("languages/whispers.erl"),
+        build: &["erlc", "SOURCE"],
+        run: &[
+            "erl",
+            "+S",
+            "WORKERS:WORKERS",
+            "+P",
+            "2000000",
+            "-noshell",
+            "-run",
+            "whispers",
+            "main",
+        ],
+        variable: None,
+        longest: u64::MAX,
+        all_cases: false,
+    },
+    Language {
+        name: "crystal",
+        file: "whispers.cr",
+        source: include_str!("languages/whispers.cr"),
+        build: &[
+            "crystal",
+            "build",
+            "--release",
+            "-Dpreview_mt",
+            "-o",
+            "PROGRAM",
+            "SOURCE",
+        ],
+        run: &["PROGRAM"],
+        variable: Some("CRYSTAL_WORKERS"),
+        // Of a longer one it died (1.6).
+        longest: 30_000,
+        all_cases: false,
+    },
+];
+
+/// The subjects of a job with so many workers: those whose compiler is there and that know it.
+pub fn subjects(job: Job, workers: usize) -> Vec<Subject> {
+    let (case, size) = match job {
+        Job::Chain(length) => ("chain", length),
+        Job::Hop(length) => ("hop", length),
+        Job::SpawnJoin => ("spawn-join", 0),
+        Job::PingPong => ("ping-pong", 0),
+        Job::Yield | Job::FanOut(..) | Job::Blocked => return Vec::new(),
+    };
+    let knows =
+        |language: &&Language| (language.all_cases || case == "chain") && size <= language.longest;
+    let known = LANGUAGES.iter().filter(knows);
+    let subject = |language: &'static Language| {
+        let folder = language.built()?;
+        let name = format!("{} {workers} workers", language.name);
+        Some(Subject::with_metrics(name, move |plan: &Plan| {
+            let (ns, pass) = language.sample(&folder, &[case, &size.to_string()], workers, plan)?;
+            Ok(if case == "chain" {
+                pass.values(ns / 1e6, size)
+            } else {
+                vec![ns]
+            })
+        }))
+    };
+    known.filter_map(subject).collect()
+}
+
+impl Language {
+    /// The folder with the built program; `None` without a compiler, or if the build fails.
+    fn built(&self) -> Option<PathBuf> {
+        static BUILT: Mutex<Vec<(&str, Option<PathBuf>)>> = Mutex::new(Vec::new());
+        let mut built = BUILT.lock().expect("nobody panics holding it");
+        if let Some((_, folder)) = built.iter().find(|(name, _)| *name == self.name) {
+            return folder.clone();
+        }
+        let folder = self.build();
+        built.push((
+            LANGUAGES.iter().find(|l| l.name == self.name)?.name,
+            folder.clone(),
+        ));
+        folder
+    }
+
+    fn build(&self) -> Option<PathBuf> {
+        let name = format!("creel-bench-{}-{}", self.file, std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).ok()?;
+        fs::write(folder.join(self.file), self.source).ok()?;
+        let status = self.command(self.build, &folder, 1).ok()?.status().ok()?;
+        status.success().then_some(folder)
+    }
+
+    /// A command line with its words put in, silent, in the folder.
+    fn command(&self, words: &[&str], folder: &Path, workers: usize) -> anyhow::Result<Command> {
+        let put_in = |word: &&str| {
+            let program = folder.join("whispers");
+            let word = word.replace("PROGRAM", &program.to_string_lossy());
+            let word = word.replace("SOURCE", self.file);
+            word.replace("WORKERS", &workers.to_string())
+        };
+        let mut words = words.iter().map(put_in);
+        let mut command = Command::new(words.next().context("no program")?);
+        command
+            .args(words)
+            .current_dir(folder)
+            .stderr(Stdio::null())
+            .stdout(Stdio::null());
+        if let Some(variable) = self.variable {
+            command.env(variable, workers.to_string());
+        }
+        Ok(command)
+    }
+
+    /// Ns a unit, and what a pass cost.
+    fn sample(
+        &self,
+        folder: &Path,
+        job: &[&str],
+        workers: usize,
+        plan: &Plan,
+    ) -> anyhow::Result<(f64, Pass)> {
+        let mut command = self.command(self.run, folder, workers)?;
+        let microseconds = |time: std::time::Duration| time.as_micros().to_string();
+        command.args(job).arg(workers.to_string());
+        command.args([microseconds(plan.warm_up), microseconds(plan.sample)]);
+        let before = Used::by_children();
+        let output = command.stdout(Stdio::piped()).output()?;
+        let used = Used::by_children() - before;
+        ensure!(output.status.success(), "the {} program failed", self.name);
+        let text = String::from_utf8(output.stdout)?;
+        let numbers: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
+        let numbers = numbers.with_context(|| format!("the {} program's figures", self.name))?;
+        let [ns, passes, before_kib, peak_kib] = numbers[..] else {
+            anyhow::bail!("the {} program's figures: {text}", self.name);
+        };
+        let bytes = (peak_kib - before_kib) * 1024.0;
+        Ok((ns, Pass::of(used, passes, bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn whoever_is_installed_passes_the_number_on() {
+        let plan = Plan {
+            warm_up: Duration::ZERO,
+            sample: Duration::from_millis(1),
+        };
+        let mut found = Vec::new();
+        for mut subject in subjects(Job::Chain(100), 1) {
+            let values = (subject.sample)(&plan).unwrap();
+            assert!(values[0] > 0.0, "{}", subject.name);
+            found.push(subject.name);
+        }
+        println!("installed: {}", found.join(", "));
+    }
+}

@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let limits = Limits {
         is_on: cli.admission == "on",
         workers: cli.blocking.unwrap_or(512),
-        target: Duration::from_millis(5),
+        target: Duration::from_millis(10),
         interval: Duration::from_millis(100),
         burst: Duration::from_millis(100),
         waiting_max: 4096,

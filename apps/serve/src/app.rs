@@ -302,6 +302,7 @@ struct Counted<'a> {
 
 impl<'a> Counted<'a> {
     fn new(metrics: &'a Metrics, route: Route, begun: Instant) -> Self {
+        metrics.begun.fetch_add(1, Relaxed);
         metrics.in_flight.fetch_add(1, Relaxed);
         Counted {
             metrics,

@@ -3,8 +3,9 @@
 //! A request is let in if, by what its kind has cost of late and what waits already, it will be
 //! done by its deadline and begun within a limit. The limit is [`Limits::burst`] until the delay
 //! that is measured has stayed above [`Limits::target`] for [`Limits::interval`]; from then on it is
-//! the target itself, until for an interval nobody had to be refused. So a burst is taken in, and a
-//! lasting overload is met by a queue that is short and never empty.
+//! the target itself, until there is an interval in which every fourth turn left nobody waiting. So a
+//! burst is taken in, a lasting overload is met by a queue that is short and never empty, and a
+//! machine that stood still for a while is none.
 //!
 //! The second look is when a request's turn comes: who has waited too long by then, or cannot be
 //! done in time any more, is refused before any work.
@@ -71,8 +72,10 @@ pub struct Gate {
     above_since: AtomicU64,
     /// Whether that has lasted.
     is_overloaded: AtomicBool,
-    /// When somebody was last refused.
-    shed_at: AtomicU64,
+    /// If so: since when the turns are counted, all and those that left nobody waiting.
+    counted_since: AtomicU64,
+    turns: AtomicU64,
+    lone: AtomicU64,
 }
 
 impl Gate {
@@ -86,7 +89,9 @@ impl Gate {
             mean: AtomicU64::new(0),
             above_since: AtomicU64::new(0),
             is_overloaded: AtomicBool::new(false),
-            shed_at: AtomicU64::new(0),
+            counted_since: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+            lone: AtomicU64::new(0),
         }
     }
 
@@ -103,8 +108,7 @@ impl Gate {
     ) -> Result<Ticket, Shed> {
         let cost = self.costs[kind].load(Relaxed);
         if self.limits.is_on {
-            self.look(cost, now, deadline)
-                .inspect_err(|_| self.shed_at.store(now, Relaxed))?;
+            self.look(cost, now, deadline)?;
         }
         self.waiting.fetch_add(1, Relaxed);
         self.waiting_nanos.fetch_add(cost, Relaxed);
@@ -135,8 +139,19 @@ impl Gate {
     /// How long one may wait at present.
     fn limit(&self, now: Nanos) -> Nanos {
         if self.is_overloaded.load(Relaxed) {
-            let quiet = now.saturating_sub(self.shed_at.load(Relaxed));
-            if quiet <= nanos(self.limits.interval) {
+            let since = self.counted_since.load(Relaxed);
+            if now.saturating_sub(since) <= nanos(self.limits.interval) {
+                return self.target();
+            }
+            // One decides; the others would find nothing counted.
+            let first = self
+                .counted_since
+                .compare_exchange(since, now, Relaxed, Relaxed);
+            if first.is_err() {
+                return self.target();
+            }
+            let (turns, lone) = (self.turns.swap(0, Relaxed), self.lone.swap(0, Relaxed));
+            if 4 * lone < turns {
                 return self.target();
             }
             self.is_overloaded.store(false, Relaxed);
@@ -150,8 +165,12 @@ impl Gate {
         nanos(self.limits.target).max(2 * self.mean.load(Relaxed))
     }
 
-    /// Learns what a turn that has come has waited for.
+    /// Learns what a turn that has come has waited for; it still counts as waiting.
     fn learn(&self, delay: Nanos, now: Nanos) {
+        self.turns.fetch_add(1, Relaxed);
+        if self.waiting() <= 1 {
+            self.lone.fetch_add(1, Relaxed);
+        }
         if delay <= self.target() {
             self.above_since.store(0, Relaxed);
             return;
@@ -162,7 +181,9 @@ impl Gate {
         } else if now.saturating_sub(since) > nanos(self.limits.interval)
             && !self.is_overloaded.swap(true, Relaxed)
         {
-            self.shed_at.store(now, Relaxed);
+            self.counted_since.store(now, Relaxed);
+            self.turns.store(0, Relaxed);
+            self.lone.store(0, Relaxed);
         }
     }
 
@@ -213,7 +234,6 @@ impl Ticket {
                 None
             };
             if let Some(shed) = shed {
-                gate.shed_at.store(now, Relaxed);
                 return Err(shed);
             }
         }
@@ -339,6 +359,7 @@ mod tests {
         }
         assert!(!gate.is_overloaded());
         // More keep coming, so that each has waited for 50 ms: for 100 ms they are let in.
+        let other = gate.enter(0, now, NEVER).unwrap();
         let mut refused = None;
         for _ in 0..200 {
             let ticket = gate.enter(0, now - 50 * MS, NEVER).unwrap();
@@ -349,13 +370,31 @@ mod tests {
         }
         assert!(gate.is_overloaded());
         assert!(refused.is_some());
+        drop(other);
         // Now the limit is the target: 5 ms of waiting, and no more.
-        let _few: Vec<Ticket> = (0..6).map(|_| gate.enter(0, now, NEVER).unwrap()).collect();
+        let few: Vec<Ticket> = (0..6).map(|_| gate.enter(0, now, NEVER).unwrap()).collect();
         assert_eq!(gate.enter(0, now, NEVER).unwrap_err(), Shed::Delay);
-        // When nobody has been refused for an interval, a burst may come again.
-        let _more: Vec<Ticket> = (0..6)
-            .map(|_| gate.enter(0, now + 101 * MS, NEVER).unwrap())
-            .collect();
+        // It stays so for as long as most turns leave somebody waiting.
+        let begin_some = |others: usize| {
+            for _ in 0..8 {
+                let _others: Vec<Ticket> = (0..others)
+                    .map(|_| gate.enter(0, now, NEVER).unwrap())
+                    .collect();
+                drop(gate.enter(0, now, NEVER).unwrap().begin(now));
+            }
+        };
+        drop(few);
+        begin_some(1);
+        assert_eq!(gate.limit(now + 101 * MS), 5 * MS);
+        begin_some(1);
+        drop(gate.enter(0, now, NEVER).unwrap().begin(now));
+        assert_eq!(
+            gate.limit(now + 202 * MS),
+            5 * MS,
+            "one of nine is not enough"
+        );
+        begin_some(0);
+        assert_eq!(gate.limit(now + 303 * MS), 100 * MS);
         assert!(!gate.is_overloaded());
     }
 

@@ -3,7 +3,7 @@
 //! A request passes hyper on one pool, the [`gate`] that says whether there is time for it, the
 //! cryptography on a pool of its own, and the [`store`]; `docs/design/service.md` has the costs.
 //! What is not answered in time is answered 503, and before the cryptography where that can be told.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod app;
 pub mod ask;
@@ -12,6 +12,7 @@ pub mod gate;
 mod hands;
 pub mod load;
 pub mod log;
+mod memory;
 pub mod metrics;
 pub mod server;
 pub mod settings;

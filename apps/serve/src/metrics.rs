@@ -72,7 +72,9 @@ pub struct Metrics {
     pub late: AtomicU64,
     /// Clients that left before their answer.
     pub left: AtomicU64,
-    /// Requests that are being answered.
+    /// Requests so far.
+    pub begun: AtomicU64,
+    /// Of these, those that are being answered.
     pub in_flight: AtomicI64,
     /// Answers that the store did not give.
     pub store_errors: AtomicU64,

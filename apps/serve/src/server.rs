@@ -19,6 +19,7 @@ use crate::crypto::{self, Crypto};
 use crate::gate::{Gate, Limits};
 use crate::hands::Hands;
 use crate::log::AccessLog;
+use crate::memory;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
@@ -152,6 +153,7 @@ impl Server {
             io.block_on(crate::tls::serve(listener, acceptor, (app, settings), stop));
             return;
         }
+        let metrics = Arc::clone(&app.metrics);
         let service = service_fn(move |request| {
             let app = Arc::clone(&app);
             async move { Ok::<_, Infallible>(app.answer(request).await) }
@@ -165,7 +167,10 @@ impl Server {
             .head_timeout(settings.head_timeout)
             .grace(settings.grace)
             .http1(http);
-        io.block_on(serving.until(stop));
+        io.block_on(async {
+            let _tidy = creel::task::spawn(memory::tidy(metrics)).cancel_on_drop();
+            serving.until(stop).await;
+        });
     }
 }
 

@@ -61,7 +61,7 @@ impl Default for Settings {
             key: None,
             password_cost: Cost::default(),
             admission: true,
-            target: Duration::from_millis(5),
+            target: Duration::from_millis(10),
             interval: Duration::from_millis(100),
             queue: 4096,
             deadline: seconds(1),

@@ -56,6 +56,9 @@ pub struct Evaluate {
         value_delimiter = ','
     )]
     loads: Vec<u32>,
+    /// What the service can do a second, if it is known: it is not measured then
+    #[arg(long, value_name = "N")]
+    capacity: Option<f64>,
     /// How long each run takes
     #[arg(long, value_name = "TIME", default_value = "4s")]
     step: Time,
@@ -111,9 +114,13 @@ impl Evaluate {
         let folder = Folder::new()?;
         let subjects = self.subjects(Budget::of(&machine).workers(), &folder.0)?;
         let first = subjects.first().context("nothing to measure")?;
-        let capacity = self.measure(first, None, 1e6, &interrupt)?;
-        let rate = capacity.goodput_per_second;
-        let mut rows = vec![capacity];
+        let (rate, mut rows) = match self.capacity {
+            Some(rate) => (rate, Vec::new()),
+            None => {
+                let all = self.measure(first, None, 1e6, &interrupt)?;
+                (all.goodput_per_second, vec![all])
+            }
+        };
         let total = self.loads.len() * subjects.len() * self.rounds;
         let progress = Progress::new(total as u64, "runs", common.quiet);
         let mut ended = Ok(());
@@ -225,10 +232,10 @@ impl Evaluate {
             step: self.step.0,
             is_ramp: false,
             arrivals: Arrivals::Poisson,
-            connections: if share.is_some() {
-                self.connections
-            } else {
-                16
+            // Two a core keep the workers busy and nobody waiting for long.
+            connections: match share {
+                Some(_) => self.connections,
+                None => 2 * Budget::of(&Machine::detect()?).workers(),
             },
             timeout: std::time::Duration::from_secs(3),
             patience: None,

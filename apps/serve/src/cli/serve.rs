@@ -57,7 +57,7 @@ pub struct Options {
     /// Refuse who would wait for too long [default: on]
     #[arg(long, value_name = "WHEN")]
     admission: Option<Switch>,
-    /// The delay that a lasting overload is held at [default: 5ms]
+    /// The delay that a lasting overload is held at [default: 10ms]
     #[arg(long, value_name = "TIME")]
     target: Option<Time>,
     /// For how long the delay is above that before it is called lasting [default: 100ms]
@@ -122,6 +122,8 @@ impl Serve {
             None => Options::default(),
         };
         let settings = self.options.over(&file).settings()?;
+        // Before the line that says it is there: whoever reads that may end it at once.
+        let stop = told_to_end()?;
         let server = Server::open(&settings).map_err(failed)?;
         let scheme = if settings.tls.is_some() {
             "https"
@@ -133,7 +135,7 @@ impl Serve {
         if !common.quiet {
             output::note(&note(&settings));
         }
-        server.run(told_to_end()?);
+        server.run(stop);
         Ok(Exit::Done)
     }
 }

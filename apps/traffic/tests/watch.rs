@@ -312,9 +312,12 @@ fn the_page_shows_a_map_in_a_browser() {
     browser.script("document.getElementById('play').click()");
     browser.until(&format!("frame.sums[0] > {}", paused + 60.0));
     // Zoom in, and click a road.
-    let zoom = "map.dispatchEvent(new WheelEvent('wheel', { deltaY: -1200, clientX: 600, clientY: 400, cancelable: true })); return view.scale";
+    let zoom = "map.dispatchEvent(new WheelEvent('wheel', { deltaY: -1200, clientX: 400, clientY: 500, cancelable: true })); return view.scale";
     let before = browser.script("return view.scale").as_f64().unwrap();
+    let all = browser.script("return window.roadsDrawn === count && count > 1024");
+    assert_eq!(all, json!(true));
     assert!(browser.script(zoom).as_f64().unwrap() > 5.0 * before);
+    browser.until("window.roadsDrawn > 0 && window.roadsDrawn < count");
     browser.script("choose({ x: (roads[0] + roads[2]) / 2, y: (roads[1] + roads[3]) / 2 })");
     browser.until("document.getElementById('road').textContent.includes('km/h')");
     browser.picture("road.base64");

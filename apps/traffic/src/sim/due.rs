@@ -4,7 +4,6 @@
 //! the same slot meanwhile is put where it belongs.
 
 use super::records::*;
-use super::slab::{Listed, NONE};
 use super::tile::Tile;
 use super::wheel::SLOT_MS;
 use super::{Happening, Rules, What};
@@ -108,8 +107,6 @@ impl Work<'_> {
         if calendar.capacity() > 4 * calendar.len() + 64 {
             calendar.shrink_to(2 * calendar.len());
         }
-        self.look();
-        let Tile { cars, due, .. } = &mut *self.tile;
         due.sort_unstable();
         if arrived < 2 {
             return;
@@ -128,40 +125,6 @@ impl Work<'_> {
             }
             begin = end;
         }
-    }
-
-    /// Looks at what the cars that are due will touch: the caches fetch all of it at once then, not one
-    /// after the other.
-    fn look(&self) {
-        let tile = &*self.tile;
-        let mut seen = 0;
-        for &key in &tile.due {
-            let (kind, of, _, what) = of_key(key);
-            if !matches!(kind, ARRIVE | RETRY) {
-                continue;
-            }
-            let head = &tile.heads[usize::from(of)];
-            let car = match head.last {
-                NONE if kind == ARRIVE => &tile.cars[what],
-                NONE => continue,
-                last => &tile.cars[tile.cars[last].next()],
-            };
-            let crossing = &tile.crossings[usize::from(head.junction)];
-            if car.turns == 1 {
-                seen ^= self.rules.follow(car.place + 1).1;
-            }
-            let turn = car.turns & ((1 << crossing.turn_bits) - 1);
-            let next = usize::from(crossing.first_tail) + turn as usize;
-            for tail in [head.up as usize, next] {
-                if let Some(tail) = tile.tails.get(tail) {
-                    seen ^= tail.next_in;
-                    if tail.holes != NONE {
-                        seen ^= tile.holes[tail.holes].next();
-                    }
-                }
-            }
-        }
-        std::hint::black_box(seen);
     }
 
     pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms) {

@@ -232,10 +232,19 @@ mod tests {
             sample: Duration::from_millis(1),
         };
         let mut found = Vec::new();
-        for mut subject in subjects(Job::Chain(100), 1) {
-            let values = (subject.sample)(&plan).unwrap();
-            assert!(values[0] > 0.0, "{}", subject.name);
-            found.push(subject.name);
+        // Crystal's compiler takes a minute.
+        for language in LANGUAGES
+            .iter()
+            .filter(|language| language.name != "crystal")
+        {
+            let Some(folder) = language.built() else {
+                continue;
+            };
+            let (ns, _) = language
+                .sample(&folder, &["chain", "100"], 1, &plan)
+                .unwrap();
+            assert!(ns > 0.0, "{}", language.name);
+            found.push(language.name);
         }
         println!("installed: {}", found.join(", "));
     }

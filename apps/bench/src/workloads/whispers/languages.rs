@@ -1,5 +1,5 @@
-//! Other languages, where their compilers are: a small program each, built once and run for each
-//! sample.
+//! Other languages, where their compilers are: a small program each, built when it is first sampled
+//! and run for each sample.
 //!
 //! A program is told case, size, workers, warm-up and sample in microseconds; it prints ns a unit,
 //! the number of passes, and its memory in KiB before the first pass and at most (proc(5), `VmRSS`
@@ -12,9 +12,10 @@ use std::sync::Mutex;
 
 use anyhow::{Context, ensure};
 
-use super::cost::{Pass, Used};
+use super::cost::{self, Pass, Used};
 use super::jobs::Job;
 use crate::harness::{Plan, Subject};
+use crate::host::is_installed;
 
 /// A language whose tasks are compared.
 struct Language {
@@ -134,9 +135,20 @@ pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
     };
     let known = LANGUAGES.iter().filter(knows);
     let subject = |language: &'static Language| {
-        let folder = language.built()?;
+        if !is_installed(language.build[0]) {
+            return None;
+        }
         let name = format!("{} {workers} workers", language.name);
         Some(Subject::with_metrics(name, move |plan: &Plan| {
+            // A compiler of another version is no peer, and no reason to end a run.
+            let Some(folder) = language.built() else {
+                let metrics = if case == "chain" {
+                    cost::METRICS.len()
+                } else {
+                    1
+                };
+                return Ok(vec![f64::NAN; metrics]);
+            };
             let (ns, pass) = language.sample(&folder, &[case, &size.to_string()], workers, plan)?;
             Ok(if case == "chain" {
                 pass.values(ns / 1e6, size)

@@ -153,6 +153,12 @@ pub fn versions() -> Vec<(String, String)> {
     ASKED.iter().filter_map(ask).collect()
 }
 
+/// Whether PATH has a program of this name.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

@@ -219,7 +219,7 @@ impl Run<'_> {
             .map(Case::samples);
         self.progress.add(samples.sum());
         let host = Host::detect(&self.machine, &self.budget);
-        self.show(&format!("{}\n", host.line()))?;
+        self.show(&format!("{}\n", host.line().replace("; ", "\n")))?;
         self.show(&format!(
             "{} workers, bound by {}\n",
             self.setting.workers,

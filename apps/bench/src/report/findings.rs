@@ -178,7 +178,7 @@ pub fn about(report: &Report) -> Vec<String> {
     ];
     if let Some(floor) = report.noise_floor() {
         lines.push(format!(
-            "Noise: 19 of 20 subjects differ from themselves by {:.1} % or less. A difference is \
+            "Noise: 19 of 20 cases differ from themselves by {:.1} % or less. A difference is \
              called one only beyond 5 % and beyond the error of both sides.",
             (floor - 1.0) * 100.0
         ));

@@ -99,7 +99,7 @@ impl Report {
         if let Some(floor) = self.noise_floor() {
             let percent = (floor - 1.0) * 100.0;
             out += &format!(
-                "noise: 19 of 20 subjects differ from themselves by {percent:.1} % or less\n"
+                "noise: 19 of 20 cases differ from themselves by {percent:.1} % or less\n"
             );
         }
         out

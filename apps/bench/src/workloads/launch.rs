@@ -5,14 +5,17 @@
 //! a group can be made. The programs are compiled here; without their compiler, or without the
 //! tool, there are fewer cases.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
 use crate::harness::{Case, Metric, Subject};
+use crate::host::is_installed;
 use crate::quota;
 use crate::setting::Setting;
 use crate::workloads::Workload;
@@ -41,7 +44,7 @@ struct Program {
     option: &'static str,
 }
 
-const PROGRAMS: [Program; 3] = [
+static PROGRAMS: [Program; 3] = [
     Program {
         name: "OpenMP in lock-step",
         file: "lockstep.c",
@@ -82,12 +85,11 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     let quotas = quota::can_be_set();
     let mut cases = Vec::new();
     for program in &PROGRAMS {
-        let Some(folder) = program.build() else {
+        if !is_installed(program.build[0]) {
             continue;
-        };
+        }
         let started = |tool: Option<PathBuf>, many: Option<usize>| {
-            let folder = folder.clone();
-            move |_: &_| program.time(&folder, tool.as_deref(), many)
+            move |_: &_| program.time(tool.as_deref(), many)
         };
         let many = setting.workers * TOO_MANY;
         let too_many = format!("as it is, {many} threads");
@@ -139,7 +141,16 @@ fn tool() -> Option<PathBuf> {
 }
 
 impl Program {
-    /// The folder with the built program; `None` without a compiler.
+    /// The folder with the program, built when it is first asked for; `None` if that fails.
+    fn built(&'static self) -> Option<PathBuf> {
+        static BUILT: Mutex<BTreeMap<&str, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+        let mut built = BUILT.lock().expect("nobody panics holding it");
+        built
+            .entry(self.name)
+            .or_insert_with(|| self.build())
+            .clone()
+    }
+
     fn build(&self) -> Option<PathBuf> {
         let name = format!("creel-bench-{}-{}", self.file, std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -166,8 +177,11 @@ impl Program {
     }
 
     /// Runs it once, under the tool or as on a machine with `many` CPUs, and gives the ms that took.
-    fn time(&self, folder: &Path, tool: Option<&Path>, many: Option<usize>) -> anyhow::Result<f64> {
-        let mut words = self.words(self.run, folder);
+    fn time(&'static self, tool: Option<&Path>, many: Option<usize>) -> anyhow::Result<f64> {
+        let Some(folder) = self.built() else {
+            return Ok(f64::NAN);
+        };
+        let mut words = self.words(self.run, &folder);
         if let Some(tool) = tool {
             let run = [
                 tool.to_string_lossy().into_owned(),

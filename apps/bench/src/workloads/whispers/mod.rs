@@ -135,7 +135,7 @@ fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: 
     subjects.extend(
         workers
             .iter()
-            .flat_map(|&workers| languages::subjects(job, workers)),
+            .flat_map(|&workers| languages::subjects(job, workers, setting.quick)),
     );
     let case = with(name, unit, setting, subjects);
     match job {

@@ -94,11 +94,10 @@ impl Schedule {
         })
     }
 
-    /// The steps of those that nobody has taken.
-    pub(super) fn rest(&mut self) -> Vec<usize> {
-        std::iter::from_fn(|| self.next())
-            .map(|due| due.step)
-            .collect()
+    /// The steps of those that nobody has taken and that were due by then.
+    pub(super) fn rest(&mut self, by: Instant) -> Vec<usize> {
+        let due = std::iter::from_fn(|| self.next()).take_while(|due| due.at <= by);
+        due.map(|due| due.step).collect()
     }
 
     /// The rate at present, and by how much it rises in a second; none at the end.
@@ -152,8 +151,9 @@ mod tests {
 
     fn counts(mut schedule: Schedule, steps: usize) -> Vec<usize> {
         let mut counts = vec![0; steps];
+        let end = schedule.begun + Duration::from_secs(3600);
         schedule
-            .rest()
+            .rest(end)
             .into_iter()
             .for_each(|step| counts[step] += 1);
         counts

@@ -150,7 +150,7 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         let all = async { while connections.join_next().await.is_some() {} };
         either(all, stop).await;
         connections.cancel_all();
-        let unsent = lock(&shared.schedule).rest();
+        let unsent = lock(&shared.schedule).rest(Instant::now());
         let mut tally = lock(&shared.tally);
         unsent.into_iter().for_each(|step| tally.unsent(step));
         Ok(tally.report(Instant::now()))

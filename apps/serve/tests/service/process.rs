@@ -69,10 +69,7 @@ impl Service {
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let address = line
-            .trim()
-            .strip_prefix("http://")
-            .expect("where it listens");
+        let (_, address) = line.trim().split_once("://").expect("where it listens");
         let address = address.parse().unwrap();
         Service { child, address }
     }

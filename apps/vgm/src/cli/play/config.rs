@@ -56,6 +56,8 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mouse: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub mpris: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub song: Vec<OfSongs>,

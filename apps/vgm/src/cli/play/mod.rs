@@ -8,6 +8,8 @@ mod backend;
 mod config;
 mod deck;
 mod keys;
+#[cfg(feature = "mpris")]
+mod mpris;
 mod remote;
 mod resume;
 mod screen;
@@ -99,6 +101,9 @@ pub struct Play {
     /// Leave the mouse to the terminal
     #[arg(long)]
     no_mouse: bool,
+    /// Leave media keys to others: do not be told over D-Bus (MPRIS)
+    #[arg(long)]
+    no_mpris: bool,
     /// Read this file instead of $XDG_CONFIG_HOME/creel-vgm/config.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -194,6 +199,10 @@ impl Play {
             deck.orders.send(Order::SeekTo(start));
         }
         let remote = self.remote(&config, &deck, &rendering)?;
+        #[cfg(feature = "mpris")]
+        if config.mpris != Some(false) {
+            mpris::serve(&deck, &rendering);
+        }
         let ends = [
             rendering.spawn(renderer.run()),
             sounding
@@ -262,6 +271,7 @@ impl Play {
             soft_clip: flag(self.tone.soft_clip).or(file.soft_clip),
             resume: flag(self.resume).or(file.resume),
             mouse: self.no_mouse.then_some(false).or(file.mouse),
+            mpris: self.no_mpris.then_some(false).or(file.mpris),
             listen: self.listen.clone().or(file.listen),
             song: file.song,
         }
@@ -370,6 +380,7 @@ fn whole(config: Config) -> Config {
         sample_rate: config.sample_rate.or(Some(44_100)),
         resume: config.resume.or(Some(false)),
         mouse: config.mouse.or(Some(true)),
+        mpris: config.mpris.or(Some(true)),
         ..config
     }
 }

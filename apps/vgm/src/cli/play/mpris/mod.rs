@@ -1,0 +1,81 @@
+//! MPRIS: the desktop's media keys, panels and `playerctl` reach the player over D-Bus.
+//!
+//! It runs on the renderer's pool, as the remote control does, and starts no thread (`line.rs`).
+//! Without a session bus there is nobody to talk to, and nothing is said about it; a bus that goes
+//! away is not looked for again. Nobody waits for it.
+//!
+//! What changes is looked for [`LOOK`] apart, in the deck, whoever changed it, and told as changed
+//! properties (`state.rs`); a place that is not where time would have led is told as `Seeked`.
+//!
+//! Source: MPRIS D-Bus Interface Specification 2.2. Left out on purpose: the track list and
+//! playlists, which desktops do not show.
+
+mod line;
+mod objects;
+mod state;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use creel::{Handle, Pool};
+use zbus::Connection;
+use zbus::connection::Builder;
+use zbus::fdo::RequestNameFlags;
+
+use super::deck::Deck;
+use line::Line;
+use objects::{Player, Program};
+use state::State;
+
+const PATH: &str = "/org/mpris/MediaPlayer2";
+const NAME: &str = "org.mpris.MediaPlayer2.creel_vgm";
+/// How often is looked for changes.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Lets the desktop tell the player what to do, from now on until the pool ends.
+pub fn serve(deck: &Arc<Deck>, pool: &Pool) {
+    let (deck, handle) = (Arc::clone(deck), pool.handle());
+    // A desktop that is not there, or goes, changes nothing for who listens.
+    pool.spawn(async move {
+        let _ = run(&deck, &handle).await;
+    });
+}
+
+async fn run(deck: &Arc<Deck>, handle: &Handle) -> zbus::Result<()> {
+    let bus = Builder::socket(Line::to_session()?)
+        .internal_executor(false)
+        .serve_at(PATH, Program(Arc::clone(deck)))?
+        .serve_at(PATH, Player(Arc::clone(deck)))?
+        .build()
+        .await?;
+    let executor = bus.executor().clone();
+    handle.spawn(async move {
+        loop {
+            executor.tick().await;
+        }
+    });
+    take_name(&bus).await?;
+    let player = bus.object_server().interface::<_, Player>(PATH).await?;
+    let mut told = State::of(deck);
+    loop {
+        creel::time::sleep(LOOK).await;
+        let now = State::of(deck);
+        now.tell(&told, &player).await?;
+        told = now;
+    }
+}
+
+/// Takes the player's name; a second player has its process's number in it.
+async fn take_name(bus: &Connection) -> zbus::Result<()> {
+    let alone = RequestNameFlags::DoNotQueue.into();
+    match bus.request_name_with_flags(NAME, alone).await {
+        Err(zbus::Error::NameTaken) => {
+            let name = format!("{NAME}.instance{}", std::process::id());
+            bus.request_name_with_flags(name, alone).await?;
+        }
+        taken => {
+            taken?;
+        }
+    }
+    Ok(())
+}

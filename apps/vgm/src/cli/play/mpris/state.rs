@@ -1,0 +1,155 @@
+//! How the player stands, in MPRIS's words, and what of it has changed.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use creel_vgm::play::{Repeat, Track};
+use zbus::object_server::InterfaceRef;
+use zbus::zvariant::{ObjectPath, Value};
+
+use super::objects::Player;
+use crate::cli::play::deck::Deck;
+use crate::cli::plain::plain;
+
+/// A place this far from where time would have led was jumped to, in microseconds.
+const JUMP_US: i64 = 500_000;
+
+/// A song in MPRIS's words.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Metadata {
+    /// Its place in the queue.
+    place: Option<usize>,
+    pub length_us: Option<i64>,
+    title: String,
+    game: String,
+    author: String,
+    system: String,
+}
+
+/// What is told when it changes.
+#[derive(Debug, Clone)]
+pub struct State {
+    pub status: &'static str,
+    pub loops: &'static str,
+    pub rate: f64,
+    pub shuffle: bool,
+    pub volume: f64,
+    pub metadata: Metadata,
+    pub position_us: i64,
+    /// When that was so.
+    at: Instant,
+}
+
+impl State {
+    pub fn of(deck: &Deck) -> State {
+        let desk = &deck.desk;
+        let now = deck.now();
+        let us = |frames: u64| (frames as f64 * 1e6 / f64::from(desk.sample_rate())) as i64;
+        State {
+            status: match (now.ended || now.track.is_none(), desk.is_paused()) {
+                (false, false) => "Playing",
+                (false, true) if desk.frame() > 0 => "Paused",
+                _ => "Stopped",
+            },
+            loops: match desk.repeat() {
+                Repeat::Off => "None",
+                Repeat::All => "Playlist",
+                Repeat::One => "Track",
+            },
+            rate: f64::from(desk.tempo()) / 1000.0,
+            shuffle: desk.is_shuffled(),
+            volume: f64::from(desk.volume()),
+            metadata: now.track.as_deref().map_or_else(Metadata::default, |track| {
+                Metadata::of(track, track.frames.map(us))
+            }),
+            position_us: us(desk.frame()),
+            at: Instant::now(),
+        }
+    }
+
+    /// Tells what is not as it was.
+    pub async fn tell(&self, was: &State, player: &InterfaceRef<Player>) -> zbus::Result<()> {
+        let (it, to) = (player.get().await, player.signal_emitter());
+        if self.metadata != was.metadata {
+            it.metadata_changed(to).await?;
+        }
+        if self.status != was.status {
+            it.playback_status_changed(to).await?;
+        }
+        if self.loops != was.loops {
+            it.loop_status_changed(to).await?;
+        }
+        if self.rate != was.rate {
+            it.rate_changed(to).await?;
+        }
+        if self.shuffle != was.shuffle {
+            it.shuffle_changed(to).await?;
+        }
+        if self.volume != was.volume {
+            it.volume_changed(to).await?;
+        }
+        if self.metadata.place == was.metadata.place && self.has_jumped(was) {
+            Player::seeked(to, self.position_us).await?;
+        }
+        Ok(())
+    }
+
+    fn has_jumped(&self, was: &State) -> bool {
+        let mut passed = 0.0;
+        if was.status == "Playing" {
+            passed = (self.at - was.at).as_micros() as f64 * was.rate;
+        }
+        let expected = was.position_us + passed as i64;
+        // Paused or played on in between: both are no jump.
+        let (low, high) = (was.position_us.min(expected), was.position_us.max(expected));
+        !(low - JUMP_US..=high + JUMP_US).contains(&self.position_us)
+    }
+}
+
+impl Metadata {
+    fn of(track: &Track, length_us: Option<i64>) -> Metadata {
+        let tags = &track.tags;
+        let title = if tags.track.is_empty() {
+            let name = track.source.rsplit('/').next();
+            name.unwrap_or_default()
+        } else {
+            &tags.track
+        };
+        Metadata {
+            place: Some(track.place),
+            length_us,
+            title: plain(title),
+            game: plain(&tags.game),
+            author: plain(&tags.author),
+            system: plain(&tags.system),
+        }
+    }
+
+    /// What the song is called on the bus.
+    pub fn id(&self) -> ObjectPath<'static> {
+        let place = self.place.map_or(0, |place| place + 1);
+        ObjectPath::from_string_unchecked(format!("/creel_vgm/song/{place}"))
+    }
+
+    /// As the bus has it: what is not known is not there.
+    pub fn on_the_bus(&self) -> HashMap<&'static str, Value<'static>> {
+        let mut words = HashMap::new();
+        if self.place.is_none() {
+            return words;
+        }
+        words.insert("mpris:trackid", Value::from(self.id()));
+        if let Some(length) = self.length_us {
+            words.insert("mpris:length", Value::from(length));
+        }
+        let text = |text: &String| (!text.is_empty()).then(|| Value::from(text.clone()));
+        let list = |text: &String| (!text.is_empty()).then(|| Value::from(vec![text.clone()]));
+        let told = [
+            ("xesam:title", text(&self.title)),
+            ("xesam:album", text(&self.game)),
+            ("xesam:artist", list(&self.author)),
+            ("xesam:comment", list(&self.system)),
+        ];
+        words.extend(told.into_iter().filter_map(|(key, it)| Some((key, it?))));
+        words
+    }
+}

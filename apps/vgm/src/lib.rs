@@ -8,7 +8,7 @@ pub mod demo;
 pub mod edges;
 pub mod effects;
 mod error;
-mod flac;
+pub mod flac;
 pub mod format;
 pub mod mix;
 pub mod output;

@@ -183,6 +183,88 @@ fn sound_is_made_from_anywhere_and_without_a_voice() {
     }
 }
 
+/// The samples of a FLAC file, as bytes.
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut reader = claxon::FlacReader::new(bytes).unwrap();
+    let samples = reader.samples().map(|sample| sample.unwrap() as i16);
+    samples.flat_map(i16::to_le_bytes).collect()
+}
+
+#[test]
+fn flac_has_the_same_sound() {
+    let folder = Folder::new("flac");
+    let server = Server::start(&folder);
+    let (head, piece) = server.ask("/sound?id=0&at=700&frames=4096&as=flac", "127.0.0.1", "");
+    assert!(head.contains("audio/flac"), "{head}");
+    let samples = server.get("/sound?id=0&at=700&frames=4096");
+    assert!(piece.len() < samples.len());
+    assert!(unpacked(&piece) == samples);
+    let end = server.json("/song?id=0")["frames"].as_u64().unwrap();
+    let beyond = server.get(&format!("/sound?id=0&at={end}&frames=500&as=flac"));
+    assert!(beyond.is_empty());
+    let flac = server.get("/flac?id=0");
+    assert!(unpacked(&flac) == server.get("/wav?id=0")[44..]);
+    let reader = claxon::FlacReader::new(&flac[..]).unwrap();
+    let title = server.json("/songs")["songs"][0]["song"]["title"].clone();
+    assert_eq!(reader.get_tag("TITLE").next(), title.as_str());
+    let (head, part) = server.ask("/flac?id=0", "127.0.0.1", "Range: bytes=4-99\r\n");
+    assert!(head.starts_with("HTTP/1.1 206"), "{head}");
+    assert!(part == flac[4..100]);
+}
+
+#[test]
+fn songs_in_archives_and_under_odd_names_are_there_too() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new("archives");
+    let [a, b, c] = [0, 1, 2].map(|at| demo::CARRIED[at].packed);
+    let put = |name: &str, bytes: &[u8]| fs::write(folder.0.join("music").join(name), bytes);
+    for song in demo::CARRIED {
+        fs::remove_file(folder.path(&format!("music/{}.vgz", song.name))).unwrap();
+    }
+    let zip = |songs: &[(&str, &[u8])]| {
+        let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, song) in songs {
+            let options = zip::write::SimpleFileOptions::default();
+            zip.start_file(*name, options).unwrap();
+            zip.write_all(song).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    };
+    put("-a.zip", &zip(&[("disc 1/x.vgz", a), ("y.vgz", b)])).unwrap();
+    put("damaged.zip", &zip(&[("x.vgz", a)])[..200]).unwrap();
+    let mut packer = sevenz_rust2::ArchiveWriter::new(std::io::Cursor::new(Vec::new())).unwrap();
+    packer
+        .push_archive_entry(sevenz_rust2::ArchiveEntry::new_file("z.vgz"), Some(c))
+        .unwrap();
+    put("b.7z", &packer.finish().unwrap().into_inner()).unwrap();
+    let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe.vgz");
+    fs::write(folder.0.join("music").join(odd), a).unwrap();
+    let server = Server::start(&folder);
+    let wanted = "4 songs, 5 read anew, 0 gone, 1 not readable";
+    assert!(server.told.contains(wanted), "{}", server.told);
+    let songs = server.json("/songs");
+    let songs = songs["songs"].as_array().unwrap();
+    let path = |at: usize| songs[at]["song"]["path"].as_str().unwrap().to_owned();
+    assert!(path(0).ends_with("/-a.zip/disc 1/x.vgz"), "{}", path(0));
+    assert!(path(1).ends_with("/-a.zip/y.vgz"), "{}", path(1));
+    assert!(path(2).ends_with("/b.7z/z.vgz"), "{}", path(2));
+    // The first and the last are the same song.
+    let sound = |at: usize| server.get(&format!("/sound?id={at}&frames=3000"));
+    assert!(sound(0) == sound(3) && sound(0) != sound(1) && sound(1) != sound(2));
+    assert!(sound(0).iter().any(|byte| *byte != 0));
+    assert!(server.get("/wav?id=2").len() > 10_000);
+    drop(server);
+    // What has not changed is not opened again, an archive that has is read again as a whole.
+    put("-a.zip", &zip(&[("y.vgz", b), ("w.vgz", c), ("v.vgz", c)])).unwrap();
+    let server = Server::start(&folder);
+    let wanted = "5 songs, 3 read anew, 0 gone, 1 not readable";
+    assert!(server.told.contains(wanted), "{}", server.told);
+    // One that is gone by now says so.
+    fs::remove_file(folder.path("music/b.7z")).unwrap();
+    let gone = server.json("/song?id=3");
+    assert_eq!(gone["error"], "it is not there any more");
+}
+
 #[test]
 fn a_browser_lists_plays_and_mutes() {
     let Some(browser) = ["chromium", "chromium-browser"].into_iter().find(|name| {
@@ -243,5 +325,7 @@ fn a_browser_lists_plays_and_mutes() {
         .nth(1)
         .and_then(|rest| rest.split('"').next());
     let asked: u64 = asked.and_then(|frames| frames.parse().ok()).unwrap_or(0);
-    assert!(asked >= 4410, "{asked} frames were made: {page}");
+    assert!(asked >= 4096, "{asked} frames were made: {page}");
+    assert!(page.contains("data-kind=\"audio/flac\""), "{page}");
+    assert_eq!(asked % 4096, 0, "a piece has as many frames as asked for");
 }

@@ -14,7 +14,7 @@ use super::Source;
 use super::archive;
 use super::kind::{self, Kind};
 use super::playlist;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// How deep playlists may name playlists.
 const LISTS_MAX: usize = 16;
@@ -49,6 +49,38 @@ pub fn find(paths: &[PathBuf], recurse: bool) -> Found {
         found.named(path, recurse, &mut Vec::new());
     }
     found
+}
+
+/// The files of a folder and below it whose names are those of songs or archives, by name; none is
+/// opened. Links to folders are not followed. A folder that cannot be read is passed over.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            } else if is_song_or_archive(&entry.path()) {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The songs of such a file: what lies in an archive, else the file itself.
+///
+/// # Errors
+///
+/// If an archive cannot be read.
+pub fn songs_of(file: &Path) -> Result<Vec<Source>> {
+    match Kind::of_file(file) {
+        kind if kind.is_archive() => {
+            let listed = archive::list(file, kind, None)?;
+            Ok(listed.songs.into_iter().map(Source::Packed).collect())
+        }
+        _ => Ok(vec![Source::File(file.into())]),
+    }
 }
 
 impl Found {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use archive::Packed;
 pub use engine::{Engine, Event, Existing, Remarks, SPARE_WORKERS, Stream, Watch};
-pub use find::{Found, find};
+pub use find::{Found, files_below, find, songs_of};
 pub use naming::Naming;
 pub use playlist::Playlist;
 pub use preview::{Intent, Preview};

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::Args;
 use creel_console::{Common, Exit, Format, output, report};
-use creel_vgm::batch::{Intent, Plan, Preview, Remarks, Unit};
+use creel_vgm::batch::{Intent, Plan, Preview, Unit};
 use creel_vgm::format::TICKS_PER_SECOND;
 use serde::Serialize;
 
@@ -29,7 +29,8 @@ pub struct Units {
 /// One file.
 #[derive(Serialize)]
 struct Line {
-    schema: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<u32>,
     song: String,
     output: String,
     /// What would be done: render, skip, fail.
@@ -43,25 +44,36 @@ struct Line {
     cost_ns: u64,
     /// Whether the sound file is there already.
     exists: bool,
-    #[serde(flatten)]
-    remarks: Remarks,
+    chips_missing: Names,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-/// One file in a table.
+/// Names as JSON has them, or as a field of a table does.
 #[derive(Serialize)]
-struct Row {
-    song: String,
-    output: String,
-    action: &'static str,
-    samples: u64,
-    seconds: f64,
-    frames: u64,
-    cost_ns: u64,
-    exists: bool,
-    chips_missing: String,
-    error: String,
+#[serde(untagged)]
+enum Names {
+    List(Vec<&'static str>),
+    Words(String),
+}
+
+impl Line {
+    /// The same as a row of a table, in which all rows have the same fields.
+    fn row(self) -> Line {
+        let chips_missing = match self.chips_missing {
+            Names::List(names) => Names::Words(names.join(" ")),
+            words => words,
+        };
+        Line {
+            schema: None,
+            chips_missing,
+            warnings: None,
+            error: Some(self.error.unwrap_or_default()),
+            ..self
+        }
+    }
 }
 
 impl Units {
@@ -71,7 +83,7 @@ impl Units {
             tell_of_folders(&plan.deeper, &plan.barren);
             let lines = previews.iter().map(|(unit, preview)| line(unit, preview));
             match common.format {
-                Format::Csv => output::csv(lines.map(row))?,
+                Format::Csv => output::csv(lines.map(Line::row))?,
                 Format::Text | Format::Json => {
                     for line in lines {
                         output::json_line(&line)?;
@@ -115,7 +127,7 @@ fn line(unit: &Unit, preview: &Preview) -> Line {
         Intent::Fail(error) => ("fail", Some(error.to_string())),
     };
     Line {
-        schema: 1,
+        schema: Some(1),
         song: unit.name(),
         output: unit.output.display().to_string(),
         action,
@@ -124,22 +136,8 @@ fn line(unit: &Unit, preview: &Preview) -> Line {
         frames: preview.frames,
         cost_ns: preview.cost_ns,
         exists: unit.output.exists(),
-        remarks: preview.remarks.clone(),
+        chips_missing: Names::List(preview.remarks.chips_missing.clone()),
+        warnings: Some(preview.remarks.warnings.clone()),
         error,
-    }
-}
-
-fn row(line: Line) -> Row {
-    Row {
-        song: line.song,
-        output: line.output,
-        action: line.action,
-        samples: line.samples,
-        seconds: line.seconds,
-        frames: line.frames,
-        cost_ns: line.cost_ns,
-        exists: line.exists,
-        chips_missing: line.remarks.chips_missing.join(" "),
-        error: line.error.unwrap_or_default(),
     }
 }

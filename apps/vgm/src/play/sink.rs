@@ -79,7 +79,9 @@ impl Sink {
                     Ok(0) => {
                         let held = device.held();
                         self.desk.set_held(held);
-                        sleep((self.seconds(held) / 2).clamp(AGAIN_MIN, AGAIN_MAX)).await;
+                        let again = (self.seconds(held) / 2).clamp(AGAIN_MIN, AGAIN_MAX);
+                        // Another turn ends the wait: what is to be heard next is not this block.
+                        let _ = timeout(again, self.desk.woken()).await;
                     }
                     Ok(frames) => {
                         at += frames;

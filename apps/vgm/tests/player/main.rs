@@ -4,6 +4,8 @@
 mod devices;
 mod figures;
 mod keys;
+#[cfg(feature = "mpris")]
+mod mpris;
 mod remote;
 mod restored;
 mod screens;

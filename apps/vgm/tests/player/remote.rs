@@ -13,22 +13,30 @@ use crate::{Folder, carried, demo};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-vgm");
 
 /// A player without a terminal, and where it listens.
-struct Player {
-    child: Child,
-    socket: String,
+pub struct Player {
+    pub child: Child,
+    pub socket: String,
     // Removed last.
     _folder: Folder,
 }
 
 impl Player {
     fn start(name: &str, words: &[&str]) -> Player {
+        Player::start_with(name, words, &[])
+    }
+
+    /// Starts one with these variables.
+    pub fn start_with(name: &str, words: &[&str], vars: &[(&str, &str)]) -> Player {
         let folder = Folder::new(name);
         let socket = folder.path("socket");
         let child = Command::new(PROGRAM)
             .arg("play")
             .args(words)
             .args(["--listen", &socket])
+            // Nobody's own file, nor bus.
             .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent")
+            .envs(vars.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -54,12 +62,12 @@ impl Player {
         (String::from_utf8(text).unwrap(), output.status.code())
     }
 
-    fn status(&self) -> Option<Value> {
+    pub fn status(&self) -> Option<Value> {
         let (text, code) = self.ctl(&["status", "--json"]);
         (code == Some(0)).then(|| serde_json::from_str(&text).unwrap())
     }
 
-    fn until(&self, what: &str, wished: impl Fn(&Value) -> bool) -> Value {
+    pub fn until(&self, what: &str, wished: impl Fn(&Value) -> bool) -> Value {
         let begin = Instant::now();
         loop {
             let status = self.status();
@@ -73,7 +81,7 @@ impl Player {
     }
 
     /// Tells it something that it does.
-    fn tell(&self, words: &[&str]) {
+    pub fn tell(&self, words: &[&str]) {
         assert_eq!(self.ctl(words), (String::new(), Some(0)), "{words:?}");
     }
 }

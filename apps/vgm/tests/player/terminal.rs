@@ -52,8 +52,10 @@ impl Terminal {
         for (name, value) in vars {
             command = command.env(name, value);
         }
-        // Nobody's own file.
-        let command = command.env("XDG_CONFIG_HOME", "/nonexistent");
+        // Nobody's own file, nor bus.
+        let command = command
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent");
         let child = command.args(words).spawn(pts).unwrap();
         Terminal {
             pty: Some(pty),

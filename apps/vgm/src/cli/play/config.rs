@@ -23,41 +23,24 @@ use super::After;
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sink: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recurse: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub shuffle: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<After>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loops: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fade: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_rate: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dc_filter: Option<bool>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eq: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reverb: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub soft_clip: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mouse: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mpris: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub song: Vec<OfSongs>,
@@ -70,11 +53,8 @@ pub struct OfSongs {
     /// A glob over the whole path, or over its end after a `/`.
     #[serde(rename = "match")]
     pub matches: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loops: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fade: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<u16>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mute: Vec<String>,

@@ -5,15 +5,15 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use creel::Handle;
 use creel::channel::ring;
 use creel_console::http::{Answer, Request};
 use creel_vgm::batch::Source;
+use creel_vgm::flac::Flac;
 use creel_vgm::format::{Gd3, Song as Vgm};
 use creel_vgm::play::{Playing, VOICES_MAX, note_name};
 use creel_vgm::render::{Buffers, Player, Settings};
@@ -26,10 +26,14 @@ use super::index::Song;
 const OPEN_MAX: usize = 8;
 /// Frames that are given at once, at most: a second and a half.
 const FRAMES_MAX: u64 = 65_536;
+/// Frames of a FLAC file, which is held in memory: an hour.
+const FLAC_FRAMES_MAX: u64 = 3600 * 44_100;
 /// The picture of a song has so many places.
 const PLACES: u64 = 400;
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Said of a song whose file is not there any more.
+const GONE: &str = "it is not there any more";
 const RAW: Layout = Layout {
     container: Container::Raw,
     samples: creel_vgm::mix::SampleFormat::I16,
@@ -39,15 +43,25 @@ const RAW: Layout = Layout {
 enum Asked {
     /// What it is.
     Song,
-    /// So many frames from a frame on, of these voices.
-    Sound(u64, u64, u64),
+    /// Some frames.
+    Sound(Piece),
     /// How loud each voice is, all along.
     Lanes,
 }
 
+/// Frames of a song.
+struct Piece {
+    at: u64,
+    frames: u64,
+    /// The voices, a bit each.
+    heard: u64,
+    /// As a FLAC file, and not as mere samples.
+    flac: bool,
+}
+
 enum Made {
     Json(Value),
-    Bytes(Vec<u8>),
+    Bytes(&'static str, Vec<u8>),
 }
 
 type Letter = (Asked, Sender<Result<Made, String>>);
@@ -55,8 +69,11 @@ type Letter = (Asked, Sender<Result<Made, String>>);
 /// The songs that are open.
 pub struct Booths {
     pool: Handle,
-    open: Mutex<HashMap<usize, (ring::Sender<Letter>, Instant)>>,
+    open: Mutex<Open>,
 }
+
+/// By the songs' places in the index, each with when it was asked last.
+type Open = HashMap<usize, (ring::Sender<Letter>, Instant)>;
 
 impl Booths {
     pub fn new(pool: Handle) -> Self {
@@ -71,30 +88,39 @@ impl Booths {
         let asked = match request.path.as_str() {
             "/song" => Asked::Song,
             "/lanes" => Asked::Lanes,
-            _ => Asked::Sound(
-                request.number("at").unwrap_or(0),
-                request.number("frames").unwrap_or(4410).min(FRAMES_MAX),
-                request.number("heard").unwrap_or(u64::MAX),
-            ),
+            _ => Asked::Sound(Piece {
+                at: request.number("at").unwrap_or(0),
+                frames: request.number("frames").unwrap_or(4096).min(FRAMES_MAX),
+                heard: request.number("heard").unwrap_or(u64::MAX),
+                flac: request.value("as").as_deref() == Some("flac"),
+            }),
         };
         let (reply, answer) = channel();
-        let booth = self.booth(place, &song.entry.path);
+        let Some(booth) = self.booth(place, song) else {
+            return Answer::json(&json!({ "error": GONE }));
+        };
         if booth.try_send((asked, reply)).is_err() {
             return Answer::refused("503 Service Unavailable");
         }
         match answer.recv_timeout(PATIENCE) {
             Ok(Ok(Made::Json(value))) => Answer::json(&value),
-            Ok(Ok(Made::Bytes(bytes))) => Answer::ok("application/octet-stream", bytes),
+            Ok(Ok(Made::Bytes(kind, bytes))) => Answer::ok(kind, bytes),
             Ok(Err(error)) => Answer::json(&json!({ "error": error })),
             Err(_) => Answer::refused("503 Service Unavailable"),
         }
     }
 
-    fn booth(&self, place: usize, path: &str) -> ring::Sender<Letter> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((booth, used)) = open.get_mut(&place) {
+    /// The booth of a song, opened now if it is not; none if the song is gone.
+    fn booth(&self, place: usize, song: &Song) -> Option<ring::Sender<Letter>> {
+        if let Some((booth, used)) = self.open().get_mut(&place) {
             *used = Instant::now();
-            return booth.clone();
+            return Some(booth.clone());
+        }
+        // Nobody waits for an archive but who asked for what is in it.
+        let source = song.source()?;
+        let mut open = self.open();
+        if let Some((booth, _)) = open.get(&place) {
+            return Some(booth.clone());
         }
         if open.len() >= OPEN_MAX {
             let oldest = open
@@ -104,16 +130,20 @@ impl Booths {
             oldest.map(|place| open.remove(&place));
         }
         let (sender, letters) = ring::channel(32);
-        self.pool.spawn(keep(PathBuf::from(path), letters));
+        self.pool.spawn(keep(source, letters));
         open.insert(place, (sender.clone(), Instant::now()));
-        sender
+        Some(sender)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Keeps a song open for as long as somebody may ask.
-async fn keep(path: PathBuf, letters: ring::Receiver<Letter>) {
+async fn keep(source: Source, letters: ring::Receiver<Letter>) {
     let settings = Settings::default();
-    let song = Source::File(path).load().map_err(|error| error.to_string());
+    let song = source.load().map_err(|error| error.to_string());
     let (mut failed, mut playing) = (None, None);
     match &song {
         Err(error) => failed = Some(error.clone()),
@@ -147,21 +177,49 @@ fn make(
             "voices": playing.voices(),
             "notes": song.tags.notes,
         })),
-        Asked::Sound(at, frames, heard) => {
-            if playing.frame() != at {
-                playing.seek(at, scratch);
+        Asked::Sound(piece) => {
+            if playing.frame() != piece.at {
+                playing.seek(piece.at, scratch);
             }
-            if playing.heard() != heard {
-                playing.hear(heard);
+            if playing.heard() != piece.heard {
+                playing.hear(piece.heard);
             }
-            let mut out = vec![[0.0; 2]; frames as usize];
+            let mut out = vec![[0.0; 2]; piece.frames as usize];
             let made = playing.fill(&mut out);
-            let mut bytes = Vec::new();
-            RAW.encode(&out[..made], &mut bytes);
-            Made::Bytes(bytes)
+            out.truncate(made);
+            packed(&out, settings.sample_rate, piece.flac)
         }
         Asked::Lanes => Made::Json(lanes(song, settings)),
     }
+}
+
+/// Frames for a browser; none are no bytes, whatever is asked for.
+fn packed(frames: &[[f32; 2]], rate: u32, flac: bool) -> Made {
+    let mut bytes = Vec::new();
+    if flac
+        && !frames.is_empty()
+        && let Ok(mut flac) = Flac::new(RAW.samples, rate, frames.len() as u64)
+    {
+        write_flac(&mut flac, &mut bytes, &Gd3::default(), |flac, bytes| {
+            flac.push(frames, bytes);
+        });
+        return Made::Bytes("audio/flac", bytes);
+    }
+    RAW.encode(frames, &mut bytes);
+    Made::Bytes("application/octet-stream", bytes)
+}
+
+/// Makes a file of what `push` packs.
+fn write_flac(
+    flac: &mut Flac,
+    bytes: &mut Vec<u8>,
+    tags: &Gd3,
+    push: impl FnOnce(&mut Flac, &mut Vec<u8>),
+) {
+    bytes.extend(flac.header(tags));
+    push(flac, bytes);
+    let beginning = flac.finish(bytes);
+    bytes[..beginning.len()].copy_from_slice(&beginning);
 }
 
 /// The levels of the voices at places all along the song, of 255, and their notes.
@@ -184,10 +242,42 @@ fn lanes(song: &Vgm, settings: &Settings) -> Value {
     json!({ "levels": levels, "notes": notes })
 }
 
+/// The whole song as a FLAC file. Its length is known when it is made, so it is made first.
+pub fn flac(song: &Song, request: &Request) -> Answer {
+    let Some(Ok(song)) = song.source().map(|source| source.load()) else {
+        return Answer::refused("404 Not Found");
+    };
+    let settings = Settings::default();
+    if settings.frames(&song).0 > FLAC_FRAMES_MAX {
+        return Answer::refused("413 Content Too Large");
+    }
+    let mut buffers = Buffers::default();
+    let player = Player::new(&song, &settings, &mut buffers);
+    let flac = Flac::new(RAW.samples, settings.sample_rate, settings.frames(&song).0);
+    let (Ok(mut player), Ok(mut flac)) = (player, flac) else {
+        return Answer::refused("404 Not Found");
+    };
+    let mut bytes = Vec::new();
+    write_flac(&mut flac, &mut bytes, &song.tags, |flac, bytes| {
+        let mut block = vec![[0.0; 2]; 4096];
+        loop {
+            let made = player.fill(&mut buffers, &mut block);
+            flac.push(&block[..made], bytes);
+            if made == 0 {
+                return;
+            }
+        }
+    });
+    let length = bytes.len() as u64;
+    let range = request.range(length);
+    let (first, end) = range.unwrap_or((0, length));
+    let body = move |out: &mut dyn Write| out.write_all(&bytes[first as usize..end as usize]);
+    Answer::stream("audio/flac", length, range, Box::new(body))
+}
+
 /// The whole song as a WAV file, made as it is sent.
 pub fn wav(song: &Song, request: &Request) -> Answer {
-    let loaded = Source::File(song.entry.path.clone().into()).load();
-    let Ok(song) = loaded else {
+    let Some(Ok(song)) = song.source().map(|source| source.load()) else {
         return Answer::refused("404 Not Found");
     };
     let song = Arc::new(song);

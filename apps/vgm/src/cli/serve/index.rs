@@ -1,28 +1,39 @@
 //! The index of an archive: what each song says about itself, kept from one start to the next.
 //!
-//! Invariant: a song is read again only if its file's size or time has changed, and what has gone
-//! from the folders goes from the index.
+//! Invariant: a file is read again only if its size or time has changed, and what has gone from the
+//! folders goes from the index. What lies in a zip or 7z is read with it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use creel::Pool;
-use creel_vgm::batch::{Source, find};
+use creel_vgm::batch::{Source, files_below, songs_of};
 use creel_vgm::format::TICKS_PER_SECOND;
 use redb::{Database, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
-/// Absolute path to an [`Entry`] in JSON.
-const SONGS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("songs-1");
-/// Songs that are read between two writes.
+/// The bytes of a file's absolute path to a [`Row`] in JSON.
+const FILES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("files-1");
+/// Files that are read between two writes.
 const AT_ONCE: usize = 256;
 
+/// A file: what it was when it was read, and its songs.
+#[derive(Debug, Deserialize, Serialize)]
+struct Row {
+    /// Nanoseconds since 1970, and bytes.
+    stamp: (u64, u64),
+    songs: Vec<Entry>,
+}
+
 /// What is known of a song.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub struct Entry {
+    /// The file, and the place in it if it is an archive.
     pub path: String,
     pub title: String,
     pub game: String,
@@ -33,14 +44,23 @@ pub struct Entry {
     /// Why it cannot be read, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Of the file: nanoseconds since 1970, and bytes.
-    stamp: (u64, u64),
 }
 
 /// A song that can be played, and what is looked through in search of it.
 pub struct Song {
     pub entry: Entry,
     pub text: String,
+    file: PathBuf,
+}
+
+impl Song {
+    /// Where it comes from; none if it is not there any more. An archive is opened for it.
+    pub fn source(&self) -> Option<Source> {
+        let songs = songs_of(&self.file).ok()?;
+        songs
+            .into_iter()
+            .find(|song| song.to_string() == self.entry.path)
+    }
 }
 
 /// The store.
@@ -48,7 +68,7 @@ pub struct Index {
     database: Database,
 }
 
-/// What was done to bring it up to date.
+/// What was done to bring it up to date, in songs.
 #[derive(Debug, Default)]
 pub struct Renewed {
     pub read: usize,
@@ -80,87 +100,87 @@ impl Index {
         let mut files = Vec::new();
         for folder in folders {
             let folder = fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
-            for (source, _) in find(&[folder], true).songs {
-                // What lies in archives is left to `play`.
-                if let Source::File(path) = source
-                    && let Some(stamp) = stamp(&path)
-                {
-                    files.push((path, stamp));
-                }
-            }
+            // A single file is as good.
+            let below = match folder.is_dir() {
+                true => files_below(&folder),
+                false => vec![folder],
+            };
+            files.extend(
+                below
+                    .into_iter()
+                    .filter_map(|file| Some((stamp(&file)?, file))),
+            );
         }
-        let known: Vec<Entry> = self.all()?;
-        let fresh: HashSet<(&str, (u64, u64))> = known
+        let known: HashMap<PathBuf, Row> = self.all()?.into_iter().collect();
+        let here: HashSet<&Path> = files.iter().map(|(_, path)| path.as_path()).collect();
+        let gone: Vec<_> = known
             .iter()
-            .map(|entry| (entry.path.as_str(), entry.stamp))
+            .filter(|(path, _)| !here.contains(path.as_path()))
             .collect();
-        let here: HashSet<&str> = files.iter().filter_map(|(path, _)| path.to_str()).collect();
-        let is_new = |file: &&(PathBuf, (u64, u64))| {
-            file.0
-                .to_str()
-                .is_some_and(|path| !fresh.contains(&(path, file.1)))
+        let is_known = |(stamp, path): &&((u64, u64), PathBuf)| {
+            known.get(path).is_some_and(|row| row.stamp == *stamp)
         };
-        let new: Vec<_> = files.iter().filter(is_new).collect();
-        let gone: Vec<&str> = known.iter().map(|entry| entry.path.as_str()).collect();
-        let gone: Vec<&str> = gone
-            .into_iter()
-            .filter(|path| !here.contains(path))
-            .collect();
+        let new: Vec<_> = files.iter().filter(|file| !is_known(file)).collect();
         let mut renewed = Renewed {
-            read: new.len(),
-            gone: gone.len(),
+            gone: gone.iter().map(|(_, row)| row.songs.len()).sum(),
             ..Renewed::default()
         };
         for files in new.chunks(AT_ONCE) {
-            let entries = pool.map(files, |_, (path, stamp)| Entry::read(path, *stamp));
+            let rows = pool.map(files, |_, (stamp, path)| Row {
+                stamp: *stamp,
+                songs: read(path),
+            });
             let write = self.database.begin_write()?;
             {
-                let mut table = write.open_table(SONGS)?;
-                for entry in &entries {
-                    table.insert(entry.path.as_str(), serde_json::to_vec(entry)?.as_slice())?;
+                let mut table = write.open_table(FILES)?;
+                for ((_, path), row) in files.iter().zip(&rows) {
+                    renewed.read += row.songs.len();
+                    table.insert(key(path), serde_json::to_vec(row)?.as_slice())?;
                 }
             }
             write.commit()?;
         }
         let write = self.database.begin_write()?;
         {
-            let mut table = write.open_table(SONGS)?;
-            for path in gone {
-                table.remove(path)?;
+            let mut table = write.open_table(FILES)?;
+            for (path, _) in gone {
+                table.remove(key(path))?;
             }
         }
         write.commit()?;
-        renewed.failed = self
-            .all()?
-            .iter()
-            .filter(|entry| entry.error.is_some())
-            .count();
+        let all = self.all()?;
+        let songs = all.iter().flat_map(|(_, row)| &row.songs);
+        renewed.failed = songs.filter(|song| song.error.is_some()).count();
         Ok(renewed)
     }
 
-    fn all(&self) -> anyhow::Result<Vec<Entry>> {
+    fn all(&self) -> anyhow::Result<Vec<(PathBuf, Row)>> {
         let read = self.database.begin_read()?;
-        let table = match read.open_table(SONGS) {
+        let table = match read.open_table(FILES) {
             Ok(table) => table,
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         };
         let mut all = Vec::new();
         for row in table.iter()? {
-            let bytes = row?.1;
+            let (path, bytes) = row?;
+            let path = Path::new(OsStr::from_bytes(path.value())).to_path_buf();
             // Of another version, it is read anew.
-            all.extend(serde_json::from_slice::<Entry>(bytes.value()).ok());
+            all.extend(
+                serde_json::from_slice(bytes.value())
+                    .ok()
+                    .map(|row| (path, row)),
+            );
         }
         Ok(all)
     }
 
     /// The songs that can be played, by their paths.
     pub fn songs(&self) -> anyhow::Result<Vec<Song>> {
-        let all = self
-            .all()?
-            .into_iter()
-            .filter(|entry| entry.error.is_none());
-        let song = |entry: Entry| {
+        let all = self.all()?.into_iter();
+        let all =
+            all.flat_map(|(file, row)| row.songs.into_iter().map(move |it| (it, file.clone())));
+        let song = |(entry, file): (Entry, PathBuf)| {
             let text = [
                 &entry.title,
                 &entry.game,
@@ -170,10 +190,17 @@ impl Index {
                 &entry.path,
             ];
             let text = text.map(|text| text.to_lowercase()).join("\n");
-            Song { entry, text }
+            Song { entry, text, file }
         };
-        Ok(all.map(song).collect())
+        Ok(all
+            .filter(|(entry, _)| entry.error.is_none())
+            .map(song)
+            .collect())
     }
+}
+
+fn key(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
 }
 
 fn stamp(path: &Path) -> Option<(u64, u64)> {
@@ -182,23 +209,25 @@ fn stamp(path: &Path) -> Option<(u64, u64)> {
     Some((time.as_nanos() as u64, data.len()))
 }
 
+/// The songs of a file; of one that cannot be read, why.
+fn read(file: &Path) -> Vec<Entry> {
+    match songs_of(file) {
+        Ok(songs) => songs.iter().map(Entry::read).collect(),
+        Err(error) => vec![Entry {
+            path: file.display().to_string(),
+            error: Some(error.to_string()),
+            ..Entry::default()
+        }],
+    }
+}
+
 impl Entry {
-    fn read(path: &Path, stamp: (u64, u64)) -> Entry {
+    fn read(source: &Source) -> Entry {
         let mut entry = Entry {
-            path: path.to_string_lossy().into_owned(),
-            title: String::new(),
-            game: String::new(),
-            system: String::new(),
-            author: String::new(),
-            chips: String::new(),
-            seconds: 0.0,
-            error: None,
-            stamp,
+            path: source.to_string(),
+            ..Entry::default()
         };
-        let song = Source::File(path.into())
-            .load()
-            .map_err(|error| anyhow!(error));
-        match song {
+        match source.load() {
             Err(error) => entry.error = Some(error.to_string()),
             Ok(song) => {
                 let tags = song.tags.either();

@@ -1,7 +1,7 @@
 //! `creel-vgm serve`: a page to listen to an archive, for browsers on this machine.
 //!
 //! The index (`index.rs`) knows the songs, a desk a song that is open (`booth.rs`) makes its sound,
-//! and the page asks for a tenth of a second at a time: what it asks for next is made with the voices
+//! and the page asks for a tenth of a second at a time, as FLAC where the browser reads it: what it asks for next is made with the voices
 //! that are heard by then.
 
 mod booth;
@@ -27,7 +27,7 @@ use index::Index;
 /// Exit codes: 2 usage, 65 there is no song, 75 the port is in use, 130 interrupted.
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Folders of songs, and of folders of songs
+    /// Folders of songs, archives (zip, 7z), and folders of these
     #[arg(required = true, value_name = "FOLDER")]
     folders: Vec<PathBuf>,
     /// The port; 0: any that is free
@@ -101,11 +101,12 @@ impl Site {
                 include_bytes!("page.html").to_vec(),
             ),
             "/songs" => self.songs(request),
-            "/song" | "/sound" | "/lanes" | "/wav" => {
+            "/song" | "/sound" | "/lanes" | "/wav" | "/flac" => {
                 let place = request.number("id").and_then(|id| usize::try_from(id).ok());
                 match place.and_then(|place| Some((place, self.index.get(place)?))) {
                     None => Answer::refused("404 Not Found"),
                     Some((_, song)) if request.path == "/wav" => booth::wav(song, request),
+                    Some((_, song)) if request.path == "/flac" => booth::flac(song, request),
                     Some((place, song)) => self.booths.answer(place, song, request),
                 }
             }

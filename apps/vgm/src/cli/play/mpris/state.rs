@@ -8,8 +8,8 @@ use zbus::object_server::InterfaceRef;
 use zbus::zvariant::{ObjectPath, Value};
 
 use super::objects::Player;
-use crate::cli::play::deck::Deck;
 use crate::cli::plain::plain;
+use crate::cli::play::deck::Deck;
 
 /// A place this far from where time would have led was jumped to, in microseconds.
 const JUMP_US: i64 = 500_000;
@@ -59,9 +59,12 @@ impl State {
             rate: f64::from(desk.tempo()) / 1000.0,
             shuffle: desk.is_shuffled(),
             volume: f64::from(desk.volume()),
-            metadata: now.track.as_deref().map_or_else(Metadata::default, |track| {
-                Metadata::of(track, track.frames.map(us))
-            }),
+            metadata: now
+                .track
+                .as_deref()
+                .map_or_else(Metadata::default, |track| {
+                    Metadata::of(track, track.frames.map(us))
+                }),
             position_us: us(desk.frame()),
             at: Instant::now(),
         }

@@ -3,7 +3,9 @@
 //! Invariant: under its own name a file is whole or absent, whatever fails and whenever the process
 //! is stopped. Rendering and publishing are two steps, so that a job need not wait for the disk.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +27,9 @@ const SPLIT_FRAMES: usize = 16 << 10;
 /// Bytes that are gathered before they are written: a call to the system for each block would cost
 /// as much as converting it.
 const WRITE_BYTES: usize = 64 << 10;
+
+/// As many bytes as file systems take for a file's name.
+pub const NAME_BYTES_MAX: usize = 255;
 
 /// What a job renders with, made once and reused from song to song.
 #[derive(Debug, Default)]
@@ -333,10 +338,7 @@ pub struct Rendered {
 
 impl Rendered {
     fn create(path: &Path) -> Result<Rendered> {
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        // Another process may write the same file meanwhile: the last one to end has it, whole.
-        name.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(name);
+        let part = path.with_file_name(passing_name(path.file_name().unwrap_or_default()));
         Ok(Rendered {
             file: File::create(&part)?,
             part,
@@ -362,6 +364,21 @@ impl Rendered {
         self.published = true;
         Ok(())
     }
+}
+
+/// The name of a file while it is written. Another process may write the same file meanwhile: the
+/// last one to end has it, whole.
+fn passing_name(name: &OsStr) -> OsString {
+    let end = format!(".{}.part", std::process::id());
+    let mut passing = name.to_os_string();
+    if name.len() + end.len() > NAME_BYTES_MAX {
+        // What is cut off tells others of the same beginning apart.
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        passing = format!("{:016x}", hasher.finish()).into();
+    }
+    passing.push(end);
+    passing
 }
 
 impl Drop for Rendered {

@@ -32,6 +32,7 @@ use crate::chips::set::frame_ns;
 use crate::demo;
 use crate::error::{Error, Result};
 use crate::format::{Header, Song, open, peek};
+use crate::output::NAME_BYTES_MAX;
 
 /// How much of a file is read to see its header.
 const FRONT: u64 = 4096;
@@ -194,7 +195,7 @@ pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) ->
         barren: found.barren,
     };
     for (input, place) in found.songs {
-        let target = output.join(place.with_extension(extension));
+        let target = output.join(with_ending(&place, &format!(".{extension}")));
         match input.header() {
             Ok(header) => {
                 let order = plan.units.len();
@@ -210,6 +211,21 @@ pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) ->
         plan.refuse_twins();
     }
     plan
+}
+
+/// A place with another ending behind its name's stem, of which so much is cut off that file systems
+/// take the name.
+fn with_ending(place: &Path, ending: &str) -> PathBuf {
+    let stem = place.file_stem().unwrap_or_default();
+    let most = NAME_BYTES_MAX.saturating_sub(ending.len());
+    let mut name = stem.to_os_string();
+    if stem.len() > most {
+        let stem = stem.to_string_lossy();
+        let end = (0..=most).rev().find(|end| stem.is_char_boundary(*end));
+        name = stem[..end.unwrap_or(0)].into();
+    }
+    name.push(ending);
+    place.with_file_name(name)
 }
 
 /// The songs that the program carries.

@@ -2,7 +2,7 @@
 
 use creel::Pool;
 
-use super::{Cost, Plan, Unit};
+use super::{Cost, Plan, Unit, with_ending};
 use crate::chips::selection::Selection;
 use crate::chips::set::{frame_ns, missing};
 use crate::chips::voices::count;
@@ -65,12 +65,10 @@ fn stems(unit: &Unit, apart: Apart, selection: &Selection) -> Result<Vec<Unit>> 
             voice,
             first: place == 0,
         };
-        let mut name = unit.output.file_stem().unwrap_or_default().to_os_string();
-        name.push(stem.suffix(song.header.name(chip.chip)));
-        name.push(".");
-        name.push(unit.output.extension().unwrap_or_default());
-        let mut output = unit.output.clone();
-        output.set_file_name(name);
+        let suffix = stem.suffix(song.header.name(chip.chip));
+        let extension = unit.output.extension().unwrap_or_default();
+        let ending = format!("{suffix}.{}", extension.display());
+        let output = with_ending(&unit.output, &ending);
         let cost = unit.claimed.saturating_mul(frame_ns(chip.chip));
         Unit {
             input: unit.input.clone(),

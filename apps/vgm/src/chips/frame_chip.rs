@@ -1,7 +1,10 @@
 //! Any chip, or part of one, that renders native frames.
 
+use std::ops::Range;
+
 use super::Rate;
 use super::es5503::Es5503;
+use super::fed::{Fed, feed};
 use super::msm5205::Msm5205;
 use super::okim6258::Okim6258;
 use super::pcm::{self, PcmChip};
@@ -104,6 +107,16 @@ impl FrameChip {
         matches!(self, FrameChip::Ym2612(_))
     }
 
+    /// The registers whose writes may be handed over with a block, by [`FrameChip::render_fed`]:
+    /// none of them changes the chip's rate.
+    pub fn fed(&self) -> Range<u16> {
+        match self {
+            FrameChip::Okim6258(_) | FrameChip::Msm5205(_) => 1..3,
+            FrameChip::Pcm(chip) => chip.fed(),
+            _ => 0..0,
+        }
+    }
+
     /// Leaves voices out of the sum, all but these, a bit each; returns whether it can, or wants
     /// them to be silenced by a [`Silencer`](super::voices::Silencer).
     pub fn hear(&mut self, voices: u64) -> bool {
@@ -192,6 +205,25 @@ impl FrameChip {
             FrameChip::Msm5205(chip) => chip.render(out),
             FrameChip::Ymz280b(chip) => chip.render(out),
             FrameChip::Pcm(chip) => chip.render(out),
+        }
+    }
+
+    /// As [`FrameChip::render`], with writes to the registers of [`FrameChip::fed`] in between.
+    pub fn render_fed(&mut self, writes: &[Fed], out: &mut [[i32; 2]]) {
+        match self {
+            FrameChip::Okim6258(chip) => {
+                let write = |chip: &mut Okim6258, reg, value| chip.write(0, reg as u8, value as u8);
+                feed(chip, writes, out, (write, Okim6258::render));
+            }
+            FrameChip::Msm5205(chip) => {
+                let write = |chip: &mut Msm5205, reg, value| chip.write(0, reg as u8, value as u8);
+                feed(chip.as_mut(), writes, out, (write, Msm5205::render));
+            }
+            FrameChip::Pcm(chip) => chip.render_fed(writes, out),
+            _ => {
+                debug_assert!(writes.is_empty(), "no other chip says that it takes any");
+                self.render(&[], out);
+            }
         }
     }
 

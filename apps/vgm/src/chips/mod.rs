@@ -13,6 +13,7 @@ pub mod bus;
 pub mod checked;
 pub mod edge_chip;
 pub mod es5503;
+pub mod fed;
 pub mod fm;
 pub mod frame_chip;
 pub mod game_boy;

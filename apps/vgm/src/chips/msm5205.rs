@@ -19,13 +19,11 @@
 //!
 //! Source: OKI MSM5205 data sheet (dividers, pins, block diagram); the registers: libvgm's of the same name, in the format's 1.72.
 
-use std::collections::VecDeque;
-
 use super::Rate;
-use super::oki_adpcm::Oki;
+use super::oki_adpcm::{Codes, Oki};
 
 /// Codes that may wait; more are lost.
-const WAITING_MAX: usize = 7;
+const WAITING_MAX: u32 = 7;
 
 /// The chip.
 ///
@@ -50,7 +48,7 @@ pub struct Msm5205 {
     vclk: bool,
     /// Clocks of register 2 that have not been heard yet.
     ticked: u32,
-    waiting: VecDeque<u8>,
+    waiting: Codes,
     adpcm: Oki,
 }
 
@@ -66,7 +64,7 @@ impl Msm5205 {
             reset: false,
             vclk: false,
             ticked: 0,
-            waiting: VecDeque::with_capacity(WAITING_MAX),
+            waiting: Codes::default(),
             adpcm: Oki::default(),
         }
     }
@@ -98,11 +96,11 @@ impl Msm5205 {
                 }
                 self.reset = reset;
                 if reset {
-                    self.waiting.clear();
+                    self.waiting = Codes::default();
                     self.ticked = 0;
                 }
             }
-            1 if self.waiting.len() < WAITING_MAX => self.waiting.push_back(value),
+            1 if self.waiting.len() < WAITING_MAX => self.waiting.push(value),
             2 => {
                 let vclk = value & 1 != 0;
                 self.ticked += u32::from(vclk && !self.vclk);
@@ -122,7 +120,7 @@ impl Msm5205 {
                 self.ticked = 0;
             }
             for _ in 0..codes {
-                if let Some(code) = self.waiting.pop_front() {
+                if let Some(code) = self.waiting.pop() {
                     self.play(code);
                 }
             }

@@ -43,6 +43,48 @@ const fn steps() -> [[(i16, u8); 16]; 49] {
     steps
 }
 
+/// Codes that wait for their turns, sixteen at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Codes {
+    /// The next one lowest.
+    bits: u64,
+    count: u32,
+}
+
+impl Codes {
+    /// How many wait.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Appends a code of four bits; one too many is lost.
+    #[inline]
+    pub fn push(&mut self, code: u8) {
+        if self.count < 16 {
+            self.bits |= u64::from(code & 15) << (4 * self.count);
+            self.count += 1;
+        }
+    }
+
+    /// Takes the next one.
+    #[inline]
+    pub fn pop(&mut self) -> Option<u8> {
+        let code = self.bits as u8 & 15;
+        self.count = self.count.checked_sub(1)?;
+        self.bits >>= 4;
+        Some(code)
+    }
+
+    /// Drops a pair of codes behind the first `kept`.
+    #[inline]
+    pub fn drop_pair(&mut self, kept: u32) {
+        let low = (1 << (4 * kept)) - 1;
+        self.bits = self.bits & low | self.bits >> 8 & !low;
+        self.count -= 2;
+    }
+}
+
 /// The size of the steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps(u8);

@@ -28,10 +28,8 @@
 //! leak: the X68000 emulator XM6, whose figure other players have taken up; the
 //! VGM 1.72 specification (header 0x90 to 0x94, command B7).
 
-use std::collections::VecDeque;
-
 use super::Rate;
-use super::oki_adpcm::Steps;
+use super::oki_adpcm::{Codes, Steps};
 
 /// What is left of the value at the next code, in 256ths.
 const KEPT: i32 = 245;
@@ -40,7 +38,7 @@ const KEPT: i32 = 245;
 const START_VALUE: i32 = -2;
 
 /// Bytes that may wait; more push the oldest out.
-const WAITING_MAX: usize = 4;
+const WAITING_MAX: u32 = 4;
 
 /// The chip with its place in the stereo field.
 ///
@@ -65,9 +63,8 @@ pub struct Okim6258 {
     mask: i32,
     playing: bool,
     pan: u8,
-    waiting: VecDeque<u8>,
-    /// The high code of a byte whose low one has been played.
-    second_code: Option<u8>,
+    /// Two a byte; an odd number while the high one of a byte is left.
+    waiting: Codes,
     /// In 256ths, so that the leak loses nothing else.
     value: i32,
     steps: Steps,
@@ -85,8 +82,7 @@ impl Okim6258 {
             mask,
             playing: false,
             pan: 0,
-            waiting: VecDeque::with_capacity(WAITING_MAX),
-            second_code: None,
+            waiting: Codes::default(),
             value: 0,
             steps: Steps::default(),
         }
@@ -105,10 +101,12 @@ impl Okim6258 {
         match reg {
             0x00 => self.control(value),
             0x01 => {
-                if self.waiting.len() == WAITING_MAX {
-                    self.waiting.pop_front();
+                let left = self.waiting.len() & 1;
+                if self.waiting.len() - left == 2 * WAITING_MAX {
+                    self.waiting.drop_pair(left);
                 }
-                self.waiting.push_back(value);
+                self.waiting.push(value & 15);
+                self.waiting.push(value >> 4);
             }
             0x02 => self.pan = value,
             0x08..=0x0b => {
@@ -127,7 +125,7 @@ impl Okim6258 {
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         for frame in out {
             if self.playing
-                && let Some(code) = self.next_code()
+                && let Some(code) = self.waiting.pop()
             {
                 self.play(code);
             }
@@ -141,17 +139,7 @@ impl Okim6258 {
         self.playing = value & 3 == 2;
         self.value = if self.playing { START_VALUE << 8 } else { 0 };
         self.steps = Steps::default();
-        self.second_code = None;
-        self.waiting.clear();
-    }
-
-    fn next_code(&mut self) -> Option<u8> {
-        if let Some(code) = self.second_code.take() {
-            return Some(code);
-        }
-        let byte = self.waiting.pop_front()?;
-        self.second_code = Some(byte >> 4);
-        Some(byte & 15)
+        self.waiting = Codes::default();
     }
 
     fn play(&mut self, code: u8) {

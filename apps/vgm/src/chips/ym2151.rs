@@ -262,5 +262,6 @@ fn decode_operator(block_freq: u16, regs: [u8; 6]) -> OperatorSettings {
         key_code >> (attack >> 6 ^ 3),
         [attack, decay, sustain, release],
     );
+    settings.step = Opm::phase_step(&settings.pitch, 0, 0);
     settings
 }

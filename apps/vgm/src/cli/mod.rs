@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use plain::plain;
+use plain::{plain, tell};
 
 /// Makes the folder that results go to, if it is not there.
 fn make_folder(output: &Path) -> anyhow::Result<()> {
@@ -31,10 +31,7 @@ fn make_folder(output: &Path) -> anyhow::Result<()> {
 /// Says where songs were not looked for, and where none were.
 fn tell_of_folders(deeper: &[PathBuf], barren: &[PathBuf]) {
     let tell = |folder: &PathBuf, text: &str| {
-        eprintln!(
-            "creel-vgm: {}: {text}",
-            plain(&folder.display().to_string())
-        );
+        tell(&format!("{}: {text}", plain(&folder.display().to_string())));
     };
     for folder in deeper {
         tell(folder, "songs lie in folders below it, too; -r takes them");

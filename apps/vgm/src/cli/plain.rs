@@ -1,5 +1,17 @@
 //! Text from files and file names, made fit for a terminal.
 
+use std::io::{self, Write};
+
+/// Says something on stderr; who has closed it has heard enough.
+pub fn tell(text: &str) {
+    line(&format!("creel-vgm: {text}"));
+}
+
+/// Writes a line to stderr, as it is.
+pub fn line(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// The text with its control characters written as escapes: a tag or a file's name must not move
 /// the cursor, nor break a line.
 pub fn plain(text: &str) -> String {

@@ -17,6 +17,7 @@ use creel_vgm::effects::Effects;
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 
+use super::plain::tell;
 use super::sound::{EffectFlags, ReplayGain, Sound};
 use super::tally::Tally;
 use super::{make_folder, tell_of_folders};
@@ -36,7 +37,8 @@ const EXAMPLES: &str = "Examples:
 /// Files can be packed (--flac) and tagged as the songs are; chips rendered each for itself
 /// (--stems), left out or alone; songs brought to the same loudness.
 ///
-/// Exit codes: 0 all done, 1 some failed, 2 usage, 65 nothing but bad data, 130 interrupted.
+/// Exit codes: 0 all done, 1 some failed, 2 usage, 65 nothing but bad data, 130 and 143
+/// interrupted.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Render {
@@ -131,7 +133,7 @@ impl Render {
             // Where the machine cannot be read, there is nothing to say of it.
             let machine = Machine::detect().ok();
             if let Some(line) = machine.and_then(|machine| knobs::idle_pus(&machine, jobs)) {
-                eprintln!("creel-vgm: {line}");
+                tell(&line);
             }
         }
         let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
@@ -157,11 +159,9 @@ impl Render {
         if let Some(path) = &self.m3u {
             list.write(path, settings.sample_rate)?;
         }
-        let exit = tally.exit(interrupt.requested());
+        let exit = tally.exit();
         tally.finish().print(common, self.lines)?;
-        if exit == Exit::Interrupted {
-            return Err(Failure::new(exit, "interrupted").into());
-        }
+        interrupt.check()?;
         Ok(exit)
     }
 
@@ -216,7 +216,8 @@ impl Render {
         let mut stdout = io::stdout().lock();
         engine.run(&plan, watch, |bytes| stdout.write_all(bytes))?;
         stdout.flush()?;
-        Ok(tally.exit(interrupt.requested()))
+        interrupt.check()?;
+        Ok(tally.exit())
     }
 
     fn is_stream(&self) -> bool {

@@ -190,12 +190,11 @@ impl Tally {
     }
 
     /// The exit code that tells how it went.
-    pub fn exit(&self, interrupted: bool) -> Exit {
+    pub fn exit(&self) -> Exit {
         let counts = self.counts();
-        match (interrupted, counts.failed, counts.done + counts.skipped) {
-            (true, _, _) => Exit::Interrupted,
-            (_, 0, _) => Exit::Done,
-            (_, _, 0) if !counts.system_failed => Exit::BadData,
+        match (counts.failed, counts.done + counts.skipped) {
+            (0, _) => Exit::Done,
+            (_, 0) if !counts.system_failed => Exit::BadData,
             _ => Exit::SomeFailed,
         }
     }

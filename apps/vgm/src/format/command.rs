@@ -303,6 +303,10 @@ enum Shape {
     Marked(ChipId),
     /// A register of four bits and a value of twelve.
     Pwm,
+    /// A value alone, for an SN76489, which may be the second.
+    Psg(bool),
+    /// A bit for the second, a register of three and a value of four.
+    Msm5205,
 }
 
 static SHAPES: [Shape; 256] = shapes();
@@ -323,69 +327,76 @@ const fn shapes() -> [Shape; 256] {
     }
     shapes[0xA0] = Shape::Marked(ChipId::Ay8910);
     shapes[0xB2] = Shape::Pwm;
+    shapes[0x50] = Shape::Psg(false);
+    shapes[0x30] = Shape::Psg(true);
+    shapes[0x32] = Shape::Msm5205;
     shapes
 }
 
-/// The write of three bytes at `offset`, if it is one of the frequent ones: as [`decode`] has it, but
-/// faster.
+/// The wait of 1 to 16 ticks at `offset`, a byte long, if it is one: as [`decode`] has it, but faster.
 #[inline(always)]
-pub fn frequent_write(song: &[u8], offset: usize) -> Option<Write> {
+pub fn frequent_wait(song: &[u8], offset: usize) -> Option<u64> {
+    let code = song.get(offset)?;
+    (code >> 4 == 7).then_some(u64::from(code & 15) + 1)
+}
+
+/// The write at `offset` and how many bytes it has, if it is one of the frequent ones: as [`decode`]
+/// has it, but faster.
+#[inline(always)]
+pub fn frequent_write(song: &[u8], offset: usize) -> Option<(Write, usize)> {
     let [code, reg, value] = *song.get(offset..)?.first_chunk()?;
     shaped(SHAPES[usize::from(code)], reg, value)
 }
 
+/// What a command of this shape writes, and how many bytes it has; of two bytes `value` is not looked
+/// at.
 #[inline(always)]
-fn shaped(shape: Shape, reg: u8, value: u8) -> Option<Write> {
+fn shaped(shape: Shape, reg: u8, value: u8) -> Option<(Write, usize)> {
     let (chip, port, second, reg) = match shape {
         Shape::Other => return None,
         Shape::Named(chip, port, second) => (chip, port, second, reg),
         Shape::Marked(chip) => (chip, 0, reg >> 7 != 0, reg & 0x7F),
         Shape::Pwm => {
-            let instance = Instance {
-                chip: ChipId::Pwm,
-                second: false,
-            };
-            return Some(Write {
-                instance,
-                port: 0,
-                reg: u16::from(reg >> 4),
-                value: u16::from_be_bytes([reg & 15, value]),
-            });
+            let value = u16::from_be_bytes([reg & 15, value]);
+            return Some((to((ChipId::Pwm, false), 0, reg >> 4, value), 3));
+        }
+        Shape::Psg(second) => {
+            let value = u16::from(reg);
+            return Some((to((ChipId::Sn76489, second), 0, 0, value), 2));
+        }
+        Shape::Msm5205 => {
+            let chip = (ChipId::Msm5205, reg >> 7 != 0);
+            return Some((to(chip, 0, reg >> 4 & 7, u16::from(reg & 15)), 2));
         }
     };
-    Some(Write {
+    Some((to((chip, second), port, reg, u16::from(value)), 3))
+}
+
+#[inline(always)]
+fn to((chip, second): (ChipId, bool), port: u8, reg: u8, value: u16) -> Write {
+    Write {
         instance: Instance { chip, second },
         port,
         reg: u16::from(reg),
-        value: u16::from(value),
-    })
+        value,
+    }
 }
 
 fn write(code: u8, ops: &[u8]) -> Option<Write> {
-    let to = |chip, second, port, reg: u8, value: u8| Write {
-        instance: Instance { chip, second },
-        port,
-        reg: u16::from(reg),
-        value: u16::from(value),
-    };
+    let shape = SHAPES[usize::from(code)];
+    if let Some((write, _)) = shaped(shape, ops[0], ops.get(1).copied().unwrap_or(0)) {
+        return Some(write);
+    }
+    let to = |chip, second, port, reg, value| to((chip, second), port, reg, u16::from(value));
     Some(match code {
-        0x30 | 0x50 => to(ChipId::Sn76489, code == 0x30, 0, 0, ops[0]),
         0x3F | 0x4F => to(ChipId::Sn76489, code == 0x3F, 1, 0, ops[0]),
         // Where the three channels are heard; with bit 6 set it is for a YM2203's SSG.
         0x31 if ops[0] & 0x40 == 0 => to(ChipId::Ay8910, ops[0] >> 7 != 0, 1, 0, ops[0] & 0x3F),
-        0x32 => to(
-            ChipId::Msm5205,
-            ops[0] >> 7 != 0,
-            0,
-            ops[0] >> 4 & 7,
-            ops[0] & 15,
-        ),
         0x40 if ops.len() == 2 => to(ChipId::Mikey, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x41 if ops.len() == 2 => to(ChipId::K007232, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x42 if ops.len() == 2 => to(ChipId::K005289, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x44 if ops.len() == 2 => to(ChipId::Ics2115, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
         0x43 if ops.len() == 2 => to(ChipId::Msm5232, ops[0] >> 7 != 0, 0, ops[0] & 0x7F, ops[1]),
-        0x51..=0x5F | 0xA0..=0xBF => return shaped(SHAPES[usize::from(code)], ops[0], ops[1]),
         // An address, its high byte first; that of the WonderSwan's memory is told from a register
         // by its port.
         0xC6 => to(

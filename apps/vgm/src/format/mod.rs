@@ -17,8 +17,8 @@ mod song;
 
 pub use bank::Bank;
 pub use chip_id::ChipId;
-pub(crate) use command::frequent_write;
 pub use command::{Block, Command, RamWrite, StreamCommand, Write, decode};
+pub(crate) use command::{frequent_wait, frequent_write};
 pub use container::SONG_BYTES_MAX;
 pub use gd3::Gd3;
 pub use header::{ChipVolume, Header, Instance, Volume, peek};

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use super::bank::{Bank, Banks};
 use super::bytes::u32_at;
 use super::chip_id::ChipId;
-use super::command::{Block, Command, StreamCommand, Write, decode, frequent_write, is_command};
+use super::command::{
+    Block, Command, StreamCommand, Write, decode, frequent_wait, frequent_write, is_command,
+};
 use super::container::{SONG_BYTES_MAX, unpack};
 use super::gd3::Gd3;
 use super::header::{Header, Instance};
@@ -193,9 +195,14 @@ impl Walk {
             if header.loop_offset == Some(offset) {
                 walk.loop_tick = Some(walk.tick);
             }
-            if let Some(write) = frequent_write(data, offset) {
+            if let Some(ticks) = frequent_wait(data, offset) {
+                walk.tick += ticks;
+                offset += 1;
+                continue;
+            }
+            if let Some((write, length)) = frequent_write(data, offset) {
                 walk.write(&write);
-                offset += 3;
+                offset += length;
                 continue;
             }
             let (command, next) = match decode(data, offset, header.version) {

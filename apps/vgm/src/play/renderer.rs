@@ -178,6 +178,9 @@ impl Renderer {
         self.tell(News::Begun(self.serial + 1, Arc::new(track)));
         if self.serial == 0 {
             self.desk.set_place(0, 0);
+        } else if self.desk.is_paused() {
+            // As good as heard: who looks sees the song that is to come.
+            self.desk.set_place(self.serial + 1, 0);
         }
         loop {
             let block = match self.inbox.recv().await {
@@ -304,6 +307,10 @@ impl Renderer {
     fn seek(&mut self, playing: &mut Playing<'_>, to: u64) {
         self.turn();
         playing.seek(to, &mut self.scratch);
+        if self.desk.is_paused() {
+            // Nothing is played that would say so.
+            self.desk.set_place(self.serial, playing.frame());
+        }
     }
 
     /// What was made and is not with the device yet is not played.

@@ -5,9 +5,12 @@
 //! Voices for themselves are sums and differences of several chips, of native frames, whole numbers:
 //! see [`Heard`]. Where a whole chip is heard there is one.
 
+use std::ops::Range;
+
 use super::timebase::{Finder, Timebase, lowest_terms};
 use crate::chips::Rate;
 use crate::chips::bus::Bus;
+use crate::chips::fed::Fed;
 use crate::chips::frame_chip::FrameChip;
 use crate::chips::selection::Heard;
 use crate::chips::voices::Silencer;
@@ -68,6 +71,13 @@ impl Player {
         }
     }
 
+    fn render_fed(&mut self, writes: &[Fed], block: &mut [[i32; 2]]) {
+        self.chip.render_fed(writes, block);
+        if let Some(last) = block.last() {
+            self.last = *last;
+        }
+    }
+
     /// Renders while the chip's rate is not the one resampled: its frames are held, or dropped.
     fn held(&mut self, rate: Rate, block: &mut [[i32; 2]]) {
         let own = self.chip.rate();
@@ -109,6 +119,14 @@ impl Chips {
 
     fn all(&mut self) -> impl Iterator<Item = &mut Player> {
         self.added.iter_mut().chain(&mut self.taken_off)
+    }
+
+    /// The one player that there is, where writes may be handed over to it with a block.
+    fn fed(&mut self, rate: Rate) -> Option<&mut Player> {
+        match (&mut self.added[..], self.taken_off.is_empty()) {
+            ([only], true) if only.silencer.is_none() && only.chip.rate() == rate => Some(only),
+            _ => None,
+        }
     }
 
     /// See [`FrameChip::foresee`].
@@ -160,6 +178,9 @@ pub struct FrameVoice {
     /// Of the chip's own lane, and of its data lane.
     finders: [Finder; LANES],
     bus: Option<Bus>,
+    /// Registers whose writes are handed over with a block, and those of the block being rendered.
+    registers: Range<u16>,
+    fed: Vec<Fed>,
     /// The frame at which the event at the front of the queue takes effect, if it was looked at.
     placed: Option<u64>,
     resampler: Resampler,
@@ -182,11 +203,17 @@ impl FrameVoice {
     ) -> Self {
         let rate = chips.chip().pace();
         let (native, output) = lowest_terms(rate.frames, rate.seconds * u64::from(output_hz));
+        let registers = match &bus {
+            Some(_) => 0..0,
+            None => chips.chip().fed(),
+        };
         FrameVoice {
             chips,
             rate,
             timebase: Timebase::new(rate),
             finders: [Finder::new(Timebase::new(rate)); LANES],
+            registers,
+            fed: Vec::new(),
             bus,
             placed: None,
             resampler: Resampler::new(kernels.get(native, output), native, output),
@@ -227,12 +254,18 @@ impl FrameVoice {
         native.resize(wanted, [0; 2]);
         let mut rest = &mut native[..];
         while !rest.is_empty() {
-            let until = self.act(song, &mut queues[self.chips.chip().lane()]);
+            let queue = &mut queues[self.chips.chip().lane()];
+            let until = self.act(song, queue, rest.len());
             let free = usize::try_from(until - self.rendered).unwrap_or(usize::MAX);
             let (block, after) = rest.split_at_mut(free.min(rest.len()));
             self.take_data(&mut queues[1], block.len());
-            let scratch = (&mut *block, &mut self.other);
-            self.chips.render(self.rate, &self.data, scratch);
+            match self.chips.fed(self.rate).filter(|_| !self.fed.is_empty()) {
+                Some(player) => player.render_fed(&self.fed, block),
+                None => {
+                    let scratch = (&mut *block, &mut self.other);
+                    self.chips.render(self.rate, &self.data, scratch);
+                }
+            }
             self.rendered += block.len() as u64;
             rest = after;
         }
@@ -240,8 +273,16 @@ impl FrameVoice {
         self.resampler.mix(self.gain, mix);
     }
 
-    /// Acts on all that is due before the next native frame; returns the frame of what comes next.
-    fn act(&mut self, song: &Song, queue: &mut Queue) -> u64 {
+    /// Acts on all that is due before the next native frame, and takes what may be handed over with
+    /// the next `room` frames; returns the frame of what comes next.
+    fn act(&mut self, song: &Song, queue: &mut Queue, room: usize) -> u64 {
+        self.fed.clear();
+        let feeds = !self.registers.is_empty() && self.chips.fed(self.rate).is_some();
+        let end = if feeds {
+            self.rendered + room as u64
+        } else {
+            0
+        };
         let mut taken = 0;
         let mut until = u64::MAX;
         for event in queue.pending() {
@@ -249,12 +290,19 @@ impl FrameVoice {
                 Some(frame) => frame,
                 None => self.place(event),
             };
-            if frame > self.rendered {
+            if frame < end
+                && let Action::Write { reg, value, .. } = event.action
+                && self.registers.contains(&reg)
+            {
+                let place = frame.saturating_sub(self.rendered) as u32;
+                self.fed.push(Fed { place, reg, value });
+            } else if frame > self.rendered || !self.fed.is_empty() {
                 self.placed = Some(frame);
-                until = frame;
+                until = frame.max(self.rendered);
                 break;
+            } else {
+                self.chips.act(song, event.action);
             }
-            self.chips.act(song, event.action);
             taken += 1;
         }
         queue.take(taken);

@@ -13,7 +13,7 @@ mod stream;
 use crate::chips::pcm;
 use crate::chips::voices::Silencer;
 use crate::format::{
-    ChipId, Command, Instance, Song, StreamCommand, Write, decode, frequent_write,
+    ChipId, Command, Instance, Song, StreamCommand, Write, decode, frequent_wait, frequent_write,
 };
 use stream::Stream;
 
@@ -249,24 +249,39 @@ impl<'s> Sequencer<'s> {
                 };
                 self.wait = self.wait.saturating_sub(ticks);
                 self.pass(ticks);
-            } else {
+            } else if !self.frequent(until) {
                 self.command();
             }
         }
     }
 
+    /// Goes through the commands that most of many songs are, waits of 1 to 16 ticks and writes,
+    /// which are not decoded; returns false before another command.
+    fn frequent(&mut self, until: u64) -> bool {
+        let bytes = self.song.bytes();
+        let (mut offset, mut tick) = (self.offset, self.tick);
+        loop {
+            if let Some((write, length)) = frequent_write(bytes, offset) {
+                self.listeners.write(tick, &write);
+                offset += length;
+                continue;
+            }
+            let wait = frequent_wait(bytes, offset);
+            // Streams write in a wait, and the end of what is wanted may lie in it.
+            let passes = |ticks: &u64| self.streams.is_empty() && tick + ticks < until;
+            let Some(ticks) = wait.filter(passes) else {
+                (self.offset, self.tick) = (offset, tick);
+                if let Some(ticks) = wait {
+                    (self.offset, self.wait) = (offset + 1, ticks);
+                }
+                return wait.is_some();
+            };
+            tick += ticks;
+            offset += 1;
+        }
+    }
+
     fn command(&mut self) {
-        // Most commands of many songs, so they are not decoded: waits of 1 to 16 ticks, and writes.
-        if let Some(code @ 0x70..=0x7F) = self.song.bytes().get(self.offset) {
-            self.wait = u64::from(code & 15) + 1;
-            self.offset += 1;
-            return;
-        }
-        if let Some(write) = frequent_write(self.song.bytes(), self.offset) {
-            self.listeners.write(self.tick, &write);
-            self.offset += 3;
-            return;
-        }
         let decoded = decode(self.song.bytes(), self.offset, self.song.header.version);
         // A song's commands all decode: they were walked when it was read.
         let (command, next) = decoded.unwrap_or((Command::End, self.offset));

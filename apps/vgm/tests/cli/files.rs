@@ -238,3 +238,50 @@ fn stdout_gets_samples_alone_in_the_order_of_the_input() {
     let text = String::from_utf8_lossy(&wav[44 + raw.len()..]).into_owned();
     assert!(text.starts_with("LIST") && text.contains("TIT2"), "{text}");
 }
+
+#[test]
+fn names_as_long_as_file_systems_take_are_cut_to_fit() {
+    let folder = Folder::new("long-names");
+    // Both have the same beginning, and one of them has room for its ending only.
+    let name = |last: char| format!("{}{last}.vgm", "é".repeat(125));
+    for last in ['a', 'b'] {
+        folder.put(&format!("in/{}", name(last)), &small_song());
+    }
+    let (songs, out) = (folder.path("in"), folder.path("out"));
+    for (flags, ending) in [
+        (&["--jobs", "2"][..], "a.wav"),
+        (&["--flac"], ".flac"),
+        (&["--stems", "voice"], " - SN76489 voice 1.wav"),
+    ] {
+        let run = render(&[&songs], &out, flags);
+        let written = files(&out);
+        let has = |file: &(std::path::PathBuf, Vec<u8>)| {
+            let name = file.0.file_name().unwrap().to_str().unwrap();
+            name.ends_with(ending) && name.len() > 200
+        };
+        assert!(written.iter().any(has), "{ending}: {}", stderr(&run));
+        // Two that are alike once they are cut are told of, and none is lost silently.
+        let is_whole = run.status.success() && written.len() == 2;
+        assert!(is_whole || stderr(&run).contains("has the same output"));
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
+
+#[test]
+fn who_closes_stderr_has_heard_enough() {
+    let folder = Folder::new("closed");
+    let song = folder.put("a.vgm", &small_song());
+    let missing = folder.path("missing.vgm");
+    for command in ["render", "play", "units"] {
+        let mut run = program();
+        run.arg(command).args([&missing, &song]);
+        match command {
+            "play" => run.args(["--plain", "--sink", "null", "--no-mpris"]),
+            _ => run.arg("-o").arg(folder.path("out")),
+        };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let run = run.stdout(std::process::Stdio::null()).stderr(writer);
+        assert_eq!(run.status().unwrap().code(), Some(1), "{command}");
+    }
+}

@@ -18,36 +18,29 @@ fn interrupted_it_leaves_whole_files_only() {
     }
     long.push(0x66);
     let long = folder.put("long.vgm", &long);
-    let out = folder.path("out");
-    let mut child = program()
-        .args(["render", "--jobs", "2", "-o"])
-        .args([&out, &short, &long])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let part = out.join(format!("long.wav.{}.part", child.id()));
-    while !(out.join("short.wav").exists() && part.exists()) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::yield_now();
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let out = folder.path(signal);
+        let mut child = program()
+            .args(["render", "--jobs", "2", "-o"])
+            .args([&out, &short, &long])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let part = out.join(format!("long.wav.{}.part", child.id()));
+        while !(out.join("short.wav").exists() && part.exists()) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            std::thread::yield_now();
+        }
+        let pid = child.id().to_string();
+        let killed = Command::new("kill").args([signal, &pid]).status();
+        assert!(killed.unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        let written = files(&out);
+        let names: Vec<_> = written.iter().map(|file| &file.0).collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert_eq!(written[0].1.len(), 44 + 4 * 44_100);
     }
-    let pid = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    let written = files(&out);
-    assert_eq!(
-        written.len(),
-        1,
-        "{:?}",
-        written.iter().map(|file| &file.0).collect::<Vec<_>>()
-    );
-    assert_eq!(written[0].1.len(), 44 + 4 * 44_100);
 }
 
 /// What a scheduler relies on: killed without a chance to clean up, a run is finished by the

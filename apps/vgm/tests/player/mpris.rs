@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -28,6 +29,7 @@ impl Bus {
             .args(["--session", "--nofork", "--print-address", "--address"])
             .arg(&address)
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn();
         let Ok(mut child) = child else {
             eprintln!("skipped: there is no dbus-daemon here");
@@ -45,7 +47,9 @@ impl Bus {
 
     fn player(&self, words: &[&str]) -> Player {
         let vars = [("DBUS_SESSION_BUS_ADDRESS", &*self.address)];
-        let player = Player::start_with("mpris", words, &vars);
+        static PLAYERS: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("mpris-{}", PLAYERS.fetch_add(1, Relaxed));
+        let player = Player::start_with(&name, words, &vars);
         self.until("it is on the bus", |bus| bus.names().contains(NAME));
         player
     }

@@ -224,6 +224,26 @@ fn a_gap_is_counted_whoever_made_it() {
 }
 
 #[test]
+fn a_paused_player_shows_where_it_was_sent() {
+    let player = Player::start("paused", &demo(&[]));
+    player.tell(&["pause"]);
+    player.until("paused", |status| status["state"] == "paused");
+    player.tell(&["seek", "1:00"]);
+    let at = |status: &Value| status["position_s"].as_f64().unwrap();
+    // What the device still held does not count.
+    let near = |status: &Value, seconds: f64| (at(status) - seconds).abs() < 0.2;
+    player.until("at a minute", |status| near(status, 60.0));
+    // From there, not from where it was heard last.
+    player.tell(&["seek", "+10"]);
+    player.until("ten seconds on", |status| near(status, 70.0));
+    player.tell(&["next"]);
+    player.until("the second", |status| status["place"] == 2);
+    player.until("its start", |status| near(status, 0.0));
+    player.tell(&["resume"]);
+    player.until("it plays", |status| (0.3..60.0).contains(&at(status)));
+}
+
+#[test]
 fn one_worker_does_all_of_it() {
     let mut player = Player::start("one", &demo(&["--jobs", "1"]));
     player.tell(&["next"]);

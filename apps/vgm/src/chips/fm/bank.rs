@@ -374,7 +374,7 @@ impl Channel {
         let settings = &self.operators[k].settings;
         let step = |pm| F::phase_step(&settings.pitch, pm_sensitivity, pm);
         out.clear();
-        let (mut pm, mut now) = (0, step(0));
+        let (mut pm, mut now) = (0, settings.step);
         if pm_sensitivity == 0 && (!settings.am || am_sensitivity == 0) {
             // The LFO does not reach it.
             let frames = lfo.iter().map(|stretch| stretch.frames).sum();

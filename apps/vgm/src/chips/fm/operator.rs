@@ -46,6 +46,8 @@ pub struct Pitch {
 pub struct OperatorSettings {
     /// Its frequency.
     pub pitch: Pitch,
+    /// The phase step of that, where no LFO moves it.
+    pub step: u32,
     /// Its envelope.
     pub rates: Rates,
     /// Attenuation added to the envelope.

@@ -320,6 +320,7 @@ fn decode_operator(block_freq: u16, regs: [u8; 7]) -> OperatorSettings {
         key_code >> (attack >> 6 ^ 3),
         [attack, decay, sustain, release],
     );
+    settings.step = OpnFamily::phase_step(&settings.pitch, 0, 0);
     settings
 }
 

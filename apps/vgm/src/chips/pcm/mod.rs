@@ -28,6 +28,7 @@ pub mod ymf278b;
 use std::ops::Range;
 
 use super::Rate;
+use super::fed::{Fed, feed};
 use super::rom::Rom;
 use crate::format::{ChipId, Command, Header, Song, decode};
 
@@ -46,6 +47,17 @@ pub trait PcmChip: Send + dyn_clone::DynClone {
 
     /// Overwrites `out` with the next native frames, each side -32768 to 32767.
     fn render(&mut self, out: &mut [[i32; 2]]);
+
+    /// The registers that may be handed over with a block, by [`PcmChip::render_fed`].
+    fn fed(&self) -> Range<u16> {
+        0..0
+    }
+
+    /// As [`PcmChip::render`], with writes to these registers in between.
+    fn render_fed(&mut self, writes: &[Fed], out: &mut [[i32; 2]]) {
+        let write = |chip: &mut Self, reg, value| chip.write(0, reg, value);
+        feed(self, writes, out, (write, |chip, out| chip.render(out)));
+    }
 
     /// The memory that blocks of this kind are for, if the chip only reads it.
     fn rom(&mut self, _kind: u8) -> Option<&mut Rom> {

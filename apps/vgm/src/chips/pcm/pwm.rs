@@ -13,6 +13,8 @@
 //!
 //! Source: Sega 32X hardware manual, "PWM"; VGM specification 1.71, command B2.
 
+use std::ops::Range;
+
 use super::super::Rate;
 use super::PcmChip;
 
@@ -53,6 +55,10 @@ impl PcmChip for Pwm {
             frames: u64::from(crate::format::TICKS_PER_SECOND),
             seconds: 1,
         }
+    }
+
+    fn fed(&self) -> Range<u16> {
+        0..5
     }
 
     fn write(&mut self, _port: u8, reg: u16, value: u16) {

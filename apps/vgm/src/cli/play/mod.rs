@@ -32,7 +32,7 @@ use creel_vgm::play::{News, Order, Parts, Queue, Repeat, Sound, parts};
 use creel_vgm::render::Settings;
 use serde::{Deserialize, Serialize};
 
-use super::plain::plain;
+use super::plain::{line, plain, tell};
 use super::sound::Tone;
 use super::tell_of_folders;
 pub use action::WORDS as ACTION_WORDS;
@@ -49,7 +49,7 @@ use view::View;
 /// In a terminal with an interface: ? shows its keys. Elsewhere, a line a song on stderr.
 ///
 /// Exit codes: 0 played, 1 some songs could not be or there is no
-/// sound device, 2 usage, 65 nothing but bad data, 130 interrupted.
+/// sound device, 2 usage, 65 nothing but bad data, 130 and 143 interrupted.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel-vgm play album/                     an album, in the order of its files
@@ -355,7 +355,7 @@ impl Play {
         let found = find(&self.paths, recurse);
         tell_of_folders(&found.deeper, &found.barren);
         for (path, error) in &found.refused {
-            eprintln!("creel-vgm: {}: {error}", plain(&path.display().to_string()));
+            tell(&format!("{}: {error}", plain(&path.display().to_string())));
         }
         let songs = found.songs.into_iter().map(|(song, _)| song).collect();
         (songs, found.refused.len())
@@ -444,10 +444,10 @@ fn lines(view: &mut View, interrupt: &Interrupt, quiet: bool) -> anyhow::Result<
     loop {
         view.look();
         for track in view.played.drain(..).filter(|_| !quiet) {
-            eprintln!("{}", view::title(&track));
+            line(&view::title(&track));
         }
         for message in view.messages.drain(..) {
-            eprintln!("creel-vgm: {}", plain(&message));
+            tell(&plain(&message));
         }
         if view.is_over() || interrupt.requested() {
             return Ok(());

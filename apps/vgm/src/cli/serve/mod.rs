@@ -17,6 +17,7 @@ use creel_console::http::{self, Answer, Request};
 use creel_console::{Common, Exit, Failure, Interrupt};
 use serde_json::json;
 
+use super::plain::tell;
 use booth::Booths;
 use index::Index;
 
@@ -63,14 +64,14 @@ impl Serve {
             return Err(Failure::new(Exit::BadData, "there is no song").into());
         }
         if !common.quiet {
-            eprintln!(
-                "creel-vgm: {} songs, {} read anew, {} gone, {} not readable",
+            tell(&format!(
+                "{} songs, {} read anew, {} gone, {} not readable",
                 index.len(),
                 told.read,
                 told.gone,
                 told.failed
-            );
-            eprintln!("creel-vgm: http://{}/", listener.local_addr()?);
+            ));
+            tell(&format!("http://{}/", listener.local_addr()?));
         }
         let site = Arc::new(Site {
             booths: Booths::new(pool.handle()),

@@ -21,8 +21,17 @@ struct Bus {
 }
 
 impl Bus {
-    /// Starts one; none where there is no such program.
+    /// Starts one; none where the programs for it are not there.
     fn start(name: &str) -> Option<Bus> {
+        let tools = ["dbus-daemon", "dbus-send", "dbus-monitor"];
+        let is_there = |tool: &&str| {
+            let folders = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&folders).any(|folder| folder.join(tool).is_file())
+        };
+        if let Some(tool) = tools.iter().find(|tool| !is_there(tool)) {
+            eprintln!("skipped: there is no {tool} here");
+            return None;
+        }
         let folder = Folder::new(name);
         let address = format!("unix:path={}", folder.path("bus"));
         let child = Command::new("dbus-daemon")
@@ -31,10 +40,7 @@ impl Bus {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let Ok(mut child) = child else {
-            eprintln!("skipped: there is no dbus-daemon here");
-            return None;
-        };
+        let mut child = child.unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();

@@ -278,3 +278,26 @@ fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
     let song = Song::parse(demo::CARRIED[0].packed.to_vec()).unwrap();
     assert!(song.repeat().is_some());
 }
+
+#[test]
+fn a_renderer_that_panics_ends_the_desk() {
+    let queue = Queue::new(vec![Source::Carried(&demo::CARRIED[0])]);
+    let choose = Box::new(|_: &Source| -> Sound { panic!("so it was asked for") });
+    let open = Box::new(|| Err(io::ErrorKind::NotFound.into()));
+    let Parts {
+        renderer,
+        sink,
+        desk,
+        ..
+    } = parts(queue, 44_100, choose, open);
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let renderer = pool.spawn(renderer.run());
+    let tape = Arc::new(Tape::default());
+    let sink = pool.spawn(sink.run(Box::new(Recorder(tape))));
+    assert!(matches!(
+        pool.block_on(renderer),
+        Err(creel::JoinError::Panicked(_))
+    ));
+    assert!(desk.is_ended());
+    pool.block_on(sink).unwrap();
+}

@@ -127,3 +127,36 @@ impl Oki {
         self.value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn codes_come_in_their_order_and_a_pair_is_dropped_behind_what_is_kept() {
+        let (mut codes, mut model) = (Codes::default(), VecDeque::new());
+        let mut random = 1u32;
+        for _ in 0..10_000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let code = (random >> 24) as u8;
+            match random >> 20 & 7 {
+                0..=3 => {
+                    codes.push(code);
+                    if model.len() < 16 {
+                        model.push_back(code & 15);
+                    }
+                }
+                4..=6 => assert_eq!(codes.pop(), model.pop_front()),
+                _ => {
+                    let kept = u32::from(code & 1);
+                    if model.len() as u32 >= kept + 2 {
+                        codes.drop_pair(kept);
+                        model.drain(kept as usize..kept as usize + 2);
+                    }
+                }
+            }
+            assert_eq!(codes.len() as usize, model.len());
+        }
+    }
+}

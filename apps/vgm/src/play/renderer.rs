@@ -37,6 +37,17 @@ pub struct Renderer {
     scratch: Vec<[f32; 2]>,
 }
 
+/// Ends the desk however the renderer ends, by a panic too: nobody waits for one that is gone.
+struct End(Arc<Desk>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Who quits does not wait for what was made ahead.
+        self.0.next_turn();
+        self.0.end();
+    }
+}
+
 type Ends = (
     ring::Receiver<Inbox>,
     ring::Sender<Box<Block>>,
@@ -74,10 +85,8 @@ impl Renderer {
     ///
     /// At the queue's end it waits for orders.
     pub async fn run(mut self) {
+        let _end = End(Arc::clone(&self.desk));
         self.serve().await;
-        // Who quits does not wait for what was made ahead.
-        self.turn();
-        self.desk.end();
     }
 
     async fn serve(&mut self) {

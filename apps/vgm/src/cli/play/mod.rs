@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use creel::{JoinHandle, Observe, Pool, Wait};
+use creel::{JoinError, JoinHandle, Observe, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Interrupt};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
@@ -219,9 +219,13 @@ impl Play {
         let left = self.left(&deck);
         deck.orders.send(Order::Quit);
         deck.desk.pause(false);
-        finish(&rendering, ends);
+        let panicked = finish(&rendering, ends);
         drop(remote);
         told?;
+        if let Some(panic) = panicked {
+            // It said what it was about when it happened.
+            std::panic::resume_unwind(panic.into_payload());
+        }
         if config.resume == Some(true)
             && let Some(left) = left
         {
@@ -391,14 +395,20 @@ fn seed() -> u64 {
     now.map_or(1, |time| time.as_nanos() as u64)
 }
 
-/// Waits for the renderer and the sink; not for a device that takes nothing.
-fn finish(pool: &Pool, ends: [JoinHandle<()>; 2]) {
+/// Waits for the renderer and the sink, not for a device that takes nothing; gives what one of them
+/// panicked with.
+fn finish(pool: &Pool, ends: [JoinHandle<()>; 2]) -> Option<creel::task::Panic> {
     let all = async {
+        let mut panicked = None;
         for end in ends {
-            let _ = end.await;
+            if let Err(JoinError::Panicked(panic)) = end.await {
+                panicked = Some(panic);
+            }
         }
+        panicked
     };
-    let _ = pool.block_on(creel::time::timeout(Duration::from_secs(1), all));
+    let ended = pool.block_on(creel::time::timeout(Duration::from_secs(1), all));
+    ended.ok().flatten()
 }
 
 /// How often the screen is drawn while there is sound.

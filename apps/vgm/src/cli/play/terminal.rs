@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::panic;
 use std::rc::Rc;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ratatui::Frame;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -17,6 +18,10 @@ use ratatui::crossterm::terminal::{
 };
 
 use super::backend::Silent;
+
+/// Whether any thread has panicked: then the terminal is the panic's message's, and nothing is drawn
+/// over it. Relaxed: a picture that is under way is drawn to its end either way.
+static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the interface has it.
 pub struct Terminal {
@@ -33,6 +38,7 @@ impl Terminal {
         HOOK.call_once(|| {
             let before = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
+                PANICKED.store(true, Relaxed);
                 leave();
                 before(info);
             }));
@@ -45,6 +51,9 @@ impl Terminal {
 
     /// Draws, unless the last picture has not been taken yet.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if PANICKED.load(Relaxed) {
+            return Ok(());
+        }
         self.out.flush()?;
         if self.out.pending.borrow().is_empty() {
             self.inner.draw(draw)?;
@@ -137,5 +146,72 @@ impl Write for Patient {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pty_process::blocking::{Command, open};
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    /// A program of its own, in a terminal that the test below looks at.
+    #[test]
+    #[ignore = "it panics: the test below starts it"]
+    fn panics() {
+        let mut terminal = Terminal::enter(true).unwrap();
+        let mut draw = || terminal.draw(|frame| frame.render_widget("a picture", frame.area()));
+        draw().unwrap();
+        if std::env::var_os("CREEL_TEST_ELSEWHERE").is_none() {
+            panic!("a message");
+        }
+        let other = std::thread::spawn(|| panic!("a message"));
+        assert!(other.join().is_err());
+        // The interface goes on for a moment.
+        draw().unwrap();
+    }
+
+    fn screen_after(vars: &[(&str, &str)]) -> vt100::Parser {
+        let (mut pty, pts) = open().unwrap();
+        pty.resize(pty_process::Size::new(24, 80)).unwrap();
+        let before = rustix::termios::tcgetattr(pty.as_fd()).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture"])
+            .arg("cli::play::terminal::tests::panics")
+            .env("RUST_BACKTRACE", "0")
+            .env("TERM", "xterm-256color");
+        for (name, value) in vars {
+            command = command.env(name, value);
+        }
+        let mut child = command.spawn(pts).unwrap();
+        let mut written = Vec::new();
+        let mut piece = [0; 4096];
+        // A pty whose other end is closed says so by an error.
+        while let Ok(read @ 1..) = pty.read(&mut piece) {
+            written.extend(&piece[..read]);
+        }
+        child.wait().unwrap();
+        let text = String::from_utf8_lossy(&written);
+        assert!(text.contains("a picture"), "it was drawn: {text}");
+        let after = rustix::termios::tcgetattr(pty.as_fd()).unwrap();
+        assert_eq!(after.local_modes, before.local_modes, "{text}");
+        let one = std::num::NonZeroU16::new;
+        let mut screen = vt100::Parser::new(one(24).unwrap(), one(80).unwrap(), 0);
+        screen.process(&written);
+        screen
+    }
+
+    #[test]
+    fn a_panic_gives_it_back_and_is_read_on_it() {
+        for vars in [&[][..], &[("CREEL_TEST_ELSEWHERE", "1")]] {
+            let screen = screen_after(vars);
+            let screen = screen.screen();
+            let text = screen.contents();
+            assert!(!screen.alternate_screen() && !screen.hide_cursor());
+            assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None);
+            assert!(text.contains("a message"), "{text}");
+            assert!(!text.contains("a picture"), "{text}");
+        }
     }
 }

@@ -109,6 +109,9 @@ pub fn all(chip: ChipId) -> u64 {
     u64::MAX >> (64 - count(chip))
 }
 
+/// The place of the SN76489's register for the noise's kind.
+const PSG_NOISE: u16 = 6;
+
 /// Keeps some of a chip's voices silent, by what the chip is told.
 #[derive(Debug, Clone)]
 pub struct Silencer {
@@ -186,7 +189,10 @@ impl Silencer {
             ChipId::Sn76489 => {
                 // What is remembered stands at its place: channel, volume.
                 writes.push((0, 0, 0x80 | reg << 4 | value & 0xF));
-                writes.push((0, 0, self.latch[1]));
+                // The noise would begin anew: what else it is told is latched then.
+                if self.latch[0] != PSG_NOISE {
+                    writes.push((0, 0, self.latch[1]));
+                }
             }
             ChipId::Huc6280 => {
                 let voice = reg >> 8;
@@ -258,6 +264,10 @@ impl Silencer {
                     self.latch = [value >> 4 & 7, value];
                 }
                 let place = self.latch[0];
+                if place == PSG_NOISE {
+                    // The same with and without its latch.
+                    return 0x80 | PSG_NOISE << 4 | value & 0x0F;
+                }
                 if place & 1 == 0 {
                     return value;
                 }
@@ -385,6 +395,10 @@ mod tests {
         assert_eq!(psg.hear(!2), [(0, 0, 0xBF), (0, 0, 0x85)]);
         assert_eq!([psg.pass(0, 0, 0xB7), psg.pass(0, 0, 0x84)], [0xBF, 0x84]);
         assert_eq!(psg.hear(!0), [(0, 0, 0xB7), (0, 0, 0x84)]);
+        // The noise does not begin anew, and what it is told later is for the noise.
+        psg.pass(0, 0, 0xE4);
+        assert_eq!(psg.hear(!2), [(0, 0, 0xBF)]);
+        assert_eq!(psg.pass(0, 0, 0x05), 0xE5);
         let mut ssg = Silencer::live(ChipId::Ym2608, !0);
         ssg.pass(0, 9, 12);
         assert_eq!(ssg.hear(!(1 << 7)), [(0, 9, 0)]);

@@ -2,9 +2,9 @@
 //!
 //! The ratios are of CPU time, whole programs in turns, on five or ten minutes of random notes over all
 //! voices, made outside the project, and cut to one decimal; those of OKIM6258, MSM5205 and PWM of
-//! random data of which each byte is a write. libvgm draws lines between samples where we filter:
-//! that, and taking in 8,000 to 22,000 writes a second, is what the chips below 1.5 spend their time
-//! with. It plays no ES5506.
+//! random data of which each byte is a write, PWM with one for each side; with one for both it is 1.4
+//! times as fast. libvgm draws lines between samples where we filter; of the PWM's time most goes
+//! into taking in 44,000 writes a second. It plays no ES5506.
 //! `cargo test --release -p creel-vgm --test players -- --ignored --nocapture` measures shorter songs
 //! by wall time, and comes out lower where files weigh.
 
@@ -70,7 +70,7 @@ pub const CHIPS: &[Checked] = &[
         ChipId::Okim6258,
         "OKIM6258",
         "figures of its documents",
-        Some(1.2),
+        Some(1.7),
     ),
     row(ChipId::K051649, "K051649, K052539", DOCUMENTS, Some(1.7)),
     row(ChipId::Huc6280, "HuC6280", DOCUMENTS, Some(2.6)),
@@ -83,7 +83,7 @@ pub const CHIPS: &[Checked] = &[
     row(ChipId::K007232, "K007232", DOCUMENTS, Some(3.2)),
     row(ChipId::SegaPcm, "SegaPCM", TONES, Some(2.0)),
     row(ChipId::Rf5c68, "RF5C68", TONES, Some(2.7)),
-    row(ChipId::Pwm, "PWM", TONES, Some(1.1)),
+    row(ChipId::Pwm, "PWM", TONES, Some(1.2)),
     row(ChipId::Ymf278b, "YMF278B", TONES, Some(3.0)),
     row(ChipId::Ymf271, "YMF271", TONES, Some(1.6)),
     row(ChipId::Rf5c164, "RF5C164", TONES, Some(3.9)),
@@ -100,7 +100,7 @@ pub const CHIPS: &[Checked] = &[
     row(ChipId::C352, "C352", TONES, Some(3.2)),
     row(ChipId::Ga20, "GA20", TONES, Some(8.0)),
     row(ChipId::Ics2115, "ICS2115", TONES, Some(1.8)),
-    row(ChipId::Msm5205, "MSM5205, MSM6585", DOCUMENTS, Some(0.9)),
+    row(ChipId::Msm5205, "MSM5205, MSM6585", DOCUMENTS, Some(2.2)),
 ];
 
 /// What is known of a chip, if it is played.

@@ -20,6 +20,10 @@ const LOOK: Duration = Duration::from_millis(25);
 /// How soon a device that was lost is looked for again.
 const LOOK_FOR: Duration = Duration::from_secs(1);
 
+/// What PulseAudio and PipeWire ask for themselves.
+#[cfg(target_os = "linux")]
+const NICE: i32 = -11;
+
 /// Gives the sound to the device.
 pub struct Sink {
     blocks: ring::Receiver<Box<Block>>,
@@ -50,6 +54,7 @@ impl Sink {
     ///
     /// A device that is lost is opened again every second; the sound goes on where it was.
     pub async fn run(mut self, mut device: Box<dyn Device>) {
+        come_first();
         // The turn of the sound that the device has, and until when it lasts.
         let mut sounding: Option<(u64, Instant)> = None;
         let mut scaled = Vec::new();
@@ -162,6 +167,14 @@ impl Sink {
     fn seconds(&self, frames: usize) -> Duration {
         Duration::from_secs_f64(frames as f64 / f64::from(self.desk.sample_rate()))
     }
+}
+
+/// Lets this thread come before others, as sound does elsewhere, where the user may ask for that: it
+/// needs little, but needs it in time. Elsewhere the device's buffer has to do.
+fn come_first() {
+    // Of no process in particular is this thread alone, on Linux.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, NICE);
 }
 
 /// Overwrites `out` with the frames, scaled.

@@ -189,9 +189,17 @@ impl Silencer {
             ChipId::Sn76489 => {
                 // What is remembered stands at its place: channel, volume.
                 writes.push((0, 0, 0x80 | reg << 4 | value & 0xF));
-                // The noise would begin anew: what else it is told is latched then.
-                if self.latch[0] != PSG_NOISE {
-                    writes.push((0, 0, self.latch[1]));
+                let place = self.latch[0];
+                let volume = self.told.as_ref().and_then(|told| told.get(&(0, place)));
+                match volume {
+                    // As loud as it is now, not as it was when it was latched.
+                    Some(&volume) => {
+                        let volume = self.instead(0, place, volume) & 0xF;
+                        writes.push((0, 0, 0x80 | place << 4 | volume));
+                    }
+                    // It would begin anew: what else it is told is latched then.
+                    None if place == PSG_NOISE => {}
+                    None => writes.push((0, 0, self.latch[1])),
                 }
             }
             ChipId::Huc6280 => {
@@ -395,6 +403,10 @@ mod tests {
         assert_eq!(psg.hear(!2), [(0, 0, 0xBF), (0, 0, 0x85)]);
         assert_eq!([psg.pass(0, 0, 0xB7), psg.pass(0, 0, 0x84)], [0xBF, 0x84]);
         assert_eq!(psg.hear(!0), [(0, 0, 0xB7), (0, 0, 0x84)]);
+        // A volume that was latched is not told as it was.
+        psg.pass(0, 0, 0xB1);
+        assert_eq!(psg.hear(!2), [(0, 0, 0xBF), (0, 0, 0xBF)]);
+        assert_eq!(psg.hear(!0), [(0, 0, 0xB1), (0, 0, 0xB1)]);
         // The noise does not begin anew, and what it is told later is for the noise.
         psg.pass(0, 0, 0xE4);
         assert_eq!(psg.hear(!2), [(0, 0, 0xBF)]);

@@ -81,8 +81,13 @@ impl Drop for Terminal {
     }
 }
 
+/// Whether it is taken over: given back twice, the cursor would be where it was before what was
+/// written since. Relaxed: it is swapped, so one of two threads gives it back.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// Takes it over, from the start or after a stop.
 fn take(mouse: bool, out: &mut impl Write) -> io::Result<()> {
+    TAKEN.store(true, Relaxed);
     enable_raw_mode()?;
     execute!(out, EnterAlternateScreen, Hide)?;
     if mouse {
@@ -94,6 +99,9 @@ fn take(mouse: bool, out: &mut impl Write) -> io::Result<()> {
 /// Gives the terminal back, as far as it takes it: one that is stopped is not waited for. What fails
 /// here can't be told anybody.
 fn leave() {
+    if !TAKEN.swap(false, Relaxed) {
+        return;
+    }
     let mut bytes = Vec::new();
     let _ = execute!(bytes, DisableMouseCapture, LeaveAlternateScreen, Show);
     let _ = open().and_then(|mut out| out.write_all(&bytes));

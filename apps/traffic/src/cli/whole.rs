@@ -46,7 +46,7 @@ impl Whole {
         let stream = BufWriter::with_capacity(1 << 20, self.file.try_clone()?);
         let packed = may_pack && self.path.extension().is_some_and(|end| end == "gz");
         Ok(if packed {
-            Stream::Packed(GzEncoder::new(stream, Compression::fast()))
+            Stream::Packed(Box::new(GzEncoder::new(stream, Compression::fast())))
         } else {
             Stream::Plain(stream)
         })
@@ -76,7 +76,7 @@ impl Drop for Whole {
 /// for.
 pub enum Stream {
     Plain(BufWriter<File>),
-    Packed(GzEncoder<BufWriter<File>>),
+    Packed(Box<GzEncoder<BufWriter<File>>>),
 }
 
 impl Write for Stream {

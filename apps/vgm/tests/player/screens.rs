@@ -32,8 +32,7 @@ fn any_size_is_drawn_and_the_size_may_change() {
     }
     it.resize(24, 80);
     it.until_has("? help  q quit");
-    it.press("q");
-    assert_eq!(it.end(), Some(0));
+    assert_eq!(it.quit_after_resize(), Some(0));
 }
 
 #[test]

@@ -32,14 +32,20 @@ impl Interrupt {
     /// When the system refuses the handlers.
     pub fn install() -> io::Result<Self> {
         let interrupt = Interrupt::default();
+        let early = Arc::new(AtomicBool::new(false));
         for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
-            // Order matters: the shutdown looks at the flag before this signal sets it.
-            let code = i32::from(exit.code());
-            flag::register_conditional_shutdown(signal, code, interrupt.requested.clone())?;
+            // One that comes before all of this is there ends nothing by itself any more.
+            flag::register(signal, early.clone())?;
             if exit == Exit::Terminated {
                 flag::register(signal, interrupt.terminated.clone())?;
             }
+            // Order matters: the shutdown looks at the flag before this signal sets it.
+            let code = i32::from(exit.code());
+            flag::register_conditional_shutdown(signal, code, interrupt.requested.clone())?;
             flag::register(signal, interrupt.requested.clone())?;
+        }
+        if early.load(Ordering::Relaxed) {
+            interrupt.request();
         }
         Ok(interrupt)
     }

@@ -28,6 +28,7 @@ pub mod energy;
 mod exit;
 pub mod http;
 mod interrupt;
+pub mod keys;
 pub mod knobs;
 pub mod machine;
 pub mod output;

@@ -125,6 +125,7 @@ impl Live<'_> {
                 _ => {}
             },
             Event::Resize(columns, rows) => {
+                creel_console::keys::after_resize();
                 if let Some(started) = &self.started {
                     started.resize(pane_rows(*rows), *columns);
                 }

@@ -32,7 +32,23 @@ fn any_size_is_drawn_and_the_size_may_change() {
     }
     it.resize(24, 80);
     it.until_has("? help  q quit");
-    assert_eq!(it.quit_after_resize(), Some(0));
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}
+
+#[test]
+fn a_key_that_comes_with_a_resize_is_heard() {
+    let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
+    it.until_has("> 1 ");
+    for round in 0..60 {
+        it.resize(24, 80 + round % 2);
+        it.press("?");
+        it.until_has("this help");
+        it.press("?");
+        it.until_gone("this help");
+    }
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
 }
 
 #[test]

@@ -158,23 +158,6 @@ impl Terminal {
         self.child.wait().unwrap().code()
     }
 
-    /// Ends it by `q`, after a resize: a key that comes at the very moment of one may lie unread
-    /// until the next key comes, since the library that reads them is told of both at once.
-    pub fn quit_after_resize(&mut self) -> Option<i32> {
-        let begin = Instant::now();
-        loop {
-            // It may have ended meanwhile.
-            let _ = self.pty.as_mut().unwrap().write_all(b"q");
-            let pressed = Instant::now();
-            while pressed.elapsed() < Duration::from_secs(2) {
-                if !self.read(Duration::from_millis(100)) {
-                    return self.child.wait().unwrap().code();
-                }
-            }
-            assert!(begin.elapsed() < HANG, "it does not end:\n{}", self.text());
-        }
-    }
-
     /// Whether the terminal is as it was: the usual screen, a cursor, no mouse, lines and echo.
     pub fn is_restored(&self) -> bool {
         let screen = self.screen.screen();

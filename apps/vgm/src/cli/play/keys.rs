@@ -61,7 +61,10 @@ pub fn next(wait: Duration, view: &mut View) -> anyhow::Result<Option<Wish>> {
                 clicked(mouse, view);
                 None
             }
-            Event::Resize(..) => Some(Wish::Redraw),
+            Event::Resize(..) => {
+                creel_console::keys::after_resize();
+                Some(Wish::Redraw)
+            }
             _ => None,
         };
         if wish.is_some() {

@@ -8,12 +8,25 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use creel_hyper::{End, Event};
+
 use crate::ask::Route;
 use crate::gate::{Gate, Shed};
 
 const ROUTES: usize = Route::ALL.len();
 /// The statuses that the service answers with; all others are told as the last one.
 const STATUSES: [u16; 9] = [200, 400, 404, 405, 408, 413, 503, 499, 500];
+
+/// How connections end.
+const ENDS: [&str; 7] = [
+    "done",
+    "silent",
+    "not_read",
+    "handshake",
+    "failed",
+    "panicked",
+    "cut",
+];
 
 /// The upper ends of a histogram's buckets, in microseconds.
 const ENDS_US: [u64; 15] = [
@@ -82,6 +95,9 @@ pub struct Metrics {
     pub store_connections: AtomicU64,
     /// Lines that the access log had no room for.
     pub log_dropped: AtomicU64,
+    accepted: AtomicU64,
+    not_accepted: AtomicU64,
+    ended: [AtomicU64; ENDS.len()],
 }
 
 impl Metrics {
@@ -99,6 +115,33 @@ impl Metrics {
     /// Counts one that the gate refused.
     pub fn refused(&self, shed: Shed) {
         self.shed[shed as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts what has happened to a connection.
+    pub fn connection(&self, event: &Event) {
+        let counter = match event {
+            Event::Accepted => &self.accepted,
+            Event::NotAccepted(_) => &self.not_accepted,
+            Event::Ended(end) => {
+                &self.ended[match end {
+                    End::Done => 0,
+                    End::Silent => 1,
+                    End::NotRead => 2,
+                    End::Handshake(_) => 3,
+                    End::Failed(_) => 4,
+                    End::Panicked => 5,
+                    _ => 6,
+                }]
+            }
+            _ => return,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    /// Those who are connected.
+    fn connections(&self) -> u64 {
+        let ended: u64 = self.ended.iter().map(|ended| ended.load(Relaxed)).sum();
+        self.accepted.load(Relaxed).saturating_sub(ended)
     }
 
     /// As Prometheus reads it.
@@ -159,7 +202,30 @@ impl Metrics {
                 count.load(Relaxed)
             );
         }
+        head(
+            &mut out,
+            "creel_serve_connections_ended_total",
+            "counter",
+            "Connections that have ended, by how.",
+        );
+        for (how, count) in ENDS.iter().zip(&self.ended) {
+            let _ = writeln!(
+                out,
+                "creel_serve_connections_ended_total{{how=\"{how}\"}} {}",
+                count.load(Relaxed)
+            );
+        }
         for (name, help, count) in [
+            (
+                "connections",
+                "Connections that were taken.",
+                &self.accepted,
+            ),
+            (
+                "connections_not_accepted",
+                "Connections that could not be taken: too many open files, or gone already.",
+                &self.not_accepted,
+            ),
             (
                 "late",
                 "Work that was given up at its deadline.",
@@ -192,6 +258,11 @@ impl Metrics {
         }
         let in_flight = self.in_flight.load(Relaxed).max(0) as u64;
         for (name, help, value) in [
+            (
+                "creel_serve_connections",
+                "Those who are connected.",
+                self.connections(),
+            ),
             (
                 "creel_serve_in_flight",
                 "Requests that are being answered.",

@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use creel::net::TcpListener;
 use creel::{BuildError, Placement, Pool};
-use hyper::server::conn::http1;
+use creel_hyper::Executor;
+#[cfg(feature = "tls")]
+use creel_hyper::FuturesIo;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -145,30 +148,45 @@ impl Server {
             app,
             io,
             listener,
+            #[cfg(feature = "tls")]
+            tls,
             settings,
             ..
         } = self;
-        #[cfg(feature = "tls")]
-        if let Some(acceptor) = self.tls {
-            io.block_on(crate::tls::serve(listener, acceptor, (app, settings), stop));
-            return;
-        }
         let metrics = Arc::clone(&app.metrics);
         let service = service_fn(move |request| {
             let app = Arc::clone(&app);
             async move { Ok::<_, Infallible>(app.answer(request).await) }
         });
-        let mut http = http1::Builder::new();
+        let mut http1 = http1::Builder::new();
         // hyper takes no less.
-        http.max_buf_size(settings.head_max.max(8192))
+        http1
+            .max_buf_size(settings.head_max.max(8192))
             .max_headers(64);
+        let mut http2 = http2::Builder::new(Executor);
+        // An idle one is asked whether it is still there.
+        http2
+            .keep_alive_interval(settings.head_timeout)
+            .keep_alive_timeout(settings.head_timeout);
+        let counted = Arc::clone(&metrics);
         let serving = creel_hyper::serve(listener, service)
             .most_connections(settings.connections.min(files()))
             .head_timeout(settings.head_timeout)
+            .write_timeout(settings.write_timeout)
             .grace(settings.grace)
-            .http1(http);
+            .on_event(move |event| counted.connection(&event))
+            .http1(http1)
+            .http2(http2);
         io.block_on(async {
             let _tidy = creel::task::spawn(memory::tidy(metrics)).cancel_on_drop();
+            #[cfg(feature = "tls")]
+            if let Some(acceptor) = tls {
+                let greet = move |stream| {
+                    let greeted = acceptor.accept(stream);
+                    async move { Ok(FuturesIo(greeted.await?)) }
+                };
+                return serving.handshake(greet).until(stop).await;
+            }
             serving.until(stop).await;
         });
     }

@@ -40,6 +40,8 @@ pub struct Settings {
     pub head_max: usize,
     /// For how long a head may take to come; and how long a connection may be idle.
     pub head_timeout: Duration,
+    /// For how long a client may take nothing of its answer.
+    pub write_timeout: Duration,
     /// Connections at most; others wait to be accepted.
     pub connections: usize,
     /// For how long, in the end, those who were asked may take to answer.
@@ -69,6 +71,7 @@ impl Default for Settings {
             body_max: 64 << 10,
             head_max: 16 << 10,
             head_timeout: seconds(10),
+            write_timeout: seconds(10),
             connections: 20_000,
             grace: seconds(10),
             access_log: None,

@@ -34,6 +34,9 @@ pub(crate) struct Activity {
     reads_asked: AtomicUsize,
     /// An answer is being made, or of the last one something may still lie in hyper's buffer.
     unsent: AtomicBool,
+    /// How often something of an answer was taken; and that nothing more is for now.
+    writes: AtomicUsize,
+    is_stuck: AtomicBool,
     /// What is read next may be no head: never at rest again.
     is_opaque: AtomicBool,
 }
@@ -41,6 +44,14 @@ pub(crate) struct Activity {
 impl Activity {
     pub(crate) fn has_read(&self) {
         count(&self.reads, 1);
+    }
+
+    /// The system has taken something of an answer, or will not for now.
+    pub(crate) fn has_written(&self, is_taken: bool) {
+        self.is_stuck.store(!is_taken, Relaxed);
+        if is_taken {
+            count(&self.writes, 1);
+        }
     }
 
     /// All that lay in hyper's buffer is out.
@@ -72,10 +83,15 @@ impl Activity {
         let now = Seen {
             requests: self.requests.load(Relaxed),
             reads: self.reads.load(Relaxed),
+            writes: self.writes.load(Relaxed),
         };
         let before = std::mem::replace(before, now);
         let is_opaque = self.is_opaque.load(Relaxed);
-        if self.unsent.load(Relaxed) || now.requests != before.requests {
+        if now.requests != before.requests || now.writes != before.writes {
+            State::Busy
+        } else if self.is_stuck.load(Relaxed) {
+            State::Stuck
+        } else if self.unsent.load(Relaxed) {
             State::Busy
         } else if is_opaque {
             // What is read may belong to a request.
@@ -96,6 +112,7 @@ impl Activity {
 pub(crate) struct Seen {
     requests: usize,
     reads: usize,
+    writes: usize,
 }
 
 /// What a connection did for a while.
@@ -103,6 +120,8 @@ pub(crate) struct Seen {
 pub(crate) enum State {
     /// Requests were read or answered.
     Busy,
+    /// Nothing was taken of an answer.
+    Stuck,
     /// No request came, or no more than a part of its head.
     Waits,
     /// Nothing, and it is at rest.

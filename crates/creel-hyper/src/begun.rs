@@ -8,28 +8,26 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use creel::net::{Connection, Stream};
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
-use crate::Io;
 use crate::activity::Activity;
 
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection and what was read of it already.
-pub(crate) struct Begun<C: Connection> {
-    io: Io<C>,
+pub(crate) struct Begun<T> {
+    io: T,
     first: Vec<u8>,
     /// Of `first`: what hyper has taken.
     taken: usize,
     activity: Arc<Activity>,
 }
 
-impl<C: Connection> Begun<C> {
+impl<T: Read + Unpin> Begun<T> {
     /// With what was read of it in the past.
-    pub(crate) fn new(stream: Stream<C>, first: Vec<u8>, activity: Arc<Activity>) -> Self {
+    pub(crate) fn new(io: T, first: Vec<u8>, activity: Arc<Activity>) -> Self {
         Begun {
-            io: Io(stream),
+            io,
             first,
             taken: 0,
             activity,
@@ -42,9 +40,11 @@ impl<C: Connection> Begun<C> {
         let mut bytes = [0; PREFACE.len()];
         while self.first.len() < PREFACE.len() && PREFACE.starts_with(&self.first) {
             let room = PREFACE.len() - self.first.len();
-            match ready!(self.io.0.poll_read(cx, &mut bytes[..room]))? {
-                0 => break,
-                more => self.first.extend_from_slice(&bytes[..more]),
+            let mut place = ReadBuf::new(&mut bytes[..room]);
+            ready!(Pin::new(&mut self.io).poll_read(cx, place.unfilled()))?;
+            match place.filled() {
+                [] => break,
+                more => self.first.extend_from_slice(more),
             }
         }
         Poll::Ready(Ok(()))
@@ -56,13 +56,13 @@ impl<C: Connection> Begun<C> {
     }
 
     /// The connection, all that was read before having been taken.
-    pub(crate) fn into_stream(self) -> Stream<C> {
+    pub(crate) fn into_io(self) -> T {
         debug_assert!(self.first.is_empty(), "what hyper has not taken is lost");
-        self.io.0
+        self.io
     }
 }
 
-impl<C: Connection> Read for Begun<C> {
+impl<T: Read + Unpin> Read for Begun<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -86,13 +86,15 @@ impl<C: Connection> Read for Begun<C> {
     }
 }
 
-impl<C: Connection> Write for Begun<C> {
+impl<T: Write + Unpin> Write for Begun<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.activity.has_written(written.is_ready());
+        written
     }
 
     /// hyper asks for this when it has written all that it had.
@@ -114,6 +116,8 @@ impl<C: Connection> Write for Begun<C> {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, pieces)
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, pieces);
+        self.activity.has_written(written.is_ready());
+        written
     }
 }

@@ -30,6 +30,10 @@
 mod activity;
 #[cfg(feature = "server")]
 mod begun;
+#[cfg(feature = "server")]
+mod connection;
+#[cfg(feature = "server")]
+mod event;
 mod executor;
 mod io;
 #[cfg(feature = "server")]
@@ -38,10 +42,12 @@ mod timer;
 #[cfg(feature = "tower")]
 mod tower;
 
+#[cfg(feature = "server")]
+pub use event::{End, Event};
 pub use executor::Executor;
 pub use io::{FuturesIo, Io};
 #[cfg(feature = "server")]
-pub use serve::{Serve, serve};
+pub use serve::{NoHandshake, Serve, serve};
 pub use timer::Timer;
 #[cfg(feature = "tower")]
 pub use tower::Tower;

@@ -2,24 +2,26 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, IntoFuture, poll_fn};
-use std::io::{self, ErrorKind};
+use std::future::{Future, IntoFuture, Ready, poll_fn, ready};
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use creel::net::{Connection, Listen, Listener, Stream};
-use creel::task::{CancellationToken, JoinSet};
+use creel::task::{CancellationToken, JoinError, JoinSet};
 use hyper::body::{Body, Incoming};
+use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 #[cfg(feature = "http2")]
 use hyper::server::conn::http2;
 use hyper::service::Service;
 use hyper::{Request, Response};
 
-use crate::activity::{Activity, Seen, State, Watched};
-use crate::begun::Begun;
+use crate::Io;
+use crate::connection::{self, Shared};
+use crate::event::{End, Event};
 #[cfg(feature = "http2")]
 use crate::{Executor, Timer};
 
@@ -27,17 +29,18 @@ use crate::{Executor, Timer};
 const PAUSE: Duration = Duration::from_millis(20);
 /// For which those who are still connected are waited for in the end.
 const GRACE: Duration = Duration::from_secs(30);
-/// Who has asked nothing for this long, or twice this, needs no buffers.
-const REST: Duration = Duration::from_secs(1);
 /// Who has not sent the head of a request by then is not waited for.
 const HEAD: Duration = Duration::from_secs(30);
+/// Nor is one that has taken nothing of its answer for so long.
+const WRITE: Duration = Duration::from_secs(60);
 
 /// Serves HTTP/1 to all who connect, with a service that all share; until the future is dropped, or
 /// [told](Serve::until). With the feature `http2` it serves that, too, to those who begin with it.
 ///
 /// Each connection is a task of the pool that awaits this. One that sends no head of a request for
-/// some 30 s, or asks nothing for that long after an answer, is closed; a body that stalls is the
-/// service's to give up on. When a client leaves, the answer that is being made is dropped, as it is
+/// some 30 s, or asks nothing for that long after an answer, is closed, and so is one that takes
+/// nothing of its answer for 60 s; a body that the client does not send on is the service's to give
+/// up on. When a client leaves, the answer that is being made is dropped, as it is
 /// by hyper's servers elsewhere; so is one to a client that closes its sending side early. An error of
 /// a connection ends that one. When no more files may be opened, it waits until some are closed.
 /// Limits are set by the methods of [`Serve`].
@@ -82,11 +85,14 @@ const HEAD: Duration = Duration::from_secs(30);
 pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
     Serve {
         listener,
+        handshake: |stream| ready(Ok(Io(stream))),
         most: usize::MAX,
         grace: GRACE,
+        on_event: Box::new(|_| {}),
         shared: Shared {
             service: Arc::new(service),
             head: HEAD,
+            write: WRITE,
             http1: http1::Builder::new(),
             #[cfg(feature = "http2")]
             http2: http2_settings(),
@@ -120,21 +126,17 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
 /// # }
 /// ```
 #[must_use = "it serves while it is awaited"]
-pub struct Serve<L: Listen, S> {
+pub struct Serve<L: Listen, S, H = NoHandshake<<L as Listen>::Connection>> {
     listener: Listener<L>,
+    handshake: H,
     most: usize,
     grace: Duration,
+    on_event: Box<dyn FnMut(Event) + Send>,
     shared: Shared<S>,
 }
 
-/// What all connections share.
-struct Shared<S> {
-    service: Arc<S>,
-    head: Duration,
-    http1: http1::Builder,
-    #[cfg(feature = "http2")]
-    http2: http2::Builder<Executor>,
-}
+/// What a server does before HTTP unless it is [told](Serve::handshake): nothing.
+pub type NoHandshake<C> = fn(Stream<C>) -> Ready<io::Result<Io<C>>>;
 
 #[cfg(feature = "http2")]
 fn http2_settings() -> http2::Builder<Executor> {
@@ -143,7 +145,80 @@ fn http2_settings() -> http2::Builder<Executor> {
     settings
 }
 
-impl<L: Listen, S> Serve<L, S> {
+impl<L: Listen, S, H> Serve<L, S, H> {
+    /// Begins each connection by this, such as TLS, in a task of its own; what it gives is served.
+    /// It has the [time](Self::head_timeout) that a head has.
+    ///
+    /// ```no_run
+    /// # use std::{convert::Infallible, io, sync::Arc};
+    /// # use creel::net::{TcpListener, TcpStream};
+    /// # use hyper::{Response, service::service_fn};
+    /// # #[derive(Clone)] struct TlsAcceptor;
+    /// # impl TlsAcceptor { async fn accept(&self, stream: TcpStream) -> io::Result<TcpStream> { Ok(stream) } }
+    /// # fn main() -> io::Result<()> {
+    /// # let acceptor = TlsAcceptor;
+    /// # let service = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
+    /// let listener = TcpListener::bind("127.0.0.1:8443".parse().unwrap())?;
+    /// // `acceptor` is one of the crate futures-rustls.
+    /// let server = creel_hyper::serve(listener, service).handshake(move |stream| {
+    ///     let acceptor = acceptor.clone();
+    ///     async move { Ok(creel_hyper::FuturesIo(acceptor.accept(stream).await?)) }
+    /// });
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn handshake<G, F, T>(self, handshake: G) -> Serve<L, S, G>
+    where
+        G: Fn(Stream<L::Connection>) -> F,
+        F: Future<Output = io::Result<T>> + Send + 'static,
+        T: Read + Write + Unpin + Send + 'static,
+    {
+        Serve {
+            listener: self.listener,
+            handshake,
+            most: self.most,
+            grace: self.grace,
+            on_event: self.on_event,
+            shared: self.shared,
+        }
+    }
+
+    /// Tells what happens to connections, to be counted or logged: that one was taken, that one could
+    /// not be, that one has ended and how. It is called by the task that awaits the server, one event
+    /// after the other, and keeps that from taking connections while it runs; if it panics, so does
+    /// the server. Nothing is told any more when the server's future is dropped.
+    ///
+    /// ```
+    /// # fn main() -> std::io::Result<()> {
+    /// # use hyper::{Request, Response, body::Incoming, service::service_fn};
+    /// # let service = service_fn(async |_: Request<Incoming>| {
+    /// #     Ok::<_, std::io::Error>(Response::new(String::new()))
+    /// # });
+    /// use creel_hyper::{End, Event};
+    ///
+    /// let listener = creel::net::TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
+    /// let mut open = 0;
+    /// let server = creel_hyper::serve(listener, service).on_event(move |event| match event {
+    ///     Event::Accepted => open += 1,
+    ///     Event::NotAccepted(error) => eprintln!("{error}; {open} connections are open"),
+    ///     Event::Ended(end) => {
+    ///         open -= 1;
+    ///         if let End::Failed(error) = end {
+    ///             eprintln!("{error}");
+    ///         }
+    ///     }
+    ///     _ => {}
+    /// });
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_event(mut self, on_event: impl FnMut(Event) + Send + 'static) -> Self {
+        self.on_event = Box::new(on_event);
+        self
+    }
+
     /// At most so many connections at once, those at rest among them; who comes then waits in the
     /// listener's queue until one has ended. Unless set, there is no limit but that of open files.
     pub fn most_connections(mut self, most: usize) -> Self {
@@ -155,6 +230,13 @@ impl<L: Listen, S> Serve<L, S> {
     /// answer on, to within a second or two. Unless set, 30 s.
     pub fn head_timeout(mut self, limit: Duration) -> Self {
         self.shared.head = limit;
+        self
+    }
+
+    /// Closes who takes nothing of an answer of HTTP/1 for so long, to within a second or two. Unless
+    /// set, 60 s.
+    pub fn write_timeout(mut self, limit: Duration) -> Self {
+        self.shared.write = limit;
         self
     }
 
@@ -181,7 +263,7 @@ impl<L: Listen, S> Serve<L, S> {
     }
 }
 
-impl<L: Listen, S> fmt::Debug for Serve<L, S> {
+impl<L: Listen, S, H> fmt::Debug for Serve<L, S, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Serve")
             .field("listener", &self.listener)
@@ -189,9 +271,12 @@ impl<L: Listen, S> fmt::Debug for Serve<L, S> {
     }
 }
 
-impl<L, S, B> Serve<L, S>
+impl<L, S, B, H, F, T> Serve<L, S, H>
 where
     L: Listen,
+    H: Fn(Stream<L::Connection>) -> F,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+    T: Read + Write + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Send + Sync + 'static,
     S::Future: Send,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -206,8 +291,10 @@ where
     pub async fn until(self, stop: impl Future) {
         let Serve {
             listener,
+            handshake,
             most,
             grace,
+            mut on_event,
             shared,
         } = self;
         let shared = Arc::new(shared);
@@ -219,7 +306,9 @@ where
                 if stop.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                while let Poll::Ready(Some(_)) = connections.poll_join_next(cx) {}
+                while let Poll::Ready(Some(ended)) = connections.poll_join_next(cx) {
+                    on_event(Event::Ended(how(ended)));
+                }
                 if connections.len() >= most {
                     return Poll::Pending;
                 }
@@ -228,24 +317,61 @@ where
             match accepted.await {
                 None => break,
                 Some(Ok((stream, _))) => {
+                    on_event(Event::Accepted);
+                    // Where that cannot be, it is as good as broken, which reading will tell.
+                    let _ = stream.as_std().without_delay();
+                    let begin = handshake(stream);
                     let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
-                    connections.spawn(connection(stream, shared, stopping));
+                    connections.spawn(async move {
+                        let begin = creel::time::timeout(shared.head, begin);
+                        match stopping.run_until(begin).await {
+                            Some(Ok(Ok(io))) => connection::serve(io, shared, stopping).await,
+                            Some(Ok(Err(error))) => End::Handshake(error),
+                            Some(Err(_)) => End::Silent,
+                            None => End::Done,
+                        }
+                    });
                 }
-                Some(Err(error)) if is_of_one_connection(&error) => {}
-                Some(Err(_)) => creel::time::sleep(PAUSE).await,
+                Some(Err(error)) => {
+                    let is_over = is_of_one_connection(&error);
+                    on_event(Event::NotAccepted(error));
+                    if !is_over {
+                        creel::time::sleep(PAUSE).await;
+                    }
+                }
             }
         }
         drop(listener);
         stopping.cancel();
-        let ended = async { while connections.join_next().await.is_some() {} };
-        // Who takes longer is cut off.
-        let _ = creel::time::timeout(grace, ended).await;
+        let ended = async {
+            while let Some(ended) = connections.join_next().await {
+                on_event(Event::Ended(how(ended)));
+            }
+        };
+        if creel::time::timeout(grace, ended).await.is_err() {
+            // Who takes longer is cut off.
+            for _ in 0..connections.len() {
+                on_event(Event::Ended(End::Cut));
+            }
+        }
     }
 }
 
-impl<L, S, B> IntoFuture for Serve<L, S>
+/// How a connection's task has ended.
+fn how(ended: Result<End, JoinError>) -> End {
+    match ended {
+        Ok(end) => end,
+        Err(JoinError::Panicked(_)) => End::Panicked,
+        Err(_) => End::Cut,
+    }
+}
+
+impl<L, S, B, H, F, T> IntoFuture for Serve<L, S, H>
 where
     L: Listen,
+    H: Fn(Stream<L::Connection>) -> F + Send + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+    T: Read + Write + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Send + Sync + 'static,
     S::Future: Send,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -263,109 +389,9 @@ where
 
 /// An error of the one who wanted to connect: the next may be fine.
 fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(
         error.kind(),
-        ErrorKind::ConnectionAborted
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::ConnectionReset
-            | ErrorKind::Interrupted
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
     )
-}
-
-/// Serves one connection, to its end.
-async fn connection<C, S, B>(stream: Stream<C>, shared: Arc<Shared<S>>, stopping: CancellationToken)
-where
-    C: Connection,
-    S: Service<Request<Incoming>, Response = Response<B>> + Send + Sync + 'static,
-    S::Future: Send,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    // Where that cannot be, it is as good as broken, which reading will tell.
-    let _ = stream.as_std().without_delay();
-    let activity = Arc::new(Activity::default());
-    // hyper's own time-out would arm a timer for each request.
-    let waits = shared.head.as_secs_f64() / REST.as_secs_f64();
-    let waits = waits.ceil() as u32;
-    let mut rest = Some((stream, Vec::new()));
-    while let Some((stream, first)) = rest.take() {
-        let mut begun = Begun::new(stream, first, Arc::clone(&activity));
-        let begin = poll_fn(|cx| begun.poll_begin(cx));
-        let begin = creel::time::timeout(shared.head, begin);
-        let Some(Ok(Ok(()))) = stopping.run_until(begin).await else {
-            return;
-        };
-        // Who has spoken HTTP/1 goes on with it.
-        #[cfg(feature = "http2")]
-        if activity.is_new() && begun.is_http2() {
-            let serving = shared
-                .http2
-                .serve_connection(begun, Arc::clone(&shared.service));
-            // In a place of its own: others need not hold room for it.
-            let mut serving = Box::pin(serving);
-            let end = |it: &mut Pin<Box<Http2<C, S>>>| it.as_mut().graceful_shutdown();
-            until(&mut serving, end, &stopping, None).await;
-            return;
-        }
-        let (service, watch) = (Arc::clone(&shared.service), Arc::clone(&activity));
-        let watched = Watched {
-            service,
-            activity: watch,
-        };
-        // hyper's state has memory of its own, which a connection at rest does without.
-        let serving = shared.http1.serve_connection(begun, watched);
-        let mut serving = Box::new(serving.with_upgrades());
-        let end = |it: &mut Box<Http1<C, S>>| Pin::new(&mut **it).graceful_shutdown();
-        let watch = Some((&*activity, waits));
-        if until(&mut serving, end, &stopping, watch).await {
-            let parts = serving.into_parts();
-            rest = parts.map(|parts| (parts.io.into_stream(), parts.read_buf.to_vec()));
-        }
-    }
-}
-
-type Http1<C, S> = http1::UpgradeableConnection<Begun<C>, Watched<S>>;
-#[cfg(feature = "http2")]
-type Http2<C, S> = http2::Connection<Begun<C>, Arc<S>, Executor>;
-
-/// Serves one, and tells it when all are to end; cuts it off if it waits for a head too long. True:
-/// it is at rest and may be taken back.
-async fn until<F: Future + Unpin>(
-    serving: &mut F,
-    end: impl Fn(&mut F),
-    stopping: &CancellationToken,
-    watch: Option<(&Activity, u32)>,
-) -> bool {
-    let mut told = stopping.cancelled();
-    let mut is_told = false;
-    let mut look = creel::time::sleep(REST);
-    let (mut seen, mut waited) = (Seen::default(), 0);
-    poll_fn(|cx| {
-        if !is_told && Pin::new(&mut told).poll(cx).is_ready() {
-            is_told = true;
-            end(serving);
-        }
-        // What went wrong was between the two: the other side has heard of it, or is gone.
-        if Pin::new(&mut *serving).poll(cx).is_ready() {
-            return Poll::Ready(false);
-        }
-        let Some((activity, waits)) = watch else {
-            return Poll::Pending;
-        };
-        while Pin::new(&mut look).poll(cx).is_ready() {
-            match activity.look(&mut seen) {
-                State::Rests if !is_told => return Poll::Ready(true),
-                // Nobody has asked anything.
-                State::Rests | State::Waits if is_told => return Poll::Ready(false),
-                State::Waits if waited == waits => return Poll::Ready(false),
-                State::Busy => waited = 0,
-                _ => waited += 1,
-            }
-            look = creel::time::sleep(REST);
-        }
-        Poll::Pending
-    })
-    .await
 }

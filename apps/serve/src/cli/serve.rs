@@ -81,6 +81,9 @@ pub struct Options {
     /// For how long a head may take to come, and a connection may be idle [default: 10s]
     #[arg(long, value_name = "TIME")]
     head_timeout: Option<Time>,
+    /// For how long a client may take nothing of its answer [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    write_timeout: Option<Time>,
     /// Connections at most; others wait to be accepted [default: 20000]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
@@ -196,6 +199,7 @@ impl Options {
             body_max: one.body_max.or(other.body_max),
             head_max: one.head_max.or(other.head_max),
             head_timeout: one.head_timeout.or(other.head_timeout),
+            write_timeout: one.write_timeout.or(other.write_timeout),
             connections: one.connections.or(other.connections),
             grace: one.grace.or(other.grace),
             access_log: one.access_log.or(other.access_log),
@@ -240,6 +244,7 @@ impl Options {
             body_max: self.body_max.unwrap_or(unless.body_max),
             head_max: self.head_max.unwrap_or(unless.head_max),
             head_timeout: time(self.head_timeout, unless.head_timeout),
+            write_timeout: time(self.write_timeout, unless.write_timeout),
             connections: self.connections.unwrap_or(unless.connections),
             grace: time(self.grace, unless.grace),
             access_log: self.access_log,

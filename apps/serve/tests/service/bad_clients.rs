@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 
 use crate::process::{Answer, Folder, Service, eventually};
 
@@ -105,4 +106,28 @@ fn a_head_that_is_too_large_is_refused() {
     // Until the service has had enough.
     while stream.write_all(&[b'x'; 4096]).is_ok() {}
     assert_eq!(service.get("/health").status, 200);
+}
+
+#[test]
+fn who_never_reads_its_answers_is_cut_off_and_counted() {
+    let folder = Folder::new("never-reads");
+    let service = Service::start(&folder, &["--write-timeout", "1s"]);
+    let mut stream = service.connect();
+    stream
+        .set_write_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    // Until neither side's buffers hold more.
+    let questions = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    while stream.write_all(&questions).is_ok() {}
+    eventually("it is cut off", || {
+        service.metric("creel_serve_connections_ended_total{how=\"not_read\"}") == 1.0
+    });
+    let nonsense = service.connect().write_all(b"\0\x01\x02 garbage\r\n\r\n");
+    nonsense.unwrap();
+    eventually("nonsense is counted", || {
+        service.metric("creel_serve_connections_ended_total{how=\"failed\"}") == 1.0
+    });
+    eventually("only the question's own is left", || {
+        service.metric("creel_serve_connections") == 1.0
+    });
 }

@@ -1,0 +1,248 @@
+//! What a server tells of its connections, whatever they do; and what comes before HTTP.
+
+use std::convert::Infallible;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use creel::Pool;
+use creel::net::TcpListener;
+use creel::time::Clock;
+use creel_hyper::{End, Event, Io, Serve, serve};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper::{Request, Response};
+
+/// A second, and what a timer may be late by.
+const STEP: Duration = Duration::from_millis(1001);
+const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+/// More than the system's buffers of a connection hold.
+const LARGE: usize = 64 << 20;
+
+type Server = Serve<std::net::TcpListener, Answers>;
+
+/// A server on a thread and a driven clock of its own.
+struct Running {
+    address: SocketAddr,
+    clock: Clock,
+    stop: creel::channel::oneshot::Sender<()>,
+    asked: mpsc::Receiver<()>,
+    events: mpsc::Receiver<Event>,
+}
+
+/// Tells of each request that it gets.
+struct Answers(mpsc::Sender<()>);
+
+impl Service<Request<Incoming>> for Answers {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<String>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let _ = self.0.send(());
+        Box::pin(async move {
+            let body = match request.uri().path() {
+                "/large" => "x".repeat(LARGE),
+                "/panic" => panic!("on purpose"),
+                "/never" => std::future::pending().await,
+                _ => "plain".to_owned(),
+            };
+            Ok(Response::new(body))
+        })
+    }
+}
+
+fn start<F, U>(run: F) -> Running
+where
+    F: FnOnce(Server, creel::channel::oneshot::Receiver<()>) -> U + Send + 'static,
+    U: Future<Output = ()>,
+{
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let clock = Clock::driven();
+    let driven = clock.clone();
+    let (stop, stopped) = creel::channel::oneshot::channel();
+    let (tell, events) = mpsc::channel();
+    let (ask, asked) = mpsc::channel();
+    thread::spawn(move || {
+        let pool = Pool::builder().workers(1).clock(driven).build().unwrap();
+        let server = serve(listener, Answers(ask));
+        let server = server.on_event(move |event| drop(tell.send(event)));
+        pool.block_on(run(server, stopped));
+    });
+    Running {
+        address,
+        clock,
+        stop,
+        asked,
+        events,
+    }
+}
+
+impl Running {
+    fn ask(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(bytes).unwrap();
+        assert!(matches!(self.next(), Event::Accepted));
+        stream
+    }
+
+    fn next(&self) -> Event {
+        self.events.recv_timeout(PATIENCE).expect("an event")
+    }
+
+    /// How the next connection ends; at the clock's that many seconds, if time is what it takes.
+    fn end_after_seconds(&self) -> (End, u64) {
+        let (begin, mut seconds) = (Instant::now(), 0);
+        loop {
+            // The server's time stands still while it is not driven.
+            match self.events.recv_timeout(Duration::from_millis(20)) {
+                Ok(Event::Ended(end)) => return (end, seconds),
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => {}
+            }
+            assert!(begin.elapsed() < PATIENCE, "after {seconds} s of the clock");
+            self.clock.advance(STEP);
+            seconds += 1;
+        }
+    }
+}
+
+fn plain(stream: &mut TcpStream) -> String {
+    let (mut answer, mut some) = (Vec::new(), [0; 512]);
+    while !answer.ends_with(b"plain") {
+        match stream.read(&mut some).unwrap() {
+            0 => break,
+            read => answer.extend_from_slice(&some[..read]),
+        }
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn each_end_is_told_by_its_name() {
+    let server = start(|server, stopped| server.grace(Duration::from_secs(3)).until(stopped));
+    let mut stream = server.ask(REQUEST);
+    assert!(plain(&mut stream).ends_with("plain"));
+    drop(stream);
+    assert!(matches!(server.next(), Event::Ended(End::Done)));
+
+    // At rest first, and then gone.
+    let mut stream = server.ask(REQUEST);
+    plain(&mut stream);
+    (0..5).for_each(|_| server.clock.advance(STEP));
+    drop(stream);
+    assert!(matches!(server.next(), Event::Ended(End::Done)));
+
+    let _garbage = server.ask(b"\0\x01 this is none of it\r\n\r\n");
+    match server.next() {
+        Event::Ended(End::Failed(error)) => assert!(error.is_parse(), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    let _panicking = server.ask(b"GET /panic HTTP/1.1\r\n\r\n");
+    assert!(matches!(server.next(), Event::Ended(End::Panicked)));
+
+    let _silent = server.ask(b"GET / HT");
+    let (end, seconds) = server.end_after_seconds();
+    assert!(matches!(end, End::Silent), "{end:?}");
+    assert!((30..60).contains(&seconds), "{seconds} s");
+
+    while server.asked.try_recv().is_ok() {}
+    let _never = server.ask(b"GET /never HTTP/1.1\r\n\r\n");
+    server.asked.recv_timeout(PATIENCE).unwrap();
+    let Running { stop, .. } = server;
+    stop.send(()).unwrap();
+    let server = Running {
+        stop: creel::channel::oneshot::channel().0,
+        ..server
+    };
+    let (end, seconds) = server.end_after_seconds();
+    assert!(matches!(end, End::Cut), "{end:?}");
+    assert!((3..30).contains(&seconds), "{seconds} s");
+}
+
+#[test]
+fn who_does_not_read_its_answer_is_closed_when_it_was_said() {
+    let server = start(|server, stopped| {
+        let limit = Duration::from_secs(5);
+        server.write_timeout(limit).until(stopped)
+    });
+    let mut stream = server.ask(b"GET /large HTTP/1.1\r\n\r\n");
+    // It begins to read, and stops.
+    stream.read_exact(&mut [0; 1024]).unwrap();
+    let (end, seconds) = server.end_after_seconds();
+    assert!(matches!(end, End::NotRead), "{end:?}");
+    assert!((5..30).contains(&seconds), "{seconds} s");
+}
+
+#[test]
+fn who_asks_again_and_again_and_reads_nothing_is_closed() {
+    let server =
+        start(|server, stopped| server.write_timeout(Duration::from_secs(5)).until(stopped));
+    let mut stream = server.ask(b"GET /large HTTP/1.1\r\n\r\n");
+    stream
+        .set_write_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    let requests = REQUEST.repeat(1000);
+    while stream.write_all(&requests).is_ok() {}
+    assert!(matches!(server.end_after_seconds().0, End::NotRead));
+}
+
+#[test]
+fn who_reads_slowly_is_served_to_the_end() {
+    let server = start(|server, stopped| {
+        let limit = Duration::from_secs(5);
+        server.write_timeout(limit).until(stopped)
+    });
+    let mut stream = server.ask(b"GET /large HTTP/1.0\r\n\r\n");
+    // More than the system's buffers hold of it lie between three seconds, so that the server writes.
+    let mut piece = vec![0; LARGE / 16];
+    for _ in 0..16 {
+        stream.read_exact(&mut piece).unwrap();
+        server.clock.advance(STEP);
+    }
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(!rest.is_empty(), "there was a head");
+    assert!(matches!(server.next(), Event::Ended(End::Done)));
+}
+
+#[test]
+fn what_comes_before_http_may_be_anything() {
+    let server = start(|server, stopped| {
+        let greet = async |stream: creel::net::TcpStream| {
+            let mut greeting = [0; 1];
+            while stream.read(&mut greeting).await? == 1 {
+                match greeting[0] {
+                    b'+' => return Ok(Io(stream)),
+                    b'-' => return Err(io::Error::from(ErrorKind::PermissionDenied)),
+                    _ => {}
+                }
+            }
+            Err(ErrorKind::UnexpectedEof.into())
+        };
+        async move { server.handshake(greet).until(stopped).await }
+    });
+    let greeted = [b"knock +", REQUEST].concat();
+    let mut stream = server.ask(&greeted);
+    assert!(plain(&mut stream).starts_with("HTTP/1.1 200"));
+    drop(stream);
+    assert!(matches!(server.next(), Event::Ended(End::Done)));
+
+    let _refused = server.ask(b"knock -");
+    match server.next() {
+        Event::Ended(End::Handshake(error)) => {
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        }
+        other => panic!("{other:?}"),
+    }
+    let _silent = server.ask(b"knock");
+    let (end, seconds) = server.end_after_seconds();
+    assert!(matches!(end, End::Silent), "{end:?}");
+    assert!((30..60).contains(&seconds), "{seconds} s");
+}

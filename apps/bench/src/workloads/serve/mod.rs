@@ -1,5 +1,6 @@
 //! The same hyper service on Creel and on tokio, over loopback: requests a second, CPU time a
-//! request, how long one waits.
+//! request, how long one waits. Creel's server has time-outs and waits for answers in the end;
+//! tokio's once has what hyper does by itself, and once the same as Creel's.
 //!
 //! The server is a process of its own (`server.rs`), so that its CPU time is its alone. The client
 //! (`client.rs`) is one thread that keeps one request under way on each connection; it is the same
@@ -94,25 +95,31 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
 /// Measures a server with so many connections.
 type Sample = fn(&Plan, &Request, usize) -> anyhow::Result<Vec<f64>>;
 
-/// Creel and tokio with so many workers.
+/// Creel and tokio with so many workers, and tokio once more with all that Creel's server does.
 fn subjects(workers: usize, sample: Sample, count: usize, bytes: usize) -> Vec<Subject> {
-    let names = match workers {
-        1 => ["creel".to_owned(), "tokio current_thread".to_owned()],
-        n => [format!("creel {n} workers"), format!("tokio {n} workers")],
+    let tokio = match workers {
+        1 => "tokio current_thread".to_owned(),
+        n => format!("tokio {n} workers"),
     };
-    let runtimes = [Runtime::Creel, Runtime::Tokio];
-    names
-        .into_iter()
-        .zip(runtimes)
-        .map(|(name, runtime)| {
-            let request = Request {
-                runtime,
-                workers,
-                bytes,
-            };
-            Subject::with_metrics(name, move |plan| sample(plan, &request, count))
-        })
-        .collect()
+    let creel = match workers {
+        1 => "creel".to_owned(),
+        n => format!("creel {n} workers"),
+    };
+    [
+        (creel, Runtime::Creel),
+        (tokio.clone(), Runtime::Tokio),
+        (format!("{tokio}, time-outs"), Runtime::TokioGraceful),
+    ]
+    .into_iter()
+    .map(|(name, runtime)| {
+        let request = Request {
+            runtime,
+            workers,
+            bytes,
+        };
+        Subject::with_metrics(name, move |plan| sample(plan, &request, count))
+    })
+    .collect()
 }
 
 fn case(

@@ -16,7 +16,8 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request as Asked, Response};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::process_cpu_s;
@@ -28,10 +29,12 @@ pub const SERVER: &str = "serve-server";
 /// What the server runs on.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Runtime {
-    /// A pool.
+    /// A pool, by `creel_hyper::serve`: with time-outs and an end that waits for answers.
     Creel,
-    /// Its multi-thread runtime, or current_thread with one worker.
+    /// Its multi-thread runtime, or current_thread with one worker; connections are hyper's alone.
     Tokio,
+    /// The same with what the first has: hyper's time-out of heads, hyper-util's graceful end.
+    TokioGraceful,
 }
 
 /// What to serve.
@@ -127,7 +130,8 @@ pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
     let body = Bytes::from(vec![b'x'; request.bytes]);
     match request.runtime {
         Runtime::Creel => creel(request.workers, body)?,
-        Runtime::Tokio => tokio(request.workers, body)?,
+        Runtime::Tokio => tokio(request.workers, body, false)?,
+        Runtime::TokioGraceful => tokio(request.workers, body, true)?,
     }
     Ok(Exit::Done)
 }
@@ -152,7 +156,7 @@ fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
         .map_err(|error| anyhow!("{error}"))
 }
 
-fn tokio(workers: usize, body: Bytes) -> anyhow::Result<()> {
+fn tokio(workers: usize, body: Bytes, is_graceful: bool) -> anyhow::Result<()> {
     let mut builder = match workers {
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
@@ -161,13 +165,20 @@ fn tokio(workers: usize, body: Bytes) -> anyhow::Result<()> {
     let serve = async move {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         tell(listener.local_addr()?)?;
+        let graceful = GracefulShutdown::new();
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
             let body = body.clone();
             let service = service_fn(move |asked| respond(asked, body.clone()));
-            let serve = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            tokio::spawn(serve);
+            let mut http = http1::Builder::new();
+            if is_graceful {
+                let http = http.timer(TokioTimer::new());
+                let serve = http.serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(graceful.watch(serve));
+            } else {
+                tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+            }
         }
     };
     runtime.block_on(async { tokio::spawn(serve).await? })

@@ -152,12 +152,13 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// ```no_run
     /// # use std::{convert::Infallible, io, sync::Arc};
     /// # use creel::net::{TcpListener, TcpStream};
-    /// # use hyper::{Response, service::service_fn};
-    /// # #[derive(Clone)] struct TlsAcceptor;
+    /// # use hyper::{Request, Response, body::Incoming, service::service_fn};
+    /// # #[derive(Clone)]
+    /// # struct TlsAcceptor;
     /// # impl TlsAcceptor { async fn accept(&self, stream: TcpStream) -> io::Result<TcpStream> { Ok(stream) } }
     /// # fn main() -> io::Result<()> {
     /// # let acceptor = TlsAcceptor;
-    /// # let service = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
+    /// # let service = service_fn(async |_: Request<Incoming>| Ok::<_, Infallible>(Response::new(String::new())));
     /// let listener = TcpListener::bind("127.0.0.1:8443".parse().unwrap())?;
     /// // `acceptor` is one of the crate futures-rustls.
     /// let server = creel_hyper::serve(listener, service).handshake(move |stream| {

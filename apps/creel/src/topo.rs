@@ -15,6 +15,12 @@ use crate::options::{self, Round};
 
 /// The flags of `creel topo`.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  creel topo
+  creel topo --place per-cache --workers 8
+          where eight workers would sit
+  creel topo --synthetic 'package:2 numa:1 l3:2 core:8 pu:2' --svg machine.svg
+          a machine that is not at hand, drawn")]
 pub struct Args {
     /// Read a captured tree: a folder with copies of /sys and /proc
     #[arg(long, value_name = "DIR")]

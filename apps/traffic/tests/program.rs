@@ -110,6 +110,7 @@ fn wrong_input_is_told_in_a_line_with_its_exit_code() {
         (&["run", "--city", "3x3", "--seconds", "-1"], 2, "-1"),
         (&["run", "--network", "/nowhere"], 1, "/nowhere"),
         (&["run", "--network", broken], 65, "line 2"),
+        (&["run", "--network", "/dev/zero"], 65, "a device"),
         (
             &["run", "--city", "3x3", "--demand", broken],
             65,

@@ -13,12 +13,19 @@ use serde::Serialize;
 use super::scene::told;
 use super::{bad_data, document};
 
+const EXAMPLES: &str = "\
+Examples:
+  creel-traffic assign --network roads.tntp --trips trips.tntp
+  creel-traffic assign --network roads.tntp --trips trips.tntp --gap 1e-4 --format csv
+          roughly, with each road's flow and time";
+
 /// Find the flows by which nobody can be quicker on another way
 ///
 /// Reads TNTP files of roads and of trips. With --format csv it prints each road's flow and time.
 ///
 /// Exit codes: 0 done, 1 the gap was not reached, 2 usage, 65 bad data.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Assign {
     /// The roads, TNTP
     #[arg(long, value_name = "FILE")]

@@ -11,6 +11,12 @@ use creel_traffic::network::write::{self as roads, Format as RoadsFormat};
 use super::scene::Scene;
 use super::{usage, whole};
 
+const EXAMPLES: &str = "\
+Examples:
+  creel-traffic convert --network berlin.osm.pbf --roads-to berlin.net.xml.gz
+  creel-traffic convert --city 30x30 --cars 5000 --demand gravity --roads-to city.net.xml --demand-to city.rou.xml
+          a city and its demand for SUMO: sumo-gui -n city.net.xml -r city.rou.xml";
+
 /// Write roads and demand in other formats
 ///
 /// A file's name tells its format. Roads: .net.xml is SUMO's, other .xml MATSim's, .gr DIMACS,
@@ -22,6 +28,7 @@ use super::{usage, whole};
 ///
 /// Exit codes: 0 done, 2 usage, 65 bad data.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Convert {
     #[command(flatten)]
     scene: Scene,

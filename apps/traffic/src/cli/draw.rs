@@ -11,10 +11,16 @@ use creel_traffic::output::Picture;
 use super::scene::{Scene, Start};
 use super::{Steps, usage, whole};
 
+const EXAMPLES: &str = "\
+Examples:
+  creel-traffic draw --city 100x100 --noise 30 --avenues 5 --cars 50000 --output city.png
+  creel-traffic draw --network NY.gr.xz --cars 200000 --seconds 600 --output ny.svg";
+
 /// Draw the map at a time, each road in the colour of how full it is
 ///
 /// Exit codes: 0 done, 2 usage, 65 bad data, 130 interrupted (nothing is written).
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Draw {
     #[command(flatten)]
     scene: Scene,

@@ -14,11 +14,21 @@ use super::reports::{Reports, Writing};
 use super::scene::{Scene, Start};
 use super::{Steps, document, whole};
 
+const EXAMPLES: &str = "\
+Examples:
+  creel-traffic run --city 100x100 --cars 50000 --seconds 3600
+  creel-traffic run --network NY.gr.xz --cars 1000000 --demand gravity --again --seconds 900
+  creel-traffic run --network berlin.osm.pbf --demand trips.rou.xml --seconds 7200 --edge-data edges.xml
+  creel-traffic run --city 100x100 --cars 50000 --seconds 1800 --snapshot half.creel
+  creel-traffic run --city 100x100 --resume half.creel --seconds 1800
+          goes on where that ended";
+
 /// Run a simulation, and tell what became of it
 ///
 /// Exit codes: 0 done, 2 usage, 65 bad data, 130 interrupted (a snapshot, if one was asked for, is
 /// written then, too).
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Run {
     #[command(flatten)]
     scene: Scene,

@@ -17,12 +17,19 @@ use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
 use super::scene::{Scene, Start};
 
+const EXAMPLES: &str = "\
+Examples:
+  creel-traffic watch --city 100x100 --cars 50000
+          then open the address that it prints
+  creel-traffic watch --network NY.gr.xz --cars 500000 --port 8000 --speed 0";
+
 /// Show a simulation live, on a page for a browser
 ///
 /// The page is served on the loopback address only; its own address is printed. Interrupt to end.
 ///
 /// Exit codes: 2 usage, 65 bad data, 75 the port is in use, 130 interrupted.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Watch {
     #[command(flatten)]
     scene: Scene,

@@ -15,6 +15,7 @@ use creel::Pool;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// What is not told by a file.
@@ -81,13 +82,18 @@ impl From<super::NetworkError> for ReadError {
 /// No file is larger, unpacked.
 const BYTES_MAX: u64 = 8 << 30;
 
-/// All of a file, unpacked.
+/// All of a file or of what comes out of a pipe, unpacked.
 ///
 /// # Errors
-/// The system's, or of what is packed and broken.
+/// The system's, of what is packed and broken, and for a device, which need have no end.
 pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let mut packed = Vec::new();
-    File::open(path)?.take(BYTES_MAX).read_to_end(&mut packed)?;
+    let file = File::open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_char_device() || kind.is_block_device() {
+        return Err(ReadError::Malformed("it is a device, not a file".into()));
+    }
+    file.take(BYTES_MAX).read_to_end(&mut packed)?;
     let mut bytes = Vec::new();
     match &packed[..] {
         [0x1F, 0x8B, ..] => flate2::read::MultiGzDecoder::new(&*packed)

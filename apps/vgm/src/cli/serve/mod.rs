@@ -27,6 +27,10 @@ use index::Index;
 ///
 /// Exit codes: 2 usage, 65 there is no song, 75 the port is in use, 130 interrupted.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  creel-vgm serve ~/music
+          then open the address that it prints
+  creel-vgm serve ~/music archive.zip --port 8000")]
 pub struct Serve {
     /// Folders of songs, archives (zip, 7z), and folders of these
     #[arg(required = true, value_name = "FOLDER")]

@@ -5,6 +5,7 @@
 mod clock;
 mod compare;
 mod costs;
+mod foreign;
 mod harness;
 mod hog;
 mod host;

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Parser;
-use creel_serve::app::{Refusal, Reply, refused, reply};
+use creel_serve::app::{Refusal, Reply, refused, reply, told};
 use creel_serve::ask::{self, Route};
-use creel_serve::crypto::{Cost, Crypto, Done};
+use creel_serve::crypto::{Cost, Crypto};
 use creel_serve::gate::{Gate, Limits};
 use creel_serve::metrics::Metrics;
 use creel_serve::store::{Kind, Store};
@@ -153,20 +153,7 @@ impl App {
             turn.end(nanos() - from);
             Ok(done)
         });
-        match done.await.unwrap_or(Err(Refusal::Broken))? {
-            Done::Signed(id, signature) => {
-                let key = self.crypto.key();
-                let record = [&key[..], &signature].concat();
-                self.store.keep(id, record.into()).await?;
-                let (id, key) = (hex::encode(id), hex::encode(key));
-                Ok(reply(
-                    json!({"id": id, "key": key, "signature": hex::encode(signature)}),
-                ))
-            }
-            Done::Told(right) => Ok(reply(json!({"valid": right}))),
-            Done::Digest(digest) => Ok(reply(json!({"digest": hex::encode(digest)}))),
-            Done::Hash(kept) => Ok(reply(json!({"kept": kept}))),
-            Done::Refused(why) => Err(Refusal::Bad(why.to_owned())),
-        }
+        let done = done.await.unwrap_or(Err(Refusal::Broken))?;
+        told(done, &self.crypto, &self.store).await
     }
 }

@@ -16,7 +16,7 @@ use hyper::{Request, Response, StatusCode};
 use serde_json::json;
 
 use crate::ask::{self, Route};
-use crate::crypto::Done;
+use crate::crypto::{Crypto, Done};
 use crate::gate::Shed;
 use crate::hands::{Fault, Hands};
 use crate::log::{AccessLog, Line};
@@ -190,21 +190,8 @@ impl App {
         let uri = request.uri().clone();
         let body = self.body(request.into_body(), deadline).await?;
         let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
-        match self.hands.perform(job, deadline).await? {
-            Done::Signed(id, signature) => {
-                let key = self.hands.crypto.key();
-                let record = [&key[..], &signature].concat();
-                self.store.keep(id, record.into()).await?;
-                let (id, key) = (hex::encode(id), hex::encode(key));
-                Ok(reply(
-                    json!({"id": id, "key": key, "signature": hex::encode(signature)}),
-                ))
-            }
-            Done::Told(right) => Ok(reply(json!({"valid": right}))),
-            Done::Digest(digest) => Ok(reply(json!({"digest": hex::encode(digest)}))),
-            Done::Hash(kept) => Ok(reply(json!({"kept": kept}))),
-            Done::Refused(why) => Err(Refusal::Bad(why.to_owned())),
-        }
+        let done = self.hands.perform(job, deadline).await?;
+        told(done, &self.hands.crypto, &self.store).await
     }
 
     /// A request's body, if it is no longer than allowed and there before the deadline.
@@ -242,6 +229,24 @@ impl App {
         }
         refused(refusal)
     }
+}
+
+/// What is answered to what was done; what is to be kept is, first.
+pub async fn told(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply, Refusal> {
+    let value = match done {
+        Done::Signed(id, signature) => {
+            let key = crypto.key();
+            let record = [&key[..], &signature].concat();
+            store.keep(id, record.into()).await?;
+            let (id, key) = (hex::encode(id), hex::encode(key));
+            json!({"id": id, "key": key, "signature": hex::encode(signature)})
+        }
+        Done::Told(right) => json!({"valid": right}),
+        Done::Digest(digest) => json!({"digest": hex::encode(digest)}),
+        Done::Hash(kept) => json!({"kept": kept}),
+        Done::Refused(why) => return Err(Refusal::Bad(why.to_owned())),
+    };
+    Ok(reply(value))
 }
 
 /// 200 with JSON.

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use creel::net::TcpListener;
 use creel::{BuildError, Placement, Pool};
+use creel_console::files;
 use creel_hyper::Executor;
 #[cfg(feature = "tls")]
 use creel_hyper::FuturesIo;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::app::App;
 use crate::crypto::{self, Crypto};
@@ -170,7 +170,7 @@ impl Server {
             .keep_alive_timeout(settings.head_timeout);
         let counted = Arc::clone(&metrics);
         let serving = creel_hyper::serve(listener, service)
-            .most_connections(settings.connections.min(files()))
+            .most_connections(settings.connections.min(files::allow_many()))
             .head_timeout(settings.head_timeout)
             .write_timeout(settings.write_timeout)
             .grace(settings.grace)
@@ -190,23 +190,6 @@ impl Server {
             serving.until(stop).await;
         });
     }
-}
-
-/// How many connections there may be: as many as files, as far as the system lets this process go,
-/// but for some that it needs itself.
-fn files() -> usize {
-    const OTHERS: u64 = 64;
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    // Not allowed, it stays as it is.
-    let _ = setrlimit(Resource::Nofile, raised);
-    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(allowed.saturating_sub(OTHERS))
-        .unwrap_or(usize::MAX)
-        .max(1)
 }
 
 /// Threads of two pools that share the cores: the system moves them, so that no pinned one waits

@@ -26,6 +26,7 @@ pub mod color;
 pub mod document;
 pub mod energy;
 mod exit;
+pub mod files;
 pub mod http;
 mod interrupt;
 pub mod keys;

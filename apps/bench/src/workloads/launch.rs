@@ -5,17 +5,14 @@
 //! a group can be made. The programs are compiled here; without their compiler, or without the
 //! tool, there are fewer cases.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
+use crate::foreign::Foreign;
 use crate::harness::{Case, Metric, Subject};
-use crate::host::is_installed;
 use crate::quota;
 use crate::setting::Setting;
 use crate::workloads::Workload;
@@ -33,44 +30,66 @@ const TOO_MANY: usize = 4;
 /// A program that sizes itself.
 struct Program {
     name: &'static str,
-    file: &'static str,
-    source: &'static str,
-    /// SOURCE and PROGRAM are put in; run in a folder of its own.
-    build: &'static [&'static str],
-    run: &'static [&'static str],
+    foreign: Foreign,
     /// By which a larger machine is played.
     variable: &'static str,
     /// Before the number in the variable.
     option: &'static str,
 }
 
-static PROGRAMS: [Program; 3] = [
+static PROGRAMS: [Program; 4] = [
     Program {
         name: "OpenMP in lock-step",
-        file: "lockstep.c",
-        source: include_str!("../../../../docs/examples/lockstep.c"),
-        build: &["cc", "-O2", "-fopenmp", "SOURCE", "-o", "PROGRAM"],
-        run: &["PROGRAM"],
+        foreign: Foreign {
+            file: "lockstep.c",
+            source: include_str!("../../../../docs/examples/lockstep.c"),
+            build: &["cc", "-O2", "-fopenmp", "SOURCE", "-o", "PROGRAM"],
+            run: &["PROGRAM"],
+        },
         variable: "OMP_NUM_THREADS",
         option: "",
     },
     Program {
         name: "Go",
-        file: "sums.go",
-        source: include_str!("launch/sums.go"),
-        build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
-        run: &["PROGRAM"],
+        foreign: Foreign {
+            file: "sums.go",
+            source: include_str!("launch/sums.go"),
+            build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
+            run: &["PROGRAM"],
+        },
         variable: "GOMAXPROCS",
         option: "",
     },
     Program {
         name: "Java",
-        file: "Sums.java",
-        source: include_str!("launch/Sums.java"),
-        build: &["javac", "-d", ".", "SOURCE"],
-        run: &["java", "-cp", ".", "Sums"],
+        foreign: Foreign {
+            file: "Sums.java",
+            source: include_str!("launch/Sums.java"),
+            build: &["javac", "-d", ".", "SOURCE"],
+            run: &["java", "-cp", ".", "Sums"],
+        },
         variable: "JDK_JAVA_OPTIONS",
         option: "-XX:ActiveProcessorCount=",
+    },
+    Program {
+        name: "Haskell",
+        foreign: Foreign {
+            file: "Sums.hs",
+            source: include_str!("launch/Sums.hs"),
+            build: &[
+                "ghc",
+                "-O1",
+                "-threaded",
+                "-rtsopts",
+                "-with-rtsopts=-N",
+                "SOURCE",
+                "-o",
+                "PROGRAM",
+            ],
+            run: &["PROGRAM"],
+        },
+        variable: "GHCRTS",
+        option: "-N",
     },
 ];
 
@@ -85,7 +104,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     let quotas = quota::can_be_set();
     let mut cases = Vec::new();
     for program in &PROGRAMS {
-        if !is_installed(program.build[0]) {
+        if !program.foreign.has_compiler() {
             continue;
         }
         let started = |tool: Option<PathBuf>, many: Option<usize>| {
@@ -141,47 +160,12 @@ fn tool() -> Option<PathBuf> {
 }
 
 impl Program {
-    /// The folder with the program, built when it is first asked for; `None` if that fails.
-    fn built(&'static self) -> Option<PathBuf> {
-        static BUILT: Mutex<BTreeMap<&str, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
-        let mut built = BUILT.lock().expect("nobody panics holding it");
-        built
-            .entry(self.name)
-            .or_insert_with(|| self.build())
-            .clone()
-    }
-
-    fn build(&self) -> Option<PathBuf> {
-        let name = format!("creel-bench-{}-{}", self.file, std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).ok()?;
-        fs::write(folder.join(self.file), self.source).ok()?;
-        let words = self.words(self.build, &folder);
-        let mut build = Command::new(words.first()?);
-        build.args(&words[1..]).current_dir(&folder);
-        let status = build
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .ok()?;
-        status.success().then_some(folder)
-    }
-
-    fn words(&self, words: &[&str], folder: &Path) -> Vec<String> {
-        let program = folder.join("program");
-        let put_in = |word: &&str| {
-            let word = word.replace("PROGRAM", &program.to_string_lossy());
-            word.replace("SOURCE", self.file)
-        };
-        words.iter().map(put_in).collect()
-    }
-
     /// Runs it once, under the tool or as on a machine with `many` CPUs, and gives the ms that took.
     fn time(&'static self, tool: Option<&Path>, many: Option<usize>) -> anyhow::Result<f64> {
-        let Some(folder) = self.built() else {
+        let Some(folder) = self.foreign.built() else {
             return Ok(f64::NAN);
         };
-        let mut words = self.words(self.run, &folder);
+        let mut words = self.foreign.run(&folder, 1);
         if let Some(tool) = tool {
             let run = [
                 tool.to_string_lossy().into_owned(),

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 /// So long it waits for any answer.
@@ -17,23 +16,6 @@ const PATIENCE: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
-
-/// Files that a process has open beside its connections, at most.
-const OTHER_FILES: u64 = 100;
-
-/// Raises this process's limit of open files as far as it may; a server's, its child's, too. Gives
-/// how many connections that leaves room for.
-pub fn allow_many_files() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    // Not allowed, it stays as it is.
-    let _ = setrlimit(Resource::Nofile, raised);
-    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(allowed.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX)
-}
 
 /// What came back.
 pub struct Answers {

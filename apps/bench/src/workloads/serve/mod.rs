@@ -72,7 +72,7 @@ const IDLE_METRICS: [Metric; 2] = [
 ];
 
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
-    let allowed = client::allow_many_files();
+    let allowed = creel_console::files::allow_many();
     let connections = [50, 500, 5_000].map(|count: usize| count.min(allowed));
     let mut cases = Vec::new();
     for (workers, on) in [(setting.workers.max(2), ""), (1, " on one worker")] {

@@ -5,27 +5,20 @@
 //! the number of passes, and its memory in KiB before the first pass and at most (proc(5), `VmRSS`
 //! and `VmHWM`). All know the chain, Go the other cases too.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
 use anyhow::{Context, ensure};
 
 use super::cost::{self, Pass, Used};
 use super::jobs::Job;
+use crate::foreign::Foreign;
 use crate::harness::{Plan, Subject};
-use crate::host::is_installed;
 
 /// A language whose tasks are compared.
 struct Language {
     name: &'static str,
-    file: &'static str,
-    source: &'static str,
-    /// Built with this, SOURCE and PROGRAM being put in; in a folder of its own.
-    build: &'static [&'static str],
-    /// Run with this before the arguments; PROGRAM and WORKERS are put in.
-    run: &'static [&'static str],
+    foreign: Foreign,
     /// How many workers there are, where only a variable tells.
     variable: Option<&'static str>,
     /// The longest chain that it lives through.
@@ -37,82 +30,92 @@ struct Language {
 const LANGUAGES: &[Language] = &[
     Language {
         name: "go",
-        file: "whispers.go",
-        source: include_str!("languages/whispers.go"),
-        build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
-        run: &["PROGRAM"],
+        foreign: Foreign {
+            file: "whispers.go",
+            source: include_str!("languages/whispers.go"),
+            build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
+            run: &["PROGRAM"],
+        },
         variable: None,
         longest: u64::MAX,
         all_cases: true,
     },
     Language {
         name: "java virtual threads",
-        file: "Whispers.java",
-        source: include_str!("languages/Whispers.java"),
-        build: &["javac", "-d", ".", "SOURCE"],
-        run: &[
-            "java",
-            "-Djdk.virtualThreadScheduler.parallelism=WORKERS",
-            "-cp",
-            ".",
-            "Whispers",
-        ],
+        foreign: Foreign {
+            file: "Whispers.java",
+            source: include_str!("languages/Whispers.java"),
+            build: &["javac", "-d", ".", "SOURCE"],
+            run: &[
+                "java",
+                "-Djdk.virtualThreadScheduler.parallelism=WORKERS",
+                "-cp",
+                ".",
+                "Whispers",
+            ],
+        },
         variable: None,
         longest: u64::MAX,
         all_cases: false,
     },
     Language {
         name: "ghc forkIO",
-        file: "Whispers.hs",
-        source: include_str!("languages/Whispers.hs"),
-        build: &[
-            "ghc",
-            "-O2",
-            "-threaded",
-            "-rtsopts",
-            "-o",
-            "PROGRAM",
-            "SOURCE",
-        ],
-        run: &["PROGRAM"],
+        foreign: Foreign {
+            file: "Whispers.hs",
+            source: include_str!("languages/Whispers.hs"),
+            build: &[
+                "ghc",
+                "-O2",
+                "-threaded",
+                "-rtsopts",
+                "-o",
+                "PROGRAM",
+                "SOURCE",
+            ],
+            run: &["PROGRAM"],
+        },
         variable: None,
         longest: u64::MAX,
         all_cases: false,
     },
     Language {
         name: "erlang",
-        file: "whispers.erl",
-        source: include_str!("languages/whispers.erl"),
-        build: &["erlc", "SOURCE"],
-        run: &[
-            "erl",
-            "+S",
-            "WORKERS:WORKERS",
-            "+P",
-            "2000000",
-            "-noshell",
-            "-run",
-            "whispers",
-            "main",
-        ],
+        foreign: Foreign {
+            file: "whispers.erl",
+            source: include_str!("languages/whispers.erl"),
+            build: &["erlc", "SOURCE"],
+            run: &[
+                "erl",
+                "+S",
+                "WORKERS:WORKERS",
+                "+P",
+                "2000000",
+                "-noshell",
+                "-run",
+                "whispers",
+                "main",
+            ],
+        },
         variable: None,
         longest: u64::MAX,
         all_cases: false,
     },
     Language {
         name: "crystal",
-        file: "whispers.cr",
-        source: include_str!("languages/whispers.cr"),
-        build: &[
-            "crystal",
-            "build",
-            "--release",
-            "-Dpreview_mt",
-            "-o",
-            "PROGRAM",
-            "SOURCE",
-        ],
-        run: &["PROGRAM"],
+        foreign: Foreign {
+            file: "whispers.cr",
+            source: include_str!("languages/whispers.cr"),
+            build: &[
+                "crystal",
+                "build",
+                "--release",
+                "-Dpreview_mt",
+                "-o",
+                "PROGRAM",
+                "SOURCE",
+            ],
+            run: &["PROGRAM"],
+        },
         variable: Some("CRYSTAL_WORKERS"),
         // Of a longer one it died (1.6).
         longest: 30_000,
@@ -135,13 +138,13 @@ pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
     };
     let known = LANGUAGES.iter().filter(knows);
     let subject = |language: &'static Language| {
-        if !is_installed(language.build[0]) {
+        if !language.foreign.has_compiler() {
             return None;
         }
         let name = format!("{} {workers} workers", language.name);
         Some(Subject::with_metrics(name, move |plan: &Plan| {
             // A compiler of another version is no peer, and no reason to end a run.
-            let Some(folder) = language.built() else {
+            let Some(folder) = language.foreign.built() else {
                 let metrics = if case == "chain" {
                     cost::METRICS.len()
                 } else {
@@ -161,51 +164,6 @@ pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
 }
 
 impl Language {
-    /// The folder with the built program; `None` without a compiler, or if the build fails.
-    fn built(&self) -> Option<PathBuf> {
-        static BUILT: Mutex<Vec<(&str, Option<PathBuf>)>> = Mutex::new(Vec::new());
-        let mut built = BUILT.lock().expect("nobody panics holding it");
-        if let Some((_, folder)) = built.iter().find(|(name, _)| *name == self.name) {
-            return folder.clone();
-        }
-        let folder = self.build();
-        built.push((
-            LANGUAGES.iter().find(|l| l.name == self.name)?.name,
-            folder.clone(),
-        ));
-        folder
-    }
-
-    fn build(&self) -> Option<PathBuf> {
-        let name = format!("creel-bench-{}-{}", self.file, std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).ok()?;
-        fs::write(folder.join(self.file), self.source).ok()?;
-        let status = self.command(self.build, &folder, 1).ok()?.status().ok()?;
-        status.success().then_some(folder)
-    }
-
-    /// A command line with its words put in, silent, in the folder.
-    fn command(&self, words: &[&str], folder: &Path, workers: usize) -> anyhow::Result<Command> {
-        let put_in = |word: &&str| {
-            let program = folder.join("whispers");
-            let word = word.replace("PROGRAM", &program.to_string_lossy());
-            let word = word.replace("SOURCE", self.file);
-            word.replace("WORKERS", &workers.to_string())
-        };
-        let mut words = words.iter().map(put_in);
-        let mut command = Command::new(words.next().context("no program")?);
-        command
-            .args(words)
-            .current_dir(folder)
-            .stderr(Stdio::null())
-            .stdout(Stdio::null());
-        if let Some(variable) = self.variable {
-            command.env(variable, workers.to_string());
-        }
-        Ok(command)
-    }
-
     /// Ns a unit, and what a pass cost.
     fn sample(
         &self,
@@ -214,12 +172,17 @@ impl Language {
         workers: usize,
         plan: &Plan,
     ) -> anyhow::Result<(f64, Pass)> {
-        let mut command = self.command(self.run, folder, workers)?;
+        let words = self.foreign.run(folder, workers);
         let microseconds = |time: std::time::Duration| time.as_micros().to_string();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).current_dir(folder);
+        if let Some(variable) = self.variable {
+            command.env(variable, workers.to_string());
+        }
         command.args(job).arg(workers.to_string());
         command.args([microseconds(plan.warm_up), microseconds(plan.sample)]);
         let before = Used::by_children();
-        let output = command.stdout(Stdio::piped()).output()?;
+        let output = command.stderr(Stdio::null()).output()?;
         let used = Used::by_children() - before;
         ensure!(output.status.success(), "the {} program failed", self.name);
         let text = String::from_utf8(output.stdout)?;
@@ -251,7 +214,7 @@ mod tests {
             .iter()
             .filter(|language| language.name != "crystal")
         {
-            let Some(folder) = language.built() else {
+            let Some(folder) = language.foreign.built() else {
                 continue;
             };
             let (ns, _) = language

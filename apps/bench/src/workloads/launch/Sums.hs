@@ -1,0 +1,25 @@
+-- Threads that allocate all the time, as requests of a service do: at each collection all
+-- capabilities meet, so those beyond the cores hold up the rest.
+import Control.Concurrent
+import Control.Monad
+import Data.List (foldl')
+import qualified Data.IORef as R
+
+work :: Int -> Int
+work seed = foldl' (\sum n -> (sum + length (show n)) `mod` 1000003) seed [1 .. 60000]
+
+main :: IO ()
+main = do
+  threads <- getNumCapabilities
+  next <- R.newIORef (0 :: Int)
+  dones <- forM [1 .. threads] $ \_ -> do
+    done <- newEmptyMVar
+    let loop sum = do
+          job <- R.atomicModifyIORef' next (\n -> (n + 1, n))
+          if job >= 48 then putMVar done sum else do
+            let one = work job
+            one `seq` loop (sum + one)
+    _ <- forkIO (loop 0)
+    return done
+  sums <- mapM takeMVar dones
+  print (sum sums)

@@ -42,7 +42,7 @@ struct Run<'a> {
 /// # Errors
 ///
 /// A case's name that no workload has, what a subject cannot start, or an interrupt. What was
-/// printed before stays valid.
+/// measured before is printed and written as that of a whole run is.
 pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     if let Some(file) = &cli.readme {
         return readme::write(file);
@@ -66,11 +66,18 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         budget,
         setting,
     };
-    let report = match &cli.from {
-        Some(file) => run.read(file)?,
-        None => run.measure_all()?,
+    if let Some(file) = &cli.from {
+        let report = run.read(file)?;
+        return run.finish(&report);
+    }
+    let mut report = Report::default();
+    let measured = run.measure_all(&mut report);
+    // An hour's figures are not lost because the rest is missing.
+    let finished = match (&measured, report.sections.is_empty()) {
+        (Err(_), true) => Ok(Exit::Done),
+        _ => run.finish(&report),
     };
-    run.finish(&report)
+    measured.and(finished)
 }
 
 fn setting(cli: &Cli, budget: &Budget) -> Setting {
@@ -199,7 +206,8 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
 }
 
 impl Run<'_> {
-    fn measure_all(&mut self) -> anyhow::Result<Report> {
+    /// Measures what was asked for, into the report; what is there at an error stays.
+    fn measure_all(&mut self, report: &mut Report) -> anyhow::Result<()> {
         let mut chosen = swept(self.cli, &self.setting)?;
         if let Some(text) = &self.cli.slow_down {
             for case in chosen.iter_mut().flat_map(|(_, cases)| cases) {
@@ -225,13 +233,30 @@ impl Run<'_> {
             self.setting.workers,
             self.budget.bound_by()
         ))?;
-        let mut report = Report::default();
         for (workload, cases) in chosen {
-            let section = self.measure(workload, cases, &host)?;
-            self.export_json(&section)?;
-            report.sections.push(section);
+            let mut section = self.section(workload, &host);
+            let measured = self.measure(workload, cases, &mut section);
+            if !section.rows.is_empty() {
+                self.export_json(&section)?;
+                report.sections.push(section);
+            }
+            measured?;
         }
-        Ok(report)
+        Ok(())
+    }
+
+    /// A workload without figures yet.
+    fn section(&self, workload: &Workload, host: &Host) -> Section {
+        Section {
+            host: host.clone(),
+            load: self.cli.load,
+            quick: self.setting.quick,
+            workers: self.setting.workers,
+            workload: workload.name.into(),
+            disturbance: None,
+            noise: Vec::new(),
+            rows: Vec::new(),
+        }
     }
 
     /// Measures a workload's cases; as text each is printed as soon as it is there.
@@ -239,20 +264,10 @@ impl Run<'_> {
         &self,
         workload: &'static Workload,
         cases: Vec<Case>,
-        host: &Host,
-    ) -> anyhow::Result<Section> {
+        section: &mut Section,
+    ) -> anyhow::Result<()> {
         let Workload { name, about, .. } = workload;
         self.show(&format!("\n{name}: {about}\n"))?;
-        let mut section = Section {
-            host: host.clone(),
-            load: self.cli.load,
-            quick: self.setting.quick,
-            workers: self.setting.workers,
-            workload: (*name).into(),
-            disturbance: None,
-            noise: Vec::new(),
-            rows: Vec::new(),
-        };
         let old = self.old.as_ref().and_then(|old| old.section(name));
         let watch = Watch::start();
         for case in cases {
@@ -275,13 +290,13 @@ impl Run<'_> {
             let doubt: Option<Doubt> = self.cli.runs.is_none().then_some(&doubt);
             let measured = case.measure(&self.progress, &self.interrupt, doubt)?;
             section.add(&measured);
-            self.show_case(&section, &measured.case)?;
+            section.disturbance = watch.disturbance();
+            self.show_case(section, &measured.case)?;
         }
-        section.disturbance = watch.disturbance();
         if let Some(warning) = section.disturbance.and_then(|d| d.warning()) {
             self.progress.println(&format!("creel-bench: {warning}"));
         }
-        Ok(section)
+        Ok(())
     }
 
     /// Another run's figures, shown as if they had just been measured.

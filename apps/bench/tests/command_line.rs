@@ -200,3 +200,43 @@ fn a_city_comes_to_what_other_simulators_come_to() {
         }
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn an_interrupted_run_keeps_what_it_has_measured() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let file = std::env::temp_dir().join(format!("creel-bench-cut-{}.json", std::process::id()));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_creel-bench"))
+        .args(["iterate", "--case", "hot", "--case", "noop", "--quick"])
+        .args(["--runs", "20", "--report"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // A case's table is printed once it is measured; the other is then still to come.
+    let printed = BufReader::new(child.stdout.take().unwrap());
+    let mut headings = printed
+        .lines()
+        .map(|line| line.unwrap())
+        .filter(|line| line.starts_with("iterate ") && line.contains("noise"));
+    let first = headings.next().expect("a case");
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(headings.next(), None, "the second case was not cut short");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let kept = std::fs::read_to_string(&file).expect("a report");
+    std::fs::remove_file(&file).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    let case = rows[0]["case"].as_str().unwrap();
+    assert!(first.starts_with(&format!("iterate {case}:")), "{first}");
+    assert!(rows.iter().all(|row| row["case"] == case), "{kept}");
+}

@@ -26,6 +26,15 @@ impl Disturbance {
         self.others + self.stolen
     }
 
+    /// The worse of two parts of a run.
+    pub fn or_worse(self, other: Self) -> Self {
+        if other.share() > self.share() {
+            other
+        } else {
+            self
+        }
+    }
+
     /// In words, where it is enough to doubt the figures.
     pub fn warning(&self) -> Option<String> {
         let percent = |share: f64| (share * 100.0).round();

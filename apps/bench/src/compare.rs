@@ -115,35 +115,36 @@ fn change<'a>(
     Some((now - then, by.name))
 }
 
+/// What must match before figures of two runs stand beside each other, and does not.
+pub fn mismatches(old: &Section, new: &Section) -> Vec<String> {
+    let (before, now) = (&old.host, &new.host);
+    let pace = |section: &Section| if section.quick { "quick" } else { "full" };
+    let mut mismatches = differ(&[
+        ("processor", &before.cpu, &now.cpu),
+        ("usable PUs", &before.allowed, &now.allowed),
+        ("limit", &before.quota, &now.quota),
+        ("compiler", &before.compiler, &now.compiler),
+        ("target", &before.target, &now.target),
+        ("load", old.load.name(), new.load.name()),
+        ("length", pace(old), pace(new)),
+    ]);
+    if old.workers != new.workers {
+        mismatches.push(format!("workers: {}, now {}", old.workers, new.workers));
+    }
+    mismatches
+}
+
+fn differ(list: &[(&str, &str, &str)]) -> Vec<String> {
+    let unlike = list.iter().filter(|(_, then, now)| then != now);
+    unlike
+        .map(|(name, then, now)| format!("{name}: {then}, now {now}"))
+        .collect()
+}
+
 impl Comparison {
     fn conditions(&mut self, old: &Section, new: &Section) {
         let (before, now) = (&old.host, &new.host);
-        let pace = |section: &Section| if section.quick { "quick" } else { "full" };
-        let must = [
-            ("processor", &*before.cpu, &*now.cpu),
-            ("usable PUs", &before.allowed, &now.allowed),
-            ("limit", &before.quota, &now.quota),
-            ("compiler", &before.compiler, &now.compiler),
-            ("target", &before.target, &now.target),
-            ("load", old.load.name(), new.load.name()),
-            ("length", pace(old), pace(new)),
-        ];
-        let may = [
-            ("commit", &*before.commit, &*now.commit),
-            ("kernel", &before.kernel, &now.kernel),
-            ("governor", &before.governor, &now.governor),
-            ("turbo", &before.turbo, &now.turbo),
-        ];
-        let differ = |list: &[(&str, &str, &str)]| -> Vec<String> {
-            let unlike = list.iter().filter(|(_, then, now)| then != now);
-            let line =
-                |(name, then, now): &(&str, &str, &str)| format!("{name}: {then}, now {now}");
-            unlike.map(line).collect()
-        };
-        let mut mismatches = differ(&must);
-        if old.workers != new.workers {
-            mismatches.push(format!("workers: {}, now {}", old.workers, new.workers));
-        }
+        let mut mismatches = mismatches(old, new);
         for (when, section) in [("the old", old), ("the new", new)] {
             let disturbance = section.disturbance;
             let share = disturbance.map_or(0.0, |disturbance| disturbance.share());
@@ -155,7 +156,12 @@ impl Comparison {
                 ));
             }
         }
-        let mut notes = differ(&may);
+        let mut notes = differ(&[
+            ("commit", &before.commit, &now.commit),
+            ("kernel", &before.kernel, &now.kernel),
+            ("governor", &before.governor, &now.governor),
+            ("turbo", &before.turbo, &now.turbo),
+        ]);
         if before.commit == now.commit {
             notes.push(format!(
                 "the same commit, {}: differences are noise",

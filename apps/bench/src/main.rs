@@ -94,6 +94,9 @@ struct Cli {
     /// Measure nothing: take the figures of a report that was written as JSON
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["sweep", "matrix", "record"])]
     from: Option<PathBuf>,
+    /// Go on from the JSON report of a run that was cut short: measure what it does not have
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["from", "sweep", "matrix"])]
+    resume: Option<PathBuf>,
     /// Write the report: FILE ends in html, md, json or csv; may be repeated
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,

@@ -66,10 +66,17 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
     ),
     (
         "serve",
-        "50 connections",
+        "50",
         "creel",
-        &["tokio"],
+        &["tokio {n} workers", "tokio {n} workers, time-outs"],
         "HTTP, 50 connections",
+    ),
+    (
+        "serve",
+        "10000 idle",
+        "creel",
+        &["tokio {n} workers"],
+        "HTTP, 10,000 idle connections",
     ),
     (
         "traffic",
@@ -77,6 +84,13 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "creel",
         &[ONE_THREAD, "rayon"],
         "a city's cars",
+    ),
+    (
+        "launch",
+        "OpenMP in lock-step",
+        "creel run",
+        &["as it is"],
+        "a program with too many threads, sized",
     ),
 ];
 
@@ -182,7 +196,15 @@ fn newest(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
 fn lines(report: &Report) -> Vec<Line> {
     let shown = SHOWN.iter();
     let line = |&(workload, case, subject, others, about): &_| {
-        line(report.section(workload)?, (case, subject, others, about))
+        let section = report.section(workload);
+        let line = section.and_then(|section| line(section, (case, subject, others, about)));
+        if line.is_none() {
+            output::note(&format!(
+                "creel-bench: the record has no {workload}, {case}: {subject} beside {}\n",
+                others.join(", ")
+            ));
+        }
+        line
     };
     shown.filter_map(line).collect()
 }

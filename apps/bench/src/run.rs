@@ -35,6 +35,8 @@ struct Run<'a> {
     interrupt: Interrupt,
     /// What is compared with.
     old: Option<Report>,
+    /// What was measured before this run was cut short.
+    kept: Option<Report>,
 }
 
 /// Runs what the command line asks for.
@@ -62,6 +64,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         progress: Progress::new(0, "samples", cli.common.quiet),
         interrupt: Interrupt::install()?,
         old: cli.compare.as_deref().map(Report::read).transpose()?,
+        kept: cli.resume.as_deref().map(Report::read).transpose()?,
         machine,
         budget,
         setting,
@@ -221,20 +224,25 @@ impl Run<'_> {
                 case.subjects = case.subjects.drain(..).map(slow).collect();
             }
         }
+        let host = Host::detect(&self.machine, &self.budget);
+        let mut begun = Vec::new();
+        for (workload, cases) in &mut chosen {
+            let section = self.begun(workload, &host)?;
+            cases.retain(|case| section.case(&case.name).is_none());
+            begun.push(section);
+        }
         let samples = chosen
             .iter()
             .flat_map(|(_, cases)| cases)
             .map(Case::samples);
         self.progress.add(samples.sum());
-        let host = Host::detect(&self.machine, &self.budget);
         self.show(&format!("{}\n", host.line().replace("; ", "\n")))?;
         self.show(&format!(
             "{} workers, bound by {}\n",
             self.setting.workers,
             self.budget.bound_by()
         ))?;
-        for (workload, cases) in chosen {
-            let mut section = self.section(workload, &host);
+        for ((workload, cases), mut section) in chosen.into_iter().zip(begun) {
             let measured = self.measure(workload, cases, &mut section);
             if !section.rows.is_empty() {
                 self.export_json(&section)?;
@@ -245,9 +253,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A workload without figures yet.
-    fn section(&self, workload: &Workload, host: &Host) -> Section {
-        Section {
+    /// A workload's section as it was left by a run that was cut short, or without figures.
+    fn begun(&self, workload: &Workload, host: &Host) -> anyhow::Result<Section> {
+        let empty = Section {
             host: host.clone(),
             load: self.cli.load,
             quick: self.setting.quick,
@@ -256,7 +264,21 @@ impl Run<'_> {
             disturbance: None,
             noise: Vec::new(),
             rows: Vec::new(),
+        };
+        let kept = self.kept.as_ref();
+        let Some(kept) = kept.and_then(|kept| kept.section(workload.name)) else {
+            return Ok(empty);
+        };
+        let mismatches = compare::mismatches(kept, &empty);
+        if mismatches.is_empty() {
+            return Ok(kept.clone());
         }
+        let message = format!(
+            "--resume: its {} was measured otherwise:\n  {}",
+            workload.name,
+            mismatches.join("\n  ")
+        );
+        Err(Failure::new(Exit::BadData, message).into())
     }
 
     /// Measures a workload's cases; as text each is printed as soon as it is there.
@@ -268,6 +290,10 @@ impl Run<'_> {
     ) -> anyhow::Result<()> {
         let Workload { name, about, .. } = workload;
         self.show(&format!("\n{name}: {about}\n"))?;
+        for case in section.cases() {
+            self.show_case(section, case.name)?;
+        }
+        let before = section.disturbance;
         let old = self.old.as_ref().and_then(|old| old.section(name));
         let watch = Watch::start();
         for case in cases {
@@ -290,7 +316,10 @@ impl Run<'_> {
             let doubt: Option<Doubt> = self.cli.runs.is_none().then_some(&doubt);
             let measured = case.measure(&self.progress, &self.interrupt, doubt)?;
             section.add(&measured);
-            section.disturbance = watch.disturbance();
+            section.disturbance = match (before, watch.disturbance()) {
+                (Some(before), Some(now)) => Some(before.or_worse(now)),
+                (before, now) => before.or(now),
+            };
             self.show_case(section, &measured.case)?;
         }
         if let Some(warning) = section.disturbance.and_then(|d| d.warning()) {

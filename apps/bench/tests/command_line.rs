@@ -232,11 +232,31 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     );
     assert_eq!(headings.next(), None, "the second case was not cut short");
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let kept = std::fs::read_to_string(&file).expect("a report");
-    std::fs::remove_file(&file).unwrap();
-    let document: serde_json::Value = serde_json::from_str(&kept).unwrap();
-    let rows = document["rows"].as_array().unwrap();
-    let case = rows[0]["case"].as_str().unwrap();
+    let read = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&file).expect("a report");
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        document["rows"].as_array().unwrap().clone()
+    };
+    let kept = read();
+    let case = kept[0]["case"].as_str().unwrap().to_owned();
     assert!(first.starts_with(&format!("iterate {case}:")), "{first}");
-    assert!(rows.iter().all(|row| row["case"] == case), "{kept}");
+    assert!(kept.iter().all(|row| row["case"] == *case), "{kept:?}");
+    // The rest is measured, and what was there stays.
+    let path = file.to_str().unwrap();
+    let mut line = vec!["hot", "noop", "--only", "iterate", "--quick", "--runs", "2"];
+    line.extend(["--resume", path, "--report", path]);
+    let resumed = bench(&line);
+    assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
+    let all = read();
+    assert_eq!(all[..kept.len()], kept);
+    assert!(all.len() > kept.len() && all[kept.len()..].iter().all(|row| row["case"] != *case));
+    // What was measured otherwise is not gone on from.
+    let other = bench(&["hot", "--only", "iterate", "--jobs", "1", "--resume", path]);
+    assert_eq!(other.status.code(), Some(65), "{other:?}");
+    let told = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(
+        told.contains("workers: ") && told.contains("length: quick"),
+        "{told}"
+    );
+    std::fs::remove_file(&file).unwrap();
 }

@@ -3,6 +3,7 @@
 
 mod folder;
 mod peers;
+mod ports;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::{Formats, Rtcp, Shape, Sound, Tone, rooms};

@@ -3,12 +3,13 @@
 
 mod folder;
 mod packets;
+mod ports;
 
 use creel_cast::receive::{Plan, analyse};
 use creel_cast::{Error, Measured};
 use etherparse::{EtherType, PacketBuilder};
 use folder::Folder;
-use packets::{counting, free_ports, session};
+use packets::{counting, session};
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter, RawPcapPacket};
 use pcap_file::pcapng::PcapNgWriter;
@@ -16,6 +17,7 @@ use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
+use ports::free_ports;
 use std::fs::File;
 use std::net::UdpSocket;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Rooms: everybody hears all others, and nobody themselves.
 
-mod packets;
+mod ports;
 
 use creel_cast::rooms::{self, LegReport, Plan};
-use packets::free_ports;
+use ports::free_ports;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

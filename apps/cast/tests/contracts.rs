@@ -3,9 +3,12 @@
 
 mod folder;
 mod packets;
+mod ports;
 
 use folder::Folder;
-use packets::{Packet, counting, free_ports};
+use packets::{Packet, counting};
+use ports::free_ports;
+use std::io::Read as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -36,7 +39,11 @@ fn send(child: &mut Child, to: SocketAddr, packets: impl Iterator<Item = Packet>
     for packet in packets {
         // An error is of the packet before, or of this one: it was not heard.
         while sender.send(&packet.bytes()).is_err() || sender.take_error().unwrap().is_some() {
-            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+            if let Some(status) = child.try_wait().unwrap() {
+                let mut told = String::new();
+                let _ = child.stderr.take().unwrap().read_to_string(&mut told);
+                panic!("it has ended, {status}: {told}");
+            }
             assert!(begin.elapsed() < 20_000 * MS, "it does not listen");
             std::thread::sleep(MS);
         }

@@ -3,10 +3,12 @@
 
 mod folder;
 mod packets;
+mod ports;
 
 use creel_cast::Sound;
 use folder::Folder;
-use packets::{counting, free_ports};
+use packets::counting;
+use ports::free_ports;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -179,7 +181,8 @@ fn a_full_disk_ends_the_recording_and_not_the_stream() {
     let rows = String::from_utf8_lossy(&output.stdout).into_owned();
     let row: Vec<&str> = rows.lines().nth(1).unwrap().split(',').collect();
     let packets: u32 = row[6].parse().unwrap();
-    assert!(packets >= 300, "{rows}");
+    // The disk is full after 74 at most; on a busy machine some overflow the socket.
+    assert!(packets >= 200, "{rows}");
 }
 
 #[test]

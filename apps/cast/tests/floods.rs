@@ -1,9 +1,11 @@
 //! More than can be passed on. In a program of its own: a flood on loopback costs others packets.
 
 mod packets;
+mod ports;
 
 use creel_cast::relay::{self, Relay};
-use packets::{counting, free_ports};
+use packets::counting;
+use ports::free_ports;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

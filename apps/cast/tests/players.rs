@@ -2,6 +2,7 @@
 
 mod folder;
 mod peers;
+mod ports;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;

@@ -2,11 +2,13 @@
 
 mod folder;
 mod packets;
+mod ports;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::{Formats, Rtcp, Sound};
 use folder::Folder;
-use packets::{counting, free_ports};
+use packets::counting;
+use ports::free_ports;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -79,9 +81,7 @@ fn contexts_let_themselves_be_looked_at_when_told_so() {
 fn what_comes_over_tcp_is_heard_over_udp() {
     const BUFFERS: usize = 20;
     let folder = Folder::new("tcp");
-    let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let on = port.local_addr().unwrap();
-    drop(port);
+    let on = free_ports(1);
     let sessions = receive::Plan::sessions(on, 1, &Formats::default(), Rtcp::Off).unwrap();
     let plan = receive::Plan {
         streams: Some(2),
@@ -238,9 +238,7 @@ fn an_evaluation_over_udp_is_one_page() {
 #[test]
 fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
     let folder = Folder::new("tcp-pcap");
-    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let on = free.local_addr().unwrap().to_string();
-    drop(free);
+    let on = free_ports(1).to_string();
     // Over TCP: the sender connects once the receiver listens.
     let mut receiver = creel_cast(&[
         "receive", "--tcp", "--on", &on, "--idle", "300ms", "--for", "20s",
@@ -415,9 +413,7 @@ fn packets(rows: &[u8]) -> u64 {
 #[test]
 fn a_description_that_was_printed_is_taken_by_both_sides_and_reports_agree() {
     let folder = Folder::new("sdp");
-    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let on = free.local_addr().unwrap();
-    drop(free);
+    let on = free_ports(2);
     let sdp = folder.0.join("session.sdp");
     let mut print = creel_cast(&["send", "--streams", "2", "--to", &on.to_string(), "--sdp"]);
     print.args([

@@ -2,12 +2,14 @@
 
 mod folder;
 mod packets;
+mod ports;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::relay::{self, Relay};
 use creel_cast::{Formats, Rtcp, Sound};
 use folder::Folder;
-use packets::{Packet, counted, counting, free_ports};
+use packets::{Packet, counted, counting};
+use ports::free_ports;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,14 +1,17 @@
 //! Runs after runs, and one long one, at a high rate: what an hour would leak, minutes show. Run
 //! them with `--ignored`; `CREEL_SOAK_ROUNDS` and `CREEL_SOAK_PACKETS` set the lengths.
 
+mod ports;
+
 use creel_cast::measure::resident_bytes;
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
 use creel_cast::standalone;
 use creel_cast::stream::Way;
 use creel_cast::{Formats, Rtcp, relay};
+use ports::free_ports;
 use std::cell::RefCell;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -34,10 +37,7 @@ fn standalone(way: Way) {
     assert_eq!(measured.streams.len(), 300);
 }
 
-fn over_loopback() {
-    let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let to: SocketAddr = port.local_addr().unwrap();
-    drop(port);
+fn over_loopback(to: SocketAddr) {
     let sessions = receive::Plan::sessions(to, 1, &Formats::default(), Rtcp::Off).unwrap();
     let receive = receive::Plan {
         streams: Some(50),
@@ -74,10 +74,11 @@ fn descriptors() -> Option<usize> {
 fn nothing_leaks() {
     let rounds = std::env::var("CREEL_SOAK_ROUNDS").map_or(2_000, |text| text.parse().unwrap());
     let mut warm = None;
+    let to = free_ports(1);
     for round in 0..rounds.max(2 * WARM) {
         standalone(Way::ALL[round as usize % Way::ALL.len()].1);
         if round % 10 == 0 {
-            over_loopback();
+            over_loopback(to);
         }
         if round == WARM {
             warm = Some((resident_bytes(), descriptors()));
@@ -106,11 +107,7 @@ const HOUR_S_PACKETS: u64 = 50 * 50 * 3_600;
 fn an_hour_s_packets_leave_nothing() {
     let packets =
         std::env::var("CREEL_SOAK_PACKETS").map_or(HOUR_S_PACKETS, |text| text.parse().unwrap());
-    let free = || {
-        let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        port.local_addr().unwrap()
-    };
-    let (through, to) = (free(), free());
+    let (through, to) = (free_ports(1), free_ports(1));
     let sessions = receive::Plan::sessions(to, 1, &Formats::default(), Rtcp::Mux).unwrap();
     let receive = receive::Plan {
         streams: Some(STREAMS as usize),

@@ -1,7 +1,7 @@
 //! Whole runs: without a network, and over loopback.
 
 mod folder;
-mod packets;
+mod ports;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
@@ -9,7 +9,7 @@ use creel_cast::standalone;
 use creel_cast::stream::Way;
 use creel_cast::{Error, Formats, Measured, Rtcp, Shape, Sound, Tone};
 use folder::Folder;
-use packets::free_ports;
+use ports::free_ports;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 

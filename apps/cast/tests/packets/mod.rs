@@ -5,7 +5,7 @@ use creel_cast::receive::{Plan, analyse};
 use creel_cast::{Format, Formats, Measured, Session};
 use etherparse::PacketBuilder;
 use pcap_file::pcap::{PcapPacket, PcapWriter};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -85,20 +85,4 @@ pub fn session(port: u16, formats: &[(u8, &str)]) -> Session {
     let mut session = Session::new((Ipv4Addr::LOCALHOST, port).into(), 11, Format::CD_MONO);
     session.formats = Formats::new(named.collect());
     session
-}
-
-/// So many ports in a row that nobody has at the moment.
-pub fn free_ports(count: u16) -> SocketAddr {
-    for _ in 0..100 {
-        let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let base = first.local_addr().unwrap();
-        let rest = (1..count).map(|n| {
-            let port = base.port().checked_add(n)?;
-            UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok()
-        });
-        if rest.collect::<Option<Vec<_>>>().is_some() {
-            return base;
-        }
-    }
-    panic!("no {count} free ports in a row");
 }

@@ -1,7 +1,8 @@
 //! Other people's programs, where they are installed.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use crate::ports::free_ports;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -39,14 +40,7 @@ impl Drop for Player {
 
 /// A port that is free, and so is the next one, which players take for RTCP.
 pub fn free_port() -> SocketAddr {
-    loop {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = socket.local_addr().unwrap().port();
-        let next = UdpSocket::bind((Ipv4Addr::LOCALHOST, port.saturating_add(1)));
-        if port.is_multiple_of(2) && next.is_ok() {
-            return (Ipv4Addr::LOCALHOST, port).into();
-        }
-    }
+    free_ports(2)
 }
 
 /// Writes a sound as a file.

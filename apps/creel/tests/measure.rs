@@ -144,7 +144,9 @@ fn memory_that_processes_share_counts_once() {
     }
     let told = json(&["-n1", "perl", "-e", script]);
     let peak = told["runs"][0]["peak_rss_bytes"].as_f64().unwrap();
-    assert!((64e6..160e6).contains(&peak), "{peak} bytes");
+    // Perl may hold it twice. Each process's memory is looked at in its turn, so one that forks between
+    // two looks counts a little too much; all five together would be 320 MB at least.
+    assert!((64e6..250e6).contains(&peak), "{peak} bytes");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! a group can be made. The programs are compiled here; without their compiler, or without the
 //! tool, there are fewer cases.
 
+mod service;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -42,7 +44,7 @@ static PROGRAMS: [Program; 4] = [
         name: "OpenMP in lock-step",
         foreign: Foreign {
             file: "lockstep.c",
-            source: include_str!("../../../../docs/examples/lockstep.c"),
+            source: include_str!("../../../../../docs/examples/lockstep.c"),
             build: &["cc", "-O2", "-fopenmp", "SOURCE", "-o", "PROGRAM"],
             run: &["PROGRAM"],
         },
@@ -53,7 +55,7 @@ static PROGRAMS: [Program; 4] = [
         name: "Go",
         foreign: Foreign {
             file: "sums.go",
-            source: include_str!("launch/sums.go"),
+            source: include_str!("sums.go"),
             build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
             run: &["PROGRAM"],
         },
@@ -64,7 +66,7 @@ static PROGRAMS: [Program; 4] = [
         name: "Java",
         foreign: Foreign {
             file: "Sums.java",
-            source: include_str!("launch/Sums.java"),
+            source: include_str!("Sums.java"),
             build: &["javac", "-d", ".", "SOURCE"],
             run: &["java", "-cp", ".", "Sums"],
         },
@@ -75,7 +77,7 @@ static PROGRAMS: [Program; 4] = [
         name: "Haskell",
         foreign: Foreign {
             file: "Sums.hs",
-            source: include_str!("launch/Sums.hs"),
+            source: include_str!("Sums.hs"),
             build: &[
                 "ghc",
                 "-O1",
@@ -94,7 +96,7 @@ static PROGRAMS: [Program; 4] = [
 ];
 
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
-    let Some(tool) = tool() else {
+    let Some(tool) = beside("creel") else {
         creel_console::output::note(
             "launch: skipped, there is no creel beside this program or in PATH: \
              cargo build --release -p creel-cli\n",
@@ -131,6 +133,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
             ));
         }
     }
+    cases.extend(service::case(setting, &tool));
     Ok(cases)
 }
 
@@ -148,15 +151,15 @@ fn case(name: String, setting: &Setting, subjects: Vec<Subject>) -> Case {
     }
 }
 
-/// The tool beside this program, or else in PATH.
-fn tool() -> Option<PathBuf> {
-    let beside = std::env::current_exe().ok()?.with_file_name("creel");
+/// Another of these programs: beside this one, or else in PATH.
+fn beside(name: &str) -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok()?.with_file_name(name);
     if beside.is_file() {
         return Some(beside);
     }
     let path = std::env::var_os("PATH")?;
-    let mut folders = std::env::split_paths(&path).map(|folder| folder.join("creel"));
-    folders.find(|file| file.is_file())
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));
+    files.find(|file| file.is_file())
 }
 
 impl Program {

@@ -36,7 +36,11 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// A first metric's values, by round.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "all_or_nan"
+    )]
     pub samples: Vec<f64>,
 }
 
@@ -171,16 +175,29 @@ fn or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
+fn all_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    let values: Vec<Option<f64>> = Deserialize::deserialize(deserializer)?;
+    let values = values.into_iter();
+    Ok(values.map(|value| value.unwrap_or(f64::NAN)).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::Subject;
     use crate::rounds::tests::{case, measure, noisy};
 
     #[test]
     fn a_row_has_six_digits_and_goes_through_json() {
         assert_eq!(rounded(1234567.8), 1234570.0);
         assert!(rounded(f64::NAN).is_nan() && rounded(0.0) == 0.0);
-        let subjects = vec![noisy("creel", 100.0, 1), noisy("one thread", 200.0, 2)];
+        // The last is here, and of a version that cannot do it.
+        let silent = Subject::new("silent", |_| Ok(f64::NAN));
+        let subjects = vec![
+            noisy("creel", 100.0, 1),
+            noisy("one thread", 200.0, 2),
+            silent,
+        ];
         let rows = rows(&measure(case(7, subjects)));
         let json = serde_json::to_string(&rows).unwrap();
         let again: Vec<Row> = serde_json::from_str(&json).unwrap();

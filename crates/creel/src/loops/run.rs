@@ -104,7 +104,7 @@ impl Pool {
     }
 
     /// How many seats a loop of so many units is for. A sticky, adaptive loop uses no more than
-    /// there are CPUs: more threads would only take turns on them.
+    /// there are CPUs, or a quota of them rounded up: more threads would only take turns on them.
     fn seats(&self, units: usize) -> usize {
         let cap = match (self.balance, self.shared.wait) {
             (Balance::Sticky, Wait::Adaptive) => self.shared.pus,

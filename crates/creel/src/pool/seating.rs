@@ -12,7 +12,7 @@
 use crate::seat::steal_order;
 use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local};
 use creel_topology::{
-    Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement,
+    Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement, Rounding,
     affinity::{self, Thread},
 };
 use std::{
@@ -120,14 +120,14 @@ impl Offer {
         };
         let (workers, pus) = match &world {
             Some(world) => {
-                let budget = Budget::of(&world.machine);
-                let quota = budget
-                    .limits()
-                    .iter()
-                    .filter(|l| l.kind == LimitKind::Quota);
+                // Of a quota of one and a half, two threads that are halted a quarter of the time
+                // get half as much again done as one.
+                let whole = Budget::rounded(&world.machine, Rounding::Ceil);
+                let limits = whole.limits().iter();
+                let quota = limits.filter(|limit| limit.kind == LimitKind::Quota);
                 let quota = quota.map(|limit| limit.workers).min();
                 let pus = world.allowed.len().min(quota.unwrap_or(usize::MAX));
-                (budget.workers(), pus.max(1))
+                (Budget::of(&world.machine).workers(), pus.max(1))
             }
             None => (threads(), threads()),
         };

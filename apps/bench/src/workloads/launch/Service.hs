@@ -14,6 +14,7 @@ import Data.Maybe (fromMaybe, listToMaybe)
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
 import System.Environment (getArgs)
+import System.IO (hFlush, stdout)
 
 main :: IO ()
 main = do
@@ -23,7 +24,7 @@ main = do
     setSocketOption listener ReuseAddr 1
     bind listener (local port)
     listen listener 1024
-    putStrLn "listening"
+    putStrLn "listening" >> hFlush stdout
     forever $ do
       (peer, _) <- accept listener
       void . forkIO $ serve key peer redis `finally` close peer

@@ -225,7 +225,7 @@ fn line(
             section.workload,
             quoted(case.name)
         ),
-        ours: quantity(ours.first.median, &ours.first.unit) + &per_second(&ours.first.unit),
+        ours: quantity(ours.first.median, &ours.first.unit) + &shown_unit(&ours.first.unit),
         others,
     })
 }
@@ -241,9 +241,9 @@ fn beside_it(
     Some((other.name.into(), figure, better.factor(), better.ends()))
 }
 
-/// Speeds need their unit; times have it.
-fn per_second(unit: &str) -> String {
-    if unit.ends_with("/s") {
+/// Speeds and sizes need their unit; times have it.
+fn shown_unit(unit: &str) -> String {
+    if unit.ends_with("/s") || unit == "MB" {
         format!(" {unit}")
     } else {
         String::new()
@@ -290,7 +290,10 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
             out,
             "\nMedians of one interleaved run on {} ({} workers, {}, commit {}): \
              [benches/runs/{record}](benches/runs/{record}).",
-            host.cpu, section.workers, host.date, host.commit
+            host.cpu,
+            section.workers,
+            host.date,
+            report.commits()
         );
     }
     out

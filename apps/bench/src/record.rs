@@ -65,7 +65,7 @@ fn about(report: &Report) -> String {
         host.date,
         host.cpu,
         command.join(" "),
-        host.commit,
+        report.commits(),
     );
     let _ = writeln!(out, "| | |\n|---|---|");
     let limits = &host.limits;

@@ -78,6 +78,17 @@ impl Report {
         sections.find(|section| section.workload == workload)
     }
 
+    /// The commits that were measured: several, if the run was gone on from.
+    pub fn commits(&self) -> String {
+        let mut commits: Vec<&str> = Vec::new();
+        for section in &self.sections {
+            if !commits.contains(&section.host.commit.as_str()) {
+                commits.push(&section.host.commit);
+            }
+        }
+        commits.join(", ")
+    }
+
     /// The run's own noise floor: what 19 of 20 cases differ from themselves by at most, as a
     /// factor; nothing where no case was compared.
     pub fn noise_floor(&self) -> Option<f64> {

@@ -1,6 +1,6 @@
 //! The same hyper service on Creel and on tokio, over loopback: requests a second, CPU time a
-//! request, how long one waits. Creel's server has time-outs and waits for answers in the end;
-//! tokio's once has what hyper does by itself, and once the same as Creel's.
+//! request, how long one waits. `bare` is hyper's connection alone on Creel, as tokio's first is;
+//! `creel_hyper::serve` has time-outs and waits for answers in the end, as tokio's second.
 //!
 //! The server is a process of its own (`server.rs`), so that its CPU time is its alone. The client
 //! (`client.rs`) is one thread that keeps one request under way on each connection; it is the same
@@ -95,7 +95,8 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
 /// Measures a server with so many connections.
 type Sample = fn(&Plan, &Request, usize) -> anyhow::Result<Vec<f64>>;
 
-/// Creel and tokio with so many workers, and tokio once more with all that Creel's server does.
+/// Creel and tokio with so many workers, each by hyper alone, and with the time-outs and the graceful
+/// end that `creel_hyper::serve` has.
 fn subjects(workers: usize, sample: Sample, count: usize, bytes: usize) -> Vec<Subject> {
     let tokio = match workers {
         1 => "tokio current_thread".to_owned(),
@@ -106,7 +107,8 @@ fn subjects(workers: usize, sample: Sample, count: usize, bytes: usize) -> Vec<S
         n => format!("creel {n} workers"),
     };
     [
-        (creel, Runtime::Creel),
+        (creel.clone(), Runtime::Creel),
+        (format!("{creel}, bare"), Runtime::CreelBare),
         (tokio.clone(), Runtime::Tokio),
         (format!("{tokio}, time-outs"), Runtime::TokioGraceful),
     ]

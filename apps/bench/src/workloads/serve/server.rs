@@ -11,6 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, anyhow};
 use creel_console::Exit;
+use creel_hyper::Io;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -31,9 +32,11 @@ pub const SERVER: &str = "serve-server";
 pub enum Runtime {
     /// A pool, by `creel_hyper::serve`: with time-outs and an end that waits for answers.
     Creel,
-    /// Its multi-thread runtime, or current_thread with one worker; connections are hyper's alone.
+    /// A pool, connections are hyper's alone.
+    CreelBare,
+    /// tokio's multi-thread runtime, or current_thread with one worker; connections are hyper's alone.
     Tokio,
-    /// The same with what the first has: hyper's time-out of heads, hyper-util's graceful end.
+    /// tokio with what the first has: hyper's time-out of heads, hyper-util's graceful end.
     TokioGraceful,
 }
 
@@ -130,6 +133,7 @@ pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
     let body = Bytes::from(vec![b'x'; request.bytes]);
     match request.runtime {
         Runtime::Creel => creel(request.workers, body)?,
+        Runtime::CreelBare => creel_bare(request.workers, body)?,
         Runtime::Tokio => tokio(request.workers, body, false)?,
         Runtime::TokioGraceful => tokio(request.workers, body, true)?,
     }
@@ -154,6 +158,23 @@ fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
     let service = service_fn(move |asked| respond(asked, body.clone()));
     pool.block_on(pool.spawn(creel_hyper::serve(listener, service).into_future()))
         .map_err(|error| anyhow!("{error}"))
+}
+
+fn creel_bare(workers: usize, body: Bytes) -> anyhow::Result<()> {
+    let pool = creel::Pool::builder().workers(workers).build()?;
+    let mut listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    tell(listener.local_addr()?)?;
+    let serve = async move {
+        loop {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            let body = body.clone();
+            let service = service_fn(move |asked| respond(asked, body.clone()));
+            let connection = http1::Builder::new().serve_connection(Io(stream), service);
+            creel::task::spawn(connection).detach();
+        }
+    };
+    pool.block_on(pool.spawn(serve))
 }
 
 fn tokio(workers: usize, body: Bytes, is_graceful: bool) -> anyhow::Result<()> {

@@ -162,7 +162,7 @@ fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
 
 fn creel_bare(workers: usize, body: Bytes) -> anyhow::Result<()> {
     let pool = creel::Pool::builder().workers(workers).build()?;
-    let mut listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
+    let listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
     tell(listener.local_addr()?)?;
     let serve = async move {
         loop {
@@ -175,6 +175,7 @@ fn creel_bare(workers: usize, body: Bytes) -> anyhow::Result<()> {
         }
     };
     pool.block_on(pool.spawn(serve))
+        .map_err(|error| anyhow!("{error}"))?
 }
 
 fn tokio(workers: usize, body: Bytes, is_graceful: bool) -> anyhow::Result<()> {

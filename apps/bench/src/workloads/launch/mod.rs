@@ -29,6 +29,18 @@ pub const WORKLOAD: Workload = Workload {
 /// Threads for each that there is room for, as on a host with so many more CPUs.
 const TOO_MANY: usize = 4;
 
+/// Builds a Haskell program that counts the CPUs by itself.
+const GHC: &[&str] = &[
+    "ghc",
+    "-O1",
+    "-threaded",
+    "-rtsopts",
+    "-with-rtsopts=-N",
+    "SOURCE",
+    "-o",
+    "PROGRAM",
+];
+
 /// A program that sizes itself.
 struct Program {
     name: &'static str,
@@ -78,16 +90,7 @@ static PROGRAMS: [Program; 4] = [
         foreign: Foreign {
             file: "Sums.hs",
             source: include_str!("Sums.hs"),
-            build: &[
-                "ghc",
-                "-O1",
-                "-threaded",
-                "-rtsopts",
-                "-with-rtsopts=-N",
-                "SOURCE",
-                "-o",
-                "PROGRAM",
-            ],
+            build: GHC,
             run: &["PROGRAM"],
         },
         variable: "GHCRTS",

@@ -22,16 +22,7 @@ use crate::setting::Setting;
 static SERVICE: Foreign = Foreign {
     file: "Service.hs",
     source: include_str!("Service.hs"),
-    build: &[
-        "ghc",
-        "-O1",
-        "-threaded",
-        "-rtsopts",
-        "-with-rtsopts=-N",
-        "SOURCE",
-        "-o",
-        "PROGRAM",
-    ],
+    build: super::GHC,
     run: &["PROGRAM"],
 };
 

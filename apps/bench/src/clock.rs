@@ -35,14 +35,18 @@ impl Disturbance {
         }
     }
 
-    /// In words, where it is enough to doubt the figures.
-    pub fn warning(&self) -> Option<String> {
+    /// Both in percent, where they are enough to doubt the figures.
+    pub fn doubtful(&self) -> Option<(f64, f64)> {
         let percent = |share: f64| (share * 100.0).round();
-        (self.share() > 0.02).then(|| {
+        (self.share() > 0.02).then(|| (percent(self.others), percent(self.stolen)))
+    }
+
+    /// The same in words.
+    pub fn warning(&self) -> Option<String> {
+        self.doubtful().map(|(others, host)| {
             format!(
-                "others used {} % of the machine meanwhile, its host {} %: repeat it when it is quiet",
-                percent(self.others),
-                percent(self.stolen)
+                "others used {others} % of the machine meanwhile, its host {host} %: repeat it \
+                 when it is quiet"
             )
         })
     }

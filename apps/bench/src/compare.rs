@@ -11,7 +11,7 @@ use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
 use crate::stats::{Call, Centre, LEAST};
 
 /// Above this share of the machine, what others took makes a run unfit to be compared.
-const DISTURBED: f64 = 0.05;
+pub const DISTURBED: f64 = 0.05;
 
 /// What two reports differ in.
 #[derive(Debug, Default)]

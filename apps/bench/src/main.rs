@@ -88,7 +88,7 @@ struct Cli {
     /// Compare with a report written as JSON; exit code 1 if something became slower
     #[arg(long, value_name = "OLD.json")]
     compare: Option<PathBuf>,
-    /// Compare although what must match does not
+    /// Compare, or go on from, what does not match
     #[arg(long, requires = "compare")]
     anyway: bool,
     /// Measure nothing: take the figures of a report that was written as JSON

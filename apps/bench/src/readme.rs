@@ -5,10 +5,11 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
-use creel_console::{Exit, output};
+use anyhow::ensure;
+use creel_console::{Exit, Failure, output};
 
 use crate::harness::ONE_THREAD;
+use crate::report::findings::{best_peer, disturbance};
 use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
 
 /// Around what is generated.
@@ -19,28 +20,31 @@ const RECORDS: &str = "benches/runs";
 /// The plot's file, beside the README.
 const PLOT: &str = "docs/benchmarks.svg";
 
-/// What the README shows: a workload, a case, the beginning of Creel's subject, the beginnings of
-/// those beside it, and what it is in words.
+/// Beside Creel: the best of all that are not Creel's.
+const BEST: &str = "*";
+
+/// What the README shows: a workload, a case, the beginning of Creel's subject, those beside it, and
+/// what it is in words. `NAME*` is the best of those whose names begin so.
 const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
     (
         "iterate",
         "hot",
         "creel [sticky",
-        &[ONE_THREAD, "rayon chunks"],
+        &[ONE_THREAD, "rayon*", BEST],
         "100,000 items, call after call",
     ),
     (
         "iterate",
         "frame",
         "creel [sticky",
-        &[ONE_THREAD, "rayon chunks"],
+        &[ONE_THREAD, "rayon*", BEST],
         "a frame of 200 µs each millisecond",
     ),
     (
         "decode",
         "q8 1024",
         "creel",
-        &[ONE_THREAD, "rayon"],
+        &[ONE_THREAD, "rayon*", BEST],
         "144 small products a token",
     ),
     (
@@ -54,14 +58,14 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "whispers",
         "chain",
         "creel {n} workers",
-        &["tokio {n} workers", "go {n} workers"],
+        &["tokio*", "go*"],
         "a chain of 100,001 tasks",
     ),
     (
         "streams",
         "4000",
         "creel [in place, 20 ms]",
-        &["tokio"],
+        &["tokio*"],
         "4,000 timed streams",
     ),
     (
@@ -82,7 +86,7 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "traffic",
         "run",
         "creel",
-        &[ONE_THREAD, "rayon"],
+        &[ONE_THREAD, "rayon*"],
         "a city's cars",
     ),
     (
@@ -90,7 +94,14 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "OpenMP in lock-step",
         "creel run",
         &["as it is"],
-        "a program with too many threads, sized",
+        "OpenMP with too many threads, sized",
+    ),
+    (
+        "launch",
+        "Haskell quota",
+        "creel run",
+        &["as it is"],
+        "a Haskell program under a quota, sized",
     ),
 ];
 
@@ -157,13 +168,23 @@ fn generated(readme: &Path) -> anyhow::Result<Option<(String, String)>> {
         return Ok(None);
     };
     let report = Report::read(&record.join("report.json"))?;
-    let text = fs::read_to_string(readme).with_context(|| readme.display().to_string())?;
+    let bad = |error: &dyn std::fmt::Display| {
+        Failure::new(Exit::BadData, format!("{}: {error}", readme.display()))
+    };
+    let text = fs::read_to_string(readme).map_err(|error| bad(&error))?;
     let places = text.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;
         Some((before, after))
     });
-    let (before, after) =
-        places.with_context(|| format!("{}: no {BEGIN} … {END}", readme.display()))?;
+    let (before, after) = places.ok_or_else(|| bad(&format!("no {BEGIN} … {END}")))?;
+    if let Some(section) = report.sections.iter().find(|section| section.quick) {
+        let message = format!(
+            "{}: {} was a quick look, which is no record",
+            record.display(),
+            section.workload
+        );
+        return Err(Failure::new(Exit::BadData, message).into());
+    }
     let lines = lines(&report);
     ensure!(
         !lines.is_empty(),
@@ -217,7 +238,9 @@ fn line(
     let case = section.case(&fill(case))?;
     let ours = case.subject(&fill(subject))?;
     let other = |name: &&str| beside_it(&case, ours, &fill(name));
-    let others: Vec<_> = others.iter().filter_map(other).collect();
+    let mut others: Vec<_> = others.iter().filter_map(other).collect();
+    // The best of all may be one that is there already.
+    others.dedup_by(|b, a| a.0 == b.0);
     (!others.is_empty()).then(|| Line {
         about: about.into(),
         command: format!(
@@ -235,7 +258,11 @@ fn beside_it(
     ours: &SubjectView,
     name: &str,
 ) -> Option<(String, String, f64, (f64, f64))> {
-    let other = case.subject(name)?;
+    let other = match name.strip_suffix('*') {
+        Some("") => best_peer(case)?,
+        Some(begin) => case.best(|name| name.starts_with(begin))?,
+        None => case.subjects.iter().find(|subject| subject.name == name)?,
+    };
     let better = case.better(ours, other)?;
     let figure = quantity(other.first.median, &other.first.unit);
     Some((other.name.into(), figure, better.factor(), better.ends()))
@@ -272,9 +299,10 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
             .iter()
             .map(|(name, figure, ..)| format!("{name} {figure}"));
         let named: Vec<String> = named.collect();
-        let factors = others
-            .iter()
-            .map(|(_, _, better, _)| format!("{} ×", factor(*better)));
+        let factors = others.iter().map(|(_, _, better, (from, to))| {
+            let [better, from, to] = [*better, *from, *to].map(factor);
+            format!("{better} × ({from}–{to})")
+        });
         let factors: Vec<String> = factors.collect();
         // Writing to a String cannot fail.
         let _ = writeln!(
@@ -288,12 +316,16 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
         let host = &section.host;
         let _ = writeln!(
             out,
-            "\nMedians of one interleaved run on {} ({} workers, {}, commit {}): \
-             [benches/runs/{record}](benches/runs/{record}).",
+            "\nMedians of interleaved rounds on {} ({} workers, {}, commit {}): \
+             [benches/runs/{record}](benches/runs/{record}). How many times better is of samples of \
+             the same round, not of the medians; in brackets its 95 % interval: where 1 lies in it, \
+             no difference is told. Beside Creel is each library's best subject. The commands are \
+             those of `cargo run --release -p creel-bench -- …`. {}",
             host.cpu,
             section.workers,
             host.date,
-            report.commits()
+            report.commits(),
+            disturbance(report).unwrap_or_default()
         );
     }
     out
@@ -334,7 +366,10 @@ fn plot(lines: &[Line]) -> String {
          font-family=\"sans-serif\" font-size=\"13\" role=\"img\">\n\
          <title>How many times better Creel is than what is beside it</title>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"18\" fill=\"#1c2026\" font-weight=\"bold\">times better than …</text>\n"
+         <text x=\"{LEFT}\" y=\"18\" fill=\"#1c2026\" font-weight=\"bold\">Creel is so many times better than …</text>\n\
+         <text x=\"{}\" y=\"18\" fill=\"#545b66\" text-anchor=\"end\">grey: no difference told\
+         </text>\n",
+        WIDTH - RIGHT
     );
     // Writing to a String cannot fail.
     let mut step = low;
@@ -355,7 +390,12 @@ fn plot(lines: &[Line]) -> String {
     }
     for (index, (name, better, (from, to))) in dots.iter().enumerate() {
         let (x, y) = (across(*better), TOP + ROW * (index as f64 + 0.5));
-        let colour = if *better >= 1.0 { "#1673b8" } else { "#b26a00" };
+        // The line is the 95 % interval.
+        let colour = match (*from > 1.0, *to < 1.0) {
+            (true, _) => "#1673b8",
+            (_, true) => "#b26a00",
+            _ => "#7a828e",
+        };
         let _ = writeln!(
             out,
             "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#1c2026\" text-anchor=\"end\">{}</text>\

@@ -17,6 +17,7 @@ use creel_console::{Interrupt, Progress};
 use crate::costs::{self, Costs};
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
 use crate::stats::{Centre, Spread};
+use crate::sweep;
 
 /// A sample's values, by the case's metrics, and what it cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,8 +114,11 @@ impl Case {
             suspects
         });
         if !suspects.is_empty() && measured.compared {
+            let bases: Vec<usize> = suspects.iter().map(|&s| measured.first_of(s)).collect();
             let once_more = |turn: &Turn| match turn {
-                Turn::Subject(index) => *index == 0 || suspects.contains(index),
+                Turn::Subject(index) => {
+                    *index == 0 || suspects.contains(index) || bases.contains(index)
+                }
                 Turn::Twin => true,
             };
             turns.retain(once_more);
@@ -177,25 +181,32 @@ impl Measured {
     fn suspects(&self) -> Vec<usize> {
         let floor = self.floor();
         let in_doubt = |&subject: &usize| {
-            let centre = self.centre(subject, 0);
+            let centre = self.centre(subject, self.first_of(subject));
             centre.is_some_and(|centre| centre.is_suspect(&[floor]))
         };
         (1..self.names.len()).filter(in_doubt).collect()
     }
 
-    /// Where one thread is among the subjects.
-    pub fn one_thread(&self) -> Option<usize> {
-        self.names.iter().position(|name| name == ONE_THREAD)
+    /// Where the one is that is compared with a subject under this name.
+    fn beside(&self, subject: usize, name: &str) -> Option<usize> {
+        let name = sweep::beside(&self.names[subject], name);
+        self.names.iter().position(|other| *other == name)
     }
 
-    /// Those that the others are compared with: `one thread` where it is a subject, then the
-    /// first.
-    pub fn compared_with(&self) -> Vec<usize> {
+    /// The first subject, where it does as much as this one.
+    fn first_of(&self, subject: usize) -> usize {
+        self.beside(subject, &self.names[0]).unwrap_or(0)
+    }
+
+    /// Those that a subject is compared with: `one thread` where it is a subject, then the first.
+    pub fn compared_with(&self, subject: usize) -> Vec<usize> {
         if !self.compared {
             return Vec::new();
         }
-        let one_thread = self.one_thread().into_iter();
-        one_thread.filter(|&index| index != 0).chain([0]).collect()
+        let first = self.first_of(subject);
+        let one_thread = self.beside(subject, ONE_THREAD).into_iter();
+        let one_thread = one_thread.filter(|&index| index != first);
+        one_thread.chain([first]).collect()
     }
 }
 
@@ -275,7 +286,7 @@ pub mod tests {
         let counts = [0, 1, 2].map(|subject| measured.samples(subject).len());
         assert_eq!(counts, [10, 5, 10]);
         assert_eq!(measured.twin.len(), 10);
-        assert_eq!(measured.compared_with(), [1, 0]);
+        assert_eq!(measured.compared_with(2), [1, 0]);
     }
 
     #[test]

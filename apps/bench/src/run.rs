@@ -166,6 +166,10 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         let message = format!("{name}: no such workload, and no such case in these workloads");
         return Err(Failure::new(Exit::Usage, message).into());
     }
+    if !setting.matrix.is_empty() && chosen.iter().all(|(workload, _)| workload.name != "render") {
+        let message = "--matrix crosses settings of render, which is not among what is asked for";
+        return Err(Failure::new(Exit::Usage, message.to_owned()).into());
+    }
     if chosen.is_empty() && !cli.subjects.is_empty() {
         let message = format!("--subject {}: no such subject", cli.subjects.join(" "));
         return Err(Failure::new(Exit::Usage, message).into());
@@ -185,6 +189,9 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         let mut setting = setting.clone();
         match &*values.key {
             "workers" => setting.workers = number,
+            "items" | "work" if !cli.named_cases().contains("article") => {
+                return Err(usage(format!("{}: of iterate article only", values.key)).into());
+            }
             "items" => setting.items = Some(number),
             "work" => setting.work = Some(number),
             key => {
@@ -229,6 +236,14 @@ impl Run<'_> {
         for (workload, cases) in &mut chosen {
             let section = self.begun(workload, &host)?;
             cases.retain(|case| section.case(&case.name).is_none());
+            let other = section.host.commit != host.commit && !section.rows.is_empty();
+            if other && !cases.is_empty() && !self.cli.anyway {
+                let message = format!(
+                    "--resume: a part of {} is of commit {}, the rest would be of {} (--anyway does it)",
+                    workload.name, section.host.commit, host.commit
+                );
+                return Err(Failure::new(Exit::BadData, message).into());
+            }
             begun.push(section);
         }
         let samples = chosen
@@ -387,6 +402,11 @@ impl Run<'_> {
 
     fn compare(&self, old: &Report, new: &Report) -> anyhow::Result<Exit> {
         let comparison = compare::reports(old, new);
+        if comparison.compared == 0 {
+            let message = "these reports have no subject of one case in common that was sampled more \
+                           than once beside a yardstick: nothing was compared";
+            return Err(Failure::new(Exit::BadData, message.to_owned()).into());
+        }
         if !comparison.mismatches.is_empty() && !self.cli.anyway {
             let message = format!(
                 "these reports are not to be compared (--anyway does):\n  {}",

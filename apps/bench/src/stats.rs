@@ -1,8 +1,8 @@
 //! What a few samples say together, and when a difference is called one.
 //!
 //! Ratios are handled as logarithms, so that twice and half are equally far from one. A centre is a
-//! mean without the outermost fifths, which a single preempted sample cannot move; its error is
-//! Yuen's. A difference is called only where it is beyond [`LEAST`], beyond its own error, and
+//! mean without the outermost fifths, which a single preempted sample cannot move, of fewer than
+//! five the median; its error is Yuen's. A difference is called only where it is beyond [`LEAST`], beyond its own error, and
 //! beyond what a subject differs from itself by in the same slots.
 //!
 //! Source: K. K. Yuen, "The two-sample trimmed t for unequal population variances" (1974);
@@ -10,6 +10,9 @@
 
 /// Differences below this factor are never called one.
 pub const LEAST: f64 = 1.05;
+
+/// Two are called the same only where a difference beyond this factor would have been seen.
+const ALIKE: f64 = 1.15;
 
 /// A mean of logarithms and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +33,10 @@ impl Centre {
         let cut = count / 5;
         let kept = &logs[cut..count - cut];
         let (&low, &high) = (kept.first()?, kept.last()?);
-        let log = kept.iter().sum::<f64>() / kept.len() as f64;
+        let log = match cut {
+            0 => f64::midpoint(logs[(count - 1) / 2], logs[count / 2]),
+            _ => kept.iter().sum::<f64>() / kept.len() as f64,
+        };
         // What was cut off counts as if it lay at the border.
         let winsorized: Vec<f64> = logs.iter().map(|v| v.clamp(low, high)).collect();
         let mean = winsorized.iter().sum::<f64>() / count as f64;
@@ -60,11 +66,8 @@ impl Centre {
 
     /// What is beyond `floors`, the noise floors of the runs it comes from.
     pub fn call(&self, floors: &[f64]) -> Call {
-        let joint = floors
-            .iter()
-            .fold(self.half, |all, floor| all.hypot(*floor));
         let far = self.log.abs();
-        if far <= LEAST.ln() || far <= joint {
+        if far <= LEAST.ln() || far <= self.joint(floors) {
             Call::Same
         } else if self.log > 0.0 {
             Call::More
@@ -73,13 +76,22 @@ impl Centre {
         }
     }
 
+    /// Whether what is not called a difference can be called the same: none that counts would have
+    /// been missed.
+    pub fn is_alike(&self, floors: &[f64]) -> bool {
+        self.log.abs() + self.joint(floors) <= ALIKE.ln()
+    }
+
+    fn joint(&self, floors: &[f64]) -> f64 {
+        floors
+            .iter()
+            .fold(self.half, |all, floor| all.hypot(*floor))
+    }
+
     /// Whether more samples could change what is called: a difference in size that is not sure,
     /// or barely.
     pub fn is_suspect(&self, floors: &[f64]) -> bool {
-        let joint = floors
-            .iter()
-            .fold(self.half, |all, floor| all.hypot(*floor));
-        self.log.abs() > LEAST.ln() && self.log.abs() < 2.0 * joint
+        self.log.abs() > LEAST.ln() && self.log.abs() < 2.0 * self.joint(floors)
     }
 }
 
@@ -186,10 +198,12 @@ mod tests {
     fn a_centre_is_what_the_paper_says() {
         let one = Centre::of([2.0]).unwrap();
         assert!((one.factor() - 2.0).abs() < 1e-12 && one.half.is_infinite());
-        // Nothing is cut off three: the mean and Student's interval.
+        // Nothing is cut off three: the median and Student's interval.
         let three = Centre::of([1.0, 1.0f64.exp(), 2.0f64.exp()]).unwrap();
         assert!((three.log - 1.0).abs() < 1e-12);
         assert!((three.half - 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        let preempted = Centre::of([1.0, 1.1, 1000.0]).unwrap();
+        assert!((preempted.factor() - 1.1).abs() < 1e-9);
         // One of five at each end is: 0, 1, 2, 3 and far out become 1, 1, 2, 3, 3.
         let five = Centre::of([0.0, 1.0, 2.0, 3.0, 300.0].map(f64::exp)).unwrap();
         assert!((five.log - 2.0).abs() < 1e-12);
@@ -206,6 +220,8 @@ mod tests {
         assert_eq!(sure(2f64.ln(), 0.8).call(&[]), Call::Same);
         assert_eq!(sure(2f64.ln(), 0.1).call(&[0.7]), Call::Same);
         assert_eq!(sure(2f64.ln(), 0.1).call(&[0.1, 0.1]), Call::More);
+        assert!(sure(1.04f64.ln(), 0.05).is_alike(&[]));
+        assert!(!sure(1.04f64.ln(), 0.2).is_alike(&[]) && !sure(0.0, 0.05).is_alike(&[0.2]));
         assert!(sure(2f64.ln(), 0.5).is_suspect(&[]));
         assert!(!sure(2f64.ln(), 0.1).is_suspect(&[]));
         assert!(!sure(1.04f64.ln(), 0.5).is_suspect(&[]));

@@ -85,6 +85,19 @@ impl<'a> Point<'a> {
     }
 }
 
+/// Who is compared with a subject under this name: where what is done was swept, the one that does as
+/// much.
+pub fn beside(subject: &str, name: &str) -> String {
+    fn done(name: &str) -> Option<Point<'_>> {
+        Point::of(name).filter(|point| point.key != "workers")
+    }
+    let name = done(name).map_or(name, |point| point.name);
+    match done(subject) {
+        Some(Point { key, value, .. }) => format!("{name}, {key} {value}"),
+        None => name.into(),
+    }
+}
+
 /// The cases of several points as one set, so that all points are measured in the same rounds:
 /// each subject's name says its point. Who has no workers is there once where workers are swept.
 pub fn merged(key: &str, points: Vec<(usize, Vec<Case>)>) -> Vec<Case> {
@@ -136,6 +149,20 @@ fn name_at(key: &str, value: usize, name: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::rounds::tests::{case, noisy};
+
+    #[test]
+    fn who_does_more_is_compared_with_who_does_as_much() {
+        let first = "creel [sticky, adaptive], items 100";
+        assert_eq!(
+            beside("rayon, items 3000", ONE_THREAD),
+            "one thread, items 3000"
+        );
+        let there = beside("rayon, items 3000", first);
+        assert_eq!(there, "creel [sticky, adaptive], items 3000");
+        assert_eq!(beside("rayon, workers 2", ONE_THREAD), ONE_THREAD);
+        let workers = "creel [sticky, adaptive], workers 1";
+        assert_eq!(beside("rayon, workers 2", workers), workers);
+    }
 
     #[test]
     fn values_are_lists_and_ranges() {

@@ -38,7 +38,7 @@ mod progress;
 mod table;
 
 pub use args::Common;
-pub use document::Document;
+pub use document::{Document, SCHEMA};
 pub use exit::{Exit, Failure, conclude, exit_of, report};
 pub use interrupt::Interrupt;
 pub use knobs::Knobs;

@@ -12,9 +12,9 @@ struct Line<'a> {
     case: &'a str,
     metric: &'a str,
     unit: &'a str,
-    min: f64,
-    median: f64,
-    max: f64,
+    min: Option<f64>,
+    median: Option<f64>,
+    max: Option<f64>,
     runs: usize,
 }
 
@@ -24,6 +24,8 @@ struct Line<'a> {
 ///
 /// None that a row of this kind can have.
 pub fn rows(report: &Report) -> anyhow::Result<String> {
+    // What was not told is an empty field.
+    let told = |value: f64| value.is_finite().then_some(value);
     let mut out = ::csv::Writer::from_writer(Vec::new());
     for section in &report.sections {
         for row in &section.rows {
@@ -33,9 +35,9 @@ pub fn rows(report: &Report) -> anyhow::Result<String> {
                 case: &row.case,
                 metric: &row.metric,
                 unit: &row.unit,
-                min: row.min,
-                median: row.median,
-                max: row.max,
+                min: told(row.min),
+                median: told(row.median),
+                max: told(row.max),
                 runs: row.runs,
             })?;
         }

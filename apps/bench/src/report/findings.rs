@@ -3,15 +3,19 @@
 //! A question names two subjects of a case and the three sentences that answer it. A question whose
 //! subjects were not measured is not asked, and one whose answer is not sure says so.
 
-use super::quantity::{factor, quantity};
+use super::quantity::factor;
 use super::view::{CaseView, SubjectView};
 use super::{Report, Section};
+use crate::compare;
 use crate::harness::ONE_THREAD;
 use crate::stats::Call;
+use crate::sweep::Point;
 
-/// How much better is `subject` than `than`? `{x}` is the factor, `{n}` the number of workers.
+/// How much better is `subject` than `than`? `{x}` is the factor, `{n}` the number of workers,
+/// `{case}` the case.
 struct Question {
     workload: &'static str,
+    /// Its name, or [`EACH_CASE`].
     case: &'static str,
     /// The beginning of the subject's name; the first that has it.
     subject: &'static str,
@@ -23,6 +27,7 @@ struct Question {
 }
 
 const BEST_PEER: &str = "";
+const EACH_CASE: &str = "";
 
 const QUESTIONS: &[Question] = &[
     Question {
@@ -117,7 +122,7 @@ const QUESTIONS: &[Question] = &[
     },
     Question {
         workload: "serve",
-        case: "50 connections",
+        case: "50",
         subject: "creel",
         than: "tokio",
         better: "An HTTP server answers {x} × as many requests as on {peer}.",
@@ -153,12 +158,12 @@ const QUESTIONS: &[Question] = &[
     },
     Question {
         workload: "launch",
-        case: "OpenMP in lock-step",
+        case: EACH_CASE,
         subject: "creel run",
         than: "as it is",
-        better: "A program with too many threads ends {x} × sooner under `creel run`.",
-        same: "A program with too many threads ends no sooner under `creel run`.",
-        worse: "A program with too many threads ends {x} × later under `creel run`.",
+        better: "{case}: {x} × better under “creel run”.",
+        same: "{case}: “creel run” brings nothing.",
+        worse: "{case}: {x} × worse under “creel run”.",
     },
 ];
 
@@ -178,42 +183,71 @@ pub fn about(report: &Report) -> Vec<String> {
     ];
     if let Some(floor) = report.noise_floor() {
         lines.push(format!(
-            "Noise: 19 of 20 cases differ from themselves by {:.1} % or less. A difference is \
-             called one only beyond 5 % and beyond the error of both sides.",
-            (floor - 1.0) * 100.0
+            "Noise: {}. A difference is called one only beyond 5 % and beyond the error of both \
+             sides.",
+            super::noise_in_words(report, floor)
         ));
     }
-    for section in &report.sections {
-        if let Some(warning) = section.disturbance.and_then(|d| d.warning()) {
-            lines.push(format!("{}: {warning}.", section.workload));
-        }
-    }
+    lines.extend(disturbance(report));
     lines
 }
 
-/// A workload's findings; where no question was asked, what its first case says.
-pub fn of(section: &Section) -> Vec<String> {
-    let asked = QUESTIONS.iter().filter(|q| q.workload == section.workload);
-    let answers: Vec<String> = asked.filter_map(|q| q.answer(section)).collect();
-    if !answers.is_empty() {
-        return answers;
-    }
-    let first = section.cases().into_iter().next();
-    let sentence = first.and_then(|case| {
-        let creel = case.recommended()?;
-        let figure = quantity(creel.first.median, &creel.first.unit);
-        Some(format!("{}, {}: {figure}.", case.name, creel.name))
+/// What others took of the machine, where it is enough to doubt the figures.
+pub fn disturbance(report: &Report) -> Option<String> {
+    let doubtful = report.sections.iter().filter_map(|section| {
+        let (others, host) = section.disturbance?.doubtful()?;
+        Some(format!("{} {others} and {host} %", section.workload))
     });
-    sentence.into_iter().collect()
+    let doubtful: Vec<String> = doubtful.collect();
+    (!doubtful.is_empty()).then(|| {
+        format!(
+            "Of the machine, others used and its host took meanwhile: {}. Repeat these when it is \
+             quiet.",
+            doubtful.join(", ")
+        )
+    })
+}
+
+/// A workload's findings: none of a sweep, whose lines say from where on what pays.
+pub fn of(section: &Section) -> Vec<String> {
+    if section
+        .rows
+        .iter()
+        .any(|row| Point::of(&row.subject).is_some())
+    {
+        return Vec::new();
+    }
+    let asked = QUESTIONS.iter().filter(|q| q.workload == section.workload);
+    let mut answers: Vec<String> = asked.flat_map(|q| q.answers(section)).collect();
+    let disturbance = section
+        .disturbance
+        .filter(|d| d.share() > compare::DISTURBED);
+    if !answers.is_empty() && disturbance.is_some() {
+        answers.push("The machine was not quiet: these are hints.".into());
+    }
+    answers
 }
 
 impl Question {
-    fn answer(&self, section: &Section) -> Option<String> {
-        let fill = |text: &str| text.replace("{n}", &section.workers.to_string());
-        let case = section.case(&fill(self.case))?;
+    fn answers(&self, section: &Section) -> Vec<String> {
+        let cases = section.cases();
+        let wanted = self.case.replace("{n}", &section.workers.to_string());
+        let cases = cases.iter().filter(|case| {
+            self.case == EACH_CASE && case.subjects.len() > 1 || case.name == wanted
+        });
+        cases
+            .filter_map(|case| self.answer(section, case))
+            .collect()
+    }
+
+    fn answer(&self, section: &Section, case: &CaseView) -> Option<String> {
+        let fill = |text: &str| {
+            let text = text.replace("{n}", &section.workers.to_string());
+            text.replace("{case}", case.name)
+        };
         let subject = case.subject(&fill(self.subject))?;
         let than = match &*fill(self.than) {
-            BEST_PEER => best_peer(&case)?,
+            BEST_PEER => best_peer(case)?,
             name => case.subject(name)?,
         };
         let better = case.better(subject, than)?;
@@ -221,6 +255,17 @@ impl Question {
             return None;
         }
         let (sentence, x) = match case.call(&better) {
+            Call::Same if !case.is_alike(&better) => {
+                let (from, to) = better.ends();
+                return Some(format!(
+                    "{}: {} beside {} is not told apart: between {} and {} × as good.",
+                    case.name,
+                    subject.name,
+                    than.name,
+                    factor(from),
+                    factor(to)
+                ));
+            }
             Call::Same => (self.same, 1.0),
             Call::More => (self.better, better.factor()),
             Call::Less => (self.worse, 1.0 / better.factor()),
@@ -230,17 +275,20 @@ impl Question {
     }
 }
 
+/// The cases that there are questions about, each with its workload.
+#[cfg(test)]
+pub fn asked(setting: &crate::setting::Setting) -> Vec<(&'static str, String)> {
+    let fill = |case: &str| case.replace("{n}", &setting.workers.to_string());
+    let asked = QUESTIONS.iter().filter(|asked| asked.case != EACH_CASE);
+    asked
+        .map(|asked| (asked.workload, fill(asked.case)))
+        .collect()
+}
+
 /// Of those that are neither Creel's nor one thread nor a floor written by hand, the best.
-fn best_peer<'a, 'b>(case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
+pub fn best_peer<'a, 'b>(case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
     const NONE: [&str; 3] = ["creel", ONE_THREAD, "two-halves floor"];
-    let peers = case.subjects.iter();
-    let mut peers = peers.filter(|peer| NONE.iter().all(|name| !peer.name.starts_with(name)));
-    let first = peers.next()?;
-    let better = |best: &'b SubjectView<'a>, peer: &'b SubjectView<'a>| {
-        let ahead = case.better(peer, best).is_some_and(|b| b.log > 0.0);
-        if ahead { peer } else { best }
-    };
-    Some(peers.fold(first, better))
+    case.best(|name| NONE.iter().all(|none| !name.starts_with(none)))
 }
 
 /// A workload's recommended setting: as Rust and as a command line.
@@ -261,9 +309,13 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
                 format!("balance(Balance::{rust_balance})"),
                 format!("wait(Wait::{rust_wait})"),
             ]),
-            format!(
-                "creel-traffic run --jobs {n} --placement cores --balance {balance} --wait {wait}"
-            ),
+            match &*section.workload {
+                "traffic" => format!(
+                    "creel-traffic run --city 200x200 --cars 100000 --seconds 600 --jobs {n} \
+                     --placement cores --balance {balance} --wait {wait}"
+                ),
+                _ => String::new(),
+            },
         ),
         "render" => (
             builder(&["balance(Balance::Shared)".into(), "wait(Wait::Park)".into()]),
@@ -337,7 +389,7 @@ mod tests {
             rust.contains(".balance(Balance::Sticky)\n    .wait(Wait::Adaptive)\n"),
             "{rust}"
         );
-        assert!(command.ends_with("--balance sticky --wait adaptive"));
+        assert!(command.is_empty(), "a loop is no program: {command}");
         assert_eq!(knobs("creel [fixed, spin 5 ms]"), None);
     }
 }

@@ -4,7 +4,7 @@
 //! the other forms show, so that a report can be read back, drawn again and compared.
 
 mod csv;
-mod findings;
+pub mod findings;
 mod html;
 mod markdown;
 mod quantity;
@@ -51,11 +51,32 @@ pub struct Section {
     pub rows: Vec<Row>,
 }
 
+/// What is looked at first in a line that is read back.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+}
+
 /// A run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// In the order they were measured.
     pub sections: Vec<Section>,
+}
+
+/// A run's noise floor: of few cases it is what the worst of them shows.
+fn noise_in_words(report: &Report, floor: f64) -> String {
+    let cases: usize = report
+        .sections
+        .iter()
+        .map(|section| section.noise.len())
+        .sum();
+    let percent = (floor - 1.0) * 100.0;
+    match cases {
+        1 => format!("the case differs from itself by {percent:.1} %"),
+        2..20 => format!("cases differ from themselves by {percent:.1} % at most"),
+        _ => format!("19 of 20 cases differ from themselves by {percent:.1} % or less"),
+    }
 }
 
 impl Section {
@@ -108,10 +129,7 @@ impl Report {
             }
         }
         if let Some(floor) = self.noise_floor() {
-            let percent = (floor - 1.0) * 100.0;
-            out += &format!(
-                "noise: 19 of 20 cases differ from themselves by {percent:.1} % or less\n"
-            );
+            out += &format!("noise: {}\n", noise_in_words(self, floor));
         }
         out
     }
@@ -131,15 +149,20 @@ impl Report {
     ///
     /// The file's, or that it is no report of a version that can be compared.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        let bad = |error: serde_json::Error| {
+        let bad = |error: &dyn std::fmt::Display| {
             let message = format!("{}: {error}", file.display());
             Failure::new(Exit::BadData, message)
         };
+        let text = fs::read_to_string(file).map_err(|error| bad(&error))?;
         let lines = text.lines().filter(|line| !line.trim().is_empty());
-        let sections: Result<Vec<Section>, _> = lines
-            .map(|line| serde_json::from_str(line).map_err(bad))
-            .collect();
+        let section = |line| {
+            let version: Version = serde_json::from_str(line).map_err(|error| bad(&error))?;
+            if version.schema != creel_console::SCHEMA {
+                return Err(bad(&format!("schema {} is not known", version.schema)));
+            }
+            serde_json::from_str(line).map_err(|error| bad(&error))
+        };
+        let sections: Result<Vec<Section>, _> = lines.map(section).collect();
         let sections = sections?;
         ensure!(
             !sections.is_empty(),

@@ -135,7 +135,7 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
             let name = format!("{}, geometric mean", metric.name);
             rows.push(row(name, metric.unit, all));
         }
-        for other in measured.compared_with() {
+        for other in measured.compared_with(subject) {
             let metric = format!("{} / {}", metrics[0].name, measured.subjects()[other]);
             let ratios = measured.ratios(subject, other);
             rows.push(Row {

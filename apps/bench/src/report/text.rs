@@ -64,12 +64,16 @@ fn means(case: &CaseView) -> Table {
 
 /// With so many further metrics, their medians only.
 fn with(case: &CaseView, further: usize) -> Table {
-    let one_thread = case.one_thread().filter(|_| case.is_compared);
+    let has_one_thread = case.is_compared
+        && case
+            .subjects
+            .iter()
+            .any(|subject| case.one_thread_beside(subject).is_some());
     let mut columns = vec![("", Align::Left)];
     let first = case.recommended().map(|first| first.first.metric.as_str());
     columns.push((first.unwrap_or("time"), Align::Right));
     columns.push(("spread", Align::Right));
-    if one_thread.is_some() {
+    if has_one_thread {
         columns.push(("÷ 1 thread", Align::Right));
     }
     if case.is_compared {
@@ -89,13 +93,11 @@ fn with(case: &CaseView, further: usize) -> Table {
             quantity(row.median, &row.unit),
             spread(row.min, row.median, row.max),
         ];
-        if let Some(one_thread) = one_thread {
-            cells.push(ratio(case, subject, one_thread));
+        if has_one_thread {
+            cells.push(ratio(case, subject, case.one_thread_beside(subject)));
         }
-        if case.is_compared
-            && let Some(first) = case.recommended()
-        {
-            cells.push(ratio(case, subject, first));
+        if case.is_compared {
+            cells.push(ratio(case, subject, case.recommended_beside(subject)));
             cells.push(verdict(case, subject));
         }
         let others = subject.others.iter().take(further);
@@ -109,41 +111,43 @@ fn with(case: &CaseView, further: usize) -> Table {
     table
 }
 
-fn ratio(case: &CaseView, subject: &SubjectView, other: &SubjectView) -> String {
-    let ratio = case.ratio(subject, other);
+fn ratio(case: &CaseView, subject: &SubjectView, other: Option<&SubjectView>) -> String {
+    let ratio = other.and_then(|other| case.ratio(subject, other));
     ratio.map_or(String::new(), |ratio| factor(ratio.factor()))
 }
 
 /// What is called of a subject beside the first; of the first, beside one thread.
 pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
-    let Some(first) = case.recommended() else {
-        return String::new();
-    };
-    let other = if subject.name == first.name {
-        case.one_thread()
+    let first = case.recommended_beside(subject);
+    let is_first = first.is_some_and(|first| first.name == subject.name);
+    let other = if is_first {
+        case.one_thread_beside(subject)
     } else {
-        Some(first)
+        first
     };
     let Some(other) = other.filter(|other| other.name != subject.name) else {
         return String::new();
     };
-    let better = case.better(subject, other);
-    let words = better.map(|better| words(case, &better));
+    let words = case.better(subject, other).map(|b| words(case, &b));
     match words {
-        Some(words) if subject.name == first.name => format!("{words} than 1 thread"),
-        words => words.unwrap_or_default(),
+        Some(["same", ..]) if is_first => "the same as 1 thread".into(),
+        Some([word, than]) if is_first => format!("{word}{than} 1 thread"),
+        Some(["same", ..]) => "the same".into(),
+        Some([word, _]) => word.into(),
+        None => String::new(),
     }
-    .replace("the same than", "the same as")
 }
 
-fn words(case: &CaseView, better: &Centre) -> String {
+/// What is called of a ratio, and the word that leads on to what it is beside.
+fn words(case: &CaseView, better: &Centre) -> [&'static str; 2] {
     if better.half.is_infinite() {
-        return "one sample".into();
+        return ["one sample", " beside"];
     }
     match case.call(better) {
-        Call::Same => "the same".into(),
-        Call::More => format!("{} × faster", factor(better.factor())),
-        Call::Less => format!("{} × slower", factor(1.0 / better.factor())),
+        Call::Same if case.is_alike(better) => ["same", " as"],
+        Call::Same => ["not told apart", " from"],
+        Call::More => ["faster", " than"],
+        Call::Less => ["slower", " than"],
     }
 }
 
@@ -238,8 +242,8 @@ mod tests {
         println!("{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("÷ 1 thread  ÷ first  verdict"));
-        assert!(lines[1].contains("× faster than 1 thread"), "{text}");
-        assert!(lines[2].contains("× slower"), "{text}");
+        assert!(lines[1].ends_with("faster than 1 thread"), "{text}");
+        assert!(lines[2].ends_with("  slower"), "{text}");
         assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS));
     }
 }

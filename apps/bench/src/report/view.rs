@@ -6,6 +6,7 @@ use super::rows::Row;
 use crate::costs;
 use crate::harness::ONE_THREAD;
 use crate::stats::{Call, Centre};
+use crate::sweep;
 
 /// A case and its subjects.
 #[derive(Debug)]
@@ -96,9 +97,31 @@ impl<'a> CaseView<'a> {
         self.subjects.first()
     }
 
-    /// One thread, where it is a subject.
-    pub fn one_thread(&self) -> Option<&SubjectView<'a>> {
-        self.subject(ONE_THREAD)
+    /// One thread, where it is a subject, doing as much as this one.
+    pub fn one_thread_beside(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
+        self.beside(subject, ONE_THREAD)
+    }
+
+    /// The recommended subject, doing as much as this one.
+    pub fn recommended_beside(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
+        self.beside(subject, self.recommended()?.name)
+    }
+
+    fn beside(&self, subject: &SubjectView, name: &str) -> Option<&SubjectView<'a>> {
+        let name = sweep::beside(subject.name, name);
+        self.subjects.iter().find(|other| other.name == name)
+    }
+
+    /// The best of those that are wanted by name, by their medians.
+    pub fn best(&self, wanted: impl Fn(&str) -> bool) -> Option<&SubjectView<'a>> {
+        let more_is_better = is_more_better(self.unit());
+        let good = |subject: &SubjectView| match more_is_better {
+            true => subject.first.median,
+            false => -subject.first.median,
+        };
+        let subjects = self.subjects.iter();
+        let told = subjects.filter(|s| wanted(s.name) && !s.first.median.is_nan());
+        told.max_by(|a, b| good(a).total_cmp(&good(b)))
     }
 
     /// The first subject whose name begins so.
@@ -118,6 +141,11 @@ impl<'a> CaseView<'a> {
         ratio.call(&[self.floor.unwrap_or(0.0)])
     }
 
+    /// Whether what is not called a difference can be called the same.
+    pub fn is_alike(&self, ratio: &Centre) -> bool {
+        ratio.is_alike(&[self.floor.unwrap_or(0.0)])
+    }
+
     /// How much better the one is than the other, whether more or less is better here; above one
     /// is better.
     pub fn better(&self, one: &SubjectView, than: &SubjectView) -> Option<Centre> {
@@ -129,9 +157,9 @@ impl<'a> CaseView<'a> {
     }
 }
 
-/// Speeds are per second; everything else is a time or a cost.
+/// Speeds are per second, gains are times; everything else is a time or a cost.
 pub fn is_more_better(unit: &str) -> bool {
-    unit.ends_with("/s")
+    unit.ends_with("/s") || unit == "times"
 }
 
 #[cfg(test)]
@@ -145,7 +173,10 @@ mod tests {
         let case = section.case("hot").unwrap();
         let names: Vec<&str> = case.subjects.iter().map(|subject| subject.name).collect();
         assert_eq!(names, ["creel [sticky, adaptive]", "one thread", "rayon"]);
-        let (creel, one) = (&case.subjects[0], case.one_thread().unwrap());
+        let (creel, one) = (
+            &case.subjects[0],
+            case.one_thread_beside(&case.subjects[0]).unwrap(),
+        );
         let better = case.better(creel, one).unwrap();
         assert!((1.8..2.2).contains(&better.factor()), "{better:?}");
         assert_eq!(case.call(&better), Call::More);

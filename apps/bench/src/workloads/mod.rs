@@ -53,7 +53,7 @@ const HEADLINES: &[(&str, &[&str])] = &[
     ("render", &["jobs {n}"]),
     ("whispers", &["chain", "hop", "channel"]),
     ("streams", &["4000"]),
-    ("serve", &["50 connections"]),
+    ("serve", &["50"]),
     ("traffic", &["run"]),
     ("decode", &["q8 1024"]),
     ("launch", &["OpenMP in lock-step"]),
@@ -69,4 +69,29 @@ pub fn headlines(workload: &str, setting: &Setting) -> Vec<String> {
 /// The names, for the command line.
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|workload| workload.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_look_and_its_findings_name_cases_that_there_are() {
+        let setting = Setting::of_tests();
+        let asked = crate::report::findings::asked(&setting);
+        for workload in ALL {
+            let cases = (workload.cases)(&setting).unwrap();
+            if cases.is_empty() {
+                // What it measures is not on this machine, or not beside this program.
+                continue;
+            }
+            let there = |name: &str| cases.iter().any(|case| case.name == name);
+            for case in headlines(workload.name, &setting) {
+                assert!(there(&case), "{}: {case}", workload.name);
+            }
+            for (_, case) in asked.iter().filter(|(name, _)| *name == workload.name) {
+                assert!(there(case), "{}: {case}", workload.name);
+            }
+        }
+    }
 }

@@ -163,20 +163,21 @@ fn workload(out: &mut String, section: &Section) {
     }
     let _ = writeln!(out, "<details><summary>All tables of {name}</summary>");
     for case in &cases {
-        table(out, case);
+        table(out, &section.workload, case);
     }
     out.push_str("</details>\n</section>\n");
 }
 
-fn table(out: &mut String, case: &CaseView) {
+fn table(out: &mut String, workload: &str, case: &CaseView) {
     let Some(first) = case.recommended() else {
         return;
     };
     let name = escaped(case.name);
     let _ = write!(
         out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{name}, all figures\">\
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}, {name}, all figures\">\
          <table><caption>{name}, {}</caption>\n<thead><tr><th scope=\"col\">subject</th>",
+        escaped(workload),
         escaped(case.unit())
     );
     let mut columns: Vec<String> = [first.first.metric.as_str(), "spread"].map(escaped).into();
@@ -206,7 +207,10 @@ fn cells(case: &CaseView, subject: &SubjectView) -> Vec<String> {
         spread(row.min, row.median, row.max),
     ];
     if case.is_compared {
-        for other in [case.one_thread(), case.recommended()] {
+        for other in [
+            case.one_thread_beside(subject),
+            case.recommended_beside(subject),
+        ] {
             let ratio = other.and_then(|other| case.ratio(subject, other));
             cells.push(ratio.map_or(String::new(), |ratio| factor(ratio.factor())));
         }

@@ -123,7 +123,7 @@ fn case(setting: &Setting, jobs: usize) -> Case {
         metrics: METRICS.to_vec(),
         compared: true,
         plan: setting.plan(0, 0),
-        rounds: setting.rounds(3),
+        rounds: setting.rounds(5),
         subjects,
     }
 }

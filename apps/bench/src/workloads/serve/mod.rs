@@ -146,7 +146,7 @@ fn idle(setting: &Setting, count: usize) -> Case {
         metrics: IDLE_METRICS.to_vec(),
         compared: true,
         plan: setting.plan(500, 1_500),
-        rounds: setting.rounds(3),
+        rounds: setting.rounds(5),
         subjects: subjects(setting.workers.max(2), idle_sample, count, SMALL),
     }
 }

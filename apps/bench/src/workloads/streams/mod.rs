@@ -110,7 +110,7 @@ fn case(setting: &Setting, streams: usize) -> Case {
         metrics: METRICS.to_vec(),
         compared: true,
         plan: setting.plan(500, 2_000),
-        rounds: setting.rounds(3),
+        rounds: setting.rounds(5),
         subjects,
     }
 }

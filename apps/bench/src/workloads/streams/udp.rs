@@ -65,7 +65,7 @@ fn case(setting: &Setting, name: String, subjects: Vec<Subject>) -> Case {
         metrics: METRICS.to_vec(),
         compared: true,
         plan: setting.plan(1_000, 3_000),
-        rounds: setting.rounds(3),
+        rounds: setting.rounds(5),
         subjects,
     }
 }

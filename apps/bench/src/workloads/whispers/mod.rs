@@ -31,14 +31,9 @@ const NS: &str = "ns";
 const RELAY: u64 = 100;
 
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
-    let (chain, million) = if setting.quick {
-        (10_001, 100_001)
-    } else {
-        (100_001, 1_000_001)
-    };
     let mut cases = Vec::new();
     let chained = [
-        ("chain", Job::Chain(chain), MS),
+        ("chain", Job::Chain(100_001), MS),
         ("hop", Job::Hop(RELAY), NS),
         ("spawn-join", Job::SpawnJoin, NS),
         ("ping-pong", Job::PingPong, NS),
@@ -63,7 +58,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     cases.push(short);
     cases.push(case(
         "million".into(),
-        Job::Chain(million),
+        Job::Chain(1_000_001),
         MS,
         setting,
         &[1],

@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   creel-traffic watch --city 100x100 --cars 50000
           then open the address that it prints
-  creel-traffic watch --network NY.gr.xz --cars 500000 --port 8000 --speed 0";
+  creel-traffic watch --network town.osm.pbf --cars 500000 --port 8000 --speed 0";
 
 /// Show a simulation live, on a page for a browser
 ///
@@ -202,7 +202,7 @@ fn show(shown: &Shown, simulation: &Simulation, heard: u32, occupancy: &mut Vec<
         tally.beside as f64,
         tally.arrived as f64,
         simulation.vehicle_seconds(),
-        tally.delay_ms as f64 / 1000.0,
+        simulation.free_seconds(),
         f64::from(heard),
     ];
     sums.iter().for_each(|sum| frame.extend(sum.to_le_bytes()));

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use creel::{Pool, Wait};
-use creel_console::{Align, Common, Exit, Failure, Format, Interrupt, Knobs, Table, output};
+use creel_console::{Align, Common, Exit, Format, Interrupt, Knobs, Table, output};
 use creel_traffic::sim::{Simulation, TICK_MS};
 use serde::Serialize;
 
@@ -25,8 +25,8 @@ Examples:
 
 /// Run a simulation, and tell what became of it
 ///
-/// Exit codes: 0 done, 2 usage, 65 bad data, 130 interrupted (a snapshot, if one was asked for, is
-/// written then, too).
+/// Exit codes: 0 done, 1 a file cannot be read or written, 2 usage, 65 bad data, 130 interrupted, 143
+/// terminated (a snapshot, if one was asked for, is written then, too).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
@@ -114,9 +114,7 @@ impl Run {
             before,
         );
         print(&summary, common)?;
-        if interrupt.requested() {
-            return Err(Failure::new(Exit::Interrupted, "interrupted").into());
-        }
+        interrupt.check()?;
         Ok(Exit::Done)
     }
 

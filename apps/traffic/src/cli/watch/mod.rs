@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use creel::{Pool, Wait};
-use creel_console::{Common, Exit, Failure, Interrupt, Knobs, http};
+use creel_console::{Common, Exit, Interrupt, Knobs, http};
 use creel_traffic::network::Network;
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
@@ -27,7 +27,7 @@ Examples:
 ///
 /// The page is served on the loopback address only; its own address is printed. Interrupt to end.
 ///
-/// Exit codes: 2 usage, 65 bad data, 75 the port is in use, 130 interrupted.
+/// Exit codes: 2 usage, 65 bad data, 75 the port is in use, 130 interrupted, 143 terminated.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Watch {
@@ -106,7 +106,8 @@ impl Watch {
             eprintln!("creel-traffic: http://{address}/");
         }
         drive(&mut simulation, &pool, &shown, &interrupt);
-        Err(Failure::new(Exit::Interrupted, "interrupted").into())
+        interrupt.check()?;
+        Ok(Exit::Done)
     }
 }
 

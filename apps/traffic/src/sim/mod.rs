@@ -343,8 +343,9 @@ impl Simulation {
     /// would have taken each of them alone.
     pub fn free_seconds(&self) -> f64 {
         let tally = self.tally();
-        let waited_ms = tally.waited_ms + tally.waiting * i64::from(self.now_ms);
-        self.vehicle_seconds() - waited_ms as f64 / 1000.0
+        let drive = tally.moving - tally.waiting;
+        let free_ms = tally.vehicle_ms - tally.waited_ms + drive * i64::from(self.now_ms);
+        free_ms as f64 / 1000.0
     }
 
     /// Notes what happens from now on, or no longer.

@@ -35,8 +35,6 @@ pub(super) struct Car {
 pub(super) struct Head {
     /// All that are on the road, in order.
     queue: VecDeque<Car>,
-    /// When the first may go, as far as is known; never while it waits for room.
-    try_at: Ms,
     free_at: Ms,
     pub hole_ms: Ms,
     headway_ms: u16,
@@ -50,15 +48,20 @@ pub(super) struct Tail {
     /// When space is free here that cars have left at the end.
     pub holes: VecDeque<Ms>,
     next_in: Ms,
-    /// When there is room for those that wait, if that is known.
-    wake_at: Ms,
     free_flow_ms: Ms,
     pub room: u16,
     headway_ms: u16,
     down: (u32, u8),
 }
 
+/// What is looked at to find what is due stands together, so that a look is a line or two of the cache.
 pub(super) struct Junction {
+    /// By head: when its first car may go, as far as is known; never while it waits for room.
+    try_at: [Ms; ROADS],
+    /// By head: whether that is when the car comes to the end of the road.
+    arrives: [bool; ROADS],
+    /// By tail: when there is room for those that wait, if that is known.
+    wake_at: [Ms; ROADS],
     pub heads: [Head; ROADS],
     pub tails: [Tail; ROADS],
     /// The program and how late it begins.
@@ -90,7 +93,6 @@ impl Head {
     pub fn new(up: (u32, u8), approach: u8, flow: &Flow) -> Self {
         Self {
             queue: VecDeque::new(),
-            try_at: NEVER,
             free_at: 0,
             hole_ms: flow.hole_ms,
             headway_ms: flow.headway_ms,
@@ -105,7 +107,6 @@ impl Tail {
         Self {
             holes: VecDeque::new(),
             next_in: 0,
-            wake_at: NEVER,
             free_flow_ms: flow.free_flow_ms,
             room: flow.storage,
             headway_ms: flow.headway_ms,
@@ -120,18 +121,6 @@ impl Tail {
         }
         self.room > 0 && self.next_in <= now
     }
-
-    /// Somebody waits: sets when there is room, if that is known and not set.
-    fn set_wake(&mut self, now: Ms) {
-        let room_at = if self.room > 0 {
-            Some(now)
-        } else {
-            self.holes.front().copied()
-        };
-        if let Some(room_at) = room_at.filter(|_| self.wake_at == NEVER) {
-            self.wake_at = self.next_in.max(room_at).max(now);
-        }
-    }
 }
 
 impl Junction {
@@ -144,6 +133,9 @@ impl Junction {
             storage: 0,
         };
         Self {
+            try_at: [NEVER; ROADS],
+            arrives: [false; ROADS],
+            wake_at: [NEVER; ROADS],
             heads: std::array::from_fn(|_| Head::new((0, 0), 0, &none)),
             tails: std::array::from_fn(|_| Tail::new((0, 0), &none)),
             signal,
@@ -184,12 +176,11 @@ impl Junction {
             .trips
             .last()
             .map_or(u64::MAX, |trip| key(trip.0, DEPART, 0));
-        let tails = self.tails.iter().enumerate();
-        let tails = tails.map(|(road, tail)| key(tail.wake_at, WAKE, road));
-        let heads = self.heads.iter().enumerate().map(|(road, head)| {
-            let arrives = head.queue.front().is_some_and(|car| car.at == head.try_at);
-            key(head.try_at, if arrives { ARRIVE } else { RETRY }, road)
-        });
+        let tails = self.wake_at.iter().enumerate();
+        let tails = tails.map(|(road, &at)| key(at, WAKE, road));
+        let heads = self.try_at.iter().zip(self.arrives).enumerate();
+        let heads =
+            heads.map(|(road, (&at, arrives))| key(at, if arrives { ARRIVE } else { RETRY }, road));
         tails.chain(heads).fold(first, u64::min)
     }
 
@@ -200,18 +191,17 @@ impl Junction {
             What::Car(car) => {
                 let head = &mut self.heads[road];
                 if head.queue.is_empty() {
-                    head.try_at = car.at;
+                    (self.try_at[road], self.arrives[road]) = (car.at, true);
                 }
                 head.queue.push_back(car);
-                head.try_at
+                self.try_at[road]
             }
             What::Hole(at) => {
-                let tail = &mut self.tails[road];
-                tail.holes.push_back(at);
-                if self.waiting.iter().any(|&(of, _)| of == effect.road) {
-                    tail.set_wake(0);
+                self.tails[road].holes.push_back(at);
+                if self.waited_for(road) {
+                    self.set_wake(road, 0);
                 }
-                tail.wake_at
+                self.wake_at[road]
             }
         }
     }
@@ -228,17 +218,19 @@ impl Junction {
         loop {
             let head = &mut self.heads[road];
             let Some(mut car) = head.queue.front().copied() else {
-                head.try_at = NEVER;
+                self.try_at[road] = NEVER;
                 return;
             };
-            head.try_at = car.at.max(head.free_at);
-            if head.try_at > now {
+            let earliest = car.at.max(head.free_at);
+            if earliest > now {
+                (self.try_at[road], self.arrives[road]) = (earliest, earliest == car.at);
                 return;
             }
             if let Some((program, offset_ms)) = self.signal {
                 let program = &rules.programs[usize::from(program)];
-                head.try_at = program.green(head.approach, offset_ms, now);
-                if head.try_at > now {
+                let green = program.green(head.approach, offset_ms, now);
+                if green > now {
+                    (self.try_at[road], self.arrives[road]) = (green, false);
                     return;
                 }
             }
@@ -261,7 +253,7 @@ impl Junction {
             let to = car.turns as usize & 3;
             let next = called || !self.waited_for(to);
             if !(next && self.tails[to].has_room(now)) {
-                self.heads[road].try_at = NEVER;
+                self.try_at[road] = NEVER;
                 return self.wait(to, road as u8, now);
             }
             self.leave(road, now, effects);
@@ -271,22 +263,35 @@ impl Junction {
         }
     }
 
+    /// Somebody waits: sets when there is room, if that is known and not set.
+    fn set_wake(&mut self, to: usize, now: Ms) {
+        let tail = &self.tails[to];
+        let room_at = if tail.room > 0 {
+            Some(now)
+        } else {
+            tail.holes.front().copied()
+        };
+        if let Some(room_at) = room_at.filter(|_| self.wake_at[to] == NEVER) {
+            self.wake_at[to] = tail.next_in.max(room_at).max(now);
+        }
+    }
+
     fn waited_for(&self, to: usize) -> bool {
         self.waiting.iter().any(|&(of, _)| usize::from(of) == to)
     }
 
     fn wait(&mut self, to: usize, who: u8, now: Ms) {
         self.waiting.push((to as u8, who));
-        self.tails[to].set_wake(now);
+        self.set_wake(to, now);
     }
 
     /// There may be room on a road that some wait for.
     fn wake(&mut self, to: usize, now: Ms, rules: &Rules, effects: &mut Vec<Effect>) {
-        self.tails[to].wake_at = NEVER;
+        self.wake_at[to] = NEVER;
         let first = |&(of, _): &(u8, u8)| usize::from(of) == to;
         while let Some(place) = self.waiting.iter().position(first) {
             if !self.tails[to].has_room(now) {
-                return self.tails[to].set_wake(now);
+                return self.set_wake(to, now);
             }
             match self.waiting.remove(place).1 {
                 ASIDE => self.pull_out(to, now, effects),

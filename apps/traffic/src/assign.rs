@@ -278,11 +278,8 @@ impl Demand {
         let mut origins: Vec<(u32, Vec<(u32, f64)>)> = Vec::new();
         let graph = Graph::new(network);
         let free: Vec<f64> = network.links.iter().map(|link| link.time(0.0)).collect();
-        let mut left_out = trips
-            .iter()
-            .filter(|trip| trip.0 == trip.1)
-            .map(|trip| trip.2)
-            .sum();
+        let stay = trips.iter().filter(|trip| trip.0 == trip.1);
+        let mut left_out = stay.fold(0.0, |sum, trip| sum + trip.2);
         let mut reached = Vec::new();
         for (from, to, amount) in sorted {
             if from.max(to) >= network.nodes {

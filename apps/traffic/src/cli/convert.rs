@@ -62,7 +62,7 @@ impl Convert {
             })?;
             if network.controlled() && !format.keeps_control() {
                 tell(
-                    "creel-traffic: lights, stops and priorities are left out: the format has none",
+                    "creel-traffic: lights, stops and priorities are left out: the format has none\n",
                 );
             }
         }
@@ -71,6 +71,15 @@ impl Convert {
             whole::write(path, true, |to| {
                 demand::plans(&network, &plans, &names, format, to)
             })?;
+            let stay = (0..plans.len() as u32)
+                .flat_map(|car| plans.trips(&network, car))
+                .filter(|(_, links)| links.is_empty())
+                .count();
+            if stay > 0 {
+                tell(&format!(
+                    "creel-traffic: {stay} trips that go nowhere are left out\n"
+                ));
+            }
             if plans.any_again() {
                 tell(
                     "creel-traffic: who drives for ever does so once there: no format can say it\n",

@@ -14,7 +14,7 @@ use super::{Steps, usage, whole};
 const EXAMPLES: &str = "\
 Examples:
   creel-traffic draw --city 100x100 --noise 30 --avenues 5 --cars 50000 --output city.png
-  creel-traffic draw --network NY.gr.xz --cars 200000 --seconds 600 --output ny.svg";
+  creel-traffic draw --network town.osm.pbf --cars 200000 --seconds 600 --output town.svg";
 
 /// Draw the map at a time, each road in the colour of how full it is
 ///

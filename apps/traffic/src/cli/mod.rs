@@ -58,7 +58,9 @@ fn check_end(simulation: &Simulation, seconds: u32) -> anyhow::Result<()> {
 
 /// What is told where a map is wanted of roads that have none.
 fn no_map() -> anyhow::Error {
-    usage("these roads have no places, so there is no map of them")
+    usage(
+        "these roads have no places, so there is no map of them (for NAME.gr, they are in NAME.co beside it)",
+    )
 }
 
 /// An error of the command line.

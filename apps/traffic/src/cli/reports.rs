@@ -56,9 +56,14 @@ pub struct Reports {
 fn region(text: &str) -> Result<[f64; 4], String> {
     let values: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
     let values = values.map_err(|_| "not four numbers: WEST,SOUTH,EAST,NORTH")?;
-    values
-        .try_into()
-        .map_err(|_| "not four numbers: WEST,SOUTH,EAST,NORTH".into())
+    let region = <[f64; 4]>::try_from(values)
+        .map_err(|_| "not four numbers: WEST,SOUTH,EAST,NORTH".to_owned())?;
+    let [west, south, east, north] = region;
+    if west < east && south < north {
+        Ok(region)
+    } else {
+        Err("nothing lies in it: WEST below EAST, SOUTH below NORTH".into())
+    }
 }
 
 /// A file that is being written.
@@ -78,6 +83,11 @@ pub struct Writing {
 impl Reports {
     /// Opens all files; none under its own name yet.
     pub fn open(&self, names: Names) -> anyhow::Result<Writing> {
+        if self.until.is_some_and(|until| until <= self.from) {
+            return Err(super::usage(
+                "nothing happens from --from on and before --until",
+            ));
+        }
         let filter = Filter {
             from_ms: self.from * 1000,
             until_ms: self.until.map_or(u32::MAX, |until| until * 1000),

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use creel::{Pool, Wait};
-use creel_console::{Align, Common, Exit, Failure, Format, Interrupt, Knobs, Table, output};
+use creel_console::{Align, Common, Exit, Format, Interrupt, Knobs, Table, output};
 use creel_traffic::sim::{Simulation, TICK_MS};
 use serde::Serialize;
 
@@ -25,8 +25,8 @@ Examples:
 
 /// Run a simulation, and tell what became of it
 ///
-/// Exit codes: 0 done, 2 usage, 65 bad data, 130 interrupted (a snapshot, if one was asked for, is
-/// written then, too).
+/// Exit codes: 0 done, 1 a file cannot be read or written, 2 usage, 65 bad data, 130 interrupted, 143
+/// terminated (a snapshot, if one was asked for, is written then, too).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
@@ -114,9 +114,7 @@ impl Run {
             before,
         );
         print(&summary, common)?;
-        if interrupt.requested() {
-            return Err(Failure::new(Exit::Interrupted, "interrupted").into());
-        }
+        interrupt.check()?;
         Ok(Exit::Done)
     }
 
@@ -195,7 +193,7 @@ fn summary(
         vehicle_seconds,
         vehicle_seconds_per_second: rate(vehicle_seconds),
         crossings_per_second: rate(crossings_here as f64),
-        mean_speed_share: (1.0 - share(delay, all_seconds)).max(0.0),
+        mean_speed_share: share(simulation.free_seconds(), all_seconds),
         mean_delay_s: share(delay, tally.begun as f64),
         bytes_per_link: share(road_bytes as f64, links as f64),
         bytes_per_car: share((car_bytes + simulation.plans().bytes()) as f64, cars as f64),

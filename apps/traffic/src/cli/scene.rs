@@ -43,7 +43,7 @@ struct Roads {
     #[arg(long, value_name = "WxH", conflicts_with = "network")]
     city: Option<Size>,
     /// A file of roads: a pair list, DIMACS .gr, TNTP, SUMO net.xml, MATSim network.xml, .osm.pbf;
-    /// .gz and .xz are unpacked
+    /// .gz and .xz are unpacked. Places of NAME.gr are read from NAME.co beside it
     #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
     /// The city's blocks, in metres; of files that tell no lengths, the roads
@@ -73,9 +73,10 @@ struct Travellers {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     cars: Option<u32>,
     /// laps (cars that drive round for ever), gravity (there and back, the nearer the likelier), or
-    /// a file: MATSim plans, SUMO routes or trips, a TNTP table
-    #[arg(long, value_name = "DEMAND", default_value = "laps")]
-    demand: String,
+    /// a file: MATSim plans, SUMO routes or trips, a TNTP table. If it is not said, laps, or gravity
+    /// where a road has none that leads back
+    #[arg(long, value_name = "DEMAND")]
+    demand: Option<String>,
     /// Within how many seconds trips of gravity begin
     #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     within: u32,
@@ -240,12 +241,18 @@ impl Scene {
     ) -> anyhow::Result<(Arc<Plans>, Names)> {
         let cars = self.travellers.cars;
         let mut names = Names::default();
-        let plans = match self.travellers.demand.as_str() {
-            "laps" => {
-                laps::plans(pool, network, cars.unwrap_or(1000), self.seed).map_err(bad_data)?
+        let plans = match self.travellers.demand.as_deref() {
+            None | Some("laps") => {
+                let plans = laps::plans(pool, network, cars.unwrap_or(1000), self.seed);
+                if plans.is_err() && self.travellers.demand.is_none() {
+                    output::note("creel-traffic: some streets are one-way, so demand is gravity\n");
+                    self.gravity(network, pool)?
+                } else {
+                    plans.map_err(bad_data)?
+                }
             }
-            "gravity" => self.gravity(network, pool)?,
-            file => {
+            Some("gravity") => self.gravity(network, pool)?,
+            Some(file) => {
                 let path = Path::new(file);
                 let most = cars.map_or(usize::MAX, |cars| cars as usize);
                 let demand = demand::read::demand(pool, network, path, most, self.seed);

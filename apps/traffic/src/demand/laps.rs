@@ -38,7 +38,7 @@ fn backward(network: &Network) -> Result<Vec<u32>, NetworkError> {
                 .find(|&other| links[other as usize].to == road.from)
                 .ok_or_else(|| {
                     NetworkError(format!(
-                        "laps: road {} has none that leads back (gravity needs none)",
+                        "laps: road {} has none that leads straight back (--demand gravity needs none)",
                         network.link_name(link)
                     ))
                 })

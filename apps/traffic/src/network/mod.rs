@@ -190,24 +190,22 @@ impl Link {
         );
         let speed = u64::from(self.speed_mm_s);
         let rounded = |a: u64, b: u64| (a + b / 2) / b;
-        let exact_free = rounded(length * 1000, speed);
-        let exact_hole = rounded(length * reaction, spacing);
-        let free = exact_free.max(u64::from(LEAST_MS));
-        let hole = exact_hole.max(u64::from(LEAST_MS));
+        let free = rounded(length * 1000, speed).max(u64::from(LEAST_MS));
         // Newell's triangle: a lane lets a car by each reaction + spacing ÷ speed.
         let lane = reaction + rounded(spacing * 1000, speed);
         let headway = rounded(lane, lanes).max(u64::from(self.headway_ms));
-        // A short road, whose times were made longer, must still carry its flow.
-        let carried = if free > exact_free || hole > exact_hole {
-            (free + hole).div_ceil(headway)
-        } else {
-            1
-        };
+        let whole = (length * lanes / spacing).max(1);
+        // A road holds whole cars, and must still carry its flow: holes run as much faster as it holds
+        // less than its length would, and where they cannot, or its times were made longer, it holds more.
+        let hole = rounded(length * reaction, spacing)
+            .min((whole * headway).saturating_sub(free))
+            .max(u64::from(LEAST_MS));
+        let carried = (free + hole).div_ceil(headway);
         Flow {
             free_flow_ms: free.min(1 << 30) as Ms,
             hole_ms: hole.min(1 << 30) as Ms,
             headway_ms: headway.clamp(1, u64::from(u16::MAX)) as u16,
-            storage: (length * lanes / spacing).max(carried).clamp(1, 65_000) as u16,
+            storage: whole.max(carried).clamp(1, 65_000) as u16,
         }
     }
 }

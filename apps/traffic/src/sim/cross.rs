@@ -10,6 +10,8 @@ use crate::network::Ms;
 impl Work<'_> {
     /// A car has come to the end of its road.
     pub fn arrive(&mut self, head: u16, car: u32, now: Ms) {
+        self.tile.tally.waiting += 1;
+        self.tile.tally.waited_ms -= i64::from(now);
         let record = &mut self.tile.heads[usize::from(head)];
         let last = record.last;
         record.last = self.tile.cars.append(last, car);

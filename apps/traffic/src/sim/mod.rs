@@ -73,6 +73,10 @@ pub struct Tally {
     pub delay_ms: u64,
     /// Time that cars were on roads, but for those that are: each of these adds what it is late.
     vehicle_ms: i64,
+    /// Cars that wait at the ends of roads.
+    waiting: i64,
+    /// Time that cars waited there, as `vehicle_ms` is counted.
+    waited_ms: i64,
 }
 
 impl Tally {
@@ -88,6 +92,8 @@ impl Tally {
         self.rerouted += other.rerouted;
         self.delay_ms += other.delay_ms;
         self.vehicle_ms += other.vehicle_ms;
+        self.waiting += other.waiting;
+        self.waited_ms += other.waited_ms;
     }
 }
 
@@ -333,6 +339,15 @@ impl Simulation {
         (tally.vehicle_ms + tally.moving * i64::from(self.now_ms)) as f64 / 1000.0
     }
 
+    /// The same without the time that they waited at the ends of roads: how long the ways that they came
+    /// would have taken each of them alone.
+    pub fn free_seconds(&self) -> f64 {
+        let tally = self.tally();
+        let drive = tally.moving - tally.waiting;
+        let free_ms = tally.vehicle_ms - tally.waited_ms + drive * i64::from(self.now_ms);
+        free_ms as f64 / 1000.0
+    }
+
     /// Notes what happens from now on, or no longer.
     pub fn record(&mut self, on: bool) {
         for tile in &mut self.tiles {
@@ -347,8 +362,8 @@ impl Simulation {
             .iter_mut()
             .filter_map(|tile| tile.record.as_mut());
         let mut all: Vec<Happening> = records.flat_map(|record| record.drain(..)).collect();
-        // Of one car at one instant, in the order of `What`: it leaves before it enters.
-        all.sort_unstable();
+        // What happens to one car at one instant is at one junction, and so is noted in its order.
+        all.sort_by_key(|happening| (happening.at_ms, happening.car));
         all
     }
 
@@ -365,12 +380,13 @@ impl Simulation {
         }
     }
 
-    /// How many cars are on roads whose first car has found no room for a minute or longer.
+    /// How many cars are on roads whose first car has found no room for a minute or longer; or for half
+    /// of the time after which it steps aside, where that is less.
     pub fn gridlocked(&self) -> u64 {
-        const LONG_MS: Ms = 60_000;
+        let long_ms = (self.rules.physics.stuck_ms / 2).min(60_000);
         let of_tile = |tile: &Tile| {
             let stuck = tile.heads.iter().filter(|head| {
-                head.flags & records::Head::WAITS != 0 && self.now_ms - head.since >= LONG_MS
+                head.flags & records::Head::WAITS != 0 && self.now_ms - head.since >= long_ms
             });
             stuck
                 .map(|head| tile.cars.ring(head.last).count() as u64)

@@ -160,6 +160,9 @@ impl Holes {
     #[inline]
     pub fn take(&mut self, now: Ms, headway_ms: u16) -> u32 {
         let count = self.count();
+        if count == 1 {
+            return 1;
+        }
         let here = ((now - self.at) / Ms::from(headway_ms) + 1).min(count);
         if here < count {
             self.at += here * Ms::from(headway_ms);

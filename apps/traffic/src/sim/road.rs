@@ -75,6 +75,8 @@ impl Work<'_> {
         let car = self.tile.cars[first];
         let late_ms = now - car.at;
         self.tile.tally.delay_ms += u64::from(late_ms);
+        self.tile.tally.waiting -= 1;
+        self.tile.tally.waited_ms += i64::from(now);
         if let Some(lateness) = self.tile.lateness.get_mut(usize::from(head)) {
             lateness.sum_ms += u64::from(late_ms);
             lateness.cars += 1;

@@ -57,10 +57,14 @@ impl Tile {
     /// asked for since they came. If that is but a few, there will soon be need of more all the same.
     #[cold]
     fn gather_all(&mut self, now: Ms) {
-        let freed: usize = (0..self.tails.len() as u16)
-            .map(|tail| self.gather(tail, now))
-            .sum();
-        if freed < self.holes.places() / 8 {
+        let mut freed = 0;
+        for tail in 0..self.tails.len() {
+            let last = self.tails[tail].holes;
+            if last != NONE && self.holes[self.holes[last].next()].at <= now {
+                freed += self.gather(tail as u16, now);
+            }
+        }
+        if freed < self.holes.places() / 5 {
             self.holes.grow();
         }
     }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"creeltr2";
+const MAGIC: &[u8; 8] = b"creeltr3";
 /// No simulation is larger; a length that says so is broken.
 const BYTES_MAX: u64 = 1 << 36;
 

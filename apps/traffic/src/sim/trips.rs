@@ -24,8 +24,8 @@ impl Work<'_> {
         let turns = self.rules.plans.word(place);
         if !is_turns(turns) {
             self.tile.tally.arrived += 1;
-            self.tell(now, place - 1, What::Arrived, NO_ROAD);
             self.tell(now, place - 1, What::Departed, NO_ROAD);
+            self.tell(now, place - 1, What::Arrived, NO_ROAD);
             return self.next_trip(place, junction, now);
         }
         let crossing = &self.tile.crossings[usize::from(junction)];

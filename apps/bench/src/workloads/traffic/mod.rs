@@ -1,10 +1,11 @@
 //! A city's cars, and the lights alone of a larger one, beside rayon and one thread.
 //!
-//! `run`: all subjects run the same tiles of creel-traffic for the same windows; only who runs them
-//! and how they exchange differs. `two workers`: what a second worker brings, beside what it brings to
+//! `run`: creel-traffic's tiles, run by Creel, one thread, and rayon; beside them the same city as a
+//! game on rayon has it, a tick a call, without tiles. `two workers`: what a second worker brings, beside what it brings to
 //! a bare walk over as much memory. `fast-forward`: 250,000 signals count down a tick a call, and
 //! nothing else happens; what a call costs beside its work shows. `peers`: other simulators.
 
+mod game;
 mod peers;
 mod signals;
 mod walk;
@@ -76,6 +77,8 @@ impl<T: 'static> Later<T> {
 struct Scene {
     network: Arc<Network>,
     plans: Arc<Plans>,
+    /// The same cars for a game on rayon.
+    rules: std::cell::OnceCell<Arc<game::Rules>>,
 }
 
 impl Scene {
@@ -86,37 +89,47 @@ impl Scene {
         let pool = Pool::builder().workers(setting.workers).build()?;
         let network = Arc::new(City::grid(side, side).network()?);
         let plans = Arc::new(laps::plans(&pool, &network, side * side * 4, 1)?);
-        Ok(Self { network, plans })
+        let rules = std::cell::OnceCell::new();
+        Ok(Self {
+            network,
+            plans,
+            rules,
+        })
     }
 
-    /// All cars on the roads, by what runs the simulation; then vehicle-seconds and crossings a second.
-    fn measure(&self, plan: &Plan, run: impl Fn(&mut Simulation, u32)) -> anyhow::Result<Vec<f64>> {
+    fn rules(&self) -> Arc<game::Rules> {
+        let made = || Arc::new(game::Rules::new(&self.network, &self.plans));
+        self.rules.get_or_init(made).clone()
+    }
+
+    /// The city of creel-traffic, to be run as `run` does.
+    fn tiled<F: Fn(&mut Simulation, u32)>(&self, run: F) -> anyhow::Result<Tiled<F>> {
         let pool = Pool::builder().workers(1).build()?;
-        let mut simulation = Simulation::new(
-            &pool,
-            self.network.clone(),
-            self.plans.clone(),
-            Default::default(),
-        )?;
-        drop(pool);
+        let (network, plans) = (self.network.clone(), self.plans.clone());
+        let simulation = Simulation::new(&pool, network, plans, Default::default())?;
+        Ok(Tiled(simulation, run))
+    }
+
+    /// Vehicle-seconds and crossings a second of a city, once all cars are on the roads.
+    fn measure(&self, plan: &Plan, mut city: impl Run) -> Vec<f64> {
         // Windows that follow each other, as in a long run: what was sent is taken in at the end of all.
-        let ticks = 4 * simulation.window_ms() / 1000;
-        run(&mut simulation, 70_u32.next_multiple_of(ticks));
-        let before = (
-            simulation.vehicle_seconds(),
-            simulation.tally().crossings,
-            simulation.now_ms(),
-        );
-        let ns = plan.time(|| run(&mut simulation, ticks));
-        let seconds = f64::from(simulation.now_ms() - before.2) / 1000.0;
+        let ticks = 4 * WINDOW_TICKS;
+        let mut run = ticks * 2;
+        city.run(run);
+        let before = city.sums();
+        let begun = run;
+        let ns = plan.time(|| {
+            city.run(ticks);
+            run += ticks;
+        });
         // Of all calls, warm-up included, for the mean of one.
-        let calls = seconds / f64::from(ticks);
+        let calls = f64::from((run - begun) / ticks);
+        let after = city.sums();
         let rate = |amount: f64| amount / calls / (ns / 1e9);
-        let crossings = simulation.tally().crossings - before.1;
-        Ok(vec![
-            rate(simulation.vehicle_seconds() - before.0),
-            rate(crossings as f64),
-        ])
+        vec![
+            rate((after.vehicle_ms - before.vehicle_ms) as f64 / 1000.0),
+            rate((after.crossings - before.crossings) as f64),
+        ]
     }
 
     /// The same on Creel.
@@ -126,7 +139,40 @@ impl Scene {
             .wait(Wait::Adaptive)
             .balance(balance)
             .build()?;
-        pool.session(|_| self.measure(plan, |simulation, ticks| simulation.run(&pool, ticks)))
+        let city = self.tiled(|simulation, ticks| simulation.run(&pool, ticks))?;
+        Ok(pool.session(|_| self.measure(plan, city)))
+    }
+}
+
+/// So many ticks a tile of this city runs alone.
+const WINDOW_TICKS: u32 = 14;
+
+/// A city that can be run.
+trait Run {
+    fn run(&mut self, ticks: u32);
+    fn sums(&mut self) -> Sums;
+}
+
+/// What came of it so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sums {
+    vehicle_ms: i64,
+    crossings: u64,
+}
+
+/// creel-traffic, and what runs it for so many ticks.
+struct Tiled<F>(Simulation, F);
+
+impl<F: Fn(&mut Simulation, u32)> Run for Tiled<F> {
+    fn run(&mut self, ticks: u32) {
+        self.1(&mut self.0, ticks);
+    }
+
+    fn sums(&mut self) -> Sums {
+        Sums {
+            vehicle_ms: (self.0.vehicle_seconds() * 1000.0).round() as i64,
+            crossings: self.0.tally().crossings,
+        }
     }
 }
 
@@ -138,30 +184,35 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
             scene.get()?.on_creel(plan, workers, balance)
         })
     };
-    let [single, collected, locked] = [(); 3].map(|()| scene.clone());
+    let [single, tiled, locked, collected] = [(); 4].map(|()| scene.clone());
     let subjects = vec![
         creel("creel [sticky, adaptive]", Balance::Sticky),
         creel("creel [shared, adaptive]", Balance::Shared),
         Subject::with_metrics(ONE_THREAD, move |plan| {
-            single.get()?.measure(plan, |simulation, ticks| {
+            let scene = single.get()?;
+            let city = scene.tiled(|simulation, ticks| {
                 simulation.run_by(ticks, |parts, each| parts.iter_mut().for_each(each));
-            })
+            })?;
+            Ok(scene.measure(plan, city))
+        }),
+        Subject::with_metrics("rayon a mutex an item", move |plan| {
+            let (scene, pool) = (locked.get()?, rayon(workers)?);
+            let city = game::Locked::new(&scene.network, scene.rules(), pool);
+            Ok(scene.measure(plan, city))
         }),
         Subject::with_metrics("rayon collected updates", move |plan| {
-            let pool = rayon(workers)?;
-            collected.get()?.measure(plan, |simulation, ticks| {
+            let (scene, pool) = (collected.get()?, rayon(workers)?);
+            let city = game::Collected::new(&scene.network, scene.rules(), pool);
+            Ok(scene.measure(plan, city))
+        }),
+        Subject::with_metrics("rayon same tiles", move |plan| {
+            let (scene, pool) = (tiled.get()?, rayon(workers)?);
+            let city = scene.tiled(|simulation, ticks| {
                 simulation.run_by(ticks, |parts, each| {
                     pool.install(|| parts.par_iter_mut().for_each(each));
                 });
-            })
-        }),
-        Subject::with_metrics("rayon a mutex an item", move |plan| {
-            let pool = rayon(workers)?;
-            locked.get()?.measure(plan, |simulation, ticks| {
-                simulation.run_by_locks(ticks, |parts, each| {
-                    pool.install(|| parts.par_iter_mut().for_each(each));
-                });
-            })
+            })?;
+            Ok(scene.measure(plan, city))
         }),
     ];
     Case {

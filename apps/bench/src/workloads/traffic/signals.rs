@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use super::rayon;
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
 use crate::setting::Setting;
+use crate::workloads::iterate::floor::in_lockstep;
 
 const SIGNALS: usize = 250_000;
 
@@ -54,6 +55,15 @@ pub(super) fn fast_forward(setting: &Setting) -> Case {
     let subjects = vec![
         creel("creel [pinned, sticky]", Balance::Sticky, Placement::Cores),
         creel("creel [neither]", Balance::Shared, Placement::Unpinned),
+        Subject::new("bare threads", move |plan| {
+            let Signals { mut passed, cycle } = Signals::new();
+            let size = SIGNALS.div_ceil(workers);
+            let sides = passed.chunks_mut(size).zip(cycle.chunks(size));
+            let side = |(passed, cycle): &mut (&mut [u8], &[u8])| {
+                passed.iter_mut().zip(*cycle).for_each(tick);
+            };
+            Ok(in_lockstep(sides, side, |call| plan.time(call)))
+        }),
         Subject::new(ONE_THREAD, |plan| {
             let Signals { mut passed, cycle } = Signals::new();
             Ok(plan.time(|| passed.iter_mut().zip(&cycle).for_each(tick)))

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use creel::{Pool, Wait};
-use creel_console::{Common, Exit, Failure, Interrupt, Knobs, http};
+use creel_console::{Common, Exit, Interrupt, Knobs, http};
 use creel_traffic::network::Network;
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 
@@ -21,13 +21,13 @@ const EXAMPLES: &str = "\
 Examples:
   creel-traffic watch --city 100x100 --cars 50000
           then open the address that it prints
-  creel-traffic watch --network NY.gr.xz --cars 500000 --port 8000 --speed 0";
+  creel-traffic watch --network town.osm.pbf --cars 500000 --port 8000 --speed 0";
 
 /// Show a simulation live, on a page for a browser
 ///
 /// The page is served on the loopback address only; its own address is printed. Interrupt to end.
 ///
-/// Exit codes: 2 usage, 65 bad data, 75 the port is in use, 130 interrupted.
+/// Exit codes: 2 usage, 65 bad data, 75 the port is in use, 130 interrupted, 143 terminated.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Watch {
@@ -106,7 +106,8 @@ impl Watch {
             eprintln!("creel-traffic: http://{address}/");
         }
         drive(&mut simulation, &pool, &shown, &interrupt);
-        Err(Failure::new(Exit::Interrupted, "interrupted").into())
+        interrupt.check()?;
+        Ok(Exit::Done)
     }
 }
 
@@ -202,7 +203,7 @@ fn show(shown: &Shown, simulation: &Simulation, heard: u32, occupancy: &mut Vec<
         tally.beside as f64,
         tally.arrived as f64,
         simulation.vehicle_seconds(),
-        tally.delay_ms as f64 / 1000.0,
+        simulation.free_seconds(),
         f64::from(heard),
     ];
     sums.iter().for_each(|sum| frame.extend(sum.to_le_bytes()));

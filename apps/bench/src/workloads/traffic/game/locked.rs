@@ -1,0 +1,82 @@
+//! A mutex a junction: what happens to another one is done at once, behind its lock.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use creel_traffic::network::{Ms, Network};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use super::super::{Run, Sums};
+use super::junction::{Effect, Junction};
+use super::{Rules, TICK_MS, build, dues, sums};
+
+/// How many junctions a thread takes at once, at least.
+const AT_ONCE: usize = 256;
+
+pub(in super::super) struct Locked {
+    pool: ThreadPool,
+    junctions: Vec<Mutex<Junction>>,
+    /// When each has something to do. Relaxed: it is written under the junction's lock, and what is
+    /// written in a tick is of a later one.
+    due: Vec<AtomicU32>,
+    rules: Arc<Rules>,
+    now: Ms,
+}
+
+impl Locked {
+    pub fn new(network: &Network, rules: Arc<Rules>, pool: ThreadPool) -> Self {
+        let junctions = build(network, &rules);
+        Self {
+            pool,
+            due: dues(&junctions).map(AtomicU32::new).collect(),
+            junctions: junctions.into_iter().map(Mutex::new).collect(),
+            rules,
+            now: 0,
+        }
+    }
+
+    pub(super) fn junctions(&mut self) -> impl Iterator<Item = &Junction> {
+        let all = self.junctions.iter_mut();
+        all.map(|junction| &*junction.get_mut().expect("nobody panicked"))
+    }
+}
+
+impl Run for Locked {
+    fn run(&mut self, ticks: u32) {
+        let Self {
+            junctions,
+            due,
+            rules,
+            pool,
+            ..
+        } = &*self;
+        for tick in 1..=ticks {
+            let end = self.now + tick * TICK_MS;
+            let visit = |effects: &mut Vec<Effect>, here: usize| {
+                if due[here].load(Ordering::Relaxed) >= end {
+                    return;
+                }
+                let mut junction = junctions[here].lock().expect("nobody panicked");
+                let next = junction.tick(end, rules, effects);
+                due[here].store(next, Ordering::Relaxed);
+                // One lock at a time, so that no two wait for each other.
+                drop(junction);
+                for effect in effects.drain(..) {
+                    let to = effect.to as usize;
+                    let mut other = junctions[to].lock().expect("nobody panicked");
+                    let at = other.take_in(&effect);
+                    due[to].fetch_min(at, Ordering::Relaxed);
+                }
+            };
+            let all = (0..junctions.len()).into_par_iter().with_min_len(AT_ONCE);
+            pool.install(|| all.for_each_init(Vec::new, visit));
+        }
+        self.now += ticks * TICK_MS;
+    }
+
+    fn sums(&mut self) -> Sums {
+        let now = self.now;
+        sums(self.junctions(), now)
+    }
+}

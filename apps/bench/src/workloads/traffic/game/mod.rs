@@ -1,0 +1,189 @@
+//! The city as a game on rayon has it: a record a junction, and each tick a parallel loop over those
+//! that are due.
+//!
+//! The same model, cars and rules as creel-traffic's, as far as a city of lights needs them, with the
+//! same outcome (tested below): nobody steps aside here, and there are no stops. What a junction does
+//! to another one takes a second or more, so it may be done at any time before the tick ends: behind
+//! that one's mutex (`locked.rs`), or collected and done after the loop (`collected.rs`).
+
+mod collected;
+mod junction;
+mod locked;
+
+use creel_traffic::demand::Plans;
+use creel_traffic::network::{Control, Ms, Network, Physics, Program};
+
+use super::Sums;
+use junction::{Car, Head, Junction, NEVER, ROADS, Tail};
+
+pub(super) use collected::Collected;
+pub(super) use locked::Locked;
+
+const TICK_MS: Ms = 1000;
+
+/// Marks a word of a route that leads back to its begin, which the other bits tell.
+const BACK: u64 = 1 << 63;
+/// Turns of two bits, with a one above the last, and [`BACK`] above that.
+const TURNS: usize = 31;
+
+/// What all junctions look at.
+pub(super) struct Rules {
+    /// Of all cars, one after another, each with a word at its end that leads back.
+    routes: Vec<u64>,
+    /// Of each car, where its route begins, when it sets out, and from which junction.
+    cars: Vec<(u32, Ms, u32)>,
+    programs: Vec<Program>,
+}
+
+impl Rules {
+    /// What `plans` say, packed anew: made once, for all samples.
+    pub fn new(network: &Network, plans: &Plans) -> Self {
+        let (mut routes, mut cars) = (Vec::new(), Vec::new());
+        for traveller in 0..plans.len() as u32 {
+            let begin = routes.len() as u32;
+            let trips = plans.trips(network, traveller);
+            let [(depart_ms, links)] = &trips[..] else {
+                panic!("a lap is one trip");
+            };
+            pack(network, links, &mut routes);
+            cars.push((begin, *depart_ms, plans.origin(traveller)));
+            routes.push(BACK | u64::from(begin));
+        }
+        let programs = network.programs().to_vec();
+        Self {
+            routes,
+            cars,
+            programs,
+        }
+    }
+}
+
+fn sums<'a>(junctions: impl Iterator<Item = &'a Junction>, now: Ms) -> Sums {
+    let none = Sums {
+        vehicle_ms: 0,
+        crossings: 0,
+    };
+    junctions.fold(none, |sums, junction| Sums {
+        vehicle_ms: sums.vehicle_ms + junction.vehicle_ms + junction.moving * i64::from(now),
+        crossings: sums.crossings + junction.crossings,
+    })
+}
+
+/// All junctions, with their cars where they begin.
+fn build(network: &Network, rules: &Rules) -> Vec<Junction> {
+    let mut junctions: Vec<Junction> = network
+        .junctions()
+        .iter()
+        .map(|junction| match junction.control {
+            Control::Free => Junction::new(None),
+            Control::Signal { program, offset_ms } => Junction::new(Some((program, offset_ms))),
+            other => panic!("{other:?} is not one of this city's"),
+        })
+        .collect();
+    let links = network.links();
+    let mut by_origin: Vec<u32> = (0..links.len() as u32).collect();
+    by_origin.sort_unstable_by_key(|&link| network.link_origin(link));
+    for link in by_origin {
+        let (road, flow) = (
+            links[link as usize],
+            network.flow(link, &Physics::default()),
+        );
+        let out = link - network.out(road.from).start;
+        let heads = &mut junctions[road.to as usize].heads;
+        let into = heads.iter().take_while(|head| head.hole_ms > 0).count();
+        heads[into] = Head::new((road.from, out as u8), road.approach, &flow);
+        junctions[road.from as usize].tails[out as usize] = Tail::new((road.to, into as u8), &flow);
+    }
+    for (car, &(begin, depart_ms, origin)) in rules.cars.iter().enumerate() {
+        let turns = rules.routes[begin as usize];
+        if turns & BACK == 0 {
+            let next = begin + 1;
+            let trip = (depart_ms, car as u32, Car { turns, next, at: 0 });
+            junctions[origin as usize].trips.push(trip);
+        }
+    }
+    for junction in &mut junctions {
+        junction
+            .trips
+            .sort_unstable_by_key(|&(at, car, _)| std::cmp::Reverse((at, car)));
+    }
+    junctions
+}
+
+fn pack(network: &Network, links: &[u32], routes: &mut Vec<u64>) {
+    for links in links.chunks(TURNS) {
+        let turn = |&link: &u32| {
+            let out = network.out(network.links()[link as usize].from);
+            assert!(out.len() <= ROADS, "a grid's junctions have four roads");
+            u64::from(link - out.start)
+        };
+        let turns = links.iter().rev().map(turn);
+        routes.push(turns.fold(1, |word, turn| word << 2 | turn));
+    }
+}
+
+/// Of each junction, when it has something to do next.
+fn dues(junctions: &[Junction]) -> impl Iterator<Item = Ms> {
+    junctions.iter().map(|junction| {
+        let first = junction.trips.last();
+        first.map_or(NEVER, |&(at, ..)| at)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::traffic::Run;
+    use creel::Pool;
+    use creel_traffic::city::City;
+    use creel_traffic::demand::laps;
+    use creel_traffic::sim::Simulation;
+    use std::sync::Arc;
+
+    /// Of each road, the cars that it holds.
+    fn occupancy<'a>(network: &Network, junctions: impl Iterator<Item = &'a Junction>) -> Vec<u16> {
+        let mut all = vec![0; network.links().len()];
+        for (index, junction) in junctions.enumerate() {
+            for (link, tail) in network.out(index as u32).zip(&junction.tails) {
+                let storage = network.flow(link, &Physics::default()).storage;
+                all[link as usize] = storage - tail.room - tail.holes.len() as u16;
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_game_on_rayon_comes_to_what_the_simulation_comes_to() {
+        let pool = Pool::builder().workers(2).build().unwrap();
+        let rayon = || super::super::rayon(2).unwrap();
+        for (signals, cars) in [(true, 2000), (false, 4000), (true, 8000)] {
+            let city = City {
+                signals,
+                ..City::grid(24, 24)
+            };
+            let network = Arc::new(city.network().unwrap());
+            let plans = Arc::new(laps::plans(&pool, &network, cars, 7).unwrap());
+            let (roads, trips) = (network.clone(), plans.clone());
+            let mut simulation = Simulation::new(&pool, roads, trips, Physics::default()).unwrap();
+            let rules = Arc::new(Rules::new(&network, &plans));
+            let mut locked = Locked::new(&network, rules.clone(), rayon());
+            let mut collected = Collected::new(&network, rules, rayon());
+            for _ in 0..8 {
+                simulation.run(&pool, 40);
+                locked.run(40);
+                collected.run(40);
+                let tally = simulation.tally();
+                assert_eq!(tally.stepped_aside, 0, "a scene in which nobody is stuck");
+                let mut expected = Vec::new();
+                simulation.occupancy(&mut expected);
+                let told = |sums: Sums| (sums.vehicle_ms as f64 / 1000.0, sums.crossings);
+                let expected_sums = (simulation.vehicle_seconds(), tally.crossings);
+                assert_eq!(told(locked.sums()), expected_sums, "{signals} {cars}");
+                assert_eq!(told(collected.sums()), expected_sums, "{signals} {cars}");
+                assert!(occupancy(&network, locked.junctions()) == expected);
+                assert!(occupancy(&network, collected.junctions()) == expected);
+            }
+            assert!(simulation.tally().arrived > u64::from(cars) / 4);
+        }
+    }
+}

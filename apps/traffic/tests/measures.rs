@@ -1,0 +1,138 @@
+//! What is told of a simulation, against what its own happenings say.
+
+mod common;
+
+use common::*;
+use creel::Pool;
+use creel_traffic::city::City;
+use creel_traffic::demand::{Plans, Route, Traveller, gravity};
+use creel_traffic::network::Physics;
+use creel_traffic::route::Router;
+use creel_traffic::sim::{Happening, NO_ROAD, Simulation, What};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+fn pool() -> Pool {
+    Pool::builder().workers(2).build().unwrap()
+}
+
+/// Of a jammed city, with all cars still on the way and with all arrived: the time without waiting is
+/// what the roads' free-flow times sum up to.
+#[test]
+fn the_mean_speed_is_that_of_what_happened() {
+    let pool = pool();
+    let network = Arc::new(City::grid(8, 8).network().unwrap());
+    let wishes = gravity::Gravity {
+        cars: 4000,
+        within_ms: 300_000,
+        again: false,
+        places: 1,
+        seed: 3,
+    };
+    let router = Router::new(&network);
+    let (plans, _) = gravity::plans(&pool, &network, &router, &wishes).unwrap();
+    let physics = Physics {
+        stuck_ms: 90_000,
+        ..Physics::default()
+    };
+    let mut simulation = Simulation::new(&pool, network.clone(), Arc::new(plans), physics).unwrap();
+    simulation.record(true);
+    let mut since: HashMap<u32, Happening> = HashMap::new();
+    let (mut free_ms, mut real_ms) = (0_u64, 0_u64);
+    let free_flow_ms = |link| u64::from(network.flow(link, &physics).free_flow_ms);
+    for minute in 1..=300 {
+        simulation.run(&pool, 60);
+        for happening in simulation.happenings() {
+            match happening.what {
+                What::Entered => drop(since.insert(happening.car, happening)),
+                What::Left => {
+                    let entered = since.remove(&happening.car).expect("it had entered");
+                    free_ms += free_flow_ms(entered.link);
+                    real_ms += u64::from(happening.at_ms - entered.at_ms);
+                }
+                _ => {}
+            }
+        }
+        let (mut free_now, mut real_now) = (free_ms, real_ms);
+        for entered in since.values() {
+            let on_road = u64::from(simulation.now_ms() - entered.at_ms);
+            free_now += on_road.min(free_flow_ms(entered.link));
+            real_now += on_road;
+        }
+        assert_eq!(simulation.free_seconds(), free_now as f64 / 1000.0);
+        assert_eq!(simulation.vehicle_seconds(), real_now as f64 / 1000.0);
+        if minute == 20 {
+            let tally = simulation.tally();
+            assert!(
+                tally.moving > 1000 && free_now < real_now / 3,
+                "a jam: {tally:?}"
+            );
+            assert!(simulation.gridlocked() > 100, "{}", simulation.gridlocked());
+        }
+    }
+    let tally = simulation.tally();
+    assert!(tally.moving == 0 && tally.stepped_aside > 0, "{tally:?}");
+}
+
+/// A long road's flow goes on over a row of short ones, however little a car's length fits them.
+#[test]
+fn short_roads_carry_the_flow_of_long_ones() {
+    let physics = Physics::default();
+    // 20 m/s and 7.5 m: a car each 1.375 s.
+    for length_m in [3, 7, 12, 15, 20, 21, 22, 25, 29, 35, 59, 100, 200] {
+        let mut links = vec![road(0, 1, 5000)];
+        links.extend((1..31).map(|i| road(i, i + 1, length_m)));
+        let network = network(32, links, 5);
+        let travellers = (0..2000).map(|_| trip(&network, 0, 0..31)).collect();
+        let mut simulation = simulation(&network, travellers, physics);
+        let mut arrived = 0;
+        for seconds in [900, 1100] {
+            let before = arrived;
+            simulation.run(&pool(), seconds);
+            simulation.check().unwrap();
+            arrived = simulation.tally().arrived;
+            let expected = f64::from(seconds) / 1.375;
+            let carried = (arrived - before) as f64;
+            if seconds == 1100 {
+                assert!((carried - expected).abs() < 2.0, "{length_m} m: {carried}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_stays_sets_out_before_it_arrives() {
+    let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
+    let nowhere = Route::default();
+    let there = Route::pack(&network, &path(&network, [0])).unwrap();
+    let traveller = Traveller {
+        origin: 0,
+        trips: vec![
+            (1000, nowhere.clone()),
+            (1000, nowhere.clone()),
+            (1000, there),
+            (0, nowhere),
+        ],
+        again: false,
+    };
+    let plans = Arc::new(Plans::new([traveller]).unwrap());
+    let mut simulation =
+        Simulation::new(&pool(), network.clone(), plans, Physics::default()).unwrap();
+    simulation.record(true);
+    simulation.run(&pool(), 60);
+    let told: Vec<_> = simulation
+        .happenings()
+        .iter()
+        .map(|happening| (happening.at_ms, happening.what, happening.link == NO_ROAD))
+        .collect();
+    let stays = |at| [(at, What::Departed, true), (at, What::Arrived, true)];
+    let mut expected: Vec<_> = [stays(1000), stays(1000)].concat();
+    expected.extend([
+        (1000, What::Departed, false),
+        (1000, What::Entered, false),
+        (6000, What::Left, false),
+        (6000, What::Arrived, false),
+    ]);
+    expected.extend(stays(6000));
+    assert_eq!(told, expected);
+}

@@ -22,8 +22,10 @@ use crate::activity::{Activity, Seen, State, Watched};
 use crate::begun::Begun;
 use crate::event::End;
 
-/// Who has asked nothing for this long, or twice this, needs no buffers.
-const REST: Duration = Duration::from_secs(1);
+/// Who has asked nothing from one look to the next needs no buffers. The first looks come soon, so that
+/// of many that ask once few have theirs at the same time; who keeps asking is looked at once a second.
+const FIRST_LOOK: Duration = Duration::from_millis(62);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 pub(crate) struct Shared<S> {
@@ -35,11 +37,11 @@ pub(crate) struct Shared<S> {
     pub(crate) http2: http2::Builder<Executor>,
 }
 
-/// What one connection does, and how long it may do nothing, in looks at it.
+/// What one connection does, and how long it may do nothing.
 struct Watch<'a> {
     activity: &'a Activity,
-    silent: u32,
-    stuck: u32,
+    silent: Duration,
+    stuck: Duration,
 }
 
 /// Serves one connection, to its end.
@@ -94,8 +96,8 @@ where
         // hyper's own time-out would arm a timer for each request.
         let watch = Watch {
             activity: &activity,
-            silent: looks(shared.head),
-            stuck: looks(shared.write),
+            silent: shared.head,
+            stuck: shared.write,
         };
         if let Some(ended) = until(&mut serving, end, &stopping, Some(watch)).await {
             return ended;
@@ -110,12 +112,6 @@ type Http1<T, S> = http1::UpgradeableConnection<Begun<T>, Watched<S>>;
 #[cfg(feature = "http2")]
 type Http2<T, S> = http2::Connection<Begun<T>, Arc<S>, Executor>;
 
-/// How many looks a time is, at least one.
-fn looks(time: Duration) -> u32 {
-    let looks = time.as_secs_f64() / REST.as_secs_f64();
-    (looks.ceil() as u32).max(1)
-}
-
 /// Serves one, and tells it when all are to end; cuts it off if it does nothing for too long. How it
 /// ended; nothing, if it is at rest and may be taken back.
 async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
@@ -126,8 +122,9 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
 ) -> Option<End> {
     let mut told = stopping.cancelled();
     let mut is_told = false;
-    let mut look = creel::time::sleep(REST);
-    let (mut seen, mut waited) = (Seen::default(), 0);
+    let mut pause = FIRST_LOOK;
+    let mut look = creel::time::sleep(pause);
+    let (mut seen, mut waited) = (Seen::default(), Duration::ZERO);
     poll_fn(|cx| {
         if !is_told && Pin::new(&mut told).poll(cx).is_ready() {
             is_told = true;
@@ -146,10 +143,11 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
                 State::Rests | State::Waits if is_told => return Poll::Ready(Some(End::Done)),
                 State::Waits if waited >= watch.silent => return Poll::Ready(Some(End::Silent)),
                 State::Stuck if waited >= watch.stuck => return Poll::Ready(Some(End::NotRead)),
-                State::Busy => waited = 0,
-                _ => waited += 1,
+                State::Busy => waited = Duration::ZERO,
+                _ => waited += pause,
             }
-            look = creel::time::sleep(REST);
+            pause = (2 * pause).min(LOOK);
+            look = creel::time::sleep(pause);
         }
         Poll::Pending
     })

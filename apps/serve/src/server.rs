@@ -27,6 +27,9 @@ use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
+/// Connections that keep their buffers between two requests: some 20 MB.
+const AWAKE: usize = 1024;
+
 /// Why a service could not be started.
 #[derive(Debug)]
 pub enum ServerError {
@@ -171,6 +174,7 @@ impl Server {
         let counted = Arc::clone(&metrics);
         let serving = creel_hyper::serve(listener, service)
             .most_connections(settings.connections.min(files::allow_many()))
+            .most_awake(AWAKE)
             .head_timeout(settings.head_timeout)
             .write_timeout(settings.write_timeout)
             .grace(settings.grace)

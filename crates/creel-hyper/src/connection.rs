@@ -4,6 +4,7 @@ use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -32,14 +33,36 @@ pub(crate) struct Shared<S> {
     pub(crate) service: Arc<S>,
     pub(crate) head: Duration,
     pub(crate) write: Duration,
+    /// Connections that hold hyper's state of HTTP/1, and how many may while nothing is asked of them.
+    /// A hint, which orders nothing.
+    pub(crate) awake: AtomicUsize,
+    pub(crate) most_awake: usize,
     pub(crate) http1: http1::Builder,
     #[cfg(feature = "http2")]
     pub(crate) http2: http2::Builder<Executor>,
 }
 
+/// Counted as long as a connection holds hyper's state.
+struct Awake<'a>(&'a AtomicUsize);
+
+impl<'a> Awake<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Relaxed);
+        Awake(count)
+    }
+}
+
+impl Drop for Awake<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 /// What one connection does, and how long it may do nothing.
 struct Watch<'a> {
     activity: &'a Activity,
+    awake: &'a AtomicUsize,
+    most_awake: usize,
     silent: Duration,
     stuck: Duration,
 }
@@ -90,12 +113,15 @@ where
             activity: watched,
         };
         // hyper's state has memory of its own, which a connection at rest does without.
+        let _awake = Awake::new(&shared.awake);
         let serving = shared.http1.serve_connection(begun, watched);
         let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<T, S>>| Pin::new(&mut **it).graceful_shutdown();
         // hyper's own time-out would arm a timer for each request.
         let watch = Watch {
             activity: &activity,
+            awake: &shared.awake,
+            most_awake: shared.most_awake,
             silent: shared.head,
             stuck: shared.write,
         };
@@ -136,6 +162,9 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
         let Some(watch) = &watch else {
             return Poll::Pending;
         };
+        if !is_told && watch.awake.load(Relaxed) > watch.most_awake && watch.activity.rests() {
+            return Poll::Ready(None);
+        }
         while Pin::new(&mut look).poll(cx).is_ready() {
             match watch.activity.look(&mut seen) {
                 State::Rests if !is_told => return Poll::Ready(None),

@@ -10,7 +10,7 @@ use std::task::Poll;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::signal::{SIGINT, SIGTERM, signal};
-use creel_console::{Common, Exit, Failure, Interrupt, output};
+use creel_console::{Common, Exit, Failure, Interrupt, files, output};
 use creel_serve::crypto::Cost;
 use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
@@ -138,6 +138,12 @@ impl Serve {
         if !common.quiet {
             output::note(&note(&settings));
         }
+        let most = files::allow_many();
+        if most < settings.connections {
+            output::note(&format!(
+                "connections: {most} at once, by the limit of open files (ulimit -n)\n"
+            ));
+        }
         server.run(stop);
         Ok(Exit::Done)
     }
@@ -228,6 +234,21 @@ impl Options {
                 "--tls-cert and --tls-key go together"
             )),
         };
+        let none = [("connections", self.connections), ("queue", self.queue)];
+        for (name, value) in none {
+            if value == Some(0) {
+                anyhow::bail!(Failure::new(
+                    Exit::Usage,
+                    format!("--{name} 0: nobody would be served")
+                ));
+            }
+        }
+        if self.head_max.is_some_and(|bytes| bytes < 8192) {
+            anyhow::bail!(Failure::new(
+                Exit::Usage,
+                "--head-max: 8192 or more is needed"
+            ));
+        }
         Ok(Settings {
             listen: self.listen.unwrap_or(unless.listen),
             workers: self.workers,

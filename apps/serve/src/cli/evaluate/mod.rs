@@ -390,10 +390,10 @@ impl Evaluate {
             step: self.step.0,
             is_ramp: false,
             arrivals: Arrivals::Poisson,
-            // Two a core keep the workers busy and nobody waiting for long.
+            // Four a core keep the workers busy and nobody waiting for long.
             connections: match share {
                 Some(_) => self.connections,
-                None => 2 * Budget::of(&Machine::detect()?).workers(),
+                None => 4 * Budget::of(&Machine::detect()?).workers(),
             },
             timeout: Duration::from_secs(3),
             patience: None,

@@ -139,7 +139,8 @@ impl Serve {
             output::note(&note(&settings));
         }
         let most = files::allow_many();
-        if most < settings.connections {
+        // A few less are no news.
+        if most < settings.connections / 10 * 9 {
             output::note(&format!(
                 "connections: {most} at once, by the limit of open files (ulimit -n)\n"
             ));

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use creel::net::TcpListener;
-use creel::{BuildError, Placement, Pool};
+use creel::{BuildError, Placement, Pool, Wait};
 use creel_console::files;
 use creel_hyper::Executor;
 #[cfg(feature = "tls")]
@@ -105,8 +105,8 @@ impl Server {
                 "HTTPS: this program was built without the feature tls".into(),
             ));
         }
-        let io = pool("io", settings.io_workers)?;
-        let work = pool("crypto", settings.workers)?;
+        let io = pool("io", settings.io_workers, settings.io_wait)?;
+        let work = pool("crypto", settings.workers, Wait::default())?;
         let limits = Limits {
             is_on: settings.admission,
             workers: work.workers(),
@@ -198,8 +198,11 @@ impl Server {
 
 /// Threads of two pools that share the cores: the system moves them, so that no pinned one waits
 /// behind another while a core is free.
-fn pool(name: &str, workers: Option<usize>) -> Result<Pool, BuildError> {
-    let builder = Pool::builder().name(name).placement(Placement::Unpinned);
+fn pool(name: &str, workers: Option<usize>, wait: Wait) -> Result<Pool, BuildError> {
+    let builder = Pool::builder()
+        .name(name)
+        .wait(wait)
+        .placement(Placement::Unpinned);
     match workers {
         Some(workers) => builder.workers(workers).build(),
         None => builder.build(),

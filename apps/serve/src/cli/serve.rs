@@ -9,6 +9,7 @@ use std::task::Poll;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use creel::Wait;
 use creel::signal::{SIGINT, SIGTERM, signal};
 use creel_console::{Common, Exit, Failure, Interrupt, files, output};
 use creel_serve::crypto::Cost;
@@ -40,6 +41,11 @@ pub struct Options {
     /// Workers for connections [default: the usable cores]
     #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs)]
     io_workers: Option<usize>,
+    /// How these wait when they have nothing to do: adaptive, park, throttle:1ms (look once a
+    /// millisecond, and then at all that has come) [default: adaptive]
+    #[arg(long, value_name = "HOW")]
+    #[serde(deserialize_with = "optional")]
+    io_wait: Option<Wait>,
     /// A folder for the key and the embedded store; made if it is not there [default: creel-serve-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -193,6 +199,7 @@ impl Options {
             listen: one.listen.or(other.listen),
             workers: one.workers.or(other.workers),
             io_workers: one.io_workers.or(other.io_workers),
+            io_wait: one.io_wait.or(other.io_wait),
             data: one.data.or(other.data),
             store: one.store.or(other.store),
             key: one.key.or(other.key),
@@ -254,6 +261,7 @@ impl Options {
             listen: self.listen.unwrap_or(unless.listen),
             workers: self.workers,
             io_workers: self.io_workers,
+            io_wait: self.io_wait.unwrap_or(unless.io_wait),
             store,
             key: Some(key),
             password_cost: self.password_cost.unwrap_or(unless.password_cost),

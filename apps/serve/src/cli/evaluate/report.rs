@@ -77,7 +77,9 @@ pub fn cells(row: &Row) -> [String; COLUMNS.len()] {
 /// What is to be seen in a place: of the first subject at the most load, its goodput beside its own
 /// peak and all others', its p99 beside that at the least load, and its memory.
 pub fn findings(rows: &[&Row]) -> Vec<String> {
-    let loaded = || rows.iter().filter(|row| row.load_share.is_some());
+    // Whose load did not leave in time was offered less, at its own pace.
+    let is_offered = |row: &&&Row| row.load_share.is_some() && row.offered_share >= 0.99;
+    let loaded = || rows.iter().filter(is_offered);
     let Some(first) = loaded().next() else {
         return Vec::new();
     };
@@ -105,7 +107,9 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
     if loaded().any(|row| row.set.is_none()) {
         let others = || loaded().filter(|row| row.set.is_none());
         let most = peak(&mut others().filter(|row| row.load_share == last.load_share));
-        findings.push(format!("{} of the best of others at {load}", of_peak(most)));
+        if most > 0.0 {
+            findings.push(format!("{} of the best of others at {load}", of_peak(most)));
+        }
     }
     if last.load_share != first.load_share && first.p99_us > 0 {
         findings.push(format!(

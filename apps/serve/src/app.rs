@@ -11,8 +11,8 @@ use bytes::Bytes;
 use creel::time::timeout;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use hyper::{Request, Response, StatusCode};
+use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
+use hyper::{Request, Response, StatusCode, Version};
 use serde_json::json;
 
 use crate::ask::{self, Route};
@@ -33,6 +33,8 @@ pub enum Refusal {
     NotFound,
     /// 405.
     Method(Route),
+    /// 501: its body is coded in a way that is not understood.
+    Coding,
     /// 408: its body did not come in time.
     Slow,
     /// 413.
@@ -136,6 +138,7 @@ impl App {
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        sound(&request)?;
         if route == Route::Unknown {
             return Err(Refusal::NotFound);
         }
@@ -231,6 +234,23 @@ impl App {
     }
 }
 
+/// What hyper leaves to us.
+///
+/// Source: RFC 9112, sections 3.2 and 6.1.
+fn sound<B>(request: &Request<B>) -> Result<(), Refusal> {
+    if request.version() != Version::HTTP_11 {
+        return Ok(());
+    }
+    if request.headers().get_all(HOST).iter().count() != 1 {
+        return Err(Refusal::Bad("one Host is needed".to_owned()));
+    }
+    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    match codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+        true => Ok(()),
+        false => Err(Refusal::Coding),
+    }
+}
+
 /// What is answered to what was done; what is to be kept is, first.
 pub async fn told(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply, Refusal> {
     let value = match done {
@@ -265,6 +285,10 @@ pub fn refused(refusal: &Refusal) -> Reply {
         Refusal::Method(_) => (
             StatusCode::METHOD_NOT_ALLOWED,
             "another method is needed".into(),
+        ),
+        Refusal::Coding => (
+            StatusCode::NOT_IMPLEMENTED,
+            "a transfer coding other than chunked".into(),
         ),
         Refusal::Slow => (
             StatusCode::REQUEST_TIMEOUT,

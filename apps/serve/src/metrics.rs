@@ -15,7 +15,7 @@ use crate::gate::{Gate, Shed};
 
 const ROUTES: usize = Route::ALL.len();
 /// The statuses that the service answers with; all others are told as the last one.
-const STATUSES: [u16; 9] = [200, 400, 404, 405, 408, 413, 503, 499, 500];
+const STATUSES: [u16; 10] = [200, 400, 404, 405, 408, 413, 501, 503, 499, 500];
 
 /// How connections end.
 const ENDS: [&str; 7] = [
@@ -259,7 +259,7 @@ impl Metrics {
         let in_flight = self.in_flight.load(Relaxed).max(0) as u64;
         for (name, help, value) in [
             (
-                "creel_serve_connections",
+                "creel_serve_connections_open",
                 "Those who are connected.",
                 self.connections(),
             ),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use creel::net::TcpListener;
-use creel::{BuildError, Placement, Pool};
+use creel::{BuildError, Placement, Pool, Wait};
 use creel_console::files;
 use creel_hyper::Executor;
 #[cfg(feature = "tls")]
@@ -26,6 +26,9 @@ use crate::memory;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
+
+/// Connections that keep their buffers between two requests: some 20 MB.
+const AWAKE: usize = 1024;
 
 /// Why a service could not be started.
 #[derive(Debug)]
@@ -102,8 +105,8 @@ impl Server {
                 "HTTPS: this program was built without the feature tls".into(),
             ));
         }
-        let io = pool("io", settings.io_workers)?;
-        let work = pool("crypto", settings.workers)?;
+        let io = pool("io", settings.io_workers, settings.io_wait)?;
+        let work = pool("crypto", settings.workers, Wait::default())?;
         let limits = Limits {
             is_on: settings.admission,
             workers: work.workers(),
@@ -171,6 +174,7 @@ impl Server {
         let counted = Arc::clone(&metrics);
         let serving = creel_hyper::serve(listener, service)
             .most_connections(settings.connections.min(files::allow_many()))
+            .most_awake(AWAKE)
             .head_timeout(settings.head_timeout)
             .write_timeout(settings.write_timeout)
             .grace(settings.grace)
@@ -194,8 +198,11 @@ impl Server {
 
 /// Threads of two pools that share the cores: the system moves them, so that no pinned one waits
 /// behind another while a core is free.
-fn pool(name: &str, workers: Option<usize>) -> Result<Pool, BuildError> {
-    let builder = Pool::builder().name(name).placement(Placement::Unpinned);
+fn pool(name: &str, workers: Option<usize>, wait: Wait) -> Result<Pool, BuildError> {
+    let builder = Pool::builder()
+        .name(name)
+        .wait(wait)
+        .placement(Placement::Unpinned);
     match workers {
         Some(workers) => builder.workers(workers).build(),
         None => builder.build(),

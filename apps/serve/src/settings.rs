@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use creel::Wait;
+
 use crate::crypto::Cost;
 use crate::store::Kind;
 
@@ -16,6 +18,8 @@ pub struct Settings {
     pub workers: Option<usize>,
     /// Workers for connections; none: as many as there are usable cores.
     pub io_workers: Option<usize>,
+    /// How these wait when they have nothing to do.
+    pub io_wait: Wait,
     /// Where records and counters are kept.
     pub store: Kind,
     /// The file with the key's seed; none: a key that is forgotten at the end.
@@ -59,6 +63,7 @@ impl Default for Settings {
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             workers: None,
             io_workers: None,
+            io_wait: Wait::default(),
             store: Kind::Memory,
             key: None,
             password_cost: Cost::default(),

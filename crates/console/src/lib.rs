@@ -35,6 +35,7 @@ pub mod machine;
 pub mod output;
 pub mod plot;
 mod progress;
+pub mod quota;
 mod table;
 
 pub use args::Common;

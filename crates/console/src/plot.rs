@@ -1,7 +1,8 @@
 //! Line charts, small: as text for a terminal and as SVG for a document.
 //!
 //! Linear axes; y starts at zero, because a curve of times or shares that does not is read
-//! wrongly. What needs more than that is exported as CSV and drawn elsewhere.
+//! wrongly. Only what spans decades may be drawn on them. What needs more than that is exported as
+//! CSV and drawn elsewhere.
 
 use std::fmt::Write;
 
@@ -59,6 +60,8 @@ struct Range {
     x_min: f64,
     x_max: f64,
     y_max: f64,
+    /// The lowest decade, where y is drawn on decades; else y begins at zero.
+    y_min: Option<f64>,
 }
 
 impl Range {
@@ -68,7 +71,23 @@ impl Range {
     }
 
     fn y(&self, y: f64) -> f64 {
-        (y / self.y_max).clamp(0.0, 1.0)
+        let share = match self.y_min {
+            None => y / self.y_max,
+            Some(min) => (y / min).ln() / (self.y_max / min).ln(),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// What stands at the y axis: values.
+    fn y_ticks(&self) -> Vec<f64> {
+        match self.y_min {
+            None => (0..=4)
+                .map(|step| f64::from(step) / 4.0 * self.y_max)
+                .collect(),
+            Some(min) => std::iter::successors(Some(min), |tick| Some(tick * 10.0))
+                .take_while(|tick| *tick <= self.y_max * 1.001)
+                .collect(),
+        }
     }
 }
 
@@ -87,6 +106,7 @@ impl Chart {
             x_min: f64::INFINITY,
             x_max: f64::NEG_INFINITY,
             y_max: 0.0,
+            y_min: None,
         };
         for (x, y) in self.series.iter().flat_map(Self::finite) {
             range.x_min = range.x_min.min(x);
@@ -147,32 +167,53 @@ impl Chart {
 
     /// The chart as an SVG document of its own, 720 × 420 pixels.
     pub fn svg(&self) -> String {
-        let range = self.range();
+        self.svg_in(&self.range())
+    }
+
+    /// The same with y on decades, for what spans several of them; what is not above zero lies at
+    /// the bottom.
+    ///
+    /// ```
+    /// # use creel_console::plot::{Chart, Series};
+    /// # let series = vec![Series { name: "p99".into(), points: vec![(50.0, 16.0), (200.0, 6000.0)] }];
+    /// # let chart = Chart { title: "p99".into(), x_label: "%".into(), y_label: "ms".into(), series };
+    /// assert!(chart.svg_on_decades().contains(">10000<"));
+    /// ```
+    pub fn svg_on_decades(&self) -> String {
+        let mut range = self.range();
+        let ys = self.series.iter().flat_map(Self::finite).map(|(_, y)| y);
+        let least = ys.filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
+        if least.is_finite() {
+            let decade = 10_f64.powf(least.log10().floor());
+            range.y_min = Some(decade);
+            range.y_max = 10_f64.powf(range.y_max.log10().ceil()).max(decade * 10.0);
+        }
+        self.svg_in(&range)
+    }
+
+    fn svg_in(&self, range: &Range) -> String {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
              font-family=\"sans-serif\" font-size=\"13\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
-        self.svg_axes(&mut out, &range);
+        self.svg_axes(&mut out, range);
         for (i, series) in self.series.iter().enumerate() {
-            svg_series(&mut out, &range, series, i);
+            svg_series(&mut out, range, series, i);
         }
         out += "</svg>\n";
         out
     }
 
     fn svg_axes(&self, out: &mut String, range: &Range) {
+        for tick in range.y_ticks() {
+            let (y, right) = (up(range.y(tick)), across(1.0));
+            let _ = writeln!(out, "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#ddd\"/>");
+            svg_text(out, (LEFT - 8.0, y + 4.0), "end", &number(tick));
+        }
         for step in 0..=4 {
             let share = f64::from(step) / 4.0;
-            let (x, y) = (across(share), up(share));
-            let right = across(1.0);
-            let _ = writeln!(out, "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#ddd\"/>");
-            svg_text(
-                out,
-                (LEFT - 8.0, y + 4.0),
-                "end",
-                &number(share * range.y_max),
-            );
+            let x = across(share);
             let at = range.x_min + share * (range.x_max - range.x_min);
             svg_text(out, (x, up(0.0) + 20.0), "middle", &number(at));
         }

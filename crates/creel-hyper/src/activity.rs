@@ -78,6 +78,14 @@ impl Activity {
         self.requests.load(Relaxed) == 0
     }
 
+    /// Whether it is at rest now: what was asked is answered, all that was written is out.
+    pub(crate) fn rests(&self) -> bool {
+        !self.is_opaque.load(Relaxed)
+            && !self.is_stuck.load(Relaxed)
+            && !self.unsent.load(Relaxed)
+            && self.reads.load(Relaxed) == self.reads_asked.load(Relaxed)
+    }
+
     /// Looks, after a while in which there was nothing else to do, what there was since `before`.
     pub(crate) fn look(&self, before: &mut Seen) -> State {
         let now = Seen {

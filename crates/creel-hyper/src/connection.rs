@@ -4,6 +4,7 @@ use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -22,24 +23,48 @@ use crate::activity::{Activity, Seen, State, Watched};
 use crate::begun::Begun;
 use crate::event::End;
 
-/// Who has asked nothing for this long, or twice this, needs no buffers.
-const REST: Duration = Duration::from_secs(1);
+/// Who has asked nothing from one look to the next needs no buffers. The first looks come soon, so that
+/// of many that ask once few have theirs at the same time; who keeps asking is looked at once a second.
+const FIRST_LOOK: Duration = Duration::from_millis(62);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 pub(crate) struct Shared<S> {
     pub(crate) service: Arc<S>,
     pub(crate) head: Duration,
     pub(crate) write: Duration,
+    /// Connections that hold hyper's state of HTTP/1, and how many may while nothing is asked of them.
+    /// A hint, which orders nothing.
+    pub(crate) awake: AtomicUsize,
+    pub(crate) most_awake: usize,
     pub(crate) http1: http1::Builder,
     #[cfg(feature = "http2")]
     pub(crate) http2: http2::Builder<Executor>,
 }
 
-/// What one connection does, and how long it may do nothing, in looks at it.
+/// Counted as long as a connection holds hyper's state.
+struct Awake<'a>(&'a AtomicUsize);
+
+impl<'a> Awake<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Relaxed);
+        Awake(count)
+    }
+}
+
+impl Drop for Awake<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What one connection does, and how long it may do nothing.
 struct Watch<'a> {
     activity: &'a Activity,
-    silent: u32,
-    stuck: u32,
+    awake: &'a AtomicUsize,
+    most_awake: usize,
+    silent: Duration,
+    stuck: Duration,
 }
 
 /// Serves one connection, to its end.
@@ -88,14 +113,17 @@ where
             activity: watched,
         };
         // hyper's state has memory of its own, which a connection at rest does without.
+        let _awake = Awake::new(&shared.awake);
         let serving = shared.http1.serve_connection(begun, watched);
         let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<T, S>>| Pin::new(&mut **it).graceful_shutdown();
         // hyper's own time-out would arm a timer for each request.
         let watch = Watch {
             activity: &activity,
-            silent: looks(shared.head),
-            stuck: looks(shared.write),
+            awake: &shared.awake,
+            most_awake: shared.most_awake,
+            silent: shared.head,
+            stuck: shared.write,
         };
         if let Some(ended) = until(&mut serving, end, &stopping, Some(watch)).await {
             return ended;
@@ -110,12 +138,6 @@ type Http1<T, S> = http1::UpgradeableConnection<Begun<T>, Watched<S>>;
 #[cfg(feature = "http2")]
 type Http2<T, S> = http2::Connection<Begun<T>, Arc<S>, Executor>;
 
-/// How many looks a time is, at least one.
-fn looks(time: Duration) -> u32 {
-    let looks = time.as_secs_f64() / REST.as_secs_f64();
-    (looks.ceil() as u32).max(1)
-}
-
 /// Serves one, and tells it when all are to end; cuts it off if it does nothing for too long. How it
 /// ended; nothing, if it is at rest and may be taken back.
 async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
@@ -126,8 +148,9 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
 ) -> Option<End> {
     let mut told = stopping.cancelled();
     let mut is_told = false;
-    let mut look = creel::time::sleep(REST);
-    let (mut seen, mut waited) = (Seen::default(), 0);
+    let mut pause = FIRST_LOOK;
+    let mut look = creel::time::sleep(pause);
+    let (mut seen, mut waited) = (Seen::default(), Duration::ZERO);
     poll_fn(|cx| {
         if !is_told && Pin::new(&mut told).poll(cx).is_ready() {
             is_told = true;
@@ -139,6 +162,9 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
         let Some(watch) = &watch else {
             return Poll::Pending;
         };
+        if !is_told && watch.awake.load(Relaxed) > watch.most_awake && watch.activity.rests() {
+            return Poll::Ready(None);
+        }
         while Pin::new(&mut look).poll(cx).is_ready() {
             match watch.activity.look(&mut seen) {
                 State::Rests if !is_told => return Poll::Ready(None),
@@ -146,10 +172,11 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
                 State::Rests | State::Waits if is_told => return Poll::Ready(Some(End::Done)),
                 State::Waits if waited >= watch.silent => return Poll::Ready(Some(End::Silent)),
                 State::Stuck if waited >= watch.stuck => return Poll::Ready(Some(End::NotRead)),
-                State::Busy => waited = 0,
-                _ => waited += 1,
+                State::Busy => waited = Duration::ZERO,
+                _ => waited += pause,
             }
-            look = creel::time::sleep(REST);
+            pause = (2 * pause).min(LOOK);
+            look = creel::time::sleep(pause);
         }
         Poll::Pending
     })

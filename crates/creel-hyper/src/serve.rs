@@ -6,6 +6,7 @@ use std::future::{Future, IntoFuture, Ready, poll_fn, ready};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -93,6 +94,8 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
             service: Arc::new(service),
             head: HEAD,
             write: WRITE,
+            awake: AtomicUsize::new(0),
+            most_awake: usize::MAX,
             http1: http1::Builder::new(),
             #[cfg(feature = "http2")]
             http2: http2_settings(),
@@ -224,6 +227,14 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// listener's queue until one has ended. Unless set, there is no limit but that of open files.
     pub fn most_connections(mut self, most: usize) -> Self {
         self.most = most;
+        self
+    }
+
+    /// At most so many connections of HTTP/1 keep hyper's buffers, 16 KB and more each, while nothing
+    /// is asked of them; of those beyond, each gives them back with its answer, which costs a
+    /// microsecond or two a request. Unless set, all keep them for up to two seconds.
+    pub fn most_awake(mut self, most: usize) -> Self {
+        self.shared.most_awake = most;
         self
     }
 

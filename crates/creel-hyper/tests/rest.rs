@@ -17,7 +17,7 @@ use hyper::{Request, Response, service::service_fn};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// After so long a connection that has nothing to do is at rest.
 const LONGER_THAN_REST: Duration = Duration::from_millis(2_500);
-const SHORTER_THAN_REST: Duration = Duration::from_millis(800);
+const SHORTER_THAN_REST: Duration = Duration::from_millis(150);
 const CONNECTIONS: usize = 200;
 /// What a connection may take that is at rest: its task, its socket's place, its share of tables.
 const AT_REST_BYTES: usize = 2_500;
@@ -68,12 +68,12 @@ async fn length(request: Request<Incoming>) -> Result<Response<String>, Infallib
     Ok(Response::new(format!("{path} {length};")))
 }
 
-fn start() -> SocketAddr {
+fn start(most_awake: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let pool = Pool::builder().workers(1).build().unwrap();
-        let serving = creel_hyper::serve(listener, service_fn(length));
+        let serving = creel_hyper::serve(listener, service_fn(length)).most_awake(most_awake);
         pool.block_on(serving.until(std::future::pending::<()>()));
     });
     address
@@ -118,7 +118,7 @@ fn comes(is_so: impl Fn() -> bool) -> bool {
 /// One test, since what is allocated is the process's.
 #[test]
 fn a_connection_at_rest_costs_little_and_goes_on() {
-    let address = start();
+    let address = start(usize::MAX);
     ask(&mut connect(address), "/warm");
     let before = ALLOCATED.load(Relaxed);
     let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(address)).collect();
@@ -162,4 +162,26 @@ fn a_connection_at_rest_costs_little_and_goes_on() {
     stream.write_all(b"345").unwrap();
     ask(stream, "/after");
     assert!(comes(|| LATE.load(Relaxed) == 5), "{LATE:?}");
+    drop(streams);
+    few_are_awake();
+}
+
+/// Of many that ask at the same time, few hold buffers at the same time.
+fn few_are_awake() {
+    let address = start(10);
+    ask(&mut connect(address), "/warm");
+    let before = ALLOCATED.load(Relaxed);
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(address)).collect();
+    let begin = Instant::now();
+    for round in 0..3 {
+        for stream in &mut streams {
+            ask(stream, &format!("/{round}"));
+        }
+    }
+    let most = CONNECTIONS * AT_REST_BYTES + 20 * 11_000;
+    let each = ALLOCATED.load(Relaxed).saturating_sub(before);
+    // Later all are at rest anyhow.
+    if begin.elapsed() < SHORTER_THAN_REST {
+        assert!(each <= most, "{} bytes a connection", each / CONNECTIONS);
+    }
 }

@@ -118,6 +118,12 @@ impl Load {
         if !self.ramp && self.rate.contains(&0.0) {
             anyhow::bail!(Failure::new(Exit::Usage, "--rate 0: nothing would come"));
         }
+        if self.connections == 0 {
+            anyhow::bail!(Failure::new(
+                Exit::Usage,
+                "--connections 0: nothing would leave"
+            ));
+        }
         let interrupt = Interrupt::install()?;
         let report =
             load::run(self.plan(), asked(interrupt.clone())).map_err(|error| match error {
@@ -137,8 +143,14 @@ impl Load {
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
         if !report.is_offered() {
-            let why =
-                "less than 99 % of what was asked for left in time: more --connections or --jobs";
+            let why = match report.is_crowded() {
+                true => {
+                    "all connections waited for answers: the service is too slow for the load or \
+                         stood still, or more --connections are needed"
+                }
+                false => "the load itself was slow: more --jobs",
+            };
+            let why = format!("less than 99 % of what was asked for left in time; {why}");
             anyhow::bail!(Failure::new(Exit::TryAgain, why));
         }
         Ok(Exit::Done)

@@ -9,8 +9,9 @@ use std::task::Poll;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use creel::Wait;
 use creel::signal::{SIGINT, SIGTERM, signal};
-use creel_console::{Common, Exit, Failure, Interrupt, output};
+use creel_console::{Common, Exit, Failure, Interrupt, files, output};
 use creel_serve::crypto::Cost;
 use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
@@ -40,6 +41,11 @@ pub struct Options {
     /// Workers for connections [default: the usable cores]
     #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs)]
     io_workers: Option<usize>,
+    /// How these wait when they have nothing to do: adaptive, park, throttle:1ms (look once a
+    /// millisecond, and then at all that has come) [default: adaptive]
+    #[arg(long, value_name = "HOW")]
+    #[serde(deserialize_with = "optional")]
+    io_wait: Option<Wait>,
     /// A folder for the key and the embedded store; made if it is not there [default: creel-serve-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -138,6 +144,13 @@ impl Serve {
         if !common.quiet {
             output::note(&note(&settings));
         }
+        let most = files::allow_many();
+        // A few less are no news.
+        if most < settings.connections / 10 * 9 {
+            output::note(&format!(
+                "connections: {most} at once, by the limit of open files (ulimit -n)\n"
+            ));
+        }
         server.run(stop);
         Ok(Exit::Done)
     }
@@ -186,6 +199,7 @@ impl Options {
             listen: one.listen.or(other.listen),
             workers: one.workers.or(other.workers),
             io_workers: one.io_workers.or(other.io_workers),
+            io_wait: one.io_wait.or(other.io_wait),
             data: one.data.or(other.data),
             store: one.store.or(other.store),
             key: one.key.or(other.key),
@@ -228,10 +242,26 @@ impl Options {
                 "--tls-cert and --tls-key go together"
             )),
         };
+        let none = [("connections", self.connections), ("queue", self.queue)];
+        for (name, value) in none {
+            if value == Some(0) {
+                anyhow::bail!(Failure::new(
+                    Exit::Usage,
+                    format!("--{name} 0: nobody would be served")
+                ));
+            }
+        }
+        if self.head_max.is_some_and(|bytes| bytes < 8192) {
+            anyhow::bail!(Failure::new(
+                Exit::Usage,
+                "--head-max: 8192 or more is needed"
+            ));
+        }
         Ok(Settings {
             listen: self.listen.unwrap_or(unless.listen),
             workers: self.workers,
             io_workers: self.io_workers,
+            io_wait: self.io_wait.unwrap_or(unless.io_wait),
             store,
             key: Some(key),
             password_cost: self.password_cost.unwrap_or(unless.password_cost),

@@ -100,6 +100,14 @@ impl Report {
         self.steps.iter().all(Step::is_offered)
     }
 
+    /// Whether of what was not offered most found no connection free, because all waited for answers.
+    pub fn is_crowded(&self) -> bool {
+        let late = |step: &Step| step.due as f64 * (1.0 - step.offered_share);
+        let late: f64 = self.steps.iter().map(late).sum();
+        let crowded: u64 = self.steps.iter().map(|step| step.crowded).sum();
+        2.0 * crowded as f64 > late
+    }
+
     /// Requests that were not answered, or with neither 200 nor 503.
     pub fn failed(&self) -> u64 {
         let of = |step: &Step| step.other + step.timeouts + step.errors;
@@ -152,7 +160,10 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         connections.cancel_all();
         let unsent = lock(&shared.schedule).rest(Instant::now());
         let mut tally = lock(&shared.tally);
-        unsent.into_iter().for_each(|step| tally.unsent(step));
+        unsent.into_iter().for_each(|step| {
+            tally.unsent(step);
+            tally.crowded(step);
+        });
         Ok(tally.report(Instant::now()))
     });
     report.map_err(LoadError::Service)
@@ -186,6 +197,9 @@ async fn connection(shared: Arc<Shared>) {
         let Some(due) = due else {
             return;
         };
+        if Instant::now() > due.at + LATE {
+            lock(&shared.tally).crowded(due.step);
+        }
         creel::time::sleep_until(due.at).await;
         let left = Instant::now();
         if left >= shared.end + LATE {

@@ -51,6 +51,8 @@ pub struct Step {
     pub sent: u64,
     /// Of those that were due, those that left in time.
     pub offered_share: f64,
+    /// Of those that did not, those that found no connection free: all waited for answers.
+    pub crowded: u64,
     /// Answered 200, and right where that was looked at.
     pub good: u64,
     /// The same a second.
@@ -101,6 +103,7 @@ pub struct Moment {
 
 struct Counts {
     due: u64,
+    crowded: u64,
     sent: u64,
     in_time: u64,
     good: u64,
@@ -121,6 +124,7 @@ impl Counts {
             || Histogram::new_with_bounds(1, 60_000_000, 2).expect("bounds that can be");
         Counts {
             due: 0,
+            crowded: 0,
             sent: 0,
             in_time: 0,
             good: 0,
@@ -174,6 +178,13 @@ impl Tally {
     pub(super) fn unsent(&mut self, step: usize) {
         if let Some(counts) = self.steps.get_mut(step) {
             counts.due += 1;
+        }
+    }
+
+    /// One that will be counted found no connection free when it was due.
+    pub(super) fn crowded(&mut self, step: usize) {
+        if let Some(counts) = self.steps.get_mut(step) {
+            counts.crowded += 1;
         }
     }
 
@@ -272,6 +283,7 @@ impl Tally {
             due: counts.due,
             sent: counts.sent,
             offered_share: counts.in_time as f64 / due,
+            crowded: counts.crowded,
             good: counts.good,
             goodput_per_second: counts.good as f64 / seconds.max(1e-9),
             refused: counts.refused,

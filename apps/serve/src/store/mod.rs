@@ -174,13 +174,12 @@ impl Store {
                 });
             }
         };
-        let opened = embedded::Embedded::open(path)?;
+        let opened = embedded::Embedded::open(path, Arc::clone(&is_up))?;
         let thread = std::thread::Builder::new().name("store".into());
         let thread = thread
             .spawn(move || opened.run(&orders))
             .map_err(|error| StoreError::Refused(error.to_string()))?;
         embedded = Some(thread);
-        is_up.store(true, Relaxed);
         Ok(Store {
             orders: Some(sender),
             is_up,

@@ -128,6 +128,6 @@ fn who_never_reads_its_answers_is_cut_off_and_counted() {
         service.metric("creel_serve_connections_ended_total{how=\"failed\"}") == 1.0
     });
     eventually("only the question's own is left", || {
-        service.metric("creel_serve_connections") == 1.0
+        service.metric("creel_serve_connections_open") == 1.0
     });
 }

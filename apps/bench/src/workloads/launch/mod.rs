@@ -136,7 +136,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
             ));
         }
     }
-    cases.extend(service::case(setting, &tool));
+    cases.extend(service::cases(setting, &tool));
     Ok(cases)
 }
 

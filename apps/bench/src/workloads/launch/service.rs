@@ -11,12 +11,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use creel_console::quota::Quota;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::foreign::Foreign;
 use crate::harness::{Case, Metric, Subject};
 use crate::host::is_installed;
+use crate::quota;
 use crate::setting::Setting;
 
 static SERVICE: Foreign = Foreign {
@@ -26,14 +28,15 @@ static SERVICE: Foreign = Foreign {
     run: &["PROGRAM"],
 };
 
-/// Requests a second and worker, of the two steps.
-const RATES: [usize; 2] = [1_500, 3_000];
-const STEP_S: usize = 4;
+/// Requests a second and worker, of the rising steps.
+const RATES: [usize; 4] = [750, 1_500, 2_250, 3_000];
+const STEP_S: usize = 2;
 const CONNECTIONS: usize = 64;
 /// Longer than a program takes to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const METRICS: [Metric; 6] = [
+/// Of the last step, but for the p99 of those before it.
+const METRICS: [Metric; 9] = [
     Metric {
         name: "p50",
         unit: "ms",
@@ -58,10 +61,34 @@ const METRICS: [Metric; 6] = [
         name: "CPU",
         unit: "ms",
     },
+    Metric {
+        name: "p99, step 1",
+        unit: "ms",
+    },
+    Metric {
+        name: "step 2",
+        unit: "ms",
+    },
+    Metric {
+        name: "step 3",
+        unit: "ms",
+    },
 ];
 
-/// The case, if all that it needs is here.
-pub(super) fn case(setting: &Setting, tool: &Path) -> Option<Case> {
+/// The cases, if all that they need is here: on the whole machine, and under a quota of half of it,
+/// which is as near as a machine without siblings comes to a core whose second thread is worth little.
+pub(super) fn cases(setting: &Setting, tool: &Path) -> Vec<Case> {
+    let quota = quota::can_be_set().then(|| setting.workers as f64 / 2.0);
+    let places = [("Haskell service", None), ("Haskell service quota", quota)];
+    let places = places
+        .iter()
+        .filter(|(name, cores)| cores.is_some() || !name.ends_with("quota"));
+    places
+        .filter_map(|(name, cores)| case(setting, tool, name, *cores))
+        .collect()
+}
+
+fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Option<Case> {
     let load = super::beside("creel-serve")?;
     if setting.quick || !SERVICE.has_compiler() || !is_installed("redis-server") {
         return None;
@@ -73,15 +100,22 @@ pub(super) fn case(setting: &Setting, tool: &Path) -> Option<Case> {
         );
         return None;
     }
-    let rates = RATES.map(|rate| rate * setting.workers);
+    let share = cores.map_or(1.0, |cores| cores / setting.workers as f64);
+    let rates = RATES.map(|rate| (rate as f64 * setting.workers as f64 * share) as usize);
     let many = setting.workers * super::TOO_MANY;
     // The options of `creel run`, if it is started by that, and those of GHC's runtime.
-    let ways: [(String, Option<&[&str]>, String); 7] = [
-        ("creel run".into(), Some(&[]), String::new()),
+    let ways: [(String, Option<&[&str]>, String); 8] = [
+        ("creel run, count alone".into(), Some(&[]), String::new()),
         (
-            "creel run, a core each".into(),
+            "creel run, count and mask".into(),
             Some(&["--placement", "cores"]),
             String::new(),
+        ),
+        (
+            format!("mask alone, {many} threads"),
+            // What is set already stays.
+            Some(&["--placement", "cores"]),
+            format!("-N{many}"),
         ),
         ("creel run --gc".into(), Some(&["--gc"]), String::new()),
         ("as it is".into(), None, String::new()),
@@ -114,10 +148,12 @@ pub(super) fn case(setting: &Setting, tool: &Path) -> Option<Case> {
             );
         }
         let load = load.clone();
-        Subject::with_metrics(name, move |_| sample(&before, &options, &load, rates))
+        Subject::with_metrics(name, move |_| {
+            sample(&before, &options, &load, rates, cores)
+        })
     });
     Some(Case {
-        name: "Haskell service".into(),
+        name: name.into(),
         metrics: METRICS.into(),
         compared: true,
         plan: setting.plan(0, 0),
@@ -136,12 +172,14 @@ impl Drop for Running {
     }
 }
 
-/// Serves once, under `before` if that is something, with these options of GHC's runtime.
+/// Serves once, under `before` if that is something, with these options of GHC's runtime, and alone
+/// under a quota of so many cores.
 fn sample(
     before: &[String],
     options: &str,
     load: &PathBuf,
-    rates: [usize; 2],
+    rates: [usize; RATES.len()],
+    cores: Option<f64>,
 ) -> anyhow::Result<Vec<f64>> {
     let folder = SERVICE.built().context("the service was built before")?;
     let (port, redis_port) = (free_port()?, free_port()?);
@@ -153,9 +191,20 @@ fn sample(
     let _redis = Running(redis.context("redis-server")?);
     listens(redis_port)?;
     let (told, program) = (folder.join("runtime"), folder.join("program"));
-    let words: Vec<String> = before
-        .iter()
-        .cloned()
+    let quota = cores
+        .map(|cores| Quota::new("creel-bench", cores))
+        .transpose()?;
+    let within = quota.iter().flat_map(|quota| {
+        let members = quota.members().to_string_lossy().into_owned();
+        [
+            "sh".into(),
+            "-c".into(),
+            "echo $$ >\"$0\" && exec \"$@\"".into(),
+            members,
+        ]
+    });
+    let words: Vec<String> = within
+        .chain(before.iter().cloned())
         .chain([
             program.to_string_lossy().into_owned(),
             port.to_string(),
@@ -184,28 +233,33 @@ fn sample(
     let of_runtime = |name: &str| {
         figure(&runtime, name).with_context(|| format!("GHC's runtime tells no {name}: {runtime}"))
     };
-    let step = &steps[1];
-    let ms = |name: &str| {
+    let [first, second, third, last] = &steps[..] else {
+        anyhow::bail!("{} steps", steps.len());
+    };
+    let ms = |step: &Value, name: &str| {
         step["corrected"][name]
             .as_f64()
             .map_or(f64::NAN, |us| us / 1e3)
     };
     Ok(vec![
-        ms("p50_us"),
-        ms("p99_us"),
-        step["goodput_per_second"].as_f64().unwrap_or(f64::NAN),
+        ms(last, "p50_us"),
+        ms(last, "p99_us"),
+        last["goodput_per_second"].as_f64().unwrap_or(f64::NAN),
         of_runtime("max_mem_in_use_bytes")? / 1e6,
         of_runtime("GC_wall_seconds")? * 1e3,
         of_runtime("total_cpu_seconds")? * 1e3,
+        ms(first, "p99_us"),
+        ms(second, "p99_us"),
+        ms(third, "p99_us"),
     ])
 }
 
 /// Offers the load; gives what became of it, step by step.
-fn offer(load: &PathBuf, port: u16, rates: [usize; 2]) -> anyhow::Result<Vec<Value>> {
+fn offer(load: &PathBuf, port: u16, rates: [usize; RATES.len()]) -> anyhow::Result<Vec<Value>> {
     let output = Command::new(load)
         .args(["load", &format!("http://127.0.0.1:{port}")])
         .args(["--connections", &CONNECTIONS.to_string()])
-        .args(["--rate", &format!("{},{}", rates[0], rates[1])])
+        .args(["--rate", &rates.map(|rate| rate.to_string()).join(",")])
         .args(["--step", &format!("{STEP_S}s"), "--format", "json", "-q"])
         .output()
         .context("creel-serve load")?;

@@ -1,0 +1,146 @@
+//! A service as a process of its own, where it is put: alone, under a quota, beside a neighbour.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, anyhow};
+use creel_console::quota::Quota;
+
+use super::Subject;
+
+/// A folder that is gone at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> anyhow::Result<Folder> {
+        let path =
+            std::env::temp_dir().join(format!("creel-serve-evaluate-{}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A thread that computes without end, as another program would, until this is dropped.
+pub struct Neighbour {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Neighbour {
+    pub fn new() -> anyhow::Result<Neighbour> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&is_over);
+        let thread = std::thread::Builder::new()
+            .name("neighbour".into())
+            .spawn(move || {
+                while !until.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })?;
+        let thread = Some(thread);
+        Ok(Neighbour { is_over, thread })
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A service that runs until this is dropped.
+pub struct Process {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Process {
+    pub fn start(subject: &Subject, quota: Option<&Quota>) -> anyhow::Result<Process> {
+        let (program, arguments) = subject
+            .command
+            .split_first()
+            .context("a command is needed")?;
+        let mut command = match quota {
+            None => Command::new(program),
+            // It must be in the group before it counts what it may use.
+            Some(quota) => {
+                let mut shell = Command::new("sh");
+                shell
+                    .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+                    .arg(quota.members())
+                    .arg(program);
+                shell
+            }
+        };
+        let child = command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.with_context(|| program.clone())?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut line)?;
+        }
+        let address = line
+            .trim()
+            .strip_prefix("http://")
+            .and_then(|address| address.parse().ok());
+        match address {
+            Some(address) => Ok(Process { child, address }),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(anyhow!("{program}: does not say where it listens"))
+            }
+        }
+    }
+
+    pub fn memory(&self) -> Memory {
+        Memory(format!("/proc/{}/status", self.child.id()))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What memory a process has; 0 bytes where that is not told.
+///
+/// Source: proc(5).
+#[derive(Clone)]
+pub struct Memory(String);
+
+impl Memory {
+    /// The most that it has had.
+    pub fn most_bytes(&self) -> u64 {
+        self.field("VmHWM:")
+    }
+
+    pub fn now_bytes(&self) -> u64 {
+        self.field("VmRSS:")
+    }
+
+    fn field(&self, name: &str) -> u64 {
+        let status = fs::read_to_string(&self.0).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+        kib.unwrap_or(0) * 1024
+    }
+}

@@ -1,0 +1,129 @@
+//! What was measured, as findings and a table.
+
+use creel_console::{Align, Table};
+
+use super::{Measured, Place, Row};
+
+pub const COLUMNS: [&str; 10] = [
+    "subject",
+    "load",
+    "good/s",
+    "503",
+    "failed",
+    "p50",
+    "p99",
+    "p99.9 ms",
+    "uncorrected p99",
+    "MB",
+];
+
+pub const NOTE: &str = "!: less than 99 % of the load left in time, so the service got less";
+
+/// All for a terminal.
+pub fn text(places: &[Measured], rows: &[Row]) -> String {
+    let mut out = String::new();
+    for measured in places {
+        let rows: Vec<&Row> = of(rows, measured.place).collect();
+        let right = COLUMNS[1..].iter().map(|title| (*title, Align::Right));
+        let columns: Vec<_> = std::iter::once((COLUMNS[0], Align::Left))
+            .chain(right)
+            .collect();
+        let mut table = Table::new(&columns);
+        for row in &rows {
+            table.row(cells(row));
+        }
+        out += &format!("{}\n\n{}\n", title(measured), table.text());
+        for finding in findings(&rows) {
+            out += &format!("{finding}\n");
+        }
+        out += "\n";
+    }
+    out + NOTE + "\n"
+}
+
+/// The runs of a place.
+pub fn of(rows: &[Row], place: Place) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(move |row| row.place == place)
+}
+
+pub fn title(measured: &Measured) -> String {
+    let (place, rate) = (measured.place.name(), measured.capacity_per_second);
+    format!("{place}: it can do {rate:.0} a second")
+}
+
+/// A row of the table.
+pub fn cells(row: &Row) -> [String; COLUMNS.len()] {
+    let ms = |us: u64| format!("{:.1}", us as f64 / 1000.0);
+    let late = if row.offered_share < 0.99 && row.load_share.is_some() {
+        " !"
+    } else {
+        ""
+    };
+    let load = |share| format!("{:.0} %{late}", share * 100.0);
+    [
+        row.subject.clone(),
+        row.load_share.map_or("all".into(), load),
+        format!("{:.0}", row.goodput_per_second),
+        row.refused.to_string(),
+        row.failed.to_string(),
+        ms(row.p50_us),
+        ms(row.p99_us),
+        ms(row.p999_us),
+        ms(row.uncorrected_p99_us),
+        format!("{:.0}", row.memory_bytes as f64 / 1e6),
+    ]
+}
+
+/// What is to be seen in a place: of the first subject at the most load, its goodput beside its own
+/// peak and all others', its p99 beside that at the least load, and its memory.
+pub fn findings(rows: &[&Row]) -> Vec<String> {
+    // Whose load did not leave in time was offered less, at its own pace.
+    let is_offered = |row: &&&Row| row.load_share.is_some() && row.offered_share >= 0.99;
+    let loaded = || rows.iter().filter(is_offered);
+    let Some(first) = loaded().next() else {
+        return Vec::new();
+    };
+    let own = || loaded().filter(|row| row.subject == first.subject);
+    let Some(last) = own().last() else {
+        return Vec::new();
+    };
+    let peak = |rows: &mut dyn Iterator<Item = &&Row>| {
+        rows.map(|row| row.goodput_per_second).fold(0.0, f64::max)
+    };
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let of_peak = |peak: f64| percent(last.goodput_per_second / peak);
+    let load = percent(last.load_share.unwrap_or_default());
+    let mut findings = vec![format!(
+        "{}, at {load}: {:.0} good answers a second, {} of its peak",
+        last.subject,
+        last.goodput_per_second,
+        of_peak(peak(&mut own())),
+    )];
+    let is_without = |row: &&&Row| row.set.is_some_and(|(_, admission)| !admission);
+    if loaded().any(|row| is_without(&row)) {
+        let most = peak(&mut loaded().filter(is_without));
+        findings.push(format!("{} of the peak without admission", of_peak(most)));
+    }
+    if loaded().any(|row| row.set.is_none()) {
+        let others = || loaded().filter(|row| row.set.is_none());
+        let most = peak(&mut others().filter(|row| row.load_share == last.load_share));
+        if most > 0.0 {
+            findings.push(format!("{} of the best of others at {load}", of_peak(most)));
+        }
+    }
+    if last.load_share != first.load_share && first.p99_us > 0 {
+        findings.push(format!(
+            "p99 {:.0} ms, {:.1} × that at {}",
+            last.p99_us as f64 / 1e3,
+            last.p99_us as f64 / first.p99_us as f64,
+            percent(first.load_share.unwrap_or_default())
+        ));
+    }
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    findings.push(format!(
+        "memory {:.0} MB half-way, {:.0} MB at the end",
+        mb(last.memory_middle_bytes),
+        mb(last.memory_end_bytes)
+    ));
+    findings
+}

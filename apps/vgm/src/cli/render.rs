@@ -305,10 +305,21 @@ impl Render {
 
     /// The songs with the names of their files, stem by stem if those are wanted.
     fn plan(&self, pool: &Pool) -> Plan {
-        let mut plan = self.found();
-        if let Some(naming) = &self.name {
-            naming.apply(&mut plan, pool);
-        }
+        let extension = self.sound.layout().container.extension();
+        let mut plan = match &self.name {
+            Some(naming) if !self.demo => batch::plan_named(
+                (&self.paths, self.recurse),
+                &self.output,
+                extension,
+                (naming, pool),
+            ),
+            Some(naming) => {
+                let mut plan = self.found();
+                naming.apply(&mut plan, pool);
+                plan
+            }
+            None => self.found(),
+        };
         if let Some(stems) = self.stems {
             let apart = match stems {
                 Stems::Chip => Apart::Chips,

@@ -201,7 +201,7 @@ impl Plan {
                     let other = &self.units[*entry.get()];
                     if other.input.is_same(&unit.input) {
                         twice.insert(unit.order);
-                    } else {
+                    } else if roots[other.order] != roots[unit.order] {
                         apart.extend([&roots[other.order], &roots[unit.order]]);
                     }
                 }

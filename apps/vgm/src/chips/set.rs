@@ -188,7 +188,13 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
             parts.push(Part::Squares(SquareChip::Sn76489(Box::new(chip)), 0, level));
         }
         _ => {
-            let frames = frame_chip(header, chip, clock_hz);
+            let mut frames = frame_chip(header, chip, clock_hz);
+            if let Some(FrameChip::Ym3812(frames)) = &mut frames
+                && header.is_variant(chip)
+            {
+                // Two on a sound card, one a side.
+                frames.set_sides([!instance.second, instance.second]);
+            }
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
             let steps = edge_chip(chip, clock_hz).map(SquareChip::Steps);
             parts.extend(steps.map(|steps| Part::Squares(steps, 0, level)));

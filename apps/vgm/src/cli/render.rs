@@ -157,7 +157,8 @@ impl Render {
         };
         engine.run(&plan, watch);
         if let Some(path) = &self.m3u {
-            list.write(path, settings.sample_rate)?;
+            let written = list.write(path, settings.sample_rate);
+            written.with_context(|| format!("--m3u: {}", path.display()))?;
         }
         let exit = tally.exit();
         tally.finish().print(common, self.lines)?;

@@ -1,6 +1,8 @@
 //! The MSM6258: codes to values, control, pan, clock.
 
 use creel_vgm::chips::okim6258::Okim6258;
+use creel_vgm::format::Song;
+use creel_vgm::render::{Buffers, Player, Settings};
 
 /// An X68000's chip at its highest rate, playing.
 fn playing(flags: u8) -> Okim6258 {
@@ -121,4 +123,42 @@ fn pan_and_clock_are_taken() {
     }
     chip.write(0, 0x0c, 0);
     assert_eq!(chip.rate().hz(), 3_906.25);
+}
+
+/// A song that feeds the chip at its highest rate, then at the middle one.
+fn song_of_two_rates() -> Song {
+    let mut song = vec![0; 0x100];
+    song[..4].copy_from_slice(b"Vgm ");
+    song[8..10].copy_from_slice(&[0x72, 0x01]);
+    song[0x34] = 0xCC;
+    song[0x90..0x94].copy_from_slice(&8_000_000u32.to_le_bytes());
+    song[0x94] = 0b1010;
+    song.extend([0xB7, 0, 2]);
+    for (divider, ticks) in [(2, 6), (1, 8)] {
+        song.extend([0xB7, 0x0C, divider]);
+        for byte in tone(4000) {
+            song.extend([0xB7, 1, byte, 0x70 + ticks - 1]);
+        }
+    }
+    song.push(0x66);
+    Song::parse(song).unwrap()
+}
+
+#[test]
+fn no_code_is_lost_where_the_rate_changes_in_mid_song() {
+    let song = song_of_two_rates();
+    let played = |block: usize| {
+        let mut buffers = Buffers::default();
+        let mut player = Player::new(&song, &Settings::default(), &mut buffers).unwrap();
+        let mut frames = vec![[0.0; 2]; player.frames() as usize];
+        for block in frames.chunks_mut(block) {
+            player.fill(&mut buffers, block);
+        }
+        frames
+    };
+    let whole = played(usize::MAX);
+    assert!(whole.iter().any(|frame| frame[0].abs() > 0.05));
+    for block in [1, 64, 1024] {
+        assert!(played(block) == whole, "in blocks of {block}");
+    }
 }

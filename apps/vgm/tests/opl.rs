@@ -103,3 +103,16 @@ fn vrc7() {
         0x0cab_d0df_8f61_2cf2
     );
 }
+
+#[test]
+fn a_chip_of_a_sound_card_may_be_heard_on_one_side_alone() {
+    let mut chip = Ym3812::new(3_579_545);
+    chip.set_sides([true, false]);
+    for (reg, value) in [(0x23, 0x21), (0x63, 0xF0), (0xA0, 0x41), (0xB0, 0x32)] {
+        chip.write(0, reg, value);
+    }
+    let mut frames = [[0; 2]; 200];
+    chip.render(&mut frames);
+    assert!(frames.iter().any(|frame| frame[0] > 1000));
+    assert!(frames.iter().all(|frame| frame[1] == 0));
+}

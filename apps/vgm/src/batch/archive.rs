@@ -174,6 +174,11 @@ fn seven_z(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
 }
 
 impl Packed {
+    /// The archive's path.
+    pub fn archive(&self) -> &Path {
+        &self.archive.path
+    }
+
     /// The song's bytes, so many at most.
     ///
     /// # Errors

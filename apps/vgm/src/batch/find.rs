@@ -110,6 +110,7 @@ impl Found {
                     return self.refuse(path, "a playlist that leads back to itself");
                 }
                 match playlist::entries(path, kind) {
+                    Ok(entries) if entries.is_empty() => self.barren.push(path.into()),
                     Ok(entries) => {
                         lists.push(own);
                         self.listed(entries, recurse, lists);

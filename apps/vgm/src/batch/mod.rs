@@ -14,11 +14,15 @@ mod preview;
 mod stems;
 mod text;
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use creel::Pool;
 
 pub use archive::Packed;
 pub use engine::{Engine, Event, Existing, Remarks, SPARE_WORKERS, Stream, Watch};
@@ -77,6 +81,29 @@ impl Source {
         }
     }
 
+    /// The folder or the archive that it was found in, at `place`.
+    fn root(&self, place: &Path) -> PathBuf {
+        match self {
+            Source::File(path) => {
+                let root = path.ancestors().nth(place.components().count());
+                root.unwrap_or(Path::new("")).into()
+            }
+            Source::Packed(song) => song.archive().into(),
+            Source::Carried(_) | Source::StandardInput(_) => PathBuf::new(),
+        }
+    }
+
+    /// Whether both are one song, however they are named.
+    fn is_same(&self, other: &Source) -> bool {
+        match (self, other) {
+            (Source::File(a), Source::File(b)) => one_file(a, b),
+            (Source::Packed(a), Source::Packed(b)) => {
+                a.place == b.place && one_file(a.archive(), b.archive())
+            }
+            _ => self == other,
+        }
+    }
+
     /// The header; none where it cannot be read, for the error will show when the song is rendered.
     fn header(&self) -> Result<Option<Header>> {
         Ok(match self {
@@ -90,6 +117,11 @@ impl Source {
             Source::StandardInput(bytes) => peek(bytes),
         })
     }
+}
+
+fn one_file(a: &Path, b: &Path) -> bool {
+    let own = |path: &Path| path.canonicalize().ok();
+    a == b || own(a).is_some_and(|a| Some(a) == own(b))
 }
 
 impl fmt::Display for Source {
@@ -155,6 +187,38 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Gives each song an output of its own. Songs that are the same are rendered once; where others
+    /// meet, those that come from these folders and archives lie in folders of their names. `roots`
+    /// has where each song comes from, by its order.
+    fn settle(&mut self, base: &Path, roots: &[PathBuf]) {
+        self.units.sort_by_key(|unit| unit.order);
+        let mut first: HashMap<PathBuf, usize> = HashMap::new();
+        let (mut twice, mut apart) = (HashSet::new(), HashSet::new());
+        for (place, unit) in self.units.iter().enumerate() {
+            match first.entry(unit.output.clone()) {
+                Entry::Vacant(entry) => drop(entry.insert(place)),
+                Entry::Occupied(entry) => {
+                    let other = &self.units[*entry.get()];
+                    if other.input.is_same(&unit.input) {
+                        twice.insert(unit.order);
+                    } else if roots[other.order] != roots[unit.order] {
+                        apart.extend([&roots[other.order], &roots[unit.order]]);
+                    }
+                }
+            }
+        }
+        self.units.retain(|unit| !twice.contains(&unit.order));
+        for unit in &mut self.units {
+            let root = &roots[unit.order];
+            if let Ok(place) = unit.output.strip_prefix(base)
+                && apart.contains(root)
+            {
+                unit.output = base.join(name_of(root)).join(place);
+            }
+        }
+        self.refuse_twins();
+    }
+
     /// Refuses songs whose output is that of an earlier one of the input.
     fn refuse_twins(&mut self) {
         self.units.sort_by_key(|unit| unit.order);
@@ -185,8 +249,41 @@ impl Plan {
 }
 
 /// The songs of `paths`, as [`find`] has them. The outputs mirror the folders' trees below `output`,
-/// with `extension`; of two songs with one output the second is refused, unless `output` is `-`.
+/// with `extension`, and no two songs share one, unless `output` is `-`: a song that is named twice is
+/// rendered once, and songs of several folders or archives whose names meet lie in folders named after
+/// these.
 pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) -> Plan {
+    let (mut plan, roots) = unsettled(paths, output, extension, recurse);
+    // A stream takes all songs, whatever their names.
+    if output.as_os_str() == "-" {
+        sort(&mut plan.units);
+    } else {
+        plan.settle(output, &roots);
+    }
+    plan
+}
+
+/// The same with names by a pattern.
+pub fn plan_named(
+    (paths, recurse): (&[PathBuf], bool),
+    output: &Path,
+    extension: &str,
+    (naming, pool): (&Naming, &Pool),
+) -> Plan {
+    let (mut plan, roots) = unsettled(paths, output, extension, recurse);
+    naming.rename(&mut plan, pool);
+    plan.settle(output, &roots);
+    plan
+}
+
+/// The songs of `paths`, of which some may share an output, and the folder or archive that each comes
+/// from, by its order.
+fn unsettled(
+    paths: &[PathBuf],
+    output: &Path,
+    extension: &str,
+    recurse: bool,
+) -> (Plan, Vec<PathBuf>) {
     let found = find(paths, recurse);
     let mut plan = Plan {
         units: Vec::new(),
@@ -194,23 +291,29 @@ pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) ->
         deeper: found.deeper,
         barren: found.barren,
     };
+    let mut roots = Vec::new();
     for (input, place) in found.songs {
         let target = output.join(with_ending(&place, &format!(".{extension}")));
         match input.header() {
             Ok(header) => {
+                roots.push(input.root(&place));
                 let order = plan.units.len();
                 plan.units.push(unit(input, target, header.as_ref(), order));
             }
             Err(error) => plan.refused.push((input.path(), error)),
         }
     }
-    // A stream takes all songs, whatever their names.
-    if output.as_os_str() == "-" {
-        sort(&mut plan.units);
-    } else {
-        plan.refuse_twins();
-    }
-    plan
+    (plan, roots)
+}
+
+/// What a folder or an archive is called.
+fn name_of(root: &Path) -> OsString {
+    let own = root.canonicalize().unwrap_or(root.into());
+    let name = match own.is_dir() {
+        true => own.file_name(),
+        false => own.file_stem(),
+    };
+    name.unwrap_or_default().to_os_string()
 }
 
 /// A place with another ending behind its name's stem, of which so much is cut off that file systems

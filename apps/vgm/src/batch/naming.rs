@@ -97,6 +97,12 @@ impl Naming {
     /// A track's number is its place among the songs of the folder that it would lie in without a
     /// pattern, in the plan's input.
     pub fn apply(&self, plan: &mut Plan, pool: &Pool) {
+        self.rename(plan, pool);
+        plan.refuse_twins();
+    }
+
+    /// The same, where songs may share a name.
+    pub(super) fn rename(&self, plan: &mut Plan, pool: &Pool) {
         let mut tracks = vec![0; plan.units.len()];
         let mut order: Vec<usize> = (0..plan.units.len()).collect();
         order.sort_by_key(|place| plan.units[*place].order);
@@ -121,7 +127,6 @@ impl Naming {
                 unit.output.push(name);
             }
         }
-        plan.refuse_twins();
     }
 
     fn name(&self, unit: &Unit, track: usize) -> Result<PathBuf> {

@@ -319,7 +319,12 @@ impl Playlist {
             text.extend(format!("#EXTINF:{seconds},{title}\n").into_bytes());
             let output = std::path::absolute(&output)?;
             let place = output.strip_prefix(folder).unwrap_or(&output);
-            text.extend(place.as_os_str().as_encoded_bytes());
+            let place = place.as_os_str().as_encoded_bytes();
+            if place.starts_with(b"#") {
+                // Else it would be a comment.
+                text.extend(b"./");
+            }
+            text.extend(place);
             text.push(b'\n');
         }
         // Whole or not at all.

@@ -38,6 +38,9 @@ const STEPS: [u16; 49] = [
 /// How a nibble's magnitude moves the step.
 const STEP_MOVES: [i8; 8] = [-1, -1, -1, -1, 2, 5, 7, 9];
 
+/// Where each of the YM2608's drums ends in its ROM; the first begins at 0.
+pub const DRUM_ENDS: [u16; VOICES] = [0x01bf, 0x043f, 0x1b7f, 0x1cff, 0x1f7f, 0x1fff];
+
 /// The six voices and their memory.
 #[derive(Clone, Debug)]
 pub struct AdpcmA {
@@ -76,9 +79,8 @@ impl AdpcmA {
     /// The YM2608's: six instruments in the chip's own ROM, the last two at half the rate.
     pub fn opna() -> Self {
         let mut adpcm = Self::new(0, 0b11_0000);
-        let ends = [0x01bf, 0x043f, 0x1b7f, 0x1cff, 0x1f7f, 0x1fff];
         let mut start = 0;
-        for (voice, end) in adpcm.voices.iter_mut().zip(ends) {
+        for (voice, end) in adpcm.voices.iter_mut().zip(DRUM_ENDS) {
             (voice.start, voice.end) = (start, end);
             start = end + 1;
         }
@@ -107,7 +109,7 @@ impl AdpcmA {
         }
     }
 
-    /// The memory it plays from; beyond its end it reads zeros.
+    /// The memory it plays from; beyond its end it reads zeros, and with nothing in it voices are silent.
     pub fn rom_mut(&mut self) -> &mut Rom {
         &mut self.rom
     }
@@ -144,6 +146,13 @@ impl AdpcmA {
     /// Adds `out.len()` native frames; `clock` is the envelopes' as of the first.
     pub fn render(&mut self, clock: &EnvelopeClock, out: &mut [[i32; 2]]) {
         let rom = self.rom.read();
+        if rom.is_empty() {
+            // Zeros would be played as a loud ramp.
+            for voice in &mut self.voices {
+                (voice.playing, voice.sample) = (false, 0);
+            }
+            return;
+        }
         for (i, voice) in self.voices.iter_mut().enumerate() {
             let mut level = Level::new(voice.level, self.total_level);
             if self.heard >> i & 1 == 0 {
@@ -202,17 +211,41 @@ impl Voice {
             self.byte >> 4
         };
         self.second_nibble = !self.second_nibble;
-        let magnitude = nibble & 7;
-        let delta = (2 * u16::from(magnitude) + 1) * STEPS[usize::from(self.step)] / 8;
-        let sample = if nibble & 8 != 0 {
-            self.sample.wrapping_sub(delta)
-        } else {
-            self.sample.wrapping_add(delta)
-        };
-        self.sample = sample & 0xfff;
-        let step = self.step as i8 + STEP_MOVES[usize::from(magnitude)];
-        self.step = step.clamp(0, 48) as u8;
+        (self.sample, self.step) = decoded(self.sample, self.step, nibble);
     }
+}
+
+/// The sample and the step that follow by a nibble.
+fn decoded(sample: u16, step: u8, nibble: u8) -> (u16, u8) {
+    let magnitude = nibble & 7;
+    let delta = (2 * u16::from(magnitude) + 1) * STEPS[usize::from(step)] / 8;
+    let sample = if nibble & 8 != 0 {
+        sample.wrapping_sub(delta)
+    } else {
+        sample.wrapping_add(delta)
+    };
+    let step = step as i8 + STEP_MOVES[usize::from(magnitude)];
+    (sample & 0xfff, step.clamp(0, 48) as u8)
+}
+
+/// Packs samples of 12 bits, two a byte: each by the nibble that comes nearest.
+pub fn packed(samples: impl Iterator<Item = i32>) -> Vec<u8> {
+    let (mut sample, mut step) = (0, 0);
+    let nibbles: Vec<u8> = samples
+        .map(|wanted| {
+            let off = |nibble: &u8| {
+                let (sample, _) = decoded(sample, step, *nibble);
+                (i32::from((sample << 4) as i16 >> 4) - wanted).abs()
+            };
+            let nearest = (0..16).min_by_key(off).expect("there are nibbles");
+            (sample, step) = decoded(sample, step, nearest);
+            nearest
+        })
+        .collect();
+    let bytes = nibbles.chunks(2);
+    bytes
+        .map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0))
+        .collect()
 }
 
 /// What the level registers make of a sample.

@@ -163,7 +163,13 @@ impl AdpcmB {
     /// Adds `out.len()` native frames.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         let frames = out.len();
-        let plays = self.asks(control::PLAY) && !self.asks(control::RECORD);
+        let mut plays = self.asks(control::PLAY) && !self.asks(control::RECORD);
+        if let Memory::Rom(rom) = &mut self.memory
+            && rom.read().is_empty()
+        {
+            // Zeros would be played as a loud ramp.
+            plays = false;
+        }
         self.voice.playing &= plays;
         let mut start = 0;
         while self.voice.playing && start < frames {

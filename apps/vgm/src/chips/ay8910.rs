@@ -22,12 +22,22 @@ use super::Rate;
 use super::ssg::{CHANNELS, Ssg, YM2149_LEVELS};
 use crate::edges::Sides;
 
-/// The AY's 16 levels, 3 dB apart, each for two steps: the odd ones of the YM2149.
+/// What a pin of the AY-3-8910 shows at its 16 levels, in mV at a load of 1 kΩ.
+///
+/// Source: measured by Matthew Westcott, comp.sys.sinclair, December 2001; so quoted by MAME
+/// (BSD-3-Clause). The data manual draws 3 dB a step, which the chip has in its middle only.
+const AY_PIN_MV: [i32; 16] = [
+    1147, 1162, 1169, 1178, 1192, 1213, 1238, 1299, 1336, 1457, 1573, 1707, 1882, 2060, 2320, 2580,
+];
+
+/// The same from 0 to the YM2149's loudest, each for two steps.
 const AY_LEVELS: [i16; 32] = {
+    let (least, loudest) = (AY_PIN_MV[0], YM2149_LEVELS[31] as i32);
     let mut levels = [0; 32];
-    let mut step = 2;
+    let mut step = 0;
     while step < 32 {
-        levels[step] = YM2149_LEVELS[step | 1];
+        let above = AY_PIN_MV[step / 2] - least;
+        levels[step] = (above * loudest / (AY_PIN_MV[15] - least)) as i16;
         step += 1;
     }
     levels

@@ -24,6 +24,10 @@ use crate::format::ChipId;
 /// How many native frames after it is due a write may take effect: 17 to 20 ms.
 const LATE_MAX: u64 = 1024;
 
+/// How late a setting may be and still have a turn of its own. The rest is left to changes of keys, so
+/// that a burst of settings costs no note.
+const SETTING_LATE_MAX: u64 = LATE_MAX / 2;
+
 /// The bus to one chip.
 ///
 /// ```
@@ -122,13 +126,18 @@ impl Bus {
 
     fn turn(&mut self, due: u64, write: (u8, u8, u8)) -> u64 {
         let turn = self.free.min(due + LATE_MAX).max(due);
-        self.free = turn + 1;
         if let Some((place, key)) = self.family.key(write)
             && self.keys[place] != key
         {
             self.keys[place] = key;
             self.settings = None;
+            self.free = turn + 1;
             return turn;
+        }
+        if turn < due + SETTING_LATE_MAX {
+            self.free = turn + 1;
+        } else {
+            self.free = turn;
         }
         let together = self.settings.filter(|first| *first >= due);
         *self.settings.insert(together.unwrap_or(turn))
@@ -162,6 +171,17 @@ mod tests {
         }
         assert_eq!(last, 499_999 + LATE_MAX);
         assert_eq!(bus.carry(600_000, (0, 0x08, 0)), 600_000, "on time again");
+    }
+
+    #[test]
+    fn a_burst_of_settings_leaves_turns_to_keys() {
+        let mut bus = Bus::of(ChipId::Ym2151).unwrap();
+        for _ in 0..5_000 {
+            bus.carry(0, (0, 0x60, 0));
+        }
+        let press = |bus: &mut Bus, keys: u8| bus.carry(0, (0, 0x08, keys << 3));
+        let frames: Vec<_> = (0..16).map(|n| press(&mut bus, 1 - n % 2)).collect();
+        assert!(frames.is_sorted_by(|a, b| a < b), "{frames:?}");
     }
 
     #[test]

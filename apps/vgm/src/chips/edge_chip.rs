@@ -73,6 +73,11 @@ impl<F: FnMut(u32, Sides, i32)> Steps for F {
 pub struct Shown([i32; 2]);
 
 impl Shown {
+    /// What begins with a level that is taken for silence.
+    pub fn at(level: i32) -> Self {
+        Shown([level; 2])
+    }
+
     /// Shows `level` from `tick` on: says what has changed.
     pub fn show(&mut self, tick: u32, level: [i32; 2], steps: &mut dyn Steps) {
         let [left, right] = [level[0] - self.0[0], level[1] - self.0[1]];

@@ -133,6 +133,10 @@ pub fn of_song(song: &Song) -> f32 {
 }
 
 fn weight(header: &Header, instance: Instance) -> f32 {
+    if instance.chip == ChipId::Ym3812 && instance.second && header.is_variant(instance.chip) {
+        // One is left and one right: they do not add up.
+        return 0.0;
+    }
     let Level { volume, share, .. } = level_of(instance.chip);
     let ssg = match instance.chip {
         ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 => {

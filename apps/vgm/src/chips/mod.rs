@@ -11,6 +11,7 @@ pub mod adpcm_b;
 pub mod ay8910;
 pub mod bus;
 pub mod checked;
+mod drums;
 pub mod edge_chip;
 pub mod es5503;
 pub mod fed;

@@ -189,6 +189,12 @@ pub struct Reader<'r> {
 }
 
 impl Reader<'_> {
+    /// Whether nothing was taken in.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// The byte at an address; 0 where there is none.
     #[inline]
     pub fn byte(self, address: u32) -> u8 {

@@ -7,6 +7,7 @@
 //! How loud they are is told by [`levels`].
 
 use super::ay8910::Ay8910;
+use super::drums;
 use super::edge_chip::EdgeChip;
 use super::es5503::Es5503;
 use super::fm::opn::Prescaler;
@@ -187,7 +188,13 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
             parts.push(Part::Squares(SquareChip::Sn76489(Box::new(chip)), 0, level));
         }
         _ => {
-            let frames = frame_chip(header, chip, clock_hz);
+            let mut frames = frame_chip(header, chip, clock_hz);
+            if let Some(FrameChip::Ym3812(frames)) = &mut frames
+                && header.is_variant(chip)
+            {
+                // Two on a sound card, one a side.
+                frames.set_sides([!instance.second, instance.second]);
+            }
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
             let steps = edge_chip(chip, clock_hz).map(SquareChip::Steps);
             parts.extend(steps.map(|steps| Part::Squares(steps, 0, level)));
@@ -217,7 +224,13 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
         ChipId::Okim6258 => FrameChip::Okim6258(Okim6258::new(clock_hz, header.byte(0x94))),
         ChipId::Ym2151 => FrameChip::Ym2151(Box::new(Ym2151::new(clock_hz))),
         ChipId::Ym2203 => FrameChip::Ym2203(Box::new(Ym2203::new(clock_hz))),
-        ChipId::Ym2608 => FrameChip::Ym2608(Box::new(Ym2608::new(clock_hz))),
+        ChipId::Ym2608 => {
+            let mut chip = Ym2608::new(clock_hz);
+            let drums = drums::rom();
+            let all = 0..drums.len();
+            chip.rhythm_rom_mut().take_in(0, drums, all);
+            FrameChip::Ym2608(Box::new(chip))
+        }
         ChipId::Ym2610 if variant => FrameChip::Ym2610(Box::new(Ym2610::new_b(clock_hz))),
         ChipId::Ym2610 => FrameChip::Ym2610(Box::new(Ym2610::new(clock_hz))),
         ChipId::Ym2612 if variant => FrameChip::Ym2612(Box::new(Ym2612::new_3438(clock_hz))),

@@ -12,8 +12,8 @@
 //! | 1, 30–B6 | FM channels 4–6 |
 //!
 //! The rhythm's samples lie in a ROM of 8 KiB inside the chip, which is not
-//! part of this project; without it a voice reads zeros, whose decoded sum
-//! drifts slowly upwards until the voice ends.
+//! part of this project; songs are played with [`drums`](super::drums) of our
+//! own. Without any it is silent.
 //!
 //! Left out on purpose: the SSG, which renders apart from the rest, flags and
 //! interrupts.

@@ -27,6 +27,8 @@ use super::opl::registers::{EarlyOpl, Opl, Revision};
 pub struct Ym3812 {
     clock_hz: u32,
     fm: Opl<9>,
+    /// Whether it is heard on the left and on the right.
+    sides: [bool; 2],
 }
 
 impl Ym3812 {
@@ -35,7 +37,13 @@ impl Ym3812 {
         Self {
             clock_hz,
             fm: Opl::new(Revision::Opl2),
+            sides: [true; 2],
         }
+    }
+
+    /// Lets it be heard on the left or the right alone, as the two of a sound card are.
+    pub fn set_sides(&mut self, sides: [bool; 2]) {
+        self.sides = sides;
     }
 
     /// The native rate: a 72nd of the clock.
@@ -56,11 +64,12 @@ impl Ym3812 {
         self.fm.hear(voices);
     }
 
-    /// Overwrites `out` with the next native frames, both sides alike, 16 bits.
+    /// Overwrites `out` with the next native frames, 16 bits, alike on the sides where it is heard.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         self.fm.render::<EarlyOpl>(out);
         for frame in out {
-            *frame = [through_dac(frame[0]); 2];
+            let value = through_dac(frame[0]);
+            *frame = self.sides.map(|on| if on { value } else { 0 });
         }
     }
 }

@@ -157,7 +157,8 @@ impl Render {
         };
         engine.run(&plan, watch);
         if let Some(path) = &self.m3u {
-            list.write(path, settings.sample_rate)?;
+            let written = list.write(path, settings.sample_rate);
+            written.with_context(|| format!("--m3u: {}", path.display()))?;
         }
         let exit = tally.exit();
         tally.finish().print(common, self.lines)?;
@@ -305,10 +306,21 @@ impl Render {
 
     /// The songs with the names of their files, stem by stem if those are wanted.
     fn plan(&self, pool: &Pool) -> Plan {
-        let mut plan = self.found();
-        if let Some(naming) = &self.name {
-            naming.apply(&mut plan, pool);
-        }
+        let extension = self.sound.layout().container.extension();
+        let mut plan = match &self.name {
+            Some(naming) if !self.demo => batch::plan_named(
+                (&self.paths, self.recurse),
+                &self.output,
+                extension,
+                (naming, pool),
+            ),
+            Some(naming) => {
+                let mut plan = self.found();
+                naming.apply(&mut plan, pool);
+                plan
+            }
+            None => self.found(),
+        };
         if let Some(stems) = self.stems {
             let apart = match stems {
                 Stems::Chip => Apart::Chips,

@@ -162,7 +162,8 @@ impl Header {
             .filter(|chip| self.clock(*chip).is_some())
     }
 
-    /// Bit 31 of the chip's clock: YM2610B instead of YM2610, an FDS beside a NES, a T6W28.
+    /// Bit 31 of the chip's clock: YM2610B instead of YM2610, an FDS beside a NES, a T6W28, two YM3812
+    /// of which one is left and one right.
     pub fn is_variant(&self, chip: ChipId) -> bool {
         self.clocks[chip as usize] & VARIANT_BIT != 0
     }

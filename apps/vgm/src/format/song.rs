@@ -80,6 +80,7 @@ impl Song {
             bytes.push(END);
         }
         warnings.extend(walk.clockless(&header));
+        warnings.extend(walk.unheard());
         Ok(Song {
             repeat: walk.repeat(&header, &mut warnings),
             ticks: walk.tick,
@@ -176,6 +177,35 @@ struct Walk {
     writes: Vec<u64>,
     played: Vec<bool>,
     banks: Banks,
+    samples: Samples,
+}
+
+/// Which samples a song plays that it may not bring.
+#[derive(Default)]
+struct Samples {
+    /// The drums of a YM2608, which no song can bring.
+    drums: bool,
+    /// Those of a YM2610: whether they are played, whether there are any.
+    adpcm_a: [bool; 2],
+    adpcm_b: [bool; 2],
+}
+
+impl Samples {
+    #[inline(always)]
+    fn write(&mut self, write: &Write) {
+        let keys = write.value & 0x80 == 0 && write.value & 0x3F != 0;
+        match (write.instance.chip, write.port, write.reg) {
+            (ChipId::Ym2608, 0, 0x10) => self.drums |= keys,
+            (ChipId::Ym2610, 1, 0x00) => self.adpcm_a[0] |= keys,
+            (ChipId::Ym2610, 0, 0x10) => self.adpcm_b[0] |= write.value & 0x80 != 0,
+            _ => {}
+        }
+    }
+
+    fn block(&mut self, kind: u8) {
+        self.adpcm_a[1] |= kind == 0x82;
+        self.adpcm_b[1] |= kind == 0x83;
+    }
 }
 
 impl Walk {
@@ -188,6 +218,7 @@ impl Walk {
             writes: vec![0; Instance::COUNT],
             played: vec![false; Instance::COUNT],
             banks: Banks::new(),
+            samples: Samples::default(),
         };
         let data = &song[..data_end(song, header)];
         let mut offset = header.data_offset;
@@ -230,7 +261,10 @@ impl Walk {
                     }
                 }
                 Command::Block(block) if block.kind < 0x80 => walk.banks.add(song, &block)?,
-                Command::Block(block) => check_memory(song, &block)?,
+                Command::Block(block) => {
+                    check_memory(song, &block)?;
+                    walk.samples.block(block.kind);
+                }
                 _ => {}
             }
             offset = next;
@@ -244,6 +278,7 @@ impl Walk {
         let index = write.instance.index();
         self.writes[index] += 1;
         self.played[index] |= self.tick > 0;
+        self.samples.write(write);
     }
 
     fn count(&mut self, chip: ChipId, second: bool) {
@@ -271,6 +306,24 @@ impl Walk {
                 writes => Some(format!("{writes} writes to a {chip}")),
             }
         })
+    }
+
+    /// What to say of samples that the song plays and does not bring.
+    fn unheard(&self) -> impl Iterator<Item = String> {
+        let Samples {
+            drums,
+            adpcm_a,
+            adpcm_b,
+        } = self.samples;
+        let silent =
+            |what| format!("the YM2610's {what} is silent: the song brings none of its samples");
+        let of_chip = "the YM2608's drums are not those of the chip, whose ROM is not at hand";
+        let told = [
+            drums.then(|| of_chip.into()),
+            (adpcm_a == [true, false]).then(|| silent("ADPCM-A")),
+            (adpcm_b == [true, false]).then(|| silent("ADPCM-B")),
+        ];
+        told.into_iter().flatten()
     }
 
     /// The loop, if the song has one that begins at a command and lasts.

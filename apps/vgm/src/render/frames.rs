@@ -277,12 +277,7 @@ impl FrameVoice {
     /// the next `room` frames; returns the frame of what comes next.
     fn act(&mut self, song: &Song, queue: &mut Queue, room: usize) -> u64 {
         self.fed.clear();
-        let feeds = !self.registers.is_empty() && self.chips.fed(self.rate).is_some();
-        let end = if feeds {
-            self.rendered + room as u64
-        } else {
-            0
-        };
+        let mut end = self.fed_until(room);
         let mut taken = 0;
         let mut until = u64::MAX;
         for event in queue.pending() {
@@ -302,11 +297,21 @@ impl FrameVoice {
                 break;
             } else {
                 self.chips.act(song, event.action);
+                // It may have changed the chip's rate.
+                end = self.fed_until(room);
             }
             taken += 1;
         }
         queue.take(taken);
         until
+    }
+
+    /// The frame up to which writes may be handed over with the next `room` frames.
+    fn fed_until(&mut self, room: usize) -> u64 {
+        match !self.registers.is_empty() && self.chips.fed(self.rate).is_some() {
+            true => self.rendered + room as u64,
+            false => 0,
+        }
     }
 
     /// The native frame before which an event takes effect, asked for once an event.

@@ -115,6 +115,46 @@ fn two_songs_with_one_output_are_not_both_written() {
 }
 
 #[test]
+fn songs_of_several_albums_may_have_one_name_and_be_named_twice() {
+    let folder = Folder::new("albums");
+    for song in ["one/01.vgm", "two/01.vgm", "two/02.vgm"] {
+        folder.put(song, &small_song());
+    }
+    let list = folder.put("best.m3u", b"one/01.vgm\ntwo/01.vgm\none/./01.vgm\n");
+    let (one, two) = (folder.path("one"), folder.path("two"));
+    for (name, paths, flags, written) in [
+        (
+            "a",
+            &[&one, &two][..],
+            &[][..],
+            &["one/01.wav", "two/01.wav", "two/02.wav"][..],
+        ),
+        ("b", &[&two, &two], &[], &["01.wav", "02.wav"]),
+        ("c", &[&list], &[], &["one/01.wav", "two/01.wav"]),
+        (
+            "d",
+            &[&list],
+            &["--name", "{track} {file}"],
+            &["1 01.wav", "2 01.wav", "3 01.wav"],
+        ),
+        (
+            "e",
+            &[&list],
+            &["--name", "{file}"],
+            &["one/01.wav", "two/01.wav"],
+        ),
+    ] {
+        let out = folder.path(name);
+        let paths: Vec<_> = paths.iter().map(|path| path.as_path()).collect();
+        let run = render(&paths, &out, flags);
+        assert_eq!(run.status.code(), Some(0), "{name}: {}", stderr(&run));
+        let names: Vec<_> = files(&out).into_iter().map(|file| file.0).collect();
+        let expected: Vec<_> = written.iter().map(|name| out.join(name)).collect();
+        assert_eq!(names, expected, "{name}");
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_named() {
     let folder = Folder::new("unwritable");
     let song = folder.put("s.vgm", &small_song());

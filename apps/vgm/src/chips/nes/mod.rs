@@ -113,7 +113,8 @@ impl Nes {
             quarter: 0,
             until_quarter: Countdown::of(system.quarters[0][0]),
             averaged: 0,
-            shown: [Shown::default(); 2],
+            // The triangle begins at its top, by which the others' network is bent.
+            shown: [Shown::default(), Shown::at(others_mixed(15.0, 0, 0))],
         };
         // Songs that never say which channels are on mean those that the machine's start leaves on.
         nes.switch(0x0F);

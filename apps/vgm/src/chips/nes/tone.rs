@@ -206,7 +206,7 @@ pub struct Triangle {
 }
 
 impl Triangle {
-    /// It begins at 0, where the chip begins at 15, so that no song begins with a thump.
+    /// It begins at 15, as the chip does; that no song begins with a thump is seen to where it is mixed.
     pub fn new() -> Self {
         Triangle {
             length: Length::default(),
@@ -215,7 +215,7 @@ impl Triangle {
             linear: 0,
             linear_set: 0,
             linear_starts: false,
-            step: 16,
+            step: 0,
         }
     }
 

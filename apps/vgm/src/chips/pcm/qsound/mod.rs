@@ -18,7 +18,8 @@
 //! | D9 | the echo's length, and FFF |
 //!
 //! Voices never stop: at its end one goes back by the loop's length. An ADPCM voice takes a code
-//! every third frame, the high one of a byte first. The ADPCM voices have pans 90 to 92.
+//! every third frame, the high one of a byte first; its sum is kept behind the volume, so that it
+//! leaks. The ADPCM voices have pans 90 to 92.
 //!
 //! Filters and delays are in [`space`].
 //!
@@ -71,11 +72,11 @@ struct Coded {
     end: u16,
     bank: u16,
     volume: i16,
-    flag: u16,
     playing: bool,
     at: u16,
     second_code: bool,
     step: i32,
+    /// What is heard, and what the next code moves.
     value: i32,
 }
 
@@ -180,7 +181,6 @@ impl Pan {
 
 impl Coded {
     fn press(&mut self, value: u16) {
-        self.flag = value;
         if value != 0 {
             self.playing = true;
             (self.at, self.second_code) = (self.start, false);
@@ -206,7 +206,9 @@ impl Coded {
         self.second_code = !self.second_code;
         let moved = ((1 + (code << 1).abs()) * self.step) >> 1;
         let moved = if code <= 0 { -moved } else { moved };
-        self.value = (self.value + moved).clamp(-0x8000, 0x7FFF);
+        // The program keeps the sum behind its volume: so it leaks, all the more where it is soft.
+        let sum = (self.value + moved).clamp(-0x8000, 0x7FFF);
+        self.value = (sum * i32::from(self.volume)) >> 16;
         let scale = SCALES[(code + 8) as usize];
         self.step = ((self.step * scale) >> 6).clamp(1, 2000);
     }
@@ -292,13 +294,13 @@ impl PcmChip for Qsound {
             if !coded.playing {
                 continue;
             }
-            let (volume, pan) = (i32::from(coded.volume), self.pans[VOICES + number]);
+            let pan = self.pans[VOICES + number];
             let sums = out.iter_mut().zip(&mut self.wet);
             for (count, (dry, wet)) in (self.frame..).zip(sums) {
                 if count % 3 == number as u64 {
                     coded.advance(rom);
                 }
-                pan.add((coded.value * volume) >> 14, dry, wet);
+                pan.add(coded.value, dry, wet);
             }
         }
         self.frame += out.len() as u64;
@@ -309,5 +311,29 @@ impl PcmChip for Qsound {
 
     fn rom(&mut self, kind: u8) -> Option<&mut Rom> {
         (kind == 0x8F).then_some(&mut self.rom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_coded_voice_sums_up_behind_its_volume() {
+        let mut chip = Qsound::new(60_000_000);
+        let rom = Arc::new(vec![0x77; 16]);
+        chip.rom(0x8F).unwrap().take_in(0, rom, 0..16);
+        for (reg, value) in [(0xCB, 16), (0xCD, 0x4000), (0xD6, 1)] {
+            chip.write(0, reg, value);
+        }
+        let reader = chip.rom.read();
+        let values = [0; 3].map(|_| {
+            chip.coded[0].advance(reader);
+            chip.coded[0].value
+        });
+        // Steps of 75, 180 and 427 (a step of 10, then 24, then 57), a quarter of each sum is kept.
+        assert_eq!(values, [18, 49, 119]);
     }
 }

@@ -81,6 +81,7 @@ struct Deck {
     desk: Arc<Desk>,
     orders: Orders,
     news: creel::channel::ring::Receiver<News>,
+    taps: creel::channel::ring::Receiver<Tap>,
     begun: RefCell<Option<Arc<Track>>>,
     ends: Vec<creel::task::JoinHandle<()>>,
     // Dropped last.
@@ -97,7 +98,7 @@ impl Deck {
         });
         let settings = settings.clone();
         let rate = settings.sample_rate;
-        let choose = Box::new(move |_: &Source| Sound {
+        let choose = Box::new(move |_: &Source, _: Option<&Source>| Sound {
             settings: settings.clone(),
             ..Sound::default()
         });
@@ -107,6 +108,7 @@ impl Deck {
             desk,
             orders,
             news,
+            taps,
         } = parts(Queue::new(songs), rate, choose, open);
         desk.see(Seeing::Levels);
         let pool = || Pool::builder().workers(1).build().unwrap();
@@ -114,13 +116,14 @@ impl Deck {
         let device = Box::new(Recorder(Arc::clone(&tape)));
         let ends = vec![
             pools[0].spawn(renderer.run()),
-            pools[1].spawn(sink.run(device)),
+            pools[1].spawn(sink.run(device, true)),
         ];
         Deck {
             tape,
             desk,
             orders,
             news,
+            taps,
             begun: RefCell::default(),
             ends,
             pools,
@@ -133,7 +136,6 @@ impl Deck {
             match self.news.recv_blocking().unwrap() {
                 News::Begun(_, track) => return track,
                 News::Failed(place, why) => panic!("song {place}: {why}"),
-                _ => {}
             }
         }
     }
@@ -143,13 +145,11 @@ impl Deck {
         // What is heard now is on the desk.
         self.tape.settle();
         while self.news.try_recv().is_ok() {}
+        while self.taps.try_recv().is_ok() {}
         self.order(order);
-        loop {
-            match self.news.recv_blocking().unwrap() {
-                News::Made(tap) if made(&tap) => break,
-                News::Begun(_, track) => *self.begun.borrow_mut() = Some(track),
-                _ => {}
-            }
+        while !made(&self.taps.recv_blocking().unwrap()) {}
+        while let Ok(News::Begun(_, track)) = self.news.try_recv() {
+            *self.begun.borrow_mut() = Some(track);
         }
         self.tape.settle();
     }
@@ -227,13 +227,15 @@ fn what_was_ordered_is_heard_next() {
     deck.order_until(Order::Previous, second_of(0));
     assert_eq!(deck.begun.take().unwrap().place, 0);
     assert!(has(&first, 0, 3000), "previous");
-    deck.order_until(Order::Solo(40), |tap| tap.heard & 1 == 0);
+    deck.order_until(Order::Solo(40), second_of(3000));
     let silent = deck.tape.take(3000);
     assert!(
         silent.iter().all(|frame| *frame == [0.0; 2]),
         "no such voice"
     );
-    deck.order_until(Order::HearAll, |tap| tap.heard == u64::MAX);
+    assert_eq!(deck.desk.heard() & 1, 0);
+    deck.order_until(Order::HearAll, second_of(6000));
+    assert_eq!(deck.desk.heard(), u64::MAX);
     assert!(has(&first, 6000, 3000), "it has played on");
     deck.desk.set_volume(0.5);
     deck.tape.settle();
@@ -282,7 +284,8 @@ fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
 #[test]
 fn a_renderer_that_panics_ends_the_desk() {
     let queue = Queue::new(vec![Source::Carried(&demo::CARRIED[0])]);
-    let choose = Box::new(|_: &Source| -> Sound { panic!("so it was asked for") });
+    let choose =
+        Box::new(|_: &Source, _: Option<&Source>| -> Sound { panic!("so it was asked for") });
     let open = Box::new(|| Err(io::ErrorKind::NotFound.into()));
     let Parts {
         renderer,
@@ -293,7 +296,7 @@ fn a_renderer_that_panics_ends_the_desk() {
     let pool = Pool::builder().workers(1).build().unwrap();
     let renderer = pool.spawn(renderer.run());
     let tape = Arc::new(Tape::default());
-    let sink = pool.spawn(sink.run(Box::new(Recorder(tape))));
+    let sink = pool.spawn(sink.run(Box::new(Recorder(tape)), false));
     assert!(matches!(
         pool.block_on(renderer),
         Err(creel::JoinError::Panicked(_))

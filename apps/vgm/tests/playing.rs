@@ -4,7 +4,7 @@
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::mix::Quality;
-use creel_vgm::render::{Buffers, LEAD, Player, Settings, SplitPlayer};
+use creel_vgm::render::{Buffers, LEAD, Lane, Player, Settings, SplitPlayer};
 
 fn songs() -> Vec<(&'static str, Song)> {
     let songs = demo::CARRIED.iter();
@@ -120,6 +120,16 @@ fn a_voice_that_is_not_heard_plays_on() {
         let far = out.iter().flatten().zip(other.iter().flatten());
         let far = far.fold(0.0f32, |far, (a, b)| far.max((a - b).abs()));
         assert!(far < 1e-2, "{name}: {far} off the whole");
+    }
+}
+
+#[test]
+fn voices_have_the_numbers_that_they_are_muted_by() {
+    for (name, song) in songs() {
+        let lanes = SplitPlayer::new(&song, &live()).unwrap().lanes();
+        let are_next =
+            |pair: &[Lane]| pair[0].chip != pair[1].chip || pair[0].voice < pair[1].voice;
+        assert!(lanes.windows(2).all(are_next), "{name}: {lanes:?}");
     }
 }
 

@@ -134,6 +134,26 @@ fn songs_are_found_and_only_what_has_changed_is_read_again() {
 }
 
 #[test]
+fn a_damaged_index_is_made_anew_and_one_in_use_is_left() {
+    let folder = Folder::new("damaged");
+    let all = format!("{0} songs, {0} read anew", demo::CARRIED.len());
+    drop(Server::start(&folder));
+    let whole = fs::read(folder.path("index.redb")).unwrap();
+    for damaged in [&whole[..whole.len() / 2], &b"no index"[..], b""] {
+        fs::write(folder.path("index.redb"), damaged).unwrap();
+        let server = Server::start(&folder);
+        assert!(server.told.contains(&all), "{}", server.told);
+        assert!(server.told.contains("made anew") || damaged.is_empty());
+        let second = Server::start(&folder);
+        assert!(second.told.contains("another server's"), "{}", second.told);
+        assert!(second.told.contains(&all), "{}", second.told);
+    }
+    drop(Server::start(&folder));
+    let server = Server::start(&folder);
+    assert!(server.told.contains(" 0 read anew"), "{}", server.told);
+}
+
+#[test]
 fn sound_is_made_from_anywhere_and_without_a_voice() {
     let folder = Folder::new("sound");
     let server = Server::start(&folder);
@@ -163,6 +183,9 @@ fn sound_is_made_from_anywhere_and_without_a_voice() {
             .iter()
             .any(|level| level.as_u64() > Some(50))
     );
+    let wave = lanes["wave"].as_array().unwrap();
+    let is_swing = |pair: &Value| pair[0].as_i64() < Some(0) && pair[1].as_i64() > Some(0);
+    assert!(wave.iter().any(is_swing), "{wave:?}");
     // The file is the song's sound, whole or in part.
     let wav = server.get("/wav?id=0");
     assert_eq!(wav.len() as u64, 44 + end * 4);

@@ -91,11 +91,27 @@ impl Ctl {
     }
 }
 
-/// A line a fact, for people; lists and what is not known are left out.
+/// A line a fact, for people; what is not known is left out.
 fn print_status(out: &mut impl Write, status: &Value) -> std::io::Result<()> {
+    let is_endless = status["place"].is_u64() && status["length_s"].is_null();
     for (name, value) in status.as_object().into_iter().flatten() {
         match value {
-            Value::Null | Value::Array(_) | Value::Object(_) => {}
+            Value::Null if name == "length_s" && is_endless => writeln!(out, "{name}: for ever")?,
+            Value::Array(voices) => {
+                for voice in voices {
+                    let heard = if voice["heard"] == true {
+                        "heard"
+                    } else {
+                        "muted"
+                    };
+                    writeln!(
+                        out,
+                        "voice: {} ({heard})",
+                        voice["name"].as_str().unwrap_or("")
+                    )?;
+                }
+            }
+            Value::Null | Value::Object(_) => {}
             Value::String(text) if text.is_empty() => {}
             Value::String(text) => writeln!(out, "{name}: {text}")?,
             other => writeln!(out, "{name}: {other}")?,

@@ -6,6 +6,7 @@ use creel_vgm::effects::{Band, Effects, Loudness};
 use creel_vgm::mix::{Quality, SampleFormat};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
+use serde::{Deserialize, Serialize};
 
 /// How it should sound.
 #[derive(Args, Debug)]
@@ -106,7 +107,8 @@ fn band(text: &str) -> std::result::Result<String, String> {
 }
 
 /// Whose loudness is measured.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum ReplayGain {
     /// Each song's
     Track,
@@ -114,13 +116,21 @@ pub(super) enum ReplayGain {
     Album,
 }
 
+impl ReplayGain {
+    pub(super) fn loudness(self) -> Loudness {
+        match self {
+            ReplayGain::Track => Loudness::Track,
+            ReplayGain::Album => Loudness::Album,
+        }
+    }
+}
+
 impl EffectFlags {
     pub(super) fn effects(&self) -> Effects {
         Effects {
             loudness: match (self.normalize, self.replay_gain) {
                 (true, _) => Loudness::Peak,
-                (_, Some(ReplayGain::Track)) => Loudness::Track,
-                (_, Some(ReplayGain::Album)) => Loudness::Album,
+                (_, Some(whose)) => whose.loudness(),
                 _ => Loudness::AsIs,
             },
             dither: self.dither,
@@ -130,13 +140,23 @@ impl EffectFlags {
 }
 
 /// The resamplers by their names.
-#[derive(ValueEnum, Clone, Copy, Debug, Default)]
-enum Resampler {
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Resampler {
     /// A polyphase low-pass filter
     #[default]
     BandLimited,
     /// A straight line between neighbours
     Linear,
+}
+
+impl Resampler {
+    pub(super) fn quality(self) -> Quality {
+        match self {
+            Resampler::BandLimited => Quality::BandLimited,
+            Resampler::Linear => Quality::Linear,
+        }
+    }
 }
 
 pub fn seconds(text: &str) -> std::result::Result<f64, String> {
@@ -172,10 +192,7 @@ impl Sound {
             fade_seconds: self.fade,
             volume: self.volume,
             sample_rate: self.sample_rate,
-            quality: match self.resampler {
-                Resampler::BandLimited => Quality::BandLimited,
-                Resampler::Linear => Quality::Linear,
-            },
+            quality: self.resampler.quality(),
             chips,
         }
     }

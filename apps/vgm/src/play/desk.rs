@@ -40,6 +40,12 @@ pub struct Desk {
     lost: AtomicBool,
     failure: OnceLock<io::Error>,
     ended: AtomicBool,
+    /// Whether all of the queue went to the device. Written by the renderer.
+    played_out: AtomicBool,
+    /// Songs that could not be played.
+    failed: AtomicU64,
+    /// Which voices of the song under way are heard, a bit each.
+    voices: AtomicU64,
     played: AtomicU64,
     /// From the last order to the first sound of its doing that went to the device.
     answer_us: AtomicU64,
@@ -71,6 +77,9 @@ impl Desk {
             lost: AtomicBool::new(false),
             failure: OnceLock::new(),
             ended: AtomicBool::new(false),
+            played_out: AtomicBool::new(false),
+            failed: AtomicU64::new(0),
+            voices: AtomicU64::new(u64::MAX),
             played: AtomicU64::new(0),
             answer_us: AtomicU64::new(0),
             seeing: AtomicU8::new(0),
@@ -215,6 +224,33 @@ impl Desk {
 
     pub(super) fn set_answer(&self, us: u64) {
         self.answer_us.store(us, Relaxed);
+    }
+
+    /// Whether the queue is at its end, and all of it went to the device.
+    pub fn is_played_out(&self) -> bool {
+        self.played_out.load(Relaxed)
+    }
+
+    pub(super) fn set_played_out(&self, played_out: bool) {
+        self.played_out.store(played_out, Relaxed);
+    }
+
+    /// How many songs could not be played.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
+
+    pub(super) fn add_failed(&self) {
+        self.failed.fetch_add(1, Relaxed);
+    }
+
+    /// Which voices of the song under way are heard, a bit each; at once, in a pause, too.
+    pub fn heard(&self) -> u64 {
+        self.voices.load(Relaxed)
+    }
+
+    pub(super) fn set_heard(&self, voices: u64) {
+        self.voices.store(voices, Relaxed);
     }
 
     /// Whether the renderer has ended.

@@ -19,6 +19,7 @@
 
 mod desk;
 pub mod device;
+mod first;
 mod notes;
 mod pitch;
 mod queue;
@@ -45,8 +46,9 @@ use crate::render::{Settings, TEMPO};
 
 /// Blocks a second.
 const BLOCKS_PER_SECOND: u32 = 100;
-/// So many blocks are made ahead of the device: 80 ms.
-const BLOCKS: usize = 8;
+/// So many blocks are made ahead of the device: 200 ms, which is twice as long as a thread was seen to
+/// wait for a busy core. What is ordered does not wait for them: they are made anew.
+const BLOCKS: usize = 20;
 /// Voices that are told of and can be muted, at most; more are always heard.
 pub const VOICES_MAX: usize = 64;
 /// The slowest and the fastest tempo, the lowest and the highest pitch, in thousandths.
@@ -85,17 +87,26 @@ pub enum Order {
     Quit,
 }
 
+impl Order {
+    /// Whether it leads away from where the song is.
+    fn leads(self) -> bool {
+        match self {
+            Order::Next | Order::Previous | Order::Jump(_) | Order::Quit => true,
+            Order::Seek(_) | Order::SeekTo(_) => true,
+            Order::Toggle(_) | Order::Solo(_) | Order::HearAll => false,
+            Order::LoopForever(_) | Order::Repeat(_) | Order::Shuffle(_) => false,
+            Order::Tempo(_) | Order::Pitch(_) => false,
+        }
+    }
+}
+
 /// What the renderer tells.
 #[derive(Debug, Clone)]
 pub enum News {
     /// From this block on it is another song, or this one anew.
     Begun(u64, Arc<Track>),
-    /// A block was made: each while [somebody looks](Desk::see), else one in ten.
-    Made(Tap),
     /// A song cannot be played: its place in the queue, and why.
     Failed(usize, String),
-    /// The queue is at its end.
-    Ended,
 }
 
 /// A song that is being played.
@@ -126,8 +137,6 @@ pub struct Tap {
     pub serial: u64,
     /// The song's frame that it begins with.
     pub frame: u64,
-    /// Which voices are heard, a bit each.
-    pub heard: u64,
     /// How long it took to make, as a share of how long it lasts, in thousandths.
     pub load: u32,
     /// Left and right together; empty while [nobody looks](Desk::see).
@@ -191,16 +200,28 @@ impl Orders {
 }
 
 /// How a song is to sound.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Sound {
     /// How it is played.
     pub settings: Settings,
     /// What is done to it; a loudness that must be measured first is not brought about.
     pub effects: Effects,
+    /// The factor that brings it to a loudness.
+    pub gain: f32,
 }
 
-/// How a song is to sound: called by the renderer as it begins.
-pub type Choose = Box<dyn Fn(&Source) -> Sound + Send>;
+impl Default for Sound {
+    fn default() -> Self {
+        Sound {
+            settings: Settings::default(),
+            effects: Effects::default(),
+            gain: 1.0,
+        }
+    }
+}
+
+/// How a song is to sound: called by the renderer as it begins, with the song after it.
+pub type Choose = Box<dyn Fn(&Source, Option<&Source>) -> Sound + Send>;
 
 /// The parts, not running yet, and what the interface has of them.
 pub struct Parts {
@@ -214,6 +235,8 @@ pub struct Parts {
     pub orders: Orders,
     /// What the renderer tells; what is not taken in time is dropped.
     pub news: ring::Receiver<News>,
+    /// What was made: each block while [somebody looks](Desk::see), else one in ten; dropped as well.
+    pub taps: ring::Receiver<Tap>,
 }
 
 /// Makes the parts that play a queue on a device that takes so many frames a second; all settings
@@ -224,6 +247,7 @@ pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open)
     let (to_renderer, inbox) = ring::channel(BLOCKS + 56);
     let (to_sink, blocks) = ring::channel(BLOCKS);
     let (tell, news) = ring::channel(256);
+    let (show, taps) = ring::channel(256);
     for _ in 0..BLOCKS {
         let block = Block {
             frames: Vec::with_capacity(frames),
@@ -241,13 +265,19 @@ pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open)
     desk.note(Order::Shuffle(queue.is_shuffled()));
     Parts {
         sink: Sink::new(blocks, to_renderer.clone(), Arc::clone(&desk), open),
-        renderer: Renderer::new(queue, choose, (inbox, to_sink, tell), Arc::clone(&desk)),
+        renderer: Renderer::new(
+            queue,
+            choose,
+            (inbox, to_sink, tell, show),
+            Arc::clone(&desk),
+        ),
         orders: Orders {
             sender: to_renderer,
             desk: Arc::clone(&desk),
         },
         desk,
         news,
+        taps,
     }
 }
 

@@ -59,6 +59,18 @@ impl Queue {
         Some((place, &self.songs[place]))
     }
 
+    /// The song that is played after this one, if all goes as it is.
+    pub fn following(&self) -> Option<&Source> {
+        let mut after = self.at;
+        if self.repeat != Repeat::One {
+            after += 1;
+        }
+        if after >= self.order.len() && self.repeat == Repeat::All {
+            after = 0;
+        }
+        self.order.get(after).map(|place| &self.songs[*place])
+    }
+
     /// What comes after the last song.
     pub fn repeat(&self) -> Repeat {
         self.repeat

@@ -1,14 +1,16 @@
 //! The renderer: makes blocks, and does what is ordered.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
 use creel::channel::{Closed, ring};
+use creel::task::yield_now;
 
 use super::track::{Looks, Playing};
 use super::{
-    BLOCK_TIME, BLOCKS_PER_SECOND, Block, Choose, Desk, Inbox, News, Order, Queue, Seeing, Sound,
-    Tap, Track,
+    BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, Choose, Desk, Inbox, News, Order, Queue, Seeing,
+    Sound, Tap, Track,
 };
 use crate::chips::set::missing;
 use crate::effects::Chain;
@@ -20,6 +22,8 @@ use crate::render::Settings;
 const FOREVER: u32 = u32::MAX;
 /// Before this, "previous" is the song before, not this one's start.
 const EARLY_SECONDS: u64 = 2;
+/// Orders and blocks that are kept on a long way, at most; others stay where they are.
+const KEPT_MAX: usize = 256;
 
 /// Makes the sound.
 pub struct Renderer {
@@ -28,6 +32,7 @@ pub struct Renderer {
     inbox: ring::Receiver<Inbox>,
     blocks: ring::Sender<Box<Block>>,
     news: ring::Sender<News>,
+    taps: ring::Sender<Tap>,
     desk: Arc<Desk>,
     serial: u64,
     turn: u64,
@@ -35,6 +40,8 @@ pub struct Renderer {
     ordered: Option<Instant>,
     looks: Looks,
     scratch: Vec<[f32; 2]>,
+    /// What came during a long way through a song.
+    kept: VecDeque<Inbox>,
 }
 
 /// Ends the desk however the renderer ends, by a panic too: nobody waits for one that is gone.
@@ -52,6 +59,7 @@ type Ends = (
     ring::Receiver<Inbox>,
     ring::Sender<Box<Block>>,
     ring::Sender<News>,
+    ring::Sender<Tap>,
 );
 
 /// How a song is left.
@@ -65,19 +73,29 @@ enum Way {
 
 impl Renderer {
     pub(super) fn new(queue: Queue, choose: Choose, ends: Ends, desk: Arc<Desk>) -> Self {
-        let (inbox, blocks, news) = ends;
+        let (inbox, blocks, news, taps) = ends;
         Renderer {
             queue,
             choose,
             inbox,
             blocks,
             news,
+            taps,
             desk,
             serial: 0,
             turn: 0,
             ordered: None,
             looks: Looks::default(),
             scratch: Vec::new(),
+            kept: VecDeque::new(),
+        }
+    }
+
+    /// What comes next.
+    async fn receive(&mut self) -> Result<Inbox, Closed> {
+        match self.kept.pop_front() {
+            Some(kept) => Ok(kept),
+            None => self.inbox.recv().await,
         }
     }
 
@@ -92,13 +110,12 @@ impl Renderer {
     async fn serve(&mut self) {
         loop {
             let Some((place, source)) = self.queue.current() else {
-                self.tell(News::Ended);
                 match self.idle().await {
                     Ok(true) => continue,
                     _ => return,
                 }
             };
-            let sound = (self.choose)(source);
+            let sound = (self.choose)(source, self.queue.following());
             let way = match source.load() {
                 Ok(song) => {
                     let named = (place, source.to_string());
@@ -111,6 +128,7 @@ impl Renderer {
                 Ok(Way::Leave) => self.turn(),
                 Ok(Way::Quit) => return,
                 Err(error) => {
+                    self.desk.add_failed();
                     self.tell(News::Failed(place, error));
                     self.queue.fail();
                 }
@@ -122,7 +140,9 @@ impl Renderer {
     async fn idle(&mut self) -> Result<bool, Closed> {
         let mut empty = Vec::new();
         loop {
-            match self.inbox.recv().await? {
+            // The sink has none left.
+            self.desk.set_played_out(empty.len() == BLOCKS);
+            match self.receive().await? {
                 Inbox::Empty(block) => empty.push(block),
                 Inbox::Order(Order::Quit, _) => return Ok(false),
                 Inbox::Order(order, when) => {
@@ -134,6 +154,7 @@ impl Renderer {
                 }
             }
         }
+        self.desk.set_played_out(false);
         self.turn();
         for block in empty {
             // Their places in the sink's ring are free: it gives them back.
@@ -172,9 +193,10 @@ impl Renderer {
         let Sound {
             mut settings,
             effects,
+            gain,
         } = sound;
         let rate = settings.sample_rate;
-        let mut chain = Chain::whole(&effects, rate, 1.0, SampleFormat::F32);
+        let mut chain = Chain::whole(&effects, rate, gain, SampleFormat::F32);
         let loops = settings.loops;
         if self.desk.is_forever() {
             settings.loops = FOREVER;
@@ -182,6 +204,7 @@ impl Renderer {
         let mut playing = Playing::new(song, &settings).map_err(|error| error.to_string())?;
         self.queue.succeed();
         playing.set_pace(self.desk.tempo(), self.desk.pitch());
+        self.desk.set_heard(playing.heard());
         let named = (place, source);
         let track = self.track(song, &playing, &settings, named.clone());
         self.tell(News::Begun(self.serial + 1, Arc::new(track)));
@@ -192,7 +215,7 @@ impl Renderer {
             self.desk.set_place(self.serial + 1, 0);
         }
         loop {
-            let block = match self.inbox.recv().await {
+            let block = match self.receive().await {
                 Ok(Inbox::Empty(block)) => block,
                 Ok(Inbox::Order(Order::LoopForever(forever), _)) => {
                     settings.loops = if forever { FOREVER } else { loops };
@@ -204,7 +227,7 @@ impl Renderer {
                 }
                 Ok(Inbox::Order(order, when)) => {
                     let turn = self.turn;
-                    let way = self.obey(order, &mut playing);
+                    let way = self.obey(order, &mut playing).await;
                     if self.turn != turn || way.is_some() {
                         self.ordered = Some(when);
                     }
@@ -260,7 +283,6 @@ impl Renderer {
             let tap = is_told.then(|| Tap {
                 serial: self.serial,
                 frame: block.first,
-                heard: playing.heard(),
                 load: took as u32,
                 mix: match seeing {
                     Seeing::Nothing => Vec::new(),
@@ -268,37 +290,47 @@ impl Renderer {
                 },
                 voices,
             });
-            tap.into_iter().for_each(|tap| self.tell(News::Made(tap)));
+            if let Some(tap) = tap {
+                // Who does not take them sees the next.
+                let _ = self.taps.try_send(tap);
+            }
         }
         block.serial = self.serial;
         block
     }
 
     /// Does what is ordered while a song plays; says how it is left, if it is.
-    fn obey(&mut self, order: Order, playing: &mut Playing<'_>) -> Option<Way> {
+    async fn obey(&mut self, order: Order, playing: &mut Playing<'_>) -> Option<Way> {
         let now = self.heard_frame(playing);
         let rate = u64::from(self.desk.sample_rate());
         let frames = |ms: u64| ms.saturating_mul(rate) / 1000;
         match order {
             Order::Quit => return Some(Way::Quit),
-            Order::Previous if now >= EARLY_SECONDS * rate => self.seek(playing, 0),
+            Order::Previous if now >= EARLY_SECONDS * rate => self.seek(playing, 0).await,
             Order::Seek(ms) if ms < 0 => {
-                self.seek(playing, now.saturating_sub(frames(ms.unsigned_abs())));
+                self.seek(playing, now.saturating_sub(frames(ms.unsigned_abs())))
+                    .await;
             }
-            Order::Seek(ms) => self.seek(playing, now.saturating_add(frames(ms.unsigned_abs()))),
-            Order::SeekTo(ms) => self.seek(playing, frames(ms)),
-            Order::Toggle(voice) if voice < 64 => self.hear(playing, playing.heard() ^ 1 << voice),
+            Order::Seek(ms) => {
+                self.seek(playing, now.saturating_add(frames(ms.unsigned_abs())))
+                    .await
+            }
+            Order::SeekTo(ms) => self.seek(playing, frames(ms)).await,
+            Order::Toggle(voice) if voice < 64 => {
+                self.hear(playing, playing.heard() ^ 1 << voice).await
+            }
             Order::Solo(voice) if voice < 64 => {
                 let voices = playing.voices().len() as u32;
                 let others = u64::MAX.checked_shl(voices).unwrap_or(0);
                 let alone = 1 << voice | others;
                 let is_alone = playing.heard() == alone;
-                self.hear(playing, if is_alone { u64::MAX } else { alone });
+                self.hear(playing, if is_alone { u64::MAX } else { alone })
+                    .await;
             }
-            Order::HearAll => self.hear(playing, u64::MAX),
+            Order::HearAll => self.hear(playing, u64::MAX).await,
             Order::Tempo(_) | Order::Pitch(_) => {
                 let next = self.next_frame(playing);
-                self.seek(playing, next);
+                self.seek(playing, next).await;
                 playing.set_pace(self.desk.tempo(), self.desk.pitch());
             }
             _ => return self.elsewhere(order).then_some(Way::Leave),
@@ -307,15 +339,32 @@ impl Renderer {
     }
 
     /// Changes which voices are heard, from the next sound on that the device does not have yet.
-    fn hear(&mut self, playing: &mut Playing<'_>, heard: u64) {
+    async fn hear(&mut self, playing: &mut Playing<'_>, heard: u64) {
         let next = self.next_frame(playing);
-        self.seek(playing, next);
+        self.seek(playing, next).await;
         playing.hear(heard);
+        self.desk.set_heard(heard);
     }
 
-    fn seek(&mut self, playing: &mut Playing<'_>, to: u64) {
+    /// Goes to a frame of the song. An order to go elsewhere ends the way there, others wait; who
+    /// shares the worker gets on.
+    async fn seek(&mut self, playing: &mut Playing<'_>, to: u64) {
         self.turn();
-        playing.seek(to, &mut self.scratch);
+        let to = playing.depart(to);
+        while playing.walk(to, &mut self.scratch) {
+            yield_now().await;
+            while self.kept.len() < KEPT_MAX
+                && let Ok(next) = self.inbox.try_recv()
+            {
+                self.kept.push_back(next);
+            }
+            let is_elsewhere =
+                |kept: &Inbox| matches!(kept, Inbox::Order(order, _) if order.leads());
+            if self.kept.iter().any(is_elsewhere) {
+                break;
+            }
+        }
+        playing.arrive();
         if self.desk.is_paused() {
             // Nothing is played that would say so.
             self.desk.set_place(self.serial, playing.frame());

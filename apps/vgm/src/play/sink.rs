@@ -7,7 +7,8 @@ use creel::channel::{Closed, TryRecvError, ring};
 use creel::time::{sleep, timeout};
 
 use super::device::{Device, Open};
-use super::{Block, Desk, Inbox};
+use super::first::come_first;
+use super::{Block, Desk, Inbox, Order};
 
 /// How soon a full device is asked again: when it has played half of what it holds, within these
 /// bounds.
@@ -19,10 +20,6 @@ const GAP_MIN: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(25);
 /// How soon a device that was lost is looked for again.
 const LOOK_FOR: Duration = Duration::from_secs(1);
-
-/// What PulseAudio and PipeWire ask for themselves.
-#[cfg(target_os = "linux")]
-const NICE: i32 = -11;
 
 /// Gives the sound to the device.
 pub struct Sink {
@@ -52,9 +49,10 @@ impl Sink {
 
     /// Plays what comes until the renderer has ended, then lets the device finish.
     ///
-    /// A device that is lost is opened again every second; the sound goes on where it was.
-    pub async fn run(mut self, mut device: Box<dyn Device>) {
-        come_first();
+    /// A device that is lost is opened again every second; the sound goes on where it was. One that
+    /// is alone on its thread may come before all others.
+    pub async fn run(mut self, mut device: Box<dyn Device>, is_alone: bool) {
+        let mut comes_first = false;
         // The turn of the sound that the device has, and until when it lasts.
         let mut sounding: Option<(u64, Instant)> = None;
         let mut scaled = Vec::new();
@@ -98,7 +96,11 @@ impl Sink {
                         }
                         let held = device.held();
                         self.desk.set_held(held);
-                        // One that never holds anything has no clock.
+                        // One that never holds anything has no clock, and can wait.
+                        if held > 0 && !comes_first {
+                            come_first(is_alone);
+                            comes_first = true;
+                        }
                         let until = Instant::now() + self.seconds(held);
                         sounding = (held > 0).then_some((block.turn, until));
                         if let Some(ordered) = block.ordered.take() {
@@ -119,7 +121,8 @@ impl Sink {
             // The renderer that does not take it has ended, and the next receive says so.
             let _ = self.back.send(Inbox::Empty(block)).await;
         }
-        while device.held() > 0 && device.write(&[]).is_ok() {
+        // Who quits does not wait for what the device has.
+        while self.desk.is_played_out() && device.held() > 0 && device.write(&[]).is_ok() {
             sleep(AGAIN_MIN).await;
         }
         if let Err(error) = device.finish() {
@@ -169,12 +172,15 @@ impl Sink {
     }
 }
 
-/// Lets this thread come before others, as sound does elsewhere, where the user may ask for that: it
-/// needs little, but needs it in time. Elsewhere the device's buffer has to do.
-fn come_first() {
-    // Of no process in particular is this thread alone, on Linux.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, NICE);
+/// However the sink ends, by a panic or a device that is gone for good: nobody waits for the blocks
+/// that it had.
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // There is room for it, or so many orders that one of them ends the renderer's wait.
+        let _ = self
+            .back
+            .try_send(Inbox::Order(Order::Quit, Instant::now()));
+    }
 }
 
 /// Overwrites `out` with the frames, scaled.

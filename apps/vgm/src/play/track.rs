@@ -20,7 +20,7 @@ const COPY_EVERY_SECONDS: u64 = 2;
 const COPIES_MAX: usize = 256;
 /// Copies of the last moments, so many blocks apart: what is made ahead is made anew when voices come
 /// or go.
-const RECENT_EVERY: usize = 3;
+const RECENT_EVERY: usize = 5;
 const RECENT: usize = 5;
 
 /// A song under way, that any moment of can be gone to.
@@ -161,6 +161,13 @@ impl<'s> Playing<'s> {
 
     /// Goes to a frame, or to the end if there is none such; `scratch` is overwritten.
     pub fn seek(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) {
+        let to = self.depart(to);
+        while self.walk(to, scratch) {}
+        self.arrive();
+    }
+
+    /// Begins to go to a frame: is at the nearest copy before it; returns which frame that will be.
+    pub(super) fn depart(&mut self, to: u64) -> u64 {
         let to = to.min(self.frames());
         let reached = |copies: &mut dyn DoubleEndedIterator<Item = &SplitPlayer<'s>>| {
             copies.rev().find(|copy| copy.frame() <= to).cloned()
@@ -180,18 +187,26 @@ impl<'s> Playing<'s> {
         self.recent.clear();
         self.pitch.forget();
         self.player.set_tempo(TEMPO);
-        while self.frame() < to {
-            let left = usize::try_from(to - self.frame()).unwrap_or(usize::MAX);
-            scratch.resize(left.min(4096), [0.0; 2]);
-            let frame = self.player.frame();
-            let last = self.copies.last().map_or(0, SplitPlayer::frame);
-            if frame >= last + self.copy_every && self.copies.len() < COPIES_MAX {
-                self.copies.push(self.player.clone());
-            }
-            if self.player.fill_here(scratch) == 0 {
-                break;
-            }
+        to
+    }
+
+    /// Goes some way to a frame, which takes a millisecond or less; whether there is more of it.
+    pub(super) fn walk(&mut self, to: u64, scratch: &mut Vec<[f32; 2]>) -> bool {
+        let frame = self.player.frame();
+        if frame >= to {
+            return false;
         }
+        let left = usize::try_from(to - frame).unwrap_or(usize::MAX);
+        scratch.resize(left.min(4096), [0.0; 2]);
+        let last = self.copies.last().map_or(0, SplitPlayer::frame);
+        if frame >= last + self.copy_every && self.copies.len() < COPIES_MAX {
+            self.copies.push(self.player.clone());
+        }
+        self.player.fill_here(scratch) > 0
+    }
+
+    /// Goes on from here as was ordered.
+    pub(super) fn arrive(&mut self) {
         self.blocks = 0;
         self.hear_and_keep_time();
     }

@@ -119,10 +119,13 @@ impl<'s> SplitPlayer<'s> {
         self.parts[0].player.frames()
     }
 
-    /// All voices, in the order of the song's chips.
+    /// All voices, in the order of the song's chips, those of a chip in the order of their numbers.
     pub fn lanes(&self) -> Vec<Lane> {
-        let mut lanes = Vec::new();
+        let (mut lanes, mut chips) = (Vec::new(), Vec::new());
         for part in &self.parts {
+            if !chips.contains(&part.chip) {
+                chips.push(part.chip);
+            }
             for voice in 0..voices::count(part.chip.chip) {
                 let lane = Lane {
                     chip: part.chip,
@@ -134,6 +137,10 @@ impl<'s> SplitPlayer<'s> {
                 }
             }
         }
+        lanes.sort_by_key(|lane| {
+            let chip = chips.iter().position(|chip| *chip == lane.chip);
+            (chip, lane.voice)
+        });
         lanes
     }
 

@@ -163,6 +163,50 @@ fn a_song_is_found_and_played() {
 }
 
 #[test]
+fn a_song_is_found_by_its_title() {
+    let mut it = player();
+    let song = creel_vgm::format::Song::parse(crate::carried(6).to_vec()).unwrap();
+    let title = &song.tags.track;
+    it.press("/");
+    it.press(title);
+    it.until("it alone", |screen| {
+        let mut listed = screen.lines().filter(|line| line.contains("(carried)"));
+        listed.next().is_some_and(|line| line.contains(title)) && listed.next().is_none()
+    });
+    it.press("\r");
+    it.until("its voices", |screen| screen.starts_with(title));
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}
+
+#[test]
+fn what_lies_over_the_songs_is_scrolled_where_it_has_no_room() {
+    let mut it = Terminal::play(&demo(&[]), (12, 40), PLAIN);
+    it.until_has("? help");
+    it.press("?");
+    it.until_has("pause, go on");
+    for keys in [
+        "\x1b[B\x1b[B\x1b[B",
+        "jjj",
+        "\x1b[6~",
+        "\x1b[6~\x1b[6~\x1b[6~\x1b[6~",
+    ] {
+        assert!(!it.text().contains("voice: mute"), "{}", it.text());
+        it.press(keys);
+        it.until_gone("pause, go on");
+    }
+    it.until_has("voice: mute");
+    // It stops at the end, so that the way back is no longer.
+    it.press("\x1b[5~\x1b[5~\x1b[5~\x1b[5~\x1b[5~\x1b[5~");
+    it.until_has("pause, go on");
+    it.press("?");
+    it.until_gone("pause, go on");
+    it.until_has("vol 100%");
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}
+
+#[test]
 fn the_mouse_mutes_seeks_and_chooses() {
     let mut it = player();
     let lane = it.row_of("  2 ");

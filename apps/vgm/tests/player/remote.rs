@@ -156,6 +156,9 @@ fn what_cannot_be_done_is_told() {
         (&["jump", "99"], "there are"),
         (&["mute", "60"], "there are"),
         (&["volume"], "volume: wants a value"),
+        (&["volume", "401"], "volume 401: not from 0 to 400"),
+        (&["tempo", "1000"], "tempo 1000: not from 25 to 400"),
+        (&["seek", "1:99"], "seek 1:99: not a time"),
     ] {
         let (text, code) = player.ctl(words);
         assert!(
@@ -244,6 +247,47 @@ fn a_paused_player_shows_where_it_was_sent() {
 }
 
 #[test]
+fn on_a_long_way_it_hears_what_else_it_is_told() {
+    for jobs in ["1", "2"] {
+        let mut player = Player::start("far", &demo(&["--jobs", jobs]));
+        player.tell(&["seek", "20000:00"]);
+        assert_eq!(player.status().unwrap()["state"], "playing");
+        player.tell(&["mute", "1"]);
+        player.tell(&["seek", "0:30"]);
+        player.until("there, and the voice is muted", |status| {
+            let at = status["position_s"].as_f64().unwrap();
+            (30.0..60.0).contains(&at) && status["voices"][0]["heard"] == false
+        });
+        player.tell(&["seek", "20000:00"]);
+        player.tell(&["quit"]);
+        assert_eq!(player.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_paused_player_shows_what_is_muted() {
+    let player = Player::start("muted", &demo(&[]));
+    player.tell(&["pause"]);
+    player.tell(&["mute", "1"]);
+    let heard = |voice: usize, is_heard: bool| {
+        move |status: &Value| status["voices"][voice]["heard"] == is_heard
+    };
+    player.until("one", heard(0, false));
+    player.tell(&["mute", "2"]);
+    player.until("two", heard(1, false));
+    player.tell(&["solo", "1"]);
+    player.until("it alone", heard(0, true));
+    let status = player.until("the third", heard(2, false));
+    assert_eq!(status["state"], "paused");
+    let (text, _) = player.ctl(&["status"]);
+    assert!(
+        text.contains("(heard)") && text.contains("(muted)"),
+        "{text}"
+    );
+    assert!(text.contains("length_s: for ever"), "{text}");
+}
+
+#[test]
 fn one_worker_does_all_of_it() {
     let mut player = Player::start("one", &demo(&["--jobs", "1"]));
     player.tell(&["next"]);
@@ -288,8 +332,14 @@ fn a_queue_is_gone_on_with() {
     });
     first.tell(&["quit"]);
     assert_eq!(first.child.wait().unwrap().code(), Some(0));
-    let second = play();
+    let mut second = play();
     second.until("where it was", |status| {
         status["place"] == 2 && status["position_s"].as_f64().unwrap() >= 60.0
     });
+    // Its terminal is closed.
+    second.tell(&["jump", "3"]);
+    second.until("the third", |status| status["place"] == 3);
+    kill_process(Pid::from_child(&second.child), Signal::HUP).unwrap();
+    assert_eq!(second.child.wait().unwrap().code(), Some(130));
+    play().until("where it was", |status| status["place"] == 3);
 }

@@ -16,13 +16,19 @@ fn player() -> Terminal {
 fn by_ctrl_c() {
     let mut it = player();
     it.press("\x03");
-    assert_eq!(it.end(), Some(0));
+    assert_eq!(it.end(), Some(130), "as by the signal");
     assert!(it.is_restored());
 }
 
 #[test]
 fn by_signals() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    let ends = [
+        (Signal::INT, 130),
+        (Signal::TERM, 143),
+        (Signal::HUP, 130),
+        (Signal::QUIT, 130),
+    ];
+    for (signal, code) in ends {
         let mut it = player();
         it.signal(signal);
         assert_eq!(it.end(), Some(code));

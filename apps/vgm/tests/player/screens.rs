@@ -88,6 +88,34 @@ fn without_unicode_all_is_ascii() {
 }
 
 #[test]
+fn narrow_lists_keep_what_tells_songs_apart() {
+    let folder = crate::Folder::new("narrow");
+    let deep = "a folder with a long name";
+    std::fs::create_dir(folder.path(deep)).unwrap();
+    for name in ["first.vgm", "second.vgm"] {
+        folder.put(&format!("{deep}/{name}"), b"not read before it is played");
+    }
+    let good = folder.put("good.vgz", crate::carried(0));
+    let words = ["--sink", "null", "--loops", "0", &good, &folder.path(deep)];
+    let mut it = Terminal::play(&words, (24, 40), PLAIN);
+    it.until("both", |screen| {
+        screen.contains("name/first.vgm\n") && screen.contains("name/second.vgm\n")
+    });
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}
+
+#[test]
+fn a_terminal_without_a_screen_gets_lines() {
+    let mut it = Terminal::play(&demo(&[]), (24, 80), &[("TERM", "dumb")]);
+    let song = creel_vgm::format::Song::parse(crate::carried(0).to_vec()).unwrap();
+    it.until_has(&song.tags.track);
+    assert!(!it.written.contains(&0x1b), "{}", it.text());
+    it.signal(rustix::process::Signal::INT);
+    assert_eq!(it.end(), Some(130));
+}
+
+#[test]
 fn colours_are_as_the_terminal_has_them() {
     let written = |vars: &[(&str, &str)]| {
         let mut it = Terminal::play(&demo(&[]), (24, 80), vars);

@@ -64,7 +64,7 @@ fn nothing_but_broken_songs_ends_though_it_would_repeat() {
     let folder = Folder::new("repeat");
     let broken = folder.put("broken.vgm", b"not a song");
     let output = play(&["--sink", "null", "--repeat", "all", &broken, &broken]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(65));
     assert_eq!(
         told(&output).matches("broken.vgm").count(),
         2,
@@ -122,6 +122,74 @@ fn the_queue_ends_when_all_of_it_was_heard() {
 }
 
 #[test]
+fn a_file_ends_with_its_song() {
+    let folder = Folder::new("whole");
+    // A minute of sound takes a tenth of a second: more is made than is told of.
+    let song = folder.put("song.vgz", carried(1));
+    let rendered = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+        .args(["render", "-q", "--loops", "1", "--raw", "-o", "-", &song])
+        .output()
+        .unwrap();
+    for jobs in ["1", "2", "2", "2"] {
+        let sound = folder.path("out.raw");
+        let sink = format!("raw:{sound}");
+        let output = play(&["--sink", &sink, "--jobs", jobs, "--loops", "1", &song]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(std::fs::read(&sound).unwrap() == rendered.stdout, "cut");
+    }
+}
+
+#[test]
+fn who_reads_it_may_leave() {
+    use std::io::Read;
+    for jobs in ["1", "2"] {
+        let mut player = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+            .args(["play", "-q", "--demo", "--sink", "-", "--jobs", jobs])
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut some = [0; 1000];
+        let mut sound = player.stdout.take().unwrap();
+        sound.read_exact(&mut some).unwrap();
+        drop(sound);
+        assert_eq!(player.wait().unwrap().code(), Some(0), "--jobs {jobs}");
+    }
+}
+
+#[test]
+fn songs_are_brought_to_one_loudness_as_they_are_rendered() {
+    let folder = Folder::new("loudness");
+    let sound = folder.path("out.raw");
+    let sink = format!("raw:{sound}");
+    let songs = [0, 1].map(|at| folder.put(&format!("{at}.vgz"), carried(at)));
+    let flags = ["--loops", "1", "--resampler", "linear"];
+    let as_it_is = [&["--sink", &sink][..], &flags, &[&songs[1]]].concat();
+    assert_eq!(play(&as_it_is).status.code(), Some(0));
+    let as_it_is = std::fs::read(&sound).unwrap();
+    for whose in ["track", "album"] {
+        let flags = [&flags[..], &["--replay-gain", whose]].concat();
+        let both = [&["--sink", &sink][..], &flags, &[&songs[0], &songs[1]]].concat();
+        assert_eq!(play(&both).status.code(), Some(0));
+        let played = std::fs::read(&sound).unwrap();
+        let out = folder.path(whose);
+        let rendered = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+            .args(["render", "-q", "--raw", "-o", &out])
+            .args(flags)
+            .args(&songs)
+            .status()
+            .unwrap();
+        assert!(rendered.success());
+        let files = ["0.raw", "1.raw"].map(|name| std::fs::read(format!("{out}/{name}")).unwrap());
+        assert!(played == files.concat(), "{whose}: another loudness");
+        assert!(
+            !played.ends_with(&as_it_is[as_it_is.len() / 2..]),
+            "{whose}: none"
+        );
+    }
+}
+
+#[test]
 fn a_full_disk_is_told_and_ends_it() {
     if !std::path::Path::new("/dev/full").exists() {
         eprintln!("skipped: there is no /dev/full");
@@ -152,6 +220,45 @@ fn a_sink_that_is_none_or_not_there_is_named() {
         told(&output).contains("--sink null plays without sound"),
         "{output:?}"
     );
+}
+
+#[test]
+fn a_program_that_does_not_stay_is_no_device() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("programs");
+    let program = |name: &str, script: &str| {
+        let path = folder.put(name, format!("#!/bin/sh\n{script}\n").as_bytes());
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let song = folder.put("song.vgm", &short_song());
+    let play = |sink: &str| {
+        Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+            .args(["play", "-q", "--sink", sink, &song])
+            .env("PATH", format!("{}:/usr/bin:/bin", folder.path("")))
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("XDG_RUNTIME_DIR", "/nonexistent")
+            .env("HOME", "/nonexistent")
+            .env_remove("PULSE_SERVER")
+            .output()
+            .unwrap()
+    };
+    for name in ["pw-play", "pacat", "aplay"] {
+        program(name, "exit 3");
+    }
+    for sink in ["aplay", "auto"] {
+        let output = play(sink);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let told = told(&output);
+        assert!(
+            told.contains("aplay: it ended at once (exit status: 3)"),
+            "{told}"
+        );
+    }
+    // The next that stays is taken.
+    program("aplay", &format!("cat > {}", folder.path("heard")));
+    assert_eq!(play("auto").status.code(), Some(0));
+    let heard = std::fs::metadata(folder.path("heard")).unwrap().len();
+    assert_eq!(heard, 22_050 * 4);
 }
 
 #[test]

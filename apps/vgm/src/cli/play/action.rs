@@ -78,6 +78,9 @@ pub const WORDS: &[(&str, &str)] = &[
     ("quit", "the end"),
 ];
 
+/// Tempo and pitch, in percent.
+const PACE_PERCENT: std::ops::RangeInclusive<f32> = 25.0..=400.0;
+
 impl Action {
     /// Reads a line of the remote control.
     ///
@@ -106,13 +109,17 @@ impl Action {
             Ok(number) if number > 0 => Ok(number - 1),
             _ => Err(format!("{word}: wants a number from 1 on")),
         };
-        let change = || {
+        let change = |within: std::ops::RangeInclusive<f32>| {
             let text = one()?;
             let number = text.parse::<f32>().ok().filter(|number| number.is_finite());
             let number = number.ok_or_else(|| format!("{word} {text}: not a number of percent"))?;
             Ok::<Change, String>(match text.starts_with(['+', '-']) {
                 true => Change::By(number),
-                false => Change::To(number),
+                false if within.contains(&number) => Change::To(number),
+                false => {
+                    let (low, high) = (within.start(), within.end());
+                    return Err(format!("{word} {text}: not from {low} to {high}"));
+                }
             })
         };
         match word {
@@ -123,9 +130,9 @@ impl Action {
             "toggle" => none(Action::Pause(None)),
             "seek" => seek(one()?).ok_or_else(|| format!("seek {}: not a time", rest[0])),
             "jump" => place().map(Action::Jump),
-            "volume" => change().map(Action::Volume),
-            "tempo" => change().map(Action::Tempo),
-            "pitch" => change().map(Action::Pitch),
+            "volume" => change(0.0..=400.0).map(Action::Volume),
+            "tempo" => change(PACE_PERCENT).map(Action::Tempo),
+            "pitch" => change(PACE_PERCENT).map(Action::Pitch),
             "mute" => place().map(Action::Toggle),
             "solo" => place().map(Action::Solo),
             "hear-all" => none(Action::HearAll),
@@ -219,6 +226,9 @@ fn seek(text: &str) -> Option<Action> {
     let (minutes, seconds) = time.split_once(':').unwrap_or(("0", time));
     let minutes: u32 = minutes.parse().ok()?;
     let seconds: f64 = seconds.parse().ok()?;
+    if time.contains(':') && seconds >= 60.0 {
+        return None;
+    }
     let all = f64::from(minutes) * 60.0 + seconds;
     if !(0.0..1e9).contains(&all) {
         return None;
@@ -261,6 +271,10 @@ mod tests {
             "seek 1:2:3",
             "volume NaN",
             "mute 0",
+            "seek 1:60",
+            "volume 401",
+            "tempo 24",
+            "pitch 0",
             "mute -1",
             "loop",
             "loop maybe",

@@ -18,6 +18,7 @@ use glob::Pattern;
 use serde::{Deserialize, Serialize};
 
 use super::After;
+use crate::cli::sound::{ReplayGain, Resampler};
 
 /// The file, as it stands; what it does not name is as without it.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
@@ -32,6 +33,8 @@ pub struct Config {
     pub fade: Option<f64>,
     pub volume: Option<u16>,
     pub sample_rate: Option<u32>,
+    pub resampler: Option<Resampler>,
+    pub replay_gain: Option<ReplayGain>,
     pub dc_filter: Option<bool>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eq: Vec<String>,

@@ -1,8 +1,9 @@
 //! What the interface, the lines on stderr and the remote control share of a player.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use creel_vgm::format::Gd3;
 use creel_vgm::play::{Desk, Order, Orders, Repeat, Track};
 use serde::Serialize;
 
@@ -14,6 +15,10 @@ pub struct Deck {
     pub orders: Orders,
     /// What the songs of the queue are called, by their places.
     pub names: Vec<String>,
+    /// Their titles and games, as far as they were read.
+    titles: Vec<OnceLock<String>>,
+    /// Paths that were refused.
+    refused: usize,
     /// Relaxed: it carries no data.
     quit: AtomicBool,
     now: Mutex<Now>,
@@ -23,27 +28,21 @@ pub struct Deck {
 #[derive(Default)]
 pub struct Now {
     pub track: Option<Arc<Track>>,
-    pub heard: u64,
     /// The renderer's share of real time, in thousandths; a mean.
     pub load: f32,
-    pub failed: usize,
     pub message: Option<String>,
-    pub ended: bool,
 }
 
 impl Deck {
-    pub fn new(desk: Arc<Desk>, orders: Orders, names: Vec<String>, failed: usize) -> Self {
-        let now = Now {
-            heard: u64::MAX,
-            failed,
-            ..Now::default()
-        };
+    pub fn new(desk: Arc<Desk>, orders: Orders, names: Vec<String>, refused: usize) -> Self {
         Deck {
             desk,
             orders,
+            titles: vec![OnceLock::new(); names.len()],
             names,
+            refused,
             quit: AtomicBool::new(false),
-            now: Mutex::new(now),
+            now: Mutex::default(),
         }
     }
 
@@ -58,6 +57,25 @@ impl Deck {
 
     pub fn quit(&self) {
         self.quit.store(true, Relaxed);
+    }
+
+    /// A song's title and game, if they were read and say something.
+    pub fn title(&self, place: usize) -> Option<&str> {
+        let title = self.titles.get(place)?.get()?;
+        (!title.is_empty()).then_some(title)
+    }
+
+    /// Remembers a song's title.
+    pub fn entitle(&self, place: usize, tags: &Gd3) {
+        if let Some(title) = self.titles.get(place) {
+            // It has one already: the same.
+            let _ = title.set(named(tags).unwrap_or_default());
+        }
+    }
+
+    /// Songs that could not be played, and paths that were refused.
+    pub fn failed(&self) -> usize {
+        self.refused + self.desk.failed() as usize
     }
 
     /// Sends an order; one that found no room is a defect that the user should hear of.
@@ -81,10 +99,10 @@ impl Deck {
             |get: fn(&Track) -> &String| track.map_or(String::new(), |track| plain(get(track)));
         let voice = |(place, name): (usize, &String)| Voice {
             name: plain(name),
-            heard: now.heard >> place.min(63) & 1 == 1,
+            heard: desk.heard() >> place.min(63) & 1 == 1,
         };
         Status {
-            state: match (now.ended, desk.is_paused()) {
+            state: match (desk.is_played_out(), desk.is_paused()) {
                 (true, _) => "ended",
                 (_, true) => "paused",
                 _ => "playing",
@@ -118,9 +136,19 @@ impl Deck {
             gap_ms: gap_us as f64 / 1000.0,
             render_percent: f64::from((now.load * 10.0).round()) / 100.0,
             answer_ms: desk.answer_us() as f64 / 1000.0,
-            failed: now.failed,
+            failed: self.failed(),
             message: now.message.as_deref().map(plain),
         }
+    }
+}
+
+/// What a song is called by its tags, if they have a title.
+pub fn named(tags: &Gd3) -> Option<String> {
+    let (title, game) = (&tags.track, &tags.game);
+    match (title.is_empty(), game.is_empty()) {
+        (true, _) => None,
+        (_, true) => Some(plain(title)),
+        (_, false) => Some(plain(&format!("{title} ({game})"))),
     }
 }
 

@@ -18,6 +18,8 @@ use super::view::{Over, View};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     Quit,
+    /// As a signal would.
+    Interrupt,
     Suspend,
     /// The size may have been another for a moment: what was drawn may be gone.
     Redraw,
@@ -100,13 +102,16 @@ fn act(view: &mut View, action: Action) {
 fn pressed(key: KeyEvent, view: &mut View) -> Option<Wish> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
-        KeyCode::Char('c') if control => return Some(Wish::Quit),
+        KeyCode::Char('c') if control => return Some(Wish::Interrupt),
         KeyCode::Char('z') if control => return Some(Wish::Suspend),
         _ if control => return None,
         _ => {}
     }
     if view.search.is_some() {
         searched(key.code, view);
+        return None;
+    }
+    if view.over != Over::Nothing && over_key(key.code, view) {
         return None;
     }
     if list_key(key.code, view) || look_key(key.code, view) {
@@ -175,16 +180,23 @@ fn searched(key: KeyCode, view: &mut View) {
     }
 }
 
-/// A key that moves through the songs, or through what lies over them; whether it was one.
+/// A key that moves through what lies over the songs; whether it was one.
+fn over_key(key: KeyCode, view: &mut View) -> bool {
+    let by = match key {
+        KeyCode::Up | KeyCode::Char('k') => -1,
+        KeyCode::Down | KeyCode::Char('j') => 1,
+        KeyCode::PageUp => -5,
+        KeyCode::PageDown => 5,
+        _ => return false,
+    };
+    view.scrolled = view.scrolled.saturating_add_signed(by);
+    true
+}
+
+/// A key that moves through the songs, or leaves what lies over them; whether it was one.
 fn list_key(key: KeyCode, view: &mut View) -> bool {
     let rows = view.areas.queue.height.max(2) as isize - 1;
     match key {
-        KeyCode::PageUp if view.over != Over::Nothing => {
-            view.scrolled = view.scrolled.saturating_sub(5);
-        }
-        KeyCode::PageDown if view.over != Over::Nothing => {
-            view.scrolled = view.scrolled.saturating_add(5);
-        }
         KeyCode::PageUp => view.move_cursor(-rows),
         KeyCode::PageDown => view.move_cursor(rows),
         KeyCode::Enter => {
@@ -230,6 +242,14 @@ fn clicked(mouse: MouseEvent, view: &mut View) {
     let at = Position::new(mouse.column, mouse.row);
     // Which row of an area it is in.
     let row = |area: Rect| area.contains(at).then(|| usize::from(at.y - area.y));
+    if view.over != Over::Nothing {
+        match mouse.kind {
+            MouseEventKind::ScrollUp => view.scrolled = view.scrolled.saturating_sub(3),
+            MouseEventKind::ScrollDown => view.scrolled = view.scrolled.saturating_add(3),
+            _ => {}
+        }
+        return;
+    }
     let (areas, over_queue) = (view.areas, row(view.areas.queue).is_some());
     match mouse.kind {
         MouseEventKind::ScrollUp if over_queue => view.move_cursor(-3),

@@ -7,6 +7,7 @@ mod action;
 mod backend;
 mod config;
 mod deck;
+mod gains;
 mod keys;
 #[cfg(feature = "mpris")]
 mod mpris;
@@ -15,8 +16,10 @@ mod resume;
 mod screen;
 mod sinks;
 mod terminal;
+mod titles;
 mod view;
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,20 +27,23 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use creel::signal::{SIGHUP, SIGQUIT, signal};
 use creel::{JoinError, JoinHandle, Observe, Pool, Wait};
 use creel_console::{Common, Exit, Failure, Interrupt};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
-use creel_vgm::play::{News, Order, Parts, Queue, Repeat, Sound, parts};
+use creel_vgm::effects::Loudness;
+use creel_vgm::play::{Order, Parts, Queue, Repeat, Sound, parts};
 use creel_vgm::render::Settings;
 use serde::{Deserialize, Serialize};
 
 use super::plain::{line, plain, tell};
-use super::sound::Tone;
+use super::sound::{ReplayGain, Resampler, Tone};
 use super::tell_of_folders;
 pub use action::WORDS as ACTION_WORDS;
 use config::{Config, Tastes, as_often};
 use deck::Deck;
+use gains::Gains;
 use keys::Wish;
 use remote::Remote;
 pub use remote::default_socket;
@@ -84,6 +90,13 @@ pub struct Play {
     /// Frames a second [default: 44100]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
     sample_rate: Option<u32>,
+    /// How native frames become output frames [default: band-limited]
+    #[arg(long, value_name = "R", value_enum)]
+    resampler: Option<Resampler>,
+    /// Bring songs (track) or the songs of each folder together (album) to -18 LUFS, at most to full
+    /// scale; a song is measured before it begins, an album before its first song does
+    #[arg(long, value_name = "WHOSE", value_enum)]
+    replay_gain: Option<ReplayGain>,
     /// Where the sound goes [default: auto]: auto (the first of the others that is there), pulse (a
     /// PulseAudio or PipeWire server), pw-play, pacat, aplay, null (nowhere, in real time), wav:FILE,
     /// raw:FILE (16-bit stereo; a FIFO, say), - (the same on stdout)
@@ -165,6 +178,7 @@ impl Play {
             loops: as_often(config.loops.unwrap_or(2)),
             fade_seconds: config.fade.unwrap_or(5.0),
             sample_rate: rate,
+            quality: config.resampler.unwrap_or_default().quality(),
             ..Settings::default()
         };
         let (queue, start) = self.queue(songs, &config);
@@ -173,11 +187,18 @@ impl Play {
             .iter()
             .map(|song| plain(&song.to_string()))
             .collect();
+        let listed = queue.songs().to_vec();
         let tastes = Tastes::new(&config.song)?;
         let effects = config.effects();
-        let choose = Box::new(move |song: &Source| Sound {
+        let wanted = config
+            .replay_gain
+            .map_or(Loudness::AsIs, ReplayGain::loudness);
+        let gains = Gains::new(wanted, &effects, &settings, queue.songs())?;
+        let measured = gains.clone();
+        let choose = Box::new(move |song: &Source, next: Option<&Source>| Sound {
             settings: tastes.of(song, &settings),
             effects: effects.clone(),
+            gain: gains.of(song, next),
         });
         let Parts {
             renderer,
@@ -185,6 +206,7 @@ impl Play {
             desk,
             orders,
             news,
+            taps,
         } = parts(queue, rate, choose, open);
         desk.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
         let has_two = config.jobs.unwrap_or(2) > 1;
@@ -208,15 +230,18 @@ impl Play {
             sounding
                 .as_ref()
                 .unwrap_or(&rendering)
-                .spawn(sink.run(device)),
+                .spawn(sink.run(device, has_two)),
         ];
-        let mut view = View::new(Arc::clone(&deck), news);
+        end_by_signals(&interrupt, &rendering)?;
+        let mut view = View::new(Arc::clone(&deck), news, taps);
         let told = if self.has_interface(name) {
+            titles::read(listed, &deck)?;
             interface(&mut view, &interrupt, config.mouse != Some(false))
         } else {
             lines(&mut view, &interrupt, common.quiet)
         };
         let left = self.left(&deck);
+        measured.stop();
         deck.orders.send(Order::Quit);
         deck.desk.pause(false);
         let panicked = finish(&rendering, ends);
@@ -240,11 +265,10 @@ impl Play {
             }
             _ => {}
         }
-        let failed = deck.now().failed;
-        Ok(if failed > 0 {
-            Exit::SomeFailed
-        } else {
-            Exit::Done
+        Ok(match (deck.failed(), deck.desk.played()) {
+            (0, _) => Exit::Done,
+            (_, 0) => Exit::BadData,
+            _ => Exit::SomeFailed,
         })
     }
 
@@ -261,6 +285,8 @@ impl Play {
             fade: self.fade.or(file.fade),
             volume: self.volume.or(file.volume),
             sample_rate: self.sample_rate.or(file.sample_rate),
+            resampler: self.resampler.or(file.resampler),
+            replay_gain: self.replay_gain.or(file.replay_gain),
             dc_filter: flag(self.tone.dc_filter).or(file.dc_filter),
             eq: match self.tone.eq.is_empty() {
                 true => file.eq,
@@ -315,7 +341,7 @@ impl Play {
         let track = now.track.as_ref()?;
         let rate = u64::from(deck.desk.sample_rate());
         // After the end, it begins anew.
-        let (source, ms) = match now.ended {
+        let (source, ms) = match deck.desk.is_played_out() {
             true => (String::new(), 0),
             false => (track.source.clone(), deck.desk.frame() * 1000 / rate),
         };
@@ -366,7 +392,13 @@ impl Play {
     }
 
     fn has_interface(&self, sink: &str) -> bool {
-        !self.plain && sink != "-" && io::stdout().is_terminal() && io::stdin().is_terminal()
+        // Emacs' shell, say, has no screen.
+        let is_screen = env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+        !self.plain
+            && is_screen
+            && sink != "-"
+            && io::stdout().is_terminal()
+            && io::stdin().is_terminal()
     }
 }
 
@@ -382,11 +414,37 @@ fn whole(config: Config) -> Config {
         fade: config.fade.or(Some(5.0)),
         volume: config.volume.or(Some(100)),
         sample_rate: config.sample_rate.or(Some(44_100)),
+        resampler: config.resampler.or(Some(Resampler::default())),
         resume: config.resume.or(Some(false)),
         mouse: config.mouse.or(Some(true)),
         mpris: config.mpris.or(Some(true)),
         ..config
     }
+}
+
+/// Lets a terminal that goes away, and ^\, be an end as others are: the place is remembered, the
+/// terminal given back. One that is told to ignore the first (`nohup`) does.
+fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
+    for number in [SIGHUP, SIGQUIT]
+        .into_iter()
+        .filter(|number| !is_ignored(*number))
+    {
+        let (mut told, interrupt) = (signal(number)?, interrupt.clone());
+        pool.spawn(async move {
+            if told.recv().await.is_ok() {
+                interrupt.request();
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Whether who started this wants a signal ignored; where the system does not say, it is not.
+fn is_ignored(number: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
 }
 
 /// Something else each time.
@@ -438,6 +496,10 @@ fn interface(view: &mut View, interrupt: &Interrupt, mouse: bool) -> anyhow::Res
         };
         match wish {
             Wish::Quit => return Ok(()),
+            Wish::Interrupt => {
+                interrupt.request();
+                return Ok(());
+            }
             Wish::Redraw => terminal.redraw()?,
             Wish::Suspend => {
                 let paused = view.deck.desk.is_paused();
@@ -465,6 +527,3 @@ fn lines(view: &mut View, interrupt: &Interrupt, quiet: bool) -> anyhow::Result<
         std::thread::sleep(LOOK);
     }
 }
-
-/// What is told is for the view alone.
-type Told = creel::channel::ring::Receiver<News>;

@@ -55,14 +55,18 @@ fn any_program(why: &io::Error, rate: u32) -> io::Result<Box<dyn Device>> {
     program(PLAYERS, rate).map_err(|error| io::Error::other(format!("{why}, {error}")))
 }
 
-/// Starts the first of these programs that is there.
+/// Starts the first of these programs that is there and stays.
 fn program(programs: &[(&str, &[&str])], rate: u32) -> io::Result<Box<dyn Device>> {
+    let mut refused = Vec::new();
     for (name, arguments) in programs {
         match Pipe::to_program(name, arguments, rate) {
             Ok(pipe) => return Ok(Box::new(pipe)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(io::Error::other(format!("{name}: {error}"))),
+            Err(error) => refused.push(format!("{name}: {error}")),
         }
+    }
+    if !refused.is_empty() {
+        return Err(io::Error::other(refused.join(", ")));
     }
     let names: Vec<&str> = programs.iter().map(|program| program.0).collect();
     Err(io::Error::other(format!("no {} here", names.join(", "))))

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use creel::channel::ring::Receiver;
 use creel_vgm::play::{News, Seeing, Seen, Tap, Track};
 
-use super::Told;
-use super::deck::Deck;
+use super::deck::{Deck, named};
 use crate::cli::plain::plain;
 
 /// Levels fall by this factor a frame of the screen.
@@ -39,14 +39,14 @@ pub enum Over {
 /// What is shown.
 pub struct View {
     pub deck: Arc<Deck>,
-    news: Told,
+    news: Receiver<News>,
+    shown: Receiver<Tap>,
     /// Songs that are made but not heard yet, with their first blocks.
     begun: VecDeque<(u64, Arc<Track>)>,
     taps: VecDeque<Tap>,
     /// The song that is heard, with its first block.
     pub track: Option<(u64, Arc<Track>)>,
     pub lanes: Vec<Lane>,
-    pub heard: u64,
     /// The last sound heard, left and right together.
     pub sound: VecDeque<f32>,
     /// The bands of the spectrum as they were drawn.
@@ -55,6 +55,8 @@ pub struct View {
     /// Songs that were heard since this was last emptied.
     pub played: Vec<Arc<Track>>,
     lost: bool,
+    /// Whether all was played, and all that was told of it is shown.
+    is_over: bool,
     /// The voice that keys are about, and the first that is drawn.
     pub selected: usize,
     pub first_lane: usize,
@@ -72,20 +74,21 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(deck: Arc<Deck>, news: Told) -> Self {
+    pub fn new(deck: Arc<Deck>, news: Receiver<News>, taps: Receiver<Tap>) -> Self {
         View {
             deck,
             news,
+            shown: taps,
             begun: VecDeque::new(),
             taps: VecDeque::new(),
             track: None,
             lanes: Vec::new(),
-            heard: u64::MAX,
             sound: VecDeque::new(),
             bands: Vec::new(),
             messages: Vec::new(),
             played: Vec::new(),
             lost: false,
+            is_over: false,
             selected: 0,
             first_lane: 0,
             waves: false,
@@ -100,22 +103,19 @@ impl View {
 
     /// Takes what was told since, and shows of it what is heard by now.
     pub fn look(&mut self) {
+        let desk = &self.deck.desk;
+        // Before all that is looked at here: it is told before.
+        self.is_over = desk.is_played_out() && desk.held_ms() == 0;
+        self.taps
+            .extend(std::iter::from_fn(|| self.shown.try_recv().ok()));
         while let Ok(news) = self.news.try_recv() {
             match news {
-                News::Begun(serial, track) => {
-                    self.deck.now().ended = false;
-                    self.begun.push_back((serial, track));
-                }
-                News::Made(tap) => self.taps.push_back(tap),
+                News::Begun(serial, track) => self.begun.push_back((serial, track)),
                 News::Failed(place, why) => {
                     let message = format!("{}: {why}", self.deck.names[place]);
-                    let mut now = self.deck.now();
-                    now.failed += 1;
-                    now.message = Some(message.clone());
-                    drop(now);
+                    self.deck.now().message = Some(message.clone());
                     self.messages.push(message);
                 }
-                News::Ended => self.deck.now().ended = true,
             }
         }
         let lost = self.deck.desk.is_lost();
@@ -161,6 +161,7 @@ impl View {
         if !goes_on {
             self.played.push(Arc::clone(&begun.1));
         }
+        self.deck.entitle(begun.1.place, &begun.1.tags);
         self.deck.now().track = Some(Arc::clone(&begun.1));
         self.track = Some(begun);
     }
@@ -184,9 +185,7 @@ impl View {
         self.sound.extend(tap.mix);
         let too_many = self.sound.len().saturating_sub(HEARD_FRAMES);
         self.sound.drain(..too_many);
-        self.heard = tap.heard;
         let mut now = self.deck.now();
-        now.heard = tap.heard;
         now.load += (tap.load as f32 - now.load) / 50.0;
     }
 
@@ -202,25 +201,22 @@ impl View {
 
     /// Whether all was played.
     pub fn is_over(&self) -> bool {
-        let drained = self.begun.is_empty() && self.taps.is_empty();
-        let desk = &self.deck.desk;
-        let ended = self.deck.now().ended;
-        (ended && drained && desk.held_ms() == 0) || desk.is_ended() || self.deck.is_quitting()
+        self.is_over || self.deck.desk.is_ended() || self.deck.is_quitting()
     }
 
     /// Which songs are listed: all, or those that are looked for.
     pub fn listed(&self) -> Vec<usize> {
         let wanted = self.search.as_deref().unwrap_or("").to_lowercase();
         let names = self.deck.names.iter().enumerate();
-        let is_wanted = |name: &String| {
-            wanted
-                .split_whitespace()
-                .all(|word| name.to_lowercase().contains(word))
+        let is_wanted = |(place, name): &(usize, &String)| {
+            if wanted.is_empty() {
+                return true;
+            }
+            let title = self.deck.title(*place).unwrap_or("");
+            let text = format!("{title} {name}").to_lowercase();
+            wanted.split_whitespace().all(|word| text.contains(word))
         };
-        names
-            .filter(|(_, name)| is_wanted(name))
-            .map(|(place, _)| place)
-            .collect()
+        names.filter(is_wanted).map(|(place, _)| place).collect()
     }
 
     /// The place of the song that is heard.
@@ -245,11 +241,9 @@ impl View {
 
 /// What a song is called: its title and game, or its file.
 pub fn title(track: &Track) -> String {
-    let (title, game) = (&track.tags.track, &track.tags.game);
-    plain(&match (title.is_empty(), game.is_empty()) {
-        (true, true) => track.source.clone(),
-        (true, false) => format!("{} ({game})", track.source),
-        (false, true) => title.clone(),
-        (false, false) => format!("{title} ({game})"),
+    let game = &track.tags.game;
+    named(&track.tags).unwrap_or_else(|| match game.is_empty() {
+        true => plain(&track.source),
+        false => plain(&format!("{} ({game})", track.source)),
     })
 }

@@ -28,8 +28,9 @@ const OPEN_MAX: usize = 8;
 const FRAMES_MAX: u64 = 65_536;
 /// Frames of a FLAC file, which is held in memory: an hour.
 const FLAC_FRAMES_MAX: u64 = 3600 * 44_100;
-/// The picture of a song has so many places.
+/// The picture of a song has so many places, and so many frames are looked at for the wave at each.
 const PLACES: u64 = 400;
+const WAVE_FRAMES: usize = 1024;
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Said of a song whose file is not there any more.
@@ -45,7 +46,7 @@ enum Asked {
     Song,
     /// Some frames.
     Sound(Piece),
-    /// How loud each voice is, all along.
+    /// The wave, and how loud each voice is, all along.
     Lanes,
 }
 
@@ -222,14 +223,16 @@ fn write_flac(
     bytes[..beginning.len()].copy_from_slice(&beginning);
 }
 
-/// The levels of the voices at places all along the song, of 255, and their notes.
+/// The lowest and the highest sample of 127 at places all along the song, the levels of the voices
+/// there, of 255, and their notes.
 fn lanes(song: &Vgm, settings: &Settings) -> Value {
     let Ok(mut playing) = Playing::new(song, settings) else {
         return json!({});
     };
     let voices = playing.voices().len().min(VOICES_MAX);
     let (mut levels, mut notes) = (vec![Vec::new(); voices], vec![Vec::new(); voices]);
-    let (frames, mut scratch) = (playing.frames(), Vec::new());
+    let (frames, mut scratch, mut wave) = (playing.frames(), Vec::new(), Vec::new());
+    let mut block = vec![[0.0; 2]; WAVE_FRAMES];
     for place in 0..PLACES {
         playing.seek(frames * place / PLACES, &mut scratch);
         for (voice, seen) in playing.look(256).into_iter().enumerate() {
@@ -238,8 +241,17 @@ fn lanes(song: &Vgm, settings: &Settings) -> Value {
             levels[voice].push((share * 255.0) as u8);
             notes[voice].push(seen.note.hz.map_or(String::new(), note_name));
         }
+        let made = playing.fill(&mut block);
+        let of_127 = |sample: f32| (sample.clamp(-1.0, 1.0) * 127.0) as i8;
+        let middle = block[..made]
+            .iter()
+            .map(|[left, right]| (left + right) * 0.5);
+        wave.push((
+            of_127(middle.clone().fold(0.0, f32::min)),
+            of_127(middle.fold(0.0, f32::max)),
+        ));
     }
-    json!({ "levels": levels, "notes": notes })
+    json!({ "wave": wave, "levels": levels, "notes": notes })
 }
 
 /// The whole song as a FLAC file. Its length is known when it is made, so it is made first.

@@ -6,7 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -14,8 +16,11 @@ use anyhow::Context;
 use creel::Pool;
 use creel_vgm::batch::{Source, files_below, songs_of};
 use creel_vgm::format::TICKS_PER_SECOND;
-use redb::{Database, ReadableTable, TableDefinition};
+use redb::backends::InMemoryBackend;
+use redb::{Database, DatabaseError, ReadableTable, StorageError, TableDefinition};
 use serde::{Deserialize, Serialize};
+
+use crate::cli::plain::tell;
 
 /// The bytes of a file's absolute path to a [`Row`] in JSON.
 const FILES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("files-1");
@@ -68,6 +73,20 @@ pub struct Index {
     database: Database,
 }
 
+/// Opens a store and looks at all of it: one that is cut short has its library panic, which is no
+/// error.
+fn sound(path: &Path) -> Result<Database, Option<DatabaseError>> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let opened = panic::catch_unwind(|| {
+        let mut database = Database::create(path)?;
+        database.check_integrity()?;
+        Ok(database)
+    });
+    panic::set_hook(hook);
+    opened.map_or(Err(None), |opened| opened.map_err(Some))
+}
+
 /// What was done to bring it up to date, in songs.
 #[derive(Debug, Default)]
 pub struct Renewed {
@@ -91,7 +110,28 @@ impl Index {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
-        let database = Database::create(&path).with_context(|| path.display().to_string())?;
+        let name = path.display().to_string();
+        let broken = match sound(&path) {
+            Ok(database) => return Ok(Index { database }),
+            Err(Some(DatabaseError::DatabaseAlreadyOpen)) => {
+                tell(&format!(
+                    "{name}: another server's; this one's index is not kept (--index names another)"
+                ));
+                let memory = Database::builder().create_with_backend(InMemoryBackend::new());
+                return Ok(Index { database: memory? });
+            }
+            Err(Some(DatabaseError::Storage(StorageError::Io(error))))
+                if error.kind() != ErrorKind::InvalidData =>
+            {
+                return Err(error).context(name);
+            }
+            Err(Some(error)) => error.to_string(),
+            Err(None) => "it is damaged".into(),
+        };
+        // It can be had again from the songs.
+        tell(&format!("{name}: {broken}; it is made anew"));
+        fs::remove_file(&path).with_context(|| name.clone())?;
+        let database = Database::create(&path).context(name)?;
         Ok(Index { database })
     }
 

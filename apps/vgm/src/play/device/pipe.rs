@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ioctl_fionread, write};
@@ -55,6 +56,9 @@ pub const PLAYERS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// How often, and how far apart, a program that was started is looked at.
+const LOOKS: u32 = 10;
+const LOOK: Duration = Duration::from_millis(20);
 /// A pipe of 23 ms of 44.1 kHz.
 const PIPE_BYTES: usize = 4096;
 const LAYOUT: Layout = Layout {
@@ -76,11 +80,12 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Starts a program of [`PLAYERS`].
+    /// Starts a program of [`PLAYERS`], and looks for a fifth of a second whether it stays: one that
+    /// has neither a card nor a server ends at once.
     ///
     /// # Errors
     ///
-    /// If it is not there or does not start.
+    /// If it is not there or does not start or stay.
     pub fn to_program(name: &str, arguments: &[&str], rate: u32) -> io::Result<Self> {
         let rate = rate.to_string();
         let arguments = arguments.iter().map(|text| text.replace("{}", &rate));
@@ -90,6 +95,12 @@ impl Pipe {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
+        for _ in 0..LOOKS {
+            if let Some(status) = child.try_wait()? {
+                return Err(io::Error::other(format!("it ended at once ({status})")));
+            }
+            std::thread::sleep(LOOK);
+        }
         let end = child.stdin.take().expect("it was asked for");
         Pipe::new(end.into(), Some(child), true)
     }

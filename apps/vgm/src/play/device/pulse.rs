@@ -21,6 +21,8 @@ use crate::wav::{Container, Layout};
 const HOLDS: u32 = 25;
 /// How long a server has to answer when it is greeted.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of what a user shows a server.
+const COOKIE_BYTES: usize = 256;
 /// Bytes before a message's own.
 const HEAD: usize = 20;
 /// No message that concerns us is longer.
@@ -46,8 +48,9 @@ pub struct Pulse {
     /// Bytes that it holds at most.
     target: usize,
     rate: u32,
-    /// When it last held nothing, and how many frames it has got since.
-    since: Instant,
+    /// When it last began to play, if it said so, and how many frames it has got since it held
+    /// nothing.
+    since: Option<Instant>,
     given: u64,
 }
 
@@ -78,7 +81,7 @@ impl Pulse {
             wanted: stream.requested_bytes as usize,
             target: stream.buffer_attr.target_length as usize,
             rate,
-            since: Instant::now(),
+            since: None,
             given: 0,
         })
     }
@@ -108,6 +111,9 @@ impl Pulse {
             match said {
                 Ok((_, Command::Request(asked))) if asked.channel == self.channel => {
                     self.wanted += asked.length as usize;
+                }
+                Ok((_, Command::Started(channel))) if channel == self.channel => {
+                    self.since = Some(Instant::now());
                 }
                 Ok((_, Command::PlaybackStreamKilled(_) | Command::Error(_))) => {
                     return Err(ErrorKind::BrokenPipe.into());
@@ -139,11 +145,14 @@ impl Pulse {
 /// Says who we are; returns the protocol's version.
 fn greet(socket: &mut BufReader<UnixStream>) -> Result<u16, protocol::ProtocolError> {
     let cookie = pulseaudio::cookie_path_from_env().and_then(|path| std::fs::read(path).ok());
+    // A server that lets everybody in still wants so many bytes.
+    let mut cookie = cookie.unwrap_or_default();
+    cookie.resize(COOKIE_BYTES, 0);
     let auth = AuthParams {
         version: MAX_VERSION,
         supports_shm: false,
         supports_memfd: false,
-        cookie: cookie.unwrap_or_default(),
+        cookie,
     };
     protocol::write_command_message(socket.get_mut(), 0, &Command::Auth(auth), MAX_VERSION)?;
     let (_, reply) = protocol::read_reply_message::<AuthReply>(socket, MAX_VERSION)?;
@@ -202,7 +211,7 @@ impl Device for Pulse {
             return Ok(0);
         }
         if self.held() == 0 {
-            (self.since, self.given) = (Instant::now(), 0);
+            (self.since, self.given) = (None, 0);
         }
         self.samples.clear();
         LAYOUT.encode(&frames[..taken], &mut self.samples);
@@ -216,7 +225,8 @@ impl Device for Pulse {
 
     fn held(&mut self) -> usize {
         let asked = self.target.saturating_sub(self.wanted) / LAYOUT.frame_bytes();
-        let played = self.since.elapsed().as_nanos() * u128::from(self.rate) / 1_000_000_000;
+        let since = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let played = since.as_nanos() * u128::from(self.rate) / 1_000_000_000;
         let by_clock = u128::from(self.given).saturating_sub(played) as usize;
         asked.min(by_clock)
     }

@@ -46,7 +46,10 @@ impl State {
         let now = deck.now();
         let us = |frames: u64| (frames as f64 * 1e6 / f64::from(desk.sample_rate())) as i64;
         State {
-            status: match (now.ended || now.track.is_none(), desk.is_paused()) {
+            status: match (
+                desk.is_played_out() || now.track.is_none(),
+                desk.is_paused(),
+            ) {
                 (false, false) => "Playing",
                 (false, true) if desk.frame() > 0 => "Paused",
                 _ => "Stopped",

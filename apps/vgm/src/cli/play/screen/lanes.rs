@@ -23,7 +23,7 @@ pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
         .first_lane
         .clamp((view.selected + 1).saturating_sub(fit), view.selected)
         .min(last);
-    let names = &track.voices;
+    let (names, heard_voices) = (&track.voices, view.deck.desk.heard());
     let longest = names
         .iter()
         .map(|name| name.chars().count())
@@ -35,7 +35,7 @@ pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let shown = view.lanes.iter().zip(names).enumerate();
     for (place, (lane, name)) in shown.skip(view.first_lane).take(fit) {
-        let heard = view.heard >> place.min(63) & 1 == 1;
+        let heard = heard_voices >> place.min(63) & 1 == 1;
         let chosen = if place == view.selected { ">" } else { " " };
         let mute = if heard { " " } else { "M" };
         let note = lane.note.map_or(String::new(), note_name);

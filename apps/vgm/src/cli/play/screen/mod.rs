@@ -34,6 +34,8 @@ pub struct Areas {
 const SPECTRUM_ROWS: u16 = 4;
 /// A lane has no more rows than this.
 const ROWS_A_LANE_MAX: u16 = 4;
+/// Behind a title, a path has at least so many columns.
+const NAME_COLUMNS_MIN: usize = 12;
 
 /// Draws all of it.
 pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
@@ -78,8 +80,8 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     frame.render_widget(Paragraph::new(foot_line(view)), foot);
     match view.over {
         Over::Nothing => {}
-        Over::Help => over(frame, " keys ", help(), 0),
-        Over::Tags => over(frame, " tags ", tags(view), view.scrolled),
+        Over::Help => view.scrolled = over(frame, " keys ", help(), view.scrolled),
+        Over::Tags => view.scrolled = over(frame, " tags ", tags(view), view.scrolled),
     }
 }
 
@@ -191,10 +193,34 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
         if view.cursor == Some(*place) {
             style = style.add_modifier(Modifier::REVERSED);
         }
-        let name = &view.deck.names[*place];
-        Line::from(Span::styled(format!("{:>4}  {name}", place + 1), style))
+        let number = format!("{:>4}  ", place + 1);
+        let title = view.deck.title(*place);
+        let mut room = usize::from(area.width).saturating_sub(number.len());
+        let mut spans = vec![Span::styled(number, style)];
+        if let Some(title) = title {
+            let title = Span::styled(format!("{title}  "), style);
+            room = room.saturating_sub(title.width());
+            spans.push(title);
+        }
+        // Of a song with a title, a word of its path tells nothing.
+        if title.is_none() || room >= NAME_COLUMNS_MIN {
+            let style = title.map_or(style, |_| ink(Ink::Faint));
+            spans.push(Span::styled(ending(&view.deck.names[*place], room), style));
+        }
+        Line::from(spans)
     };
     listed.iter().skip(first).take(rows).map(line).collect()
+}
+
+/// The end of a path, which is what tells it from others, in so many columns.
+fn ending(path: &str, columns: usize) -> String {
+    if Span::raw(path).width() <= columns {
+        return path.to_owned();
+    }
+    let cut = if style::is_unicode() { "\u{2026}" } else { "<" };
+    let fits = |from: &usize| Span::raw(&path[*from..]).width() < columns;
+    let from = path.char_indices().map(|(at, _)| at).find(fits);
+    format!("{cut}{}", &path[from.unwrap_or(path.len())..])
 }
 
 fn foot_line(view: &View) -> Line<'static> {
@@ -205,6 +231,7 @@ fn foot_line(view: &View) -> Line<'static> {
     let (gaps, us) = desk.gaps();
     let gaps = match gaps {
         0 => "no gaps".into(),
+        1 => format!("1 gap, {} ms", us / 1000),
         _ => format!("{gaps} gaps, {} ms", us / 1000),
     };
     let device = if desk.is_lost() {
@@ -267,14 +294,26 @@ fn tags(view: &View) -> Vec<Line<'static>> {
     lines
 }
 
-/// A box over the middle.
-fn over(frame: &mut Frame<'_>, name: &'static str, lines: Vec<Line<'static>>, scrolled: u16) {
+/// A box over the middle; returns how many lines were scrolled past, of which there may be fewer.
+fn over(
+    frame: &mut Frame<'_>,
+    name: &'static str,
+    lines: Vec<Line<'static>>,
+    scrolled: u16,
+) -> u16 {
     let area = frame.area();
     let widest = lines.iter().map(Line::width).max().unwrap_or(0) as u16;
-    let (width, height) = (
-        (widest + 4).max(20).min(area.width),
-        (lines.len() as u16 + 2).min(area.height),
-    );
+    let width = (widest + 4).max(20).min(area.width);
+    // Words are not cut, so a line may take one row more than its columns do.
+    let columns = usize::from(width.saturating_sub(2)).max(1);
+    let rows = |line: &Line<'_>| line.width().div_ceil(columns).max(1);
+    let rows: usize = lines
+        .iter()
+        .map(|line| rows(line) + usize::from(line.width() > columns))
+        .sum();
+    let all = u16::try_from(rows + 2).unwrap_or(u16::MAX);
+    let height = all.min(area.height);
+    let scrolled = scrolled.min(all - height);
     let place = Rect::new(
         (area.width - width) / 2,
         (area.height - height) / 2,
@@ -292,4 +331,5 @@ fn over(frame: &mut Frame<'_>, name: &'static str, lines: Vec<Line<'static>>, sc
         .scroll((scrolled, 0));
     frame.render_widget(Clear, place);
     frame.render_widget(text.block(block), place);
+    scrolled
 }

@@ -47,7 +47,7 @@ fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Whether the locale has UTF-8.
+/// Whether the locale has UTF-8, and the terminal signs for it: Linux's console has a few hundred.
 pub fn is_unicode() -> bool {
     static UNICODE: OnceLock<bool> = OnceLock::new();
     *UNICODE.get_or_init(|| {
@@ -55,7 +55,8 @@ pub fn is_unicode() -> bool {
             .or_else(|| set("LC_CTYPE"))
             .or_else(|| set("LANG"));
         let locale = locale.map(|locale| locale.to_ascii_lowercase().replace('-', ""));
-        locale.is_some_and(|locale| locale.contains("utf8"))
+        let is_console = set("TERM").is_some_and(|term| term == "linux");
+        !is_console && locale.is_some_and(|locale| locale.contains("utf8"))
     })
 }
 

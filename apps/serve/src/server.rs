@@ -14,6 +14,7 @@ use creel_console::files;
 use creel_hyper::Executor;
 #[cfg(feature = "tls")]
 use creel_hyper::FuturesIo;
+use creel_topology::{Budget, Machine};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 
@@ -105,8 +106,10 @@ impl Server {
                 "HTTPS: this program was built without the feature tls".into(),
             ));
         }
-        let io = pool("io", settings.io_workers, settings.io_wait)?;
         let work = pool("crypto", settings.workers, Wait::default())?;
+        // They interrupt those who compute, and the fewer they are the more they find at a time.
+        let io = settings.io_workers.unwrap_or_else(|| (usable() / 2).max(1));
+        let io = pool("io", Some(io), settings.io_wait)?;
         let limits = Limits {
             is_on: settings.admission,
             workers: work.workers(),
@@ -194,6 +197,10 @@ impl Server {
             serving.until(stop).await;
         });
     }
+}
+
+fn usable() -> usize {
+    Machine::detect().map_or(1, |machine| Budget::of(&machine).workers())
 }
 
 /// Threads of two pools that share the cores: the system moves them, so that no pinned one waits

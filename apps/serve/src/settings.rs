@@ -16,7 +16,7 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Workers for the cryptography; none: as many as there are usable cores.
     pub workers: Option<usize>,
-    /// Workers for connections; none: as many as there are usable cores.
+    /// Workers for connections; none: half as many as there are usable cores, at least one.
     pub io_workers: Option<usize>,
     /// How these wait when they have nothing to do.
     pub io_wait: Wait,

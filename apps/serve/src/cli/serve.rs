@@ -38,7 +38,7 @@ pub struct Options {
     /// Workers for the cryptography [default: the usable cores]
     #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs)]
     workers: Option<usize>,
-    /// Workers for connections [default: the usable cores]
+    /// Workers for connections [default: half of the usable cores]
     #[arg(long, value_name = "N", value_parser = creel_console::knobs::jobs)]
     io_workers: Option<usize>,
     /// How these wait when they have nothing to do: adaptive, park, throttle:1ms (look once a

@@ -84,7 +84,7 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
         return Vec::new();
     };
     let own = || loaded().filter(|row| row.subject == first.subject);
-    let Some(last) = own().last() else {
+    let Some(last) = own().next_back() else {
         return Vec::new();
     };
     let peak = |rows: &mut dyn Iterator<Item = &&Row>| {

@@ -132,11 +132,9 @@ impl Deck {
 
     /// The next song that is begun.
     fn track(&self) -> Arc<Track> {
-        loop {
-            match self.news.recv_blocking().unwrap() {
-                News::Begun(_, track) => return track,
-                News::Failed(place, why) => panic!("song {place}: {why}"),
-            }
+        match self.news.recv_blocking().unwrap() {
+            News::Begun(_, track) => track,
+            News::Failed(place, why) => panic!("song {place}: {why}"),
         }
     }
 

@@ -7,9 +7,9 @@
 //!
 //! A queue that is too short is empty now and then, and then the machine is somebody else's: where
 //! others have the cores for tens of milliseconds, requests come in heaps, and of each heap only so
-//! much would be let in as the target allows. So after an interval in which every eighth turn left
-//! nobody waiting the limit is doubled, up to the burst; after one in which none did it falls by a
-//! quarter. At the burst, with every fourth such turn, there is no overload any more.
+//! much would be let in as the target allows. So after an interval in which a turn left nobody waiting
+//! the limit is doubled, up to the burst; after one in which none did it falls by a quarter. At the
+//! burst, with every fourth turn such a one, or without any turn, there is no overload any more.
 //!
 //! The second look is when a request's turn comes: who cannot be done in time any more is refused
 //! before any work; so is who has waited too long by then, if there are others for all workers.
@@ -78,7 +78,7 @@ pub struct Gate {
     is_overloaded: AtomicBool,
     /// If so: the delay that is let pass, unless the target is more.
     held: AtomicU64,
-    /// Since when the turns are counted, all that were worked on and those that left nobody waiting.
+    /// Since when the turns are counted, all and those that left nobody waiting.
     counted_since: AtomicU64,
     turns: AtomicU64,
     lone: AtomicU64,
@@ -169,12 +169,12 @@ impl Gate {
         }
         let (turns, lone) = (self.turns.swap(0, Relaxed), self.lone.swap(0, Relaxed));
         let held = self.held.load(Relaxed).max(self.target());
-        if 4 * lone >= turns && held >= self.most() {
+        if turns == 0 || (4 * lone >= turns && held >= self.most()) {
             self.is_overloaded.store(false, Relaxed);
             self.above_since.store(0, Relaxed);
-        } else if 8 * lone >= turns {
+        } else if lone > 0 {
             self.held.store((2 * held).min(self.most()), Relaxed);
-        } else if lone == 0 {
+        } else {
             self.held.store(held - held / 4, Relaxed);
         }
     }
@@ -191,6 +191,7 @@ impl Gate {
 
     /// Learns what a turn that has come has waited for; it still counts as waiting.
     fn learn(&self, delay: Nanos, now: Nanos) {
+        self.turns.fetch_add(1, Relaxed);
         if delay <= self.target() {
             self.above_since.store(0, Relaxed);
             return;
@@ -258,7 +259,6 @@ impl Ticket {
                 return Err(shed);
             }
         }
-        gate.turns.fetch_add(1, Relaxed);
         if gate.waiting() <= 1 {
             gate.lone.fetch_add(1, Relaxed);
         }
@@ -399,7 +399,6 @@ mod tests {
         // Now the limit is the target: 5 ms of waiting, and no more.
         let few: Vec<Ticket> = (0..6).map(|_| gate.enter(0, now, NEVER).unwrap()).collect();
         assert_eq!(gate.enter(0, now, NEVER).unwrap_err(), Shed::Delay);
-        // It stays so for as long as most turns leave somebody waiting.
         let begin_some = |others: usize| {
             for _ in 0..8 {
                 let _others: Vec<Ticket> = (0..others)
@@ -409,24 +408,22 @@ mod tests {
             }
         };
         drop(few);
-        begin_some(1);
-        assert_eq!(gate.limit(now + 101 * MS), 5 * MS);
-        begin_some(1);
-        drop(gate.enter(0, now, NEVER).unwrap().begin(now));
-        assert_eq!(
-            gate.limit(now + 202 * MS),
-            5 * MS,
-            "one of nine is not enough"
-        );
-        begin_some(0);
-        assert_eq!(gate.limit(now + 303 * MS), 10 * MS, "workers had nothing");
-        begin_some(1);
-        assert_eq!(gate.limit(now + 404 * MS), 15 * MS / 2, "all had");
-        for (interval, limit) in [(5, 15), (6, 30), (7, 60), (8, 100), (9, 100)] {
+        // It grows while turns leave nobody waiting, and falls while none does.
+        for (interval, others, limit) in [
+            (1, 1, 5 * MS),
+            (2, 0, 10 * MS),
+            (3, 1, 15 * MS / 2),
+            (4, 0, 15 * MS),
+            (5, 0, 30 * MS),
+            (6, 0, 60 * MS),
+            (7, 0, 100 * MS),
+        ] {
+            begin_some(others);
+            assert_eq!(gate.limit(now + interval * 101 * MS), limit, "{interval}");
             assert!(gate.is_overloaded());
-            begin_some(0);
-            assert_eq!(gate.limit(now + interval * 101 * MS), limit * MS);
         }
+        begin_some(0);
+        assert_eq!(gate.limit(now + 808 * MS), 100 * MS);
         assert!(!gate.is_overloaded());
     }
 

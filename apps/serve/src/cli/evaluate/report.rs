@@ -77,9 +77,7 @@ pub fn cells(row: &Row) -> [String; COLUMNS.len()] {
 /// What is to be seen in a place: of the first subject at the most load, its goodput beside its own
 /// peak and all others', its p99 beside that at the least load, and its memory.
 pub fn findings(rows: &[&Row]) -> Vec<String> {
-    // Whose load did not leave in time was offered less, at its own pace.
-    let is_offered = |row: &&&Row| row.load_share.is_some() && row.offered_share >= 0.99;
-    let loaded = || rows.iter().filter(is_offered);
+    let loaded = || rows.iter().filter(|row| row.load_share.is_some());
     let Some(first) = loaded().next() else {
         return Vec::new();
     };
@@ -99,18 +97,33 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
         last.goodput_per_second,
         of_peak(peak(&mut own())),
     )];
+    let compared = |what: &str, others: &mut dyn Iterator<Item = &&Row>| {
+        let best = others
+            .max_by(|one, other| one.goodput_per_second.total_cmp(&other.goodput_per_second))?;
+        // Then it had as many requests as there are connections, and nobody else.
+        let pace = match best.offered_share >= 0.99 {
+            true => "",
+            false => ", which took its load at its own pace",
+        };
+        Some(format!(
+            "{} of {what}{pace}",
+            of_peak(best.goodput_per_second)
+        ))
+    };
     let is_without = |row: &&&Row| row.set.is_some_and(|(_, admission)| !admission);
-    if loaded().any(|row| is_without(&row)) {
-        let most = peak(&mut loaded().filter(is_without));
-        findings.push(format!("{} of the peak without admission", of_peak(most)));
-    }
-    if loaded().any(|row| row.set.is_none()) {
-        let others = || loaded().filter(|row| row.set.is_none());
-        let most = peak(&mut others().filter(|row| row.load_share == last.load_share));
-        if most > 0.0 {
-            findings.push(format!("{} of the best of others at {load}", of_peak(most)));
-        }
-    }
+    let mut without = loaded().filter(is_without);
+    findings.extend(compared("the peak without admission", &mut without));
+    let is_other = |row: &&&Row| row.set.is_none() && row.load_share == last.load_share;
+    let mut others = loaded().filter(is_other);
+    findings.extend(compared(
+        &format!("the best of others at {load}"),
+        &mut others,
+    ));
+    let mut in_time = loaded().filter(|row| is_other(row) && row.offered_share >= 0.99);
+    findings.extend(compared(
+        "the best of others whose load left in time",
+        &mut in_time,
+    ));
     if last.load_share != first.load_share && first.p99_us > 0 {
         findings.push(format!(
             "p99 {:.0} ms, {:.1} × that at {}",

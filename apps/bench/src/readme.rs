@@ -93,14 +93,14 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "launch",
         "OpenMP in lock-step",
         "creel run",
-        &["as it is"],
+        &["as it is*"],
         "OpenMP with too many threads, sized",
     ),
     (
         "launch",
         "Haskell quota",
         "creel run",
-        &["as it is"],
+        &["as it is*"],
         "a Haskell program under a quota, sized",
     ),
 ];

@@ -220,7 +220,9 @@ impl Load {
 fn stacked(drawings: &str) -> String {
     let mut parts = drawings
         .split_inclusive("</svg>")
-        .filter(|part| part.contains("<svg"));
+        .filter(|part| part.contains("<svg"))
+        // An inner picture without a height takes all of the outer's, and stands in its middle.
+        .map(|part| part.replacen("<svg", "<svg width=\"720\" height=\"420\"", 1));
     let (first, second) = (
         parts.next().unwrap_or_default(),
         parts.next().unwrap_or_default(),

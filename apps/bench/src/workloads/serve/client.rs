@@ -52,9 +52,6 @@ struct Connection {
     left: usize,
 }
 
-/// Connections that are opened without a pause.
-const AT_ONCE: usize = 64;
-
 impl Client {
     /// Opens `count` connections, and learns on the first how long a response is.
     pub fn connect(to: SocketAddr, count: usize) -> anyhow::Result<Self> {
@@ -62,11 +59,6 @@ impl Client {
         let mut connections = Vec::with_capacity(count);
         let mut length = 0;
         for key in 0..count {
-            // Faster than a server takes them they would fall out of its listener's queue, and each
-            // wait a second or more for another try.
-            if key % AT_ONCE == AT_ONCE - 1 {
-                std::thread::sleep(Duration::from_millis(2));
-            }
             let stream = TcpStream::connect(to).with_context(|| format!("connection {key}"))?;
             stream.set_nodelay(true)?;
             // No port stays behind in TIME_WAIT.

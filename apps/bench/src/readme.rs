@@ -277,7 +277,8 @@ fn shown_unit(unit: &str) -> String {
     }
 }
 
-fn quoted(name: &str) -> String {
+/// A word of a command as a shell takes it.
+pub fn quoted(name: &str) -> String {
     if name.contains(' ') {
         format!("\"{name}\"")
     } else {

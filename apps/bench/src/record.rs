@@ -55,7 +55,8 @@ fn about(report: &Report) -> String {
         return out;
     };
     let host = &section.host;
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    let command = std::env::args().skip(1);
+    let command: Vec<String> = command.map(|word| crate::readme::quoted(&word)).collect();
     // Writing to a String cannot fail.
     let _ = write!(
         out,

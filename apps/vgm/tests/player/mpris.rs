@@ -139,7 +139,10 @@ fn media_keys_reach_the_player() {
     key("Next");
     player.until("the second", |status| status["place"] == 2);
     key("Previous");
-    player.until("the first", |status| status["place"] == 1);
+    // Paused at its very start it would be "Stopped".
+    player.until("the first, under way", |status| {
+        status["place"] == 1 && position(status) > 0.0
+    });
     key("PlayPause");
     player.until("paused", |status| status["state"] == "paused");
     assert!(bus.get("PlaybackStatus").contains("\"Paused\""));
@@ -175,6 +178,7 @@ fn the_desktop_sees_and_sets_what_holds() {
     let title = player.status().unwrap()["title"].clone();
     let title = title.as_str().unwrap().to_owned();
     bus.until("its song", |bus| bus.get("Metadata").contains(&title));
+    player.until("under way", |status| position(status) > 0.0);
     let metadata = bus.get("Metadata");
     assert!(metadata.contains("object path \"/creel_vgm/song/1\""));
     assert!(!metadata.contains("mpris:length"), "it plays for ever");

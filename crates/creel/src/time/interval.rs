@@ -128,21 +128,22 @@ impl Interval {
         self
     }
 
-    /// Leaves out the ticks whose next deadline has passed, too. Without this
-    /// each deadline gives one tick, and the missed ones come in succession.
+    /// Leaves out the ticks whose next deadline has passed, too, as of the beginning of the worker's
+    /// turn. Without this each deadline gives one tick, and the missed ones come in succession.
     ///
     /// ```
-    /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// use creel::time::interval;
+    /// use creel::time::{Clock, interval};
     /// use std::time::Duration;
     ///
+    /// let clock = Clock::driven();
+    /// let pool = creel::Pool::builder().workers(1).clock(clock.clone()).build()?;
     /// let period = Duration::from_millis(1);
     /// pool.block_on(async {
     ///     let mut ticks = interval(period).skip_missed();
+    ///     clock.advance(period);
     ///     let first = ticks.tick().await;
-    ///     std::thread::sleep(4 * period); // busy for longer than a period
-    ///     let next = ticks.tick().await;
-    ///     assert!(next - first >= 4 * period);
+    ///     clock.advance(4 * period); // busy for longer than a period
+    ///     assert_eq!(ticks.tick().await - first, 4 * period);
     /// });
     /// # Ok::<(), creel::BuildError>(())
     /// ```

@@ -139,7 +139,7 @@ fn a_damaged_index_is_made_anew_and_one_in_use_is_left() {
     let all = format!("{0} songs, {0} read anew", demo::CARRIED.len());
     drop(Server::start(&folder));
     let whole = fs::read(folder.path("index.redb")).unwrap();
-    for damaged in [&whole[..whole.len() / 2], &b"no index"[..], b""] {
+    for damaged in [&whole[..whole.len() / 2], &whole[..6], b""] {
         fs::write(folder.path("index.redb"), damaged).unwrap();
         let server = Server::start(&folder);
         assert!(server.told.contains(&all), "{}", server.told);
@@ -151,6 +151,24 @@ fn a_damaged_index_is_made_anew_and_one_in_use_is_left() {
     drop(Server::start(&folder));
     let server = Server::start(&folder);
     assert!(server.told.contains(" 0 read anew"), "{}", server.told);
+}
+
+#[test]
+fn what_is_no_index_is_left_as_it_is() {
+    let folder = Folder::new("none");
+    let file = folder.path("archive.zip");
+    for content in [&b"PK\x03\x04 songs of years"[..], b"no index"] {
+        fs::write(&file, content).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+            .args(["serve", "--port", "0", "--index"])
+            .args([&file, &folder.path("music")])
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("archive.zip: this is no index"), "{told}");
+        assert_eq!(fs::read(&file).unwrap(), content);
+    }
 }
 
 #[test]

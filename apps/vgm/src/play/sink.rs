@@ -20,6 +20,8 @@ const GAP_MIN: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(25);
 /// How soon a device that was lost is looked for again.
 const LOOK_FOR: Duration = Duration::from_secs(1);
+/// How much longer than it should a device may play what it has at the end.
+const REST: Duration = Duration::from_millis(500);
 
 /// Gives the sound to the device.
 pub struct Sink {
@@ -121,11 +123,13 @@ impl Sink {
             // The renderer that does not take it has ended, and the next receive says so.
             let _ = self.back.send(Inbox::Empty(block)).await;
         }
-        // Who quits does not wait for what the device has.
-        while self.desk.is_played_out() && device.held() > 0 && device.write(&[]).is_ok() {
+        // Who quits does not wait for what the device has, and nobody for one that stands still.
+        let until = Instant::now() + self.seconds(device.held()) + REST;
+        let waits = |device: &mut dyn Device| device.held() > 0 && Instant::now() < until;
+        while self.desk.is_played_out() && waits(device.as_mut()) && device.write(&[]).is_ok() {
             sleep(AGAIN_MIN).await;
         }
-        if let Err(error) = device.finish() {
+        if let Err(error) = device.finish(self.desk.is_played_out()) {
             self.desk.fail(error);
         }
     }

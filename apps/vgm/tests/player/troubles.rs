@@ -1,6 +1,8 @@
 //! What goes wrong is told once, and the rest plays.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use crate::{Folder, carried};
 
@@ -224,7 +226,6 @@ fn a_sink_that_is_none_or_not_there_is_named() {
 
 #[test]
 fn a_program_that_does_not_stay_is_no_device() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("programs");
     let program = |name: &str, script: &str| {
         let path = folder.put(name, format!("#!/bin/sh\n{script}\n").as_bytes());
@@ -259,6 +260,42 @@ fn a_program_that_does_not_stay_is_no_device() {
     assert_eq!(play("auto").status.code(), Some(0));
     let heard = std::fs::metadata(folder.path("heard")).unwrap().len();
     assert_eq!(heard, 22_050 * 4);
+}
+
+#[test]
+fn a_program_that_stands_still_keeps_nobody() {
+    let folder = Folder::new("still");
+    // It tells its number, and takes nothing.
+    let number = folder.path("number");
+    let script =
+        format!("#!/bin/sh\necho $$ > {number}.new && mv {number}.new {number}\nexec sleep 600\n");
+    let program = folder.put("pacat", script.as_bytes());
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let song = folder.put("song.vgm", &short_song());
+    let mut player = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+        .args(["play", "-q", "--sink", "pacat", &song])
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.path("")))
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .spawn()
+        .unwrap();
+    let begin = Instant::now();
+    let wait = || {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    while !std::path::Path::new(&number).exists() {
+        wait();
+    }
+    let number = std::fs::read_to_string(&number).unwrap();
+    let still = format!("/proc/{}", number.trim());
+    let pid = rustix::process::Pid::from_child(&player);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    while player.try_wait().unwrap().is_none() {
+        wait();
+    }
+    while std::path::Path::new(&still).exists() {
+        wait();
+    }
 }
 
 #[test]

@@ -244,8 +244,18 @@ impl Play {
         measured.stop();
         deck.orders.send(Order::Quit);
         deck.desk.pause(false);
-        let panicked = finish(&rendering, ends);
+        let limit = if deck.desk.is_played_out() {
+            ENDS
+        } else {
+            QUITS
+        };
+        let ended = finish(&rendering, ends, limit);
         drop(remote);
+        let panicked = ended.unwrap_or_else(|| {
+            // Nor are its threads waited for: the program's end takes them with it.
+            std::mem::forget((rendering, sounding));
+            None
+        });
         told?;
         if let Some(panic) = panicked {
             // It said what it was about when it happened.
@@ -453,9 +463,17 @@ fn seed() -> u64 {
     now.map_or(1, |time| time.as_nanos() as u64)
 }
 
-/// Waits for the renderer and the sink, not for a device that takes nothing; gives what one of them
-/// panicked with.
-fn finish(pool: &Pool, ends: [JoinHandle<()>; 2]) -> Option<creel::task::Panic> {
+/// How long a device has to play what it has, and to take notice that somebody quits.
+const ENDS: Duration = Duration::from_secs(5);
+const QUITS: Duration = Duration::from_secs(1);
+
+/// Waits for the renderer and the sink, and gives what one of them panicked with; none if they have
+/// not ended in time, because a device stands still.
+fn finish(
+    pool: &Pool,
+    ends: [JoinHandle<()>; 2],
+    limit: Duration,
+) -> Option<Option<creel::task::Panic>> {
     let all = async {
         let mut panicked = None;
         for end in ends {
@@ -465,8 +483,7 @@ fn finish(pool: &Pool, ends: [JoinHandle<()>; 2]) -> Option<creel::task::Panic> 
         }
         panicked
     };
-    let ended = pool.block_on(creel::time::timeout(Duration::from_secs(1), all));
-    ended.ok().flatten()
+    pool.block_on(creel::time::timeout(limit, all)).ok()
 }
 
 /// How often the screen is drawn while there is sound.

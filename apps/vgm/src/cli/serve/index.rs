@@ -5,8 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::panic;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::Context;
 use creel::Pool;
+use creel_console::{Exit, Failure};
 use creel_vgm::batch::{Source, files_below, songs_of};
 use creel_vgm::format::TICKS_PER_SECOND;
 use redb::backends::InMemoryBackend;
@@ -73,6 +74,23 @@ pub struct Index {
     database: Database,
 }
 
+/// How a store of redb begins.
+const MAGIC: &[u8] = b"redb\x1a\n\xa9\r\n";
+
+/// Whether there is nothing of the user's: no file, or one that begins as a store does, cut or not.
+fn may_be_an_index(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(of) if !of.is_file() => return Ok(false),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    let mut head = Vec::new();
+    let file = File::open(path)?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut head)?;
+    Ok(MAGIC.starts_with(&head))
+}
+
 /// Opens a store and looks at all of it: one that is cut short has its library panic, which is no
 /// error.
 fn sound(path: &Path) -> Result<Database, Option<DatabaseError>> {
@@ -111,6 +129,10 @@ impl Index {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
         let name = path.display().to_string();
+        if !may_be_an_index(&path).with_context(|| name.clone())? {
+            let message = format!("--index {name}: this is no index, and is left as it is");
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
         let broken = match sound(&path) {
             Ok(database) => return Ok(Index { database }),
             Err(Some(DatabaseError::DatabaseAlreadyOpen)) => {

@@ -39,12 +39,14 @@ pub trait Device: Send {
         false
     }
 
-    /// Brings what it has taken to where it goes; the last call.
+    /// Brings what it has taken to where it goes, the last call; who quits does not wait until it
+    /// `is_heard`.
     ///
     /// # Errors
     ///
     /// If something of it is lost.
-    fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self, is_heard: bool) -> io::Result<()> {
+        let _ = is_heard;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ioctl_fionread, write};
@@ -59,6 +59,8 @@ pub const PLAYERS: &[(&str, &[&str])] = &[
 /// How often, and how far apart, a program that was started is looked at.
 const LOOKS: u32 = 10;
 const LOOK: Duration = Duration::from_millis(20);
+/// How long it may take to play the rest: the server that it waits for may stand still.
+const REST: Duration = Duration::from_secs(3);
 /// A pipe of 23 ms of 44.1 kHz.
 const PIPE_BYTES: usize = 4096;
 const LAYOUT: Layout = Layout {
@@ -185,21 +187,30 @@ impl Device for Pipe {
         !self.may_return
     }
 
-    fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self, is_heard: bool) -> io::Result<()> {
         self.end = None;
-        if let Some(child) = &mut self.child {
-            // It plays the rest, some hundredths of a second.
-            child.wait()?;
+        let begin = Instant::now();
+        // It plays the rest, some hundredths of a second.
+        while let Some(child) = &mut self.child
+            && is_heard
+            && child.try_wait()?.is_none()
+            && begin.elapsed() < REST
+        {
+            std::thread::sleep(LOOK / 4);
         }
         Ok(())
     }
 }
 
+/// No program is left behind.
 impl Drop for Pipe {
     fn drop(&mut self) {
         self.end = None;
-        if let Some(child) = &mut self.child {
-            let _ = child.try_wait();
+        if let Some(child) = &mut self.child
+            && !matches!(child.try_wait(), Ok(Some(_)))
+        {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 }

@@ -68,7 +68,7 @@ impl Device for WavFile {
         true
     }
 
-    fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self, _is_heard: bool) -> io::Result<()> {
         self.tell_length()?;
         self.file.flush()
     }

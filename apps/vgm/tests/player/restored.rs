@@ -2,8 +2,8 @@
 
 use rustix::process::{Signal, WaitOptions, waitpid};
 
-use crate::demo;
 use crate::terminal::{PLAIN, PROGRAM, Terminal};
+use crate::{Folder, carried, demo};
 
 fn player() -> Terminal {
     let mut terminal = Terminal::play(&demo(&[]), (24, 80), PLAIN);
@@ -77,5 +77,40 @@ fn one_whose_terminal_is_gone_ends() {
     let mut it = Terminal::start("sh", &words, (24, 80), PLAIN);
     it.until_has("> 1 ");
     let ended = it.hang_up().wait().unwrap();
-    assert!(ended.code().is_some());
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[test]
+fn who_closes_the_window_finds_his_place_again() {
+    let folder = Folder::new("closed");
+    let (state, song) = (folder.path("state"), folder.put("song.vgz", carried(0)));
+    let words = ["--sink", "null", "--resume", &song];
+    let vars = [PLAIN, &[("XDG_STATE_HOME", &*state)]].concat();
+    let mut it = Terminal::play(&words, (24, 80), &vars);
+    it.until_has("0:01");
+    let ended = it.hang_up().wait().unwrap();
+    // By the signal that says so, or as with q, whichever is seen first.
+    assert!(matches!(ended.code(), Some(0 | 130)), "{ended:?}");
+    let left = std::fs::read_to_string(folder.path("state/creel-vgm/positions.json"));
+    assert!(left.unwrap().contains("\"ms\""));
+}
+
+#[test]
+fn keys_come_from_the_terminal_and_the_background_leaves_it_alone() {
+    // As `xargs` starts it.
+    let start = |script: &str, words: &[&str]| {
+        let words = [&["-c", script, "sh", PROGRAM, "play"][..], words].concat();
+        Terminal::start("sh", &words, (24, 80), PLAIN)
+    };
+    let mut it = start("exec \"$@\" </dev/null", &demo(&[]));
+    it.until_has("> 1 ");
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+    // As a shell with jobs starts it; it would be stopped for taking the terminal.
+    let script = "set -m; \"$@\" & read line; kill $!; wait $!; echo ended by $?";
+    let mut it = start(script, &demo(&[]));
+    it.until_has("(Creel)");
+    assert!(!it.screen.screen().alternate_screen());
+    it.press("\n");
+    it.until_has("ended by 143");
 }

@@ -158,6 +158,22 @@ pub fn pass(track: &Track, frame: u64) -> Option<u64> {
     Some(frame.checked_sub(start)? / length.max(1) + 1)
 }
 
+/// How long it is, in frames: a song without an end by its first pass.
+pub fn length(track: &Track) -> Option<u64> {
+    let pass = || track.looped.map(|(start, length)| start + length);
+    track.frames.or_else(pass)
+}
+
+/// Where in its [`length`] a frame is heard.
+pub fn within(track: &Track, frame: u64) -> u64 {
+    match track.looped {
+        Some((start, length)) if track.frames.is_none() && frame > start => {
+            start + (frame - start) % length.max(1)
+        }
+        _ => frame,
+    }
+}
+
 /// What `ctl status --json` prints.
 #[derive(Serialize)]
 pub struct Status {

@@ -1,5 +1,6 @@
 //! What a key means, and a click.
 
+use std::fs::File;
 use std::io;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::action::{Action, Change};
+use super::deck::length;
 use super::view::{Over, View};
 
 /// What only the program's loop can do.
@@ -47,9 +49,9 @@ pub const HELP: &[(&str, &str)] = &[
     ("mouse", "voice: mute, right: solo; bar: seek"),
 ];
 
-/// Waits for the next key, so long at most, and does what it means.
-pub fn next(wait: Duration, view: &mut View) -> anyhow::Result<Option<Wish>> {
-    if is_gone(wait)? {
+/// Waits for the next key of the terminal, so long at most, and does what it means.
+pub fn next(terminal: &File, wait: Duration, view: &mut View) -> anyhow::Result<Option<Wish>> {
+    if is_gone(terminal, wait)? {
         return Ok(Some(Wish::Quit));
     }
     if !event::poll(Duration::ZERO)? {
@@ -80,9 +82,8 @@ pub fn next(wait: Duration, view: &mut View) -> anyhow::Result<Option<Wish>> {
 
 /// Waits for a key, a signal, or so long; whether the terminal has hung up. A library that reads keys
 /// of one that has would read on for ever.
-fn is_gone(wait: Duration) -> io::Result<bool> {
-    let stdin = io::stdin();
-    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+fn is_gone(terminal: &File, wait: Duration) -> io::Result<bool> {
+    let mut fds = [PollFd::new(terminal, PollFlags::IN)];
     let time = Timespec::try_from(wait).map_err(io::Error::other)?;
     match poll(&mut fds, Some(&time)) {
         Ok(_) | Err(Errno::INTR) => {}
@@ -257,7 +258,7 @@ fn clicked(mouse: MouseEvent, view: &mut View) {
         MouseEventKind::ScrollUp => act(view, Action::Volume(Change::By(5.0))),
         MouseEventKind::ScrollDown => act(view, Action::Volume(Change::By(-5.0))),
         MouseEventKind::Down(MouseButton::Left) if areas.bar.contains(at) => {
-            let length = view.track.as_ref().and_then(|track| track.1.frames);
+            let length = view.track.as_ref().and_then(|track| length(&track.1));
             if let Some(frames) = length {
                 let rate = u64::from(view.deck.desk.sample_rate());
                 let share = f64::from(at.x - areas.bar.x) / f64::from(areas.bar.width.max(1));

@@ -35,6 +35,7 @@ use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
 use creel_vgm::play::{Order, Parts, Queue, Repeat, Sound, parts};
 use creel_vgm::render::Settings;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::plain::{line, plain, tell};
@@ -404,11 +405,7 @@ impl Play {
     fn has_interface(&self, sink: &str) -> bool {
         // Emacs' shell, say, has no screen.
         let is_screen = env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-        !self.plain
-            && is_screen
-            && sink != "-"
-            && io::stdout().is_terminal()
-            && io::stdin().is_terminal()
+        !self.plain && is_screen && sink != "-" && io::stdout().is_terminal() && terminal::is_ours()
     }
 }
 
@@ -502,13 +499,17 @@ fn interface(view: &mut View, interrupt: &Interrupt, mouse: bool) -> anyhow::Res
         }
         view.ask();
         view.played.clear();
-        terminal.draw(|frame| screen::draw(frame, view))?;
+        match terminal.draw(|frame| screen::draw(frame, view)) {
+            // Its window was closed.
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return Ok(()),
+            drawn => drawn?,
+        }
         let wait = if view.deck.desk.is_paused() {
             FRAME_PAUSED
         } else {
             FRAME
         };
-        let Some(wish) = keys::next(wait, view)? else {
+        let Some(wish) = keys::next(terminal.keys(), wait, view)? else {
             continue;
         };
         match wish {

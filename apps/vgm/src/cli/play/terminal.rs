@@ -16,6 +16,8 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 
 use super::backend::Silent;
 
@@ -59,6 +61,11 @@ impl Terminal {
             self.inner.draw(draw)?;
         }
         Ok(())
+    }
+
+    /// Where its keys come from.
+    pub fn keys(&self) -> &File {
+        &self.out.out
     }
 
     /// Draws all of it next time, and not what has changed.
@@ -109,13 +116,19 @@ fn leave() {
 }
 
 /// The terminal, opened anew: that it does not block would else hold for whoever shares our standard
-/// output.
-fn open() -> io::Result<File> {
+/// output. It is there also where standard input is a list or a song.
+pub fn open() -> io::Result<File> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new()
+        .read(true)
         .write(true)
         .custom_flags(nonblocking)
         .open("/dev/tty")
+}
+
+/// Whether there is one that is ours: who runs in the background is stopped if he takes it.
+pub fn is_ours() -> bool {
+    open().is_ok_and(|terminal| tcgetpgrp(&terminal) == Ok(getpgrp()))
 }
 
 /// The terminal as a writer that keeps what it does not take now: one that is stopped holds up

@@ -12,7 +12,7 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Wrap};
 
-use super::deck::pass;
+use super::deck::{length, pass, within};
 use super::keys::HELP;
 use super::view::{Over, View, title};
 use crate::cli::plain::plain;
@@ -152,7 +152,11 @@ fn position(view: &mut View, area: Rect) -> Line<'static> {
     let pause = if desk.is_paused() { " paused" } else { "" };
     let (left, right) = (clock(now, rate), format!("{end}{pass}{fade}{pause}"));
     let room = usize::from(area.width).saturating_sub(left.len() + right.len() + 2);
-    let share = total.map_or(0.0, |total| now as f64 / total.max(1) as f64);
+    let share = track.and_then(|track| {
+        let length = length(track)?;
+        Some(within(track, now) as f64 / length.max(1) as f64)
+    });
+    let share = share.unwrap_or(0.0);
     let done = (share.min(1.0) * room as f64) as usize;
     view.areas.bar = Rect::new(
         area.x + left.len() as u16 + 1,

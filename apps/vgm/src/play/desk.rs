@@ -38,6 +38,8 @@ pub struct Desk {
     /// What the device holds that was not played yet, in frames.
     held: AtomicU64,
     lost: AtomicBool,
+    /// Whether a long way through a song is being gone. Written by the renderer.
+    seeking: AtomicBool,
     failure: OnceLock<io::Error>,
     ended: AtomicBool,
     /// Whether all of the queue went to the device. Written by the renderer.
@@ -75,6 +77,7 @@ impl Desk {
             gap_us: AtomicU64::new(0),
             held: AtomicU64::new(0),
             lost: AtomicBool::new(false),
+            seeking: AtomicBool::new(false),
             failure: OnceLock::new(),
             ended: AtomicBool::new(false),
             played_out: AtomicBool::new(false),
@@ -160,6 +163,11 @@ impl Desk {
     /// Whether the device is gone and is being waited for.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Relaxed)
+    }
+
+    /// Whether there is no sound because the place that was sought is far away.
+    pub fn is_seeking(&self) -> bool {
+        self.seeking.load(Relaxed)
     }
 
     /// How long it took from the last order that changes the sound until its first sound went to the
@@ -306,6 +314,10 @@ impl Desk {
     pub(super) fn add_gap(&self, us: u64) {
         self.gaps.fetch_add(1, Relaxed);
         self.gap_us.fetch_add(us, Relaxed);
+    }
+
+    pub(super) fn set_seeking(&self, seeking: bool) {
+        self.seeking.store(seeking, Relaxed);
     }
 
     pub(super) fn set_lost(&self, lost: bool) {

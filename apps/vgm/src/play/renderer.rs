@@ -352,6 +352,7 @@ impl Renderer {
         self.turn();
         let to = playing.depart(to);
         while playing.walk(to, &mut self.scratch) {
+            self.desk.set_seeking(true);
             yield_now().await;
             while self.kept.len() < KEPT_MAX
                 && let Ok(next) = self.inbox.try_recv()
@@ -365,6 +366,7 @@ impl Renderer {
             }
         }
         playing.arrive();
+        self.desk.set_seeking(false);
         if self.desk.is_paused() {
             // Nothing is played that would say so.
             self.desk.set_place(self.serial, playing.frame());

@@ -251,7 +251,7 @@ fn on_a_long_way_it_hears_what_else_it_is_told() {
     for jobs in ["1", "2"] {
         let mut player = Player::start("far", &demo(&["--jobs", jobs]));
         player.tell(&["seek", "20000:00"]);
-        assert_eq!(player.status().unwrap()["state"], "playing");
+        player.until("it is on its way", |status| status["state"] == "seeking");
         player.tell(&["mute", "1"]);
         player.tell(&["seek", "0:30"]);
         player.until("there, and the voice is muted", |status| {

@@ -105,6 +105,7 @@ impl Deck {
             state: match (desk.is_played_out(), desk.is_paused()) {
                 (true, _) => "ended",
                 (_, true) => "paused",
+                _ if desk.is_seeking() => "seeking",
                 _ => "playing",
             },
             place: track.map(|track| track.place + 1),

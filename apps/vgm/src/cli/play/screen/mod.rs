@@ -149,7 +149,11 @@ fn position(view: &mut View, area: Rect) -> Line<'static> {
         from.is_some_and(|from| now >= from && track.faded > 0)
     });
     let fade = if fades { " fade" } else { "" };
-    let pause = if desk.is_paused() { " paused" } else { "" };
+    let pause = match (desk.is_paused(), desk.is_seeking()) {
+        (true, _) => " paused",
+        (_, true) => " seeking",
+        _ => "",
+    };
     let (left, right) = (clock(now, rate), format!("{end}{pass}{fade}{pause}"));
     let room = usize::from(area.width).saturating_sub(left.len() + right.len() + 2);
     let share = track.and_then(|track| {

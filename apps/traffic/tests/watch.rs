@@ -137,6 +137,7 @@ fn the_page_survives_hostile_requests() {
         );
     }
     assert_eq!(get(port, "/roads").len(), 16 * 80);
+    assert_eq!(get(port, "/lanes"), [1; 80]);
     assert_eq!(get(port, "/frame").len(), 56 + 80);
 }
 

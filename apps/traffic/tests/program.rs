@@ -1,35 +1,11 @@
 //! The program from outside: what it prints, and which exit code says how it went.
 
-use serde_json::Value;
+#[path = "common/program.rs"]
+mod program;
+
+use program::*;
 use std::path::PathBuf;
-use std::process::{Command, Output};
-
-fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_creel-traffic"))
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-/// A place for a test's own file.
-fn place(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!(
-        "creel-traffic-program-{}-{name}",
-        std::process::id()
-    ))
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let output = run(&[arguments, &["--format", "json"]].concat());
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-const CITY: [&str; 7] = ["run", "--city", "12x12", "--noise", "20", "--cars", "900"];
+use std::process::Command;
 
 #[test]
 fn a_run_tells_what_became_of_it() {
@@ -78,7 +54,7 @@ fn a_resumed_run_ends_with_the_same_hash_on_any_number_of_workers() {
     );
     let rest = json(
         &[
-            &CITY[..],
+            &CITY[..5],
             &["--seconds", "110", "--jobs", "2", "--resume", half],
         ]
         .concat(),
@@ -89,7 +65,7 @@ fn a_resumed_run_ends_with_the_same_hash_on_any_number_of_workers() {
     assert!(String::from_utf8_lossy(&other.stderr).contains("another network"));
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let cut = run(&[&CITY[..], &["--seconds", "1", "--resume", half]].concat());
+    let cut = run(&[&CITY[..5], &["--seconds", "1", "--resume", half]].concat());
     assert_eq!(cut.status.code(), Some(65));
     std::fs::remove_file(path).unwrap();
 }
@@ -219,6 +195,12 @@ fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first(
     assert!(std::fs::symlink_metadata(&device).unwrap().is_symlink());
     let told = short(&["--events-csv", "/dev/stdout"]);
     assert!(told.status.success() && told.stdout.starts_with(b"time_ms,"));
+    // A link to a file that is not there yet makes that file.
+    let (ahead, made) = (place("ahead"), place("made"));
+    symlink(made.file_name().unwrap(), &ahead).unwrap();
+    let to = ahead.to_str().unwrap();
+    assert!(short(&["--events-csv", to]).status.success());
+    assert!(std::fs::symlink_metadata(&ahead).unwrap().is_symlink() && made.exists());
     // A link to a file stays one.
     let (link, file) = (place("link"), place("file"));
     std::fs::write(&file, "before").unwrap();
@@ -244,7 +226,7 @@ fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first(
     ]
     .concat());
     assert!(!begun.status.success());
-    for path in [device, packed, link, file] {
+    for path in [device, packed, link, file, ahead, made] {
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -34,13 +34,20 @@ pub struct Assign {
     #[arg(long, value_name = "FILE")]
     trips: PathBuf,
     /// How much longer trips may take in all than on the quickest ways, as a share
-    #[arg(long, value_name = "G", default_value_t = 1e-7)]
+    #[arg(long, value_name = "G", default_value_t = 1e-7, value_parser = share)]
     gap: f64,
     /// Steps, at most
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     steps: u32,
     #[command(flatten)]
     knobs: Knobs,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok();
+    value
+        .filter(|value| *value >= 0.0)
+        .ok_or_else(|| "not a number from 0 on".into())
 }
 
 #[derive(Serialize)]
@@ -69,6 +76,11 @@ impl Assign {
             Tntp::parse(&text(&self.network)?).map_err(|error| told(&self.network, error))?;
         let trips = tntp::trips(&text(&self.trips)?).map_err(|error| told(&self.trips, error))?;
         let found = equilibrium(&pool, &network, &trips, self.gap, self.steps).map_err(bad_data)?;
+        if !found.objective.is_finite() {
+            return Err(bad_data(
+                "so many trips that there is no number for their time",
+            ));
+        }
         self.print(
             &network,
             trips.iter().map(|trip| trip.2).sum(),

@@ -5,7 +5,8 @@ mod program;
 
 use program::*;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_run_tells_what_became_of_it() {
@@ -369,4 +370,34 @@ fn what_is_written_is_what_was_asked_for() {
     assert!(steps[0].starts_with("time=\"100.000\"") && steps[0].matches("<vehicle").count() > 500);
     std::fs::remove_file(table).unwrap();
     std::fs::remove_file(fcd).unwrap();
+}
+
+/// Ways for a million cars take minutes; nothing is lost if they are not waited for.
+#[test]
+#[cfg(target_os = "linux")]
+fn who_interrupts_a_set_up_does_not_wait_for_its_end() {
+    let child = Command::new(env!("CARGO_BIN_EXE_creel-traffic"))
+        .args(["run", "--city", "200x200", "--cars", "1000000"])
+        .args(["--demand", "gravity", "--seconds", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = child.id();
+    // As soon as it takes the signal itself.
+    let takes = || {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & 1 << 14 != 0
+    };
+    let begun = Instant::now();
+    while !takes() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+    let kill = Command::new("kill").arg(id.to_string()).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    assert!(output.stdout.is_empty(), "it went on to the end");
 }

@@ -50,14 +50,15 @@ impl Draw {
             )));
         }
         whole::check(&self.output)?;
+        let interrupt = Interrupt::install()?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
-        let (mut simulation, _) = self.start.simulation(&self.scene, &pool, common.quiet)?;
+        let start = || self.start.simulation(&self.scene, &pool, common.quiet);
+        let (mut simulation, _) = super::set_up(&interrupt, start)?;
         if !simulation.network().placed() {
             return Err(super::no_map());
         }
         super::check_end(&simulation, self.seconds)?;
-        let interrupt = Interrupt::install()?;
         let steps = Steps {
             ticks: self.seconds,
             every: None,

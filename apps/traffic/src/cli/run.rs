@@ -91,14 +91,14 @@ impl Run {
         let read = self.scene.files().chain(goes_on);
         whole::apart(self.reports.files().chain(self.snapshot.as_deref()), read)?;
         self.snapshot.as_deref().map_or(Ok(()), whole::check)?;
+        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         let begun = Instant::now();
         let pool = self
             .knobs
             .apply(Pool::builder().wait(Wait::Adaptive))
             .build()?;
-        let (mut simulation, names) = self.start.simulation(&self.scene, &pool, common.quiet)?;
-        // Before this there is nothing to save: who interrupts it ends the process at once.
-        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
+        let start = || self.start.simulation(&self.scene, &pool, common.quiet);
+        let (mut simulation, names) = super::set_up(&interrupt, start)?;
         let setup_seconds = begun.elapsed().as_secs_f64();
         super::check_end(&simulation, self.seconds)?;
         let before = (simulation.vehicle_seconds(), simulation.tally().crossings);

@@ -78,13 +78,15 @@ struct Control {
 
 impl Watch {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         // The port first: who has to choose another should not wait for roads.
         let listener = http::listen(self.port)?;
         let pool = self
             .knobs
             .apply(Pool::builder().wait(Wait::Adaptive))
             .build()?;
-        let (mut simulation, _) = self.start.simulation(&self.scene, &pool, common.quiet)?;
+        let start = || self.start.simulation(&self.scene, &pool, common.quiet);
+        let (mut simulation, _) = super::set_up(&interrupt, start)?;
         if !simulation.network().placed() {
             return Err(super::no_map());
         }
@@ -96,7 +98,6 @@ impl Watch {
         };
         let shown = Arc::new(shown(&simulation, control));
         show(&shown, &simulation, 0, &mut Vec::new());
-        let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         let address = listener.local_addr()?;
         let answering = Arc::clone(&shown);
         std::thread::Builder::new()

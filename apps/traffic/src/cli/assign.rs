@@ -23,7 +23,7 @@ Examples:
 ///
 /// Reads TNTP files of roads and of trips. With --format csv it prints each road's flow and time.
 ///
-/// Exit codes: 0 done, 1 the gap was not reached, 2 usage, 65 bad data.
+/// Exit codes: 0 done, 1 the gap was not reached or a file cannot be read, 2 usage, 65 bad data.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Assign {

@@ -79,7 +79,27 @@ fn wrong_input_is_told_in_a_line_with_its_exit_code() {
     let pairs = place("pairs.gr");
     std::fs::write(&pairs, "p tw 2 1\n1 2\n").unwrap();
     let pairs = pairs.to_str().unwrap();
+    let net = place("many.net.tntp");
+    std::fs::write(&net, "<NUMBER OF NODES> 2\n<NUMBER OF ZONES> 2\n<FIRST THRU NODE> 1\n<NUMBER OF LINKS> 1\n<END OF METADATA>\n1 2 10 1 1 0.15 4 0 0 1 ;\n").unwrap();
+    let net = net.to_str().unwrap();
+    let many = place("many.tntp");
+    std::fs::write(
+        &many,
+        "<NUMBER OF ZONES> 2\n<END OF METADATA>\nOrigin 1\n2 : 1e308;\n",
+    )
+    .unwrap();
+    let many = many.to_str().unwrap();
     for (arguments, code, told) in [
+        (
+            &["assign", "--network", net, "--trips", many][..],
+            65,
+            "no number",
+        ),
+        (
+            &["assign", "--network", net, "--trips", many, "--gap", "nan"],
+            2,
+            "--gap",
+        ),
         (&["run"][..], 2, "roads are wanted"),
         (&["run", "--city", "5"], 2, "500x500"),
         (&["run", "--city", "1x9"], 2, "2x2"),

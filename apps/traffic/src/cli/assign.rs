@@ -76,17 +76,8 @@ impl Assign {
             Tntp::parse(&text(&self.network)?).map_err(|error| told(&self.network, error))?;
         let trips = tntp::trips(&text(&self.trips)?).map_err(|error| told(&self.trips, error))?;
         let found = equilibrium(&pool, &network, &trips, self.gap, self.steps).map_err(bad_data)?;
-        if !found.objective.is_finite() {
-            return Err(bad_data(
-                "so many trips that there is no number for their time",
-            ));
-        }
-        self.print(
-            &network,
-            trips.iter().map(|trip| trip.2).sum(),
-            &found,
-            common,
-        )?;
+        let total = trips.iter().map(|trip| trip.2).sum::<f64>();
+        self.print(&network, total, &found, common)?;
         Ok(if found.gap <= self.gap {
             Exit::Done
         } else {

@@ -50,7 +50,8 @@ impl TntpLink {
 /// Finds the equilibrium of trips (from, to, how many) to a relative gap, or for so many steps.
 ///
 /// # Errors
-/// Trips of a zone that is not there, or free times that are all zero on a ring.
+/// Trips of a zone that is not there, too many of them for a number, or free times that are all zero on
+/// a ring.
 pub fn equilibrium(
     loops: &Pool,
     network: &Tntp,
@@ -77,6 +78,10 @@ pub fn equilibrium(
         let target = demand.load(loops, &graph, links, &now);
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let (all, best) = (dot(&now, &flows), dot(&now, &target));
+        if !all.is_finite() {
+            let reason = "so many trips that there is no number for their time";
+            return Err(NetworkError(reason.into()));
+        }
         let reached = if all > 0.0 { (all - best) / all } else { 0.0 };
         if reached <= gap || steps >= steps_max {
             let objective = links

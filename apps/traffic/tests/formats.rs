@@ -234,7 +234,7 @@ fn what_happened_is_written_as_others_read_it() {
         Box::new(Events::new(&mut events, 0)),
         Box::new(Events::new(&mut late, 6000)),
         Box::new(Edges::new(&mut edges, 0, 60_000)),
-        Box::new(Fcd::new(&mut fcd, 0, 10_000)),
+        Box::new(Fcd::new(&mut fcd, 0, 10_000, Physics::default(), 1)),
         Box::new(Table::new(&mut table)),
     ];
     let labels = Labels {
@@ -280,7 +280,7 @@ fn what_happened_is_written_as_others_read_it() {
     assert!(late.ends_with(&format!("<events version=\"1.0\">\n{}", &events[from..])));
     assert!(events[from..].contains("enters traffic\" person=\"2\""));
     assert!(edges.contains("<edge id=\"ab\" sampledSeconds=\"100.00\" density=\"1.67\" entered=\"2\" left=\"2\" traveltime=\"50.00\" speed=\"20.00\"/>"), "{edges}");
-    assert!(fcd.contains("<vehicle id=\"1\" x=\"300.00\" y=\"0.00\" angle=\"90.00\" type=\"car\" speed=\"20.00\" pos=\"300.00\" lane=\"ab_0\""), "{fcd}");
+    assert!(fcd.contains("<vehicle id=\"1\" x=\"300.00\" y=\"-4.80\" angle=\"90.00\" type=\"car\" speed=\"20.00\" pos=\"300.00\" lane=\"ab_0\""), "{fcd}");
     assert_eq!(fcd.matches("<timestep").count(), 12);
     // Roads of the west, of two lanes, fast ones; each second car.
     let links = network.links_by_name();

@@ -38,13 +38,21 @@ fn the_mean_speed_is_that_of_what_happened() {
     let mut simulation = Simulation::new(&pool, network.clone(), Arc::new(plans), physics).unwrap();
     simulation.record(true);
     let mut since: HashMap<u32, Happening> = HashMap::new();
-    let (mut free_ms, mut real_ms) = (0_u64, 0_u64);
+    let mut beside: HashMap<u32, u32> = HashMap::new();
+    let (mut free_ms, mut real_ms, mut beside_ms) = (0_u64, 0_u64, 0_u64);
     let free_flow_ms = |link| u64::from(network.flow(link, &physics).free_flow_ms);
     for minute in 1..=300 {
         simulation.run(&pool, 60);
         for happening in simulation.happenings() {
             match happening.what {
-                What::Entered => drop(since.insert(happening.car, happening)),
+                What::Departed | What::SteppedAside if happening.link != NO_ROAD => {
+                    beside.insert(happening.car, happening.at_ms);
+                }
+                What::Entered => {
+                    let begun = beside.remove(&happening.car);
+                    beside_ms += begun.map_or(0, |begun| u64::from(happening.at_ms - begun));
+                    since.insert(happening.car, happening);
+                }
                 What::Left => {
                     let entered = since.remove(&happening.car).expect("it had entered");
                     free_ms += free_flow_ms(entered.link);
@@ -61,7 +69,12 @@ fn the_mean_speed_is_that_of_what_happened() {
         }
         assert_eq!(simulation.free_seconds(), free_now as f64 / 1000.0);
         assert_eq!(simulation.vehicle_seconds(), real_now as f64 / 1000.0);
+        let wait_beside = |&begun: &u32| u64::from(simulation.now_ms() - begun);
+        let beside_now = beside_ms + beside.values().map(wait_beside).sum::<u64>();
+        let waited = real_now - free_now + beside_now;
+        assert_eq!(simulation.delay_seconds(), waited as f64 / 1000.0);
         if minute == 20 {
+            assert!(beside.len() > 100, "{} wait beside", beside.len());
             let tally = simulation.tally();
             assert!(
                 tally.moving > 1000 && free_now < real_now / 3,

@@ -293,25 +293,24 @@ fn gridlock_is_real_and_its_way_out_is_counted() {
         let car = |i: u32| trip(&network, 0, (0..6).map(|step| (i + step) % 4));
         (0..40).map(car).collect::<Vec<_>>()
     };
-    let mut stuck = simulation(
-        &network,
-        travellers(),
-        Physics {
-            stuck_ms: 100_000,
-            ..NEWELL
-        },
-    );
-    run(&mut stuck, 100);
-    let tally = stuck.tally();
-    assert_eq!(
-        (tally.moving, tally.arrived, tally.stepped_aside),
-        (40, 0, 0),
-        "ten a road, no hole"
-    );
-    run(&mut stuck, 6000);
-    let tally = stuck.tally();
-    assert!(tally.stepped_aside > 0);
-    assert_eq!((tally.moving, tally.beside, tally.done), (0, 0, 40));
+    // The time-out is known from the begin, or set while they wait.
+    for stuck_ms in [100_000, 90_000_000] {
+        let physics = Physics { stuck_ms, ..NEWELL };
+        let mut stuck = simulation(&network, travellers(), physics);
+        run(&mut stuck, 100);
+        let tally = stuck.tally();
+        assert_eq!(
+            (tally.moving, tally.arrived, tally.stepped_aside),
+            (40, 0, 0),
+            "ten a road, no hole"
+        );
+        stuck.set_stuck(100_000).unwrap();
+        run(&mut stuck, 6000);
+        let tally = stuck.tally();
+        assert!(tally.stepped_aside > 0);
+        assert_eq!((tally.moving, tally.beside, tally.done), (0, 0, 40));
+        assert!(stuck.set_stuck(0).is_err());
+    }
 }
 
 #[test]

@@ -1,35 +1,12 @@
 //! The program from outside: what it prints, and which exit code says how it went.
 
-use serde_json::Value;
+#[path = "common/program.rs"]
+mod program;
+
+use program::*;
 use std::path::PathBuf;
-use std::process::{Command, Output};
-
-fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_creel-traffic"))
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-/// A place for a test's own file.
-fn place(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!(
-        "creel-traffic-program-{}-{name}",
-        std::process::id()
-    ))
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let output = run(&[arguments, &["--format", "json"]].concat());
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-const CITY: [&str; 7] = ["run", "--city", "12x12", "--noise", "20", "--cars", "900"];
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_run_tells_what_became_of_it() {
@@ -78,7 +55,7 @@ fn a_resumed_run_ends_with_the_same_hash_on_any_number_of_workers() {
     );
     let rest = json(
         &[
-            &CITY[..],
+            &CITY[..5],
             &["--seconds", "110", "--jobs", "2", "--resume", half],
         ]
         .concat(),
@@ -89,7 +66,7 @@ fn a_resumed_run_ends_with_the_same_hash_on_any_number_of_workers() {
     assert!(String::from_utf8_lossy(&other.stderr).contains("another network"));
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let cut = run(&[&CITY[..], &["--seconds", "1", "--resume", half]].concat());
+    let cut = run(&[&CITY[..5], &["--seconds", "1", "--resume", half]].concat());
     assert_eq!(cut.status.code(), Some(65));
     std::fs::remove_file(path).unwrap();
 }
@@ -102,7 +79,27 @@ fn wrong_input_is_told_in_a_line_with_its_exit_code() {
     let pairs = place("pairs.gr");
     std::fs::write(&pairs, "p tw 2 1\n1 2\n").unwrap();
     let pairs = pairs.to_str().unwrap();
+    let net = place("many.net.tntp");
+    std::fs::write(&net, "<NUMBER OF NODES> 2\n<NUMBER OF ZONES> 2\n<FIRST THRU NODE> 1\n<NUMBER OF LINKS> 1\n<END OF METADATA>\n1 2 10 1 1 0.15 4 0 0 1 ;\n").unwrap();
+    let net = net.to_str().unwrap();
+    let many = place("many.tntp");
+    std::fs::write(
+        &many,
+        "<NUMBER OF ZONES> 2\n<END OF METADATA>\nOrigin 1\n2 : 1e308;\n",
+    )
+    .unwrap();
+    let many = many.to_str().unwrap();
     for (arguments, code, told) in [
+        (
+            &["assign", "--network", net, "--trips", many][..],
+            65,
+            "no number",
+        ),
+        (
+            &["assign", "--network", net, "--trips", many, "--gap", "nan"],
+            2,
+            "--gap",
+        ),
         (&["run"][..], 2, "roads are wanted"),
         (&["run", "--city", "5"], 2, "500x500"),
         (&["run", "--city", "1x9"], 2, "2x2"),
@@ -219,6 +216,12 @@ fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first(
     assert!(std::fs::symlink_metadata(&device).unwrap().is_symlink());
     let told = short(&["--events-csv", "/dev/stdout"]);
     assert!(told.status.success() && told.stdout.starts_with(b"time_ms,"));
+    // A link to a file that is not there yet makes that file.
+    let (ahead, made) = (place("ahead"), place("made"));
+    symlink(made.file_name().unwrap(), &ahead).unwrap();
+    let to = ahead.to_str().unwrap();
+    assert!(short(&["--events-csv", to]).status.success());
+    assert!(std::fs::symlink_metadata(&ahead).unwrap().is_symlink() && made.exists());
     // A link to a file stays one.
     let (link, file) = (place("link"), place("file"));
     std::fs::write(&file, "before").unwrap();
@@ -244,7 +247,7 @@ fn what_is_no_file_is_written_as_it_is_and_what_cannot_be_written_is_told_first(
     ]
     .concat());
     assert!(!begun.status.success());
-    for path in [device, packed, link, file] {
+    for path in [device, packed, link, file, ahead, made] {
         std::fs::remove_file(path).unwrap();
     }
 }
@@ -387,4 +390,34 @@ fn what_is_written_is_what_was_asked_for() {
     assert!(steps[0].starts_with("time=\"100.000\"") && steps[0].matches("<vehicle").count() > 500);
     std::fs::remove_file(table).unwrap();
     std::fs::remove_file(fcd).unwrap();
+}
+
+/// Ways for a million cars take minutes; nothing is lost if they are not waited for.
+#[test]
+#[cfg(target_os = "linux")]
+fn who_interrupts_a_set_up_does_not_wait_for_its_end() {
+    let child = Command::new(env!("CARGO_BIN_EXE_creel-traffic"))
+        .args(["run", "--city", "200x200", "--cars", "1000000"])
+        .args(["--demand", "gravity", "--seconds", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = child.id();
+    // As soon as it takes the signal itself.
+    let takes = || {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & 1 << 14 != 0
+    };
+    let begun = Instant::now();
+    while !takes() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+    let kill = Command::new("kill").arg(id.to_string()).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    assert!(output.stdout.is_empty(), "it went on to the end");
 }

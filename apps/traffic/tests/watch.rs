@@ -137,6 +137,7 @@ fn the_page_survives_hostile_requests() {
         );
     }
     assert_eq!(get(port, "/roads").len(), 16 * 80);
+    assert_eq!(get(port, "/lanes"), [1; 80]);
     assert_eq!(get(port, "/frame").len(), 56 + 80);
 }
 
@@ -328,6 +329,21 @@ fn the_page_shows_a_map_in_a_browser() {
             "return new Promise(done => {{ const moved = setInterval(() => {{ {act} }}, 5); {count} }})"
         ))
     };
+    // The chosen road is marked. The whole map is where no panel is, also in a low window; two fingers
+    // zoom it and not the page; keys move it.
+    assert_eq!(browser.script("return chosen >= 0"), json!(true));
+    let free = "fit(); const [w, s, e, n] = bounds, x = x => map.clientWidth / 2 + (x - view.x) * view.scale, y = y => map.clientHeight / 2 - (y - view.y) * view.scale;
+        return [...document.querySelectorAll('.panel:not([hidden])')].every(panel => { const box = panel.getBoundingClientRect(); return box.right <= x(w) || box.left >= x(e) || box.bottom <= y(n) || box.top >= y(s) })";
+    assert_eq!(browser.script(free), json!(true));
+    for (width, height) in [(900, 520), (500, 900), (1200, 800)] {
+        browser.post("/window/rect", &json!({"width": width, "height": height}));
+        browser.until(&format!("innerWidth === {width}"));
+        assert_eq!(browser.script(free), json!(true), "{width} x {height}");
+    }
+    let page = "return [!!document.querySelector('meta[name=viewport]'), getComputedStyle(map).touchAction, map.tabIndex]";
+    assert_eq!(browser.script(page), json!([true, "none", 0]));
+    let keys = "const before = { ...view }; for (const key of ['ArrowRight', '+']) map.dispatchEvent(new KeyboardEvent('keydown', { key })); return view.x > before.x && view.scale > before.scale";
+    assert_eq!(browser.script(keys), json!(true));
     browser.script("fit()");
     eprintln!(
         "pictures a second of the whole map, without a graphics card: {} while it plays, {} while it is moved",

@@ -23,7 +23,7 @@ Examples:
 ///
 /// Reads TNTP files of roads and of trips. With --format csv it prints each road's flow and time.
 ///
-/// Exit codes: 0 done, 1 the gap was not reached, 2 usage, 65 bad data.
+/// Exit codes: 0 done, 1 the gap was not reached or a file cannot be read, 2 usage, 65 bad data.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Assign {
@@ -34,13 +34,20 @@ pub struct Assign {
     #[arg(long, value_name = "FILE")]
     trips: PathBuf,
     /// How much longer trips may take in all than on the quickest ways, as a share
-    #[arg(long, value_name = "G", default_value_t = 1e-7)]
+    #[arg(long, value_name = "G", default_value_t = 1e-7, value_parser = share)]
     gap: f64,
     /// Steps, at most
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     steps: u32,
     #[command(flatten)]
     knobs: Knobs,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok();
+    value
+        .filter(|value| *value >= 0.0)
+        .ok_or_else(|| "not a number from 0 on".into())
 }
 
 #[derive(Serialize)]
@@ -69,12 +76,8 @@ impl Assign {
             Tntp::parse(&text(&self.network)?).map_err(|error| told(&self.network, error))?;
         let trips = tntp::trips(&text(&self.trips)?).map_err(|error| told(&self.trips, error))?;
         let found = equilibrium(&pool, &network, &trips, self.gap, self.steps).map_err(bad_data)?;
-        self.print(
-            &network,
-            trips.iter().map(|trip| trip.2).sum(),
-            &found,
-            common,
-        )?;
+        let total = trips.iter().map(|trip| trip.2).sum::<f64>();
+        self.print(&network, total, &found, common)?;
         Ok(if found.gap <= self.gap {
             Exit::Done
         } else {

@@ -26,7 +26,7 @@ Examples:
 /// SUMO's net has no lanes inside junctions, which its mesoscopic model does not look at. For the
 /// microscopic one `netconvert -s city.net.xml -o inner.net.xml` adds them: else cars collide there.
 ///
-/// Exit codes: 0 done, 2 usage, 65 bad data.
+/// Exit codes: 0 done, 1 a file cannot be read or written, 2 usage, 65 bad data.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Convert {
@@ -46,6 +46,9 @@ impl Convert {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let roads_to = known(self.roads_to.as_deref(), RoadsFormat::of)?;
         let demand_to = known(self.demand_to.as_deref(), DemandFormat::of)?;
+        let outputs = [&self.roads_to, &self.demand_to].into_iter();
+        let outputs = outputs.filter_map(|path| path.as_deref());
+        whole::apart(outputs, self.scene.files())?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
         let network = self.scene.network(&pool)?;
@@ -65,9 +68,24 @@ impl Convert {
                     "creel-traffic: lights, stops and priorities are left out: the format has none\n",
                 );
             }
+            let links = network.links();
+            let differ = links
+                .iter()
+                .any(|road| road.speed_mm_s != links[0].speed_mm_s);
+            if differ && !format.keeps_speeds() {
+                tell("creel-traffic: speeds are left out: the format has lengths only\n");
+            }
+            if links.iter().any(|road| road.lanes > 1) && !format.keeps_lanes() {
+                tell("creel-traffic: lanes are left out: the format has none\n");
+            }
+            if network.placed() && !format.keeps_lanes() {
+                tell(
+                    "creel-traffic: the junctions' places are left out, so there is no map of it\n",
+                );
+            }
         }
         if let Some((path, format)) = demand_to {
-            let (plans, names) = self.scene.plans(&network, &pool)?;
+            let (plans, names) = self.scene.plans(&network, &pool, common.quiet)?;
             whole::write(path, true, |to| {
                 demand::plans(&network, &plans, &names, format, to)
             })?;
@@ -79,6 +97,11 @@ impl Convert {
                 tell(&format!(
                     "creel-traffic: {stay} trips that go nowhere are left out\n"
                 ));
+            }
+            if format == DemandFormat::Tntp {
+                tell(
+                    "creel-traffic: ways and times are left out: a table has numbers of trips only\n",
+                );
             }
             if plans.any_again() {
                 tell(

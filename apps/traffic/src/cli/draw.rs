@@ -18,7 +18,7 @@ Examples:
 
 /// Draw the map at a time, each road in the colour of how full it is
 ///
-/// Exit codes: 0 done, 2 usage, 65 bad data, 130 interrupted (nothing is written).
+/// Exit codes: 0 done, 1 a file cannot be read or written, 2 usage, 65 bad data, 130 interrupted (nothing is written).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Draw {
@@ -53,7 +53,8 @@ impl Draw {
         let interrupt = Interrupt::install()?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
-        let (mut simulation, _) = self.start.simulation(&self.scene, &pool)?;
+        let start = || self.start.simulation(&self.scene, &pool, common.quiet);
+        let (mut simulation, _) = super::set_up(&interrupt, start)?;
         if !simulation.network().placed() {
             return Err(super::no_map());
         }

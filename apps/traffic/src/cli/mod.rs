@@ -9,6 +9,9 @@ mod scene;
 pub mod watch;
 mod whole;
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
 use creel::Pool;
 use creel_console::{Exit, Failure, Interrupt, Progress};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
@@ -45,6 +48,26 @@ impl Steps<'_> {
         }
         Ok(done)
     }
+}
+
+/// Does what takes long, looks at no flag and has nothing to lose: who interrupts it ends the process.
+fn set_up<T>(interrupt: &Interrupt, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    const LOOKS: Duration = Duration::from_millis(100);
+    let (working, done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while done.recv_timeout(LOOKS) == Err(RecvTimeoutError::Timeout) {
+                if let Err(failure) = interrupt.check() {
+                    let error = failure.into();
+                    creel_console::report("creel-traffic", &error);
+                    std::process::exit(creel_console::exit_of(&error).code().into());
+                }
+            }
+        });
+        let made = work();
+        drop(working);
+        made
+    })
 }
 
 /// Refuses to run for longer than a simulation may.

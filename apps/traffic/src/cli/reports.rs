@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use creel_traffic::network::{Names, Network};
+use creel_traffic::network::{Ms, Names, Network};
 use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
-use creel_traffic::sim::Simulation;
+use creel_traffic::sim::{Happening, Simulation};
 
 use super::whole::Whole;
 
@@ -21,7 +21,8 @@ pub struct Reports {
     /// SUMO's edge data: means by road and interval
     #[arg(long, value_name = "FILE")]
     edge_data: Option<PathBuf>,
-    /// SUMO's floating car data: where each car is, again and again
+    /// SUMO's floating car data: where each car is, again and again; who waits stands in its place
+    /// in the queue
     #[arg(long, value_name = "FILE")]
     fcd: Option<PathBuf>,
     /// Events as CSV
@@ -77,12 +78,21 @@ struct Opened {
 pub struct Writing {
     files: Vec<Opened>,
     filter: Filter,
+    /// When the run begins.
+    begin_ms: Ms,
     names: Names,
 }
 
 impl Reports {
-    /// Opens all files; none under its own name yet.
-    pub fn open(&self, names: Names) -> anyhow::Result<Writing> {
+    /// The files that are asked for.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let files = [&self.events, &self.edge_data, &self.fcd, &self.events_csv];
+        files.into_iter().filter_map(|file| file.as_deref())
+    }
+
+    /// Opens all files; none under its own name yet. They begin with who is on the roads of a
+    /// simulation that goes on.
+    pub fn open(&self, names: Names, simulation: &Simulation) -> anyhow::Result<Writing> {
         if self.until.is_some_and(|until| until <= self.from) {
             return Err(super::usage(
                 "nothing happens from --from on and before --until",
@@ -96,21 +106,26 @@ impl Reports {
             speed_mm_s: self.speed * 10_000 / 36,
             every: self.every,
         };
+        let now = simulation.now_ms();
         let mut writing = Writing {
             files: Vec::new(),
             filter,
+            begin_ms: now,
             names,
         };
-        let (from, interval) = (filter.from_ms, self.interval * 1000);
+        let (from, interval) = (filter.from_ms.max(now), self.interval * 1000);
         writing.open(self.events.as_deref(), |to| Box::new(Events::new(to, from)))?;
         writing.open(self.edge_data.as_deref(), |to| {
             Box::new(Edges::new(to, from, interval))
         })?;
-        let every = self.fcd_every * 1000;
+        let (every, physics) = (self.fcd_every * 1000, *simulation.physics());
         writing.open(self.fcd.as_deref(), |to| {
-            Box::new(Fcd::new(to, from, every))
+            Box::new(Fcd::new(to, from, every, physics, self.every))
         })?;
         writing.open(self.events_csv.as_deref(), |to| Box::new(Table::new(to)))?;
+        if now > 0 && writing.any() {
+            writing.write(simulation.network(), simulation.on_roads(), now)?;
+        }
         Ok(writing)
     }
 }
@@ -146,23 +161,38 @@ impl Writing {
         if !self.any() {
             return Ok(());
         }
-        let mut happenings = simulation.happenings();
+        let happenings = simulation.happenings();
+        self.write(simulation.network(), happenings, simulation.now_ms())
+    }
+
+    /// Writes what is wanted of what happened until `now_ms`.
+    fn write(
+        &mut self,
+        network: &Network,
+        mut happenings: Vec<Happening>,
+        now_ms: Ms,
+    ) -> anyhow::Result<()> {
         let filter = self.filter;
-        let network = simulation.network();
         happenings.retain(|happening| {
-            happening.at_ms < filter.until_ms
-                && filter.wants(network, happening.car, happening.link)
+            happening.at_ms < filter.until_ms && filter.wants_road(network, happening.link)
         });
-        let begin = happenings.partition_point(|happening| happening.at_ms < filter.from_ms);
-        let until = simulation.now_ms().min(filter.until_ms);
+        let mut picked = happenings.clone();
+        picked.retain(|happening| filter.wants_car(happening.car));
+        let from = |happening: &Happening| happening.at_ms < filter.from_ms.max(self.begin_ms);
+        let begin = picked.partition_point(from);
+        let until = now_ms.min(filter.until_ms);
         let labels = Labels {
             network,
             cars: &self.names,
         };
         for file in &mut self.files {
-            let begin = if file.report.looks_back() { 0 } else { begin };
+            let wanted = match &file.report {
+                report if report.needs_each_car() => &happenings[..],
+                report if report.looks_back() => &picked[..],
+                _ => &picked[begin..],
+            };
             file.report
-                .take(labels, &happenings[begin..], until)
+                .take(labels, wanted, until)
                 .with_context(|| file.path.display().to_string())?;
         }
         Ok(())

@@ -75,10 +75,10 @@ struct Summary {
     vehicle_seconds: f64,
     vehicle_seconds_per_second: f64,
     crossings_per_second: f64,
-    mean_speed_share: f64,
-    mean_delay_s: f64,
-    bytes_per_link: f64,
-    bytes_per_car: f64,
+    mean_speed_share: Option<f64>,
+    mean_delay_s: Option<f64>,
+    bytes_per_link: Option<f64>,
+    bytes_per_car: Option<f64>,
     workers: usize,
     window_ticks: u32,
     peak_rss_bytes: u64,
@@ -86,6 +86,10 @@ struct Summary {
 
 impl Run {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        // A snapshot may take the place of the one that it goes on from.
+        let goes_on = self.start.file().filter(|_| self.snapshot.is_none());
+        let read = self.scene.files().chain(goes_on);
+        whole::apart(self.reports.files().chain(self.snapshot.as_deref()), read)?;
         self.snapshot.as_deref().map_or(Ok(()), whole::check)?;
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         let begun = Instant::now();
@@ -93,12 +97,13 @@ impl Run {
             .knobs
             .apply(Pool::builder().wait(Wait::Adaptive))
             .build()?;
-        let (mut simulation, names) = self.start.simulation(&self.scene, &pool)?;
+        let start = || self.start.simulation(&self.scene, &pool, common.quiet);
+        let (mut simulation, names) = super::set_up(&interrupt, start)?;
         let setup_seconds = begun.elapsed().as_secs_f64();
         super::check_end(&simulation, self.seconds)?;
         let before = (simulation.vehicle_seconds(), simulation.tally().crossings);
         let begun = (Instant::now(), cpu_seconds());
-        let mut writing = self.reports.open(names)?;
+        let mut writing = self.reports.open(names, &simulation)?;
         simulation.record(writing.any());
         let ran = self.advance(&mut simulation, &pool, &interrupt, common, &mut writing)?;
         writing.finish(simulation.network())?;
@@ -165,8 +170,7 @@ fn summary(
     let vehicle_seconds = all_seconds - vehicle_seconds;
     let crossings_here = tally.crossings - crossings;
     let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
-    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-    let delay = tally.delay_ms as f64 / 1000.0;
+    let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     let (links, cars) = (simulation.network().links().len(), simulation.plans().len());
     let (road_bytes, car_bytes) = simulation.bytes();
     Summary {
@@ -181,7 +185,7 @@ fn summary(
         begun: tally.begun,
         stepped_aside: tally.stepped_aside,
         rerouted: tally.rerouted,
-        gridlocked_share: share(simulation.gridlocked() as f64, tally.moving as f64),
+        gridlocked_share: share(simulation.gridlocked() as f64, tally.moving as f64).unwrap_or(0.0),
         crossings: tally.crossings,
         hash: format!("{:016x}", simulation.hash(pool)),
         seconds,
@@ -194,7 +198,7 @@ fn summary(
         vehicle_seconds_per_second: rate(vehicle_seconds),
         crossings_per_second: rate(crossings_here as f64),
         mean_speed_share: share(simulation.free_seconds(), all_seconds),
-        mean_delay_s: share(delay, tally.begun as f64),
+        mean_delay_s: share(simulation.delay_seconds(), tally.begun as f64),
         bytes_per_link: share(road_bytes as f64, links as f64),
         bytes_per_car: share((car_bytes + simulation.plans().bytes()) as f64, cars as f64),
         workers: pool.workers(),
@@ -226,6 +230,11 @@ fn print(summary: &Summary, common: &Common) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A number with its unit, or that there is none.
+fn told(value: Option<f64>, unit: &str) -> String {
+    value.map_or_else(|| "–".into(), |value| format!("{value:.1}{unit}"))
+}
+
 fn text(summary: &Summary) -> String {
     let Summary {
         ticks,
@@ -237,6 +246,7 @@ fn text(summary: &Summary) -> String {
     let mut text =
         format!("{cars} cars, {links} roads, {junctions} junctions, {ticks} s simulated\n\n");
     let mut table = Table::new(&[("", Align::Left), ("", Align::Right)]);
+    let percent = |share: Option<f64>| told(share.map(|share| share * 100.0), " %");
     let mut row = |name: &str, value: String| table.row([name, &value]);
     row("moving", summary.moving.to_string());
     row("waiting to enter", summary.waiting.to_string());
@@ -250,13 +260,13 @@ fn text(summary: &Summary) -> String {
     row("took another way", summary.rerouted.to_string());
     row(
         "of those moving, behind one without room for a minute",
-        format!("{:.1} %", summary.gridlocked_share * 100.0),
+        percent(Some(summary.gridlocked_share)),
     );
     row(
         "mean speed, of what the roads allow",
-        format!("{:.1} %", summary.mean_speed_share * 100.0),
+        percent(summary.mean_speed_share),
     );
-    row("delay a trip", format!("{:.1} s", summary.mean_delay_s));
+    row("delay a trip, so far", told(summary.mean_delay_s, " s"));
     row("times real time", format!("{:.0}", summary.real_time_ratio));
     row(
         "million vehicle-seconds a second",
@@ -269,8 +279,9 @@ fn text(summary: &Summary) -> String {
     row(
         "bytes a road, bytes a car with its plan",
         format!(
-            "{:.1}, {:.1}",
-            summary.bytes_per_link, summary.bytes_per_car
+            "{}, {}",
+            told(summary.bytes_per_link, ""),
+            told(summary.bytes_per_car, "")
         ),
     );
     row(

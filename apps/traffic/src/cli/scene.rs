@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use creel::Pool;
-use creel_console::output;
+use creel_console::{Progress, output};
 use creel_traffic::city::City;
 use creel_traffic::demand::gravity::{self, Gravity};
 use creel_traffic::demand::{self, Plans, laps};
@@ -31,9 +31,9 @@ pub struct Scene {
     physics: PhysicsFlags,
     #[command(flatten)]
     other_ways: OtherWays,
-    /// What all that is random is drawn from
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// What all that is random is drawn from [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -97,9 +97,9 @@ struct PhysicsFlags {
     /// How long a driver takes to follow, in ms
     #[arg(long, value_name = "MS", default_value_t = Physics::default().reaction_ms)]
     reaction: u32,
-    /// After how many seconds without room a car steps aside
-    #[arg(long, value_name = "S", default_value_t = Physics::default().stuck_ms / 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    stuck: u32,
+    /// After how many seconds without room a car steps aside [default: 300]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    stuck: Option<u32>,
 }
 
 #[derive(Args, Debug)]
@@ -127,17 +127,29 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Where a simulation begins.
 #[derive(Args, Debug)]
 pub struct Start {
-    /// Go on from a file that --snapshot has written, on the same roads; with its cars
-    #[arg(long, value_name = "FILE")]
+    /// Go on from a file that --snapshot has written, on the same roads; with its cars, so nothing can
+    /// be said of these. --reroute and --stuck hold from there on; if they are not said, as before.
+    /// Only from who is to be trusted: a file that was made up may end the program
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cars", "demand", "within", "again", "places", "spacing", "reaction"])]
     resume: Option<PathBuf>,
 }
 
 impl Start {
+    /// The snapshot, if it begins with one.
+    pub fn file(&self) -> Option<&Path> {
+        self.resume.as_deref()
+    }
+
     /// The simulation, and what its cars are called.
-    pub fn simulation(&self, scene: &Scene, pool: &Pool) -> anyhow::Result<(Simulation, Names)> {
+    pub fn simulation(
+        &self,
+        scene: &Scene,
+        pool: &Pool,
+        quiet: bool,
+    ) -> anyhow::Result<(Simulation, Names)> {
         let network = scene.network(pool)?;
         let Some(path) = &self.resume else {
-            let (plans, names) = scene.plans(&network, pool)?;
+            let (plans, names) = scene.plans(&network, pool, quiet)?;
             let simulation = Simulation::new(pool, network, plans, scene.physics());
             let mut simulation = simulation.map_err(|error| usage(error.to_string()))?;
             simulation
@@ -147,12 +159,27 @@ impl Start {
         };
         let file = File::open(path).with_context(|| path.display().to_string())?;
         let loaded = Simulation::load(pool, network, BufReader::new(file));
-        let simulation = loaded.map_err(|error| match error {
+        let mut simulation = loaded.map_err(|error| match error {
             SnapshotError::Io(error) => {
                 anyhow::Error::from(error).context(path.display().to_string())
             }
             other => bad_data(format!("{}: {other}", path.display())),
         })?;
+        if scene.seed.is_some() && scene.roads.city.is_none() && scene.rerouting().is_none() {
+            return Err(usage(
+                "nothing is drawn by --seed where a snapshot goes on without --reroute",
+            ));
+        }
+        if let Some(stuck) = scene.physics.stuck {
+            simulation
+                .set_stuck(stuck * 1000)
+                .map_err(|error| usage(error.to_string()))?;
+        }
+        if let Some(rerouting) = scene.rerouting() {
+            simulation
+                .set_rerouting(Some(rerouting))
+                .map_err(|error| usage(error.to_string()))?;
+        }
         Ok((simulation, Names::default()))
     }
 }
@@ -173,12 +200,28 @@ impl FromStr for Size {
 impl Scene {
     /// What cars are like.
     pub fn physics(&self) -> Physics {
+        let usual = Physics::default();
         Physics {
             spacing_mm: self.physics.spacing,
             reaction_ms: self.physics.reaction,
-            stuck_ms: self.physics.stuck * 1000,
-            ..Physics::default()
+            stuck_ms: self
+                .physics
+                .stuck
+                .map_or(usual.stuck_ms, |stuck| stuck * 1000),
+            ..usual
         }
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
+
+    /// The files that it is read from.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let demand = self.travellers.demand.as_deref();
+        let demand = demand.filter(|name| !matches!(*name, "laps" | "gravity"));
+        let network = self.roads.network.as_deref();
+        network.into_iter().chain(demand.map(Path::new))
     }
 
     /// Who looks for other ways.
@@ -194,7 +237,7 @@ impl Scene {
             every_ticks: reroute_every,
             share_ppm: share(percent).min(1e6) as u32,
             late_percent: late,
-            seed: self.seed,
+            seed: self.seed(),
         })
     }
 
@@ -213,7 +256,7 @@ impl Scene {
                 avenue: roads.avenues,
                 river: roads.river,
                 signals: !roads.no_signals,
-                seed: self.seed,
+                seed: self.seed(),
                 ..City::grid(width, height)
             };
             return Ok(Arc::new(
@@ -238,24 +281,25 @@ impl Scene {
         &self,
         network: &Arc<Network>,
         pool: &Pool,
+        quiet: bool,
     ) -> anyhow::Result<(Arc<Plans>, Names)> {
         let cars = self.travellers.cars;
         let mut names = Names::default();
         let plans = match self.travellers.demand.as_deref() {
             None | Some("laps") => {
-                let plans = laps::plans(pool, network, cars.unwrap_or(1000), self.seed);
+                let plans = laps::plans(pool, network, cars.unwrap_or(1000), self.seed());
                 if plans.is_err() && self.travellers.demand.is_none() {
                     output::note("creel-traffic: some streets are one-way, so demand is gravity\n");
-                    self.gravity(network, pool)?
+                    self.gravity(network, pool, quiet)?
                 } else {
                     plans.map_err(bad_data)?
                 }
             }
-            Some("gravity") => self.gravity(network, pool)?,
+            Some("gravity") => self.gravity(network, pool, quiet)?,
             Some(file) => {
                 let path = Path::new(file);
                 let most = cars.map_or(usize::MAX, |cars| cars as usize);
-                let demand = demand::read::demand(pool, network, path, most, self.seed);
+                let demand = demand::read::demand(pool, network, path, most, self.seed());
                 let demand = demand.map_err(|error| told(path, error))?;
                 if let (number, Some(reason)) = &demand.left_out {
                     output::note(&format!(
@@ -269,16 +313,21 @@ impl Scene {
         Ok((Arc::new(plans), names))
     }
 
-    fn gravity(&self, network: &Arc<Network>, pool: &Pool) -> anyhow::Result<Plans> {
+    fn gravity(&self, network: &Arc<Network>, pool: &Pool, quiet: bool) -> anyhow::Result<Plans> {
+        let progress = Progress::share(2, quiet);
+        progress.set_message("order of the junctions");
         let gravity = Gravity {
             cars: self.travellers.cars.unwrap_or(1000),
             within_ms: self.travellers.within * 1000,
             again: self.travellers.again,
             places: self.travellers.places,
-            seed: self.seed,
+            seed: self.seed(),
         };
         let router = Router::new(network);
+        progress.advance(1);
+        progress.set_message(format!("ways of {} cars", gravity.cars));
         let (plans, stay) = gravity::plans(pool, network, &router, &gravity).map_err(bad_data)?;
+        progress.finish();
         if stay > 0 {
             output::note(&format!(
                 "creel-traffic: {stay} of {} find no way there and back, and stay\n",

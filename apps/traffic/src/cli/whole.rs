@@ -28,9 +28,10 @@ impl Whole {
         }
         let special = there.as_ref().is_ok_and(|there| !there.is_file());
         // A link stays one; what it leads to is replaced.
-        let path = match there {
-            Ok(_) if !special => fs::canonicalize(path)?,
-            _ => path.to_owned(),
+        let path = if special {
+            path.to_owned()
+        } else {
+            behind_links(path)?
         };
         let part = (!special).then(|| {
             let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -61,6 +62,19 @@ impl Whole {
         }
         Ok(())
     }
+}
+
+/// What a path leads to, be that there or not.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    const LINKS_MAX: u32 = 40;
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            Ok(to) => path = path.with_file_name("").join(to),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("links without end"))
 }
 
 impl Drop for Whole {
@@ -101,6 +115,40 @@ impl Write for Stream {
 /// Says, before anything is done that takes long, if there can be no such file.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     Whole::create(path).with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+/// Says, before anything is done, if a file would be written twice, or over one that is read.
+pub fn apart<'a>(
+    written: impl Iterator<Item = &'a Path>,
+    read: impl Iterator<Item = &'a Path>,
+) -> anyhow::Result<()> {
+    // A file is told by its folder and name, for it may not be there yet; a device may be written twice.
+    let file = |path: &Path| -> Option<PathBuf> {
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            return None;
+        }
+        let path = behind_links(path).ok()?;
+        let name = path.file_name()?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        Some(fs::canonicalize(folder).ok()?.join(name))
+    };
+    let read: Vec<PathBuf> = read.filter_map(file).collect();
+    let mut seen = Vec::new();
+    for path in written {
+        let Some(place) = file(path) else { continue };
+        let path = path.display();
+        if read.contains(&place) {
+            return Err(super::usage(format!("{path}: this file is read, too")));
+        }
+        if seen.contains(&place) {
+            return Err(super::usage(format!("{path}: two outputs have this name")));
+        }
+        seen.push(place);
+    }
     Ok(())
 }
 

@@ -26,6 +26,23 @@ impl Network {
         junctions.iter().map(place).collect()
     }
 
+    /// Where a lane of a road begins and ends. Lanes lie beside each other to the right of the line
+    /// between the junctions, the first outermost; a road without length on the map has a little.
+    pub(crate) fn lane_m(&self, places: &[(f64, f64)], link: u32, lane: u8) -> [(f64, f64); 2] {
+        const LANE_M: f64 = 3.2;
+        let road = self.links()[link as usize];
+        let [a, b] = [road.from, road.to].map(|junction| places[junction as usize]);
+        let (dx, dy) = (b.0 - a.0, b.1 - a.1);
+        let length = dx.hypot(dy);
+        let (b, right) = if length > 0.0 {
+            (b, (dy / length, -dx / length))
+        } else {
+            ((b.0, b.1 + 0.1), (1.0, 0.0))
+        };
+        let off = LANE_M * (f64::from(road.lanes - lane) - 0.5);
+        [a, b].map(|end| (end.0 + right.0 * off, end.1 + right.1 * off))
+    }
+
     /// The western, southern, eastern and northern bounds of places.
     pub fn bounds_m(places: &[(f64, f64)]) -> [f64; 4] {
         let widest = [f64::MAX, f64::MAX, f64::MIN, f64::MIN];

@@ -25,6 +25,8 @@ pub struct Edges<W: Write> {
     to: W,
     interval_ms: Ms,
     begin_ms: Ms,
+    /// Until when it is known what happened.
+    until_ms: Ms,
     begun: bool,
     sums: BTreeMap<u32, Sums>,
     /// Where each car is, since when, and since when in this interval.
@@ -39,6 +41,7 @@ impl<W: Write> Edges<W> {
             to,
             interval_ms: interval_ms.max(1),
             begin_ms: from_ms,
+            until_ms: from_ms,
             begun: false,
             sums,
             cars,
@@ -131,19 +134,13 @@ impl<W: Write> Report for Edges<W> {
                 _ => {}
             }
         }
-        self.close_until(labels, until_ms)?;
-        Ok(())
+        self.until_ms = until_ms.max(self.until_ms);
+        self.close_until(labels, until_ms)
     }
 
     fn finish(&mut self, labels: Labels<'_>) -> io::Result<()> {
-        let end = self
-            .cars
-            .values()
-            .map(|car| car.2)
-            .max()
-            .unwrap_or(self.begin_ms);
-        if end > self.begin_ms || !self.sums.is_empty() || !self.begun {
-            self.close(labels, end.max(self.begin_ms + 1))?;
+        if self.until_ms > self.begin_ms || !self.begun {
+            self.close(labels, self.until_ms.max(self.begin_ms + 1))?;
         }
         self.to.write_all(b"</meandata>\n")?;
         self.to.flush()

@@ -1,13 +1,16 @@
 //! Where each car is, again and again: SUMO's floating car data, which `fcdReplay.py` shows.
 
+use super::queue::Queue;
 use super::{Labels, Report, seconds};
-use crate::network::Ms;
+use crate::network::{Ms, Physics};
 use crate::sim::{Happening, What};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 /// SUMO's FCD: a time step each so many milliseconds, with the cars on roads. A car drives at the
-/// free speed until the end of its road, and stands there.
+/// free speed until it comes to the last of those that wait, and stands a spacing behind it. Cars take
+/// the lanes of a road in turn; `x` and `y` are on the lanes of the net that
+/// [`write::network`](crate::network::write::network) writes for SUMO.
 ///
 /// Source: SUMO's documentation, "FCDOutput".
 pub struct Fcd<W: Write> {
@@ -15,18 +18,27 @@ pub struct Fcd<W: Write> {
     period_ms: Ms,
     next_ms: Ms,
     begun: bool,
-    cars: BTreeMap<u32, (u32, Ms)>,
+    physics: Physics,
+    every: u32,
+    places: Vec<(f64, f64)>,
+    /// Of each car, its road and its number there.
+    cars: BTreeMap<u32, (u32, u64)>,
+    roads: HashMap<u32, Queue>,
 }
 
 impl<W: Write> Fcd<W> {
-    /// Into a stream, from a time on, each so many milliseconds.
-    pub fn new(to: W, from_ms: Ms, period_ms: Ms) -> Self {
+    /// Into a stream, from a time on, each so many milliseconds; of cars like these each `every`th.
+    pub fn new(to: W, from_ms: Ms, period_ms: Ms, physics: Physics, every: u32) -> Self {
         Self {
             to,
             period_ms: period_ms.max(1),
             next_ms: from_ms,
             begun: false,
+            physics,
+            every: every.max(1),
+            places: Vec::new(),
             cars: BTreeMap::new(),
+            roads: HashMap::new(),
         }
     }
 
@@ -44,34 +56,22 @@ impl<W: Write> Fcd<W> {
         while self.next_ms < at_ms {
             let now = self.next_ms;
             writeln!(self.to, "    <timestep time=\"{}\">", seconds(now))?;
-            let network = labels.network;
-            for (&car, &(link, entered)) in &self.cars {
-                let place = network.links()[link as usize];
-                let length = f64::from(place.length_mm) / 1000.0;
-                let driven = f64::from(now - entered) * f64::from(place.speed_mm_s) / 1e6;
-                let (from, to) = (
-                    network.junctions()[place.from as usize],
-                    network.junctions()[place.to as usize],
-                );
-                let share = (driven / length).min(1.0);
-                let (x, y) = (
-                    from.x + (to.x - from.x) * share,
-                    from.y + (to.y - from.y) * share,
-                );
-                let angle = (to.x - from.x)
-                    .atan2(to.y - from.y)
-                    .to_degrees()
-                    .rem_euclid(360.0);
-                let speed = if share < 1.0 {
-                    f64::from(place.speed_mm_s) / 1000.0
-                } else {
-                    0.0
-                };
+            for (&car, &(link, number)) in &self.cars {
+                if !car.is_multiple_of(self.every) {
+                    continue;
+                }
+                let spot = self.roads[&link].spot(number, now);
+                let road = labels.network.links()[link as usize];
+                let share = (spot.pos * 1000.0 / f64::from(road.length_mm)).min(1.0);
+                let [from, to] = labels.network.lane_m(&self.places, link, spot.lane);
+                let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+                let (x, y) = (from.0 + dx * share, from.1 + dy * share);
+                let angle = dx.atan2(dy).to_degrees().rem_euclid(360.0);
                 let (car, name) = (labels.car(car), labels.road(link));
                 writeln!(
                     self.to,
-                    "        <vehicle id=\"{car}\" x=\"{x:.2}\" y=\"{y:.2}\" angle=\"{angle:.2}\" type=\"car\" speed=\"{speed:.2}\" pos=\"{:.2}\" lane=\"{name}_0\" slope=\"0.00\"/>",
-                    driven.min(length)
+                    "        <vehicle id=\"{car}\" x=\"{x:.2}\" y=\"{y:.2}\" angle=\"{angle:.2}\" type=\"car\" speed=\"{:.2}\" pos=\"{:.2}\" lane=\"{name}_{}\" slope=\"0.00\"/>",
+                    spot.speed, spot.pos, spot.lane
                 )?;
             }
             self.to.write_all(b"    </timestep>\n")?;
@@ -88,15 +88,29 @@ impl<W: Write> Report for Fcd<W> {
         happenings: &[Happening],
         until_ms: Ms,
     ) -> io::Result<()> {
-        for happening in happenings {
-            self.steps(labels, happening.at_ms)?;
-            match happening.what {
+        if self.places.is_empty() {
+            self.places = labels.network.places_m();
+        }
+        for &Happening {
+            at_ms,
+            car,
+            what,
+            link,
+        } in happenings
+        {
+            self.steps(labels, at_ms)?;
+            match what {
                 What::Entered => {
-                    _ = self
-                        .cars
-                        .insert(happening.car, (happening.link, happening.at_ms))
+                    let new = || Queue::new(labels.network, link, &self.physics);
+                    let number = self.roads.entry(link).or_insert_with(new).enter(at_ms);
+                    self.cars.insert(car, (link, number));
                 }
-                What::Left => _ = self.cars.remove(&happening.car),
+                What::Left => {
+                    if let Some((link, number)) = self.cars.remove(&car) {
+                        let road = self.roads.get_mut(&link);
+                        road.into_iter().for_each(|road| road.leave(number, at_ms));
+                    }
+                }
                 _ => {}
             }
         }
@@ -108,7 +122,12 @@ impl<W: Write> Report for Fcd<W> {
         self.to.write_all(b"</fcd-export>\n")?;
         self.to.flush()
     }
+
     fn looks_back(&self) -> bool {
+        true
+    }
+
+    fn needs_each_car(&self) -> bool {
         true
     }
 }

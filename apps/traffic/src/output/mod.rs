@@ -8,6 +8,7 @@ mod edges;
 mod events;
 mod fcd;
 mod picture;
+mod queue;
 
 pub use edges::Edges;
 pub use events::{Events, Table};
@@ -67,6 +68,12 @@ pub trait Report {
     fn looks_back(&self) -> bool {
         false
     }
+
+    /// Whether it must know of all cars on the roads that are wanted, and itself leaves out those that
+    /// are not.
+    fn needs_each_car(&self) -> bool {
+        false
+    }
 }
 
 /// Which happenings are wanted.
@@ -103,13 +110,23 @@ impl Filter {
     /// Whether what happens to a car on a road is wanted. What happens on none is, where no roads are
     /// picked.
     pub fn wants(&self, network: &Network, car: u32, link: u32) -> bool {
+        self.wants_car(car) && self.wants_road(network, link)
+    }
+
+    /// Whether what happens to a car is wanted.
+    pub fn wants_car(&self, car: u32) -> bool {
+        car.is_multiple_of(self.every.max(1))
+    }
+
+    /// Whether what happens on a road is wanted.
+    pub fn wants_road(&self, network: &Network, link: u32) -> bool {
         let Self {
             region,
             lanes,
             speed_mm_s,
             ..
         } = *self;
-        let wants_road = match network.links().get(link as usize) {
+        match network.links().get(link as usize) {
             None => region.is_none() && lanes == 0 && speed_mm_s == 0,
             Some(road) => {
                 let place = network.junctions()[road.from as usize];
@@ -118,8 +135,7 @@ impl Filter {
                 };
                 road.lanes >= lanes && road.speed_mm_s >= speed_mm_s && region.is_none_or(inside)
             }
-        };
-        car.is_multiple_of(self.every.max(1)) && wants_road
+        }
     }
 }
 

@@ -66,6 +66,11 @@ impl Rules {
         self.detours.rest(place - end).1 - 1
     }
 
+    /// The number of the traveller at a place.
+    pub fn traveller(&self, place: u32) -> u32 {
+        self.plans.traveller_at(self.order(place))
+    }
+
     /// A number for somebody's way from a place on.
     pub fn route_hash(&self, place: u32) -> u64 {
         let end = self.plans.end();

@@ -149,10 +149,9 @@ impl Work<'_> {
     #[inline]
     pub fn tell(&mut self, at_ms: Ms, place: u32, what: What, link: u32) {
         if let Some(record) = &mut self.tile.record {
-            let plans = &self.rules.plans;
             record.push(Happening {
                 at_ms,
-                car: plans.traveller_at(self.rules.order(place)),
+                car: self.rules.traveller(place),
                 link,
                 what,
             });

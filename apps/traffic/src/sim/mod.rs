@@ -69,7 +69,8 @@ pub struct Tally {
     pub stepped_aside: u64,
     /// Cars that took another way than they had planned.
     pub rerouted: u64,
-    /// What cars waited at the ends of roads and beside them.
+    /// What cars waited at the ends of roads and beside them, but for those that still wait: see
+    /// [`Simulation::delay_seconds`].
     pub delay_ms: u64,
     /// Time that cars were on roads, but for those that are: each of these adds what it is late.
     vehicle_ms: i64,
@@ -252,6 +253,23 @@ impl Simulation {
         Ok(())
     }
 
+    /// Sets after how long a car steps aside from now on, also for those that wait already.
+    ///
+    /// # Errors
+    /// A time out of range.
+    pub fn set_stuck(&mut self, stuck_ms: Ms) -> Result<(), NetworkError> {
+        let physics = Physics {
+            stuck_ms,
+            ..self.rules.physics
+        };
+        physics.check()?;
+        self.rules.physics = physics;
+        for tile in &mut self.tiles {
+            tile.set_stuck(stuck_ms, self.now_ms);
+        }
+        Ok(())
+    }
+
     /// Runs for so many ticks, in one session. Blocks until it is done.
     ///
     /// # Panics
@@ -348,6 +366,23 @@ impl Simulation {
         free_ms as f64 / 1000.0
     }
 
+    /// How long all cars together have waited so far: at the ends of roads, which is what
+    /// [`vehicle_seconds`](Self::vehicle_seconds) has beyond [`free_seconds`](Self::free_seconds), and
+    /// beside them. Those who still wait count until now.
+    pub fn delay_seconds(&self) -> f64 {
+        let of_tile = |tile: &Tile| {
+            let waits = |last| {
+                let ring = tile.cars.ring(last);
+                ring.map(|place| u64::from(self.now_ms - tile.cars[place].at))
+                    .sum::<u64>()
+            };
+            let on_roads: u64 = tile.heads.iter().map(|head| waits(head.last)).sum();
+            let beside: u64 = tile.driveways.iter().map(|beside| waits(beside.last)).sum();
+            tile.tally.delay_ms + on_roads + beside
+        };
+        self.tiles.iter().map(of_tile).sum::<u64>() as f64 / 1000.0
+    }
+
     /// Notes what happens from now on, or no longer.
     pub fn record(&mut self, on: bool) {
         for tile in &mut self.tiles {
@@ -363,6 +398,26 @@ impl Simulation {
             .filter_map(|tile| tile.record.as_mut());
         let mut all: Vec<Happening> = records.flat_map(|record| record.drain(..)).collect();
         // What happens to one car at one instant is at one junction, and so is noted in its order.
+        all.sort_by_key(|happening| (happening.at_ms, happening.car));
+        all
+    }
+
+    /// Who is on roads now: that and when each entered the one that it is on, in the order of
+    /// [`happenings`](Self::happenings).
+    pub fn on_roads(&self) -> Vec<Happening> {
+        let mut all = Vec::new();
+        for tile in &self.tiles {
+            tile.each_car(|car| {
+                let link = tile.link_of_head(car.head);
+                let flow = self.network.flow(link, &self.rules.physics);
+                all.push(Happening {
+                    at_ms: car.at - flow.free_flow_ms,
+                    car: self.rules.traveller(car.place),
+                    what: What::Entered,
+                    link,
+                });
+            });
+        }
         all.sort_by_key(|happening| (happening.at_ms, happening.car));
         all
     }

@@ -14,6 +14,8 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"creeltr3";
+/// All of its versions begin so; a digit follows.
+const KIND: usize = 7;
 /// No simulation is larger; a length that says so is broken.
 const BYTES_MAX: u64 = 1 << 36;
 
@@ -24,6 +26,11 @@ pub enum SnapshotError {
     Io(io::Error),
     /// It is no snapshot, or not all of one.
     Malformed(&'static str),
+    /// It is one of an older version of the format (or of a newer one), which this one does not read.
+    OtherVersion {
+        /// Whether it is newer.
+        newer: bool,
+    },
     /// It was made on other roads.
     OtherNetwork,
 }
@@ -33,6 +40,13 @@ impl fmt::Display for SnapshotError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Malformed(reason) => write!(f, "no whole snapshot: {reason}"),
+            Self::OtherVersion { newer } => {
+                let age = if *newer { "a newer" } else { "an older" };
+                write!(
+                    f,
+                    "a snapshot by {age} version of creel-traffic, whose format this one does not read: run it again from its begin"
+                )
+            }
             Self::OtherNetwork => f.write_str("a snapshot of another network"),
         }
     }
@@ -80,7 +94,8 @@ impl Simulation {
         to.write_all(&crc32fast::hash(&bytes).to_le_bytes())
     }
 
-    /// Reads what [`save`](Self::save) wrote, for the same network.
+    /// Reads what [`save`](Self::save) wrote, for the same network. What was broken on its way is told;
+    /// who made it must be trusted, for one that was made up may panic later.
     ///
     /// # Errors
     /// The stream's, and of what is no whole snapshot of this network.
@@ -94,7 +109,16 @@ impl Simulation {
             .map_err(|_| SnapshotError::Malformed("it is too short"))?;
         let (magic, length) = begin.split_at(8);
         if magic != MAGIC {
-            return Err(SnapshotError::Malformed("it does not begin like one"));
+            let version = magic[KIND];
+            return Err(
+                if magic[..KIND] == MAGIC[..KIND] && version.is_ascii_digit() {
+                    SnapshotError::OtherVersion {
+                        newer: version > MAGIC[KIND],
+                    }
+                } else {
+                    SnapshotError::Malformed("it does not begin like one")
+                },
+            );
         }
         let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
         if length > BYTES_MAX {

@@ -4,7 +4,7 @@
 //! is in: what comes from elsewhere comes as a car or a hole that was sent a window ago or earlier.
 //! So neither the cut of the tiles nor the length of windows nor the workers show in an outcome.
 
-use super::due::Work;
+use super::due::{STUCK, Work};
 use super::records::*;
 use super::reroute::Lateness;
 use super::slab::{NONE, Slab};
@@ -138,6 +138,22 @@ impl Tile {
             self.first_link + up
         } else {
             self.cuts[(up & !CUT) as usize].link
+        }
+    }
+
+    /// Sets anew after how long a car steps aside, also for those that wait already.
+    pub fn set_stuck(&mut self, stuck_ms: Ms, now: Ms) {
+        let mut timers = Vec::new();
+        self.alarms
+            .each(&self.timers, |place| timers.push(self.timers[place]));
+        (self.timers, self.alarms) = (Slab::new(), Wheel::new());
+        for timer in timers {
+            let head = usize::from(timer.of());
+            let at = match timer.kind() {
+                STUCK => now.max(self.heads[head].since + stuck_ms),
+                _ => timer.at,
+            };
+            self.set_timer(timer.kind(), timer.of(), at, None);
         }
     }
 

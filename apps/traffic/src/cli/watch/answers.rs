@@ -17,6 +17,13 @@ impl Shown {
                 let page = include_bytes!("page.html");
                 Answer::ok("text/html; charset=utf-8", page.to_vec())
             }
+            ("GET", "/icon.svg" | "/favicon.ico") => {
+                Answer::ok("image/svg+xml", include_bytes!("icon.svg").to_vec())
+            }
+            ("GET", "/lanes") => {
+                let lanes = self.details.iter().map(|detail| detail.lanes);
+                Answer::ok(BYTES, lanes.collect())
+            }
             ("GET", "/roads") => Answer::ok(BYTES, self.roads.clone()),
             ("GET", "/frame") => {
                 let frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);

@@ -85,7 +85,8 @@ impl Watch {
             .knobs
             .apply(Pool::builder().wait(Wait::Adaptive))
             .build()?;
-        let (mut simulation, _) = self.start.simulation(&self.scene, &pool)?;
+        let start = || self.start.simulation(&self.scene, &pool, common.quiet);
+        let (mut simulation, _) = super::set_up(&interrupt, start)?;
         if !simulation.network().placed() {
             return Err(super::no_map());
         }

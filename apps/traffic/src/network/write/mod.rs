@@ -42,6 +42,16 @@ impl Format {
     pub fn keeps_control(self) -> bool {
         self == Self::Sumo
     }
+
+    /// Whether lanes and places are kept.
+    pub fn keeps_lanes(self) -> bool {
+        matches!(self, Self::Sumo | Self::Matsim)
+    }
+
+    /// Whether speeds are kept.
+    pub fn keeps_speeds(self) -> bool {
+        self != Self::Dimacs
+    }
 }
 
 /// Writes roads. Of DIMACS files lengths are counted in so many mm.

@@ -98,28 +98,18 @@ fn edge(network: &Network, places: &[(f64, f64)], link: u32, to: &mut dyn Write)
         escaped(&end),
         road.approach
     )?;
-    let [a, b] = [road.from, road.to].map(|j| places[j as usize]);
-    // Lanes lie beside each other, to the right; a road without length on the map has a little.
-    let (dx, dy) = (b.0 - a.0, b.1 - a.1);
-    let length = dx.hypot(dy);
-    let aside = if length > 0.0 {
-        (dy / length * 3.2, -dx / length * 3.2)
-    } else {
-        (3.2, 0.0)
-    };
-    let b = if length > 0.0 { b } else { (b.0, b.1 + 0.1) };
     for lane in 0..road.lanes {
-        let off = f64::from(road.lanes - lane) - 0.5;
+        let [a, b] = network.lane_m(places, link, lane);
         writeln!(
             to,
             "        <lane id=\"{}_{lane}\" index=\"{lane}\" speed=\"{:.3}\" length=\"{:.3}\" shape=\"{:.2},{:.2} {:.2},{:.2}\"/>",
             escaped(&name),
             f64::from(road.speed_mm_s) / 1000.0,
             f64::from(road.length_mm) / 1000.0,
-            a.0 + aside.0 * off,
-            a.1 + aside.1 * off,
-            b.0 + aside.0 * off,
-            b.1 + aside.1 * off,
+            a.0,
+            a.1,
+            b.0,
+            b.1,
         )?;
     }
     to.write_all(b"    </edge>\n")

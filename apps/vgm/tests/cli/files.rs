@@ -83,7 +83,7 @@ fn formats_have_the_sizes_they_should() {
     let song = folder.put("s.vgm", &small_song());
     for (flags, name, bytes) in [
         (&["--bit-depth", "8"][..], "s.wav", 44 + 2 * 44_100),
-        (&["--bit-depth", "24"], "s.wav", 44 + 6 * 44_100),
+        (&["--bit-depth", "24"], "s.wav", 68 + 6 * 44_100),
         (&["--bit-depth", "32", "--au"], "s.au", 28 + 8 * 44_100),
         (&["--float"], "s.wav", 58 + 8 * 44_100),
         (&["--sample-rate", "8000"], "s.wav", 44 + 4 * 8_000),

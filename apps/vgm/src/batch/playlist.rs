@@ -418,7 +418,7 @@ mod tests {
             <track><location> c.vgm </location></track><track/></trackList></playlist>"#;
         assert_eq!(
             tracks(xspf(list.as_bytes()).unwrap()),
-            ["a%20b.vgm?&A|b.vgm", "c.vgm", ""]
+            ["a%20b.vgm?&A|b.vgm", "c.vgm"]
         );
         let list = r#"<playlist xml:base="file:///m/&amp;/x"><track><location>a.vgm</location></track>
             <trackList xml:base="sub/"><track xml:base="b%20/"><location>b.vgm</location></track>

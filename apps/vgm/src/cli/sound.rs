@@ -36,7 +36,7 @@ pub(super) struct Sound {
     /// AU files instead of WAV
     #[arg(long, conflicts_with_all = ["raw", "flac"])]
     pub(super) au: bool,
-    /// FLAC files instead of WAV: packed without loss, up to 24 bits
+    /// FLAC files instead of WAV: packed without loss, up to 24 bits and 96 kHz
     #[arg(long, conflicts_with_all = ["raw", "float"])]
     pub(super) flac: bool,
     /// Samples alone instead of WAV: little-endian, signed
@@ -216,7 +216,14 @@ impl Sound {
 
     /// Why no such file can be, if it cannot.
     pub(super) fn refused(&self) -> Option<&'static str> {
-        (self.flac && self.bit_depth == "32")
-            .then_some("--flac: 32 bits do not fit; 8, 16 and 24 do")
+        if !self.flac {
+            None
+        } else if self.bit_depth == "32" {
+            Some("--flac: 32 bits do not fit; 8, 16 and 24 do")
+        } else if self.sample_rate > 96_000 {
+            Some("--flac: at most 96000 frames a second")
+        } else {
+            None
+        }
     }
 }

@@ -63,7 +63,10 @@ impl Flac {
         // 36 bits hold it, or it is said to be unknown.
         let total = usize::try_from(frames).ok().filter(|_| frames >> 36 == 0);
         info.set_total_samples(total.unwrap_or(0));
-        let config = Encoder::default().into_verified();
+        let mut config = Encoder::default();
+        // It would take four times as long, for files that are up to 3 % smaller.
+        config.subframe_coding.use_lpc = false;
+        let config = config.into_verified();
         Ok(Flac {
             config: config.map_err(|(_, error)| unusual(error))?,
             info,
@@ -173,6 +176,45 @@ mod tests {
             assert!(whole[26..42].iter().any(|byte| *byte != 0), "no checksum");
             let text = String::from_utf8_lossy(&whole).into_owned();
             assert!(text.contains("TITLE=Étude"));
+        }
+    }
+
+    /// What another library makes of a file.
+    fn decoded(file: &[u8]) -> Vec<i32> {
+        let mut reader = claxon::FlacReader::new(file).unwrap();
+        reader.samples().map(|sample| sample.unwrap()).collect()
+    }
+
+    #[test]
+    fn every_kind_of_sound_comes_back_as_it_was() {
+        let noise = |at: usize| (at as u32).wrapping_mul(0x9E37_79B9) as f32 / 2f32.powi(31) - 1.0;
+        let square = |up: bool| if up { 1.0 } else { -1.0 };
+        let sounds: [&dyn Fn(usize) -> [f32; 2]; 7] = [
+            &|_| [0.0, 0.5],
+            &|at| [(at as f32 * 0.01).sin() * 0.9; 2],
+            &|at| [noise(at), noise(at * at + 1)],
+            // As far from what is expected as can be.
+            &|at| [square(at % 7 < 3), square(at == 5000)],
+            &|at| [square(noise(at) > 0.0), square(noise(3 * at) < 0.0)],
+            &|at| [(at as f32 * 3.1).sin(), noise(at) / 1000.0],
+            &|at| [noise(at) / 30_000.0, at as f32 / 10_000.0],
+        ];
+        for samples in [SampleFormat::I8, SampleFormat::I16, SampleFormat::I24] {
+            let bits = 8 * samples.bytes() as u32;
+            for (which, sound) in sounds.iter().enumerate() {
+                for frames in [1, 15, 32, 40, 4095, 4096, 4097, 10_001] {
+                    let sound: Vec<_> = (0..frames).map(sound).collect();
+                    let mut flac = Flac::new(samples, 44_100, frames as u64).unwrap();
+                    let mut file = flac.header(&Gd3::default());
+                    flac.push(&sound, &mut file);
+                    flac.finish(&mut file);
+                    let expected = sound.as_flattened().iter().map(|it| to_int(*it, bits));
+                    assert!(
+                        decoded(&file).into_iter().eq(expected),
+                        "sound {which}, {bits} bits, {frames} frames"
+                    );
+                }
+            }
         }
     }
 

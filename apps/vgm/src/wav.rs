@@ -6,7 +6,8 @@
 //! Left out on purpose: files of more than 4 GiB, which neither format can name.
 //!
 //! Source: Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0" (WAV);
-//! Sun, "Audio file format" (AU).
+//! Microsoft, "Multiple channel audio data and WAVE files" (of more than 16 bits); Sun, "Audio file
+//! format" (AU).
 
 use crate::error::{Error, Result};
 use crate::format::Gd3;
@@ -49,6 +50,15 @@ pub struct Layout {
 }
 
 const CHANNELS: usize = 2;
+
+/// What a WAV's samples are: whole numbers, floating-point numbers, or what is said behind.
+const PCM: u16 = 1;
+const IEEE_FLOAT: u16 = 3;
+const EXTENSIBLE: u16 = 0xFFFE;
+/// The speakers at the front, left and right.
+const FRONT_SIDES: u32 = 3;
+/// What makes the number of a kind of samples its identifier.
+const SUBFORMAT: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71];
 
 impl Layout {
     /// The header of a file but FLAC, and what follows its samples: the tags, if there are any.
@@ -127,24 +137,38 @@ impl Layout {
         }
     }
 
-    /// A RIFF header; files of other than whole numbers also say how many frames they have.
+    /// A RIFF header. Whole numbers of more than 16 bits are described at more length; files of
+    /// other than whole numbers also say how many frames they have.
     fn wav_header(self, sample_rate: u32, (data, behind): (u32, u32), frames: u32) -> Vec<u8> {
-        let float = self.samples == SampleFormat::F32;
         let frame_bytes = self.frame_bytes() as u32;
         let bits = 8 * self.samples.bytes() as u16;
+        let tag = match self.samples {
+            SampleFormat::I8 | SampleFormat::I16 => PCM,
+            SampleFormat::I24 | SampleFormat::I32 => EXTENSIBLE,
+            SampleFormat::F32 => IEEE_FLOAT,
+        };
         let mut format = Vec::new();
-        format.extend(if float { 3u16 } else { 1 }.to_le_bytes());
+        format.extend(tag.to_le_bytes());
         format.extend((CHANNELS as u16).to_le_bytes());
         format.extend(sample_rate.to_le_bytes());
         format.extend((sample_rate * frame_bytes).to_le_bytes());
         format.extend((frame_bytes as u16).to_le_bytes());
         format.extend(bits.to_le_bytes());
+        let mut more = Vec::new();
+        if tag == EXTENSIBLE {
+            // All bits count.
+            more.extend(bits.to_le_bytes());
+            more.extend(FRONT_SIDES.to_le_bytes());
+            more.extend(PCM.to_le_bytes());
+            more.extend(SUBFORMAT);
+        }
         let mut body = b"WAVE".to_vec();
-        if float {
-            format.extend([0, 0]);
+        if tag != PCM {
+            format.extend((more.len() as u16).to_le_bytes());
+            format.extend(more);
         }
         chunk(&mut body, b"fmt ", &format);
-        if float {
+        if tag == IEEE_FLOAT {
             chunk(&mut body, b"fact", &frames.to_le_bytes());
         }
         body.extend(b"data");
@@ -284,6 +308,28 @@ mod tests {
         assert_eq!(encoded(Wav, SampleFormat::I24), [0, 0, 0x40, 0, 0, 0x80]);
         assert_eq!(encoded(Au, SampleFormat::I24), [0x40, 0, 0, 0x80, 0, 0]);
         assert_eq!(encoded(Au, SampleFormat::F32)[..4], 0.5f32.to_be_bytes());
+    }
+
+    #[test]
+    fn a_wav_of_more_than_16_bits_is_described_at_length() {
+        for (samples, tag, bytes) in [
+            (SampleFormat::I8, 1, 16),
+            (SampleFormat::I16, 1, 16),
+            (SampleFormat::I24, 0xFFFE, 40),
+            (SampleFormat::I32, 0xFFFE, 40),
+            (SampleFormat::F32, 3, 18),
+        ] {
+            let container = Container::Wav;
+            let around = Layout { container, samples }.around(44_100, 1, &Gd3::default());
+            let (header, _) = around.unwrap();
+            let word = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+            assert_eq!((word(20), word(16)), (tag, bytes), "{samples:?}");
+            assert_eq!(header.windows(4).any(|name| name == b"fact"), tag == 3);
+            if tag == 0xFFFE {
+                let bits = 8 * samples.bytes() as u16;
+                assert_eq!([36, 38, 40, 42, 44].map(word), [22, bits, 3, 0, 1]);
+            }
+        }
     }
 
     #[test]

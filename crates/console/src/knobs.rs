@@ -30,7 +30,7 @@ use creel_topology::{Budget, LimitKind, Machine, Placement};
 pub struct Knobs {
     /// How many workers: a number, cores (the usable ones, as by default) or pus (a worker for each
     /// of their hardware threads)
-    #[arg(short, long, value_name = "N", value_parser = jobs)]
+    #[arg(short, long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     pub jobs: Option<usize>,
     /// Where they sit: unpinned, cores, pus, close, spread, per-cache, per-node, fast-cores,
     /// PUs (0,2,4-7) or a set of PUs a worker ({0-3},{4-7})

@@ -56,9 +56,13 @@ impl Remarks {
     /// The remarks on a song.
     pub fn of(song: &Song) -> Remarks {
         let name = |instance: crate::format::Instance| song.header.name(instance.chip);
+        let mut warnings = song.warnings().to_vec();
+        if song.chips().next().is_none() {
+            warnings.push("it writes to no chip that it has a clock for".into());
+        }
         Remarks {
             chips_missing: missing(song).into_iter().map(name).collect(),
-            warnings: song.warnings().to_vec(),
+            warnings,
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::Source;
 use super::archive;
 use super::kind::{self, Kind};
-use super::playlist;
+use super::playlist::{self, Place};
 use crate::error::{Error, Result};
 
 /// How deep playlists may name playlists.
@@ -123,8 +123,15 @@ impl Found {
     }
 
     /// Takes what a playlist names.
-    fn listed(&mut self, entries: Vec<PathBuf>, recurse: bool, lists: &mut Vec<PathBuf>) {
+    fn listed(&mut self, entries: Vec<Place>, recurse: bool, lists: &mut Vec<PathBuf>) {
         for entry in entries {
+            let entry = match entry {
+                Place::Here(path) => path,
+                Place::Away(uri) => {
+                    self.refuse(Path::new(&uri), "is on the network, not fetched");
+                    continue;
+                }
+            };
             if lists.len() > LISTS_MAX {
                 let reason = "a playlist in a playlist in a playlist, more than 16 deep";
                 return self.refuse(&entry, reason);

@@ -81,6 +81,14 @@ impl Source {
         }
     }
 
+    /// Its file's path as a URI has it, where that is no text.
+    pub fn escaped(&self) -> Option<String> {
+        match self {
+            Source::File(path) => escaped(path),
+            _ => None,
+        }
+    }
+
     /// The folder or the archive that it was found in, at `place`.
     fn root(&self, place: &Path) -> PathBuf {
         match self {
@@ -116,6 +124,14 @@ impl Source {
             Source::Carried(song) => peek(song.packed),
             Source::StandardInput(bytes) => peek(bytes),
         })
+    }
+}
+
+/// A path percent-escaped as a URI has it, if it is not UTF-8: what is printed of it then is another.
+pub fn escaped(path: &Path) -> Option<String> {
+    match path.to_str() {
+        Some(_) => None,
+        None => Some(text::escaped(path.as_os_str().as_encoded_bytes())),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Names of sound files by a pattern: `{game}/{track:02} {title}`.
 //!
 //! A `/` of the pattern makes a folder, below the one where the file would be; a `/` in a tag is
-//! replaced. A folder whose name comes out empty is left out.
+//! replaced, as are control characters, and on Windows what its file systems do not take. A folder
+//! whose name comes out empty is left out.
 //!
 //! Invariant: whatever the tags say, a name leads down, and each component is not hidden, not empty,
 //! and no longer than file systems take.
@@ -78,6 +79,11 @@ impl std::str::FromStr for Naming {
             rest = after;
         }
         pieces.push(Piece::Text(rest.into()));
+        if pattern.starts_with('/') || pattern.split('/').any(|part| part.trim() == "..") {
+            return Err(format!(
+                "{pattern:?} leads out of the folder that --output names"
+            ));
+        }
         if pattern.ends_with('/') {
             return Err(format!("{pattern:?} names folders, and no file"));
         }
@@ -178,7 +184,8 @@ impl Naming {
 /// A text as one component of a path, or nothing.
 fn harmless(text: &str) -> String {
     let replaced = |c: char| match c {
-        '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => '_',
+        '/' => '_',
+        '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' if cfg!(windows) => '_',
         c if c.is_control() => '_',
         c => c,
     };
@@ -226,7 +233,7 @@ mod tests {
         let of = |pattern: &str| expanded(pattern, &tags, "file", 1);
         let folder = of("{system}/{game}/{track:02} {title}").unwrap();
         assert_eq!(folder, "Loom_Jacquard/01 a_b");
-        assert_eq!(of("/../{file}").unwrap(), "file");
+        assert_eq!(of(".//{file}").unwrap(), "file");
         assert_eq!(of("{file}/{game}"), None);
     }
 
@@ -237,6 +244,8 @@ mod tests {
             ("{title", "not closed"),
             ("{title}/", "no file"),
             ("song", "all songs"),
+            ("/music/{title}", "leads out"),
+            ("{game}/../{title}", "leads out"),
             ("{track:x}", "digits"),
         ] {
             let error = pattern.parse::<Naming>().unwrap_err();

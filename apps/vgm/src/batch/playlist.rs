@@ -4,7 +4,8 @@
 //! wrote them; of all that an entry can mean, the first that is there is meant. It may be a folder, an
 //! archive, or another playlist.
 //!
-//! Left out on purpose: all but the places of the entries, and what is not on this machine.
+//! Left out on purpose: all but the places of the entries, and what is not on this machine: it is told
+//! and not fetched.
 //!
 //! Source: XSPF version 1 and JSPF (xspf.org); RFC 8089 (file URIs), RFC 3986 (percent escapes).
 
@@ -25,13 +26,22 @@ use crate::format::open;
 /// The largest playlist read, in bytes.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The files that a playlist of a file names, in its order, those that are not there included.
+/// What an entry means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file of this machine, which may not be there.
+    Here(PathBuf),
+    /// Something on the network.
+    Away(String),
+}
+
+/// What a playlist of a file names, in its order.
 ///
 /// # Errors
 ///
 /// [`Error::Io`] if it cannot be read, [`Error::BadList`] if it is no playlist of this kind,
 /// [`Error::TooLarge`] beyond 16 MiB.
-pub fn entries(path: &Path, kind: Kind) -> Result<Vec<PathBuf>> {
+pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Place>> {
     let mut bytes = Vec::new();
     open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -43,18 +53,22 @@ pub fn entries(path: &Path, kind: Kind) -> Result<Vec<PathBuf>> {
 /// # Errors
 ///
 /// As [`entries`].
-pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Place>> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(Error::TooLarge("a playlist of more than 16 MiB".into()));
     }
     let bytes = text::utf8(bytes);
-    let places = match kind {
+    let tracks = match kind {
         Kind::Xspf => xspf(&bytes)?,
         Kind::Jspf => jspf(&bytes)?,
-        _ => m3u(&bytes),
+        _ => m3u(&bytes).into_iter().map(|place| vec![place]).collect(),
     };
-    Ok(places.iter().map(|place| meant(folder, place)).collect())
+    let places = tracks.iter().filter_map(|track| meant(folder, track));
+    Ok(places.collect())
 }
+
+/// The places that an entry has, of which the first that can be played is meant.
+type Track = Vec<Vec<u8>>;
 
 /// The lines that are no comments.
 fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -76,11 +90,11 @@ struct Element {
     base: Vec<u8>,
 }
 
-/// The `location` of each `track`, counted from the `xml:base` of where it stands.
-fn xspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+/// Each `location` of each `track`, counted from the `xml:base` of where it stands.
+fn xspf(bytes: &[u8]) -> Result<Vec<Track>> {
     let bad = |error: &dyn std::fmt::Display| Error::BadList(format!("no XSPF playlist: {error}"));
     let mut reader = Reader::from_reader(bytes);
-    let (mut places, mut path): (_, Vec<Element>) = (Vec::new(), Vec::new());
+    let (mut tracks, mut path): (Vec<Track>, Vec<Element>) = (Vec::new(), Vec::new());
     let mut place: Option<Vec<u8>> = None;
     loop {
         match reader.read_event().map_err(|error| bad(&error))? {
@@ -92,16 +106,20 @@ fn xspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
                 let base = own.map_or(outer.to_vec(), |own| resolved(outer, own.as_bytes()));
                 let name = tag.local_name().as_ref().to_vec();
                 let outer = path.last().map(|element| &element.name[..]);
-                if outer == Some(b"track") && name == b"location" {
-                    place = Some(Vec::new());
+                match (outer, &name[..]) {
+                    (None, b"playlist") => {}
+                    (None, _) => return Err(bad(&"it begins otherwise")),
+                    (Some(b"track"), b"location") => place = Some(Vec::new()),
+                    (_, b"track") => tracks.push(Vec::new()),
+                    _ => {}
                 }
                 path.push(Element { name, base });
             }
             Event::End(_) => {
                 let ended = path.pop();
-                // The first location of a track is the one to play.
-                if let (Some(place), Some(element)) = (place.take(), ended) {
-                    places.push(resolved(&element.base, place.trim_ascii()));
+                let track = tracks.last_mut();
+                if let (Some(place), Some(element), Some(track)) = (place.take(), ended, track) {
+                    track.push(resolved(&element.base, place.trim_ascii()));
                 }
             }
             Event::Text(text) => {
@@ -119,7 +137,7 @@ fn xspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
                     place.extend(reference(&name));
                 }
             }
-            Event::Eof if path.is_empty() => return Ok(places),
+            Event::Eof if path.is_empty() => return Ok(tracks),
             Event::Eof => return Err(bad(&"it is cut short")),
             _ => {}
         }
@@ -185,19 +203,44 @@ impl Default for Locations {
     }
 }
 
-fn jspf(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+fn jspf(bytes: &[u8]) -> Result<Vec<Track>> {
     let bad = |error: serde_json::Error| Error::BadList(format!("no JSPF playlist: {error}"));
     let document: Jspf = serde_json::from_slice(bytes).map_err(bad)?;
-    let first = |track: JspfTrack| match track.location {
-        Locations::Many(places) => places.into_iter().next(),
-        Locations::One(place) => Some(place),
-    };
-    let places = document.playlist.track.into_iter().filter_map(first);
-    Ok(places.map(String::into_bytes).collect())
+    let tracks = document.playlist.track.into_iter();
+    let places = tracks.map(|track| match track.location {
+        Locations::Many(places) => places,
+        Locations::One(place) => vec![place],
+    });
+    let bytes = |track: Vec<String>| track.into_iter().map(String::into_bytes).collect();
+    Ok(places.map(bytes).collect())
 }
 
-/// The file that an entry means: the first of its readings that is there, else the first.
-fn meant(folder: &Path, place: &[u8]) -> PathBuf {
+/// What a track means: the first of its places that is there, else the first that is on this
+/// machine, else the first; nothing if it has none.
+fn meant(folder: &Path, track: &Track) -> Option<Place> {
+    let (away, here): (Vec<_>, Vec<_>) = track.iter().partition(|place| is_away(place));
+    let paths = here.iter().flat_map(|place| readings(folder, place));
+    let mut paths: Vec<_> = paths.collect();
+    if paths.is_empty() {
+        let first = away.first()?;
+        return Some(Place::Away(String::from_utf8_lossy(first).into_owned()));
+    }
+    let there = paths.iter().position(|path| path.exists());
+    Some(Place::Here(paths.swap_remove(there.unwrap_or(0))))
+}
+
+/// Whether a place is a URI other than a file's.
+fn is_away(place: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(place);
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    text.split_once("://").is_some_and(|(scheme, _)| {
+        // One letter is a drive.
+        scheme.len() > 1 && scheme.chars().all(is_scheme) && !scheme.eq_ignore_ascii_case("file")
+    })
+}
+
+/// The paths that a place can mean.
+fn readings(folder: &Path, place: &[u8]) -> Vec<PathBuf> {
     let mut readings = Vec::new();
     let unescaped = unescape(place);
     match place
@@ -228,8 +271,7 @@ fn meant(folder: &Path, place: &[u8]) -> PathBuf {
             ]);
         }
     }
-    let there = paths.iter().position(|path| path.exists());
-    paths.swap_remove(there.unwrap_or(0))
+    paths
 }
 
 fn os_string(bytes: &[u8]) -> OsString {
@@ -314,17 +356,15 @@ impl Playlist {
         let folder = folder.parent().unwrap_or(Path::new("/"));
         let mut text = b"#EXTM3U\n".to_vec();
         for (_, output, frames) in entries {
-            let seconds = frames.map_or(-1, |frames| (frames / u64::from(sample_rate)) as i64);
+            // Rounded as players do, but 0 is how some say that they do not know.
+            let rate = u64::from(sample_rate);
+            let seconds = frames.map_or(-1, |frames| ((frames + rate / 2) / rate).max(1) as i64);
             let title = output.file_stem().unwrap_or_default().to_string_lossy();
+            let title = title.replace(char::is_control, " ");
             text.extend(format!("#EXTINF:{seconds},{title}\n").into_bytes());
             let output = std::path::absolute(&output)?;
             let place = output.strip_prefix(folder).unwrap_or(&output);
-            let place = place.as_os_str().as_encoded_bytes();
-            if place.starts_with(b"#") {
-                // Else it would be a comment.
-                text.extend(b"./");
-            }
-            text.extend(place);
+            text.extend(line(place, &output));
             text.push(b'\n');
         }
         // Whole or not at all.
@@ -332,6 +372,21 @@ impl Playlist {
         part.push(format!(".{}.part", std::process::id()));
         std::fs::write(&part, text)?;
         std::fs::rename(part, path)
+    }
+}
+
+/// How a line of M3U says a path, which also has an absolute form.
+fn line(place: &Path, absolute: &Path) -> Vec<u8> {
+    let bytes = place.as_os_str().as_encoded_bytes();
+    match bytes {
+        // Lines end where such a name goes on: it can only be said as a URI.
+        _ if bytes.iter().any(u8::is_ascii_control) => {
+            let bytes = absolute.as_os_str().as_encoded_bytes();
+            format!("file://{}", text::escaped(bytes)).into_bytes()
+        }
+        // Else it would be a comment, or lose its blanks.
+        [b'#' | b' ', ..] => [b"./", bytes].concat(),
+        _ => bytes.to_vec(),
     }
 }
 
@@ -344,6 +399,12 @@ mod tests {
         places.into_iter().map(text).collect()
     }
 
+    /// The places of each track, with a bar between those of one.
+    fn tracks(tracks: Vec<Track>) -> Vec<String> {
+        let text = |track: Track| texts(track).join("|");
+        tracks.into_iter().map(text).collect()
+    }
+
     #[test]
     fn m3u_has_a_place_a_line_but_comments() {
         let list = "#EXTM3U\r\n#EXTINF:1,x\r\n a b.vgm \r\n\r\nc\\d.vgz";
@@ -353,27 +414,28 @@ mod tests {
     #[test]
     fn xspf_has_the_location_of_each_track() {
         let list = r#"<?xml version="1.0"?><playlist xmlns="http://xspf.org/ns/0/"><location>no</location>
-            <trackList><track><title>t</title><location>a%20b.vgm?&amp;&#x41;</location></track>
+            <trackList><track><title>t</title><location>a%20b.vgm?&amp;&#x41;</location><location>b.vgm</location></track>
             <track><location> c.vgm </location></track><track/></trackList></playlist>"#;
         assert_eq!(
-            texts(xspf(list.as_bytes()).unwrap()),
-            ["a%20b.vgm?&A", "c.vgm"]
+            tracks(xspf(list.as_bytes()).unwrap()),
+            ["a%20b.vgm?&A|b.vgm", "c.vgm"]
         );
         let list = r#"<playlist xml:base="file:///m/&amp;/x"><track><location>a.vgm</location></track>
             <trackList xml:base="sub/"><track xml:base="b%20/"><location>b.vgm</location></track>
             <track><location>/c.vgm</location></track></trackList></playlist>"#;
         assert_eq!(
-            texts(xspf(list.as_bytes()).unwrap()),
+            tracks(xspf(list.as_bytes()).unwrap()),
             ["file:///m/&/a.vgm", "file:///m/&/sub/b%20/b.vgm", "/c.vgm"]
         );
         assert!(xspf(b"<playlist><track>").is_err());
         assert!(xspf(b"<a></b>").is_err());
+        assert!(xspf(b"<html><body/></html>").is_err(), "no playlist");
     }
 
     #[test]
     fn jspf_has_locations_as_lists_or_alone() {
         let list = r#"{"playlist":{"track":[{"location":["a.vgm","b"]},{"location":"c"},{}]}}"#;
-        assert_eq!(texts(jspf(list.as_bytes()).unwrap()), ["a.vgm", "c"]);
+        assert_eq!(tracks(jspf(list.as_bytes()).unwrap()), ["a.vgm|b", "c", ""]);
         assert!(jspf(b"[]").is_err());
     }
 
@@ -384,6 +446,7 @@ mod tests {
         for name in ["a b.vgm", "100%25.vgm", "sub/é.vgm", "縦.vgm"] {
             std::fs::write(folder.join(name), b"x").unwrap();
         }
+        let here = |name: &str| Some(Place::Here(folder.join(name)));
         let uri = format!("file://localhost{}/a%20b.vgm", folder.display());
         let (japanese, _, _) = encoding_rs::SHIFT_JIS.encode("縦.vgm");
         for (place, name) in [
@@ -394,10 +457,41 @@ mod tests {
             (&japanese, "縦.vgm"),
             (uri.as_bytes(), "a b.vgm"),
         ] {
-            assert_eq!(meant(&folder, place), folder.join(name), "{place:?}");
+            assert_eq!(
+                meant(&folder, &vec![place.to_vec()]),
+                here(name),
+                "{place:?}"
+            );
         }
-        assert_eq!(meant(&folder, b"none"), folder.join("none"));
-        assert_eq!(meant(&folder, b"file://"), folder);
+        let track = |places: &[&str]| places.iter().map(|it| it.as_bytes().to_vec()).collect();
+        assert_eq!(meant(&folder, &track(&["none"])), here("none"));
+        assert_eq!(meant(&folder, &track(&["file://"])), here(""));
+        let net = "https://example.com/a%20b.vgm";
+        let places = track(&[net, "none", "a b.vgm"]);
+        assert_eq!(meant(&folder, &places), here("a b.vgm"));
+        assert_eq!(meant(&folder, &track(&[net, "none"])), here("none"));
+        assert_eq!(
+            meant(&folder, &track(&[net])),
+            Some(Place::Away(net.into()))
+        );
+        assert_eq!(meant(&folder, &Track::new()), None);
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn lines_say_names_that_are_no_lines() {
+        let said = |name: &str| line(Path::new(name), &Path::new("/é d").join(name));
+        for (name, expected) in [
+            ("a b%20.wav", "a b%20.wav"),
+            ("#a.wav", "./#a.wav"),
+            (" a.wav", "./ a.wav"),
+            ("a\n\u{1b}.wav", "file:///%C3%A9%20d/a%0A%1B.wav"),
+        ] {
+            assert_eq!(said(name), expected.as_bytes());
+        }
+        assert_eq!(
+            meant(Path::new(""), &vec![said("a\n.wav")]),
+            Some(Place::Here("/é d/a\n.wav".into()))
+        );
     }
 }

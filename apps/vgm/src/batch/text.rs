@@ -1,4 +1,5 @@
-//! Text from other machines, in whatever encoding they had: of playlists, and names in archives.
+//! Text from other machines, in whatever encoding they had: of playlists, and names in archives; and
+//! names that are no text, written as one.
 
 use encoding_rs::{Encoding, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
@@ -44,6 +45,16 @@ pub fn japanese(bytes: &[u8]) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();
     let side_by_side = chars.windows(2).any(|pair| pair.iter().all(is_japanese));
     (!broken && side_by_side).then(|| text.into_owned())
+}
+
+/// The bytes of a path as a URI has them, percent-escaped but for what needs none.
+pub fn escaped(bytes: &[u8]) -> String {
+    let one = |byte: &u8| match byte {
+        b'/' | b'-' | b'.' | b'_' | b'~' => char::from(*byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    bytes.iter().map(one).collect()
 }
 
 #[cfg(test)]

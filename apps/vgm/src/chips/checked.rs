@@ -1,12 +1,12 @@
 //! Which chips are played, how each was checked, and how fast it is beside another player.
 //!
-//! The ratios are of CPU time, whole programs in turns, on five or ten minutes of random notes over all
-//! voices, made outside the project, and cut to one decimal; those of OKIM6258, MSM5205 and PWM of
-//! random data of which each byte is a write, PWM with one for each side; with one for both it is 1.4
-//! times as fast. libvgm draws lines between samples where we filter; of the PWM's time most goes
-//! into taking in 44,000 writes a second. It plays no ES5506.
-//! `cargo test --release -p creel-vgm --test players -- --ignored --nocapture` measures shorter songs
-//! by wall time, and comes out lower where files weigh.
+//! The ratios were taken on 22 and 23 November 2026, of CPU time, whole programs in turns, on five or
+//! ten minutes of random notes over all voices, made outside the project, and cut to one decimal;
+//! those of OKIM6258, MSM5205 and PWM of random data of which each byte is a write, PWM with one for
+//! each side; with one for both it is 1.4 times as fast. libvgm draws lines between samples where we
+//! filter; of the PWM's time most goes into taking in 44,000 writes a second. It plays no ES5506.
+//! `CREEL_VGM2WAV=… cargo test --release -p creel-vgm --test players -- --ignored --nocapture`
+//! measures shorter songs by wall time, and comes out lower where files weigh.
 
 use crate::format::ChipId;
 

@@ -197,13 +197,14 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if there are none.
+    /// [`Error::Unsupported`] if none of them is.
     pub(crate) fn of(&self, parts: Vec<(Instance, Part)>) -> Result<Vec<(Instance, Part)>> {
         let is_heard = |(instance, part): &(Instance, Part)| {
             self.voices(*instance) & part.voices(instance.chip) != 0
         };
+        let has_some = !parts.is_empty();
         let heard: Vec<_> = parts.into_iter().filter(is_heard).collect();
-        if heard.is_empty() {
+        if heard.is_empty() && has_some {
             let reason = "of the chips that may be heard it has none";
             return Err(Error::Unsupported(reason.into()));
         }

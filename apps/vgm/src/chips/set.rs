@@ -95,7 +95,9 @@ pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
         let parts = chip_parts(&song.header, instance)?;
         all.extend(parts.into_iter().map(|part| (instance, part)));
     }
-    if all.is_empty() {
+    // A song that has chips and leaves them alone is silent, which is no fault.
+    let is_silent = song.chips().next().is_none() && song.header.instances().next().is_some();
+    if all.is_empty() && !is_silent {
         return Err(no_chip(song));
     }
     Ok(all)
@@ -121,7 +123,7 @@ fn no_chip(song: &Song) -> Error {
     let name = |instance: Instance| song.header.name(instance.chip);
     let names: Vec<_> = song.chips().map(name).collect();
     Error::Unsupported(if names.is_empty() {
-        "the song writes to no chip that it has a clock for".into()
+        "the song has a clock for no chip".into()
     } else {
         format!("none of its chips can be played: {}", names.join(", "))
     })

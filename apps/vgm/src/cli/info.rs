@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use creel_console::{Common, Exit, Format, output, report};
 use creel_vgm::Error;
-use creel_vgm::batch::{Remarks, find};
+use creel_vgm::batch::{Remarks, Source, find};
 use creel_vgm::format::{Gd3, Song, TICKS_PER_SECOND};
+use creel_vgm::render::{Player, Settings};
 use serde::Serialize;
 
 use super::plain::plain;
@@ -33,6 +34,8 @@ pub struct Info {
 struct Document<'s> {
     schema: u32,
     song: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    song_escaped: Option<String>,
     version: String,
     seconds: f64,
     samples: u64,
@@ -75,7 +78,7 @@ impl Info {
                 }
             };
             let tags = song.tags.either();
-            let document = document(source.to_string(), &song, &tags);
+            let document = document(source, &song, &tags);
             match common.format {
                 Format::Json => output::json_line(&document)?,
                 Format::Csv => rows.push(row(&document)),
@@ -111,12 +114,13 @@ impl Failures {
     }
 }
 
-fn document<'s>(path: String, song: &'s Song, tags: &'s Gd3) -> Document<'s> {
+fn document<'s>(source: &Source, song: &'s Song, tags: &'s Gd3) -> Document<'s> {
     let rate = f64::from(TICKS_PER_SECOND);
     let looped = song.repeat().map_or(0, |repeat| song.ticks() - repeat.tick);
     Document {
         schema: 1,
-        song: path,
+        song: source.to_string(),
+        song_escaped: source.escaped(),
         version: format!(
             "{:x}.{:02x}",
             song.header.version >> 8,
@@ -135,13 +139,23 @@ fn document<'s>(path: String, song: &'s Song, tags: &'s Gd3) -> Document<'s> {
                 writes: song.writes(instance),
             })
             .collect(),
-        remarks: Remarks::of(song),
+        remarks: remarks(song),
         track: &tags.track,
         game: &tags.game,
         system: &tags.system,
         author: &tags.author,
         date: &tags.date,
     }
+}
+
+/// What `render` would say of it, and why it would refuse it.
+fn remarks(song: &Song) -> Remarks {
+    let mut remarks = Remarks::of(song);
+    if let Err(error) = Player::check(song, &Settings::default()) {
+        let refused = format!("it cannot be rendered: {error}");
+        remarks.warnings.push(refused);
+    }
+    remarks
 }
 
 /// One song in a table, its chips in one field.

@@ -22,7 +22,7 @@ use plain::{plain, tell};
 fn make_folder(output: &Path) -> anyhow::Result<()> {
     let name = output.display();
     ensure!(
-        !output.is_file(),
+        !output.exists() || output.is_dir(),
         "{name}: is a file; --output takes a folder"
     );
     fs::create_dir_all(output).with_context(|| name.to_string())

@@ -1,7 +1,8 @@
 //! `creel-vgm render`: many songs to as many sound files, a song a job.
 
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{self, Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -14,6 +15,7 @@ use creel_vgm::batch::{
 };
 use creel_vgm::chips::selection::{Name, Selection};
 use creel_vgm::effects::Effects;
+use creel_vgm::mix::SampleFormat;
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 
@@ -101,7 +103,7 @@ pub struct Render {
     #[command(flatten)]
     knobs: Knobs,
     /// Workers of the pool, those included that wait for the disk; by default four more than jobs
-    #[arg(long, value_name = "N", value_parser = knobs::jobs, help_heading = "Knobs")]
+    #[arg(long, value_name = "N", value_parser = knobs::jobs, allow_negative_numbers = true, help_heading = "Knobs")]
     workers: Option<usize>,
 }
 
@@ -124,6 +126,10 @@ impl Render {
             return self.to_stdout(common);
         }
         make_folder(&self.output)?;
+        if let Some(folder) = self.m3u.as_ref().and_then(|list| list.parent()) {
+            // It is there, or below the other.
+            fs::create_dir_all(folder).context("--m3u")?;
+        }
         let (pool, jobs) = self.pool()?;
         // Before signals are watched for: standard input may be waited for, and nothing is begun.
         let plan = self.plan(&pool);
@@ -136,8 +142,7 @@ impl Render {
                 tell(&line);
             }
         }
-        let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
-        let tally = Tally::new(plan.units.len(), claimed, self.lines, common.quiet);
+        let tally = Tally::new(&plan.units, self.lines, common.quiet);
         for (path, error) in &plan.refused {
             tally.refused(path, error);
         }
@@ -195,8 +200,7 @@ impl Render {
         plan.units.sort_by_key(|unit| unit.order);
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         tell_of_folders(&plan.deeper, &plan.barren);
-        let claimed = plan.units.iter().map(|unit| unit.claimed).sum();
-        let tally = Tally::new(plan.units.len(), claimed, false, common.quiet);
+        let tally = Tally::new(&plan.units, false, common.quiet);
         for (path, error) in &plan.refused {
             tally.refused(path, error);
         }
@@ -240,6 +244,10 @@ impl Render {
         if let Some(message) = self.sound.refused() {
             return Some(message.into());
         }
+        let rounded = [SampleFormat::I8, SampleFormat::I16];
+        if self.effects.dither && !rounded.contains(&self.sound.layout().samples) {
+            return Some("--dither: nothing is rounded to 8 or 16 bits".into());
+        }
         if self.is_stream() {
             let has_files = self.lines || self.sound.au || self.sound.flac || self.m3u.is_some();
             return if has_files || self.name.is_some() {
@@ -256,10 +264,19 @@ impl Render {
             "is a file's name, not stdout"
         } else if list.exists() && self.paths.iter().any(same) {
             "is read, too"
+        } else if !self.has_folder(list) {
+            "is to lie in a folder that is not there"
         } else {
             Playlist::refused_at(list, self.overwrite || self.skip_done)?
         };
         Some(format!("--m3u: {} {why}", list.display()))
+    }
+
+    /// Whether the folder of a playlist is there, or will be.
+    fn has_folder(&self, list: &Path) -> bool {
+        let absolute = |path: &Path| path::absolute(path).unwrap_or(path.into());
+        let list = absolute(list);
+        list.parent().is_some_and(Path::is_dir) || list.starts_with(absolute(&self.output))
     }
 
     /// The pool, with workers for the disk too, and how many of them render.

@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 #[command(next_help_heading = "Sound")]
 pub(super) struct Sound {
     /// How often loops are played
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     loops: u32,
     /// How long songs that loop fade out, in seconds
-    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
+    #[arg(long, allow_negative_numbers = true, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
     fade: f64,
     /// A factor on the loudness, on top of what --normalize or --replay-gain bring it to
-    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = factor)]
+    #[arg(long, allow_negative_numbers = true, value_name = "F", default_value_t = 1.0, value_parser = factor)]
     volume: f32,
     /// Frames a second
-    #[arg(long, value_name = "HZ", default_value_t = 44_100, value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
+    #[arg(long, allow_negative_numbers = true, value_name = "HZ", default_value_t = 44_100, value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
     sample_rate: u32,
     /// How native frames become output frames
     #[arg(long, value_name = "R", value_enum, default_value_t)]
@@ -59,7 +59,7 @@ pub(super) struct EffectFlags {
     tone: Tone,
     /// Add noise of one step before rounding to 8 or 16 bits
     #[arg(long)]
-    dither: bool,
+    pub(super) dither: bool,
 }
 
 /// Effects that need not know the whole song.
@@ -72,13 +72,13 @@ pub(super) struct Tone {
     #[arg(long)]
     pub(super) dc_filter: bool,
     /// A band of the equaliser: HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB; may be given often
-    #[arg(long, value_name = "BAND", value_parser = band)]
+    #[arg(long, value_name = "BAND", value_parser = band, allow_hyphen_values = true)]
     pub(super) eq: Vec<String>,
     /// Add so much of a hall, 0 to 1
-    #[arg(long, value_name = "F", default_value_t = 0.0, value_parser = one)]
+    #[arg(long, allow_negative_numbers = true, value_name = "F", default_value_t = 0.0, value_parser = one)]
     pub(super) reverb: f32,
     /// How far the sides are apart: 0 mono, 1 as they are, at most 2
-    #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = two)]
+    #[arg(long, allow_negative_numbers = true, value_name = "F", default_value_t = 1.0, value_parser = two)]
     pub(super) width: f32,
 }
 

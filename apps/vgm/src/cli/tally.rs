@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use creel_console::{Common, Exit, Format, Progress, output};
 use creel_vgm::Error;
-use creel_vgm::batch::{Event, Unit};
+use creel_vgm::batch::{Event, Unit, escaped};
 use serde::Serialize;
 
 use super::plain::plain;
@@ -17,6 +17,8 @@ use super::plain::plain;
 /// Counts songs as they end, from many threads.
 pub struct Tally {
     songs: usize,
+    /// What each of them is called.
+    what: &'static str,
     lines: bool,
     started: Instant,
     progress: Progress,
@@ -50,6 +52,10 @@ struct Line<'l> {
     song: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    song_escaped: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_escaped: Option<String>,
     status: &'static str,
     frames: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +69,15 @@ struct Line<'l> {
 }
 
 impl Line<'_> {
+    fn of_unit(unit: &Unit, status: &'static str) -> Self {
+        Line {
+            output: Some(unit.output.display().to_string()),
+            song_escaped: unit.input.escaped(),
+            output_escaped: escaped(&unit.output),
+            ..Line::of(&unit.name(), status)
+        }
+    }
+
     fn of(song: &(impl Display + ?Sized), status: &'static str) -> Self {
         Line {
             schema: 1,
@@ -77,6 +92,9 @@ impl Line<'_> {
 #[derive(Serialize)]
 pub struct Summary {
     schema: u32,
+    /// What is counted.
+    #[serde(skip)]
+    what: &'static str,
     songs: u64,
     failed: u64,
     skipped: u64,
@@ -92,11 +110,13 @@ pub struct Summary {
 const MESSAGE_FRAMES: u64 = 1 << 18;
 
 impl Tally {
-    /// A tally of `songs` songs that expect `frames` frames in all, told with a JSON line each if
-    /// `lines`.
-    pub fn new(songs: usize, frames: u64, lines: bool, quiet: bool) -> Self {
+    /// A tally of these songs, or stems of songs, told with a JSON line each if `lines`.
+    pub fn new(units: &[Unit], lines: bool, quiet: bool) -> Self {
+        let frames = units.iter().map(|unit| unit.claimed).sum();
+        let has_stems = units.iter().any(|unit| unit.stem.is_some());
         Tally {
-            songs,
+            songs: units.len(),
+            what: if has_stems { "stem" } else { "song" },
             lines,
             started: Instant::now(),
             progress: Progress::share(frames, quiet),
@@ -128,8 +148,7 @@ impl Tally {
             Event::Begun(frames) => self.correct(unit.claimed, *frames),
             Event::Rendered(frames) => self.advance(*frames),
             Event::Done(extent, remarks) => {
-                let mut line = Line::of(&unit.name(), "done");
-                line.output = Some(unit.output.display().to_string());
+                let mut line = Line::of_unit(unit, "done");
                 line.frames = extent.frames;
                 (line.peak, line.clipped) = (Some(extent.peak), Some(extent.clipped));
                 line.chips_missing = &remarks.chips_missing;
@@ -142,8 +161,7 @@ impl Tally {
                 });
             }
             Event::Kept => {
-                let mut line = Line::of(&unit.name(), "skipped");
-                line.output = Some(unit.output.display().to_string());
+                let line = Line::of_unit(unit, "skipped");
                 self.correct(unit.claimed, 0);
                 self.end(&line, |counts| counts.skipped += 1);
             }
@@ -206,6 +224,7 @@ impl Tally {
         self.progress.finish();
         Summary {
             schema: 1,
+            what: self.what,
             songs: counts.done,
             failed: counts.failed,
             skipped: counts.skipped,
@@ -223,8 +242,10 @@ impl Tally {
         let ended = counts.done + counts.failed + counts.skipped;
         drop(counts);
         let rate = rendered as f64 / self.started.elapsed().as_secs_f64() / 1e6;
-        self.progress
-            .set_message(format!("{ended}/{} songs, {rate:.1} M/s", self.songs));
+        self.progress.set_message(format!(
+            "{ended}/{} {}s, {rate:.1} M/s",
+            self.songs, self.what
+        ));
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
@@ -243,8 +264,10 @@ impl Summary {
             Format::Csv => output::csv([self])?,
             Format::Text if common.quiet => {}
             Format::Text => output::text(&format!(
-                "{} songs{}, {} failed, {} skipped: {:.1} M frames in {:.2} s, {:.2} M frames/s\n",
+                "{} {}{}{}, {} failed, {} skipped: {:.1} M frames in {:.2} s, {:.2} M frames/s\n",
                 self.songs,
+                self.what,
+                if self.songs == 1 { "" } else { "s" },
                 self.remarks(),
                 self.failed,
                 self.skipped,

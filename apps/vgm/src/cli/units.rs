@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::Args;
 use creel_console::{Common, Exit, Format, output, report};
-use creel_vgm::batch::{Intent, Plan, Preview, Unit};
+use creel_vgm::batch::{Intent, Plan, Preview, Unit, escaped};
 use creel_vgm::format::TICKS_PER_SECOND;
 use serde::Serialize;
 
@@ -33,6 +33,10 @@ struct Line {
     schema: Option<u32>,
     song: String,
     output: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    song_escaped: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_escaped: Option<String>,
     /// What would be done: render, skip, fail.
     action: &'static str,
     /// At 44,100 Hz, loops counted and the fade not.
@@ -68,6 +72,8 @@ impl Line {
         };
         Line {
             schema: None,
+            song_escaped: None,
+            output_escaped: None,
             chips_missing,
             warnings: None,
             error: Some(self.error.unwrap_or_default()),
@@ -130,6 +136,8 @@ fn line(unit: &Unit, preview: &Preview) -> Line {
         schema: Some(1),
         song: unit.name(),
         output: unit.output.display().to_string(),
+        song_escaped: unit.input.escaped(),
+        output_escaped: escaped(&unit.output),
         action,
         samples: preview.ticks,
         seconds: preview.ticks as f64 / f64::from(TICKS_PER_SECOND),

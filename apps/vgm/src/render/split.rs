@@ -17,6 +17,7 @@ use crate::format::{Header, Instance, Song};
 #[derive(Clone)]
 pub struct SplitPlayer<'s> {
     parts: Vec<Soloist<'s>>,
+    frames: u64,
     fade: Fade,
 }
 
@@ -110,13 +111,14 @@ impl<'s> SplitPlayer<'s> {
         };
         Ok(SplitPlayer {
             parts: parts.into_iter().map(soloist).collect(),
+            frames,
             fade: Fade::over_last(faded, frames),
         })
     }
 
     /// How many frames the song has in all, in its own tempo.
     pub fn frames(&self) -> u64 {
-        self.parts[0].player.frames()
+        self.frames
     }
 
     /// All voices, in the order of the song's chips, those of a chip in the order of their numbers.

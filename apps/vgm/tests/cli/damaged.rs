@@ -211,12 +211,38 @@ fn writes_to_a_chip_without_a_clock_are_told_everywhere() {
         .output()
         .unwrap();
     assert!(is_told(&lines(&info)[0]));
-    // A song of such writes alone says why it cannot be played.
+    // A song of such writes alone is silent, and says why, whoever renders it.
     let mut none = song[..0x46].to_vec();
     none.extend([0x62, 0x66]);
-    let run = render(&[&folder.put("n.vgm", &none)], &folder.path("out"), &[]);
+    let silent = folder.put("n.vgm", &none);
+    for jobs in ["1", "2"] {
+        let flags = ["--strict", "--lines", "--overwrite", "--jobs", jobs];
+        let run = render(&[&silent], &folder.path("out"), &flags);
+        assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+        let told = stderr(&run);
+        assert!(told.contains("no chip that it has a clock for"), "{told}");
+        assert!(told.contains("nothing is heard"), "{told}");
+        assert_eq!(lines(&run)[0]["frames"], 735);
+    }
+    none[0x0C..0x10].fill(0);
+    let run = render(&[&folder.put("c.vgm", &none)], &folder.path("out"), &[]);
     assert_eq!(run.status.code(), Some(65));
     assert!(stderr(&run).contains("clock"), "{}", stderr(&run));
+}
+
+#[test]
+fn info_says_what_render_would_refuse() {
+    let folder = Folder::new("refused");
+    let mut song = small_song();
+    song[0x0C..0x10].copy_from_slice(&1u32.to_le_bytes());
+    let song = folder.put("s.vgm", &song);
+    let run = render(&[&song], &folder.path("out"), &[]);
+    assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
+    let info = program().arg("info").arg(&song).output().unwrap();
+    assert_eq!(info.status.code(), Some(0));
+    let told = String::from_utf8_lossy(&info.stdout).into_owned();
+    assert!(told.contains("cannot be rendered"), "{told}");
+    assert!(told.contains("1 Hz"), "{told}");
 }
 
 #[test]

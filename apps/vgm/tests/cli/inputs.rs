@@ -55,14 +55,50 @@ fn playlists_and_standard_input_are_rendered() {
         assert_eq!(summary(&run)["songs"], 1, "{name}");
         assert!(out.join("a b.wav").exists());
     }
-    let broken = folder.put("broken.xspf", b"<playlist>");
-    let run = render(&[&broken], &out, &[]);
-    assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
+    for broken in ["<playlist>", "<html><body></body></html>"] {
+        let broken = folder.put("broken.xspf", broken.as_bytes());
+        let run = render(&[&broken], &out, &[]);
+        assert_eq!(run.status.code(), Some(65), "{}", stderr(&run));
+        assert!(stderr(&run).contains("no XSPF"), "{}", stderr(&run));
+    }
 
     let run = from_stdin(&gzip(&small_song()), &out, &[]);
     assert!(run.status.success(), "{}", stderr(&run));
     let wav = fs::metadata(out.join("stdin.wav")).unwrap();
     assert_eq!(wav.len(), 44 + 4 * 44_100);
+}
+
+#[test]
+fn of_the_places_of_a_track_one_that_is_there_is_played_and_none_is_fetched() {
+    let folder = Folder::new("places");
+    folder.put("a.vgm", &small_song());
+    let net = "http://example.com/x.vgm";
+    let places = format!("<location>{net}</location><location>no.vgm</location>");
+    for (name, list) in [
+        (
+            "l.xspf",
+            format!(
+                "<playlist><trackList><track>{places}<location>a.vgm</location></track>\
+                 <track><location>{net}</location></track></trackList></playlist>"
+            ),
+        ),
+        (
+            "l.jspf",
+            format!(
+                r#"{{"playlist":{{"track":[{{"location":["{net}","no.vgm","a.vgm"]}},{{"location":"{net}"}}]}}}}"#
+            ),
+        ),
+        ("l.m3u", format!("a.vgm\n{net}\n")),
+    ] {
+        let list = folder.put(name, list.as_bytes());
+        let flags = ["--overwrite", "--format", "json"];
+        let run = render(&[&list], &folder.path("out"), &flags);
+        assert_eq!(run.status.code(), Some(1), "{name}: {}", stderr(&run));
+        assert_eq!(summary(&run)["songs"], 1, "{name}");
+        let told = format!("{net}: is on the network, not fetched");
+        assert_eq!(stderr(&run).lines().count(), 1, "{}", stderr(&run));
+        assert!(stderr(&run).contains(&told), "{}", stderr(&run));
+    }
 }
 
 /// Renders what standard input has.

@@ -315,34 +315,13 @@ impl Oscillator {
         let mut lines = Lines::default();
         if self.has(control::MU_LAW) {
             let of = |place: u32| i32::from(tables.mu_law[usize::from(rom.byte(at(place)))]);
-            let line = |at: u32| {
-                (
-                    of(at >> FRACTION),
-                    of((at >> FRACTION) + 1),
-                    at >> 3 & 0x1FF,
-                )
-            };
-            self.go_on(line, frames, &mut lines);
+            self.go_on(line(of, 1), frames, &mut lines);
         } else if self.has(control::BYTES) {
             let of = |place: u32| rom.signed(at(place)) << 8;
-            let line = |at: u32| {
-                (
-                    of(at >> FRACTION),
-                    of((at >> FRACTION) + 1),
-                    at >> 3 & 0x1FF,
-                )
-            };
-            self.go_on(line, frames, &mut lines);
+            self.go_on(line(of, 1), frames, &mut lines);
         } else {
             let of = |place: u32| rom.word_le(at(place) & !1);
-            let line = |at: u32| {
-                (
-                    of(at >> FRACTION),
-                    of((at >> FRACTION) + 2),
-                    at >> 4 & 0x1FF,
-                )
-            };
-            self.go_on(line, frames, &mut lines);
+            self.go_on(line(of, 2), frames, &mut lines);
         }
         lines
     }
@@ -374,6 +353,16 @@ impl Oscillator {
                 }
             }
         }
+    }
+}
+
+/// What lies at a place: a sample `of` an address, the one so many bytes behind it, and how far between
+/// them, in 512ths.
+#[inline]
+fn line(of: impl Fn(u32) -> i32, bytes: u32) -> impl Fn(u32) -> (i32, i32, u32) {
+    move |at| {
+        let address = at >> FRACTION;
+        (of(address), of(address + bytes), at / (8 * bytes) & 0x1FF)
     }
 }
 

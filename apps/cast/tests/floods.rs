@@ -42,7 +42,7 @@ fn passed_on(to: SocketAddr, listener: &UdpSocket, count: u32) {
     for n in 0..count {
         let packet = counting(96, n, 80, 1).bytes();
         loop {
-            assert!(begin.elapsed() < 30_000 * MS, "packet {n} is not passed on");
+            assert!(begin.elapsed() < 60_000 * MS, "packet {n} is not passed on");
             sender.send_to(&packet, to).unwrap();
             let came = listener.recv(&mut bytes);
             if came.is_ok_and(|len| bytes[..len] == packet) {
@@ -80,7 +80,7 @@ fn a_flood_of_one_port_keeps_neither_the_others_nor_the_end() {
         relay_over.store(true, Ordering::Relaxed);
         // It ends while the flood goes on; if it does not, the flood's end lets it.
         let begin = Instant::now();
-        while !relaying.is_finished() && begin.elapsed() < 30_000 * MS {
+        while !relaying.is_finished() && begin.elapsed() < 60_000 * MS {
             std::thread::sleep(MS);
         }
         let is_over = relaying.is_finished();

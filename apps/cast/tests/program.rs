@@ -87,7 +87,7 @@ fn what_comes_over_tcp_is_heard_over_udp() {
         streams: Some(2),
         wait: MS,
         buffers: Some(BUFFERS as u64),
-        at_most: Some(20_000 * MS),
+        at_most: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions)
     };
@@ -133,7 +133,7 @@ fn clients_come_and_go_while_it_sends() {
         answers.next().unwrap().unwrap()
     };
     let hears = |client: &UdpSocket, after: SocketAddr| {
-        client.set_read_timeout(Some(20_000 * MS)).unwrap();
+        client.set_read_timeout(Some(60_000 * MS)).unwrap();
         client
             .recv(&mut [0; 2048])
             .unwrap_or_else(|e| panic!("{after}: {e}"));
@@ -241,7 +241,7 @@ fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
     let on = free_ports(1).to_string();
     // Over TCP: the sender connects once the receiver listens.
     let mut receiver = creel_cast(&[
-        "receive", "--tcp", "--on", &on, "--idle", "300ms", "--for", "20s",
+        "receive", "--tcp", "--on", &on, "--idle", "3s", "--for", "60s",
     ]);
     receiver
         .args(["--codec", "PCMA", "--streams-format", "csv"])
@@ -257,37 +257,35 @@ fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
                 "0s",
                 "--packet-time",
                 "20ms",
+                "--streams-format",
+                "csv",
             ])
             .args(more);
         let output = sender.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        // One that is halted leaves packets out.
         assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
+            output.status.success() || told.contains("were not sent"),
+            "{told}"
         );
+        packets(&output.stdout)
     };
     while std::net::TcpStream::connect(&on).is_err() {
         std::thread::sleep(MS);
     }
-    send(&["--over-tcp"]);
+    let sent = send(&["--over-tcp"]);
     let rows = receiver.wait_with_output().unwrap();
-    assert!(
-        packets(&rows.stdout) >= 35,
+    assert_eq!(
+        packets(&rows.stdout),
+        sent,
         "{}",
         String::from_utf8_lossy(&rows.stdout)
     );
     // Over UDP into a capture, with a receiver that hears all.
     let capture = folder.0.join("a.pcap");
     let receive = |more: &[&str]| {
-        let mut receiver = creel_cast(&[
-            "receive",
-            "--streams",
-            "1",
-            "--idle",
-            "300ms",
-            "--for",
-            "20s",
-        ]);
+        let mut receiver =
+            creel_cast(&["receive", "--streams", "1", "--idle", "3s", "--for", "60s"]);
         receiver
             .args(["--streams-format", "csv"])
             .args(more)
@@ -299,9 +297,9 @@ fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
         .spawn()
         .unwrap();
     opened(&on);
-    send(&[]);
+    let sent = send(&[]);
     let heard = packets(&receiver.wait_with_output().unwrap().stdout);
-    assert!(heard >= 35);
+    assert_eq!(heard, sent);
     // What is in it, and what it is sent as again.
     assert_eq!(
         packets(&receive(&["--pcap", path]).output().unwrap().stdout),
@@ -324,10 +322,11 @@ fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
 #[test]
 fn connections_are_heard_side_by_side() {
     const PACKETS: u32 = 40;
-    for shared in [true, false] {
+    // Whether packets came as they were sent; not, if the receiver began late or was halted.
+    let side_by_side = |shared: bool| {
         let on = free_ports(3);
         let mut receiver = creel_cast(&["receive", "--tcp", "--on", &on.to_string()]);
-        receiver.args(["--streams", "3", "--idle", "500ms", "--for", "30s"]);
+        receiver.args(["--streams", "3", "--idle", "5s", "--for", "60s"]);
         receiver.args(["--codec", "0=PCMU", "--streams-format", "csv"]);
         receiver.args(shared.then_some("--shared-port"));
         let receiver = receiver.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -335,7 +334,7 @@ fn connections_are_heard_side_by_side() {
         let begin = std::time::Instant::now();
         let connect = |n: u16| loop {
             assert!(
-                begin.elapsed() < 20_000 * MS,
+                begin.elapsed() < 60_000 * MS,
                 "it does not listen on port + {n}"
             );
             let port = on.port() + if shared { 0 } else { n };
@@ -362,7 +361,11 @@ fn connections_are_heard_side_by_side() {
             .collect();
         assert_eq!(column(&rows, "packets").collect::<Vec<_>>(), ["40"; 3]);
         let least = (PACKETS - 1) as f64 * 0.01 * 0.8;
-        assert!(seconds.iter().all(|&time| time > least), "{seconds:?}");
+        eprintln!("{seconds:?}");
+        seconds.iter().all(|&time| time > least)
+    };
+    for shared in [true, false] {
+        assert!((0..10).any(|_| side_by_side(shared)));
     }
 }
 
@@ -425,23 +428,29 @@ fn a_description_that_was_printed_is_taken_by_both_sides_and_reports_agree() {
         "mux",
     ]);
     std::fs::write(&sdp, print.output().unwrap().stdout).unwrap();
-    let mut receiver = creel_cast(&["receive", "--idle", "400ms", "--for", "20s", "--from-sdp"]);
-    receiver
-        .arg(&sdp)
-        .args(["--streams-format", "json"])
-        .stdout(Stdio::piped());
-    let receiver = receiver.spawn().unwrap();
-    opened(&on.to_string());
-    let mut sender = creel_cast(&["send", "--ramp-up", "0s", "--buffers", "400", "--from-sdp"]);
-    let sent = sender
-        .arg(&sdp)
-        .args(["--streams-format", "json"])
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&sent.stderr).into_owned();
-    assert!(sent.status.success(), "{told}");
-    let came = String::from_utf8_lossy(&receiver.wait_with_output().unwrap().stdout).into_owned();
-    let sent = String::from_utf8_lossy(&sent.stdout).into_owned();
+    let run = |_| {
+        let mut receiver = creel_cast(&["receive", "--idle", "3s", "--for", "60s", "--from-sdp"]);
+        receiver
+            .arg(&sdp)
+            .args(["--streams-format", "json"])
+            .stdout(Stdio::piped());
+        let receiver = receiver.spawn().unwrap();
+        opened(&on.to_string());
+        let mut sender = creel_cast(&["send", "--ramp-up", "0s", "--buffers", "400", "--from-sdp"]);
+        let sent = sender
+            .arg(&sdp)
+            .args(["--streams-format", "json"])
+            .output()
+            .unwrap();
+        let came = receiver.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&sent.stderr).into_owned();
+        // One that is halted leaves packets out, but not always.
+        (!told.contains("were not sent")).then(|| {
+            assert!(sent.status.success(), "{told}");
+            [came, sent].map(|it| String::from_utf8_lossy(&it.stdout).into_owned())
+        })
+    };
+    let [came, sent] = (0..10).find_map(run).expect("it sends all");
     assert_eq!(
         (came.lines().count(), sent.lines().count()),
         (2, 2),

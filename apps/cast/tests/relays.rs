@@ -19,7 +19,7 @@ const MS: Duration = Duration::from_millis(1);
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    socket.set_read_timeout(Some(5_000 * MS)).unwrap();
+    socket.set_read_timeout(Some(60_000 * MS)).unwrap();
     socket
 }
 
@@ -177,7 +177,7 @@ fn a_receiver_tells_what_a_bad_network_has_done() {
     let plan = receive::Plan {
         streams: Some(1),
         wait: MS,
-        idle: 300 * MS,
+        idle: 5_000 * MS,
         at_most: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions.unwrap())
@@ -210,20 +210,30 @@ fn a_receiver_tells_what_a_bad_network_has_done() {
         seen.insert(n);
         newest = newest.max(n);
     }
-    let receiver = Receiver::open(&plan).unwrap();
-    let measured = std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| receiver.run(&|| false));
-        let (sender, begin) = (socket(), Instant::now());
-        for (place, n) in order {
-            std::thread::sleep((begin + MS * place).saturating_duration_since(Instant::now()));
-            let packet = Packet {
-                ssrc: 5,
-                ..counting(97, n, FRAMES, 1)
-            };
-            sender.send_to(&packet.bytes(), on).unwrap();
-        }
-        receiving.join().unwrap()
-    });
+    let plan = receive::Plan {
+        buffers: Some(order.len() as u64),
+        ..plan
+    };
+    let receive = || {
+        let receiver = Receiver::open(&plan).unwrap();
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| receiver.run(&|| false));
+            let (sender, begin) = (socket(), Instant::now());
+            for &(place, n) in &order {
+                std::thread::sleep((begin + MS * place).saturating_duration_since(Instant::now()));
+                let packet = Packet {
+                    ssrc: 5,
+                    ..counting(97, n, FRAMES, 1)
+                };
+                sender.send_to(&packet.bytes(), on).unwrap();
+            }
+            receiving.join().unwrap()
+        })
+    };
+    // A receiver that is halted for long misses what its socket does not hold, but not always.
+    let mut runs = (0..10).map(|_| receive());
+    let measured = runs.find(|measured| measured.overflowed == 0);
+    let measured = measured.expect("all comes to the receiver");
     let source = &measured.sources[0];
     let told = (
         source.lost,

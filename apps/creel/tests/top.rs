@@ -11,8 +11,8 @@ use std::{
 };
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
-/// Computes for a while, at most ten seconds.
-const BUSY: &str = "exec timeout 10 sh -c 'while :; do :; done'";
+/// Computes for a while, at most half a minute.
+const BUSY: &str = "exec timeout 30 sh -c 'while :; do :; done'";
 
 fn creel(words: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(CREEL).arg("top").args(words).output().unwrap();
@@ -252,8 +252,8 @@ fn ctrl_c_in_the_picture_is_an_interrupt() {
 
 #[test]
 fn a_bounded_look_shows_what_the_program_prints() {
-    let script = "echo HELLO; exec timeout 2 sh -c 'while :; do :; done'";
-    let mut top = Terminal::start(80, 24, &["--for", "0.6", "--", "sh", "-c", script]);
+    let script = "echo HELLO; exec timeout 10 sh -c 'while :; do :; done'";
+    let mut top = Terminal::start(80, 24, &["--for", "3", "--", "sh", "-c", script]);
     top.shows("output of sh");
     top.shows("HELLO");
     let (code, last) = top.end();

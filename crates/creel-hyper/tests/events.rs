@@ -5,20 +5,17 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use creel::Pool;
 use creel::net::TcpListener;
-use creel::time::Clock;
 use creel_hyper::{End, Event, Io, Serve, serve};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Request, Response};
 
-/// A second, and what a timer may be late by.
-const STEP: Duration = Duration::from_millis(1001);
-const PATIENCE: Duration = Duration::from_secs(20);
+mod driven;
+use driven::{Driven, PATIENCE};
+
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 /// More than the system's buffers of a connection hold.
 const LARGE: usize = 64 << 20;
@@ -28,7 +25,7 @@ type Server = Serve<std::net::TcpListener, Answers>;
 /// A server on a thread and a driven clock of its own.
 struct Running {
     address: SocketAddr,
-    clock: Clock,
+    clock: Driven,
     stop: creel::channel::oneshot::Sender<()>,
     asked: mpsc::Receiver<()>,
     events: mpsc::Receiver<Event>,
@@ -63,13 +60,10 @@ where
 {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let clock = Clock::driven();
-    let driven = clock.clone();
     let (stop, stopped) = creel::channel::oneshot::channel();
     let (tell, events) = mpsc::channel();
     let (ask, asked) = mpsc::channel();
-    thread::spawn(move || {
-        let pool = Pool::builder().workers(1).clock(driven).build().unwrap();
+    let clock = Driven::start(move |pool| {
         let server = serve(listener, Answers(ask));
         let server = server.on_event(move |event| drop(tell.send(event)));
         pool.block_on(run(server, stopped));
@@ -107,7 +101,7 @@ impl Running {
                 Err(_) => {}
             }
             assert!(begin.elapsed() < PATIENCE, "after {seconds} s of the clock");
-            self.clock.advance(STEP);
+            self.clock.second();
             seconds += 1;
         }
     }
@@ -135,7 +129,7 @@ fn each_end_is_told_by_its_name() {
     // At rest first, and then gone.
     let mut stream = server.ask(REQUEST);
     plain(&mut stream);
-    (0..5).for_each(|_| server.clock.advance(STEP));
+    (0..5).for_each(|_| server.clock.second());
     drop(stream);
     assert!(matches!(server.next(), Event::Ended(End::Done)));
 
@@ -204,7 +198,7 @@ fn who_reads_slowly_is_served_to_the_end() {
     let mut piece = vec![0; LARGE / 16];
     for _ in 0..16 {
         stream.read_exact(&mut piece).unwrap();
-        server.clock.advance(STEP);
+        server.clock.second();
     }
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();

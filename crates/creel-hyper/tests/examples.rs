@@ -38,7 +38,8 @@ mod tls_proxy;
 #[path = "../examples/websocket.rs"]
 mod websocket;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// For what must come: only a hang takes this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Names the example that this process is.
 const EXAMPLE: &str = "CREEL_HYPER_EXAMPLE";
 
@@ -200,11 +201,16 @@ fn bad_peers_leave_nothing_behind() {
     };
     bad(200);
     settle(open);
-    let held = pages();
-    bad(1_000);
-    settle(open);
-    // 8 MB: what the heap keeps differs from time to time.
-    assert!(pages() < held + 2_048, "{held} pages, then {}", pages());
+    // 8 MB: what the heap keeps differs from time to time, and more if the server got on so late
+    // that many were there at once. What is left behind comes with each thousand.
+    let keeps_no_more = |_| {
+        let held = pages();
+        bad(1_000);
+        settle(open);
+        eprintln!("{held} pages, then {}", pages());
+        pages() < held + 2_048
+    };
+    assert!((0..10).any(keeps_no_more));
     assert!(server.get("/").ends_with("hello, /\n"));
     server.interrupt();
 }

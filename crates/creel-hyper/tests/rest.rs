@@ -14,7 +14,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// For what must come: only a hang takes this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// After so long a connection that has nothing to do is at rest.
 const LONGER_THAN_REST: Duration = Duration::from_millis(2_500);
 const SHORTER_THAN_REST: Duration = Duration::from_millis(150);

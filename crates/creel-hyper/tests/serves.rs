@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,14 +16,18 @@ use creel_hyper::{Tower, serve};
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// For what must come: only a hang takes this long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server on a thread of its own, until it is dropped.
 struct Running {
     address: SocketAddr,
     stop: Option<creel::channel::oneshot::Sender<()>>,
-    ended: mpsc::Receiver<Duration>,
+    ended: mpsc::Receiver<()>,
 }
+
+/// Whether somebody has asked for what takes a while.
+static SLOW_IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 fn app() -> Router {
     Router::new()
@@ -35,6 +39,7 @@ fn app() -> Router {
         .route(
             "/slow",
             get(async || {
+                SLOW_IS_ASKED.store(true, Ordering::SeqCst);
                 creel::time::sleep(Duration::from_millis(200)).await;
                 "slow"
             }),
@@ -50,13 +55,11 @@ fn start(workers: usize) -> Running {
     let (tell, ended) = mpsc::channel();
     thread::spawn(move || {
         let pool = Pool::builder().workers(workers).build().unwrap();
-        let mut begin = None;
-        let stopping = async {
-            let _ = stopped.await;
-            begin = Some(Instant::now());
-        };
-        pool.block_on(serve(listener, Tower(app())).until(stopping));
-        let _ = tell.send(begin.unwrap().elapsed());
+        // Longer than anybody waits here for an end.
+        let (long, server) = (10 * PATIENCE, serve(listener, Tower(app())));
+        let server = server.grace(long).head_timeout(long).write_timeout(long);
+        pool.block_on(server.until(stopped));
+        let _ = tell.send(());
     });
     let stop = Some(stop);
     Running {
@@ -87,10 +90,19 @@ impl Running {
         self.ask(&format!("GET {path} HTTP/1.0\r\n\r\n"))
     }
 
-    /// Tells it to end, and how long that took.
-    fn end(mut self) -> Duration {
+    /// Tells it to end, and waits until it has: sooner than any of its limits.
+    fn end(mut self) {
         let _ = self.stop.take().unwrap().send(());
-        self.ended.recv_timeout(PATIENCE).expect("it ends")
+        self.ended.recv_timeout(PATIENCE).expect("it ends");
+    }
+}
+
+/// Waits until it is so.
+fn until(is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "it does not come to be");
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -109,7 +121,7 @@ fn an_axum_application_answers() {
             body.len()
         );
         assert!(server.ask(&post).ends_with("\r\n\r\n1048576"));
-        assert!(server.end() < Duration::from_secs(15));
+        server.end();
     }
 }
 
@@ -156,7 +168,7 @@ fn resets_junk_and_silence_end_one_connection_only() {
     }
     assert!(server.get("/").ends_with("hello"));
     drop(silent);
-    assert!(server.end() < Duration::from_secs(15));
+    server.end();
 }
 
 /// Counts those that are dropped.
@@ -184,13 +196,7 @@ fn the_answer_to_who_has_left_is_dropped() {
         let pool = Pool::builder().workers(1).build().unwrap();
         pool.block_on(serve(listener, never).until(std::future::pending::<()>()));
     });
-    let wait_for = |count: &AtomicUsize, number| {
-        let begin = Instant::now();
-        while count.load(Ordering::SeqCst) < number {
-            assert!(begin.elapsed() < PATIENCE, "{count:?} of {number}");
-            thread::sleep(Duration::from_millis(2));
-        }
-    };
+    let wait_for = |count: &AtomicUsize, number| until(|| count.load(Ordering::SeqCst) >= number);
     for (number, linger) in [(1, None), (2, Some(Duration::ZERO))] {
         let mut stream = TcpStream::connect(address).unwrap();
         stream
@@ -216,7 +222,7 @@ fn a_part_of_a_head_does_not_hold_up_the_end() {
     assert!(later.read(&mut some).unwrap() > 0);
     // It has read the other's part, too, before it answers this one.
     assert!(server.get("/").ends_with("hello"));
-    assert!(server.end() < Duration::from_secs(15));
+    server.end();
 }
 
 #[test]
@@ -267,10 +273,9 @@ fn the_end_lets_a_request_be_answered_and_idle_connections_go() {
     let mut asks = server.connect();
     asks.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
         .unwrap();
-    // It has been accepted before the next one is answered.
-    assert!(server.get("/").ends_with("hello"));
+    until(|| SLOW_IS_ASKED.load(Ordering::SeqCst));
     let address = server.address;
-    assert!(server.end() < Duration::from_secs(15));
+    server.end();
     let mut answer = String::new();
     asks.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("slow"), "{answer}");
@@ -294,7 +299,7 @@ fn readers_that_stall_cost_a_bounded_amount_and_hold_up_nobody() {
         assert!(server.get("/square/5").ends_with("25"));
     }
     drop(stalled);
-    assert!(server.end() < Duration::from_secs(15));
+    server.end();
 }
 
 async fn plain(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
@@ -338,7 +343,14 @@ fn a_server_without_descriptors_goes_on_when_there_are_some() {
     assert!(clients.len() > 10);
     thread::sleep(Duration::from_millis(100));
     clients.truncate(5);
-    let mut last = TcpStream::connect(address).unwrap();
+    // The server may have taken all that are free for those who have left, until it sees that.
+    let begin = Instant::now();
+    let mut last = loop {
+        match TcpStream::connect(address) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+        }
+    };
     last.set_read_timeout(Some(PATIENCE)).unwrap();
     last.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();

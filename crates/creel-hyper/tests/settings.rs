@@ -7,22 +7,22 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use creel::Pool;
 use creel::net::TcpListener;
-use creel::time::Clock;
 use creel_hyper::{Serve, serve};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper::{Request, Response, service::service_fn};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+mod driven;
+use driven::{Driven, PATIENCE};
+
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// A server on a thread and a driven clock of its own, which ends with this.
 struct Running {
     address: SocketAddr,
-    clock: Clock,
+    clock: Driven,
     stop: Option<creel::channel::oneshot::Sender<()>>,
     ended: mpsc::Receiver<()>,
 }
@@ -38,7 +38,7 @@ impl Running {
         let (begin, mut seconds) = (Instant::now(), 0);
         while !is_so() {
             assert!(begin.elapsed() < PATIENCE, "after {seconds} s of the clock");
-            self.clock.advance(Duration::from_secs(1));
+            self.clock.second();
             seconds += 1;
         }
         seconds
@@ -89,12 +89,9 @@ where
 {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let clock = Clock::driven();
-    let driven = clock.clone();
     let (stop, stopped) = creel::channel::oneshot::channel();
     let (tell, ended) = mpsc::channel();
-    thread::spawn(move || {
-        let pool = Pool::builder().workers(1).clock(driven).build().unwrap();
+    let clock = Driven::start(move |pool| {
         pool.block_on(with(serve(listener, service)).until(stopped));
         let _ = tell.send(());
     });
@@ -175,7 +172,7 @@ fn a_request_that_meets_the_end_is_answered_in_whole_or_not_at_all() {
         let mut stream = server.asked();
         // In every second round it is at rest by then, most of the time.
         for _ in 0..round % 2 * 4 {
-            server.clock.advance(Duration::from_secs(1));
+            server.clock.second();
             drop(server.asked());
         }
         let mut asks = stream.try_clone().unwrap();

@@ -237,7 +237,7 @@ fn wakers_that_panic_end_no_worker() {
     }
     clock.advance(Duration::from_millis(10));
     (0..2).for_each(|_| {
-        tell.recv_timeout(Duration::from_secs(20))
+        tell.recv_timeout(Duration::from_secs(60))
             .expect("both fire")
     });
     // The waker of who joins a task.
@@ -421,7 +421,7 @@ fn pools_that_end_inside_their_own_work() {
             tx.send(()).unwrap();
         })
         .detach();
-    told.recv_timeout(Duration::from_secs(20)).expect("it runs");
+    told.recv_timeout(Duration::from_secs(60)).expect("it runs");
     goes_on(&outer);
 }
 

@@ -107,7 +107,7 @@ fn a_forked_process_drops_the_pool_and_makes_its_own() {
         .unwrap();
     let mut bytes = [0; 8];
     let receive = socket.as_ref().unwrap().recv(&mut bytes);
-    let received = pool_here.block_on(time::timeout(Duration::from_secs(10), receive));
+    let received = pool_here.block_on(time::timeout(Duration::from_secs(60), receive));
     assert_eq!(received.unwrap().unwrap(), 4);
     drop(kept);
     drop(waits);

@@ -56,18 +56,32 @@ fn limit(bytes: libc::rlim_t) {
 
 /// Leaves too little address space for the stack of a thread.
 fn refuse_threads() {
+    // One that is just starting would find no memory for itself.
+    wait_until_no_thread_starts();
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
     let pages: libc::rlim_t = status.split(' ').next().unwrap().parse().expect("a number");
     limit(pages * 4096 + (1 << 20));
 }
 
-/// Returns once the process has had as many threads for a while.
+/// Returns once the process has had as many threads for a while, of which no other one than this
+/// was about to run.
 fn wait_until_no_thread_starts() {
-    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    // How many there are, and how many of them sleep.
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let stats = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")));
+        let stats: Vec<String> = stats.map(Result::unwrap_or_default).collect();
+        let sleeps = |stat: &&String| stat.rsplit(") ").next().unwrap().starts_with('S');
+        (stats.len(), stats.iter().filter(sleeps).count())
+    };
     let (mut before, mut same) = (0, 0);
     while same < 5 {
-        let now = threads();
-        same = if now == before { same + 1 } else { 0 };
+        let (now, asleep) = threads();
+        same = if now == before && now == asleep + 1 {
+            same + 1
+        } else {
+            0
+        };
         before = now;
         thread::sleep(Duration::from_millis(4));
     }
@@ -199,8 +213,6 @@ fn a_worker_that_is_to_go_stays_while_nobody_can_take_its_place() {
                 for seat in 5..8 {
                     pool.run_on(seat, || ());
                 }
-                // One that is just starting would find no memory for itself.
-                wait_until_no_thread_starts();
                 refuse_threads();
                 thread::sleep(Duration::from_micros(pause_us));
                 pool.resize(1).unwrap();

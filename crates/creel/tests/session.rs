@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Long enough for anything that is to happen at all.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 /// The ledger of seats is the process's: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {

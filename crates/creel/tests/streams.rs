@@ -16,7 +16,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 fn pool(workers: usize) -> Pool {
@@ -68,7 +68,7 @@ fn the_end_is_seen_whenever_it_comes() {
                 drop(other);
                 unix.write_all(b"more").unwrap();
                 drop(unix);
-                let read = time::timeout(Duration::from_secs(10), reads).await;
+                let read = time::timeout(Duration::from_secs(60), reads).await;
                 let (first, second) = read.expect("the end is seen").unwrap();
                 assert_eq!((&first[..], &second[..]), (&b"some"[..], &b"more"[..]));
             });
@@ -87,7 +87,7 @@ fn a_reset_is_an_error_and_not_a_wait() {
             .set_linger(Some(Duration::ZERO))
             .unwrap();
         drop(other);
-        let read = time::timeout(Duration::from_secs(10), reads).await;
+        let read = time::timeout(Duration::from_secs(60), reads).await;
         let error = read.expect("it is told").unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     });
@@ -396,10 +396,12 @@ fn who_sends_to_a_full_queue_sleeps() {
     while !full() {
         std::thread::yield_now();
     }
-    let before = pool.stats().tasks.polls;
+    let (begin, before) = (Instant::now(), pool.stats().tasks.polls);
     std::thread::sleep(Duration::from_millis(50));
     let polls = pool.stats().tasks.polls - before;
-    assert!(polls < 60, "{polls} polls in vain");
+    // This thread may have been halted meanwhile.
+    let most = 10 + begin.elapsed().as_millis();
+    assert!(u128::from(polls) < most, "{polls} polls in vain");
     for number in 0..SENT {
         let mut bytes = [0; 8];
         assert_eq!(receives.recv(&mut bytes).unwrap(), 4);

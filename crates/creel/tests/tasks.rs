@@ -24,7 +24,7 @@ fn pool(workers: usize) -> Pool {
 /// Waits for something that another thread is sure to do; fails rather than hang.
 fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
     receiver
-        .recv_timeout(Duration::from_secs(20))
+        .recv_timeout(Duration::from_secs(60))
         .expect("it never came")
 }
 

@@ -135,7 +135,7 @@ fn a_reaction_takes_all_that_lies_in_a_socket() {
             bench.clock.advance(20 * MS);
             for _ in 0..burst {
                 comes
-                    .recv_timeout(10_000 * MS)
+                    .recv_timeout(60_000 * MS)
                     .expect("in the same quantum");
             }
         }
@@ -165,7 +165,7 @@ fn a_reaction_sees_to_all_sockets() {
             bench.clock.advance(20 * MS);
             for _ in to {
                 comes
-                    .recv_timeout(10_000 * MS)
+                    .recv_timeout(60_000 * MS)
                     .expect("in the same quantum");
             }
         }

@@ -44,7 +44,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// With its key in a folder, records in memory and cheap passwords, unless told otherwise.
+    /// With its key in a folder, records in memory, cheap passwords and time for each answer, unless
+    /// told otherwise.
     pub fn start(folder: &Folder, arguments: &[&str]) -> Service {
         let mut command = Command::new(PROGRAM);
         command.args([
@@ -59,6 +60,9 @@ impl Service {
         }
         if !arguments.contains(&"--password-cost") {
             command.args(["--password-cost", "m=64,t=1,p=1"]);
+        }
+        if !arguments.contains(&"--deadline") {
+            command.args(["--deadline", "60s"]);
         }
         let mut child = command
             .args(arguments)

@@ -234,7 +234,8 @@ fn two_have_two_names_and_a_bus_that_goes_takes_nobody_along() {
     let third = bus.player(&demo(&["--no-mpris"]));
     third.tell(&["next"]);
     third.until("the second", |status| status["place"] == 2);
-    assert!(!bus.names().contains(&third.child.id().to_string()));
+    let its = format!("{NAME}.instance{}", third.child.id());
+    assert!(!bus.names().contains(&its));
     drop(bus);
     for player in [first, second] {
         let before = position(&player.status().unwrap());

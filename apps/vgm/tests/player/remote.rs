@@ -111,10 +111,9 @@ fn a_player_is_told_and_says_how_it_stands() {
     player.tell(&["pause"]);
     let before = player.until("paused", |status| status["state"] == "paused");
     player.tell(&["seek", "-10"]);
+    player.until("back", |status| at(status) < at(&before) - 5.0);
     player.tell(&["resume"]);
-    player.until("back", |status| {
-        at(status) < at(&before) - 5.0 && status["state"] == "playing"
-    });
+    player.until("playing", |status| status["state"] == "playing");
     player.tell(&["volume", "50"]);
     player.tell(&["volume", "+10"]);
     player.tell(&["tempo", "80"]);
@@ -203,27 +202,27 @@ fn it_ends_when_told_and_leaves_no_socket() {
 fn a_gap_is_counted_whoever_made_it() {
     let player = Player::start("gap", &demo(&[]));
     let pid = Pid::from_child(&player.child);
-    let gaps = |status: &Value| {
-        (
-            status["gaps"].as_u64().unwrap(),
-            status["gap_ms"].as_f64().unwrap(),
-        )
-    };
-    let before = gaps(&player.status().unwrap());
+    let gap_ms = |status: &Value| status["gap_ms"].as_f64().unwrap();
+    let before = gap_ms(&player.status().unwrap());
     kill_process(pid, Signal::STOP).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     kill_process(pid, Signal::CONT).unwrap();
-    let status = player.until("a gap", |status| gaps(status).0 > before.0);
-    let missed = gaps(&status).1 - before.1;
-    assert!((200.0..60_000.0).contains(&missed), "{missed} ms");
-    // A pause is none.
-    let before = gaps(&status).1;
-    player.tell(&["pause"]);
-    std::thread::sleep(Duration::from_millis(200));
-    player.tell(&["resume"]);
-    player.tell(&["next"]);
-    let status = player.until("the second", |status| status["place"] == 2);
-    assert!(gaps(&status).1 - before < 190.0, "{status} after {before}");
+    let status = player.until("a gap", |status| gap_ms(status) >= before + 200.0);
+    assert!(status["gaps"].as_u64() > Some(0), "{status}");
+    // A pause is none; a machine that halts the player meanwhile does not do so each time.
+    let begin = Instant::now();
+    let mut is_none = false;
+    while !is_none {
+        let before = player.status().unwrap();
+        player.tell(&["pause"]);
+        std::thread::sleep(Duration::from_millis(200));
+        player.tell(&["resume"]);
+        player.tell(&["next"]);
+        let status = player.until("the next", |status| status["place"] != before["place"]);
+        is_none = gap_ms(&status) - gap_ms(&before) < 190.0;
+        let late = begin.elapsed() > Duration::from_secs(60);
+        assert!(!late, "{status} after {before}");
+    }
 }
 
 #[test]

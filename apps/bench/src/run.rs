@@ -11,7 +11,7 @@ use crate::clock::Watch;
 use crate::harness::Case;
 use crate::host::Host;
 use crate::report::{self, Report, Section};
-use crate::rounds::{Doubt, Measured};
+use crate::rounds::{Doubt, Measured, Spare};
 use crate::setting::{Load, Setting};
 use crate::workloads::{self, Workload};
 use crate::{Cli, compare, hog, readme, record, sweep};
@@ -32,6 +32,8 @@ struct Run<'a> {
     budget: Budget,
     setting: Setting,
     progress: Progress,
+    /// What is left for suspects, where the run is to end by a time.
+    spare: Option<Spare>,
     interrupt: Interrupt,
     /// What is compared with.
     old: Option<Report>,
@@ -61,7 +63,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     let setting = setting(cli, &budget);
     let mut run = Run {
         cli,
-        progress: Progress::new(0, "samples", cli.common.quiet),
+        progress: Progress::share(0, cli.common.quiet || cli.from.is_some()),
+        spare: cli.full.then(Spare::new),
         interrupt: Interrupt::install()?,
         old: cli.compare.as_deref().map(Report::read).transpose()?,
         kept: cli.resume.as_deref().map(Report::read).transpose()?,
@@ -215,6 +218,16 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         .collect())
 }
 
+/// How long a run takes, if nobody is in doubt and with the time for those who are.
+fn in_words(least: Duration, most: Duration) -> String {
+    let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
+    match (minutes(least), minutes(most)) {
+        (_, most) if most < 2.0 => format!("about {:.0} seconds", least.as_secs_f64().ceil()),
+        (least, most) if least < most => format!("about {least} to {most} minutes"),
+        (_, most) => format!("about {most} minutes"),
+    }
+}
+
 impl Run<'_> {
     /// Measures what was asked for, into the report; what is there at an error stays.
     fn measure_all(&mut self, report: &mut Report) -> anyhow::Result<()> {
@@ -246,16 +259,15 @@ impl Run<'_> {
             }
             begun.push(section);
         }
-        let samples = chosen
-            .iter()
-            .flat_map(|(_, cases)| cases)
-            .map(Case::samples);
-        self.progress.add(samples.sum());
+        let cases = chosen.iter().flat_map(|(_, cases)| cases);
+        let takes: Duration = cases.map(Case::takes).sum();
+        self.progress.add(takes.as_millis() as u64);
         self.show(&format!("{}\n", host.line().replace("; ", "\n")))?;
         self.show(&format!(
-            "{} workers, bound by {}\n",
+            "{} workers, bound by {}; {}\n",
             self.setting.workers,
-            self.budget.bound_by()
+            self.budget.bound_by(),
+            in_words(takes, takes.mul_f64(1.0 + Spare::SHARE))
         ))?;
         for ((workload, cases), mut section) in chosen.into_iter().zip(begun) {
             let measured = self.measure(workload, cases, &mut section);
@@ -298,7 +310,7 @@ impl Run<'_> {
 
     /// Measures a workload's cases; as text each is printed as soon as it is there.
     fn measure(
-        &self,
+        &mut self,
         workload: &'static Workload,
         cases: Vec<Case>,
         section: &mut Section,
@@ -329,7 +341,8 @@ impl Run<'_> {
             };
             // Who says how many rounds gets so many.
             let doubt: Option<Doubt> = self.cli.runs.is_none().then_some(&doubt);
-            let measured = case.measure(&self.progress, &self.interrupt, doubt)?;
+            let measured =
+                case.measure(&self.progress, &self.interrupt, doubt, self.spare.as_mut())?;
             section.add(&measured);
             section.disturbance = match (before, watch.disturbance()) {
                 (Some(before), Some(now)) => Some(before.or_worse(now)),

@@ -41,8 +41,23 @@ pub const ALL: &[Workload] = &[
 /// Those that are left out unless a workload or a case is asked for: they take minutes each.
 pub const ONLY_NAMED: &[&str] = &["programs"];
 
-/// Cases that are left out unless they are asked for: what others have measured, once more.
-pub const ONLY_NAMED_CASES: &[&str] = &["article", "two systems"];
+/// Cases that are left out unless they are asked for: what others have measured, once more, and what
+/// lies between two cases or repeats one under a load, and has never said another thing than they.
+pub const ONLY_NAMED_CASES: &[&str] = &[
+    "article",
+    "two systems",
+    "spawn-join oversubscribed",
+    "spawn-join busy",
+    "ping-pong oversubscribed",
+    "ping-pong busy",
+    "grain 300 ns",
+    "grain 3000 ns",
+    "1000",
+    "500",
+    "500 on one worker",
+    "50 of 2 MB on one worker",
+    "f32 2048",
+];
 
 /// A quick look's cases of each workload.
 const HEADLINES: &[(&str, &[&str])] = &[

@@ -54,6 +54,9 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     if let Some(file) = &cli.check_readme {
         return readme::check(file);
     }
+    if let Some(python) = &cli.python {
+        workloads::has_simulators(python)?;
+    }
     let machine = Machine::detect()?;
     let budget = Budget::of(&machine);
     let budget = match cli.jobs {
@@ -169,9 +172,17 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         let message = format!("{name}: no such workload, and no such case in these workloads");
         return Err(Failure::new(Exit::Usage, message).into());
     }
-    if !setting.matrix.is_empty() && chosen.iter().all(|(workload, _)| workload.name != "render") {
-        let message = "--matrix crosses settings of render, which is not among what is asked for";
-        return Err(Failure::new(Exit::Usage, message.to_owned()).into());
+    let of_one = [
+        ("--matrix", "render", !setting.matrix.is_empty()),
+        ("--songs", "render", cli.songs.is_some()),
+        ("--cool-down", "render", cli.cool_down > 0),
+        ("--python", "traffic", cli.python.is_some()),
+    ];
+    for (option, name, is_given) in of_one {
+        if is_given && chosen.iter().all(|(workload, _)| workload.name != name) {
+            let message = format!("{option} is of {name}, which is not among what is asked for");
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
     }
     if chosen.is_empty() && !cli.subjects.is_empty() {
         let message = format!("--subject {}: no such subject", cli.subjects.join(" "));
@@ -406,6 +417,10 @@ impl Run<'_> {
             let folder = record::write(folder, report, machine, budget)?;
             self.progress
                 .println(&format!("creel-bench: wrote {}", folder.display()));
+            if report.sections.iter().any(|section| section.quick) {
+                let note = "creel-bench: it is of a quick look, which --readme does not take";
+                self.progress.println(note);
+            }
         }
         match &self.old {
             Some(old) => self.compare(old, report),

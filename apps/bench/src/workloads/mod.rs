@@ -11,6 +11,11 @@ mod streams;
 mod traffic;
 mod whispers;
 
+use std::path::Path;
+use std::process::Command;
+
+use creel_console::{Exit, Failure};
+
 use crate::harness::Case;
 use crate::setting::Setting;
 
@@ -79,6 +84,26 @@ pub fn headlines(workload: &str, setting: &Setting) -> Vec<String> {
     let cases = HEADLINES.iter().find(|(name, _)| *name == workload);
     let fill = |case: &&str| case.replace("{n}", &setting.workers.to_string());
     cases.map_or(Vec::new(), |(_, cases)| cases.iter().map(fill).collect())
+}
+
+/// Whether a Python has one of the simulators that are peers of traffic.
+///
+/// # Errors
+///
+/// What it says instead.
+pub fn has_simulators(python: &Path) -> anyhow::Result<()> {
+    let asks = "from importlib.util import find_spec as has
+assert has('uxsim') or has('sumo'), 'it has neither uxsim nor sumo'";
+    let why = match Command::new(python).args(["-c", asks]).output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            text.lines().last().unwrap_or("it failed").to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    let message = format!("--python {}: {why}", python.display());
+    Err(Failure::new(Exit::Usage, message).into())
 }
 
 /// The names, for the command line.

@@ -12,6 +12,7 @@ fn main() {
     let target = format!("{}, {}", variable("TARGET"), variable("PROFILE"));
     tell("TARGET", Some(target));
     tell("COMMIT", commit());
+    tell("CRATES", crates());
     #[cfg(feature = "peers")]
     {
         println!("cargo::rerun-if-changed=src/workloads/iterate/openmp.c");
@@ -47,6 +48,41 @@ fn commit() -> Option<String> {
         "--exclude=*",
         "--abbrev=12",
     ])
+}
+
+/// The crates that are peers, with the versions that are built in: `rayon 1.11.0, …`.
+fn crates() -> Option<String> {
+    const PEERS: [&str; 14] = [
+        "async-channel",
+        "chili",
+        "fork_union",
+        "hyper",
+        "hyper-util",
+        "kanal",
+        "micropool",
+        "orx-parallel",
+        "paralight",
+        "rayon",
+        "rayon-core",
+        "scoped_threadpool",
+        "tokio",
+        "mio",
+    ];
+    let folder = std::env::var("CARGO_MANIFEST_DIR").ok()?;
+    let lock = Path::new(&folder).join("../../Cargo.lock");
+    println!("cargo::rerun-if-changed={}", lock.display());
+    let text = std::fs::read_to_string(lock).ok()?;
+    let value = |line: Option<&str>, key: &str| {
+        let value = line?.strip_prefix(key)?.strip_prefix(" = \"")?;
+        value.strip_suffix('"').map(str::to_owned)
+    };
+    let packages = text.split("[[package]]\n").skip(1).filter_map(|package| {
+        let mut lines = package.lines();
+        let name = value(lines.next(), "name")?;
+        let version = value(lines.next(), "version")?;
+        PEERS.contains(&&*name).then(|| format!("{name} {version}"))
+    });
+    Some(packages.collect::<Vec<_>>().join(", "))
 }
 
 /// The first line that a program says.

@@ -3,15 +3,24 @@
 //! Times of two runs are never compared, because the machine's speed drifts between them. What is
 //! compared is each subject's ratio to a yardstick that was sampled in the same rounds: one thread,
 //! or the first that is not Creel's.
+//!
+//! Two runs of all cases compare hundreds of ratios, of which 1 in 20 would be beyond an error of
+//! 95 % by chance. So a difference is called only beyond an error that is wider the more is compared
+//! ([`wider`]), by Holm's rule: the clearest first, each as one of those that are left.
+//!
+//! Source: S. Holm, "A simple sequentially rejective multiple test procedure" (1979).
 
 use creel_console::{Align, Table};
 
 use crate::harness::ONE_THREAD;
 use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
-use crate::stats::{Call, Centre, LEAST};
+use crate::stats::{Call, Centre, LEAST, wider};
 
 /// Above this share of the machine, what others took makes a run unfit to be compared.
 pub const DISTURBED: f64 = 0.05;
+
+/// A factor that a run should tell.
+const PLAIN: f64 = 2.0;
 
 /// What two reports differ in.
 #[derive(Debug, Default)]
@@ -22,6 +31,8 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// How many ratios were compared.
     pub compared: usize,
+    /// In how many of these a factor of [`PLAIN`] would have been called.
+    pub plain: usize,
     /// What is called a difference, the worst first.
     pub differences: Vec<Difference>,
 }
@@ -39,9 +50,17 @@ pub struct Difference {
     pub better: f64,
 }
 
+/// A change, as a difference that it may be, and how sure it is.
+struct Candidate {
+    difference: Difference,
+    change: Centre,
+    floors: [f64; 2],
+}
+
 /// Compares all that both have.
 pub fn reports(old: &Report, new: &Report) -> Comparison {
     let mut comparison = Comparison::default();
+    let mut candidates = Vec::new();
     for section in &new.sections {
         let Some(before) = old.section(&section.workload) else {
             let note = format!("{}: not in the old report", section.workload);
@@ -53,9 +72,10 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
             let Some(old_case) = before.case(case.name) else {
                 continue;
             };
-            comparison.case(section, &old_case, &case);
+            candidates.extend(changes(section, &old_case, &case));
         }
     }
+    comparison.call(candidates);
     let worst = |a: &Difference, b: &Difference| a.better.total_cmp(&b.better);
     comparison.differences.sort_by(worst);
     comparison
@@ -115,6 +135,30 @@ fn change<'a>(
     Some((now - then, by.name))
 }
 
+/// All changes of a case, whether they are called or not.
+fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> {
+    let floors = [old.floor, new.floor].map(|floor| floor.unwrap_or(0.0));
+    let candidate = |subject: &SubjectView| {
+        let (change, beside) = change(old, new, subject)?;
+        let figure = |case: &CaseView| {
+            let mut subjects = case.subjects.iter();
+            let found = subjects.find(|other| other.name == subject.name);
+            found.map_or(String::new(), |s| quantity(s.first.median, &s.first.unit))
+        };
+        change.half.is_finite().then(|| Candidate {
+            difference: Difference {
+                what: format!("{} {}: {}", section.workload, new.name, subject.name),
+                beside: beside.into(),
+                figures: [figure(old), figure(new)],
+                better: change.factor(),
+            },
+            change,
+            floors,
+        })
+    };
+    new.subjects.iter().filter_map(candidate).collect()
+}
+
 /// What must match before figures of two runs stand beside each other, and does not.
 pub fn mismatches(old: &Section, new: &Section) -> Vec<String> {
     let (before, now) = (&old.host, &new.host);
@@ -128,6 +172,11 @@ pub fn mismatches(old: &Section, new: &Section) -> Vec<String> {
         ("load", old.load.name(), new.load.name()),
         ("length", pace(old), pace(new)),
     ]);
+    let told = !before.caches.is_empty() && !now.caches.is_empty();
+    if told && before.caches != now.caches {
+        let caches = format!("caches: {}, now {}", before.caches, now.caches);
+        mismatches.push(caches);
+    }
     if old.workers != new.workers {
         mismatches.push(format!("workers: {}, now {}", old.workers, new.workers));
     }
@@ -177,33 +226,18 @@ impl Comparison {
         }
     }
 
-    fn case(&mut self, section: &Section, old: &CaseView, new: &CaseView) {
-        let floors = [old.floor, new.floor].map(|floor| floor.unwrap_or(0.0));
-        for subject in &new.subjects {
-            let Some((change, beside)) = change(old, new, subject) else {
-                continue;
-            };
-            if change.half.is_infinite() {
-                continue;
-            }
-            self.compared += 1;
-            if change.call(&floors) == Call::Same {
-                continue;
-            }
-            let figure = |case: &CaseView| {
-                let found = case
-                    .subjects
-                    .iter()
-                    .find(|other| other.name == subject.name);
-                found.map_or(String::new(), |s| quantity(s.first.median, &s.first.unit))
-            };
-            self.differences.push(Difference {
-                what: format!("{} {}: {}", section.workload, new.name, subject.name),
-                beside: beside.into(),
-                figures: [figure(old), figure(new)],
-                better: change.factor(),
-            });
-        }
+    /// Calls those that are differences.
+    fn call(&mut self, mut candidates: Vec<Candidate>) {
+        let all = candidates.len();
+        self.compared = all;
+        let is_plain = |c: &&Candidate| c.change.would_show(PLAIN, &c.floors, wider(all));
+        self.plain = candidates.iter().filter(is_plain).count();
+        let distance = |candidate: &Candidate| candidate.change.distance(&candidate.floors);
+        candidates.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+        let clear = candidates.into_iter().enumerate();
+        let clear = clear.take_while(|(before, c)| distance(c) > wider(all - before));
+        let far = clear.filter(|(_, c)| c.change.call(&c.floors) != Call::Same);
+        self.differences.extend(far.map(|(_, c)| c.difference));
     }
 
     /// Whether something became slower.
@@ -245,10 +279,12 @@ impl Comparison {
             }
             out += &table.text();
         }
+        let (compared, plain) = (self.compared, self.plain);
         out += &match self.differences.len() {
-            0 => format!("{} ratios compared, no difference\n", self.compared),
-            count => format!("{} ratios compared, {count} differ\n", self.compared),
+            0 => format!("{compared} ratios compared, no difference"),
+            count => format!("{compared} ratios compared, {count} differ"),
         };
+        out += &format!("; {plain} are sure enough that {PLAIN} × would have been called\n");
         out
     }
 }
@@ -257,6 +293,7 @@ impl Comparison {
 mod tests {
     use super::*;
     use crate::report::tests::{section, with_creel_at};
+    use crate::report::{Noise, Row};
 
     fn report(section: Section) -> Report {
         Report {
@@ -293,12 +330,62 @@ mod tests {
         assert!(called <= 2, "{called}");
     }
 
+    /// As many cases as a full run has, of three kinds of subjects each; `slow` of them have Creel
+    /// at twice its time.
+    fn many(cases: u64, seed: u64, slow: u64) -> Report {
+        let mut all = section();
+        all.rows.clear();
+        all.noise.clear();
+        for case in 0..cases {
+            let time = if case < slow { 100.0 } else { 50.0 };
+            let name = format!("case {case}");
+            let one = with_creel_at(time, seed + 31 * case);
+            all.rows.extend(one.rows.into_iter().map(|row| Row {
+                case: name.clone(),
+                ..row
+            }));
+            all.noise.extend(one.noise.into_iter().map(|n| Noise {
+                case: name.clone(),
+                ..n
+            }));
+        }
+        report(all)
+    }
+
+    #[test]
+    fn two_full_runs_of_the_same_differ_in_nothing_and_a_slowdown_in_one_place_is_called() {
+        let (trials, mut runs, mut missed) = (20, 0, 0);
+        for trial in 0..trials {
+            let seed = 1_000_000 * trial;
+            let old = many(100, seed, 0);
+            let same = reports(&old, &many(100, seed + 500_000, 0));
+            assert_eq!(same.compared, 200);
+            runs += u32::from(!same.differences.is_empty());
+            let slow = reports(&old, &many(100, seed + 500_000, 3));
+            let called = |case: u64| {
+                let what = format!("case {case}: creel");
+                slow.differences
+                    .iter()
+                    .any(|d| d.what.contains(&what) && d.better < 0.7)
+            };
+            missed += (0..3).filter(|case| !called(*case)).count();
+        }
+        println!(
+            "of {trials} pairs of runs {runs} differ; {missed} of {} slowdowns missed",
+            3 * trials
+        );
+        assert!(runs <= 1, "{runs}");
+        assert!(missed <= 3, "{missed}");
+    }
+
     #[test]
     fn what_must_match_is_named() {
-        let old = report(section());
+        let mut old = report(section());
+        old.sections[0].host.caches = "L3 2K".into();
         let mut new = section();
         new.host.cpu = "another".into();
         new.host.commit = "elsewhere".into();
+        new.host.caches = "L3 1K".into();
         new.quick = true;
         new.disturbance = Some(crate::clock::Disturbance {
             others: 0.01,
@@ -309,6 +396,7 @@ mod tests {
         for part in [
             "processor",
             "length: full, now quick",
+            "caches: L3 2K, now L3 1K",
             "21 % of the machine",
         ] {
             assert!(told.contains(part), "{told}");

@@ -14,9 +14,23 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Calls that count.
     pub sample: Duration,
+    /// What a sample takes beside them on a small machine, to estimate a run: making and ending
+    /// its subject, and calls that are longer than all of the plan.
+    pub beside: Duration,
 }
 
 impl Plan {
+    /// The plan of samples that take so much beside it.
+    pub fn beside_ms(self, milliseconds: u64) -> Self {
+        let beside = Duration::from_millis(milliseconds);
+        Plan { beside, ..self }
+    }
+
+    /// About how long a sample takes.
+    pub fn takes(&self) -> Duration {
+        self.warm_up + self.sample + self.beside
+    }
+
     /// The mean time of one call, in ns, of calls made back to back.
     pub fn time(&self, mut call: impl FnMut()) -> f64 {
         let calls = self.calls_in_sample(&mut call);
@@ -162,10 +176,10 @@ impl Case {
         self.subjects.retain(|subject| pass(&subject.name));
     }
 
-    /// How many samples the case takes at least: each subject's, and the first one's twin's.
-    pub fn samples(&self) -> u64 {
+    /// About how long the planned rounds take: each subject's samples, and the first one's twin's.
+    pub fn takes(&self) -> Duration {
         let slots = self.subjects.len() + usize::from(self.compared);
-        (self.rounds * slots) as u64
+        self.plan.takes() * (self.rounds * slots) as u32
     }
 }
 
@@ -176,6 +190,7 @@ mod tests {
     const SHORT: Plan = Plan {
         warm_up: Duration::ZERO,
         sample: Duration::ZERO,
+        beside: Duration::ZERO,
     };
 
     #[test]

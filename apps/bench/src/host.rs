@@ -15,6 +15,9 @@ pub struct Host {
     pub date: String,
     /// The processor's model.
     pub cpu: String,
+    /// Sizes of its caches, by which clouds' processors of one name differ; empty in old reports.
+    #[serde(default)]
+    pub caches: String,
     /// The PUs that may be used.
     pub allowed: String,
     /// The limit that binds the number of workers.
@@ -62,6 +65,7 @@ impl Host {
         Host {
             date: today(),
             cpu: or_not_told(&field(&cpuinfo, "model name")),
+            caches: caches(),
             allowed: machine.allowed().to_string(),
             quota: budget.bound_by().to_string(),
             virtual_machine: field(&cpuinfo, "flags").contains(" hypervisor"),
@@ -150,13 +154,33 @@ pub fn versions() -> Vec<(String, String)> {
         let first = text.lines().find(|line| !line.trim().is_empty())?;
         Some((name.to_owned(), first.trim().to_owned()))
     };
-    ASKED.iter().filter_map(ask).collect()
+    let crates = ("crates".to_owned(), env!("CREEL_BENCH_CRATES").to_owned());
+    ASKED.iter().filter_map(ask).chain([crates]).collect()
 }
 
 /// Whether PATH has a program of this name.
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Of the first PU, as the kernel tells them: `L1d 32K, L1i 64K, L2 2048K, L3 480M`.
+fn caches() -> String {
+    let index = |index: usize| {
+        let of = |name: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}");
+            read(&path).trim().to_owned()
+        };
+        let kind = match &*of("type") {
+            "Data" => "d",
+            "Instruction" => "i",
+            _ => "",
+        };
+        let (level, size) = (of("level"), of("size"));
+        (!level.is_empty()).then(|| format!("L{level}{kind} {size}"))
+    };
+    let all: Vec<String> = (0..8).map_while(index).collect();
+    all.join(", ")
 }
 
 fn read(path: &str) -> String {

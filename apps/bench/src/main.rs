@@ -64,7 +64,7 @@ struct Cli {
     /// Shorter samples, fewer rounds, and of all workloads the most telling cases
     #[arg(long)]
     quick: bool,
-    /// All cases at their full length: an hour
+    /// All cases at their full length: at most 25 minutes on two cores
     #[arg(long, conflicts_with = "quick")]
     full: bool,
     /// Values of one setting beside each other: workers=1..4; of article also items=, work=
@@ -92,7 +92,7 @@ struct Cli {
     #[arg(long, requires = "compare")]
     anyway: bool,
     /// Measure nothing: take the figures of a report that was written as JSON
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["sweep", "matrix", "record"])]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["sweep", "matrix"])]
     from: Option<PathBuf>,
     /// Go on from the JSON report of a run that was cut short: measure what it does not have
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["from", "sweep", "matrix"])]
@@ -100,7 +100,8 @@ struct Cli {
     /// Write the report: FILE ends in html, md, json or csv; may be repeated
     #[arg(long, value_name = "FILE")]
     report: Vec<PathBuf>,
-    /// Keep the run: a folder of its own in DIR, with report, figures, machine and versions
+    /// Keep the run: a folder of its own in DIR, with report, figures, machine and versions; not of
+    /// a quick look, and with --from that of the machine it was made on
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Write the newest record of benches/runs beside FILE into FILE's table and plot
@@ -119,7 +120,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   creel-bench                                   a quick look at all, and creel-report.html
-  creel-bench --full --record benches/runs      the record of a machine
+  creel-bench --full --record benches/runs      the record of a machine, 25 minutes
   creel-bench iterate --case hot --runs 25      one case, more rounds
   creel-bench iterate --sweep workers=1..8      what a worker more brings
   creel-bench --only iterate --report old.json; …; creel-bench --only iterate --compare old.json

@@ -100,6 +100,9 @@ fn about(report: &Report) -> String {
         ),
         ("compiler", format!("{}, {}", host.compiler, host.target)),
     ];
+    if section.quick {
+        facts.push(("length", "a quick look".into()));
+    }
     if let Some(floor) = report.noise_floor() {
         facts.push(("noise", format!("{:.1} %", (floor - 1.0) * 100.0)));
     }

@@ -10,6 +10,7 @@
 //! what is called a difference is decided by [`crate::stats`].
 
 use std::hint::black_box;
+use std::time::Instant;
 
 use anyhow::Context;
 use creel_console::{Interrupt, Progress};
@@ -47,9 +48,44 @@ pub struct Measured {
 /// Subjects to be sampled more, by what was measured so far.
 pub type Doubt<'a> = &'a dyn Fn(&Measured) -> Vec<usize>;
 
+/// The time for suspects, where a run is to end by a time: a share of what the planned rounds have
+/// taken so far. Who is in doubt when it is used up stays in doubt, whatever he shows.
+#[derive(Debug)]
+pub struct Spare {
+    used: f64,
+    earned: f64,
+}
+
+impl Spare {
+    /// Of the planned rounds' time.
+    pub const SHARE: f64 = 0.25;
+
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Spare {
+            used: 0.0,
+            earned: 0.0,
+        }
+    }
+
+    /// What planned rounds took, in seconds.
+    fn earn(&mut self, seconds: f64) {
+        self.earned += Self::SHARE * seconds;
+    }
+
+    /// Takes so much, if something is left; the last may have more than that.
+    fn take(&mut self, seconds: f64) -> bool {
+        let is_left = self.used < self.earned;
+        if is_left {
+            self.used += seconds;
+        }
+        is_left
+    }
+}
+
 impl Case {
     /// Measures all subjects in turn, for all rounds, then those in doubt: by their own figures,
-    /// or as `doubt` says; without it, nobody is.
+    /// or as `doubt` says; without it, nobody is. Progress is in milliseconds of the plan.
     ///
     /// # Errors
     ///
@@ -59,7 +95,10 @@ impl Case {
         progress: &Progress,
         interrupt: &Interrupt,
         doubt: Option<Doubt>,
+        mut spare: Option<&mut Spare>,
     ) -> anyhow::Result<Measured> {
+        let begin = Instant::now();
+        let weight = self.plan.takes().as_millis() as u64;
         let count = self.subjects.len();
         let mut names = Vec::new();
         let mut subjects = self.subjects;
@@ -83,7 +122,7 @@ impl Case {
             }
             let values = taken.with_context(|| format!("case {case}: {}", subject.name))?;
             let costs = meter.stop();
-            progress.advance(1);
+            progress.advance(weight);
             Ok(black_box(Sample { values, costs }))
         };
         let mut turns: Vec<Turn> = (0..count).map(Turn::Subject).collect();
@@ -113,6 +152,10 @@ impl Case {
             suspects.extend(doubt(&measured));
             suspects
         });
+        let planned = begin.elapsed().as_secs_f64();
+        if let Some(spare) = &mut spare {
+            spare.earn(planned);
+        }
         if !suspects.is_empty() && measured.compared {
             let bases: Vec<usize> = suspects.iter().map(|&s| measured.first_of(s)).collect();
             let once_more = |turn: &Turn| match turn {
@@ -121,9 +164,13 @@ impl Case {
                 }
                 Turn::Twin => true,
             };
+            let all = turns.len() as f64;
             turns.retain(once_more);
-            progress.add((turns.len() * self.rounds) as u64);
-            rounds(&turns, &mut measured)?;
+            let again = planned * turns.len() as f64 / all;
+            if spare.is_none_or(|spare| spare.take(again)) {
+                progress.add((turns.len() * self.rounds) as u64 * weight);
+                rounds(&turns, &mut measured)?;
+            }
         }
         Ok(measured)
     }
@@ -235,6 +282,7 @@ pub mod tests {
             plan: Plan {
                 warm_up: Duration::ZERO,
                 sample: Duration::ZERO,
+                beside: Duration::from_millis(1),
             },
             rounds,
             subjects,
@@ -249,7 +297,7 @@ pub mod tests {
 
     pub fn measure(case: Case) -> Measured {
         let progress = Progress::new(1, "samples", true);
-        case.measure(&progress, &Interrupt::default(), Some(&|_| vec![]))
+        case.measure(&progress, &Interrupt::default(), Some(&|_| vec![]), None)
             .unwrap()
     }
 
@@ -265,7 +313,7 @@ pub mod tests {
         let mut case = case(4, vec![drifting("creel", 1.0), drifting("one thread", 2.0)]);
         case.compared = false;
         let progress = Progress::new(8, "samples", true);
-        let measured = case.measure(&progress, &Interrupt::default(), Some(&|_| vec![]));
+        let measured = case.measure(&progress, &Interrupt::default(), Some(&|_| vec![]), None);
         let measured = measured.unwrap();
         assert_eq!(progress.done(), 8);
         let spread = measured.spread(0, 0);
@@ -290,11 +338,36 @@ pub mod tests {
     }
 
     #[test]
+    fn suspects_have_a_share_of_the_time_and_the_last_may_have_more() {
+        let mut spare = Spare::new();
+        assert!(!spare.take(1.0), "nothing is earned yet");
+        spare.earn(100.0);
+        assert!(spare.take(20.0) && spare.take(60.0));
+        assert!(!spare.take(0.1));
+        spare.earn(1000.0);
+        assert!(spare.take(0.1));
+        let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
+        let (progress, interrupt) = (Progress::new(1, "samples", true), Interrupt::default());
+        let mut used_up = Spare {
+            used: 1e9,
+            earned: 0.0,
+        };
+        let case = case(7, subjects());
+        let measured = case.measure(
+            &progress,
+            &interrupt,
+            Some(&|_| vec![1]),
+            Some(&mut used_up),
+        );
+        assert_eq!(measured.unwrap().samples(1).len(), 7);
+    }
+
+    #[test]
     fn others_may_doubt_too() {
         let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
         let progress = Progress::new(1, "samples", true);
         let doubted =
-            case(7, subjects()).measure(&progress, &Interrupt::default(), Some(&|_| vec![1]));
+            case(7, subjects()).measure(&progress, &Interrupt::default(), Some(&|_| vec![1]), None);
         assert_eq!(doubted.unwrap().samples(1).len(), 14);
         assert_eq!(measure(case(7, subjects())).samples(1).len(), 7);
     }
@@ -305,7 +378,7 @@ pub mod tests {
         let interrupt = Interrupt::default();
         interrupt.request();
         let case = case(4, vec![noisy("creel", 1.0, 1)]);
-        assert!(case.measure(&progress, &interrupt, None).is_err());
+        assert!(case.measure(&progress, &interrupt, None, None).is_err());
         assert_eq!(progress.done(), 0);
     }
 }

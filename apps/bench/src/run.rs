@@ -11,7 +11,7 @@ use crate::clock::Watch;
 use crate::harness::Case;
 use crate::host::Host;
 use crate::report::{self, Report, Section};
-use crate::rounds::{Doubt, Measured};
+use crate::rounds::{Doubt, Measured, Spare};
 use crate::setting::{Load, Setting};
 use crate::workloads::{self, Workload};
 use crate::{Cli, compare, hog, readme, record, sweep};
@@ -32,6 +32,8 @@ struct Run<'a> {
     budget: Budget,
     setting: Setting,
     progress: Progress,
+    /// What is left for suspects, where the run is to end by a time.
+    spare: Option<Spare>,
     interrupt: Interrupt,
     /// What is compared with.
     old: Option<Report>,
@@ -52,6 +54,9 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     if let Some(file) = &cli.check_readme {
         return readme::check(file);
     }
+    if let Some(python) = &cli.python {
+        workloads::has_simulators(python)?;
+    }
     let machine = Machine::detect()?;
     let budget = Budget::of(&machine);
     let budget = match cli.jobs {
@@ -61,7 +66,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     let setting = setting(cli, &budget);
     let mut run = Run {
         cli,
-        progress: Progress::new(0, "samples", cli.common.quiet),
+        progress: Progress::share(0, cli.common.quiet || cli.from.is_some()),
+        spare: cli.full.then(Spare::new),
         interrupt: Interrupt::install()?,
         old: cli.compare.as_deref().map(Report::read).transpose()?,
         kept: cli.resume.as_deref().map(Report::read).transpose()?,
@@ -166,9 +172,17 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         let message = format!("{name}: no such workload, and no such case in these workloads");
         return Err(Failure::new(Exit::Usage, message).into());
     }
-    if !setting.matrix.is_empty() && chosen.iter().all(|(workload, _)| workload.name != "render") {
-        let message = "--matrix crosses settings of render, which is not among what is asked for";
-        return Err(Failure::new(Exit::Usage, message.to_owned()).into());
+    let of_one = [
+        ("--matrix", "render", !setting.matrix.is_empty()),
+        ("--songs", "render", cli.songs.is_some()),
+        ("--cool-down", "render", cli.cool_down > 0),
+        ("--python", "traffic", cli.python.is_some()),
+    ];
+    for (option, name, is_given) in of_one {
+        if is_given && chosen.iter().all(|(workload, _)| workload.name != name) {
+            let message = format!("{option} is of {name}, which is not among what is asked for");
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
     }
     if chosen.is_empty() && !cli.subjects.is_empty() {
         let message = format!("--subject {}: no such subject", cli.subjects.join(" "));
@@ -215,6 +229,16 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         .collect())
 }
 
+/// How long a run takes, if nobody is in doubt and with the time for those who are.
+fn in_words(least: Duration, most: Duration) -> String {
+    let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
+    match (minutes(least), minutes(most)) {
+        (_, most) if most < 2.0 => format!("about {:.0} seconds", least.as_secs_f64().ceil()),
+        (least, most) if least < most => format!("about {least} to {most} minutes"),
+        (_, most) => format!("about {most} minutes"),
+    }
+}
+
 impl Run<'_> {
     /// Measures what was asked for, into the report; what is there at an error stays.
     fn measure_all(&mut self, report: &mut Report) -> anyhow::Result<()> {
@@ -246,16 +270,15 @@ impl Run<'_> {
             }
             begun.push(section);
         }
-        let samples = chosen
-            .iter()
-            .flat_map(|(_, cases)| cases)
-            .map(Case::samples);
-        self.progress.add(samples.sum());
+        let cases = chosen.iter().flat_map(|(_, cases)| cases);
+        let takes: Duration = cases.map(Case::takes).sum();
+        self.progress.add(takes.as_millis() as u64);
         self.show(&format!("{}\n", host.line().replace("; ", "\n")))?;
         self.show(&format!(
-            "{} workers, bound by {}\n",
+            "{} workers, bound by {}; {}\n",
             self.setting.workers,
-            self.budget.bound_by()
+            self.budget.bound_by(),
+            in_words(takes, takes.mul_f64(1.0 + Spare::SHARE))
         ))?;
         for ((workload, cases), mut section) in chosen.into_iter().zip(begun) {
             let measured = self.measure(workload, cases, &mut section);
@@ -298,7 +321,7 @@ impl Run<'_> {
 
     /// Measures a workload's cases; as text each is printed as soon as it is there.
     fn measure(
-        &self,
+        &mut self,
         workload: &'static Workload,
         cases: Vec<Case>,
         section: &mut Section,
@@ -329,7 +352,8 @@ impl Run<'_> {
             };
             // Who says how many rounds gets so many.
             let doubt: Option<Doubt> = self.cli.runs.is_none().then_some(&doubt);
-            let measured = case.measure(&self.progress, &self.interrupt, doubt)?;
+            let measured =
+                case.measure(&self.progress, &self.interrupt, doubt, self.spare.as_mut())?;
             section.add(&measured);
             section.disturbance = match (before, watch.disturbance()) {
                 (Some(before), Some(now)) => Some(before.or_worse(now)),
@@ -393,6 +417,10 @@ impl Run<'_> {
             let folder = record::write(folder, report, machine, budget)?;
             self.progress
                 .println(&format!("creel-bench: wrote {}", folder.display()));
+            if report.sections.iter().any(|section| section.quick) {
+                let note = "creel-bench: it is of a quick look, which --readme does not take";
+                self.progress.println(note);
+            }
         }
         match &self.old {
             Some(old) => self.compare(old, report),

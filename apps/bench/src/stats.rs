@@ -76,6 +76,17 @@ impl Centre {
         }
     }
 
+    /// How many times the error it is away from one: the error of a ratio and `floors` together.
+    pub fn distance(&self, floors: &[f64]) -> f64 {
+        self.log.abs() / self.joint(floors)
+    }
+
+    /// Whether a difference of this factor would be called, were it there, with an error so many
+    /// times as wide.
+    pub fn would_show(&self, factor: f64, floors: &[f64], times: f64) -> bool {
+        factor.ln() > times * self.joint(floors)
+    }
+
     /// Whether what is not called a difference can be called the same: none that counts would have
     /// been missed.
     pub fn is_alike(&self, floors: &[f64]) -> bool {
@@ -93,6 +104,22 @@ impl Centre {
     pub fn is_suspect(&self, floors: &[f64]) -> bool {
         self.log.abs() > LEAST.ln() && self.log.abs() < 2.0 * self.joint(floors)
     }
+}
+
+/// By how much wider the errors of so many comparisons are, so that in 19 of 20 runs none of them is
+/// called where there is no difference: the normal distribution's quantile of a 20th divided by all
+/// of them, over that of a 20th.
+///
+/// Source: O. J. Dunn, "Multiple comparisons among means" (1961), Bonferroni's inequality; the
+/// quantile by Abramowitz and Stegun, 26.2.23.
+pub fn wider(comparisons: usize) -> f64 {
+    let quantile = |p: f64| {
+        let t = (-2.0 * p.ln()).sqrt();
+        let over = 2.515_517 + t * (0.802_853 + t * 0.010_328);
+        let under = 1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308));
+        t - over / under
+    };
+    quantile(0.025 / comparisons.max(1) as f64) / quantile(0.025)
 }
 
 impl std::ops::Sub for Centre {
@@ -225,6 +252,26 @@ mod tests {
         assert!(sure(2f64.ln(), 0.5).is_suspect(&[]));
         assert!(!sure(2f64.ln(), 0.1).is_suspect(&[]));
         assert!(!sure(1.04f64.ln(), 0.5).is_suspect(&[]));
+    }
+
+    #[test]
+    fn the_more_is_compared_the_wider_the_errors() {
+        // The normal distribution's quantiles: 1.960 of 0.025, 2.807 of 0.0025, 3.891 of 0.00005.
+        assert!((wider(1) - 1.0).abs() < 1e-9 && (wider(0) - 1.0).abs() < 1e-9);
+        assert!((wider(10) - 2.807 / 1.960).abs() < 0.002, "{}", wider(10));
+        assert!((wider(500) - 3.891 / 1.960).abs() < 0.002, "{}", wider(500));
+        let (far, near) = (
+            Centre {
+                log: 0.3,
+                half: 0.1,
+            },
+            Centre {
+                log: 0.0,
+                half: 0.4,
+            },
+        );
+        assert!((far.distance(&[]) - 3.0).abs() < 1e-9);
+        assert!(far.would_show(2.0, &[0.1], 2.0) && !near.would_show(2.0, &[0.1], 2.0));
     }
 
     #[test]

@@ -270,8 +270,20 @@ impl Question {
             Call::More => (self.better, better.factor()),
             Call::Less => (self.worse, 1.0 / better.factor()),
         };
-        let sentence = fill(sentence).replace("{x}", &factor(x));
+        let sentence = fill(sentence).replace("{x}", &factor_told(x, better.half));
         Some(sentence.replace("{peer}", than.name))
+    }
+}
+
+/// A factor, and where it is not sure, from where to where it may be.
+fn factor_told(x: f64, half: f64) -> String {
+    /// Beyond this to either side: a tenth of it or more.
+    const WIDE: f64 = 1.1;
+    if x > 1.0 && half > WIDE.ln() {
+        let (from, to) = (x / half.exp(), x * half.exp());
+        format!("{} ({} to {})", factor(x), factor(from), factor(to))
+    } else {
+        factor(x)
     }
 }
 
@@ -391,5 +403,11 @@ mod tests {
         );
         assert!(command.is_empty(), "a loop is no program: {command}");
         assert_eq!(knobs("creel [fixed, spin 5 ms]"), None);
+    }
+
+    #[test]
+    fn a_factor_that_is_not_sure_has_its_interval() {
+        assert_eq!(factor_told(2.0, 0.05), "2.00");
+        assert_eq!(factor_told(2.0, 2f64.ln()), "2.00 (1.00 to 4.00)");
     }
 }

@@ -11,6 +11,11 @@ mod streams;
 mod traffic;
 mod whispers;
 
+use std::path::Path;
+use std::process::Command;
+
+use creel_console::{Exit, Failure};
+
 use crate::harness::Case;
 use crate::setting::Setting;
 
@@ -41,8 +46,23 @@ pub const ALL: &[Workload] = &[
 /// Those that are left out unless a workload or a case is asked for: they take minutes each.
 pub const ONLY_NAMED: &[&str] = &["programs"];
 
-/// Cases that are left out unless they are asked for: what others have measured, once more.
-pub const ONLY_NAMED_CASES: &[&str] = &["article", "two systems"];
+/// Cases that are left out unless they are asked for: what others have measured, once more, and what
+/// lies between two cases or repeats one under a load, and has never said another thing than they.
+pub const ONLY_NAMED_CASES: &[&str] = &[
+    "article",
+    "two systems",
+    "spawn-join oversubscribed",
+    "spawn-join busy",
+    "ping-pong oversubscribed",
+    "ping-pong busy",
+    "grain 300 ns",
+    "grain 3000 ns",
+    "1000",
+    "500",
+    "500 on one worker",
+    "50 of 2 MB on one worker",
+    "f32 2048",
+];
 
 /// A quick look's cases of each workload.
 const HEADLINES: &[(&str, &[&str])] = &[
@@ -64,6 +84,26 @@ pub fn headlines(workload: &str, setting: &Setting) -> Vec<String> {
     let cases = HEADLINES.iter().find(|(name, _)| *name == workload);
     let fill = |case: &&str| case.replace("{n}", &setting.workers.to_string());
     cases.map_or(Vec::new(), |(_, cases)| cases.iter().map(fill).collect())
+}
+
+/// Whether a Python has one of the simulators that are peers of traffic.
+///
+/// # Errors
+///
+/// What it says instead.
+pub fn has_simulators(python: &Path) -> anyhow::Result<()> {
+    let asks = "from importlib.util import find_spec as has
+assert has('uxsim') or has('sumo'), 'it has neither uxsim nor sumo'";
+    let why = match Command::new(python).args(["-c", asks]).output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            text.lines().last().unwrap_or("it failed").to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    let message = format!("--python {}: {why}", python.display());
+    Err(Failure::new(Exit::Usage, message).into())
 }
 
 /// The names, for the command line.

@@ -82,7 +82,7 @@ pub fn over_a_sweep(out: &mut String, case: &CaseView) {
 }
 
 fn picture(out: &mut String, title: &str, x_label: &str, curves: &[Curve]) {
-    let curves = &curves[..curves.len().min(CURVES)];
+    let (curves, left_out) = curves.split_at(curves.len().min(CURVES));
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let xs = || points().map(|(x, _)| *x);
     let (x_min, x_max) = (xs().fold(f64::MAX, f64::min), xs().fold(0.0, f64::max));
@@ -172,7 +172,16 @@ fn picture(out: &mut String, title: &str, x_label: &str, curves: &[Curve]) {
             escaped(curve.name)
         );
     }
-    out.push_str("</ul></figure>\n");
+    out.push_str("</ul>\n");
+    if !left_out.is_empty() {
+        let names: Vec<&str> = left_out.iter().map(|curve| curve.name).collect();
+        let _ = writeln!(
+            out,
+            "<p>Not drawn, but in the table: {}.</p>",
+            escaped(&names.join(", "))
+        );
+    }
+    out.push_str("</figure>\n");
 }
 
 /// A number on an axis, with at most three digits and a prefix.

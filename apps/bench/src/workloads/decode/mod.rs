@@ -96,6 +96,8 @@ fn case(
     workers: usize,
 ) -> Case {
     let (format, size) = what;
+    // The weights are made, and a token of the largest takes longer than a sample.
+    let beside_ms = if size < 2048 { 30 } else { 600 };
     let subjects = subjects::all(
         move || Model::new(format, size),
         workers,
@@ -105,8 +107,8 @@ fn case(
         name: name(what) + load,
         metrics: vec![SPEED],
         compared: true,
-        plan: setting.plan(100, 200),
-        rounds: setting.rounds(7),
+        plan: setting.plan(50, 100).beside_ms(beside_ms),
+        rounds: setting.rounds(if size < 2048 { 7 } else { 4 }),
         subjects: subjects.into_iter().map(under).collect(),
     }
 }
@@ -118,7 +120,7 @@ fn idle(setting: &Setting) -> Case {
         name: "idle".into(),
         metrics: vec![BURNT],
         compared: false,
-        plan: setting.plan(20, 200),
+        plan: setting.plan(20, 100).beside_ms(130),
         rounds: setting.rounds(3),
         subjects: subjects::all(model, setting.workers, subjects::Rhythm::Idle),
     }

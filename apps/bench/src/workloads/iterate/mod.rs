@@ -143,14 +143,14 @@ fn frame(setting: &Setting) -> Case {
     let work = frames();
     let mut subjects = subjects(&work, setting.workers);
     subjects.push(floor::two_halves(&work));
-    case("frame", setting.plan(60, 120), setting.rounds(5), subjects)
+    case("frame", setting.plan(40, 80), setting.rounds(7), subjects)
 }
 
 /// The same work in several loops, one after the other.
 fn frame_in_phases(setting: &Setting) -> Case {
     let subjects = phases::subjects(&frames(), setting.workers);
-    let plan = setting.plan(60, 120);
-    case("frame in phases", plan, setting.rounds(5), subjects)
+    let plan = setting.plan(40, 80);
+    case("frame in phases", plan, setting.rounds(7), subjects)
 }
 
 /// How many items one thread has done after so long, to a hundred.
@@ -171,7 +171,7 @@ fn uneven_linear(setting: &Setting) -> Case {
     case(
         "uneven",
         setting.plan(20, 40),
-        setting.rounds(5),
+        setting.rounds(7),
         subjects(&work, setting.workers),
     )
 }
@@ -187,7 +187,7 @@ fn uneven_heavy(setting: &Setting) -> Case {
     case(
         "uneven heavy",
         setting.plan(20, 40),
-        setting.rounds(5),
+        setting.rounds(7),
         subjects,
     )
 }
@@ -196,7 +196,7 @@ fn uneven_heavy(setting: &Setting) -> Case {
 fn beside_a_hog(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers);
     let subjects = subjects.into_iter().map(hog::beside).collect();
-    case("hog", setting.plan(60, 120), setting.rounds(5), subjects)
+    case("hog", setting.plan(40, 80), setting.rounds(7), subjects)
 }
 
 /// Some 20 ms of equal items, with a neighbour that takes half of the last usable PU: cores that are
@@ -205,8 +205,8 @@ fn half_a_core(setting: &Setting) -> Case {
     let work = by_steps(vec![2_500; 4_096]);
     let subjects = subjects(&work, setting.workers);
     let subjects = subjects.into_iter().map(hog::beside).collect();
-    let plan = setting.plan(200, 400);
-    case("half a core", plan, setting.rounds(5), subjects)
+    let plan = setting.plan(80, 160);
+    case("half a core", plan, setting.rounds(4), subjects)
 }
 
 /// What is burnt when there is nothing to do.
@@ -227,7 +227,7 @@ fn oversubscribed(setting: &Setting) -> Case {
     let mut subjects = subjects(&work, setting.workers * 4);
     subjects.insert(1, knobs::not_oversubscribed(&work, setting.workers));
     let plan = setting.plan(40, 80);
-    case("oversubscribed", plan, setting.rounds(5), subjects)
+    case("oversubscribed", plan, setting.rounds(7), subjects)
 }
 
 /// A message from each of 100,000 items to another one.
@@ -236,7 +236,7 @@ fn outbox(setting: &Setting) -> Case {
     case(
         "outbox",
         plan,
-        setting.rounds(5),
+        setting.rounds(7),
         outbox::subjects(setting.workers),
     )
 }

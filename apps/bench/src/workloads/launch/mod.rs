@@ -148,8 +148,8 @@ fn case(name: String, setting: &Setting, subjects: Vec<Subject>) -> Case {
             unit: "ms",
         }],
         compared: true,
-        plan: setting.plan(0, 0),
-        rounds: setting.rounds(5),
+        plan: setting.plan(0, 0).beside_ms(500),
+        rounds: setting.rounds(4),
         subjects,
     }
 }

@@ -2,7 +2,7 @@
 //! GHC sizes it, as on a host with more CPUs, and under `creel run`.
 //!
 //! For GHC with its network and cryptonite libraries, Redis, and `creel-serve` (which offers the
-//! load) beside this program. Only in full runs: a sample takes nine seconds.
+//! load) beside this program. Only in full runs: a sample takes four seconds.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -30,7 +30,7 @@ static SERVICE: Foreign = Foreign {
 
 /// Requests a second and worker, of the rising steps.
 const RATES: [usize; 4] = [750, 1_500, 2_250, 3_000];
-const STEP_S: usize = 2;
+const STEP_MS: usize = 800;
 const CONNECTIONS: usize = 64;
 /// Longer than a program takes to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -152,14 +152,23 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
             sample(&before, &options, &load, rates, cores)
         })
     });
-    Some(Case {
+    let mut case = Case {
         name: name.into(),
         metrics: METRICS.into(),
         compared: true,
-        plan: setting.plan(0, 0),
-        rounds: setting.rounds(5),
+        plan: setting
+            .plan(0, 0)
+            .beside_ms((RATES.len() * STEP_MS) as u64 + 800),
+        rounds: setting.rounds(3),
         subjects: subjects.into(),
-    })
+    };
+    if cores.is_some() {
+        // What the collector's settings and a mask do, the case without a quota tells.
+        case.retain_subjects(|name| {
+            name == "creel run, count alone" || name.starts_with("as it is")
+        });
+    }
+    Some(case)
 }
 
 /// A program that is ended with what is measured.
@@ -260,7 +269,7 @@ fn offer(load: &PathBuf, port: u16, rates: [usize; RATES.len()]) -> anyhow::Resu
         .args(["load", &format!("http://127.0.0.1:{port}")])
         .args(["--connections", &CONNECTIONS.to_string()])
         .args(["--rate", &rates.map(|rate| rate.to_string()).join(",")])
-        .args(["--step", &format!("{STEP_S}s"), "--format", "json", "-q"])
+        .args(["--step", &format!("{STEP_MS}ms"), "--format", "json", "-q"])
         .output()
         .context("creel-serve load")?;
     let document: Value = serde_json::from_slice(&output.stdout)

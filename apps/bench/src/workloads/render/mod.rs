@@ -122,8 +122,9 @@ fn case(setting: &Setting, jobs: usize) -> Case {
         name: format!("jobs {jobs}"),
         metrics: METRICS.to_vec(),
         compared: true,
-        plan: setting.plan(0, 0),
-        rounds: setting.rounds(5),
+        // As long as the songs take.
+        plan: setting.plan(0, 0).beside_ms(700),
+        rounds: setting.rounds(4),
         subjects,
     }
 }

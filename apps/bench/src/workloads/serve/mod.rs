@@ -130,12 +130,18 @@ fn case(
     count: usize,
     bytes: usize,
 ) -> Case {
+    // Connections are opened; wrk takes whole seconds.
+    let beside_ms = if name.ends_with("by wrk") {
+        1_500
+    } else {
+        100 + count as u64 / 10
+    };
     Case {
         name,
         metrics: METRICS.to_vec(),
         compared: true,
-        plan: setting.plan(500, 1_500),
-        rounds: setting.rounds(5),
+        plan: setting.plan(150, 450).beside_ms(beside_ms),
+        rounds: setting.rounds(4),
         subjects: subjects(workers, sample, count, bytes),
     }
 }
@@ -145,8 +151,10 @@ fn idle(setting: &Setting, count: usize) -> Case {
         name: format!("{count} idle"),
         metrics: IDLE_METRICS.to_vec(),
         compared: true,
-        plan: setting.plan(500, 1_500),
-        rounds: setting.rounds(5),
+        plan: setting
+            .plan(500, 500)
+            .beside_ms(UNTIL_REST.as_millis() as u64 + 1_500),
+        rounds: setting.rounds(3),
         subjects: subjects(setting.workers.max(2), idle_sample, count, SMALL),
     }
 }

@@ -185,7 +185,11 @@ fn tokio(workers: usize, body: Bytes, is_graceful: bool) -> anyhow::Result<()> {
     };
     let runtime = builder.worker_threads(workers).enable_all().build()?;
     let serve = async move {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        // As many may wait as for Creel's listener: tokio's own bind lets 128, and a connection that
+        // finds no place waits a second until it tries again.
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(([127, 0, 0, 1], 0).into())?;
+        let listener = socket.listen(1024)?;
         tell(listener.local_addr()?)?;
         let graceful = GracefulShutdown::new();
         loop {

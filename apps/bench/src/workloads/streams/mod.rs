@@ -109,8 +109,8 @@ fn case(setting: &Setting, streams: usize) -> Case {
         name: streams.to_string(),
         metrics: METRICS.to_vec(),
         compared: true,
-        plan: setting.plan(500, 2_000),
-        rounds: setting.rounds(5),
+        plan: setting.plan(200, 800).beside_ms(50),
+        rounds: setting.rounds(4),
         subjects,
     }
 }

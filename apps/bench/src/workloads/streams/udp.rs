@@ -64,8 +64,8 @@ fn case(setting: &Setting, name: String, subjects: Vec<Subject>) -> Case {
         name,
         metrics: METRICS.to_vec(),
         compared: true,
-        plan: setting.plan(1_000, 3_000),
-        rounds: setting.rounds(5),
+        plan: setting.plan(300, 1_000).beside_ms(500),
+        rounds: setting.rounds(4),
         subjects,
     }
 }

@@ -228,8 +228,9 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
             },
         ],
         compared: true,
-        plan: setting.plan(500, 2000),
-        rounds: setting.rounds(5),
+        // A city is made and filled for each sample.
+        plan: setting.plan(250, 750).beside_ms(4_000),
+        rounds: setting.rounds(4),
         subjects,
     }
 }

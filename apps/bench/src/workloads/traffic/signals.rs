@@ -93,8 +93,8 @@ pub(super) fn fast_forward(setting: &Setting) -> Case {
             unit: "ns a tick",
         }],
         compared: true,
-        plan: setting.plan(100, 400),
-        rounds: setting.rounds(9),
+        plan: setting.plan(60, 200).beside_ms(20),
+        rounds: setting.rounds(7),
         subjects,
     }
 }

@@ -53,8 +53,9 @@ pub(super) fn two_workers(setting: &Setting, scene: &Later<Scene>) -> Case {
             },
         ],
         compared: true,
-        plan: setting.plan(500, 1500),
-        rounds: setting.rounds(5),
+        // It has two parts.
+        plan: setting.plan(250, 750).beside_ms(2_500),
+        rounds: setting.rounds(4),
         subjects: vec![creel, walk],
     }
 }

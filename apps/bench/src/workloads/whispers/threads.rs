@@ -10,7 +10,7 @@ use crate::harness::Subject;
 pub const MOST: u64 = 10_001;
 
 /// Sizes of a stack, in KiB.
-const STACKS: [usize; 3] = [16, 64, 256];
+const STACKS: [usize; 2] = [16, 256];
 
 /// Chains of so many threads, which is bounded by [`MOST`].
 pub fn subjects(length: u64) -> Vec<Subject> {

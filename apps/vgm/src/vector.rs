@@ -38,29 +38,37 @@ fn with_avx2<L: Loop>(work: L) -> L::Output {
     work.run()
 }
 
-/// Two rows of numbers.
-pub type Pair<'r, const LENGTH: usize> = (&'r [i16; LENGTH], &'r [i16; LENGTH]);
+/// Rows of numbers: one, and those of several sides that it is multiplied with.
+pub type Rows<'r, const LENGTH: usize, const SIDES: usize> =
+    (&'r [i16; LENGTH], [&'r [i16; LENGTH]; SIDES]);
 
-/// Adds to each sum the products of the numbers of its two rows.
-pub fn add_products<'r, const LENGTH: usize>(
-    pairs: impl Fn(usize) -> Pair<'r, LENGTH>,
-    sums: &mut [i32],
+/// Adds to each sum, one a side, the products of the numbers of its rows.
+pub fn add_products<'r, const LENGTH: usize, const SIDES: usize>(
+    rows: impl Fn(usize) -> Rows<'r, LENGTH, SIDES>,
+    sums: &mut [[i32; SIDES]],
 ) {
     #[cfg(target_arch = "x86_64")]
-    if LENGTH.is_multiple_of(avx2::NUMBERS) && has_avx2() {
+    if LENGTH.is_multiple_of(avx2::NUMBERS) && avx2::SUMS.is_multiple_of(SIDES) && has_avx2() {
         // SAFETY: the processor has what it takes.
         #[expect(unsafe_code, reason = "the compiler cannot know the processor")]
-        return unsafe { avx2::add_products(pairs, sums) };
+        return unsafe { avx2::add_products(rows, sums) };
     }
-    for (place, sum) in sums.iter_mut().enumerate() {
-        *sum += products(pairs(place));
+    for (place, sums) in sums.iter_mut().enumerate() {
+        add(rows(place), sums);
     }
 }
 
 #[inline(always)]
-fn products<const LENGTH: usize>((a, b): Pair<LENGTH>) -> i32 {
-    let pairs = a.iter().zip(b);
-    pairs.map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
+fn add<const LENGTH: usize, const SIDES: usize>(
+    (row, sides): Rows<LENGTH, SIDES>,
+    sums: &mut [i32; SIDES],
+) {
+    for (sum, side) in sums.iter_mut().zip(sides) {
+        let pairs = row.iter().zip(side);
+        *sum += pairs
+            .map(|(a, b)| i32::from(*a) * i32::from(*b))
+            .sum::<i32>();
+    }
 }
 
 /// What a compiler makes of the plain loop only where nothing around it distracts.
@@ -68,38 +76,45 @@ fn products<const LENGTH: usize>((a, b): Pair<LENGTH>) -> i32 {
 mod avx2 {
     use std::arch::x86_64::*;
 
-    use super::Pair;
+    use super::Rows;
 
     /// Numbers that are multiplied at once.
     pub const NUMBERS: usize = 16;
 
+    /// Sums that are computed at once.
+    pub const SUMS: usize = 4;
+
     #[target_feature(enable = "avx2,bmi2")]
-    pub fn add_products<'r, const LENGTH: usize>(
-        pairs: impl Fn(usize) -> Pair<'r, LENGTH>,
-        sums: &mut [i32],
+    pub fn add_products<'r, const LENGTH: usize, const SIDES: usize>(
+        rows: impl Fn(usize) -> Rows<'r, LENGTH, SIDES>,
+        sums: &mut [[i32; SIDES]],
     ) {
-        let (fours, rest) = sums.as_chunks_mut::<4>();
-        let rest_at = 4 * fours.len();
-        for (four, at) in fours.iter_mut().zip((0..).step_by(4)) {
-            let (a, b) = (partial(pairs(at)), partial(pairs(at + 1)));
-            let (c, d) = (partial(pairs(at + 2)), partial(pairs(at + 3)));
+        let (fours, _) = sums.as_flattened_mut().as_chunks_mut::<SUMS>();
+        let mut at = 0;
+        for four in fours {
+            let mut partials = [_mm256_setzero_si256(); SUMS];
+            for partials in partials.chunks_exact_mut(SIDES) {
+                let (row, sides) = rows(at);
+                for (partial, side) in partials.iter_mut().zip(sides) {
+                    *partial = products(row, side);
+                }
+                at += 1;
+            }
+            let [a, b, c, d] = partials;
             let halves = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
             let low = _mm256_castsi256_si128(halves);
             let both = _mm_add_epi32(low, _mm256_extracti128_si256::<1>(halves));
-            four[0] += _mm_extract_epi32::<0>(both);
-            four[1] += _mm_extract_epi32::<1>(both);
-            four[2] += _mm_extract_epi32::<2>(both);
-            four[3] += _mm_extract_epi32::<3>(both);
+            add_to(four, both);
         }
-        for (sum, at) in rest.iter_mut().zip(rest_at..) {
-            *sum += super::products(pairs(at));
+        for (sums, at) in sums[at..].iter_mut().zip(at..) {
+            super::add(rows(at), sums);
         }
     }
 
-    /// Eight numbers that add up to the products of a pair.
+    /// Eight numbers that add up to the products of two rows.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn partial<const LENGTH: usize>((a, b): Pair<LENGTH>) -> __m256i {
+    fn products<const LENGTH: usize>(a: &[i16; LENGTH], b: &[i16; LENGTH]) -> __m256i {
         let chunks = a.as_chunks().0.iter().zip(b.as_chunks().0);
         let mut sum = _mm256_setzero_si256();
         for (a, b) in chunks {
@@ -117,6 +132,21 @@ mod avx2 {
             _mm256_loadu_si256(numbers.as_ptr().cast())
         }
     }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn add_to(sums: &mut [i32; SUMS], more: __m128i) {
+        let place = sums.as_mut_ptr().cast();
+        // SAFETY: an exclusive reference is readable for the 16 bytes of its array, however aligned.
+        #[expect(unsafe_code, reason = "from memory to a register")]
+        let sum = unsafe { _mm_loadu_si128(place) };
+        let sum = _mm_add_epi32(sum, more);
+        // SAFETY: and writable.
+        #[expect(unsafe_code, reason = "from a register to memory")]
+        unsafe {
+            _mm_storeu_si128(place, sum);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -129,12 +159,18 @@ mod tests {
         let rows: Vec<[i16; 32]> = (0..11)
             .map(|row| std::array::from_fn(|n| noise(32 * row + n) >> 2))
             .collect();
-        let pairs = |place| (&rows[place], &rows[place + 1]);
+        let mono = |place: usize| (&rows[place], [&rows[place + 1]]);
+        let stereo = |place: usize| (&rows[place], [&rows[place + 1], &rows[10 - place]]);
         for length in 0..=10 {
-            let mut sums = vec![7; length];
-            add_products(pairs, &mut sums);
-            let expected: Vec<i32> = (0..length).map(|n| 7 + products(pairs(n))).collect();
-            assert_eq!(sums, expected);
+            let (mut one, mut both) = (vec![[7]; length], vec![[7, 8]; length]);
+            add_products(mono, &mut one);
+            add_products(stereo, &mut both);
+            for place in 0..length {
+                let (mut single, mut double) = ([7], [7, 8]);
+                add(mono(place), &mut single);
+                add(stereo(place), &mut double);
+                assert_eq!((one[place], both[place]), (single, double));
+            }
         }
     }
 }

@@ -53,6 +53,8 @@ pub struct AdpcmA {
     slow: u8,
     /// Voices that are heard; all play.
     heard: u8,
+    /// The sum of all voices from tick to tick, left and right: the first before the first tick.
+    sums: Vec<[i32; 2]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +108,7 @@ impl AdpcmA {
             address_shift,
             slow,
             heard: 0xff,
+            sums: Vec::new(),
         }
     }
 
@@ -153,26 +156,43 @@ impl AdpcmA {
             }
             return;
         }
+        let (tick, from) = clock.next();
+        let ticks = out.len().saturating_sub(tick).div_ceil(clock.divider());
+        self.sums.clear();
+        self.sums.resize(1 + ticks, [0; 2]);
+        let mut sounds = false;
         for (i, voice) in self.voices.iter_mut().enumerate() {
             let mut level = Level::new(voice.level, self.total_level);
             if self.heard >> i & 1 == 0 {
                 level.outputs = [false; 2];
             }
             let slow = self.slow >> i & 1 != 0;
-            let (mut tick, mut count) = clock.next();
-            let mut start = 0;
-            while voice.playing || voice.sample != 0 {
-                let end = tick.min(out.len());
-                level.add(voice.sample, &mut out[start..end]);
-                if end == out.len() {
+            let (first, rest) = self
+                .sums
+                .split_first_mut()
+                .expect("it has one more than ticks");
+            level.add(voice.sample, first);
+            sounds |= voice.sample != 0;
+            for (sum, count) in rest.iter_mut().zip(0u32..) {
+                if !voice.playing && voice.sample == 0 {
                     break;
                 }
-                if !slow || count & 1 == 0 {
+                if !slow || from.wrapping_add(count) & 1 == 0 {
                     voice.clock(rom, self.address_shift);
                 }
-                start = tick;
-                tick += clock.divider();
-                count = count.wrapping_add(1);
+                level.add(voice.sample, sum);
+                sounds = true;
+            }
+        }
+        if !sounds {
+            return;
+        }
+        let (before, after) = out.split_at_mut(tick.min(out.len()));
+        let after = after.chunks_mut(clock.divider());
+        for (frames, sum) in [before].into_iter().chain(after).zip(&self.sums) {
+            for frame in frames {
+                frame[0] += sum[0];
+                frame[1] += sum[1];
             }
         }
     }
@@ -267,13 +287,11 @@ impl Level {
         }
     }
 
-    fn add(&self, sample: u16, out: &mut [[i32; 2]]) {
+    fn add(&self, sample: u16, sum: &mut [i32; 2]) {
         let wide = i32::from((sample << 4) as i16);
         let value = (wide * self.factor) >> self.shift & !3;
-        let sides = self.outputs.map(|on| if on { value } else { 0 });
-        for frame in out {
-            frame[0] += sides[0];
-            frame[1] += sides[1];
-        }
+        let [left, right] = self.outputs.map(|on| if on { value } else { 0 });
+        sum[0] += left;
+        sum[1] += right;
     }
 }

@@ -94,6 +94,28 @@ impl Voice {
     };
 }
 
+/// What the registers make of a sample.
+struct Level {
+    factor: i32,
+    shift: u32,
+    /// All bits or none of them.
+    sides: [i32; 2],
+}
+
+impl Level {
+    #[inline(always)]
+    fn add(&self, voice: &Voice, frame: &mut [i32; 2]) {
+        let position = i32::from(voice.position);
+        let mixed = voice
+            .previous
+            .wrapping_mul(0x1_0000 - position)
+            .wrapping_add(voice.sample * position);
+        let value = ((mixed >> 16) * self.factor) >> self.shift;
+        frame[0] += value & self.sides[0];
+        frame[1] += value & self.sides[1];
+    }
+}
+
 impl AdpcmB {
     /// A voice after reset whose output loses its `dropped` lowest bits.
     ///
@@ -162,7 +184,6 @@ impl AdpcmB {
 
     /// Adds `out.len()` native frames.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
-        let frames = out.len();
         let mut plays = self.asks(control::PLAY) && !self.asks(control::RECORD);
         if let Memory::Rom(rom) = &mut self.memory
             && rom.read().is_empty()
@@ -171,52 +192,28 @@ impl AdpcmB {
             plays = false;
         }
         self.voice.playing &= plays;
-        let mut start = 0;
-        while self.voice.playing && start < frames {
-            // Up to the frame in which the next sample is due.
-            let rate = self.word(0x09);
-            let room = 0xffff - self.voice.position;
-            let due = room.checked_div(rate).map_or(usize::MAX, usize::from);
-            let end = frames.min(start.saturating_add(due));
-            self.add(rate, &mut out[start..end]);
-            if end < frames {
-                self.voice.position = self.voice.position.wrapping_add(rate);
+        let level = Level {
+            factor: i32::from(self.regs[0x0b]),
+            shift: 8 + self.dropped,
+            sides: [0x80, 0x40].map(|bit| {
+                let on = self.heard && self.regs[1] & bit != 0;
+                if on { -1 } else { 0 }
+            }),
+        };
+        let rate = self.word(0x09);
+        let mut rest = out.iter_mut();
+        while self.voice.playing {
+            let Some(frame) = rest.next() else { return };
+            let (position, meets) = self.voice.position.overflowing_add(rate);
+            self.voice.position = position;
+            if meets {
                 self.next_sample();
-                self.add(0, &mut out[end..=end]);
             }
-            start = end + 1;
+            level.add(&self.voice, frame);
         }
-        self.add(0, &mut out[start.min(frames)..]);
-    }
-
-    /// Adds frames over which the position moves by `rate` but meets no new sample.
-    fn add(&mut self, rate: u16, out: &mut [[i32; 2]]) {
-        let Voice {
-            position,
-            sample,
-            previous,
-            ..
-        } = self.voice;
-        if sample == 0 && previous == 0 {
-            self.voice.position = position.wrapping_add(rate.wrapping_mul(out.len() as u16));
-            return;
+        if self.voice.sample != 0 || self.voice.previous != 0 {
+            rest.for_each(|frame| level.add(&self.voice, frame));
         }
-        let level = i32::from(self.regs[0x0b]);
-        let sides = [0x80, 0x40].map(|bit| {
-            let on = self.heard && self.regs[1] & bit != 0;
-            if on { -1 } else { 0 }
-        });
-        let mut position = i32::from(position);
-        for frame in out {
-            position += i32::from(rate);
-            let mixed = previous
-                .wrapping_mul(0x1_0000 - position)
-                .wrapping_add(sample * position);
-            let value = ((mixed >> 16) * level) >> (8 + self.dropped);
-            frame[0] += value & sides[0];
-            frame[1] += value & sides[1];
-        }
-        self.voice.position = position as u16;
     }
 
     /// Takes a nibble and, behind every second, the next byte's address.

@@ -176,32 +176,43 @@ impl Resampler {
                 }
             }
             let places = &places[..mix.len()];
-            let left = self.sums::<CHUNK>(&self.left, places);
-            let right = match mono {
-                true => left,
-                false => self.sums::<CHUNK>(&self.right, places),
-            };
-            for (out, (left, right)) in mix.iter_mut().zip(left.iter().zip(&right)) {
-                out[0] += *left as f32 * gain;
-                out[1] += *right as f32 * gain;
+            if mono {
+                let sums = self.sums::<CHUNK, 1>([&self.left], places);
+                for (out, [sum]) in mix.iter_mut().zip(sums) {
+                    let sample = sum as f32 * gain;
+                    out[0] += sample;
+                    out[1] += sample;
+                }
+            } else {
+                let sums = self.sums::<CHUNK, 2>([&self.left, &self.right], places);
+                let both = mix.as_flattened_mut().iter_mut();
+                for (out, sum) in both.zip(sums.as_flattened()) {
+                    *out += *sum as f32 * gain;
+                }
             }
         }
         at
     }
 
-    /// The sums of one side's products at each of some places, at most [`PLACES`].
-    fn sums<const CHUNK: usize>(&self, side: &[i16], places: &[Place]) -> [i32; PLACES] {
+    /// The sums of each side's products at each of some places, at most [`PLACES`].
+    fn sums<const CHUNK: usize, const SIDES: usize>(
+        &self,
+        sides: [&[i16]; SIDES],
+        places: &[Place],
+    ) -> [[i32; SIDES]; PLACES] {
         let rows = self.kernel.rows::<CHUNK>();
-        let mut sums = [0; PLACES];
+        let mut sums = [[0; SIDES]; PLACES];
         for chunk in 0..self.kernel.taps() / CHUNK {
-            let (rows, side) = (&rows[chunk..], &side[chunk * CHUNK..]);
-            let pair = |place: usize| {
+            let (rows, sides) = (&rows[chunk..], sides.map(|side| &side[chunk * CHUNK..]));
+            let rows = |place: usize| {
                 let place = &places[place];
-                let frames = side[place.at as usize..].first_chunk();
-                let frames = frames.expect("as many frames as taps");
+                let frames = sides.map(|side| {
+                    let frames = side[place.at as usize..].first_chunk();
+                    frames.expect("as many frames as taps")
+                });
                 (&rows[place.row as usize], frames)
             };
-            vector::add_products(pair, &mut sums[..places.len()]);
+            vector::add_products(rows, &mut sums[..places.len()]);
         }
         sums
     }

@@ -15,8 +15,10 @@ use crate::vector::{self, Loop};
 /// The most frames that are rendered in one go; the arrays of a chip stay in L1.
 pub const BLOCK: usize = 256;
 
-/// Frames that are computed at once, even where fewer are needed.
-pub const LANES: usize = 16;
+/// Frames that are written at once, even where fewer are needed: most times
+/// that an envelope stands still are shorter, and a loop of one round costs no
+/// wrong guess.
+pub const BEYOND: usize = 64;
 
 /// Key sources, which are or-ed together.
 pub mod key {
@@ -63,16 +65,16 @@ pub struct OperatorSettings {
 #[repr(align(64))]
 pub struct Tone {
     /// The phase; its low 10 bits matter.
-    pub phase: [u16; BLOCK + LANES],
+    pub phase: [u16; BLOCK + BEYOND],
     /// The attenuation in the units of [`VOLUME`](super::tables::VOLUME), 0 to 0xffc.
-    pub attenuation: [u16; BLOCK + LANES],
+    pub attenuation: [u16; BLOCK + BEYOND],
 }
 
 impl Tone {
     /// A tone that makes no sound.
     pub const OFF: Self = Self {
-        phase: [0; BLOCK + LANES],
-        attenuation: [MAX_ATTENUATION << 2; BLOCK + LANES],
+        phase: [0; BLOCK + BEYOND],
+        attenuation: [MAX_ATTENUATION << 2; BLOCK + BEYOND],
     };
 }
 
@@ -154,7 +156,7 @@ impl Operator {
     /// Moves on by the frames of `stretches` without a tone.
     pub fn skip(&mut self, clock: &EnvelopeClock, stretches: &[Stretch]) {
         if self.settings.ssg_eg.is_on() {
-            return self.run_ssg_eg(clock, stretches, |_, _, _, _| {});
+            return self.run_ssg_eg(clock, stretches, |_, _, _| {}, |_, _, _| {});
         }
         self.inverted = false;
         let frames = stretches.iter().map(|s| s.frames).sum();
@@ -196,20 +198,6 @@ impl Operator {
         tone: &mut Tone,
         is_off: impl Fn(u16) -> bool,
     ) {
-        const MAX: u16 = MAX_ATTENUATION;
-        if self.settings.ssg_eg.is_on() {
-            let total = self.settings.total_level;
-            let Tone { phase, attenuation } = tone;
-            return self.run_ssg_eg(clock, stretches, |range, operator, stretch, am| {
-                ramp(operator.phase, stretch.step, phase, range.clone());
-                let level = match operator.envelope.attenuation {
-                    off if is_off(off) => MAX,
-                    level if operator.inverted => ssg_eg::inverted(level),
-                    level => level,
-                };
-                attenuation[range].fill((level + total + am).min(MAX) << SHIFT);
-            });
-        }
         vector::run(Rendering::<SHIFT, _> {
             operator: self,
             clock,
@@ -219,14 +207,17 @@ impl Operator {
         });
     }
 
-    /// Calls `show` with each range of frames over which the envelope stands
-    /// still: the operator as it is there with the phase before the range, the
-    /// stretch, and the LFO's attenuation.
+    /// Calls `ramp` with each range of frames over which the phase moves evenly,
+    /// the phase before it and the step; and `hold` with each range over which
+    /// the envelope stands still, the operator as it is there, and the LFO's
+    /// attenuation.
+    #[inline(always)]
     fn run_ssg_eg(
         &mut self,
         clock: &EnvelopeClock,
         stretches: &[Stretch],
-        mut show: impl FnMut(Range<usize>, &Self, &Stretch, u16),
+        mut ramp: impl FnMut(Range<usize>, u32, u32),
+        mut hold: impl FnMut(Range<usize>, &Self, u16),
     ) {
         let OperatorSettings {
             rates, ssg_eg, am, ..
@@ -236,26 +227,38 @@ impl Operator {
         for s in stretches {
             let am = if am { s.am } else { 0 };
             let end = frame + s.frames;
+            // Where the phase last began anew.
+            let mut from = frame;
             while frame < end {
                 let start = frame;
-                if ssg_eg::is_idle(&self.envelope) {
+                let Self {
+                    envelope, inverted, ..
+                } = self;
+                if ssg_eg::is_idle(envelope) {
                     // Nothing happens until the next tick that moves the envelope.
                     frame = end;
                     if tick < end {
-                        self.envelope.turn(&rates);
-                        let wait = self.envelope.ticks_to_step(&rates, count);
+                        envelope.turn(&rates);
+                        let wait = envelope.ticks_to_step(&rates, count);
                         let wait = wait.unwrap_or(u32::MAX / 4);
                         tick += wait as usize * clock.divider();
                         count = count.wrapping_add(wait);
                         frame = tick.min(end);
                     }
                 } else {
-                    frame += 1;
-                    let Self {
-                        envelope, inverted, ..
-                    } = self;
-                    if ssg_eg::clock(ssg_eg, &rates, envelope, inverted) {
-                        self.phase = 0;
+                    let stands = ssg_eg::stands(ssg_eg, envelope);
+                    let frames = if stands { end - start } else { 1 };
+                    frame += frames;
+                    if ssg_eg::clock(ssg_eg, &rates, envelope, inverted, frames) {
+                        ramp(from..start, self.phase, s.step);
+                        // Each of these frames restarts it.
+                        (self.phase, from) = (0, frame - 1);
+                    }
+                    if stands && tick < end {
+                        self.envelope.turn(&rates);
+                        let ticks = (end - tick).div_ceil(clock.divider());
+                        tick += ticks * clock.divider();
+                        count = count.wrapping_add(ticks as u32);
                     }
                 }
                 if frame == start || (frame == start + 1 && tick == start) {
@@ -265,10 +268,11 @@ impl Operator {
                     tick += clock.divider();
                     count = count.wrapping_add(1);
                 }
-                show(start..frame, self, s, am);
-                let frames = (frame - start) as u32;
-                self.phase = self.phase.wrapping_add(s.step.wrapping_mul(frames));
+                hold(start..frame, self, am);
             }
+            ramp(from..end, self.phase, s.step);
+            let frames = (end - from) as u32;
+            self.phase = self.phase.wrapping_add(s.step.wrapping_mul(frames));
         }
     }
 }
@@ -296,6 +300,23 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
             is_off,
         } = self;
         let total = operator.settings.total_level;
+        if operator.settings.ssg_eg.is_on() {
+            return operator.run_ssg_eg(
+                clock,
+                stretches,
+                |range, start, step| {
+                    ramp(start, step, phase, range);
+                },
+                |range, operator, am| {
+                    let level = match operator.envelope.attenuation {
+                        off if is_off(off) => MAX,
+                        level if operator.inverted => ssg_eg::inverted(level),
+                        level => level,
+                    };
+                    fill_forward(attenuation, range, (level + total + am).min(MAX) << SHIFT);
+                },
+            );
+        }
         operator.inverted = false;
         let frames = stretches.iter().map(|s| s.frames).sum();
         let hold = |range: Range<usize>, level: u16| {
@@ -324,22 +345,23 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
     }
 }
 
-/// Fills a range, and what lies behind it up to a whole vector.
+/// Fills a range, and what lies behind it up to [`BEYOND`] frames.
 #[inline(always)]
-fn fill_forward(out: &mut [u16; BLOCK + LANES], range: Range<usize>, value: u16) {
+fn fill_forward(out: &mut [u16; BLOCK + BEYOND], range: Range<usize>, value: u16) {
     let mut at = range.start;
     while at < range.end {
-        if let Some(lanes) = out[at..].first_chunk_mut::<LANES>() {
-            *lanes = [value; LANES];
+        if let Some(lanes) = out[at..].first_chunk_mut::<BEYOND>() {
+            *lanes = [value; BEYOND];
         }
-        at += LANES;
+        at += BEYOND;
     }
 }
 
 /// Writes the phases of a constant frequency over a range, and behind it up to
 /// a whole vector; returns the last of the range.
 #[inline(always)]
-fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + LANES], range: Range<usize>) -> u32 {
+fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + BEYOND], range: Range<usize>) -> u32 {
+    const LANES: usize = 16;
     let frames = range.len();
     let out = &mut out[range.start..][..frames.next_multiple_of(LANES)];
     // The 20 bits that matter lie at the top: what remains of them then fits

@@ -66,9 +66,22 @@ pub fn is_over(envelope: &Envelope) -> bool {
     envelope.stage == Stage::Release && !is_idle(envelope)
 }
 
-/// What the SSG-EG does in every frame: returns whether the phase restarts.
-pub fn clock(mode: SsgEg, rates: &Rates, envelope: &mut Envelope, inverted: &mut bool) -> bool {
-    if envelope.attenuation & MIDDLE == 0 {
+/// Whether all frames in which [`clock`] does something are alike, up to the next write.
+pub fn stands(mode: SsgEg, envelope: &Envelope) -> bool {
+    let held = mode.holds() && envelope.stage != Stage::Attack;
+    !is_idle(envelope) && (envelope.stage == Stage::Release || held)
+}
+
+/// What the SSG-EG does in every frame, for one or, if it [`stands`], for more of them: returns
+/// whether the phase restarts in each.
+pub fn clock(
+    mode: SsgEg,
+    rates: &Rates,
+    envelope: &mut Envelope,
+    inverted: &mut bool,
+    frames: usize,
+) -> bool {
+    if is_idle(envelope) {
         return false;
     }
     let mut restart = false;
@@ -78,7 +91,7 @@ pub fn clock(mode: SsgEg, rates: &Rates, envelope: &mut Envelope, inverted: &mut
             envelope.attenuation = if *inverted { MIDDLE } else { MAX_ATTENUATION };
         }
     } else {
-        *inverted ^= mode.alternates();
+        *inverted ^= mode.alternates() && frames % 2 == 1;
         if matches!(envelope.stage, Stage::Decay | Stage::Sustain) {
             envelope.attack(rates);
         }

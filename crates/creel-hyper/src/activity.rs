@@ -34,6 +34,8 @@ pub(crate) struct Activity {
     reads_asked: AtomicUsize,
     /// An answer is being made, or of the last one something may still lie in hyper's buffer.
     unsent: AtomicBool,
+    /// Bytes that were read in the task's turn.
+    bytes: AtomicUsize,
     /// How often something of an answer was taken; and that nothing more is for now.
     writes: AtomicUsize,
     is_stuck: AtomicBool,
@@ -41,9 +43,29 @@ pub(crate) struct Activity {
     is_opaque: AtomicBool,
 }
 
+/// Bytes that are read in a turn of a connection's task, at most: a client that sends as fast as it is
+/// read, say small frames that ask for nothing, would have the worker to itself.
+pub(crate) const BYTES_A_TURN: usize = 64 << 10;
+
 impl Activity {
-    pub(crate) fn has_read(&self) {
+    /// The connection's task begins a turn.
+    pub(crate) fn has_turn(&self) {
+        self.bytes.store(0, Relaxed);
+    }
+
+    /// Whether it has read enough for one turn. If so the next begins: what was upgraded has no other
+    /// sign of it.
+    pub(crate) fn has_had_its_turn(&self) -> bool {
+        let is_over = self.bytes.load(Relaxed) >= BYTES_A_TURN;
+        if is_over {
+            self.has_turn();
+        }
+        is_over
+    }
+
+    pub(crate) fn has_read(&self, bytes: usize) {
         count(&self.reads, 1);
+        count(&self.bytes, bytes);
     }
 
     /// The system has taken something of an answer, or will not for now.

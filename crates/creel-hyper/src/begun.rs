@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
-use crate::activity::Activity;
+use crate::activity::{Activity, BYTES_A_TURN};
 
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -69,9 +69,21 @@ impl<T: Read + Unpin> Read for Begun<T> {
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let begun = &mut *self;
+        if begun.activity.has_had_its_turn() {
+            // The others first.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if begun.first.is_empty() {
-            ready!(Pin::new(&mut begun.io).poll_read(cx, into))?;
-            begun.activity.has_read();
+            // SAFETY: nothing is taken away from what is initialized.
+            let place = unsafe { into.as_mut() };
+            let most = place.len().min(BYTES_A_TURN);
+            let mut part = ReadBuf::uninit(&mut place[..most]);
+            ready!(Pin::new(&mut begun.io).poll_read(cx, part.unfilled()))?;
+            let read = part.filled().len();
+            // SAFETY: the part is its beginning, and so many bytes of that are filled.
+            unsafe { into.advance(read) };
+            begun.activity.has_read(read);
             return Poll::Ready(Ok(()));
         }
         let left = &begun.first[begun.taken..];
@@ -81,7 +93,7 @@ impl<T: Read + Unpin> Read for Begun<T> {
         if begun.taken == begun.first.len() {
             begun.first = Vec::new();
         }
-        begun.activity.has_read();
+        begun.activity.has_read(more);
         Poll::Ready(Ok(()))
     }
 }

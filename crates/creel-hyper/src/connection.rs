@@ -58,9 +58,8 @@ impl Drop for Awake<'_> {
     }
 }
 
-/// What one connection does, and how long it may do nothing.
+/// How long one connection may do nothing.
 struct Watch<'a> {
-    activity: &'a Activity,
     awake: &'a AtomicUsize,
     most_awake: usize,
     silent: Duration,
@@ -104,7 +103,7 @@ where
             // In a place of its own: others need not hold room for it.
             let mut serving = Box::pin(serving);
             let end = |it: &mut Pin<Box<Http2<T, S>>>| it.as_mut().graceful_shutdown();
-            let ended = until(&mut serving, end, &stopping, None).await;
+            let ended = until(&mut serving, end, &stopping, &activity, None).await;
             return ended.unwrap_or(End::Done);
         }
         let (service, watched) = (Arc::clone(&shared.service), Arc::clone(&activity));
@@ -119,13 +118,12 @@ where
         let end = |it: &mut Box<Http1<T, S>>| Pin::new(&mut **it).graceful_shutdown();
         // hyper's own time-out would arm a timer for each request.
         let watch = Watch {
-            activity: &activity,
             awake: &shared.awake,
             most_awake: shared.most_awake,
             silent: shared.head,
             stuck: shared.write,
         };
-        if let Some(ended) = until(&mut serving, end, &stopping, Some(watch)).await {
+        if let Some(ended) = until(&mut serving, end, &stopping, &activity, Some(watch)).await {
             return ended;
         }
         let parts = serving.into_parts();
@@ -144,6 +142,7 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
     serving: &mut F,
     end: impl Fn(&mut F),
     stopping: &CancellationToken,
+    activity: &Activity,
     watch: Option<Watch<'_>>,
 ) -> Option<End> {
     let mut told = stopping.cancelled();
@@ -152,6 +151,7 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
     let mut look = creel::time::sleep(pause);
     let (mut seen, mut waited) = (Seen::default(), Duration::ZERO);
     poll_fn(|cx| {
+        activity.has_turn();
         if !is_told && Pin::new(&mut told).poll(cx).is_ready() {
             is_told = true;
             end(serving);
@@ -162,11 +162,11 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
         let Some(watch) = &watch else {
             return Poll::Pending;
         };
-        if !is_told && watch.awake.load(Relaxed) > watch.most_awake && watch.activity.rests() {
+        if !is_told && watch.awake.load(Relaxed) > watch.most_awake && activity.rests() {
             return Poll::Ready(None);
         }
         while Pin::new(&mut look).poll(cx).is_ready() {
-            match watch.activity.look(&mut seen) {
+            match activity.look(&mut seen) {
                 State::Rests if !is_told => return Poll::Ready(None),
                 // Nobody has asked anything.
                 State::Rests | State::Waits if is_told => return Poll::Ready(Some(End::Done)),

@@ -302,6 +302,38 @@ fn readers_that_stall_cost_a_bounded_amount_and_hold_up_nobody() {
     server.end();
 }
 
+/// Frames that ask for nothing, as fast as they are taken.
+#[cfg(feature = "http2")]
+#[test]
+fn who_sends_without_end_leaves_the_worker_to_others() {
+    let server = start(1);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut flood = server.connect();
+        flood
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .unwrap();
+        // No settings; then one byte more of the connection's window, again and again.
+        flood.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+        let more = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1].repeat(1_000);
+        let over = &over;
+        let flooding = scope.spawn(move || {
+            while !over.load(Ordering::SeqCst) {
+                flood.write_all(&more).unwrap();
+            }
+        });
+        let begin = Instant::now();
+        let answered = (0..300).all(|_| {
+            let answer = server.get("/");
+            answer.ends_with("hello") && begin.elapsed() < PATIENCE
+        });
+        over.store(true, Ordering::SeqCst);
+        flooding.join().unwrap();
+        assert!(answered, "the others wait");
+    });
+    server.end();
+}
+
 async fn plain(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
     plain_answer()
 }

@@ -10,7 +10,7 @@ use std::task::Poll;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::Wait;
-use creel::signal::{SIGINT, SIGTERM, signal};
+use creel::signal::{SIGHUP, SIGINT, SIGTERM, signal};
 use creel_console::{Common, Exit, Failure, Interrupt, files, output};
 use creel_serve::crypto::Cost;
 use creel_serve::store::Kind;
@@ -156,15 +156,18 @@ impl Serve {
     }
 }
 
-/// Ready at the first SIGINT or SIGTERM. A second one ends the process at once.
+/// Ready at the first SIGINT, SIGTERM or SIGHUP. A second one of the first two ends the process at once.
 fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
     let interrupt = Interrupt::install()?;
-    let signals = [signal(SIGINT)?, signal(SIGTERM)?];
+    let signals = [signal(SIGINT)?, signal(SIGTERM)?, signal(SIGHUP)?];
     Ok(async move {
-        let [mut int, mut term] = signals;
+        let [mut int, mut term, mut hup] = signals;
         let (mut int, mut term) = (pin!(int.recv()), pin!(term.recv()));
+        let mut hup = pin!(hup.recv());
         poll_fn(|cx| {
-            let came = int.as_mut().poll(cx).is_ready() || term.as_mut().poll(cx).is_ready();
+            let came = int.as_mut().poll(cx).is_ready()
+                || term.as_mut().poll(cx).is_ready()
+                || hup.as_mut().poll(cx).is_ready();
             if came || interrupt.requested() {
                 Poll::Ready(())
             } else {

@@ -22,6 +22,11 @@ use super::{Answer, Command, Order, Outcome, StoreError};
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");
 const SIGNED: &str = "signed";
+/// Empty but for a moment.
+const PROBE: TableDefinition<&str, &[u8]> = TableDefinition::new("probe");
+/// What there must be room for before orders are taken again: a small transaction also goes where the
+/// next one does not.
+const ROOM: usize = 64 << 10;
 /// Orders in a transaction.
 const BATCH: usize = 1024;
 
@@ -117,7 +122,8 @@ impl Embedded {
             if end == TryRecvError::Closed {
                 return None;
             }
-            let opened = opening().ok().filter(|database| make(database).is_ok());
+            let opened = opening().ok();
+            let opened = opened.filter(|database| make(database).is_ok() && has_room(database));
             if let Some(database) = opened {
                 is_up.store(true, Relaxed);
                 return Some(Embedded {
@@ -172,6 +178,22 @@ fn make(database: &Database) -> Result<(), Failure> {
     transaction.open_table(COUNTERS)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Whether it takes more than a few bytes.
+fn has_room(database: &Database) -> bool {
+    let write = |value: Option<&[u8]>| -> Result<(), Failure> {
+        let transaction = database.begin_write()?;
+        {
+            let mut probe = transaction.open_table(PROBE)?;
+            match value {
+                Some(value) => drop(probe.insert("room", value)?),
+                None => drop(probe.remove("room")?),
+            }
+        }
+        Ok(transaction.commit()?)
+    };
+    write(Some(&[0; ROOM])).and_then(|()| write(None)).is_ok()
 }
 
 /// Carries out a command that changes nothing.

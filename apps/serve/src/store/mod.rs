@@ -63,6 +63,10 @@ impl FromStr for Kind {
     /// `memory`, `redis://HOST:PORT`, `unix:PATH` of a Redis, or a file's path.
     fn from_str(text: &str) -> Result<Kind, String> {
         if let Some(address) = text.strip_prefix("redis://") {
+            if address.contains(['@', '/']) {
+                let known = "redis://HOST:PORT is all: no user or password, no database";
+                return Err(known.into());
+            }
             let port = address
                 .rsplit_once(':')
                 .map(|(_, port)| port.parse::<u16>());
@@ -70,6 +74,9 @@ impl FromStr for Kind {
                 Some(Ok(_)) => Ok(Kind::Redis(Place::Tcp(address.to_owned()))),
                 _ => Err("redis://HOST:PORT is needed".into()),
             };
+        }
+        if let Some((scheme, _)) = text.split_once("://") {
+            return Err(format!("{scheme}://: only redis://HOST:PORT is known"));
         }
         match (text.strip_prefix("unix:"), text) {
             (_, "" | "unix:") => {
@@ -275,8 +282,16 @@ mod tests {
             Ok(Kind::Redis(Place::Unix("/run/r.sock".into())))
         );
         assert_eq!(of("a/b.redb"), Ok(Kind::File("a/b.redb".into())));
-        for bad in ["", "redis://localhost", "redis://localhost:x"] {
-            assert!(of(bad).is_err(), "{bad}");
+        for bad in [
+            "",
+            "redis://localhost",
+            "redis://localhost:x",
+            "redis://:secret@localhost:6379",
+            "redis://localhost:6379/2",
+            "rediss://localhost:6379",
+        ] {
+            let why = of(bad).unwrap_err();
+            assert!(!why.contains("secret"), "{bad}: {why}");
         }
     }
 

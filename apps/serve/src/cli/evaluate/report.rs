@@ -95,7 +95,10 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
         "{}, at {load}: {:.0} good answers a second, {} of its peak",
         last.subject,
         last.goodput_per_second,
-        of_peak(peak(&mut own())),
+        // Which it may have had when its capacity was measured.
+        of_peak(peak(
+            &mut rows.iter().filter(|row| row.subject == last.subject)
+        )),
     )];
     let compared = |what: &str, others: &mut dyn Iterator<Item = &&Row>| {
         let best = others

@@ -51,3 +51,7 @@ pub use serve::{NoHandshake, Serve, serve};
 pub use timer::Timer;
 #[cfg(feature = "tower")]
 pub use tower::Tower;
+
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

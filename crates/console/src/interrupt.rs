@@ -13,6 +13,14 @@ use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
 
+/// Whether who started this wants a signal ignored, as `nohup` does; where the system does not say, it is not.
+pub fn is_ignored(number: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
+}
+
 /// Whether the user asked the program to stop; clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {

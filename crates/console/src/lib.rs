@@ -41,7 +41,7 @@ mod table;
 pub use args::Common;
 pub use document::{Document, SCHEMA};
 pub use exit::{Exit, Failure, conclude, exit_of, report};
-pub use interrupt::Interrupt;
+pub use interrupt::{Interrupt, is_ignored};
 pub use knobs::Knobs;
 pub use output::Format;
 pub use progress::Progress;

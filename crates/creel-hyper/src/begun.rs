@@ -133,3 +133,47 @@ impl<T: Write + Unpin> Write for Begun<T> {
         written
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// There is always more of it.
+    struct Endless;
+
+    impl Read for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            mut into: ReadBufCursor<'_>,
+        ) -> Poll<io::Result<()>> {
+            let most = into.remaining().min(1000);
+            into.put_slice(&[7; 1000][..most]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_turn_of_reading_ends_and_the_next_begins() {
+        let activity = Arc::new(Activity::default());
+        let mut begun = Begun::new(Endless, Vec::new(), Arc::clone(&activity));
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut bytes = vec![0; 10 * BYTES_A_TURN];
+        for _ in 0..3 {
+            let mut read = 0;
+            loop {
+                let mut place = ReadBuf::new(&mut bytes);
+                match Pin::new(&mut begun).poll_read(cx, place.unfilled()) {
+                    Poll::Ready(done) => done.unwrap(),
+                    Poll::Pending => break,
+                }
+                assert!(place.filled().iter().all(|byte| *byte == 7));
+                read += place.filled().len();
+                assert!(read < 2 * BYTES_A_TURN, "it goes on");
+            }
+            assert!(read >= BYTES_A_TURN);
+        }
+    }
+}

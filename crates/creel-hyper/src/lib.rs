@@ -52,6 +52,6 @@ pub use timer::Timer;
 #[cfg(feature = "tower")]
 pub use tower::Tower;
 
-#[cfg(all(doctest, feature = "tower"))]
+#[cfg(all(doctest, feature = "server", feature = "tower"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::Wait;
 use creel::signal::{SIGHUP, SIGINT, SIGTERM, signal};
-use creel_console::{Common, Exit, Failure, Interrupt, files, output};
+use creel_console::{Common, Exit, Failure, Interrupt, files, is_ignored, output};
 use creel_serve::crypto::Cost;
 use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
@@ -50,9 +50,9 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Where records are kept: a file, redis://HOST:PORT, unix:PATH of a Redis, or memory [default: records.redb in the folder]
+    // Parsed later: clap and toml print what they refuse, and a password may be in it.
     #[arg(long, value_name = "STORE")]
-    #[serde(deserialize_with = "optional")]
-    store: Option<Kind>,
+    store: Option<String>,
     /// The key's file, 64 hex digits; made if it is not there [default: key in the folder]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
@@ -156,9 +156,11 @@ impl Serve {
     }
 }
 
-/// Ready at the first SIGINT, SIGTERM or SIGHUP. A second one of the first two ends the process at once.
+/// Ready at the first SIGINT or SIGTERM, of which a second one ends the process at once; or SIGHUP,
+/// unless it is to be ignored (`nohup`).
 fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
     let interrupt = Interrupt::install()?;
+    let hears_hup = !is_ignored(SIGHUP);
     let signals = [signal(SIGINT)?, signal(SIGTERM)?, signal(SIGHUP)?];
     Ok(async move {
         let [mut int, mut term, mut hup] = signals;
@@ -167,7 +169,7 @@ fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
         poll_fn(|cx| {
             let came = int.as_mut().poll(cx).is_ready()
                 || term.as_mut().poll(cx).is_ready()
-                || hup.as_mut().poll(cx).is_ready();
+                || hears_hup && hup.as_mut().poll(cx).is_ready();
             if came || interrupt.requested() {
                 Poll::Ready(())
             } else {
@@ -230,9 +232,12 @@ impl Options {
         let unless = Settings::default();
         let time = |told: Option<Time>, unless| told.map_or(unless, |time: Time| time.0);
         let data = self.data.unwrap_or_else(|| "creel-serve-data".into());
-        let store = self
-            .store
-            .unwrap_or_else(|| Kind::File(data.join("records.redb")));
+        let store = match self.store {
+            Some(text) => text
+                .parse::<Kind>()
+                .map_err(|why| Failure::new(Exit::Usage, format!("--store: {why}")))?,
+            None => Kind::File(data.join("records.redb")),
+        };
         let key = self.key.unwrap_or_else(|| data.join("key"));
         if key.starts_with(&data) || matches!(&store, Kind::File(path) if path.starts_with(&data)) {
             fs::create_dir_all(&data).with_context(|| data.display().to_string())?;

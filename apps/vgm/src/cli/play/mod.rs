@@ -29,7 +29,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::signal::{SIGHUP, SIGQUIT, signal};
 use creel::{JoinError, JoinHandle, Observe, Pool, Wait};
-use creel_console::{Common, Exit, Failure, Interrupt};
+use creel_console::{Common, Exit, Failure, Interrupt, is_ignored};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
@@ -444,14 +444,6 @@ fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
         });
     }
     Ok(())
-}
-
-/// Whether who started this wants a signal ignored; where the system does not say, it is not.
-fn is_ignored(number: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
 }
 
 /// Something else each time.

@@ -430,13 +430,20 @@ fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
             let mut sender = creel_cast(&["send", "--streams", "1", "--interface", "lo"]);
             sender.args(["--to", &to, "--buffers", "60", "--ramp-up", "500ms"]);
             let sent = sender.output().unwrap();
+            let is_refused = told(&sent).contains("refused by the system");
+            if is_refused {
+                // Nothing will come.
+                receiver.kill().unwrap();
+            }
             let output = receiver.wait_with_output().unwrap();
             assert!(!told(&output).contains("os error"), "{}", told(&output));
-            if told(&sent).contains("refused by the system") {
+            if is_refused {
                 eprintln!("skipped: there is no route to {to} on the loopback");
                 return None;
             }
-            assert!(sent.status.success(), "{}", told(&sent));
+            // One that is halted leaves packets out.
+            let is_halted = told(&sent).contains("were not sent");
+            assert!(sent.status.success() || is_halted, "{}", told(&sent));
             let rows = String::from_utf8_lossy(&output.stdout).into_owned();
             let row = rows
                 .lines()

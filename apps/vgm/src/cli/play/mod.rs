@@ -454,7 +454,7 @@ fn seed() -> u64 {
 
 /// How long a device has to play what it has, and to take notice that somebody quits.
 const ENDS: Duration = Duration::from_secs(5);
-const QUITS: Duration = Duration::from_secs(1);
+const QUITS: Duration = Duration::from_secs(3);
 
 /// Waits for the renderer and the sink, and gives what one of them panicked with; none if they have
 /// not ended in time, because a device stands still.

@@ -31,7 +31,7 @@ before WORKLOAD *ARGS:
 after WORKLOAD *ARGS:
     cargo run --release -p creel-bench -- --only {{WORKLOAD}} --compare target/before.json {{ARGS}}
 
-# The record of this machine, 25 minutes when it is quiet, and README's table and plot made of it.
+# The record of this machine, half an hour when it is quiet, and README's table and plot made of it.
 record:
     cargo build --release -p creel-cli -p creel-bench
     target/release/creel-bench --full --record benches/runs

@@ -64,7 +64,7 @@ struct Cli {
     /// Shorter samples, fewer rounds, and of all workloads the most telling cases
     #[arg(long)]
     quick: bool,
-    /// All cases at their full length: at most 25 minutes on two cores
+    /// All cases at their full length: about half an hour on two cores
     #[arg(long, conflicts_with = "quick")]
     full: bool,
     /// Values of one setting beside each other: workers=1..4; of article also items=, work=
@@ -120,7 +120,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   creel-bench                                   a quick look at all, and creel-report.html
-  creel-bench --full --record benches/runs      the record of a machine, 25 minutes
+  creel-bench --full --record benches/runs      the record of a machine, half an hour
   creel-bench iterate --case hot --runs 25      one case, more rounds
   creel-bench iterate --sweep workers=1..8      what a worker more brings
   creel-bench --only iterate --report old.json; …; creel-bench --only iterate --compare old.json

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -323,7 +324,7 @@ fn who_sends_without_end_leaves_the_worker_to_others() {
             }
         });
         let answers: Vec<_> = (0..20)
-            .map(|_| std::panic::catch_unwind(|| server.get("/")))
+            .map(|_| catch_unwind(AssertUnwindSafe(|| server.get("/"))))
             .collect();
         over.store(true, Ordering::SeqCst);
         flooding.join().unwrap();

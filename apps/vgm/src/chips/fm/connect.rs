@@ -21,7 +21,7 @@
 //! in the order of their computation.
 
 use super::operator::{BLOCK, Tone};
-use super::tables::{FED_BACK_MIN, FED_BACK_SINE, PERIOD, SIGN, SINE, VOLUME, Waveform};
+use super::tables::{PERIOD, SIGN, SINE, VOLUME, Waveform};
 use crate::vector::{self, Loop};
 
 /// One value, 14 bits signed, for each frame of a block.
@@ -249,12 +249,8 @@ impl<const LANES: usize> Loop for FeedBack<'_, LANES> {
         for i in 0..frames.min(BLOCK) {
             for k in 0..LANES {
                 let [new, old] = last[k];
-                // As `tone`, but no operation more than the latency can bear.
-                let phase = u32::from(sources[k].phase[i]) + FED_BACK_MIN as u32;
-                let index = phase.wrapping_add_signed((new + old) >> shift[k]);
-                let level = u32::from(FED_BACK_SINE[index as usize]);
-                let level = level + u32::from(sources[k].attenuation[i]);
-                let value = i32::from(VOLUME[level as usize]);
+                let (phase, attenuation) = (sources[k].phase[i], sources[k].attenuation[i]);
+                let value = tone(&SINE, phase, (new + old) >> shift[k], attenuation);
                 last[k] = [value, new];
                 out[k][i] = value as i16;
             }

@@ -34,22 +34,6 @@ pub static SINE: Waveform = sine();
 /// upper half of the table is the negative of the lower.
 pub static VOLUME: [i16; 2 * SIGN as usize] = volume();
 
-/// Phases by which feedback may go below 0, and beyond a period.
-pub const FED_BACK_MIN: usize = 2048;
-
-/// [`SINE`] as far as feedback reaches: an index needs no operation to stay within it.
-pub static FED_BACK_SINE: [u16; 2 * FED_BACK_MIN + PERIOD] = fed_back_sine();
-
-const fn fed_back_sine() -> [u16; 2 * FED_BACK_MIN + PERIOD] {
-    let mut wave = [0; 2 * FED_BACK_MIN + PERIOD];
-    let mut place = 0;
-    while place < wave.len() {
-        wave[place] = SINE[place % PERIOD];
-        place += 1;
-    }
-    wave
-}
-
 const fn sine() -> Waveform {
     let mut wave = [0; PERIOD];
     let mut phase = 0;

@@ -100,9 +100,14 @@ impl Host {
         } else {
             ""
         };
+        let speed = if self.governor == NOT_TOLD && self.turbo == NOT_TOLD {
+            format!("governor and turbo {NOT_TOLD}")
+        } else {
+            format!("governor {}, turbo {}", self.governor, self.turbo)
+        };
         format!(
-            "{}{guest}, {memory}, {}, governor {}, turbo {}; {}, commit {}",
-            self.cpu, self.kernel, self.governor, self.turbo, self.compiler, self.commit
+            "{}{guest}, {memory}, {}, {speed}; {}, commit {}",
+            self.cpu, self.kernel, self.compiler, self.commit
         )
     }
 }

@@ -23,6 +23,14 @@ const PLOT: &str = "docs/benchmarks.svg";
 /// Beside Creel: the best of all that are not Creel's.
 const BEST: &str = "*";
 
+/// The plot's colours, by day and in the dark; a picture in a page obeys its reader's, too.
+const STYLE: &str = ".page{fill:#fff}text{fill:#1c2026}.soft{fill:#545b66}.grid{stroke:#d5d9df}\
+    .one{stroke:#1c2026}.better{fill:#1673b8;stroke:#1673b8}.worse{fill:#b26a00;stroke:#b26a00}\
+    .alike{fill:#7a828e;stroke:#7a828e}@media(prefers-color-scheme:dark){.page{fill:#14171b}\
+    text{fill:#e6e9ee}.soft{fill:#a8b0bc}.grid{stroke:#39404a}.one{stroke:#e6e9ee}\
+    .better{fill:#4ba3e3;stroke:#4ba3e3}.worse{fill:#d6963a;stroke:#d6963a}\
+    .alike{fill:#8b94a1;stroke:#8b94a1}}";
+
 /// What the README shows: a workload, a case, the beginning of Creel's subject, those beside it, and
 /// what it is in words. `NAME*` is the best of those whose names begin so.
 const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
@@ -268,9 +276,9 @@ fn beside_it(
     Some((other.name.into(), figure, better.factor(), better.ends()))
 }
 
-/// Speeds and sizes need their unit; times have it.
+/// Speeds need their unit; times and sizes have it.
 fn shown_unit(unit: &str) -> String {
-    if unit.ends_with("/s") || unit == "MB" {
+    if unit.ends_with("/s") {
         format!(" {unit}")
     } else {
         String::new()
@@ -366,24 +374,21 @@ fn plot(lines: &[Line]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"sans-serif\" font-size=\"13\" role=\"img\">\n\
          <title>How many times better Creel is than what is beside it</title>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"18\" fill=\"#1c2026\" font-weight=\"bold\">Creel is so many times better than …</text>\n\
-         <text x=\"{}\" y=\"18\" fill=\"#545b66\" text-anchor=\"end\">grey: no difference told\
-         </text>\n",
+         <style>{STYLE}</style>\n\
+         <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
+         <text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">Creel is so many times better than …</text>\n\
+         <text class=\"soft\" x=\"{}\" y=\"18\" text-anchor=\"end\">grey: no difference told</text>\n",
         WIDTH - RIGHT
     );
     // Writing to a String cannot fail.
     let mut step = low;
     while step <= high {
         let x = across(step.exp2());
-        let (colour, bottom) = (
-            if step == 0.0 { "#1c2026" } else { "#d5d9df" },
-            height - BOTTOM,
-        );
+        let (class, bottom) = (if step == 0.0 { "one" } else { "grid" }, height - BOTTOM);
         let _ = writeln!(
             out,
-            "<path d=\"M{x:.1} {TOP}V{bottom:.1}\" stroke=\"{colour}\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" fill=\"#545b66\" text-anchor=\"middle\">{}</text>",
+            "<path class=\"{class}\" d=\"M{x:.1} {TOP}V{bottom:.1}\"/>\
+             <text class=\"soft\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             height - 10.0,
             step.exp2()
         );
@@ -392,16 +397,16 @@ fn plot(lines: &[Line]) -> String {
     for (index, (name, better, (from, to))) in dots.iter().enumerate() {
         let (x, y) = (across(*better), TOP + ROW * (index as f64 + 0.5));
         // The line is the 95 % interval.
-        let colour = match (*from > 1.0, *to < 1.0) {
-            (true, _) => "#1673b8",
-            (_, true) => "#b26a00",
-            _ => "#7a828e",
+        let class = match (*from > 1.0, *to < 1.0) {
+            (true, _) => "better",
+            (_, true) => "worse",
+            _ => "alike",
         };
         let _ = writeln!(
             out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#1c2026\" text-anchor=\"end\">{}</text>\
-             <path d=\"M{:.1} {y:.1}H{:.1}\" stroke=\"{colour}\" stroke-width=\"2\"/>\
-             <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"{colour}\"/>",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+             <path class=\"{class}\" d=\"M{:.1} {y:.1}H{:.1}\" stroke-width=\"2\"/>\
+             <circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/>",
             LEFT - 12.0,
             y + 4.5,
             name.replace('&', "&amp;").replace('<', "&lt;"),

@@ -389,7 +389,8 @@ impl Run<'_> {
         });
         let heading = format!("\n{} {name}: {}{noise}\n", section.workload, case.unit());
         self.show(&heading)?;
-        self.show(&report::table(&case).text())?;
+        let columns = output::columns().map_or(report::COLUMNS, |all| all.min(report::COLUMNS));
+        self.show(&report::table(&case, columns).text())?;
         self.show(&report::of_a_sweep(&case))
     }
 

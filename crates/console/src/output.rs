@@ -38,6 +38,17 @@ pub fn note(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
+/// How many columns the terminal has that stdout is.
+pub fn columns() -> Option<usize> {
+    #[cfg(unix)]
+    {
+        let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+        (size.ws_col > 0).then_some(size.ws_col.into())
+    }
+    #[cfg(not(unix))]
+    None
+}
+
 /// Writes a value as indented JSON and a newline.
 ///
 /// # Errors

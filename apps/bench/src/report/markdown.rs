@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, findings, table};
+use super::{COLUMNS, Report, findings, table};
 
 /// The whole report.
 pub fn page(report: &Report) -> String {
@@ -22,7 +22,7 @@ pub fn page(report: &Report) -> String {
                 "\n<details><summary>{}: {}</summary>\n\n{}\n</details>",
                 case.name,
                 case.unit(),
-                table(&case).markdown()
+                table(&case, COLUMNS).markdown()
             );
         }
         out.push('\n');

@@ -27,8 +27,8 @@ use crate::setting::Load;
 
 pub use quantity::{factor, quantity};
 pub use rows::{Noise, Row};
-pub use text::{MATRIX, of_a_sweep, table};
-pub use view::{CaseView, SubjectView};
+pub use text::{COLUMNS, MATRIX, of_a_sweep, table};
+pub use view::{CaseView, SubjectView, is_more_better};
 
 /// A workload's results and all that they depend on.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
             "s" => (&["s"], ""),
             "J" => (&["J", "kJ"], ""),
             "B" => (&["B", "kB", "MB", "GB"], ""),
+            "MB" => (&["MB", "GB"], ""),
             "%" => return format!("{value:.1} %"),
             "cores" | "ratio" => return format!("{value:.3}"),
             _ => (&["", "k", "M", "G"], " "),
@@ -33,6 +34,16 @@ pub fn quantity(value: f64, unit: &str) -> String {
         text
     } else {
         text.trim_end().into()
+    }
+}
+
+/// The head of a column of [`quantity`]s: the metric, with its unit where they do not have it.
+pub fn heading(metric: &str, unit: &str) -> String {
+    let first = unit.split(' ').next().unwrap_or(unit);
+    match first {
+        "ns" | "µs" | "ms" | "s" | "J" | "B" | "MB" | "%" | "ratio" => metric.into(),
+        _ if unit.ends_with("/s") => unit.into(),
+        _ => format!("{metric}, {unit}"),
     }
 }
 
@@ -66,6 +77,15 @@ mod tests {
         assert_eq!(quantity(4_750_000.0, "frames/s"), "4.75 M");
         assert_eq!(quantity(0.0123, "cores"), "0.012");
         assert_eq!(quantity(f64::NAN, "J"), "not told");
+        assert_eq!(quantity(1170.0, "MB"), "1.17 GB");
+    }
+
+    #[test]
+    fn a_unit_is_told_once() {
+        assert_eq!(heading("time", "ns a call"), "time");
+        assert_eq!(heading("speed", "tokens/s"), "tokens/s");
+        assert_eq!(heading("burnt", "cores"), "burnt, cores");
+        assert_eq!(heading("gain", "times"), "gain, times");
     }
 
     #[test]

@@ -1,31 +1,48 @@
-//! A case as a table for people, in a hundred columns: median, spread, ratios, and what is called
-//! of them. The rest is for programs.
+//! A case as a table for people, in a hundred columns or what the terminal has: median, spread,
+//! ratios, and what is called of them. The rest is for programs.
 
 use creel_console::{Align, Table};
 
-use super::quantity::{factor, quantity, spread};
+use super::quantity::{factor, heading, quantity, spread};
 use super::rows::Row;
 use super::view::{CaseView, SubjectView};
 use crate::harness::ONE_THREAD;
-use crate::stats::{Call, Centre};
+use crate::stats::Call;
 use crate::sweep::Point;
 
 /// As wide as a terminal that many have.
-const COLUMNS: usize = 100;
+pub const COLUMNS: usize = 100;
 
-/// A case as a table with a heading, aligned to a hundred columns.
-pub fn table(case: &CaseView) -> Table {
+/// What a table has besides the figures and what is called of them.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Further metrics, their medians only.
+    further: usize,
+    /// How far the samples are apart.
+    spread: bool,
+}
+
+/// A case as a table with a heading, with as much as goes into so many columns.
+pub fn table(case: &CaseView, columns: usize) -> Table {
     if case.name == MATRIX {
         return means(case);
     }
-    let mut further = case.recommended().map_or(0, |first| first.others.len());
+    let further = case.recommended().map_or(0, |first| first.others.len());
+    let mut shape = Shape {
+        further,
+        spread: true,
+    };
     loop {
-        let table = with(case, further);
+        let table = with(case, shape);
         let width = table.plain().lines().map(|line| line.chars().count()).max();
-        if further == 0 || width.is_none_or(|width| width <= COLUMNS) {
+        if width.is_none_or(|width| width <= columns) {
             return table;
         }
-        further -= 1;
+        match shape {
+            Shape { further: 1.., .. } => shape.further -= 1,
+            Shape { spread: true, .. } => shape.spread = false,
+            _ => return table,
+        }
     }
 }
 
@@ -37,11 +54,7 @@ fn means(case: &CaseView) -> Table {
     let first = case.recommended().map_or(&[][..], |first| &first.means);
     let name = |row: &Row| {
         let name = row.metric.trim_end_matches(", geometric mean");
-        if row.unit.ends_with("/s") {
-            row.unit.clone()
-        } else {
-            name.to_owned()
-        }
+        heading(name, &row.unit)
     };
     let names: Vec<String> = first.iter().map(|row| name(row)).collect();
     let mut columns = vec![("geometric means", Align::Left)];
@@ -62,17 +75,19 @@ fn means(case: &CaseView) -> Table {
     table
 }
 
-/// With so many further metrics, their medians only.
-fn with(case: &CaseView, further: usize) -> Table {
+fn with(case: &CaseView, shape: Shape) -> Table {
     let has_one_thread = case.is_compared
         && case
             .subjects
             .iter()
             .any(|subject| case.one_thread_beside(subject).is_some());
     let mut columns = vec![("", Align::Left)];
-    let first = case.recommended().map(|first| first.first.metric.as_str());
-    columns.push((first.unwrap_or("time"), Align::Right));
-    columns.push(("spread", Align::Right));
+    let head = |row: &Row| heading(&row.metric, &row.unit);
+    let first = case.recommended().map(|first| head(first.first));
+    columns.push((first.as_deref().unwrap_or("time"), Align::Right));
+    if shape.spread {
+        columns.push(("spread", Align::Right));
+    }
     if has_one_thread {
         columns.push(("÷ 1 thread", Align::Right));
     }
@@ -80,27 +95,30 @@ fn with(case: &CaseView, further: usize) -> Table {
         columns.push(("÷ first", Align::Right));
         columns.push(("verdict", Align::Left));
     }
-    let names: Vec<&str> = case.recommended().map_or(Vec::new(), |first| {
-        let others = first.others.iter().take(further);
-        others.map(|row| row.metric.as_str()).collect()
+    let names: Vec<String> = case.recommended().map_or(Vec::new(), |first| {
+        let others = first.others.iter().take(shape.further);
+        others.map(|row| head(row)).collect()
     });
-    columns.extend(names.iter().map(|name| (*name, Align::Right)));
+    columns.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
     let mut table = Table::new(&columns);
     for (index, subject) in case.subjects.iter().enumerate() {
         let row = subject.first;
-        let mut cells = vec![
-            subject.name.to_owned(),
-            quantity(row.median, &row.unit),
-            spread(row.min, row.median, row.max),
-        ];
+        let mut cells = vec![subject.name.to_owned(), quantity(row.median, &row.unit)];
+        if shape.spread {
+            cells.push(spread(row.min, row.median, row.max));
+        }
         if has_one_thread {
             cells.push(ratio(case, subject, case.one_thread_beside(subject)));
         }
         if case.is_compared {
             cells.push(ratio(case, subject, case.recommended_beside(subject)));
-            cells.push(verdict(case, subject));
+            cells.push(if shape.spread {
+                verdict(case, subject)
+            } else {
+                word(case, subject).into()
+            });
         }
-        let others = subject.others.iter().take(further);
+        let others = subject.others.iter().take(shape.further);
         cells.extend(others.map(|row| quantity(row.median, &row.unit)));
         if index == 0 {
             table.styled_row(anstyle::Style::new().bold(), cells);
@@ -116,38 +134,43 @@ fn ratio(case: &CaseView, subject: &SubjectView, other: Option<&SubjectView>) ->
     ratio.map_or(String::new(), |ratio| factor(ratio.factor()))
 }
 
-/// What is called of a subject beside the first; of the first, beside one thread.
+/// What is called of a subject beside the first; of the first, beside one thread, which is said.
 pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
+    let word = word(case, subject);
     let first = case.recommended_beside(subject);
-    let is_first = first.is_some_and(|first| first.name == subject.name);
-    let other = if is_first {
-        case.one_thread_beside(subject)
-    } else {
-        first
-    };
-    let Some(other) = other.filter(|other| other.name != subject.name) else {
-        return String::new();
-    };
-    let words = case.better(subject, other).map(|b| words(case, &b));
-    match words {
-        Some(["same", ..]) if is_first => "the same as 1 thread".into(),
-        Some([word, than]) if is_first => format!("{word}{than} 1 thread"),
-        Some(["same", ..]) => "the same".into(),
-        Some([word, _]) => word.into(),
-        None => String::new(),
+    if word.is_empty() || first.is_none_or(|first| first.name != subject.name) {
+        return word.into();
     }
+    let than = match word {
+        "one sample" => "beside",
+        "the same" => "as",
+        "not told apart" => "from",
+        _ => "than",
+    };
+    format!("{word} {than} 1 thread")
 }
 
-/// What is called of a ratio, and the word that leads on to what it is beside.
-fn words(case: &CaseView, better: &Centre) -> [&'static str; 2] {
+/// The same in a word.
+fn word(case: &CaseView, subject: &SubjectView) -> &'static str {
+    let first = case.recommended_beside(subject);
+    let other = match first {
+        Some(first) if first.name == subject.name => case.one_thread_beside(subject),
+        first => first,
+    };
+    let better = other
+        .filter(|other| other.name != subject.name)
+        .and_then(|other| case.better(subject, other));
+    let Some(better) = better else {
+        return "";
+    };
     if better.half.is_infinite() {
-        return ["one sample", " beside"];
+        return "one sample";
     }
-    match case.call(better) {
-        Call::Same if case.is_alike(better) => ["same", " as"],
-        Call::Same => ["not told apart", " from"],
-        Call::More => ["faster", " than"],
-        Call::Less => ["slower", " than"],
+    match case.call(&better) {
+        Call::Same if case.is_alike(&better) => "the same",
+        Call::Same => "not told apart",
+        Call::More => "faster",
+        Call::Less => "slower",
     }
 }
 
@@ -237,7 +260,18 @@ mod tests {
     #[test]
     fn a_table_says_who_is_faster_in_a_hundred_columns() {
         let section = section();
-        let table = table(&section.case("hot").unwrap());
+        let case = section.case("hot").unwrap();
+        let table = |columns| super::table(&case, columns);
+        let narrow = table(65).plain();
+        assert!(
+            narrow.lines().all(|line| line.chars().count() <= 65),
+            "{narrow}"
+        );
+        assert!(
+            narrow.lines().nth(1).unwrap().ends_with("  faster"),
+            "{narrow}"
+        );
+        let table = table(COLUMNS);
         let text = table.plain();
         println!("{text}");
         let lines: Vec<&str> = text.lines().collect();

@@ -9,9 +9,9 @@ use std::fmt::Write;
 use creel_console::machine::{Seating, View};
 use creel_topology::{Budget, Machine, Placement, place};
 
-use super::quantity::{factor, quantity, spread};
+use super::quantity::{factor, heading, quantity, spread};
 use super::view::{CaseView, SubjectView};
-use super::{Report, Section, findings, text};
+use super::{Report, Row, Section, findings, text};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -180,12 +180,13 @@ fn table(out: &mut String, workload: &str, case: &CaseView) {
         escaped(workload),
         escaped(case.unit())
     );
-    let mut columns: Vec<String> = [first.first.metric.as_str(), "spread"].map(escaped).into();
+    let head = |row: &Row| escaped(&heading(&row.metric, &row.unit));
+    let mut columns = vec![head(first.first), "spread".into()];
     if case.is_compared {
         columns.extend(["÷ 1 thread", "÷ first", "verdict"].map(String::from));
     }
     let further = first.others.iter().chain(&first.costs);
-    columns.extend(further.map(|row| escaped(&row.metric)));
+    columns.extend(further.map(|row| head(row)));
     for column in columns {
         let _ = write!(out, "<th scope=\"col\">{column}</th>");
     }
@@ -229,9 +230,10 @@ subject anew, warms it up, measures it and ends it.</p>\n\
 the largest. A bar that ends in stripes is longer than the picture; its number tells how long. Blue is Creel, \
 the first bar the setting that is recommended.</p>\n\
 <p>The first subject is also measured against itself, in the same rounds. What the two differ by is \
-noise. <em>Faster</em> and <em>slower</em> are said only of what is beyond 5 %, beyond its own \
-error (95 %, by a mean without the outermost fifths) and beyond that noise; everything else is \
-<em>the same</em>. What was in doubt has been measured twice as often.</p>\n\
+noise. <em>Faster</em> and <em>slower</em> are said only of what is beyond 5 %, and beyond its own \
+error (95 %, by a mean without the outermost fifths) and that noise together; <em>the same</em> \
+only where a difference of 15 % would have been seen; everything else is <em>not told apart</em>. \
+What was in doubt has been measured twice as often.</p>\n\
 <p>Two figures of two runs are not to be compared by eye: <code>creel-bench --compare \
 OLD.json</code> does it by ratios, and says first whether the two machines match.</p>\n</section>\n";
 

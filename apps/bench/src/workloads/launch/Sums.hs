@@ -1,9 +1,11 @@
 -- Threads that allocate all the time, as requests of a service do: at each collection all
--- capabilities meet, so those beyond the cores hold up the rest.
+-- capabilities meet, so those beyond the cores hold up the rest. With an argument, so many times
+-- the work.
 import Control.Concurrent
 import Control.Monad
 import Data.List (foldl')
 import qualified Data.IORef as R
+import System.Environment
 
 work :: Int -> Int
 work seed = foldl' (\sum n -> (sum + length (show n)) `mod` 1000003) seed [1 .. 60000]
@@ -11,12 +13,13 @@ work seed = foldl' (\sum n -> (sum + length (show n)) `mod` 1000003) seed [1 .. 
 main :: IO ()
 main = do
   threads <- getNumCapabilities
+  times <- map read <$> getArgs
   next <- R.newIORef (0 :: Int)
   dones <- forM [1 .. threads] $ \_ -> do
     done <- newEmptyMVar
     let loop sum = do
           job <- R.atomicModifyIORef' next (\n -> (n + 1, n))
-          if job >= 48 then putMVar done sum else do
+          if job >= 48 * product times then putMVar done sum else do
             let one = work job
             one `seq` loop (sum + one)
     _ <- forkIO (loop 0)

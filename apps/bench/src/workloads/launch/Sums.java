@@ -1,10 +1,12 @@
 // Sums in rounds: in each, the pool that Java sizes by the CPUs it counts shares 400,000 numbers.
+// With an argument, so many times the rounds.
 import java.util.stream.IntStream;
 
 public class Sums {
     public static void main(String[] args) {
+        int rounds = 1000 * (args.length > 0 ? Integer.parseInt(args[0]) : 1);
         double sum = 0;
-        for (int i = 0; i < 1000; i++) {
+        for (int i = 0; i < rounds; i++) {
             int round = i;
             sum += IntStream.range(0, 400_000).parallel().mapToDouble(n -> n ^ round).sum();
         }

@@ -2,8 +2,9 @@
 //!
 //! `too many`: what a runtime starts that counts a host's CPUs and not those that the program may
 //! use. `quota`: what one does that sees no quota, in a control group that has one; only where such
-//! a group can be made. The programs are compiled here; without their compiler, or without the
-//! tool, there are fewer cases.
+//! a group can be made. There it works for a second or so: what ends within the quota's period of
+//! 100 ms may never be halted by it. The programs are compiled here; without their compiler, or
+//! without the tool, there are fewer cases.
 
 mod service;
 
@@ -49,6 +50,8 @@ struct Program {
     variable: &'static str,
     /// Before the number in the variable.
     option: &'static str,
+    /// So many times the work, under a quota.
+    under_quota: &'static str,
 }
 
 static PROGRAMS: [Program; 4] = [
@@ -62,6 +65,7 @@ static PROGRAMS: [Program; 4] = [
         },
         variable: "OMP_NUM_THREADS",
         option: "",
+        under_quota: "20",
     },
     Program {
         name: "Go",
@@ -73,6 +77,7 @@ static PROGRAMS: [Program; 4] = [
         },
         variable: "GOMAXPROCS",
         option: "",
+        under_quota: "5",
     },
     Program {
         name: "Java",
@@ -84,6 +89,7 @@ static PROGRAMS: [Program; 4] = [
         },
         variable: "JDK_JAVA_OPTIONS",
         option: "-XX:ActiveProcessorCount=",
+        under_quota: "1",
     },
     Program {
         name: "Haskell",
@@ -95,6 +101,7 @@ static PROGRAMS: [Program; 4] = [
         },
         variable: "GHCRTS",
         option: "-N",
+        under_quota: "16",
     },
 ];
 
@@ -112,21 +119,22 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         if !program.foreign.has_compiler() {
             continue;
         }
-        let started = |tool: Option<PathBuf>, many: Option<usize>| {
-            move |_: &_| program.time(tool.as_deref(), many)
+        let started = |tool: Option<PathBuf>, many: Option<usize>, times: &'static str| {
+            move |_: &_| program.time(tool.as_deref(), many, times)
         };
         let many = setting.workers * TOO_MANY;
         let too_many = format!("as it is, {many} threads");
         let subjects = vec![
-            Subject::new("creel run", started(Some(tool.clone()), None)),
-            Subject::new(too_many, started(None, Some(many))),
+            Subject::new("creel run", started(Some(tool.clone()), None, "1")),
+            Subject::new(too_many, started(None, Some(many), "1")),
         ];
         cases.push(case(program.name.into(), setting, subjects));
         if quotas {
             let cores = setting.workers as f64 / 2.0;
+            let times = program.under_quota;
             let subjects = [
-                Subject::new("creel run", started(Some(tool.clone()), None)),
-                Subject::new("as it is", started(None, None)),
+                Subject::new("creel run", started(Some(tool.clone()), None, times)),
+                Subject::new("as it is", started(None, None, times)),
             ];
             let within = subjects.map(|subject| quota::within(subject, cores));
             cases.push(case(
@@ -166,12 +174,19 @@ fn beside(name: &str) -> Option<PathBuf> {
 }
 
 impl Program {
-    /// Runs it once, under the tool or as on a machine with `many` CPUs, and gives the ms that took.
-    fn time(&'static self, tool: Option<&Path>, many: Option<usize>) -> anyhow::Result<f64> {
+    /// Runs it once, under the tool or as on a machine with `many` CPUs, so many `times` its work,
+    /// and gives the ms that took.
+    fn time(
+        &'static self,
+        tool: Option<&Path>,
+        many: Option<usize>,
+        times: &str,
+    ) -> anyhow::Result<f64> {
         let Some(folder) = self.foreign.built() else {
             return Ok(f64::NAN);
         };
         let mut words = self.foreign.run(&folder, 1);
+        words.push(times.into());
         if let Some(tool) = tool {
             let run = [
                 tool.to_string_lossy().into_owned(),

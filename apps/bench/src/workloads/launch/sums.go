@@ -1,14 +1,22 @@
 // Sums in rounds: in each, as many goroutines as Go counts CPUs share 400,000 numbers.
+// With an argument, so many times the rounds.
 package main
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"sync"
 )
 
 func main() {
-	const rounds, items = 1000, 400_000
+	const items = 400_000
+	rounds := 1000
+	if len(os.Args) > 1 {
+		times, _ := strconv.Atoi(os.Args[1])
+		rounds *= times
+	}
 	workers := runtime.GOMAXPROCS(0)
 	sums := make([]float64, workers*16)
 	for round := 0; round < rounds; round++ {

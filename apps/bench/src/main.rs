@@ -36,7 +36,7 @@ use workloads::serve;
 
 /// Measure Creel beside its peers, in one interleaved run
 ///
-/// Without arguments: a quick look at all workloads, two minutes, and a report to read,
+/// Without arguments: a quick look at all workloads, a minute, and a report to read,
 /// creel-report.html. --full takes its time. Ratios are between samples of the same round; a
 /// difference is called one only beyond 5 % and beyond the run's own noise.
 #[derive(Parser)]

@@ -106,6 +106,13 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
     ),
     (
         "launch",
+        "OpenMP in lock-step quota",
+        "creel run",
+        &["as it is*"],
+        "OpenMP under a quota, sized",
+    ),
+    (
+        "launch",
         "Haskell quota",
         "creel run",
         &["as it is*"],

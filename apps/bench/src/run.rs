@@ -232,6 +232,9 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
 /// How long a run takes, if nobody is in doubt and with the time for those who are.
 fn in_words(least: Duration, most: Duration) -> String {
     let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
+    if least.is_zero() {
+        return "nobody knows how long".into();
+    }
     match (minutes(least), minutes(most)) {
         (_, most) if most < 2.0 => format!("about {:.0} seconds", least.as_secs_f64().ceil()),
         (least, most) if least < most => format!("about {least} to {most} minutes"),

@@ -128,7 +128,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
             Subject::new("creel run", started(Some(tool.clone()), None, "1")),
             Subject::new(too_many, started(None, Some(many), "1")),
         ];
-        cases.push(case(program.name.into(), setting, subjects));
+        cases.push(case(program.name.into(), setting, subjects, 500));
         if quotas {
             let cores = setting.workers as f64 / 2.0;
             let times = program.under_quota;
@@ -141,6 +141,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
                 format!("{} quota", program.name),
                 setting,
                 within.into(),
+                1_000,
             ));
         }
     }
@@ -148,7 +149,8 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn case(name: String, setting: &Setting, subjects: Vec<Subject>) -> Case {
+/// Of programs that take about so long.
+fn case(name: String, setting: &Setting, subjects: Vec<Subject>, takes_ms: u64) -> Case {
     Case {
         name,
         metrics: vec![Metric {
@@ -156,7 +158,7 @@ fn case(name: String, setting: &Setting, subjects: Vec<Subject>) -> Case {
             unit: "ms",
         }],
         compared: true,
-        plan: setting.plan(0, 0).beside_ms(500),
+        plan: setting.plan(0, 0).beside_ms(takes_ms),
         rounds: setting.rounds(4),
         subjects,
     }

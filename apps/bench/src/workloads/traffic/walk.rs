@@ -54,7 +54,9 @@ pub(super) fn two_workers(setting: &Setting, scene: &Later<Scene>) -> Case {
         ],
         compared: true,
         // It has two parts.
-        plan: setting.plan(250, 750).beside_ms(2_500),
+        plan: setting
+            .plan(250, 750)
+            .beside_ms(if setting.quick { 200 } else { 2_500 }),
         rounds: setting.rounds(4),
         subjects: vec![creel, walk],
     }

@@ -69,7 +69,7 @@ fn try_all(seed: u64, count: u64) -> u64 {
                 simulation.happenings();
                 simulation.on_roads();
                 simulation.occupancy(&mut Vec::new());
-                (simulation.gridlocked(), simulation.delay_seconds());
+                assert!(simulation.delay_seconds() >= 0.0 && simulation.gridlocked() < 900);
                 simulation.check().unwrap();
                 simulation.hash(&pool);
                 false
@@ -92,7 +92,7 @@ fn a_made_up_snapshot_is_told_or_runs() {
 }
 
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "takes a quarter of a minute"]
 fn many_made_up_snapshots_are_told_or_run() {
     for seed in 2..6 {
         try_all(seed, 2000);

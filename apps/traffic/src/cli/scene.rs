@@ -128,8 +128,7 @@ fn percent(text: &str) -> Result<f64, String> {
 #[derive(Args, Debug)]
 pub struct Start {
     /// Go on from a file that --snapshot has written, on the same roads; with its cars, so nothing can
-    /// be said of these. --reroute and --stuck hold from there on; if they are not said, as before.
-    /// Only from who is to be trusted: a file that was made up may end the program
+    /// be said of these. --reroute and --stuck hold from there on; if they are not said, as before
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cars", "demand", "within", "again", "places", "spacing", "reaction"])]
     resume: Option<PathBuf>,
 }

@@ -250,6 +250,11 @@ impl Plans {
         self.words[place as usize]
     }
 
+    /// Whether a trip begins at a place.
+    pub(crate) fn is_trip(&self, place: u32) -> bool {
+        (TRIP..TRAVELLER).contains(&self.word(place))
+    }
+
     /// Of each traveller, the place where its plan begins.
     pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
         self.places_from(0)
@@ -283,6 +288,18 @@ impl Plans {
     /// The junction where the plan that begins at a place begins.
     pub(crate) fn origin_at(&self, place: u32) -> u32 {
         self.words[place as usize] & PLACE
+    }
+
+    /// Where somebody is who is done with what is before a place, in plans that fit the network.
+    pub(crate) fn junction_at(&self, network: &Network, place: u32) -> Option<u32> {
+        let before = self.words.get(..place as usize)?;
+        let begin = before.iter().rposition(|&word| word >= TRAVELLER)?;
+        let turns = before[begin + 1..].iter().filter(|&&word| is_turns(word));
+        turns
+            .copied()
+            .try_fold(before[begin] & PLACE, |junction, word| {
+                walk(network, junction, word)
+            })
     }
 
     /// When the next trip begins of somebody who is done with what is before `place`, and its place:
@@ -362,11 +379,12 @@ impl Plans {
 fn fits(network: &Network, words: &[u32]) -> Option<usize> {
     let junctions = network.junctions().len() as u32;
     let (mut plans, mut junction, mut origin) = (0, 0, None);
-    let mut trips = 0;
+    // Who goes nowhere and begins anew would do so without end at one instant.
+    let (mut trips, mut stays) = (0, true);
     for &word in words {
         match word {
             TRAVELLER.. => {
-                if origin.is_some_and(|origin| origin != junction) {
+                if origin.is_some_and(|origin| origin != junction || stays) {
                     return None;
                 }
                 junction = word & PLACE;
@@ -374,28 +392,35 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
                     return None;
                 }
                 origin = (word & AGAIN != 0).then_some(junction);
-                (plans, trips) = (plans + 1, 0);
+                (plans, trips, stays) = (plans + 1, 0, true);
             }
             TRIP.. => trips += 1,
             0 | 1 => return None,
-            mut turns => {
+            turns => {
                 if trips == 0 {
                     return None;
                 }
-                while turns != 1 {
-                    let out = network.out(junction);
-                    let bits = turn_bits(out.len() as u32);
-                    let turn = turns & ((1 << bits) - 1);
-                    turns >>= bits;
-                    if turn >= out.len() as u32 || turns == 0 {
-                        return None;
-                    }
-                    junction = network.links()[(out.start + turn) as usize].to;
-                }
+                junction = walk(network, junction, turns)?;
+                stays = false;
             }
         }
     }
     origin
-        .is_none_or(|origin| origin == junction)
+        .is_none_or(|origin| origin == junction && !stays)
         .then_some(plans)
+}
+
+/// Where the turns of a word lead from a junction, if all are of this network.
+pub(crate) fn walk(network: &Network, mut junction: u32, mut turns: u32) -> Option<u32> {
+    while turns != 1 {
+        let out = network.out(junction);
+        let bits = turn_bits(out.len() as u32);
+        let turn = turns & ((1 << bits) - 1);
+        turns >>= bits;
+        if turn >= out.len() as u32 || turns == 0 {
+            return None;
+        }
+        junction = network.links()[(out.start + turn) as usize].to;
+    }
+    Some(junction)
 }

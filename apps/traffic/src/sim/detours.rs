@@ -25,6 +25,17 @@ impl Detours {
         end + begin
     }
 
+    /// How many words there are.
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Whether each leads back, to a place that `ends` is true of.
+    pub fn lead_back(&self, ends: impl Fn(u32) -> bool) -> bool {
+        let back = |&word: &u32| word < BACK || ends(word & !BACK);
+        self.words.last().is_none_or(|&last| last >= BACK) && self.words.iter().all(back)
+    }
+
     pub fn bytes(&self) -> usize {
         4 * self.words.capacity()
     }

@@ -14,6 +14,7 @@ mod road;
 mod room;
 mod slab;
 mod snapshot;
+mod sound;
 mod tile;
 mod trips;
 mod wheel;

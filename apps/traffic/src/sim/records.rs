@@ -130,6 +130,8 @@ impl Holes {
     const NEXT: u32 = (1 << 26) - 1;
     const ONE: u32 = Self::NEXT + 1;
     const MOST: u32 = u32::MAX / Self::ONE + 1;
+    /// A slab has fewer places.
+    pub const PLACES_MAX: usize = Self::NEXT as usize;
 
     /// A single one.
     pub fn new(at: Ms) -> Self {

@@ -42,6 +42,9 @@ impl Rerouting {
             Self { share_ppm, .. } if *share_ppm > 1_000_000 => {
                 fail("no more than all late cars are re-routed")
             }
+            Self { late_percent, .. } if *late_percent > 1_000_000 => {
+                fail("a car is late that takes at most 10,000 times as long")
+            }
             _ => Ok(()),
         }
     }

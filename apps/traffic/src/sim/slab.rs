@@ -105,6 +105,11 @@ impl<T: Listed> Slab<T> {
         })
     }
 
+    /// The first of the places that are not in use, in a list.
+    pub fn first_free(&self) -> u32 {
+        self.free
+    }
+
     /// Something of each line of the cache that it takes.
     pub fn each_line(&self) -> impl Iterator<Item = Ms> {
         let step = 64 / size_of::<T>();

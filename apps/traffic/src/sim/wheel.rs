@@ -30,7 +30,7 @@ impl Wheel {
     #[inline]
     pub fn push(&mut self, slab: &mut Slab<impl Listed>, place: u32) {
         let thing = &mut slab[place];
-        let slot = (thing.at() / SLOT_MS) as usize % SLOTS;
+        let slot = Self::slot_of(thing.at());
         thing.set_next(self.first[slot]);
         self.first[slot] = place;
         self.taken[slot / 64] |= 1 << (slot % 64);
@@ -85,6 +85,20 @@ impl Wheel {
                 place = slab[place].next();
             }
         }
+    }
+
+    /// The first of each slot, if it is one as [`push`](Self::push) leaves it.
+    pub fn firsts(&self) -> Option<&[u32]> {
+        let noted = |slot: usize| self.taken[slot / 64] & 1 << (slot % 64) != 0;
+        let fits = |(slot, &first): (usize, &u32)| noted(slot) == (first != NONE);
+        let all = self.first.len() == SLOTS && self.first.iter().enumerate().all(fits);
+        all.then_some(&self.first)
+    }
+
+    /// The slot for what is due at a time.
+    #[inline]
+    pub fn slot_of(at: Ms) -> usize {
+        (at / SLOT_MS) as usize % SLOTS
     }
 
     pub fn bytes(&self) -> usize {

@@ -1,0 +1,396 @@
+//! Whether a state that was read is one that a run could have come to.
+//!
+//! A checksum says that nothing broke on the way, not who wrote it. The simulation itself looks at no
+//! number twice; so what it relies on is checked here, once, before anything runs: what the network
+//! gives is as the network gives it, each place of a slab is in one list, who waits is in one queue,
+//! each car's way leads to where its plan goes on, and no time is so late that sums of times wrap.
+
+use super::due::{RETRY, STUCK, WAKE};
+use super::records::*;
+use super::slab::{Listed, NONE, Slab};
+use super::tile::Tile;
+use super::wheel::Wheel;
+use super::{END_MS_MAX, Rerouting, Simulation, TICK_MS, Tally};
+use crate::demand::{is_turns, walk};
+use crate::network::Ms;
+use creel::Pool;
+use std::cmp::Reverse;
+
+/// Nothing is due later than so long from now: the longest that a road takes, and some.
+const AHEAD_MS: Ms = (1 << 30) + (1 << 23);
+/// No sum over all tiles is larger, so that there is room to go on.
+const SUM_MAX: u128 = 1 << 62;
+
+impl Simulation {
+    /// Whether it is sound, beside the tiles of the same network without a car.
+    pub(super) fn is_sound(&self, empty: &[Tile], loops: &Pool) -> bool {
+        let rerouting = self.rerouting.as_ref();
+        self.now_ms.is_multiple_of(TICK_MS)
+            && self.now_ms <= END_MS_MAX
+            && rerouting.is_none_or(|rerouting| Rerouting::check(rerouting).is_ok())
+            && self.tiles.len() == empty.len()
+            && self.has_sound_sums()
+            && self.has_sound_detours()
+            && loops.all(0..empty.len(), |index, _| {
+                let of = Look {
+                    simulation: self,
+                    tile: &self.tiles[index],
+                };
+                of.is_sound(&empty[index]).is_some()
+            })
+            && self.check().is_ok()
+    }
+
+    fn has_sound_sums(&self) -> bool {
+        let mut sums = [0_u128; 13];
+        for tile in &self.tiles {
+            let Tally {
+                moving,
+                beside,
+                idle,
+                done,
+                begun,
+                arrived,
+                crossings,
+                stepped_aside,
+                rerouted,
+                delay_ms,
+                vehicle_ms,
+                waiting,
+                waited_ms,
+            } = tile.tally;
+            let signed = [moving, beside, idle, vehicle_ms, waiting, waited_ms];
+            let signed = signed.map(i64::unsigned_abs).into_iter();
+            let counts = [
+                done,
+                begun,
+                arrived,
+                crossings,
+                stepped_aside,
+                rerouted,
+                delay_ms,
+            ];
+            for (sum, part) in sums.iter_mut().zip(signed.chain(counts)) {
+                *sum += u128::from(part);
+            }
+        }
+        sums.iter().all(|&sum| sum < SUM_MAX)
+    }
+
+    /// Each detour leads back to where a trip ends.
+    fn has_sound_detours(&self) -> bool {
+        let plans = &self.rules.plans;
+        let ends = |back: u32| back > 0 && back < plans.end() && !is_turns(plans.word(back));
+        let words = u64::from(plans.end()) + self.rules.detours.len() as u64;
+        words < u64::from(NONE) && self.rules.detours.lead_back(ends)
+    }
+
+    /// Whether a car that comes to a junction can go the rest of its way, to where its plan goes on.
+    fn has_way(&self, mut junction: u32, car: Car) -> Option<()> {
+        let (network, rules) = (&self.network, &self.rules);
+        let all = rules.plans.end() + rules.detours.len() as u32;
+        let mut place = car.place;
+        let (_, word) = (place < all).then(|| rules.follow(place))?;
+        is_turns(word).then_some(())?;
+        junction = walk(network, junction, car.turns)?;
+        loop {
+            let (next, word) = rules.follow(place + 1);
+            if !is_turns(word) {
+                return (rules.plans.junction_at(network, next)? == junction).then_some(());
+            }
+            (word > 1).then_some(())?;
+            junction = walk(network, junction, word)?;
+            place = next;
+        }
+    }
+}
+
+/// Which places of a slab have been seen in a list.
+struct Seen(Vec<bool>);
+
+impl Seen {
+    fn of<T: Listed>(slab: &Slab<T>) -> Option<Self> {
+        let mut seen = Self(vec![false; slab.places()]);
+        seen.list(slab, slab.first_free(), |_| true)?;
+        Some(seen)
+    }
+
+    /// Notes one more; `None` if it is not there, or in two lists.
+    fn note(&mut self, place: u32) -> Option<()> {
+        let seen = self.0.get_mut(place as usize)?;
+        (!std::mem::replace(seen, true)).then_some(())
+    }
+
+    fn list<T: Listed>(
+        &mut self,
+        slab: &Slab<T>,
+        first: u32,
+        mut fits: impl FnMut(T) -> bool,
+    ) -> Option<()> {
+        let mut place = first;
+        while place != NONE {
+            self.note(place)?;
+            fits(slab[place]).then_some(())?;
+            place = slab[place].next();
+        }
+        Some(())
+    }
+
+    fn ring<T: Listed>(
+        &mut self,
+        slab: &Slab<T>,
+        last: u32,
+        mut fits: impl FnMut(T) -> bool,
+    ) -> Option<()> {
+        if last == NONE {
+            return Some(());
+        }
+        ((last as usize) < slab.places()).then_some(())?;
+        let mut place = last;
+        loop {
+            place = slab[place].next();
+            self.note(place)?;
+            fits(slab[place]).then_some(())?;
+            if place == last {
+                return Some(());
+            }
+        }
+    }
+
+    fn wheel<T: Listed>(
+        &mut self,
+        slab: &Slab<T>,
+        wheel: &Wheel,
+        mut fits: impl FnMut(T) -> bool,
+    ) -> Option<()> {
+        for (slot, &first) in wheel.firsts()?.iter().enumerate() {
+            self.list(slab, first, |thing| {
+                Wheel::slot_of(thing.at()) == slot && fits(thing)
+            })?;
+        }
+        Some(())
+    }
+
+    fn all(&self) -> Option<()> {
+        self.0.iter().all(|&seen| seen).then_some(())
+    }
+}
+
+/// One tile that is looked at; `None` says that it is not sound.
+struct Look<'a> {
+    simulation: &'a Simulation,
+    tile: &'a Tile,
+}
+
+impl Look<'_> {
+    fn is_sound(&self, empty: &Tile) -> Option<()> {
+        self.is_of_network(empty).then_some(())?;
+        self.times()?;
+        self.cars()?;
+        self.holes()?;
+        self.timers()?;
+        self.queues()?;
+        self.calendar()
+    }
+
+    fn now(&self) -> Ms {
+        self.simulation.now_ms
+    }
+
+    fn is_due(&self, at: Ms) -> bool {
+        (self.now()..=self.now() + AHEAD_MS).contains(&at)
+    }
+
+    /// Whether all is as in an empty tile but for what changes.
+    fn is_of_network(&self, empty: &Tile) -> bool {
+        let tile = self.tile;
+        let crossing = |(a, b): (&Crossing, &Crossing)| {
+            let fixed = |c: &Crossing| {
+                let first = (c.first_tail, c.first_head);
+                (c.offset_ms, first, c.program, c.turn_bits, c.rule)
+            };
+            fixed(a) == fixed(b)
+        };
+        let head = |(a, b): (&Head, &Head)| {
+            let fixed = |h: &Head| (h.up, h.hole_ms, h.junction, h.approach);
+            fixed(a) == fixed(b)
+        };
+        let tail =
+            |(a, b): (&Tail, &Tail)| (a.down, a.free_flow_ms()) == (b.down, b.free_flow_ms());
+        let cut =
+            |(a, b): (&Cut, &Cut)| (a.neighbour, a.there, a.link) == (b.neighbour, b.there, b.link);
+        (tile.first_junction, tile.first_link) == (empty.first_junction, empty.first_link)
+            && tile.crossings.len() == empty.crossings.len()
+            && tile.heads.len() == empty.heads.len()
+            && tile.tails.len() == empty.tails.len()
+            && tile.cuts.len() == empty.cuts.len()
+            && tile.crossings.iter().zip(&empty.crossings).all(crossing)
+            && tile.heads.iter().zip(&empty.heads).all(head)
+            && tile.tails.iter().zip(&empty.tails).all(tail)
+            && tile.cuts.iter().zip(&empty.cuts).all(cut)
+    }
+
+    fn times(&self) -> Option<()> {
+        let tile = self.tile;
+        let until = self.now() + AHEAD_MS;
+        let flags = Head::WAITS | Head::RETRIES | Head::WATCHED;
+        let head = |head: &Head| {
+            let idle = head.last != NONE || head.flags & (Head::WAITS | Head::RETRIES) == 0;
+            idle && head.flags & !flags == 0
+                && head.headway_ms > 0
+                && head.free_at <= until
+                && head.since <= self.now()
+        };
+        let lateness = match self.simulation.rerouting {
+            Some(_) => tile.heads.len(),
+            None => 0,
+        };
+        let all = tile.heads.iter().all(head)
+            && tile
+                .tails
+                .iter()
+                .all(|tail| tail.headway_ms > 0 && tail.next_in <= until)
+            && tile.crossings.iter().all(|c| c.busy_until <= until)
+            && tile.lateness.len() == lateness
+            && tile.lateness.iter().all(|late| {
+                u128::from(late.sum_ms) < SUM_MAX && late.cars < 1 << 31 && late.mean_ms < 1 << 31
+            });
+        all.then_some(())
+    }
+
+    fn cars(&self) -> Option<()> {
+        let (tile, simulation, now) = (self.tile, self.simulation, self.now());
+        let roads = simulation.network.links();
+        // When it came onto its road, and the rest of its way from the road's end.
+        let drives = |car: Car| {
+            let link = tile.link_of_head(car.head);
+            let flow = simulation.network.flow(link, &simulation.rules.physics);
+            let since = car.at.checked_sub(flow.free_flow_ms);
+            let way = simulation.has_way(roads[link as usize].to, car);
+            since.is_some_and(|since| since <= now) && way.is_some()
+        };
+        let mut seen = Seen::of(&tile.cars)?;
+        seen.wheel(&tile.cars, &tile.arrivals, |car| {
+            usize::from(car.head) < tile.heads.len() && car.at >= now && drives(car)
+        })?;
+        for (index, head) in tile.heads.iter().enumerate() {
+            seen.ring(&tile.cars, head.last, |car| {
+                usize::from(car.head) == index && car.at <= now && drives(car)
+            })?;
+        }
+        let mut before = None;
+        for driveway in &tile.driveways {
+            let there = usize::from(driveway.tail) < tile.tails.len()
+                && before.is_none_or(|before| before < driveway.tail)
+                && driveway.last != NONE;
+            there.then_some(())?;
+            before = Some(driveway.tail);
+            let road = roads[(tile.first_link + u32::from(driveway.tail)) as usize];
+            seen.ring(&tile.cars, driveway.last, |car| {
+                car.at <= now && simulation.has_way(road.to, car).is_some()
+            })?;
+        }
+        seen.all()
+    }
+
+    fn holes(&self) -> Option<()> {
+        let tile = self.tile;
+        let until = self.now() + AHEAD_MS;
+        (tile.holes.places() < Holes::PLACES_MAX).then_some(())?;
+        let mut seen = Seen::of(&tile.holes)?;
+        for tail in &tile.tails {
+            seen.ring(&tile.holes, tail.holes, |holes| {
+                let goes_on = (holes.count() - 1) * Ms::from(tail.headway_ms);
+                holes.at <= until && holes.at + goes_on <= until
+            })?;
+        }
+        seen.all()
+    }
+
+    /// Each timer is one that a road knows of.
+    fn timers(&self) -> Option<()> {
+        let tile = self.tile;
+        let most = 2 * tile.heads.len() + tile.tails.len();
+        (tile.timers.places() <= most).then_some(())?;
+        let flagged = |flag| {
+            let heads = tile.heads.iter();
+            heads
+                .map(|head| head.flags & flag != 0)
+                .collect::<Vec<bool>>()
+        };
+        let mut known = [WAKE, RETRY, STUCK].map(|kind| match kind {
+            WAKE => tile.tails.iter().map(Tail::wakes).collect(),
+            RETRY => flagged(Head::RETRIES),
+            _ => flagged(Head::WATCHED),
+        });
+        let mut seen = Seen::of(&tile.timers)?;
+        seen.wheel(&tile.timers, &tile.alarms, |timer| {
+            let known = known.get_mut(usize::from(timer.kind()));
+            let one = known.and_then(|known| known.get_mut(usize::from(timer.of())));
+            self.is_due(timer.at) && one.is_some_and(std::mem::take)
+        })?;
+        let none_left = known.iter().flatten().all(|&left| !left);
+        none_left.then_some(())?;
+        seen.all()
+    }
+
+    /// Who waits for a road is in that road's queue, once, and nobody else is.
+    fn queues(&self) -> Option<()> {
+        let tile = self.tile;
+        let waits = |head: &Head| head.flags & Head::WAITS != 0;
+        let mut heads: Vec<bool> = tile.heads.iter().map(waits).collect();
+        let mut beside = vec![true; tile.driveways.len()];
+        for (index, tail) in tile.tails.iter().enumerate() {
+            let index = index as u16;
+            let next = |who| match who {
+                DRIVEWAY => {
+                    let place = tile.driveway(index).ok()?;
+                    Some(tile.driveways[place].next_waiter)
+                }
+                head => Some(tile.heads.get(usize::from(head))?.next_waiter),
+            };
+            let mut who = tail.waiters;
+            while who != NONE16 {
+                who = next(who)?;
+                let left = match who {
+                    DRIVEWAY => &mut beside[tile.driveway(index).ok()?],
+                    head => heads.get_mut(usize::from(head))?,
+                };
+                std::mem::take(left).then_some(())?;
+                if who != DRIVEWAY {
+                    (self.wants(who)? == index).then_some(())?;
+                }
+                if who == tail.waiters {
+                    break;
+                }
+            }
+        }
+        let none_left = heads.iter().chain(&beside).all(|&left| !left);
+        none_left.then_some(())
+    }
+
+    /// The road that the first car at a head wants to enter.
+    fn wants(&self, head: u16) -> Option<u16> {
+        let tile = self.tile;
+        let head = &tile.heads[usize::from(head)];
+        let first = tile.cars.ring(head.last).next()?;
+        let turns = tile.cars[first].turns;
+        let crossing = &tile.crossings[usize::from(head.junction)];
+        let turn = (turns & ((1 << crossing.turn_bits) - 1)) as u16;
+        (turns > 1).then_some(crossing.first_tail + turn)
+    }
+
+    fn calendar(&self) -> Option<()> {
+        let (tile, plans) = (self.tile, &self.simulation.rules.plans);
+        let fits = |Reverse(trip): &Reverse<Departure>| {
+            let place = trip.place;
+            let junction = tile.first_junction + u32::from(trip.junction);
+            usize::from(trip.junction) < tile.crossings().len()
+                && self.is_due(trip.at)
+                && place < plans.end()
+                && plans.is_trip(place)
+                && plans.junction_at(&self.simulation.network, place) == Some(junction)
+        };
+        tile.calendar.iter().all(fits).then_some(())
+    }
+}

@@ -6,9 +6,10 @@ A unit is a JSON line. Songs, as `creel-vgm units` prints them, have `song` and 
 share a folder are rendered by one `creel-vgm render --skip-done`. Others, as sweep.py prints them,
 have `command` and `output`: the command's stdout becomes that file, written in whole or not at all.
 
-Exit codes: 0 all is done; 1 some failed and will fail again, the others are done; 2 the list or the
-call is wrong, or a program is not there; 75 something was busy or killed, or a file could not be
-read or written (a full disk), and was tried three times: do the same again.
+Exit codes: 0 all is done; 1 some failed and will fail again (songs that are malformed, or gone from
+their folder), the others are done; 2 the list or the call is wrong, or a program is not there; 75
+something was busy or killed, or a file could not be read or written (a full disk), and was tried
+three times: do the same again.
 """
 
 import argparse
@@ -69,10 +70,15 @@ def render_all(folder, units, jobs):
     code = render(folder, [unit["song"] for unit in units], jobs)
     if code != SOME:
         return code
-    # A song alone says why: what is not malformed may be rendered the next time.
+    # A song alone says why: what is not malformed may be rendered the next time. One that is gone
+    # from its folder will not be back; without its folder, a disk may be missing for now.
     left = [unit["song"] for unit in units if not os.path.exists(unit["output"])]
     codes = []
     for song in left:
+        if not os.path.lexists(song) and os.path.isdir(os.path.dirname(song) or "."):
+            say(f"{song}: it is not there any more")
+            codes.append(MALFORMED)
+            continue
         codes.append(render(folder, [song], jobs))
         if codes[-1] not in (DONE, MALFORMED):
             return AGAIN if codes[-1] == SOME else codes[-1]

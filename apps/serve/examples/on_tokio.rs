@@ -109,7 +109,7 @@ impl App {
         let (begun, route) = (Instant::now(), Route::of(request.uri().path()));
         if route == Route::Metrics {
             return Response::new(Full::from(
-                self.metrics.text(&self.gate, self.store.is_up()),
+                self.metrics.text(&self.gate, self.store.is_ready()),
             ));
         }
         let patience = ask::patience(request.headers(), PATIENCE, Duration::from_secs(60));

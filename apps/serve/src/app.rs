@@ -3,16 +3,19 @@
 //! Invariant: every request that was read is answered by its deadline, or its client has left; each
 //! of them is counted once.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use creel::time::timeout;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
-use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
+};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use serde_json::json;
 
 use crate::ask::{self, Route};
@@ -23,6 +26,9 @@ use crate::log::{AccessLog, Line};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
+
+/// Of a body that is too long, what is read over HTTP/2.
+const FORGOTTEN_MAX: usize = 16 << 20;
 
 /// Why a request is not answered as asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +83,8 @@ pub(crate) struct App {
     pub(crate) deadline: Duration,
     pub(crate) deadline_max: Duration,
     pub(crate) body_max: usize,
+    /// Told to end: clients are to go elsewhere. A hint, which orders nothing.
+    pub(crate) is_ending: AtomicBool,
 }
 
 impl App {
@@ -94,7 +102,12 @@ impl App {
             deadline: settings.deadline,
             deadline_max: settings.deadline_max,
             body_max: settings.body_max,
+            is_ending: AtomicBool::new(false),
         }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_ending.load(Relaxed)
     }
 
     /// Answers a request, and counts it.
@@ -106,6 +119,8 @@ impl App {
         let begun = Instant::now();
         let route = Route::of(request.uri().path());
         let counted = Counted::new(&self.metrics, route, begun);
+        // In HTTP/2 all streams are told at once, in the end.
+        let is_told = request.version() < Version::HTTP_2;
         let line = self.log.is_some().then(|| {
             (
                 request.method().to_string(),
@@ -113,7 +128,11 @@ impl App {
             )
         });
         let reply = self.outcome(route, request, begun).await;
-        let reply = reply.unwrap_or_else(|refusal| self.refused(&refusal));
+        let mut reply = reply.unwrap_or_else(|refusal| self.refused(&refusal));
+        if is_told && self.is_ending() {
+            let close = HeaderValue::from_static("close");
+            reply.headers_mut().insert(CONNECTION, close);
+        }
         counted.answered(reply.status());
         if let (Some(log), Some((method, path))) = (&self.log, line) {
             let bytes = reply.body().size_hint().exact().unwrap_or(0) as usize;
@@ -142,13 +161,19 @@ impl App {
         if route == Route::Unknown {
             return Err(Refusal::NotFound);
         }
-        if request.method() != route.method() {
+        let is_known = match request.method() {
+            &Method::HEAD => route.method() == Method::GET,
+            method => *method == route.method(),
+        };
+        if !is_known {
             return Err(Refusal::Method(route));
         }
         // Whoever looks after the service is never refused.
         match route {
             Route::Health => return Ok(reply(json!({"status": "alive"}))),
-            Route::Ready if self.store.is_up() => return Ok(reply(json!({"status": "ready"}))),
+            Route::Ready if self.store.is_ready() && !self.is_ending() => {
+                return Ok(reply(json!({"status": "ready"})));
+            }
             Route::Ready => return Err(StoreError::Unavailable.into()),
             Route::Metrics => return Ok(self.metrics()),
             Route::Key => return Ok(reply(json!({"key": hex::encode(self.hands.crypto.key())}))),
@@ -187,39 +212,55 @@ impl App {
             }
             Route::Counters => return Ok(reply(json!({"signed": self.store.count().await?}))),
             // Without a store there is no use in signing.
-            Route::Sign if !self.store.is_up() => return Err(StoreError::Unavailable.into()),
+            Route::Sign if !self.store.is_ready() => return Err(StoreError::Unavailable.into()),
             _ => {}
         }
         let uri = request.uri().clone();
-        let body = self.body(request.into_body(), deadline).await?;
+        let is_told_whole = request.version() >= Version::HTTP_2;
+        let body = self
+            .body(request.into_body(), is_told_whole, deadline)
+            .await?;
         let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
         let done = self.hands.perform(job, deadline).await?;
         told(done, &self.hands.crypto, &self.store).await
     }
 
-    /// A request's body, if it is no longer than allowed and there before the deadline.
-    async fn body<B>(&self, body: B, deadline: Instant) -> Result<Bytes, Refusal>
+    /// A request's body, if it is no longer than allowed and there before the deadline. Some clients
+    /// of HTTP/2 hear no answer to what they were not let finish: what is too long is read `whole`
+    /// then, up to a bound, and forgotten.
+    async fn body<B>(&self, body: B, whole: bool, deadline: Instant) -> Result<Bytes, Refusal>
     where
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if body.size_hint().lower() > self.body_max as u64 {
+        let is_too_large = body.size_hint().lower() > self.body_max as u64;
+        if is_too_large && !whole {
             return Err(Refusal::TooLarge);
         }
         // A little before it, so that there is time to say so.
-        let left = deadline
-            .saturating_duration_since(Instant::now())
-            .mul_f64(0.9);
-        match timeout(left, Limited::new(body, self.body_max).collect()).await {
-            Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
-            Ok(Err(error)) => Err(Refusal::Bad(format!("the body: {error}"))),
-            Err(_) => Err(Refusal::Slow),
+        let begun = Instant::now();
+        let left = deadline.saturating_duration_since(begun).mul_f64(0.9);
+        let mut body = pin!(body);
+        let collected = timeout(left, async {
+            if is_too_large {
+                return Err(Refusal::TooLarge);
+            }
+            match Limited::new(body.as_mut(), self.body_max).collect().await {
+                Ok(body) => Ok(body.to_bytes()),
+                Err(error) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
+                Err(error) => Err(Refusal::Bad(format!("the body: {error}"))),
+            }
+        });
+        let collected = collected.await.unwrap_or(Err(Refusal::Slow));
+        if whole && collected == Err(Refusal::TooLarge) {
+            let left = left.saturating_sub(begun.elapsed());
+            let _ = timeout(left, forget(body)).await;
         }
+        collected
     }
 
     fn metrics(&self) -> Reply {
-        let text = self.metrics.text(&self.hands.gate, self.store.is_up());
+        let text = self.metrics.text(&self.hands.gate, self.store.is_ready());
         let mut reply = Response::new(Full::from(text));
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");
         reply.headers_mut().insert(CONTENT_TYPE, kind);
@@ -231,6 +272,17 @@ impl App {
             self.metrics.refused(*shed);
         }
         refused(refusal)
+    }
+}
+
+/// Reads a body to its end, or until it has been too much.
+async fn forget<B: Body>(mut body: Pin<&mut B>) {
+    let mut read = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        read += frame.data_ref().map_or(0, Buf::remaining);
+        if read > FORGOTTEN_MAX {
+            return;
+        }
     }
 }
 
@@ -313,10 +365,13 @@ pub fn refused(refusal: &Refusal) -> Reply {
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
-    if let Refusal::Method(route) = refusal
-        && let Ok(method) = HeaderValue::from_str(route.method().as_str())
-    {
-        reply.headers_mut().insert(ALLOW, method);
+    if let Refusal::Method(route) = refusal {
+        let methods = match route.method() {
+            Method::GET => "GET, HEAD",
+            _ => "POST",
+        };
+        let methods = HeaderValue::from_static(methods);
+        reply.headers_mut().insert(ALLOW, methods);
     }
     reply
 }

@@ -1,13 +1,16 @@
 //! The access log: a JSON line an answer, written by a thread of its own.
 //!
-//! Bounded: a disk that does not keep up loses lines, which is counted, and no time of a request.
+//! Bounded: a disk that does not keep up loses lines, which is counted, and no time of a request; in
+//! the end, what is not taken within a second is lost, too.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
+#[cfg(unix)]
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use creel::channel::ring;
@@ -16,6 +19,8 @@ use serde::Serialize;
 use crate::metrics::Metrics;
 
 const LINES: usize = 8192;
+/// For which the last lines are waited for in the end: a pipe may have nobody who reads it.
+const END: Duration = Duration::from_secs(1);
 
 /// A line.
 #[derive(Debug, Serialize)]
@@ -50,12 +55,13 @@ impl Line {
 #[derive(Debug)]
 pub struct AccessLog {
     lines: Option<ring::Sender<Line>>,
-    thread: Option<JoinHandle<()>>,
+    /// Closed when the thread has written all.
+    all_out: Mutex<mpsc::Receiver<()>>,
     metrics: Arc<Metrics>,
 }
 
 impl AccessLog {
-    /// Appends to a file; `-` is stderr.
+    /// Appends to a file; `-` is stderr. A pipe may be read later, and holds up nothing until then.
     ///
     /// # Errors
     ///
@@ -63,15 +69,26 @@ impl AccessLog {
     pub fn open(path: &Path, metrics: Arc<Metrics>) -> io::Result<AccessLog> {
         let out: Box<dyn Write + Send> = match path.to_str() {
             Some("-") => Box::new(io::stderr()),
-            _ => Box::new(OpenOptions::new().create(true).append(true).open(path)?),
+            _ => {
+                let mut options = OpenOptions::new();
+                options.create(true).append(true);
+                // One that is only written would wait here for who reads it.
+                #[cfg(unix)]
+                options.read(std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo()));
+                Box::new(options.open(path)?)
+            }
         };
         let (sender, lines) = ring::channel(LINES);
+        let (is_out, all_out) = mpsc::channel::<()>();
         let thread = thread::Builder::new().name("access-log".into());
         let counted = Arc::clone(&metrics);
-        let thread = thread.spawn(move || write(&lines, BufWriter::new(out), &counted))?;
+        thread.spawn(move || {
+            let _is_out = is_out;
+            write(&lines, BufWriter::new(out), &counted);
+        })?;
         Ok(AccessLog {
             lines: Some(sender),
-            thread: Some(thread),
+            all_out: Mutex::new(all_out),
             metrics,
         })
     }
@@ -87,11 +104,11 @@ impl AccessLog {
 }
 
 impl Drop for AccessLog {
-    /// All lines are out then.
+    /// All lines are out then, if somebody takes them.
     fn drop(&mut self) {
         self.lines = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Ok(all_out) = self.all_out.get_mut() {
+            let _ = all_out.recv_timeout(END);
         }
     }
 }

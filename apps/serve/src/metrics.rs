@@ -145,7 +145,7 @@ impl Metrics {
     }
 
     /// As Prometheus reads it.
-    pub fn text(&self, gate: &Gate, store_is_up: bool) -> String {
+    pub fn text(&self, gate: &Gate, store_is_ready: bool) -> String {
         let mut out = String::with_capacity(16 << 10);
         let head = |out: &mut String, name: &str, kind: &str, help: &str| {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -280,8 +280,8 @@ impl Metrics {
             ),
             (
                 "creel_serve_store_up",
-                "Whether the store is there.",
-                store_is_up.into(),
+                "Whether the store keeps records.",
+                store_is_ready.into(),
             ),
             (
                 "process_resident_memory_bytes",

@@ -7,8 +7,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use creel::net::TcpListener;
+use creel::time::sleep;
 use creel::{BuildError, Placement, Pool, Wait};
 use creel_console::files;
 use creel_hyper::Executor;
@@ -31,11 +33,16 @@ use crate::store::{Store, StoreError};
 /// Connections that keep their buffers between two requests: some 20 MB.
 const AWAKE: usize = 1024;
 
+/// Fewer, and a few clients that say nothing would keep all others out.
+const CONNECTIONS_MIN: usize = 16;
+
 /// Why a service could not be started.
 #[derive(Debug)]
 pub enum ServerError {
     /// A setting that cannot be.
     Setting(String),
+    /// So few connections could be had at once, by the limit of open files.
+    Files(usize),
     /// A pool could not be made.
     Pool(BuildError),
     /// A file could not be read, or made.
@@ -50,6 +57,10 @@ impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerError::Setting(what) => f.write_str(what),
+            ServerError::Files(most) => write!(
+                f,
+                "{most} connections at once, by the limit of open files: raise it (ulimit -n 1024)"
+            ),
             ServerError::Pool(error) => error.fmt(f),
             ServerError::File(path, error) => write!(f, "{}: {error}", path.display()),
             ServerError::Listen(address, error) => write!(f, "{address}: {error}"),
@@ -92,6 +103,10 @@ impl Server {
     ///
     /// Which of them it could not have.
     pub fn open(settings: &Settings) -> Result<Server, ServerError> {
+        let most = settings.connections.min(files::allow_many());
+        if most < CONNECTIONS_MIN.min(settings.connections) {
+            return Err(ServerError::Files(most));
+        }
         #[cfg(feature = "tls")]
         let tls = match &settings.tls {
             Some((chain, key)) => {
@@ -160,6 +175,13 @@ impl Server {
             ..
         } = self;
         let metrics = Arc::clone(&app.metrics);
+        let told = Arc::clone(&app);
+        let stop = async move {
+            stop.await;
+            told.is_ending.store(true, Relaxed);
+            drop(told);
+            sleep(settings.drain).await;
+        };
         let service = service_fn(move |request| {
             let app = Arc::clone(&app);
             async move { Ok::<_, Infallible>(app.answer(request).await) }

@@ -48,6 +48,8 @@ pub struct Settings {
     pub write_timeout: Duration,
     /// Connections at most; others wait to be accepted.
     pub connections: usize,
+    /// For how long, in the end, clients are told to go elsewhere before nobody is let in any more.
+    pub drain: Duration,
     /// For how long, in the end, those who were asked may take to answer.
     pub grace: Duration,
     /// Where the access log goes; `-` is stderr.
@@ -78,6 +80,7 @@ impl Default for Settings {
             head_timeout: seconds(10),
             write_timeout: seconds(10),
             connections: 20_000,
+            drain: seconds(1),
             grace: seconds(10),
             access_log: None,
             tls: None,

@@ -1,8 +1,9 @@
 //! Open files: how many a process may have.
 
-/// Files that a process has open beside its connections, at most.
+/// Files that a process has open beside its connections: a quarter of what it may have, but no fewer
+/// and no more than these.
 #[cfg(unix)]
-const OTHERS: u64 = 100;
+const OTHERS: std::ops::RangeInclusive<u64> = 16..=100;
 
 /// Raises this process's limit of open files, and that of processes it starts, as far as it may. Gives
 /// how many connections that leaves room for, at least one.
@@ -19,8 +20,25 @@ pub fn allow_many() -> usize {
         // Not allowed, it stays as it is.
         let _ = setrlimit(Resource::Nofile, raised);
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        usize::try_from(allowed.saturating_sub(OTHERS).max(1)).unwrap_or(usize::MAX)
+        usize::try_from(room(allowed)).unwrap_or(usize::MAX)
     }
     #[cfg(not(unix))]
     usize::MAX
+}
+
+#[cfg(unix)]
+fn room(allowed: u64) -> u64 {
+    let others = (allowed / 4).clamp(*OTHERS.start(), *OTHERS.end());
+    allowed.saturating_sub(others).max(1)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::room;
+
+    #[test]
+    fn a_small_limit_leaves_room_for_most() {
+        let limits = [0, 16, 24, 64, 256, 1024, u64::MAX];
+        assert_eq!(limits.map(room), [1, 1, 8, 48, 192, 924, u64::MAX - 100]);
+    }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel_console::plot::{Chart, Series};
 use creel_console::{Align, Common, Document, Exit, Failure, Format, Interrupt, Table, output};
-use creel_serve::load::{self, Arrivals, LoadError, Mix, Moment, Plan, Report, Step};
+use creel_serve::load::{self, Arrivals, Latency, LoadError, Mix, Moment, Plan, Report, Step};
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
@@ -142,6 +142,10 @@ impl Load {
             let why = format!("{} requests were not answered 200 or 503", report.failed());
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
+        if report.is_vain() {
+            let why = "not one request was answered 200";
+            anyhow::bail!(Failure::new(Exit::SomeFailed, why));
+        }
         if !report.is_offered() {
             let why = match report.is_crowded() {
                 true => {
@@ -233,8 +237,18 @@ fn stacked(drawings: &str) -> String {
     )
 }
 
-fn ms(us: u64) -> String {
-    format!("{:.1}", us as f64 / 1000.0)
+/// Three cells of a table.
+fn ms(latency: Option<Latency>) -> [String; 3] {
+    let Some(Latency {
+        p50_us,
+        p99_us,
+        p999_us,
+        ..
+    }) = latency
+    else {
+        return ["-"; 3].map(str::to_owned);
+    };
+    [p50_us, p99_us, p999_us].map(|us| format!("{:.1}", us as f64 / 1000.0))
 }
 
 fn table(steps: &[Step]) -> Table {
@@ -260,7 +274,8 @@ fn table(steps: &[Step]) -> Table {
             step.offered_share * 100.0,
             if step.is_offered() { "" } else { " !" }
         );
-        let (one, other) = (step.corrected, step.uncorrected);
+        let ([p50, p99, p999], [left_p50, left_p99, left_p999]) =
+            (ms(step.corrected), ms(step.uncorrected));
         table.row([
             format!("{:.0}", step.rate_per_second),
             share,
@@ -269,12 +284,12 @@ fn table(steps: &[Step]) -> Table {
             (step.other + step.errors).to_string(),
             step.wrong.to_string(),
             step.timeouts.to_string(),
-            ms(one.p50_us),
-            ms(one.p99_us),
-            ms(one.p999_us),
-            ms(other.p50_us),
-            ms(other.p99_us),
-            ms(other.p999_us),
+            p50,
+            p99,
+            p999,
+            left_p50,
+            left_p99,
+            left_p999,
         ]);
     }
     table

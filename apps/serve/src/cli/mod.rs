@@ -18,7 +18,7 @@ fn failed(error: ServerError) -> anyhow::Error {
         ServerError::Setting(_) | ServerError::Pool(_) => Exit::Usage,
         ServerError::File(_, io) if io.kind() == InvalidData => Exit::BadData,
         ServerError::Listen(_, io) if io.kind() == AddrInUse => Exit::TryAgain,
-        ServerError::Store(StoreError::Unavailable) => Exit::TryAgain,
+        ServerError::Files(_) | ServerError::Store(StoreError::Unavailable) => Exit::TryAgain,
         ServerError::File(..) | ServerError::Listen(..) | ServerError::Store(_) => Exit::SomeFailed,
     };
     Failure::new(exit, error.to_string()).into()

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -15,7 +17,7 @@ use creel_console::{Common, Exit, Failure, Interrupt, files, is_ignored, output}
 use creel_serve::crypto::Cost;
 use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 
 use super::failed;
 use super::time::{Time, parsed};
@@ -93,6 +95,11 @@ pub struct Options {
     /// Connections at most; others wait to be accepted [default: 20000]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
+    /// For how long, in the end, clients are told to go elsewhere, by /ready and by each answer, before
+    /// nobody is let in any more; 0s: not at all [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = or_zero)]
+    #[serde(deserialize_with = "drain")]
+    drain: Option<Time>,
     /// For how long, in the end, those who have asked may be answered [default: 10s]
     #[arg(long, value_name = "TIME")]
     grace: Option<Time>,
@@ -105,6 +112,9 @@ pub struct Options {
     /// The certificate's key, PEM
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// As the flag that all programs have.
+    #[arg(skip)]
+    quiet: bool,
 }
 
 fn optional<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
@@ -115,9 +125,23 @@ where
     parsed(from).map(Some)
 }
 
+/// A time that may be none.
+fn or_zero(text: &str) -> Result<Time, String> {
+    match text {
+        "0s" | "0ms" => Ok(Time(Duration::ZERO)),
+        _ => text.parse(),
+    }
+}
+
+fn drain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
+    let text = String::deserialize(from)?;
+    or_zero(&text).map(Some).map_err(de::Error::custom)
+}
+
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Take settings from a TOML file, whose names are those of the flags; flags go before it
+    /// Take settings from a TOML file, whose names are those of these flags and quiet; flags go before
+    /// it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -130,6 +154,7 @@ impl Serve {
             Some(path) => read(path)?,
             None => Options::default(),
         };
+        let is_quiet = common.quiet || file.quiet;
         let settings = self.options.over(&file).settings()?;
         // Before the line that says it is there: whoever reads that may end it at once.
         let stop = told_to_end()?;
@@ -141,7 +166,7 @@ impl Serve {
         };
         // The one line on stdout, by which a script learns the port.
         output::text(&format!("{scheme}://{}\n", server.address()))?;
-        if !common.quiet {
+        if !is_quiet {
             output::note(&note(&settings));
         }
         let most = files::allow_many();
@@ -190,7 +215,13 @@ fn note(settings: &Settings) -> String {
 }
 
 fn read(path: &Path) -> anyhow::Result<Options> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = fs::read_to_string(path).map_err(|error| {
+        let why = format!("--config {}: {error}", path.display());
+        match error.kind() {
+            ErrorKind::InvalidData => Failure::new(Exit::BadData, why),
+            _ => Failure::new(Exit::Usage, why),
+        }
+    })?;
     let options = toml::from_str(&text);
     options
         .map_err(|error| Failure::new(Exit::BadData, format!("{}: {error}", path.display())).into())
@@ -220,10 +251,12 @@ impl Options {
             head_timeout: one.head_timeout.or(other.head_timeout),
             write_timeout: one.write_timeout.or(other.write_timeout),
             connections: one.connections.or(other.connections),
+            drain: one.drain.or(other.drain),
             grace: one.grace.or(other.grace),
             access_log: one.access_log.or(other.access_log),
             tls_cert: one.tls_cert.or(other.tls_cert),
             tls_key: one.tls_key.or(other.tls_key),
+            quiet: one.quiet || other.quiet,
         }
     }
 
@@ -284,6 +317,7 @@ impl Options {
             head_timeout: time(self.head_timeout, unless.head_timeout),
             write_timeout: time(self.write_timeout, unless.write_timeout),
             connections: self.connections.unwrap_or(unless.connections),
+            drain: time(self.drain, unless.drain),
             grace: time(self.grace, unless.grace),
             access_log: self.access_log,
             tls,

@@ -114,6 +114,11 @@ impl Report {
         self.steps.iter().map(of).sum()
     }
 
+    /// Whether not one answer was good.
+    pub fn is_vain(&self) -> bool {
+        self.steps.iter().all(|step| step.good == 0)
+    }
+
     /// Answers that were wrong.
     pub fn wrong(&self) -> u64 {
         self.steps.iter().map(|step| step.wrong).sum()

@@ -28,13 +28,14 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Latency {
-        Latency {
+    /// None where nothing was measured.
+    fn of(histogram: &Histogram<u64>) -> Option<Latency> {
+        (!histogram.is_empty()).then(|| Latency {
             p50_us: histogram.value_at_quantile(0.5),
             p99_us: histogram.value_at_quantile(0.99),
             p999_us: histogram.value_at_quantile(0.999),
             max_us: histogram.max(),
-        }
+        })
     }
 }
 
@@ -67,12 +68,12 @@ pub struct Step {
     pub timeouts: u64,
     /// Not answered for another reason.
     pub errors: u64,
-    /// Of good answers, from when they were due.
-    pub corrected: Latency,
+    /// Of good answers, from when they were due; none without.
+    pub corrected: Option<Latency>,
     /// Of good answers, from when the request left.
-    pub uncorrected: Latency,
+    pub uncorrected: Option<Latency>,
     /// Of the answers 503, from when the request left.
-    pub refusal: Latency,
+    pub refusal: Option<Latency>,
 }
 
 impl Step {

@@ -4,87 +4,115 @@
 //! orders come; they share the next one.
 //!
 //! After an error, of a full disk for one, the database takes nothing any more until it is opened
-//! again. So it is closed, the store is told to be away, and it is opened again as soon as it takes
-//! a transaction.
+//! again. So it is, at once, and what is kept can be had; the store is told to keep nothing until a
+//! write has succeeded, which is tried now and then.
 
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use creel::channel::{TryRecvError, ring};
 use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableTable, TableDefinition};
 
-use super::{Answer, Command, Order, Outcome, StoreError};
+use super::{Answer, Command, Order, Outcome, State, StoreError};
 
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");
 const SIGNED: &str = "signed";
-/// Empty but for a moment.
-const PROBE: TableDefinition<&str, &[u8]> = TableDefinition::new("probe");
-/// What there must be room for before orders are taken again: a small transaction also goes where the
-/// next one does not.
-const ROOM: usize = 64 << 10;
+/// What there must be room for before a write is tried again: a small transaction also goes where the
+/// next one does not, and a database takes harm from each that it has to give up half-way.
+const ROOM: usize = 256 << 10;
 /// Orders in a transaction.
 const BATCH: usize = 1024;
 
 /// The database's own errors, of which nobody needs more than the words.
 type Failure = Box<dyn std::error::Error>;
 
-/// Between two attempts to open it again.
-const PAUSE: Duration = Duration::from_millis(250);
+/// Between two attempts to write again, the first and the last ones: a database that has failed to
+/// write is read through when it is opened, however large it is.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Meanwhile, between two looks for orders.
+const LOOK: Duration = Duration::from_millis(5);
 
 type Opening = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
+type Room = Box<dyn Fn() -> bool + Send>;
 
 pub(super) struct Embedded {
     opening: Opening,
-    database: Database,
-    is_up: Arc<AtomicBool>,
+    room: Room,
+    /// None where it could not be opened again.
+    database: Option<Database>,
+    state: Arc<State>,
+    /// When and how long after the last attempt a write is tried again.
+    tried: Instant,
+    pause: Duration,
 }
 
 impl Embedded {
     /// Opens a file, or makes one; without, what is kept is kept in memory.
-    pub(super) fn open(
-        path: Option<&Path>,
-        is_up: Arc<AtomicBool>,
-    ) -> Result<Embedded, StoreError> {
-        let path = path.map(Path::to_owned);
-        Embedded::by(
-            Box::new(move || match &path {
-                Some(path) => Database::create(path),
-                None => Database::builder().create_with_backend(InMemoryBackend::new()),
-            }),
-            is_up,
-        )
+    pub(super) fn open(path: Option<&Path>, state: Arc<State>) -> Result<Embedded, StoreError> {
+        let (opening, room): (Opening, Room) = match path.map(Path::to_owned) {
+            Some(path) => {
+                let there = path.clone();
+                (
+                    Box::new(move || Database::create(&path)),
+                    Box::new(move || has_room(&there)),
+                )
+            }
+            None => (
+                Box::new(|| Database::builder().create_with_backend(InMemoryBackend::new())),
+                Box::new(|| true),
+            ),
+        };
+        Embedded::by(opening, room, state)
     }
 
-    fn by(opening: Opening, is_up: Arc<AtomicBool>) -> Result<Embedded, StoreError> {
+    fn by(opening: Opening, room: Room, state: Arc<State>) -> Result<Embedded, StoreError> {
         let database = opening().map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => StoreError::Unavailable,
             other => StoreError::Refused(other.to_string()),
         })?;
         make(&database).map_err(|error| StoreError::Refused(error.to_string()))?;
-        is_up.store(true, Relaxed);
+        state.is_up.store(true, Relaxed);
+        state.keeps.store(true, Relaxed);
         Ok(Embedded {
             opening,
-            database,
-            is_up,
+            room,
+            database: Some(database),
+            state,
+            tried: Instant::now(),
+            pause: PAUSE_MIN,
         })
     }
 
     /// Carries out orders until nobody can give any more.
     pub(super) fn run(mut self, orders: &ring::Receiver<Order>) {
         let mut batch = Vec::new();
-        while let Ok(first) = orders.recv_blocking() {
+        while let Some(first) = self.next(orders) {
             let more = std::iter::from_fn(|| orders.try_recv().ok());
             let all = [first].into_iter().chain(more).take(BATCH);
-            batch.extend(all.filter(|order| !order.is_given_up()));
-            let outcomes = carry_out(&self.database, &batch);
+            let keeps = self.state.keeps.load(Relaxed);
+            for order in all.filter(|order| !order.is_given_up()) {
+                if keeps || !matches!(order.command, Command::Keep(..)) {
+                    batch.push(order);
+                } else {
+                    let _ = order.answer.send(Err(StoreError::Unavailable));
+                }
+            }
+            let outcomes = match &self.database {
+                Some(database) => carry_out(database, &batch),
+                None => Ok(vec![Err(StoreError::Unavailable); batch.len()]),
+            };
             let is_broken = outcomes.is_err();
             if is_broken {
-                self.is_up.store(false, Relaxed);
+                self.state.keeps.store(false, Relaxed);
             }
             let outcomes = outcomes.unwrap_or_else(|error| {
                 vec![Err(StoreError::Refused(error.to_string())); batch.len()]
@@ -94,45 +122,42 @@ impl Embedded {
                 let _ = order.answer.send(outcome);
             }
             if is_broken {
-                match self.reopened(orders) {
-                    Some(again) => self = again,
-                    None => return,
-                }
+                self.reopen();
+                (self.tried, self.pause) = (Instant::now(), PAUSE_MIN);
             }
         }
     }
 
-    /// Closes it and opens it again, refusing meanwhile; none when nobody gives orders any more.
-    fn reopened(self, orders: &ring::Receiver<Order>) -> Option<Embedded> {
-        let Embedded {
-            opening,
-            database,
-            is_up,
-        } = self;
-        drop(database);
-        loop {
-            std::thread::sleep(PAUSE);
-            let refuse = |order: Order| order.answer.send(Err(StoreError::Unavailable));
-            let end = loop {
-                match orders.try_recv() {
-                    Ok(order) => drop(refuse(order)),
-                    Err(end) => break end,
-                }
-            };
-            if end == TryRecvError::Closed {
-                return None;
-            }
-            let opened = opening().ok();
-            let opened = opened.filter(|database| make(database).is_ok() && has_room(database));
-            if let Some(database) = opened {
-                is_up.store(true, Relaxed);
-                return Some(Embedded {
-                    opening,
-                    database,
-                    is_up,
-                });
+    /// The next order, while nothing can be kept with attempts to; none when there will be no more.
+    fn next(&mut self, orders: &ring::Receiver<Order>) -> Option<Order> {
+        while !self.state.keeps.load(Relaxed) {
+            match orders.try_recv() {
+                Ok(order) => return Some(order),
+                Err(TryRecvError::Closed) => return None,
+                Err(_) if self.tried.elapsed() >= self.pause => self.try_again(),
+                Err(_) => sleep(LOOK),
             }
         }
+        orders.recv_blocking().ok()
+    }
+
+    fn try_again(&mut self) {
+        self.tried = Instant::now();
+        self.pause = (2 * self.pause).min(PAUSE_MAX);
+        if self.database.is_some() && !(self.room)() {
+            return;
+        }
+        match &self.database {
+            Some(database) if make(database).is_ok() => self.state.keeps.store(true, Relaxed),
+            _ => self.reopen(),
+        }
+    }
+
+    /// It is closed first: two cannot have a file.
+    fn reopen(&mut self) {
+        self.database = None;
+        self.database = (self.opening)().ok();
+        self.state.is_up.store(self.database.is_some(), Relaxed);
     }
 }
 
@@ -180,20 +205,18 @@ fn make(database: &Database) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether it takes more than a few bytes.
-fn has_room(database: &Database) -> bool {
-    let write = |value: Option<&[u8]>| -> Result<(), Failure> {
-        let transaction = database.begin_write()?;
-        {
-            let mut probe = transaction.open_table(PROBE)?;
-            match value {
-                Some(value) => drop(probe.insert("room", value)?),
-                None => drop(probe.remove("room")?),
-            }
-        }
-        Ok(transaction.commit()?)
+/// Whether there is room beside a file.
+fn has_room(path: &Path) -> bool {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".room");
+    let write = || {
+        let mut file = File::create(&name)?;
+        file.write_all(&[0; ROOM])?;
+        file.sync_all()
     };
-    write(Some(&[0; ROOM])).and_then(|()| write(None)).is_ok()
+    let written: io::Result<()> = write();
+    let _ = fs::remove_file(&name);
+    written.is_ok()
 }
 
 /// Carries out a command that changes nothing.
@@ -214,19 +237,23 @@ fn look(
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     use creel::channel::oneshot;
     use redb::StorageBackend;
 
     use super::*;
 
-    /// A disk that may be full; what is on it outlives the database.
+    /// A disk that may be full: then it takes only what lies where something has been written before.
+    /// What is on it outlives the database.
     #[derive(Debug, Clone, Default)]
     struct Disk {
         bytes: Arc<Mutex<Vec<u8>>>,
+        written: Arc<AtomicUsize>,
         is_full: Arc<AtomicBool>,
+        /// How often room was looked for in vain.
+        looks: Arc<AtomicUsize>,
     }
 
     impl StorageBackend for Disk {
@@ -248,46 +275,74 @@ mod tests {
         }
 
         fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            if self.is_full.load(Relaxed) {
+            let end = offset as usize + data.len();
+            if self.is_full.load(Relaxed) && end > self.written.load(Relaxed) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            self.bytes.lock().unwrap()[offset as usize..][..data.len()].copy_from_slice(data);
+            self.written.fetch_max(end, Relaxed);
+            self.bytes.lock().unwrap()[offset as usize..end].copy_from_slice(data);
             Ok(())
         }
     }
 
+    fn eventually(what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
-    fn a_full_disk_is_told_and_survived() {
+    fn on_a_full_disk_nothing_is_kept_and_all_can_be_had_until_there_is_room() {
         let disk = Disk::default();
-        let is_up = Arc::new(AtomicBool::new(false));
-        let there = disk.clone();
+        let (there, seen) = (disk.clone(), disk.clone());
         let opening = Box::new(move || Database::builder().create_with_backend(there.clone()));
-        let store = Embedded::by(opening, Arc::clone(&is_up)).unwrap();
+        let room = Box::new(move || {
+            let is_full = seen.is_full.load(Relaxed);
+            seen.looks.fetch_add(usize::from(is_full), Relaxed);
+            !is_full
+        });
+        let state = Arc::new(State::default());
+        let store = Embedded::by(opening, room, Arc::clone(&state)).unwrap();
         let (sender, orders) = ring::channel(16);
         let thread = std::thread::spawn(move || store.run(&orders));
         let order = |command| {
             let (answer, outcome) = oneshot::channel();
-            let sent = sender.try_send(Order { command, answer });
-            assert!(sent.is_ok());
+            assert!(sender.try_send(Order { command, answer }).is_ok());
             outcome.recv_blocking().unwrap()
         };
-        let keep = |id| order(Command::Keep([id; 32], Bytes::from_static(b"one")));
-        assert_eq!(keep(1), Ok(Answer::Kept));
+        let keep = |id, bytes| order(Command::Keep([id; 32], vec![id; bytes].into()));
+        let has = |id, bytes| {
+            let record = Some(Bytes::from(vec![id; bytes]));
+            order(Command::Get([id; 32])) == Ok(Answer::Record(record))
+        };
+        assert_eq!(keep(1, 96), Ok(Answer::Kept));
+        assert!(state.keeps.load(Relaxed));
         disk.is_full.store(true, Relaxed);
-        assert!(keep(2).is_err());
-        assert!(!is_up.load(Relaxed));
-        assert!(keep(3).is_err());
+        let error = keep(2, 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("storage"), "{error}");
+        assert!(!state.keeps.load(Relaxed));
+        // A small one would find a place.
+        assert_eq!(keep(3, 96), Err(StoreError::Unavailable));
+        eventually("room is looked for", || disk.looks.load(Relaxed) > 1);
+        assert!(!state.keeps.load(Relaxed));
+        assert!(state.is_up.load(Relaxed) && has(1, 96));
         disk.is_full.store(false, Relaxed);
-        while !is_up.load(Relaxed) {
-            std::thread::yield_now();
-        }
-        assert_eq!(keep(4), Ok(Answer::Kept));
-        // What was acknowledged is there.
-        for id in [1, 4] {
-            let record = Some(Bytes::from_static(b"one"));
-            assert_eq!(order(Command::Get([id; 32])), Ok(Answer::Record(record)));
-        }
+        eventually("it keeps again", || state.keeps.load(Relaxed));
+        assert_eq!(keep(4, 1 << 20), Ok(Answer::Kept));
+        assert!(has(1, 96) && has(4, 1 << 20));
         drop(sender);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn room_is_looked_for_beside_the_file_and_nothing_is_left() {
+        let folder = std::env::temp_dir().join(format!("creel-serve-room-{}", std::process::id()));
+        assert!(!has_room(&folder.join("a.redb")), "there is no such folder");
+        fs::create_dir_all(&folder).unwrap();
+        assert!(has_room(&folder.join("a.redb")));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir(&folder).unwrap();
     }
 }

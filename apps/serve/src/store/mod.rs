@@ -75,8 +75,10 @@ impl FromStr for Kind {
                 _ => Err("redis://HOST:PORT is needed".into()),
             };
         }
-        if let Some((scheme, _)) = text.split_once("://") {
-            return Err(format!("{scheme}://: only redis://HOST:PORT is known"));
+        if let Some((scheme, _)) = text.split_once(':').filter(|(head, _)| is_scheme(head)) {
+            return Err(format!(
+                "{scheme}: is no store's; redis://HOST:PORT, unix:PATH, or ./{scheme}:… if it is a file"
+            ));
         }
         match (text.strip_prefix("unix:"), text) {
             (_, "" | "unix:") => {
@@ -87,6 +89,15 @@ impl FromStr for Kind {
             (None, path) => Ok(Kind::File(path.into())),
         }
     }
+}
+
+/// Whether it looks like what a URL begins with, as no file's name should.
+///
+/// Source: RFC 3986, section 3.1; of one letter, it is a drive.
+fn is_scheme(head: &str) -> bool {
+    let rest = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let is_one = head.starts_with(|c: char| c.is_ascii_alphabetic()) && head.chars().all(rest);
+    is_one && head.len() > 1 && head != "unix"
 }
 
 /// Why the store did not answer.
@@ -115,6 +126,8 @@ enum Command {
     Keep(Id, Bytes),
     Get(Id),
     Count,
+    /// Whether something could be kept.
+    Probe,
 }
 
 /// What it answers.
@@ -140,10 +153,19 @@ impl Order {
     }
 }
 
+/// What is known of a store. Hints, which order nothing.
+#[derive(Debug, Default)]
+struct State {
+    /// Whether it answers.
+    is_up: AtomicBool,
+    /// Whether it also kept what it was last to keep.
+    keeps: AtomicBool,
+}
+
 /// Takes orders.
 pub struct Store {
     orders: Option<ring::Sender<Order>>,
-    is_up: Arc<AtomicBool>,
+    state: Arc<State>,
     metrics: Arc<Metrics>,
     embedded: Option<std::thread::JoinHandle<()>>,
 }
@@ -151,7 +173,7 @@ pub struct Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
-            .field("is_up", &self.is_up())
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }
@@ -165,23 +187,23 @@ impl Store {
     /// What the embedded store says.
     pub fn open(kind: &Kind, pool: &Pool, metrics: &Arc<Metrics>) -> Result<Store, StoreError> {
         let (sender, orders) = ring::channel(ORDERS);
-        let is_up = Arc::new(AtomicBool::new(false));
+        let state = Arc::new(State::default());
         let mut embedded = None;
         let path = match kind {
             Kind::Memory => None,
             Kind::File(path) => Some(path.as_path()),
             Kind::Redis(place) => {
-                let link = redis::Link::new(place.clone(), Arc::clone(&is_up), Arc::clone(metrics));
+                let link = redis::Link::new(place.clone(), Arc::clone(&state), Arc::clone(metrics));
                 pool.spawn(link.run(orders)).detach();
                 return Ok(Store {
                     orders: Some(sender),
-                    is_up,
+                    state,
                     metrics: Arc::clone(metrics),
                     embedded,
                 });
             }
         };
-        let opened = embedded::Embedded::open(path, Arc::clone(&is_up))?;
+        let opened = embedded::Embedded::open(path, Arc::clone(&state))?;
         let thread = std::thread::Builder::new().name("store".into());
         let thread = thread
             .spawn(move || opened.run(&orders))
@@ -189,15 +211,15 @@ impl Store {
         embedded = Some(thread);
         Ok(Store {
             orders: Some(sender),
-            is_up,
+            state,
             metrics: Arc::clone(metrics),
             embedded,
         })
     }
 
-    /// Whether it answered when it was last asked for.
-    pub fn is_up(&self) -> bool {
-        self.is_up.load(Relaxed)
+    /// Whether it kept what it was last to keep; what it has may be had in any case.
+    pub fn is_ready(&self) -> bool {
+        self.state.is_up.load(Relaxed) && self.state.keeps.load(Relaxed)
     }
 
     /// Keeps a record and counts it. Once it is done, it is kept.
@@ -242,7 +264,11 @@ impl Store {
     }
 
     async fn try_order(&self, command: Command) -> Outcome {
-        let orders = self.orders.as_ref().filter(|_| self.is_up());
+        let takes = match command {
+            Command::Keep(..) => self.is_ready(),
+            _ => self.state.is_up.load(Relaxed),
+        };
+        let orders = self.orders.as_ref().filter(|_| takes);
         let orders = orders.ok_or(StoreError::Unavailable)?;
         let (answer, outcome) = oneshot::channel();
         orders
@@ -281,7 +307,9 @@ mod tests {
             of("unix:/run/r.sock"),
             Ok(Kind::Redis(Place::Unix("/run/r.sock".into())))
         );
-        assert_eq!(of("a/b.redb"), Ok(Kind::File("a/b.redb".into())));
+        for file in ["a/b.redb", "./redis:a", "C:\\a.redb"] {
+            assert_eq!(of(file), Ok(Kind::File(file.into())));
+        }
         for bad in [
             "",
             "redis://localhost",
@@ -289,6 +317,8 @@ mod tests {
             "redis://:secret@localhost:6379",
             "redis://localhost:6379/2",
             "rediss://localhost:6379",
+            "redis:localhost:6379",
+            "file:a.redb",
         ] {
             let why = of(bad).unwrap_err();
             assert!(!why.contains("secret"), "{bad}: {why}");

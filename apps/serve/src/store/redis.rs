@@ -6,12 +6,16 @@
 //! A server that does not answer for [`STALL`] is taken for gone: the connection is given up, and
 //! with it what was asked on it. New ones are tried after [`PAUSE_MIN`] to [`PAUSE_MAX`], so that it
 //! is found again within half a second of its return.
+//!
+//! A server may answer and keep nothing: its memory is full, it has become a replica. So each
+//! connection begins with a write, and has one every [`PROBE`], whether anything else is to be kept
+//! or not; by these it is also seen, without any request, that the server does not answer.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -22,7 +26,7 @@ use creel::net::{Connection, Stream, TcpStream, UnixStream};
 use creel::time::{sleep, timeout};
 
 use super::resp::{self, Reply};
-use super::{Answer, Command, Order, Outcome, Place, StoreError};
+use super::{Answer, Command, Order, Outcome, Place, State, StoreError};
 use crate::metrics::Metrics;
 
 const STALL: Duration = Duration::from_millis(500);
@@ -30,6 +34,8 @@ const STALL: Duration = Duration::from_millis(500);
 const HELLO: Duration = Duration::from_millis(250);
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// Between two writes that only ask whether one may write.
+const PROBE: Duration = Duration::from_secs(1);
 /// What goes out at once.
 const WRITE_MAX: usize = 64 << 10;
 /// What may be asked and not answered.
@@ -38,7 +44,7 @@ const ASKED_MAX: usize = 16 << 10;
 /// The way to one server.
 pub(super) struct Link {
     place: Place,
-    is_up: Arc<AtomicBool>,
+    state: Arc<State>,
     metrics: Arc<Metrics>,
 }
 
@@ -48,6 +54,8 @@ struct Asked {
     /// How many come before the one that answers.
     before: usize,
     error: Option<String>,
+    /// Whether it is something to be kept.
+    writes: bool,
     answer: oneshot::Sender<Outcome>,
 }
 
@@ -61,10 +69,10 @@ impl Line {
 }
 
 impl Link {
-    pub(super) fn new(place: Place, is_up: Arc<AtomicBool>, metrics: Arc<Metrics>) -> Link {
+    pub(super) fn new(place: Place, state: Arc<State>, metrics: Arc<Metrics>) -> Link {
         Link {
             place,
-            is_up,
+            state,
             metrics,
         }
     }
@@ -103,11 +111,16 @@ impl Link {
         };
         let stream = timeout(HELLO, greeted).await.ok()?.ok()?;
         self.metrics.store_connections.fetch_add(1, Relaxed);
-        self.is_up.store(true, Relaxed);
+        self.state.is_up.store(true, Relaxed);
         // Dropped at the end, it tells those who wait that nothing will come.
         let line = Line::default();
-        let ended = either(write(&stream, orders, &line), read(&stream, &line)).await;
-        self.is_up.store(false, Relaxed);
+        let ended = either(
+            write(&stream, orders, &line),
+            read(&stream, &line, &self.state),
+        )
+        .await;
+        self.state.is_up.store(false, Relaxed);
+        self.state.keeps.store(false, Relaxed);
         Some(ended)
     }
 }
@@ -141,8 +154,21 @@ async fn write<C: Connection>(
     line: &Line,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
-    while let Ok(order) = orders.recv().await {
-        let mut next = Some(order);
+    let mut probe = Instant::now();
+    loop {
+        let left = probe.saturating_duration_since(Instant::now());
+        let mut next = match timeout(left, orders.recv()).await {
+            Ok(Ok(order)) => Some(order),
+            Ok(Err(_)) => break,
+            Err(_) => None,
+        };
+        if probe <= Instant::now() {
+            probe = Instant::now() + PROBE;
+            // What it is told is seen where replies are read.
+            let (answer, _) = oneshot::channel();
+            let command = Command::Probe;
+            ask(Order { command, answer }, line, &mut bytes);
+        }
         while let Some(order) = next {
             if !order.is_given_up() {
                 ask(order, line, &mut bytes);
@@ -164,44 +190,50 @@ async fn write<C: Connection>(
     Ok(())
 }
 
+/// Puts a command's words behind all others, and who asks in the line.
 fn ask(order: Order, line: &Line, bytes: &mut Vec<u8>) {
     let Order { command, answer } = order;
+    let key = |id| [b"creel:record:", hex::encode::<[u8; 32]>(id).as_bytes()].concat();
+    let (before, writes) = match command {
+        Command::Keep(..) | Command::Probe => (1, true),
+        Command::Get(_) | Command::Count => (0, false),
+    };
     let mut asked = line.lock();
     if asked.len() >= ASKED_MAX {
         let _ = answer.send(Err(StoreError::Unavailable));
         return;
     }
-    let key = |id| [b"creel:record:", hex::encode::<[u8; 32]>(id).as_bytes()].concat();
-    let before = match command {
+    match command {
         Command::Keep(id, record) => {
             resp::put(&[b"SET", &key(id), &record], bytes);
             resp::put(&[b"INCR", b"creel:signed"], bytes);
-            1
         }
-        Command::Get(id) => {
-            resp::put(&[b"GET", &key(id)], bytes);
-            0
-        }
-        Command::Count => {
+        // As that, and nothing is changed by it.
+        Command::Probe => {
+            resp::put(&[b"SET", b"creel:probe", b"1"], bytes);
             resp::put(&[b"INCRBY", b"creel:signed", b"0"], bytes);
-            0
         }
-    };
+        Command::Get(id) => resp::put(&[b"GET", &key(id)], bytes),
+        Command::Count => resp::put(&[b"INCRBY", b"creel:signed", b"0"], bytes),
+    }
     asked.push_back(Asked {
         at: Instant::now(),
         before,
         error: None,
+        writes,
         answer,
     });
 }
 
 /// Reads replies and passes them on; ends when the connection does.
-async fn read<C: Connection>(stream: &Stream<C>, line: &Line) -> io::Result<()> {
+async fn read<C: Connection>(stream: &Stream<C>, line: &Line, state: &State) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     let mut piece = vec![0; 16 << 10];
     let mut heard = Instant::now();
     loop {
-        match timeout(STALL, stream.read(&mut piece)).await {
+        let since = line.lock().front().map(|asked| asked.at.max(heard));
+        let left = since.map_or(STALL, |since| STALL.saturating_sub(since.elapsed()));
+        match timeout(left, stream.read(&mut piece)).await {
             Ok(Ok(0)) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(Ok(read)) => bytes.extend_from_slice(&piece[..read]),
             Ok(Err(error)) => return Err(error),
@@ -215,12 +247,12 @@ async fn read<C: Connection>(stream: &Stream<C>, line: &Line) -> io::Result<()> 
         }
         heard = Instant::now();
         while let Some(reply) = resp::take(&mut bytes).map_err(|_| ErrorKind::InvalidData)? {
-            pass_on(reply, &mut line.lock())?;
+            pass_on(reply, &mut line.lock(), state)?;
         }
     }
 }
 
-fn pass_on(reply: Reply, asked: &mut VecDeque<Asked>) -> io::Result<()> {
+fn pass_on(reply: Reply, asked: &mut VecDeque<Asked>, state: &State) -> io::Result<()> {
     let Some(first) = asked.front_mut() else {
         // Nobody has asked.
         return Err(ErrorKind::InvalidData.into());
@@ -232,15 +264,24 @@ fn pass_on(reply: Reply, asked: &mut VecDeque<Asked>) -> io::Result<()> {
         }
         return Ok(());
     }
-    let Some(Asked { error, answer, .. }) = asked.pop_front() else {
+    let Some(last) = asked.pop_front() else {
         return Ok(());
     };
+    let Asked {
+        error,
+        writes,
+        answer,
+        ..
+    } = last;
     let outcome = match (error, reply) {
         (Some(why), _) | (None, Reply::Error(why)) => Err(refused(why)),
         (None, Reply::Number(count)) => Ok(Answer::Count(count.max(0) as u64)),
         (None, Reply::Data(record)) => Ok(Answer::Record(record)),
         (None, Reply::Done(_)) => Ok(Answer::Kept),
     };
+    if writes {
+        state.keeps.store(outcome.is_ok(), Relaxed);
+    }
     let _ = answer.send(outcome);
     Ok(())
 }
@@ -268,6 +309,7 @@ mod tests {
                 at: Instant::now(),
                 before,
                 error: None,
+                writes: before > 0,
                 answer,
             });
             outcomes.push(outcome);
@@ -279,9 +321,12 @@ mod tests {
             Reply::Number(5),
             Reply::Data(None),
         ];
+        let (state, mut keeps) = (State::default(), Vec::new());
         for reply in replies {
-            pass_on(reply, &mut asked).unwrap();
+            pass_on(reply, &mut asked, &state).unwrap();
+            keeps.push(state.keeps.load(Relaxed));
         }
+        assert_eq!(keeps, [false, true, true, false, false]);
         let mut answered = outcomes
             .iter_mut()
             .map(|outcome| outcome.try_recv().unwrap());
@@ -292,7 +337,7 @@ mod tests {
         );
         assert_eq!(answered.next(), Some(Ok(Answer::Record(None))));
         assert!(
-            pass_on(Reply::Number(1), &mut asked).is_err(),
+            pass_on(Reply::Number(1), &mut asked, &state).is_err(),
             "nobody has asked"
         );
     }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::process::{Answer, Folder, Service, run};
+use crate::process::{Answer, Folder, PROGRAM, Service, eventually, run};
 
 #[test]
 fn what_is_signed_is_verified_kept_and_counted() {
@@ -70,6 +70,11 @@ fn what_cannot_be_answered_says_why() {
     };
     expect(service.get("/nothing"), 404, "not found");
     assert!(expect(service.get("/sign"), 405, "method").contains("allow: post"));
+    assert!(expect(service.post("/ready", ""), 405, "method").contains("allow: get, head"));
+    for path in ["/health", "/ready", "/metrics"] {
+        let answer = service.ask("HEAD", path, "", b"");
+        assert_eq!((answer.status, &answer.body[..]), (200, ""), "{path}");
+    }
     expect(service.post("/verify?key=ab", "x"), 400, "key");
     expect(service.post("/digest?algorithm=md5", "x"), 400, "sha512");
     expect(service.post("/password/check", "{}"), 400, "kept");
@@ -102,7 +107,7 @@ fn a_file_sets_what_flags_do_not() {
     let config = folder.path("serve.toml");
     std::fs::write(
         &config,
-        "body-max = 10\ndeadline = \"30s\"\nadmission = \"off\"\n",
+        "body-max = 10\ndeadline = \"30s\"\nadmission = \"off\"\nquiet = true\ndrain = \"0s\"\n",
     )
     .unwrap();
     let service = Service::start(&folder, &["--config", &config]);
@@ -126,6 +131,12 @@ fn what_cannot_start_says_why_and_how_it_ends() {
         (&["--listen", "nowhere"][..], 2),
         (&["--deadline", "0s"], 2),
         (&["--tls-cert", "a"], 2),
+        (&["--config", "there-is-none.toml"], 2),
+        (&["--store", "redis:127.0.0.1:6379"], 2),
+        (&["evaluate", "--loads", "0"], 2),
+        (&["evaluate", "--capacity", "0"], 2),
+        (&["evaluate", "--times", "1,0"], 2),
+        (&["evaluate", "--beside", "it=./there-is-none"], 2),
         (&["--password-cost", "m=1,t=0,p=1"], 2),
         (&["--store", "memory", "--listen", &address], 75),
         (&["load", "http://127.0.0.1:1", "--step", "1s"], 75),
@@ -138,4 +149,85 @@ fn what_cannot_start_says_why_and_how_it_ends() {
     std::fs::write(folder.0.join("key"), "zz").unwrap();
     let ended = run(&["--data", data, "--listen", "127.0.0.1:0"]);
     assert_eq!(ended.status.code(), Some(65));
+}
+
+/// Frames of HTTP/2: one of a stream's body.
+fn data(bytes: &[u8], is_last: bool) -> Vec<u8> {
+    let length = (bytes.len() as u32).to_be_bytes();
+    [&length[1..], &[0, is_last.into(), 0, 0, 0, 1], bytes].concat()
+}
+
+#[test]
+fn over_http2_a_body_that_is_too_long_is_read_and_refused() {
+    let folder = Folder::new("http2-large");
+    let service = Service::start(&folder, &["--body-max", "1000"]);
+    let mut stream = service.connect();
+    // POST /sign and no more, in HPACK: 83 is `:method: POST`, 86 `:scheme: http` (RFC 7541, A).
+    let head = b"\x83\x86\x04\x05/sign\x01\x01x";
+    let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    frames.extend([0, 0, head.len() as u8, 1, 4, 0, 0, 0, 1]);
+    frames.extend(head);
+    frames.extend(data(&[b'x'; 10_000], false));
+    stream.write_all(&frames).unwrap();
+    // The rest is sent when it is known to have had too much: by then it must not have been reset.
+    eventually("the body is taken", || {
+        service.metric("creel_serve_in_flight") >= 2.0
+    });
+    stream.write_all(&data(b"x", true)).unwrap();
+    let (mut frame, mut kinds) = ([0; 9], Vec::new());
+    while kinds.last() != Some(&1) {
+        stream.read_exact(&mut frame).unwrap();
+        let length = u32::from_be_bytes([0, frame[0], frame[1], frame[2]]) as usize;
+        stream.read_exact(&mut vec![0; length]).unwrap();
+        if frame[8] == 1 {
+            kinds.push(frame[3]);
+        }
+    }
+    assert!(!kinds.contains(&3), "a reset before the answer: {kinds:?}");
+    let count = "creel_serve_requests_total{route=\"sign\",status=\"413\"}";
+    assert_eq!(service.metric(count), 1.0);
+}
+
+#[test]
+fn a_load_without_a_good_answer_has_no_latency_and_fails() {
+    let folder = Folder::new("vain");
+    // A store that is never there.
+    let store = format!("unix:{}", folder.path("none.sock"));
+    let service = Service::start(&folder, &["--store", &store]);
+    let url = format!("http://{}", service.address);
+    let arguments = [
+        "load", &url, "--rate", "50", "--step", "1s", "--format", "json",
+    ];
+    let ended = run(&arguments);
+    let report: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let step = &report["steps"][0];
+    assert_eq!(step["good"], 0, "{step}");
+    assert!(step["corrected"].is_null() && step["uncorrected"].is_null());
+    assert!(step["refusal"]["p50_us"].is_u64(), "{step}");
+    assert_eq!(ended.status.code(), Some(1));
+}
+
+/// Runs it where no more files than that may be opened.
+#[cfg(unix)]
+#[test]
+fn too_few_open_files_are_told_before_the_start() {
+    let folder = Folder::new("files");
+    let command = format!("ulimit -n 24 && exec {PROGRAM} \"$@\"");
+    let data = folder.0.to_str().unwrap();
+    let arguments = [
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        "memory",
+        "--data",
+        data,
+    ];
+    let ended = std::process::Command::new("sh")
+        .args(["-c", &command, "sh"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(75), "{why}");
+    assert!(why.contains("ulimit -n"), "{why}");
 }

@@ -1,6 +1,6 @@
 //! What is whole at the end, and what is there again after it.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use crate::process::{Answer, Folder, Service, eventually, exists};
 
@@ -38,6 +38,54 @@ fn who_has_asked_is_answered_before_the_end() {
 
     service = Service::start(&folder, &[]);
     service.signal("INT");
+    assert_eq!(service.ended(), Some(0));
+}
+
+#[test]
+fn who_heeds_close_loses_nothing_while_the_end_is_told() {
+    let folder = Folder::new("drain");
+    let service = Service::start(&folder, &["--drain", "600s"]);
+    let request = b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
+    let mut kept: Vec<_> = (0..8).map(|_| service.connect()).collect();
+    for stream in &mut kept {
+        stream.write_all(request).unwrap();
+        let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+        while !answer.ends_with(b"}") {
+            let read = stream.read(&mut piece).unwrap();
+            assert!(read > 0, "{answer:?}");
+            answer.extend_from_slice(&piece[..read]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+    }
+    assert_eq!(service.get("/ready").status, 200);
+    service.signal("TERM");
+    // By connections that are let in.
+    eventually("it is told", || service.get("/ready").status == 503);
+    for stream in &mut kept {
+        stream.write_all(request).unwrap();
+        let answer = Answer::read(stream);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(answer.head.contains("connection: close"), "{}", answer.head);
+    }
+    service.signal("TERM");
+    assert_eq!(service.ended(), Some(143));
+}
+
+/// A pipe that nobody reads holds up neither the start nor the end.
+#[cfg(unix)]
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let folder = Folder::new("pipe");
+    let pipe = folder.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let service = Service::start(&folder, &["--access-log", &pipe]);
+    // More than a pipe holds.
+    let path = format!("/{}", "x".repeat(4000));
+    for _ in 0..40 {
+        assert_eq!(service.get(&path).status, 404);
+    }
+    service.signal("TERM");
     assert_eq!(service.ended(), Some(0));
 }
 

@@ -1,8 +1,10 @@
 //! Redis killed, stopped and started again, under load: right or 503, and nothing lost.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::process::{Folder, PROGRAM, Service, eventually, exists, signal};
+use crate::process::{Folder, PATIENCE, PROGRAM, Service, eventually, exists, signal};
 
 /// A server on a socket of its own, which writes all that it acknowledges to a file.
 struct Redis(Child);
@@ -38,6 +40,16 @@ impl Redis {
         self.0.wait().unwrap();
         // What a killed one leaves behind.
         let _ = std::fs::remove_file(folder.path("redis.sock"));
+    }
+
+    /// By a connection of one's own; it says `+OK`.
+    fn tell(&self, folder: &Folder, command: &str) {
+        let mut stream = UnixStream::connect(folder.path("redis.sock")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(command.as_bytes()).unwrap();
+        let mut answer = [0; 3];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+OK");
     }
 
     fn signal(&self, name: &str) {
@@ -134,4 +146,40 @@ fn redis_may_come_and_go() {
     let signed = service.get("/counters").json()["signed"].as_u64().unwrap();
     assert!(signed >= names.lines().count() as u64);
     drop(redis);
+}
+
+#[test]
+fn a_redis_that_keeps_nothing_or_does_not_answer_is_found_out_by_nobodys_asking() {
+    let folder = Folder::new("redis-full");
+    let Some(redis) = Redis::start(&folder) else {
+        println!("skipped: there is no redis-server");
+        return;
+    };
+    let store = format!("unix:{}", folder.path("redis.sock"));
+    let service = Service::start(&folder, &["--store", &store]);
+    // Neither asks anything of the store.
+    let is_ready = || service.get("/ready").status == 200;
+    eventually("the store is found", is_ready);
+    let id = service.post("/sign", "hello").json()["id"].clone();
+    let record = format!("/records/{}", id.as_str().unwrap());
+    for (one, other) in [
+        (
+            "*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$9\r\nmaxmemory\r\n$1\r\n1\r\n",
+            "*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n",
+        ),
+        (
+            "*3\r\n$9\r\nREPLICAOF\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n",
+            "*3\r\n$9\r\nREPLICAOF\r\n$2\r\nNO\r\n$3\r\nONE\r\n",
+        ),
+    ] {
+        redis.tell(&folder, one);
+        eventually("it is known to keep nothing", || !is_ready());
+        assert_eq!(service.get(&record).status, 200, "it still has what it has");
+        redis.tell(&folder, other);
+        eventually("it keeps again", is_ready);
+    }
+    redis.signal("STOP");
+    eventually("it is missed", || !is_ready());
+    redis.signal("CONT");
+    eventually("it is found again", is_ready);
 }

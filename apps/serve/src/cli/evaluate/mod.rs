@@ -138,10 +138,11 @@ struct Row {
     goodput_per_second: f64,
     refused: u64,
     failed: u64,
-    p50_us: u64,
-    p99_us: u64,
-    p999_us: u64,
-    uncorrected_p99_us: u64,
+    /// None where no answer was good.
+    p50_us: Option<u64>,
+    p99_us: Option<u64>,
+    p999_us: Option<u64>,
+    uncorrected_p99_us: Option<u64>,
     /// The most; and half-way and at the end of the run.
     memory_bytes: u64,
     memory_middle_bytes: u64,
@@ -172,6 +173,7 @@ struct Site<'a> {
 
 impl Evaluate {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
+        self.look().map_err(|why| Failure::new(Exit::Usage, why))?;
         let interrupt = Interrupt::install()?;
         let machine = Machine::detect()?;
         let folder = Folder::new()?;
@@ -219,6 +221,40 @@ impl Evaluate {
         // What was measured until then is told.
         ended?;
         Ok(Exit::Done)
+    }
+
+    /// What cannot be measured, before anything is.
+    fn look(&self) -> Result<(), String> {
+        let none = [
+            ("--loads", self.loads.contains(&0)),
+            ("--times", self.times.contains(&0)),
+            ("--rounds", self.rounds == 0),
+            ("--connections", self.connections == 0),
+        ];
+        if let Some((flag, _)) = none.iter().find(|(_, is_none)| *is_none) {
+            return Err(format!("{flag} 0: nothing would be measured"));
+        }
+        if let Some(rate) = self.capacity
+            && !(rate > 0.0 && rate.is_finite())
+        {
+            return Err(format!(
+                "--capacity {rate}: a number of requests a second is needed"
+            ));
+        }
+        for beside in &self.beside {
+            let command = beside.split_once('=').map(|(_, command)| command);
+            let program = command.and_then(|command| command.split_whitespace().next());
+            let Some(program) = program else {
+                return Err(format!("--beside {beside}: NAME=COMMAND is needed"));
+            };
+            // One without a folder may be anywhere.
+            let path = Path::new(program);
+            let is_named = path.components().count() > 1;
+            if is_named && !path.is_file() {
+                return Err(format!("--beside {beside}: there is no {program}"));
+            }
+        }
+        Ok(())
     }
 
     /// Measures all in one place; what was measured before an interruption stays.
@@ -321,12 +357,7 @@ impl Evaluate {
             }
         }
         for beside in &self.beside {
-            let (name, command) = beside.split_once('=').ok_or_else(|| {
-                Failure::new(
-                    Exit::Usage,
-                    format!("--beside {beside}: NAME=COMMAND is needed"),
-                )
-            })?;
+            let (name, command) = beside.split_once('=').unwrap_or((beside, ""));
             let command = command.split_whitespace().map(str::to_owned).collect();
             subjects.push(Subject {
                 name: name.to_owned(),
@@ -422,10 +453,10 @@ impl Evaluate {
             goodput_per_second: step.goodput_per_second,
             refused: step.refused,
             failed: step.other + step.wrong + step.timeouts + step.errors,
-            p50_us: step.corrected.p50_us,
-            p99_us: step.corrected.p99_us,
-            p999_us: step.corrected.p999_us,
-            uncorrected_p99_us: step.uncorrected.p99_us,
+            p50_us: step.corrected.map(|latency| latency.p50_us),
+            p99_us: step.corrected.map(|latency| latency.p99_us),
+            p999_us: step.corrected.map(|latency| latency.p999_us),
+            uncorrected_p99_us: step.uncorrected.map(|latency| latency.p99_us),
             memory_bytes: memory.most_bytes(),
             memory_middle_bytes: middle.join().unwrap_or(0),
             memory_end_bytes,

@@ -34,6 +34,11 @@ struct Metric {
     of: fn(&Row) -> f64,
 }
 
+/// Where nothing was measured there is no point.
+fn ms(us: Option<u64>) -> f64 {
+    us.map_or(f64::NAN, |us| us as f64 / 1e3)
+}
+
 const METRICS: [Metric; 5] = [
     Metric {
         name: "Goodput",
@@ -45,19 +50,19 @@ const METRICS: [Metric; 5] = [
         name: "p50",
         unit: "ms",
         decades: true,
-        of: |row| row.p50_us as f64 / 1e3,
+        of: |row| ms(row.p50_us),
     },
     Metric {
         name: "p99",
         unit: "ms",
         decades: true,
-        of: |row| row.p99_us as f64 / 1e3,
+        of: |row| ms(row.p99_us),
     },
     Metric {
         name: "p99.9",
         unit: "ms",
         decades: true,
-        of: |row| row.p999_us as f64 / 1e3,
+        of: |row| ms(row.p999_us),
     },
     Metric {
         name: "Memory",

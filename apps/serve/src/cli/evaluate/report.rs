@@ -53,7 +53,7 @@ pub fn title(measured: &Measured) -> String {
 
 /// A row of the table.
 pub fn cells(row: &Row) -> [String; COLUMNS.len()] {
-    let ms = |us: u64| format!("{:.1}", us as f64 / 1000.0);
+    let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1000.0));
     let late = if row.offered_share < 0.99 && row.load_share.is_some() {
         " !"
     } else {
@@ -127,11 +127,13 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
         "the best of others whose load left in time",
         &mut in_time,
     ));
-    if last.load_share != first.load_share && first.p99_us > 0 {
+    if last.load_share != first.load_share
+        && let (Some(p99_us), Some(first_p99_us)) = (last.p99_us, first.p99_us)
+    {
         findings.push(format!(
             "p99 {:.0} ms, {:.1} × that at {}",
-            last.p99_us as f64 / 1e3,
-            last.p99_us as f64 / first.p99_us as f64,
+            p99_us as f64 / 1e3,
+            p99_us as f64 / first_p99_us.max(1) as f64,
             percent(first.load_share.unwrap_or_default())
         ));
     }

@@ -242,6 +242,10 @@ fn foot_line(view: &View) -> Line<'static> {
         1 => format!("1 gap, {} ms", us / 1000),
         _ => format!("{gaps} gaps, {} ms", us / 1000),
     };
+    let stalls = match desk.stalls() {
+        (0, _) => String::new(),
+        (_, us) => format!("  device stood {} ms", us / 1000),
+    };
     let device = if desk.is_lost() {
         "device lost".into()
     } else {
@@ -262,7 +266,7 @@ fn foot_line(view: &View) -> Line<'static> {
         Repeat::One => " repeat one",
     });
     Line::from(format!(
-        "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}  render {:.1}%",
+        "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}{stalls}  render {:.1}%",
         desk.volume() * 100.0,
         view.deck.now().load / 10.0
     ))

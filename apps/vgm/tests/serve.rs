@@ -361,6 +361,14 @@ fn songs_in_archives_and_under_odd_names_are_there_too() {
     assert!(path(0).ends_with("/-a.zip/disc 1/x.vgz"), "{}", path(0));
     assert!(path(1).ends_with("/-a.zip/y.vgz"), "{}", path(1));
     assert!(path(2).ends_with("/b.7z/z.vgz"), "{}", path(2));
+    let folders = server.json("/folders");
+    let folders = folders["folders"].as_array().unwrap();
+    let count = |folder: &Value| folder["songs"].as_u64().unwrap();
+    let counts: Vec<u64> = folders.iter().map(count).collect();
+    assert_eq!(counts, [1, 1, 1, 1], "{folders:?}");
+    let archive = fs::canonicalize(folder.path("music/-a.zip")).unwrap();
+    let below = server.json(&format!("/songs?in={}", archive.display()));
+    assert_eq!(below["songs"].as_array().unwrap().len(), 2, "{below}");
     // The first and the last are the same song.
     let sound = |at: usize| server.get(&format!("/sound?id={at}&frames=3000"));
     assert!(sound(0) == sound(3) && sound(0) != sound(1) && sound(1) != sound(2));

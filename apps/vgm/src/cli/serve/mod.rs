@@ -7,7 +7,7 @@
 mod booth;
 mod index;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -171,6 +171,7 @@ impl Site {
                 include_bytes!("page.html").to_vec(),
             ),
             "/songs" => self.songs(request),
+            "/folders" => self.folders(),
             "/song" | "/sound" | "/lanes" | "/wav" | "/flac" => {
                 let place = request.number("id").and_then(|id| usize::try_from(id).ok());
                 match place.and_then(|place| Some((place, self.song(place)?))) {
@@ -184,8 +185,26 @@ impl Site {
         }
     }
 
+    /// The folders and archives that songs lie in, each with how many.
+    fn folders(&self) -> Answer {
+        let songs = self.songs.read().unwrap_or_else(PoisonError::into_inner);
+        let mut folders = BTreeMap::new();
+        for known in songs.iter().filter(|known| known.is_here) {
+            if let Some((folder, _)) = known.song.entry.path.rsplit_once('/') {
+                *folders.entry(folder.to_owned()).or_insert(0) += 1;
+            }
+        }
+        let folder = |(folder, songs): (String, u64)| json!({ "folder": folder, "songs": songs });
+        let folders: Vec<_> = folders.into_iter().map(folder).collect();
+        Answer::json(&json!({ "folders": folders }))
+    }
+
     /// The songs that have all words that are looked for.
     fn songs(&self, request: &Request) -> Answer {
+        // A folder's, or an archive's, and what lies below it.
+        let below = request.value("in").unwrap_or_default();
+        let below = format!("{}/", below.trim_end_matches('/'));
+        let is_below = |path: &str| below == "/" || path.starts_with(&below);
         let wanted = request.value("q").unwrap_or_default().to_lowercase();
         let words: Vec<&str> = wanted.split_whitespace().collect();
         let from = request.number("from").unwrap_or(0) as usize;
@@ -197,6 +216,7 @@ impl Site {
         let all = here.clone().count();
         let mut found = here
             .map(|(id, known)| (id, &known.song))
+            .filter(|(_, song)| is_below(&song.entry.path))
             .filter(|(_, song)| words.iter().all(|word| song.text.contains(word)));
         let listed: Vec<_> = found
             .by_ref()

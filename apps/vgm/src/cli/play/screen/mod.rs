@@ -50,6 +50,11 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     };
     // The queue keeps three rows where there is room for more than voices.
     let room = rest.saturating_sub(spectrum + 3).max(rest.min(3));
+    // Who goes through the songs is shown them.
+    let room = match view.search.is_some() || view.cursor.is_some() {
+        true => room.min(rest / 3),
+        false => room,
+    };
     let rows_a_lane = match (view.waves, voices) {
         (true, 1..) => (room / voices).clamp(1, ROWS_A_LANE_MAX),
         _ => 1,
@@ -233,7 +238,11 @@ fn ending(path: &str, columns: usize) -> String {
 
 fn foot_line(view: &View) -> Line<'static> {
     if let Some(text) = &view.search {
-        return Line::from(format!("/{}_   enter plays, esc leaves", plain(text)));
+        let (found, all) = (view.listed().len(), view.deck.names.len());
+        let text = plain(text);
+        return Line::from(format!(
+            "/{text}_   {found} of {all}, enter plays, esc leaves"
+        ));
     }
     let desk = &view.deck.desk;
     let (gaps, us) = desk.gaps();

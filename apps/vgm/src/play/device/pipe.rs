@@ -182,8 +182,8 @@ fn last_words(mut said: ChildStderr) -> String {
         let _ = said.by_ref().take(SAID_BYTES_MAX).read_to_end(&mut text);
     }
     let text = String::from_utf8_lossy(&text);
-    let lines = text.lines().map(str::trim);
-    let last = lines.filter(|line| !line.is_empty()).next_back();
+    let mut lines = text.lines().map(str::trim);
+    let last = lines.rfind(|line| !line.is_empty());
     last.map_or(String::new(), |line| format!(": {line}"))
 }
 

@@ -43,18 +43,16 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let voices = view.lanes.len() as u16;
     let head = if height >= 12 { 3 } else { 1 };
     let rest = height.saturating_sub(head + 2);
-    let spectrum = if view.spectrum && rest >= voices + SPECTRUM_ROWS + 3 {
+    // Who goes through the songs is shown them.
+    let browses = view.search.is_some() || view.cursor.is_some();
+    let spectrum = if view.spectrum && !browses && rest >= voices + SPECTRUM_ROWS + 3 {
         SPECTRUM_ROWS
     } else {
         0
     };
     // The queue keeps three rows where there is room for more than voices.
     let room = rest.saturating_sub(spectrum + 3).max(rest.min(3));
-    // Who goes through the songs is shown them.
-    let room = match view.search.is_some() || view.cursor.is_some() {
-        true => room.min(rest / 3),
-        false => room,
-    };
+    let room = if browses { room.min(rest / 3) } else { room };
     let rows_a_lane = match (view.waves, voices) {
         (true, 1..) => (room / voices).clamp(1, ROWS_A_LANE_MAX),
         _ => 1,

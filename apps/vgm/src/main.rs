@@ -6,7 +6,7 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use creel_console::{Common, args, conclude};
+use creel_console::{Common, args, conclude_by_signal};
 
 /// VGM game music: plays songs, and renders them to sound files in parallel
 #[derive(Parser, Debug)]
@@ -36,12 +36,12 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Render(render) => render.run(&cli.common),
         Command::Play(play) => play.run(&cli.common),
-        Command::Ctl(ctl) => ctl.run(),
+        Command::Ctl(ctl) => ctl.run(&cli.common),
         Command::Serve(serve) => serve.run(&cli.common),
         Command::Info(info) => info.run(&cli.common),
         Command::Units(units) => units.run(&cli.common),
         Command::Chips(chips) => chips.run(&cli.common),
         Command::Generate(generate) => generate.run(),
     };
-    conclude("creel-vgm", done)
+    conclude_by_signal("creel-vgm", done)
 }

@@ -257,6 +257,114 @@ fn a_device_that_vanishes_is_taken_up_again_where_it_was() {
     deck.end();
 }
 
+/// A device of the test's own: how much it holds, and whether it takes something.
+#[derive(Default)]
+struct Bench {
+    held: usize,
+    takes: bool,
+    /// Whether it makes who asks wait, as a machine that is busy does.
+    is_slow: bool,
+    taken: usize,
+    refused: u64,
+}
+
+struct Server(Arc<Mutex<Bench>>);
+
+impl Device for Server {
+    fn write(&mut self, frames: &[[f32; 2]]) -> io::Result<usize> {
+        let mut bench = self.0.lock().unwrap();
+        if !bench.takes {
+            bench.refused += 1;
+            return Ok(0);
+        }
+        bench.taken += frames.len();
+        Ok(frames.len())
+    }
+
+    fn held(&mut self) -> usize {
+        let (held, is_slow) = {
+            let bench = self.0.lock().unwrap();
+            (bench.held, bench.is_slow)
+        };
+        if is_slow {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        held
+    }
+}
+
+#[test]
+fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
+    let bench = Arc::new(Mutex::new(Bench {
+        held: 1,
+        takes: true,
+        ..Bench::default()
+    }));
+    let open = Box::new(|| Err(io::ErrorKind::NotFound.into()));
+    let choose = Box::new(|_: &Source, _: Option<&Source>| Sound {
+        settings: Settings {
+            loops: u32::MAX,
+            ..Settings::default()
+        },
+        ..Sound::default()
+    });
+    let Parts {
+        renderer,
+        sink,
+        desk,
+        orders,
+        ..
+    } = parts(Queue::new(carried(1)), 44_100, choose, open);
+    let pools = [0; 2].map(|_| Pool::builder().workers(1).build().unwrap());
+    let device = Box::new(Server(Arc::clone(&bench)));
+    let ends = [
+        pools[0].spawn(renderer.run()),
+        pools[1].spawn(sink.run(device, false)),
+    ];
+    let until = |what: &str, done: &dyn Fn(&Bench) -> bool| {
+        let begin = std::time::Instant::now();
+        while !done(&bench.lock().unwrap()) {
+            assert!(begin.elapsed().as_secs() < 60, "{what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let set = |change: &dyn Fn(&mut Bench)| change(&mut bench.lock().unwrap());
+    // It has something left at each look: no gap, whatever the clock says.
+    until("it takes", &|bench| bench.taken > 10_000);
+    assert_eq!((desk.gaps(), desk.stalls()), ((0, 0), (0, 0)));
+    let has_left = |held: usize| {
+        set(&|bench| bench.held = held);
+        let taken = bench.lock().unwrap().taken;
+        until("it takes", &|bench| bench.taken > taken + 10_000);
+    };
+    let begin = std::time::Instant::now();
+    // It stands still: it has nothing left, and takes nothing. The sink may have looked just between.
+    while desk.stalls().0 == 0 {
+        set(&|bench| (bench.held, bench.takes, bench.refused) = (0, false, 0));
+        until("it refuses", &|bench| bench.refused > 20);
+        set(&|bench| bench.takes = true);
+        has_left(0);
+        has_left(1);
+        assert!(begin.elapsed().as_secs() < 60, "no stall");
+    }
+    assert_eq!(desk.gaps(), (0, 0));
+    assert_eq!(desk.stalls().0, 1);
+    assert!(desk.stalls().1 >= 1000, "{:?}", desk.stalls());
+    // Who comes late to a device that takes all was late himself.
+    set(&|bench| bench.is_slow = true);
+    while desk.gaps().0 == 0 {
+        has_left(1);
+        has_left(0);
+        assert!(begin.elapsed().as_secs() < 60, "no gap");
+    }
+    assert_eq!(desk.stalls().0, 1);
+    set(&|bench| bench.is_slow = false);
+    assert!(orders.send(Order::Quit));
+    for end in ends {
+        pools[0].block_on(end).unwrap();
+    }
+}
+
 #[test]
 fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
     let broken = Source::StandardInput(Arc::new(b"not a song".to_vec()));

@@ -48,10 +48,15 @@ struct Server {
 
 impl Server {
     fn start(folder: &Folder) -> Server {
+        Server::of(folder, "music")
+    }
+
+    /// Of a folder in it.
+    fn of(folder: &Folder, name: &str) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
             .args([
                 "serve",
-                &folder.path("music"),
+                &folder.path(name),
                 "--port",
                 "0",
                 "--index",
@@ -131,6 +136,73 @@ fn songs_are_found_and_only_what_has_changed_is_read_again() {
     let server = Server::start(&folder);
     let wanted = format!("{} songs, 1 read anew, 1 gone, 1 not readable", all - 1);
     assert!(server.told.contains(&wanted), "{}", server.told);
+}
+
+#[test]
+fn songs_that_come_and_go_meanwhile_are_found_and_other_folders_are_kept() {
+    let folder = Folder::new("meanwhile");
+    let all = demo::CARRIED.len();
+    let server = Server::start(&folder);
+    let named = |name: &str| folder.path(&format!("music/{name}.vgz"));
+    let last = demo::CARRIED[all - 1].name;
+    let id = |songs: &Value, name: &str| {
+        let songs = songs["songs"].as_array().unwrap().iter();
+        let path = Value::from(fs::canonicalize(named(name)).unwrap().to_str().unwrap());
+        let mut found = songs.filter(|song| song["song"]["path"] == path);
+        found.next().map(|song| song["id"].clone())
+    };
+    let before = id(&server.json("/songs"), last);
+    assert!(before.is_some());
+    // It would come before all others, but those keep their numbers.
+    fs::write(named("aaa"), demo::CARRIED[1].packed).unwrap();
+    fs::remove_file(named(demo::CARRIED[0].name)).unwrap();
+    let begin = std::time::Instant::now();
+    let songs = loop {
+        let songs = server.json("/songs");
+        if id(&songs, "aaa").is_some() {
+            break songs;
+        }
+        assert!(begin.elapsed().as_secs() < 60, "it is not found: {songs}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    assert_eq!(songs["all"], all, "one came, one went");
+    assert_eq!(id(&songs, last), before);
+    drop(server);
+    // Another folder's songs, and then this one's again.
+    let music = folder.path("music");
+    fs::rename(&music, folder.path("first")).unwrap();
+    fs::create_dir(&music).unwrap();
+    fs::write(named("other"), demo::CARRIED[2].packed).unwrap();
+    let both = Server::start(&folder);
+    assert!(both.told.contains("1 songs, 1 read anew"), "{}", both.told);
+    drop(both);
+    let start = |name: &str| Server::of(&folder, name).told.clone();
+    let told = start("first");
+    assert!(
+        told.contains(&format!("{all} songs, {all} read anew")),
+        "{told}"
+    );
+    assert!(start("music").contains("1 songs, 0 read anew"));
+    let told = start("first");
+    assert!(
+        told.contains(&format!("{all} songs, 0 read anew")),
+        "{told}"
+    );
+}
+
+#[test]
+fn head_has_no_body_and_hosts_no_case() {
+    let folder = Folder::new("head");
+    let server = Server::start(&folder);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(stream, "HEAD /wav?id=0 HTTP/1.1\r\nHost: LOCALHOST\r\n\r\n").unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    assert!(
+        all.starts_with("HTTP/1.1 200") && all.ends_with("\r\n\r\n"),
+        "{all}"
+    );
+    assert!(all.contains("Content-Length: "), "{all}");
 }
 
 #[test]
@@ -289,6 +361,14 @@ fn songs_in_archives_and_under_odd_names_are_there_too() {
     assert!(path(0).ends_with("/-a.zip/disc 1/x.vgz"), "{}", path(0));
     assert!(path(1).ends_with("/-a.zip/y.vgz"), "{}", path(1));
     assert!(path(2).ends_with("/b.7z/z.vgz"), "{}", path(2));
+    let folders = server.json("/folders");
+    let folders = folders["folders"].as_array().unwrap();
+    let count = |folder: &Value| folder["songs"].as_u64().unwrap();
+    let counts: Vec<u64> = folders.iter().map(count).collect();
+    assert_eq!(counts, [1, 1, 1, 1], "{folders:?}");
+    let archive = fs::canonicalize(folder.path("music/-a.zip")).unwrap();
+    let below = server.json(&format!("/songs?in={}", archive.display()));
+    assert_eq!(below["songs"].as_array().unwrap().len(), 2, "{below}");
     // The first and the last are the same song.
     let sound = |at: usize| server.get(&format!("/sound?id={at}&frames=3000"));
     assert!(sound(0) == sound(3) && sound(0) != sound(1) && sound(1) != sound(2));

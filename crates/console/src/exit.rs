@@ -9,10 +9,12 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
 /// How a program ended.
 ///
-/// Source: 64 to 78 from BSD's `sysexits.h`; 126 and 127 are the shells', and so are 130 and 143:
-/// 128 + SIGINT and SIGTERM.
+/// Source: 64 to 78 from BSD's `sysexits.h`; 126 and 127 are the shells', and so are 129, 130 and 143:
+/// 128 + SIGHUP, SIGINT and SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// 0: all that was asked for is done.
@@ -29,6 +31,8 @@ pub enum Exit {
     NotExecutable,
     /// 127: there is no such program to start.
     NotFound,
+    /// 129: its terminal was closed.
+    HungUp,
     /// 130: interrupted by the user; finished outputs are whole.
     Interrupted,
     /// 143: the same by SIGTERM.
@@ -50,6 +54,7 @@ impl Exit {
             Exit::TryAgain => 75,
             Exit::NotExecutable => 126,
             Exit::NotFound => 127,
+            Exit::HungUp => 129,
             Exit::Interrupted => 130,
             Exit::Terminated => 143,
         }
@@ -156,6 +161,25 @@ pub fn conclude(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
         }
     };
     exit.into()
+}
+
+/// As [`conclude`], but that who was interrupted ends by the signal itself: the code that a shell shows
+/// is the same, and its loop, too, ends.
+pub fn conclude_by_signal(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
+    let signal = match outcome.as_ref().map_err(exit_of) {
+        Err(Exit::HungUp) => Some(SIGHUP),
+        Err(Exit::Interrupted) => Some(SIGINT),
+        Err(Exit::Terminated) => Some(SIGTERM),
+        _ => None,
+    };
+    let code = conclude(program, outcome);
+    if let Some(signal) = signal {
+        // What was printed is not lost.
+        let _ = io::Write::flush(&mut io::stdout());
+        // It returns where the system does not know the signal.
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+    code
 }
 
 /// Prints `PROGRAM: reason: cause` as one line on stderr, for a unit that failed while the

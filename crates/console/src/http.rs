@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What a browser asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// GET, POST or another.
+    /// GET, which HEAD is too, or POST.
     pub method: String,
     /// The path without what follows `?`.
     pub path: String,
@@ -182,7 +182,8 @@ impl Answer {
         }
     }
 
-    fn send(self, stream: &mut dyn Write) -> io::Result<()> {
+    /// Sends it, or for HEAD all but its body.
+    fn send(self, stream: &mut dyn Write, is_head: bool) -> io::Result<()> {
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Cache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'self' 'unsafe-inline'\r\n\
@@ -193,6 +194,9 @@ impl Answer {
             self.more.concat()
         );
         stream.write_all(head.as_bytes())?;
+        if is_head {
+            return Ok(());
+        }
         (self.body)(stream)
     }
 }
@@ -242,14 +246,23 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
 
 fn respond(mut stream: &TcpStream, answer: &dyn Fn(&Request) -> Answer) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let answer = match read(stream)? {
-        Ok(request) if !matches!(request.method.as_str(), "GET" | "POST") => {
+    let request = read(stream)?;
+    let is_head = request
+        .as_ref()
+        .is_ok_and(|request| request.method == "HEAD");
+    let answer = match request {
+        Ok(request) if !matches!(request.method.as_str(), "GET" | "HEAD" | "POST") => {
             Answer::refused("405 Method Not Allowed")
         }
-        Ok(request) => answer(&request),
+        Ok(mut request) => {
+            if is_head {
+                request.method = "GET".into();
+            }
+            answer(&request)
+        }
         Err(status) => Answer::refused(status),
     };
-    answer.send(&mut stream)
+    answer.send(&mut stream, is_head)
 }
 
 fn read(mut stream: &TcpStream) -> io::Result<Result<Request, &'static str>> {
@@ -291,8 +304,9 @@ fn parse(text: &str) -> Result<Request, &'static str> {
             header("sec-fetch-site"),
             None | Some("same-origin" | "none")
         );
+    let is_here = |name: &str| name == "127.0.0.1" || name.eq_ignore_ascii_case("localhost");
     match name {
-        Some("127.0.0.1" | "localhost") if is_own => Ok(Request::new(
+        Some(name) if is_here(name) && is_own => Ok(Request::new(
             method,
             target,
             header("range").map(str::to_owned),
@@ -312,6 +326,7 @@ mod tests {
         assert_eq!((own.path.as_str(), own.number("b")), ("/a", Some(1)));
         assert_eq!(own.range(100), Some((5, 10)));
         assert!(ask("host: localhost\r\nSec-Fetch-Site: same-origin").is_ok());
+        assert!(ask("host: LOCALHOST").is_ok());
         assert!(ask("host: localhost:1\r\nOrigin: http://localhost:1").is_ok());
         for headers in [
             "Host: elsewhere.example",

@@ -2,7 +2,7 @@
 //!
 //! The first SIGINT or SIGTERM sets the flag: the program finishes or abandons the unit under
 //! way, leaves whole outputs only, and ends with [`Exit::Interrupted`] or [`Exit::Terminated`]. A
-//! second one ends the process at once with that code, for a unit that takes too long.
+//! second one ends the process at once, as it would any, for a unit that takes too long.
 
 use std::io;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub struct Interrupt {
     /// Whether it was SIGTERM; set before `requested` is, and looked at after it. Relaxed: the
     /// handlers set both in one thread, and a wrong word in a race of two signals harms nobody.
     terminated: Arc<AtomicBool>,
+    /// The same of [`Interrupt::hang_up`].
+    hung_up: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -48,8 +50,7 @@ impl Interrupt {
                 flag::register(signal, interrupt.terminated.clone())?;
             }
             // Order matters: the shutdown looks at the flag before this signal sets it.
-            let code = i32::from(exit.code());
-            flag::register_conditional_shutdown(signal, code, interrupt.requested.clone())?;
+            flag::register_conditional_default(signal, interrupt.requested.clone())?;
             flag::register(signal, interrupt.requested.clone())?;
         }
         if early.load(Ordering::Relaxed) {
@@ -63,6 +64,12 @@ impl Interrupt {
         self.requested.store(true, Ordering::Relaxed);
     }
 
+    /// The same where the terminal was closed.
+    pub fn hang_up(&self) {
+        self.hung_up.store(true, Ordering::Relaxed);
+        self.request();
+    }
+
     /// Whether a stop was asked for. Never blocks; cheap enough for an inner loop.
     pub fn requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
@@ -72,7 +79,8 @@ impl Interrupt {
     ///
     /// # Errors
     ///
-    /// A [`Failure`] with [`Exit::Interrupted`] or [`Exit::Terminated`] once a stop was asked for.
+    /// A [`Failure`] with [`Exit::Interrupted`], [`Exit::Terminated`] or [`Exit::HungUp`] once a stop was
+    /// asked for.
     ///
     /// ```
     /// use creel_console::Interrupt;
@@ -85,6 +93,8 @@ impl Interrupt {
     pub fn check(&self) -> Result<(), Failure> {
         if self.requested() && self.terminated.load(Ordering::Relaxed) {
             Err(Failure::new(Exit::Terminated, "terminated"))
+        } else if self.requested() && self.hung_up.load(Ordering::Relaxed) {
+            Err(Failure::new(Exit::HungUp, "its terminal was closed"))
         } else if self.requested() {
             Err(Failure::new(Exit::Interrupted, "interrupted"))
         } else {

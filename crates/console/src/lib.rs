@@ -40,7 +40,7 @@ mod table;
 
 pub use args::Common;
 pub use document::{Document, SCHEMA};
-pub use exit::{Exit, Failure, conclude, exit_of, report};
+pub use exit::{Exit, Failure, conclude, conclude_by_signal, exit_of, report};
 pub use interrupt::{Interrupt, is_ignored};
 pub use knobs::Knobs;
 pub use output::Format;

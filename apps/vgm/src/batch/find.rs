@@ -131,6 +131,11 @@ impl Found {
                     self.refuse(Path::new(&uri), "is on the network, not fetched");
                     continue;
                 }
+                Place::Broken(why) => {
+                    let list = lists.last().cloned().unwrap_or_default();
+                    self.refuse(&list, &why);
+                    continue;
+                }
             };
             if lists.len() > LISTS_MAX {
                 let reason = "a playlist in a playlist in a playlist, more than 16 deep";

@@ -33,6 +33,8 @@ pub enum Place {
     Here(PathBuf),
     /// Something on the network.
     Away(String),
+    /// Here the playlist is broken off, and why; what comes before it holds.
+    Broken(String),
 }
 
 /// What a playlist of a file names, in its order.
@@ -58,13 +60,21 @@ pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Place>>
         return Err(Error::TooLarge("a playlist of more than 16 MiB".into()));
     }
     let bytes = text::utf8(bytes);
+    let mut broken = None;
     let tracks = match kind {
-        Kind::Xspf => xspf(&bytes)?,
+        Kind::Xspf => {
+            let mut tracks = Vec::new();
+            match xspf(&bytes, &mut tracks) {
+                Err(Error::BadList(why)) if !tracks.iter().all(Vec::is_empty) => broken = Some(why),
+                read => read?,
+            }
+            tracks
+        }
         Kind::Jspf => jspf(&bytes)?,
         _ => m3u(&bytes).into_iter().map(|place| vec![place]).collect(),
     };
     let places = tracks.iter().filter_map(|track| meant(folder, track));
-    Ok(places.collect())
+    Ok(places.chain(broken.map(Place::Broken)).collect())
 }
 
 /// The places that an entry has, of which the first that can be played is meant.
@@ -91,10 +101,10 @@ struct Element {
 }
 
 /// Each `location` of each `track`, counted from the `xml:base` of where it stands.
-fn xspf(bytes: &[u8]) -> Result<Vec<Track>> {
+fn xspf(bytes: &[u8], tracks: &mut Vec<Track>) -> Result<()> {
     let bad = |error: &dyn std::fmt::Display| Error::BadList(format!("no XSPF playlist: {error}"));
     let mut reader = Reader::from_reader(bytes);
-    let (mut tracks, mut path): (Vec<Track>, Vec<Element>) = (Vec::new(), Vec::new());
+    let mut path: Vec<Element> = Vec::new();
     let mut place: Option<Vec<u8>> = None;
     loop {
         match reader.read_event().map_err(|error| bad(&error))? {
@@ -137,7 +147,7 @@ fn xspf(bytes: &[u8]) -> Result<Vec<Track>> {
                     place.extend(reference(&name));
                 }
             }
-            Event::Eof if path.is_empty() => return Ok(tracks),
+            Event::Eof if path.is_empty() => return Ok(()),
             Event::Eof => return Err(bad(&"it is cut short")),
             _ => {}
         }
@@ -184,9 +194,14 @@ struct JspfList {
 }
 
 #[derive(Deserialize)]
-struct JspfTrack {
-    #[serde(default)]
-    location: Locations,
+#[serde(untagged)]
+enum JspfTrack {
+    Track {
+        #[serde(default)]
+        location: Locations,
+    },
+    /// Something else, which costs nobody the other tracks.
+    Other(serde_json::Value),
 }
 
 /// Lists, but some write the one alone.
@@ -207,9 +222,15 @@ fn jspf(bytes: &[u8]) -> Result<Vec<Track>> {
     let bad = |error: serde_json::Error| Error::BadList(format!("no JSPF playlist: {error}"));
     let document: Jspf = serde_json::from_slice(bytes).map_err(bad)?;
     let tracks = document.playlist.track.into_iter();
-    let places = tracks.map(|track| match track.location {
-        Locations::Many(places) => places,
-        Locations::One(place) => vec![place],
+    let places = tracks.map(|track| match track {
+        JspfTrack::Track {
+            location: Locations::Many(places),
+        } => places,
+        JspfTrack::Track {
+            location: Locations::One(place),
+        } => vec![place],
+        // As a name that is no file's, it is told.
+        JspfTrack::Other(value) => vec![value.to_string()],
     });
     let bytes = |track: Vec<String>| track.into_iter().map(String::into_bytes).collect();
     Ok(places.map(bytes).collect())
@@ -411,25 +432,52 @@ mod tests {
         assert_eq!(texts(m3u(list.as_bytes())), ["a b.vgm", "c\\d.vgz"]);
     }
 
+    fn of_xspf(bytes: &[u8]) -> Result<Vec<Track>> {
+        let mut tracks = Vec::new();
+        xspf(bytes, &mut tracks).map(|()| tracks)
+    }
+
+    #[test]
+    fn what_is_bad_in_a_list_costs_itself_only() {
+        let named = |list: &str, kind| {
+            let places = entries_of(list.as_bytes(), kind, Path::new("pl")).unwrap();
+            let name = |place: Place| match place {
+                Place::Here(path) => path.display().to_string(),
+                Place::Away(uri) | Place::Broken(uri) => uri,
+            };
+            places.into_iter().map(name).collect::<Vec<_>>()
+        };
+        let cut = "<playlist><trackList><track><location>a.vgm</location></track><track><loc";
+        let places = named(cut, Kind::Xspf);
+        assert_eq!(places.len(), 2, "{places:?}");
+        assert!(places[0] == "pl/a.vgm" && places[1].starts_with("no XSPF playlist"));
+        let list = r#"{"playlist":{"track":[{"location":"a.vgm"},{"location":5},7,{"location":["b.vgm"]}]}}"#;
+        let places = named(list, Kind::Jspf);
+        assert_eq!(
+            places,
+            ["pl/a.vgm", r#"pl/{"location":5}"#, "pl/7", "pl/b.vgm"]
+        );
+    }
+
     #[test]
     fn xspf_has_the_location_of_each_track() {
         let list = r#"<?xml version="1.0"?><playlist xmlns="http://xspf.org/ns/0/"><location>no</location>
             <trackList><track><title>t</title><location>a%20b.vgm?&amp;&#x41;</location><location>b.vgm</location></track>
             <track><location> c.vgm </location></track><track/></trackList></playlist>"#;
         assert_eq!(
-            tracks(xspf(list.as_bytes()).unwrap()),
+            tracks(of_xspf(list.as_bytes()).unwrap()),
             ["a%20b.vgm?&A|b.vgm", "c.vgm"]
         );
         let list = r#"<playlist xml:base="file:///m/&amp;/x"><track><location>a.vgm</location></track>
             <trackList xml:base="sub/"><track xml:base="b%20/"><location>b.vgm</location></track>
             <track><location>/c.vgm</location></track></trackList></playlist>"#;
         assert_eq!(
-            tracks(xspf(list.as_bytes()).unwrap()),
+            tracks(of_xspf(list.as_bytes()).unwrap()),
             ["file:///m/&/a.vgm", "file:///m/&/sub/b%20/b.vgm", "/c.vgm"]
         );
-        assert!(xspf(b"<playlist><track>").is_err());
-        assert!(xspf(b"<a></b>").is_err());
-        assert!(xspf(b"<html><body/></html>").is_err(), "no playlist");
+        assert!(of_xspf(b"<playlist><track>").is_err());
+        assert!(of_xspf(b"<a></b>").is_err());
+        assert!(of_xspf(b"<html><body/></html>").is_err(), "no playlist");
     }
 
     #[test]

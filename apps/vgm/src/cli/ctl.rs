@@ -1,13 +1,13 @@
 //! `creel-vgm ctl`: tells a running player something, or asks how it stands.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use creel_console::{Exit, Failure};
+use creel_console::{Common, Exit, Failure, Format};
 use serde_json::Value;
 
 use super::play::{ACTION_WORDS, default_socket};
@@ -47,14 +47,20 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Ctl {
     /// Sends the command, prints the answer.
-    pub fn run(&self) -> anyhow::Result<Exit> {
+    pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let socket = match &self.socket {
             Some(socket) => socket.clone(),
             None => default_socket().map_err(|error| Failure::new(Exit::Usage, error))?,
         };
         // A flag may stand behind the command, too.
         let is_json = |word: &&String| *word == "--json";
-        let json = self.json || self.command.iter().any(|word| is_json(&word));
+        let json = self.json
+            || common.format == Format::Json
+            || self.command.iter().any(|word| is_json(&word));
+        if common.format == Format::Csv {
+            let message = "--format csv: there is text and JSON";
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
         let words: Vec<&str> = self
             .command
             .iter()
@@ -73,9 +79,13 @@ impl Ctl {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(format!("{}\n", line.replace('\n', " ")).as_bytes())?;
         let mut answer = String::new();
-        BufReader::new(stream)
-            .read_line(&mut answer)
-            .with_context(|| format!("{name}: no answer"))?;
+        match BufReader::new(stream).read_line(&mut answer) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let message = format!("{name}: the player there does not answer; is it stopped?");
+                return Err(Failure::new(Exit::TryAgain, message).into());
+            }
+            read => read.with_context(|| format!("{name}: no answer"))?,
+        };
         let answer: Value =
             serde_json::from_str(&answer).with_context(|| format!("{name}: no player's answer"))?;
         if let Some(error) = answer["error"].as_str() {

@@ -35,6 +35,9 @@ pub struct Desk {
     frame: AtomicU64,
     gaps: AtomicU64,
     gap_us: AtomicU64,
+    /// The same of the device's own doing.
+    stalls: AtomicU64,
+    stall_us: AtomicU64,
     /// What the device holds that was not played yet, in frames.
     held: AtomicU64,
     lost: AtomicBool,
@@ -75,6 +78,8 @@ impl Desk {
             frame: AtomicU64::new(0),
             gaps: AtomicU64::new(0),
             gap_us: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
+            stall_us: AtomicU64::new(0),
             held: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             seeking: AtomicBool::new(false),
@@ -153,6 +158,11 @@ impl Desk {
     /// microseconds.
     pub fn gaps(&self) -> (u64, u64) {
         (self.gaps.load(Relaxed), self.gap_us.load(Relaxed))
+    }
+
+    /// The same where sound was at hand and the device took none: a sound server that stands still, say.
+    pub fn stalls(&self) -> (u64, u64) {
+        (self.stalls.load(Relaxed), self.stall_us.load(Relaxed))
     }
 
     /// What the device holds, in milliseconds.
@@ -311,9 +321,13 @@ impl Desk {
         self.played.fetch_add(frames as u64, Relaxed);
     }
 
-    pub(super) fn add_gap(&self, us: u64) {
-        self.gaps.fetch_add(1, Relaxed);
-        self.gap_us.fetch_add(us, Relaxed);
+    pub(super) fn add_gap(&self, us: u64, is_stall: bool) {
+        let (count, time) = match is_stall {
+            true => (&self.stalls, &self.stall_us),
+            false => (&self.gaps, &self.gap_us),
+        };
+        count.fetch_add(1, Relaxed);
+        time.fetch_add(us, Relaxed);
     }
 
     pub(super) fn set_seeking(&self, seeking: bool) {

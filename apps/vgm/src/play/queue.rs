@@ -98,6 +98,19 @@ impl Queue {
         self.at += 1;
         if self.at >= self.order.len() && self.repeat == Repeat::All {
             self.at = 0;
+            if self.shuffled {
+                self.shuffle_round();
+            }
+        }
+    }
+
+    /// Another order for the next round; the song that was last is not the first of it.
+    fn shuffle_round(&mut self) {
+        let last = self.order.last().copied();
+        shuffle(&mut self.order, &mut self.seed);
+        if self.order.len() > 1 && self.order.first().copied() == last {
+            let other = 1 + random(&mut self.seed) as usize % (self.order.len() - 1);
+            self.order.swap(0, other);
         }
     }
 
@@ -206,6 +219,35 @@ mod tests {
         assert_eq!(at(&queue), Some(1));
         queue.jump(99);
         assert_eq!(at(&queue), Some(1));
+    }
+
+    #[test]
+    fn each_round_has_an_order_of_its_own() {
+        for seed in 0..50 {
+            let mut queue = queue().seeded(seed);
+            queue.set_repeat(Repeat::All);
+            queue.shuffle_all(true);
+            let mut rounds = Vec::new();
+            let mut last = None;
+            for _ in 0..10 {
+                let mut round = Vec::new();
+                for _ in 0..5 {
+                    assert_ne!(at(&queue), last, "seed {seed}: one song twice in a row");
+                    last = at(&queue);
+                    round.push(last.unwrap());
+                    queue.advance();
+                }
+                rounds.push(round);
+            }
+            assert!(
+                rounds.iter().any(|round| *round != rounds[0]),
+                "seed {seed}"
+            );
+            for mut round in rounds {
+                round.sort_unstable();
+                assert_eq!(round, [0, 1, 2, 3, 4], "seed {seed}");
+            }
+        }
     }
 
     #[test]

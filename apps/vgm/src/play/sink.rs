@@ -57,6 +57,8 @@ impl Sink {
         let mut comes_first = false;
         // The turn of the sound that the device has, and until when it lasts.
         let mut sounding: Option<(u64, Instant)> = None;
+        // Whether it had nothing left, and took nothing of what it was offered.
+        let mut stands = false;
         let mut scaled = Vec::new();
         loop {
             let mut block = match self.blocks.try_recv() {
@@ -70,7 +72,7 @@ impl Sink {
             let mut at = 0;
             while at < block.frames.len() && block.turn == self.desk.turn() {
                 if self.desk.is_paused() {
-                    sounding = None;
+                    (sounding, stands) = (None, false);
                     self.desk.set_held(device.held());
                     self.desk.woken().await;
                     continue;
@@ -83,6 +85,7 @@ impl Sink {
                 match device.write(&scaled) {
                     Ok(0) => {
                         let held = device.held();
+                        stands |= gap > GAP_MIN;
                         self.desk.set_held(held);
                         let again = (self.seconds(held) / 2).clamp(AGAIN_MIN, AGAIN_MAX);
                         // Another turn ends the wait: what is to be heard next is not this block.
@@ -94,8 +97,9 @@ impl Sink {
                         let of_song = at as u64 * u64::from(block.tempo) / 1000;
                         self.desk.set_place(block.serial, block.first + of_song);
                         if gap > GAP_MIN {
-                            self.desk.add_gap(gap.as_micros() as u64);
+                            self.desk.add_gap(gap.as_micros() as u64, stands);
                         }
+                        stands = false;
                         let held = device.held();
                         self.desk.set_held(held);
                         // One that never holds anything has no clock, and can wait.
@@ -111,7 +115,7 @@ impl Sink {
                     }
                     Err(error) if device.is_gone_for_good() => return self.desk.fail(error),
                     Err(_) => {
-                        sounding = None;
+                        (sounding, stands) = (None, false);
                         match self.reopen().await {
                             Some(found) => device = found,
                             None => return,

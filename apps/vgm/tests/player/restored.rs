@@ -2,7 +2,7 @@
 
 use rustix::process::{Signal, WaitOptions, waitpid};
 
-use crate::terminal::{PLAIN, PROGRAM, Terminal};
+use crate::terminal::{PLAIN, PROGRAM, Terminal, shown};
 use crate::{Folder, carried, demo};
 
 fn player() -> Terminal {
@@ -21,11 +21,27 @@ fn by_ctrl_c() {
 }
 
 #[test]
+fn by_the_signal_itself_so_that_a_loop_ends_too() {
+    // A shell with jobs, and one without, which is told of the key by its group.
+    for jobs in ["set -m; ", ""] {
+        let script = format!("{jobs}for n in 1 2 3; do echo begin $n; \"$@\"; done");
+        let words = [&["-c", &script, "bash", PROGRAM, "play"][..], &demo(&[])].concat();
+        let mut it = Terminal::start("bash", &words, (24, 80), PLAIN);
+        it.until_has("> 1 ");
+        it.press("\x03");
+        // Else it would play for ever.
+        it.end();
+        assert!(it.is_restored() && it.text().contains("begin 1"));
+        assert!(!it.text().contains("begin 2"), "{}", it.text());
+    }
+}
+
+#[test]
 fn by_signals() {
     let ends = [
         (Signal::INT, 130),
         (Signal::TERM, 143),
-        (Signal::HUP, 130),
+        (Signal::HUP, 129),
         (Signal::QUIT, 130),
     ];
     for (signal, code) in ends {
@@ -90,7 +106,7 @@ fn who_closes_the_window_finds_his_place_again() {
     it.until_has("0:01");
     let ended = it.hang_up().wait().unwrap();
     // By the signal that says so, or as with q, whichever is seen first.
-    assert!(matches!(ended.code(), Some(0 | 130)), "{ended:?}");
+    assert!(matches!(shown(ended), Some(0 | 129)), "{ended:?}");
     let left = std::fs::read_to_string(folder.path("state/creel-vgm/positions.json"));
     assert!(left.unwrap().contains("\"ms\""));
 }

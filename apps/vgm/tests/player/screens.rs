@@ -69,6 +69,34 @@ fn eighty_columns_have_the_song_its_voices_its_place_and_the_queue() {
 }
 
 #[test]
+fn who_looks_for_a_song_sees_more_of_them() {
+    let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
+    it.until_has("> 1 ");
+    let all = creel_vgm::demo::CARRIED.len();
+    assert!(
+        !it.text().contains(&format!("\n{all:>4}  ")),
+        "{}",
+        it.text()
+    );
+    it.press("?");
+    it.until_has("this help");
+    it.press("/");
+    it.until_gone("this help");
+    it.until_has(&format!("\n{all:>4}  "));
+    it.until_has(&format!("{all} of {all}, enter plays"));
+    // Its lanes are there, some of them, and all of them behind it.
+    assert!(
+        it.text().contains("> 1 ") && !it.text().contains("\n  9 "),
+        "{}",
+        it.text()
+    );
+    it.press("\x1b");
+    it.until_has("\n  9 ");
+    it.press("q");
+    assert_eq!(it.end(), Some(0));
+}
+
+#[test]
 fn without_unicode_all_is_ascii() {
     let vars = [("LC_ALL", "C"), ("TERM", "xterm")];
     let mut it = Terminal::play(&demo(&[]), (30, 80), &vars);

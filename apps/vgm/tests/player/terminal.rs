@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::os::fd::AsFd;
-use std::process::Child;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use pty_process::{Size, blocking};
@@ -28,6 +29,11 @@ pub const PLAIN: &[(&str, &str)] = &[("LC_ALL", "C.UTF-8"), ("TERM", "xterm-256c
 
 fn size(n: u16) -> NonZeroU16 {
     NonZeroU16::new(n).unwrap()
+}
+
+/// How a program ended, as a shell shows it: its code, or 128 and the signal that it ended by.
+pub fn shown(status: ExitStatus) -> Option<i32> {
+    status.code().or(status.signal().map(|signal| 128 + signal))
 }
 
 impl Terminal {
@@ -149,13 +155,13 @@ impl Terminal {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Reads to the end, and says how the program ended: its code, or none for a signal.
+    /// Reads to the end, and says how the program ended, as a shell does.
     pub fn end(&mut self) -> Option<i32> {
         let begin = Instant::now();
         while self.read(Duration::from_millis(100)) {
             assert!(begin.elapsed() < HANG, "it does not end:\n{}", self.text());
         }
-        self.child.wait().unwrap().code()
+        shown(self.child.wait().unwrap())
     }
 
     /// Whether the terminal is as it was: the usual screen, a cursor, no mouse, lines and echo.

@@ -207,6 +207,26 @@ fn a_full_disk_is_told_and_ends_it() {
 }
 
 #[test]
+fn what_is_not_there_is_named_though_there_is_no_sound_either() {
+    let folder = Folder::new("nope");
+    let song = folder.put("song.vgm", &short_song());
+    let nope = folder.path("nope.vgz");
+    for songs in [&[&*nope][..], &[&*nope, &*song]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_creel-vgm"))
+            .args(["play", "--sink", "aplay"])
+            .args(songs)
+            .env("PATH", "/nonexistent")
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .output()
+            .unwrap();
+        assert!(
+            told(&output).contains("nope.vgz: No such file"),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
 fn a_sink_that_is_none_or_not_there_is_named() {
     let output = play(&["--sink", "loud", "--demo"]);
     assert_eq!(output.status.code(), Some(2));
@@ -244,14 +264,14 @@ fn a_program_that_does_not_stay_is_no_device() {
             .unwrap()
     };
     for name in ["pw-play", "pacat", "aplay"] {
-        program(name, "exit 3");
+        program(name, "echo no card >&2; exit 3");
     }
     for sink in ["aplay", "auto"] {
         let output = play(sink);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let told = told(&output);
         assert!(
-            told.contains("aplay: it ended at once (exit status: 3)"),
+            told.contains("aplay: it ended at once (exit status: 3): no card"),
             "{told}"
         );
     }

@@ -55,7 +55,7 @@ pub const WORDS: &[(&str, &str)] = &[
     ("resume", "let it go on"),
     ("toggle", "the one or the other"),
     (
-        "seek +S | -S | S | M:S",
+        "seek +S | -S | S | M:S | H:M:S",
         "so many seconds on or back, or to this time",
     ),
     ("jump N", "the song with this place in the queue"),
@@ -114,6 +114,10 @@ impl Action {
             let number = text.parse::<f32>().ok().filter(|number| number.is_finite());
             let number = number.ok_or_else(|| format!("{word} {text}: not a number of percent"))?;
             Ok::<Change, String>(match text.starts_with(['+', '-']) {
+                true if number.abs() > within.end() - within.start() => {
+                    let most = within.end() - within.start();
+                    return Err(format!("{word} {text}: {most} at most"));
+                }
                 true => Change::By(number),
                 false if within.contains(&number) => Change::To(number),
                 false => {
@@ -145,6 +149,7 @@ impl Action {
                 other => Err(format!("repeat {other}: off, all or one")),
             },
             "quit" => none(Action::Quit),
+            "status" => Err("status: takes no value".into()),
             other => Err(format!("{other}: no such command")),
         }
     }
@@ -216,20 +221,21 @@ impl Action {
     }
 }
 
-/// Seconds, or minutes and seconds; with a sign from where the song is.
+/// Seconds, or minutes and hours before them; with a sign from where the song is.
 fn seek(text: &str) -> Option<Action> {
     let (sign, time) = match text.split_at_checked(1) {
         Some(("+", rest)) => (Some(1), rest),
         Some(("-", rest)) => (Some(-1), rest),
         _ => (None, text),
     };
-    let (minutes, seconds) = time.split_once(':').unwrap_or(("0", time));
-    let minutes: u32 = minutes.parse().ok()?;
+    let (before, seconds) = time.rsplit_once(':').unwrap_or(("0", time));
+    let (hours, minutes) = before.split_once(':').unwrap_or(("0", before));
+    let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
     let seconds: f64 = seconds.parse().ok()?;
-    if time.contains(':') && seconds >= 60.0 {
+    if time.contains(':') && seconds >= 60.0 || before.contains(':') && minutes >= 60 {
         return None;
     }
-    let all = f64::from(minutes) * 60.0 + seconds;
+    let all = f64::from(hours) * 3600.0 + f64::from(minutes) * 60.0 + seconds;
     if !(0.0..1e9).contains(&all) {
         return None;
     }
@@ -251,6 +257,7 @@ mod tests {
             (" seek  +5.5 ", Action::Seek(5500)),
             ("seek -1:00", Action::Seek(-60_000)),
             ("seek 2:03", Action::SeekTo(123_000)),
+            ("seek 1:02:03", Action::SeekTo(3_723_000)),
             ("volume -5", Action::Volume(Change::By(-5.0))),
             ("tempo 80", Action::Tempo(Change::To(80.0))),
             ("mute 3", Action::Toggle(2)),
@@ -268,7 +275,11 @@ mod tests {
             "seek x",
             "seek -",
             "seek é",
-            "seek 1:2:3",
+            "seek 1:60:03",
+            "seek 1:2:3:4",
+            "volume +500",
+            "tempo -400",
+            "status x",
             "volume NaN",
             "mute 0",
             "seek 1:60",

@@ -18,6 +18,7 @@ use glob::Pattern;
 use serde::{Deserialize, Serialize};
 
 use super::After;
+use super::sinks::{SINKS, is_sink};
 use crate::cli::sound::{ReplayGain, Resampler};
 
 /// The file, as it stands; what it does not name is as without it.
@@ -115,17 +116,21 @@ impl Config {
             let line = error.span().map_or(1, |span| {
                 1 + text[..span.start.min(text.len())].matches('\n').count()
             });
-            format!("line {line}: {}", error.message().replace('\n', " "))
+            format!("line {line}: {}", plainly(error.message()))
         })?;
-        let within = |name: &str, value: Option<f64>, most: f64| match value {
-            Some(value) if !(0.0..=most).contains(&value) => {
-                Err(format!("{name} = {value}: not from 0 to {most}"))
+        let from_to = |name: &str, value: Option<f64>, least: f64, most: f64| match value {
+            Some(value) if !(least..=most).contains(&value) => {
+                Err(format!("{name} = {value}: not from {least} to {most}"))
             }
             _ => Ok(()),
         };
-        within("jobs", config.jobs.map(|jobs| jobs as f64 - 1.0), 1023.0)?;
-        let rate = config.sample_rate.map(|rate| f64::from(rate) - 8000.0);
-        within("sample-rate - 8000", rate, 184_000.0)?;
+        let within = |name: &str, value, most| from_to(name, value, 0.0, most);
+        from_to("jobs", config.jobs.map(|jobs| jobs as f64), 1.0, 1024.0)?;
+        let rate = config.sample_rate.map(f64::from);
+        from_to("sample-rate", rate, 8000.0, 192_000.0)?;
+        if let Some(sink) = config.sink.as_deref().filter(|name| !is_sink(name)) {
+            return Err(format!("sink = {sink:?}: {SINKS}"));
+        }
         let of_all = (config.loops, config.fade, config.volume);
         let of_songs = config
             .song
@@ -145,6 +150,27 @@ impl Config {
         Tastes::new(&config.song).map_err(|error| error.to_string())?;
         Ok(config)
     }
+}
+
+/// An error of the library's, without the names that Rust has for what is expected.
+fn plainly(message: &str) -> String {
+    let mut text = message.replace('\n', " ");
+    for (rust, plain) in [
+        ("u16", "a whole number from 0 on"),
+        ("u32", "a whole number from 0 on"),
+        ("usize", "a whole number from 0 on"),
+        ("f32", "a number"),
+        ("f64", "a number"),
+        ("a boolean", "true or false"),
+        ("a string", "a text in quotes"),
+        ("path string", "a text in quotes"),
+        ("a sequence", "a list in brackets"),
+        ("struct OfSongs", "[[song]]"),
+        ("struct Config", "a table"),
+    ] {
+        text = text.replace(&format!("expected {rust}"), &format!("expected {plain}"));
+    }
+    text
 }
 
 impl Config {
@@ -269,7 +295,20 @@ mod tests {
                 "\"SID\": no chip",
             ),
             ("repeat = \"some\"", "line 1: unknown variant `some`"),
-            ("jobs = 0", "jobs"),
+            ("jobs = 0", "jobs = 0: not from 1 to 1024"),
+            (
+                "sample-rate = 1",
+                "sample-rate = 1: not from 8000 to 192000",
+            ),
+            ("sink = \"foo\"", "sink = \"foo\": there are auto"),
+            ("sink = \"wav:\"", "sink = \"wav:\": there are auto"),
+            ("volume = \"x\"", "expected a whole number"),
+            ("volume = 70000", "expected a whole number"),
+            ("fade = true", "expected a number"),
+            ("eq = 5", "expected a list in brackets"),
+            ("sink = 5", "expected a text in quotes"),
+            ("shuffle = 1", "expected true or false"),
+            ("song = 1", "expected a list in brackets"),
         ] {
             let error = Config::parse(text).unwrap_err();
             assert!(error.contains(why), "{text:?}: {error}");

@@ -95,6 +95,7 @@ impl Deck {
         let rate = f64::from(desk.sample_rate());
         let seconds = |frames: u64| (frames as f64 / rate * 1000.0).round() / 1000.0;
         let (gaps, gap_us) = desk.gaps();
+        let (stalls, stall_us) = desk.stalls();
         let tag =
             |get: fn(&Track) -> &String| track.map_or(String::new(), |track| plain(get(track)));
         let voice = |(place, name): (usize, &String)| Voice {
@@ -135,6 +136,8 @@ impl Deck {
             buffer_ms: desk.held_ms(),
             gaps,
             gap_ms: gap_us as f64 / 1000.0,
+            stalls,
+            stall_ms: stall_us as f64 / 1000.0,
             render_percent: f64::from((now.load * 10.0).round()) / 100.0,
             answer_ms: desk.answer_us() as f64 / 1000.0,
             failed: self.failed(),
@@ -200,6 +203,8 @@ pub struct Status {
     buffer_ms: u64,
     gaps: u64,
     gap_ms: f64,
+    stalls: u64,
+    stall_ms: f64,
     render_percent: f64,
     answer_ms: f64,
     failed: usize,

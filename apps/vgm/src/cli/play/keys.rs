@@ -45,7 +45,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("t", "the song's tags and notes"),
     ("/", "look for a song; enter plays it"),
     ("pgup pgdn", "through the songs; enter plays"),
-    ("?  q", "this help; quit"),
+    ("?  h  q", "this help; quit"),
     ("mouse", "voice: mute, right: solo; bar: seek"),
 ];
 
@@ -205,7 +205,8 @@ fn list_key(key: KeyCode, view: &mut View) -> bool {
                 act(view, Action::Jump(place));
             }
         }
-        KeyCode::Char('/') => view.search = Some(String::new()),
+        // What lies over the list would hide what is found.
+        KeyCode::Char('/') => (view.search, view.over) = (Some(String::new()), Over::Nothing),
         KeyCode::Esc => (view.over, view.cursor) = (Over::Nothing, None),
         _ => return false,
     }

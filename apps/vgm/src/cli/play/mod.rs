@@ -36,6 +36,7 @@ use creel_vgm::effects::Loudness;
 use creel_vgm::play::{Order, Parts, Queue, Repeat, Sound, parts};
 use creel_vgm::render::Settings;
 use rustix::io::Errno;
+use rustix::process::{Signal, kill_current_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::plain::{line, plain, tell};
@@ -48,6 +49,7 @@ use gains::Gains;
 use keys::Wish;
 use remote::Remote;
 pub use remote::default_socket;
+use resume::{Keeper, left};
 use terminal::Terminal;
 use view::View;
 
@@ -56,7 +58,8 @@ use view::View;
 /// In a terminal with an interface: ? shows its keys. Elsewhere, a line a song on stderr.
 ///
 /// Exit codes: 0 played, 1 some songs could not be or there is no
-/// sound device, 2 usage, 65 nothing but bad data, 130 and 143 interrupted.
+/// sound device, 2 usage, 65 nothing but bad data; 129, 130 and 143
+/// interrupted, by the signal itself.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel-vgm play album/                     an album, in the order of its files
@@ -235,13 +238,19 @@ impl Play {
         ];
         end_by_signals(&interrupt, &rendering)?;
         let mut view = View::new(Arc::clone(&deck), news, taps);
+        let mut keeper = Keeper::new(&self.paths, config.resume == Some(true));
         let told = if self.has_interface(name) {
             titles::read(listed, &deck)?;
-            interface(&mut view, &interrupt, config.mouse != Some(false))
+            interface(
+                &mut view,
+                &interrupt,
+                &mut keeper,
+                config.mouse != Some(false),
+            )
         } else {
-            lines(&mut view, &interrupt, common.quiet)
+            lines(&mut view, &interrupt, &mut keeper, common.quiet)
         };
-        let left = self.left(&deck);
+        let left = left(&keeper.paths, &deck);
         measured.stop();
         deck.orders.send(Order::Quit);
         deck.desk.pause(false);
@@ -257,7 +266,7 @@ impl Play {
             std::mem::forget((rendering, sounding));
             None
         });
-        told?;
+        let wish = told?;
         if let Some(panic) = panicked {
             // It said what it was about when it happened.
             std::panic::resume_unwind(panic.into_payload());
@@ -266,6 +275,11 @@ impl Play {
             && let Some(left) = left
         {
             resume::leave(left).context("cannot remember where it was left")?;
+        }
+        if wish == Some(Wish::Interrupt) {
+            // As the terminal would have, had it not been asked for keys: a script that waits for the
+            // player is told, too. The player ends by it.
+            kill_current_process_group(Signal::INT)?;
         }
         interrupt.check()?;
         match deck.desk.failure() {
@@ -328,7 +342,7 @@ impl Play {
         });
         queue.shuffle_all(config.shuffle == Some(true));
         let left =
-            (config.resume == Some(true)).then(|| resume::left(&resume::known_as(&self.paths)));
+            (config.resume == Some(true)).then(|| resume::was_left(&resume::known_as(&self.paths)));
         let Some(left) = left.flatten() else {
             return (queue, 0);
         };
@@ -343,20 +357,6 @@ impl Play {
             }
             None => (queue, 0),
         }
-    }
-
-    /// Where the queue is now; none after its end.
-    fn left(&self, deck: &Deck) -> Option<resume::Left> {
-        let now = deck.now();
-        let paths = resume::known_as(&self.paths);
-        let track = now.track.as_ref()?;
-        let rate = u64::from(deck.desk.sample_rate());
-        // After the end, it begins anew.
-        let (source, ms) = match deck.desk.is_played_out() {
-            true => (String::new(), 0),
-            false => (track.source.clone(), deck.desk.frame() * 1000 / rate),
-        };
-        Some(resume::Left { paths, source, ms })
     }
 
     fn remote(
@@ -393,13 +393,24 @@ impl Play {
         if self.demo {
             return (demo::CARRIED.iter().map(Source::Carried).collect(), 0);
         }
-        let found = find(&self.paths, recurse);
+        // Before there is a sink, which may be what is missed, too.
+        let mut missing = 0;
+        let mut paths = self.paths.clone();
+        paths.retain(|path| match path.metadata() {
+            Err(error) if path.as_os_str() != "-" => {
+                tell(&format!("{}: {error}", plain(&path.display().to_string())));
+                missing += 1;
+                false
+            }
+            _ => true,
+        });
+        let found = find(&paths, recurse);
         tell_of_folders(&found.deeper, &found.barren);
         for (path, error) in &found.refused {
             tell(&format!("{}: {error}", plain(&path.display().to_string())));
         }
         let songs = found.songs.into_iter().map(|(song, _)| song).collect();
-        (songs, found.refused.len())
+        (songs, missing + found.refused.len())
     }
 
     fn has_interface(&self, sink: &str) -> bool {
@@ -438,8 +449,11 @@ fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
     {
         let (mut told, interrupt) = (signal(number)?, interrupt.clone());
         pool.spawn(async move {
-            if told.recv().await.is_ok() {
-                interrupt.request();
+            match told.recv().await {
+                Ok(()) if number == SIGHUP => interrupt.hang_up(),
+                // ^\ would leave a core behind.
+                Ok(()) => interrupt.request(),
+                Err(_) => {}
             }
         });
     }
@@ -481,19 +495,27 @@ const FRAME: Duration = Duration::from_millis(50);
 const FRAME_PAUSED: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The interface, until the end.
-fn interface(view: &mut View, interrupt: &Interrupt, mouse: bool) -> anyhow::Result<()> {
+/// The interface, until the end; what the user wished for, if he ended it.
+fn interface(
+    view: &mut View,
+    interrupt: &Interrupt,
+    keeper: &mut Keeper,
+    mouse: bool,
+) -> anyhow::Result<Option<Wish>> {
     let mut terminal = Terminal::enter(mouse).context("the terminal")?;
     loop {
         view.look();
         if view.is_over() || interrupt.requested() {
-            return Ok(());
+            return Ok(None);
         }
+        keeper.look(&view.deck);
         view.ask();
         view.played.clear();
         match terminal.draw(|frame| screen::draw(frame, view)) {
             // Its window was closed.
-            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+                return Ok(None);
+            }
             drawn => drawn?,
         }
         let wait = if view.deck.desk.is_paused() {
@@ -505,10 +527,10 @@ fn interface(view: &mut View, interrupt: &Interrupt, mouse: bool) -> anyhow::Res
             continue;
         };
         match wish {
-            Wish::Quit => return Ok(()),
+            Wish::Quit => return Ok(Some(wish)),
             Wish::Interrupt => {
                 interrupt.request();
-                return Ok(());
+                return Ok(Some(wish));
             }
             Wish::Redraw => terminal.redraw()?,
             Wish::Suspend => {
@@ -522,7 +544,12 @@ fn interface(view: &mut View, interrupt: &Interrupt, mouse: bool) -> anyhow::Res
 }
 
 /// A line a song, until the end.
-fn lines(view: &mut View, interrupt: &Interrupt, quiet: bool) -> anyhow::Result<()> {
+fn lines(
+    view: &mut View,
+    interrupt: &Interrupt,
+    keeper: &mut Keeper,
+    quiet: bool,
+) -> anyhow::Result<Option<Wish>> {
     loop {
         view.look();
         for track in view.played.drain(..).filter(|_| !quiet) {
@@ -532,8 +559,9 @@ fn lines(view: &mut View, interrupt: &Interrupt, quiet: bool) -> anyhow::Result<
             tell(&plain(&message));
         }
         if view.is_over() || interrupt.requested() {
-            return Ok(());
+            return Ok(None);
         }
+        keeper.look(&view.deck);
         std::thread::sleep(LOOK);
     }
 }

@@ -4,11 +4,14 @@
 //! that cannot be read is one that says nothing.
 
 use std::env;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+
+use super::deck::Deck;
 
 /// Queues that are remembered, at most.
 const QUEUES_MAX: usize = 100;
@@ -49,8 +52,73 @@ fn read(file: &Path) -> Book {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
+/// How long a crash may set a listener back.
+const KEPT: Duration = Duration::from_secs(5);
+
+/// Keeps the place while the queue is played, for an end that nobody hears of.
+pub struct Keeper {
+    pub paths: Vec<PathBuf>,
+    is_asked: bool,
+    /// When it was kept last, or looked at first, and what.
+    at: Instant,
+    last: Option<Left>,
+}
+
+impl Keeper {
+    /// Of the queue of these paths; nothing unless asked.
+    pub fn new(paths: &[PathBuf], is_asked: bool) -> Self {
+        Keeper {
+            paths: known_as(paths),
+            is_asked,
+            at: Instant::now(),
+            last: None,
+        }
+    }
+
+    /// Looks whether there is something to be kept: another song, or the place every some seconds.
+    pub fn look(&mut self, deck: &Deck) {
+        if !self.is_asked {
+            return;
+        }
+        let is_another = |last: &Left| {
+            let now = deck.now();
+            now.track
+                .as_ref()
+                .is_some_and(|track| track.source != last.source)
+        };
+        // The first song may still be on its way to where it was left.
+        if self.at.elapsed() < KEPT && !self.last.as_ref().is_some_and(is_another) {
+            return;
+        }
+        self.at = Instant::now();
+        let left = left(&self.paths, deck);
+        if let Some(left) = left.filter(|left| Some(left) != self.last.as_ref()) {
+            // What cannot be kept is told at the end.
+            let _ = leave(left.clone());
+            self.last = Some(left);
+        }
+    }
+}
+
+/// Where the queue is now; none before its first song.
+pub fn left(paths: &[PathBuf], deck: &Deck) -> Option<Left> {
+    let now = deck.now();
+    let track = now.track.as_ref()?;
+    let rate = u64::from(deck.desk.sample_rate());
+    // After the end, it begins anew.
+    let (source, ms) = match deck.desk.is_played_out() {
+        true => (String::new(), 0),
+        false => (track.source.clone(), deck.desk.frame() * 1000 / rate),
+    };
+    Some(Left {
+        paths: paths.to_vec(),
+        source,
+        ms,
+    })
+}
+
 /// Where the queue of these paths was left.
-pub fn left(paths: &[PathBuf]) -> Option<Left> {
+pub fn was_left(paths: &[PathBuf]) -> Option<Left> {
     let book = read(&place()?);
     book.queues.into_iter().find(|left| left.paths == paths)
 }
@@ -68,6 +136,9 @@ pub fn leave(left: Left) -> io::Result<()> {
     book.queues.truncate(QUEUES_MAX);
     fs::create_dir_all(file.parent().expect("it has two folders above it"))?;
     let part = file.with_extension(format!("{}.part", std::process::id()));
-    fs::write(&part, serde_json::to_vec(&book)?)?;
+    let mut out = File::create(&part)?;
+    out.write_all(&serde_json::to_vec(&book)?)?;
+    // Whole before it has its name, whatever happens to the machine.
+    out.sync_data()?;
     fs::rename(&part, &file)
 }

@@ -7,6 +7,14 @@ use creel_console::{Exit, Failure};
 use creel_vgm::play::Device;
 use creel_vgm::play::device::{Null, Open, PLAYERS, Pipe, Pulse, WavFile};
 
+/// The names that there are.
+pub const SINKS: &str = "there are auto, pulse, pw-play, pacat, aplay, null, wav:FILE, raw:FILE, -";
+
+/// Whether a sink has this name.
+pub fn is_sink(name: &str) -> bool {
+    opener(name, 44_100).is_ok()
+}
+
 /// How the device of this name is opened.
 ///
 /// # Errors
@@ -31,9 +39,7 @@ pub fn opener(name: &str, rate: u32) -> anyhow::Result<Open> {
             } else if let Some(at) = PLAYERS.iter().position(|player| player.0 == name) {
                 Box::new(move || program(&PLAYERS[at..=at], rate))
             } else {
-                let message = format!(
-                    "--sink {name}: no such sink; there are auto, pulse, pw-play, pacat, aplay, null, wav:FILE, raw:FILE, -"
-                );
+                let message = format!("--sink {name}: no such sink; {SINKS}");
                 return Err(Failure::new(Exit::Usage, message).into());
             }
         }

@@ -1,7 +1,7 @@
 //! The index of an archive: what each song says about itself, kept from one start to the next.
 //!
-//! Invariant: a file is read again only if its size or time has changed, and what has gone from the
-//! folders goes from the index. What lies in a zip or 7z is read with it.
+//! Invariant: a file is read again only if its size or time has changed, and what is not there any
+//! more goes from the index. What lies in a zip or 7z is read with it.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -60,6 +60,19 @@ pub struct Song {
 }
 
 impl Song {
+    fn new((entry, file): (Entry, PathBuf)) -> Song {
+        let text = [
+            &entry.title,
+            &entry.game,
+            &entry.system,
+            &entry.author,
+            &entry.chips,
+            &entry.path,
+        ];
+        let text = text.map(|text| text.to_lowercase()).join("\n");
+        Song { entry, text, file }
+    }
+
     /// Where it comes from; none if it is not there any more. An archive is opened for it.
     pub fn source(&self) -> Option<Source> {
         let songs = songs_of(&self.file).ok()?;
@@ -72,6 +85,8 @@ impl Song {
 /// The store.
 pub struct Index {
     database: Database,
+    /// Its file's, for what goes wrong with it.
+    name: String,
 }
 
 /// How a store of redb begins.
@@ -105,9 +120,10 @@ fn sound(path: &Path) -> Result<Database, Option<DatabaseError>> {
     opened.map_or(Err(None), |opened| opened.map_err(Some))
 }
 
-/// What was done to bring it up to date, in songs.
-#[derive(Debug, Default)]
+/// What was done to bring it up to date, in songs, and those that can be played, by their paths.
+#[derive(Default)]
 pub struct Renewed {
+    pub songs: Vec<Song>,
     pub read: usize,
     pub gone: usize,
     pub failed: usize,
@@ -134,13 +150,16 @@ impl Index {
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let broken = match sound(&path) {
-            Ok(database) => return Ok(Index { database }),
+            Ok(database) => return Ok(Index { database, name }),
             Err(Some(DatabaseError::DatabaseAlreadyOpen)) => {
                 tell(&format!(
                     "{name}: another server's; this one's index is not kept (--index names another)"
                 ));
                 let memory = Database::builder().create_with_backend(InMemoryBackend::new());
-                return Ok(Index { database: memory? });
+                return Ok(Index {
+                    database: memory?,
+                    name,
+                });
             }
             Err(Some(DatabaseError::Storage(StorageError::Io(error))))
                 if error.kind() != ErrorKind::InvalidData =>
@@ -153,12 +172,18 @@ impl Index {
         // It can be had again from the songs.
         tell(&format!("{name}: {broken}; it is made anew"));
         fs::remove_file(&path).with_context(|| name.clone())?;
-        let database = Database::create(&path).context(name)?;
-        Ok(Index { database })
+        let database = Database::create(&path).context(name.clone())?;
+        Ok(Index { database, name })
     }
 
-    /// Reads what is new in these folders, and forgets what is not there any more.
+    /// Reads what is new in these folders, and forgets what is not there any more. What it knows of other
+    /// folders it keeps.
     pub fn renew(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Renewed> {
+        self.renewed(folders, pool)
+            .with_context(|| format!("the index {}", self.name))
+    }
+
+    fn renewed(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Renewed> {
         let mut files = Vec::new();
         for folder in folders {
             let folder = fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
@@ -177,7 +202,7 @@ impl Index {
         let here: HashSet<&Path> = files.iter().map(|(_, path)| path.as_path()).collect();
         let gone: Vec<_> = known
             .iter()
-            .filter(|(path, _)| !here.contains(path.as_path()))
+            .filter(|(path, _)| !here.contains(path.as_path()) && !path.exists())
             .collect();
         let is_known = |(stamp, path): &&((u64, u64), PathBuf)| {
             known.get(path).is_some_and(|row| row.stamp == *stamp)
@@ -202,17 +227,24 @@ impl Index {
             }
             write.commit()?;
         }
-        let write = self.database.begin_write()?;
-        {
-            let mut table = write.open_table(FILES)?;
-            for (path, _) in gone {
-                table.remove(key(path))?;
+        if !gone.is_empty() {
+            let write = self.database.begin_write()?;
+            {
+                let mut table = write.open_table(FILES)?;
+                for (path, _) in gone {
+                    table.remove(key(path))?;
+                }
             }
+            write.commit()?;
         }
-        write.commit()?;
-        let all = self.all()?;
-        let songs = all.iter().flat_map(|(_, row)| &row.songs);
-        renewed.failed = songs.filter(|song| song.error.is_some()).count();
+        // Of those folders only, whatever else is known.
+        let all = self.all()?.into_iter();
+        let all = all.filter(|(path, _)| here.contains(path.as_path()));
+        let all =
+            all.flat_map(|(file, row)| row.songs.into_iter().map(move |it| (it, file.clone())));
+        let (songs, failed): (Vec<_>, Vec<_>) = all.partition(|(entry, _)| entry.error.is_none());
+        renewed.failed = failed.len();
+        renewed.songs = songs.into_iter().map(Song::new).collect();
         Ok(renewed)
     }
 
@@ -235,29 +267,6 @@ impl Index {
             );
         }
         Ok(all)
-    }
-
-    /// The songs that can be played, by their paths.
-    pub fn songs(&self) -> anyhow::Result<Vec<Song>> {
-        let all = self.all()?.into_iter();
-        let all =
-            all.flat_map(|(file, row)| row.songs.into_iter().map(move |it| (it, file.clone())));
-        let song = |(entry, file): (Entry, PathBuf)| {
-            let text = [
-                &entry.title,
-                &entry.game,
-                &entry.system,
-                &entry.author,
-                &entry.chips,
-                &entry.path,
-            ];
-            let text = text.map(|text| text.to_lowercase()).join("\n");
-            Song { entry, text, file }
-        };
-        Ok(all
-            .filter(|(entry, _)| entry.error.is_none())
-            .map(song)
-            .collect())
     }
 }
 

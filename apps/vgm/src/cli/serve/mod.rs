@@ -7,8 +7,10 @@
 mod booth;
 mod index;
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
@@ -19,11 +21,13 @@ use serde_json::json;
 
 use super::plain::tell;
 use booth::Booths;
-use index::Index;
+use index::{Index, Song};
 
 /// Listen to an archive in a browser
 ///
 /// The page is served on the loopback address only; its own address is printed. Interrupt to end.
+///
+/// What is added to the folders meanwhile is there when the page is opened again.
 ///
 /// Exit codes: 2 usage, 65 there is no song, 75 the port is in use, 130 interrupted.
 #[derive(Args, Debug)]
@@ -49,6 +53,9 @@ pub struct Serve {
 /// Songs that a page is told of at once.
 const SONGS_AT_ONCE: usize = 200;
 
+/// How soon the folders are looked through again for who opens the page.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
 impl Serve {
     /// Serves until interrupted.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
@@ -61,16 +68,16 @@ impl Serve {
             .wait(Wait::Park)
             .build()
             .context("cannot make the pool")?;
+        let pool = Arc::new(pool);
         let index = Index::open(self.index.clone())?;
         let told = index.renew(&self.folders, &pool)?;
-        let index = index.songs()?;
-        if index.is_empty() {
+        if told.songs.is_empty() {
             return Err(Failure::new(Exit::BadData, "there is no song").into());
         }
         if !common.quiet {
             tell(&format!(
                 "{} songs, {} read anew, {} gone, {} not readable",
-                index.len(),
+                told.songs.len(),
                 told.read,
                 told.gone,
                 told.failed
@@ -79,8 +86,13 @@ impl Serve {
         }
         let site = Arc::new(Site {
             booths: Booths::new(pool.handle()),
+            songs: RwLock::default(),
             index,
+            folders: self.folders.clone(),
+            pool,
+            looked: Mutex::new(Instant::now()),
         });
+        site.take(told.songs);
         std::thread::Builder::new()
             .name("page".into())
             .spawn(move || http::serve(&listener, move |request| site.answer(request)))?;
@@ -92,13 +104,66 @@ impl Serve {
     }
 }
 
+/// A song of a site: its place there is what pages call it by, so it keeps it.
+struct Known {
+    song: Arc<Song>,
+    /// Whether it was there when somebody looked last.
+    is_here: bool,
+}
+
 /// What pages ask.
 struct Site {
-    index: Vec<index::Song>,
+    songs: RwLock<Vec<Known>>,
     booths: Booths,
+    index: Index,
+    folders: Vec<PathBuf>,
+    pool: Arc<Pool>,
+    /// When the folders were looked through last.
+    looked: Mutex<Instant>,
 }
 
 impl Site {
+    /// Takes what is in the folders now: what is new comes behind what is known.
+    fn take(&self, found: Vec<Song>) {
+        let mut songs = self.songs.write().unwrap_or_else(PoisonError::into_inner);
+        let places = songs.iter_mut().enumerate().map(|(place, known)| {
+            known.is_here = false;
+            (known.song.entry.path.clone(), place)
+        });
+        let places: HashMap<String, usize> = places.collect();
+        for song in found {
+            let place = places.get(&song.entry.path).copied();
+            let known = Known {
+                song: Arc::new(song),
+                is_here: true,
+            };
+            match place {
+                Some(place) => songs[place] = known,
+                None => songs.push(known),
+            }
+        }
+    }
+
+    /// Looks through the folders again, unless somebody has just done so or does.
+    fn look_again(&self) {
+        let Ok(mut looked) = self.looked.try_lock() else {
+            return;
+        };
+        if looked.elapsed() < LOOK_AGAIN {
+            return;
+        }
+        match self.index.renew(&self.folders, &self.pool) {
+            Ok(renewed) => self.take(renewed.songs),
+            Err(error) => tell(&format!("{error:#}")),
+        }
+        *looked = Instant::now();
+    }
+
+    fn song(&self, place: usize) -> Option<Arc<Song>> {
+        let songs = self.songs.read().unwrap_or_else(PoisonError::into_inner);
+        songs.get(place).map(|known| Arc::clone(&known.song))
+    }
+
     fn answer(&self, request: &Request) -> Answer {
         match request.path.as_str() {
             "/" => Answer::ok(
@@ -106,33 +171,60 @@ impl Site {
                 include_bytes!("page.html").to_vec(),
             ),
             "/songs" => self.songs(request),
+            "/folders" => self.folders(),
             "/song" | "/sound" | "/lanes" | "/wav" | "/flac" => {
                 let place = request.number("id").and_then(|id| usize::try_from(id).ok());
-                match place.and_then(|place| Some((place, self.index.get(place)?))) {
+                match place.and_then(|place| Some((place, self.song(place)?))) {
                     None => Answer::refused("404 Not Found"),
-                    Some((_, song)) if request.path == "/wav" => booth::wav(song, request),
-                    Some((_, song)) if request.path == "/flac" => booth::flac(song, request),
-                    Some((place, song)) => self.booths.answer(place, song, request),
+                    Some((_, song)) if request.path == "/wav" => booth::wav(&song, request),
+                    Some((_, song)) if request.path == "/flac" => booth::flac(&song, request),
+                    Some((place, song)) => self.booths.answer(place, &song, request),
                 }
             }
             _ => Answer::refused("404 Not Found"),
         }
     }
 
+    /// The folders and archives that songs lie in, each with how many.
+    fn folders(&self) -> Answer {
+        let songs = self.songs.read().unwrap_or_else(PoisonError::into_inner);
+        let mut folders = BTreeMap::new();
+        for known in songs.iter().filter(|known| known.is_here) {
+            if let Some((folder, _)) = known.song.entry.path.rsplit_once('/') {
+                *folders.entry(folder.to_owned()).or_insert(0) += 1;
+            }
+        }
+        let folder = |(folder, songs): (String, u64)| json!({ "folder": folder, "songs": songs });
+        let folders: Vec<_> = folders.into_iter().map(folder).collect();
+        Answer::json(&json!({ "folders": folders }))
+    }
+
     /// The songs that have all words that are looked for.
     fn songs(&self, request: &Request) -> Answer {
+        // A folder's, or an archive's, and what lies below it.
+        let below = request.value("in").unwrap_or_default();
+        let below = format!("{}/", below.trim_end_matches('/'));
+        let is_below = |path: &str| below == "/" || path.starts_with(&below);
         let wanted = request.value("q").unwrap_or_default().to_lowercase();
         let words: Vec<&str> = wanted.split_whitespace().collect();
-        let found = self.index.iter().enumerate();
-        let mut found = found.filter(|(_, song)| words.iter().all(|word| song.text.contains(word)));
         let from = request.number("from").unwrap_or(0) as usize;
-        let songs: Vec<_> = found
+        if from == 0 && words.is_empty() {
+            self.look_again();
+        }
+        let songs = self.songs.read().unwrap_or_else(PoisonError::into_inner);
+        let here = songs.iter().enumerate().filter(|(_, known)| known.is_here);
+        let all = here.clone().count();
+        let mut found = here
+            .map(|(id, known)| (id, &known.song))
+            .filter(|(_, song)| is_below(&song.entry.path))
+            .filter(|(_, song)| words.iter().all(|word| song.text.contains(word)));
+        let listed: Vec<_> = found
             .by_ref()
             .skip(from)
             .take(SONGS_AT_ONCE)
             .map(|(id, song)| json!({ "id": id, "song": song.entry }))
             .collect();
         let more = found.next().is_some();
-        Answer::json(&json!({ "songs": songs, "more": more, "all": self.index.len() }))
+        Answer::json(&json!({ "songs": listed, "more": more, "all": all }))
     }
 }

@@ -1,11 +1,11 @@
 //! A pipe to a program that plays, or standard output.
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -59,6 +59,8 @@ pub const PLAYERS: &[(&str, &[&str])] = &[
 /// How often, and how far apart, a program that was started is looked at.
 const LOOKS: u32 = 10;
 const LOOK: Duration = Duration::from_millis(20);
+/// Of what it says before it ends.
+const SAID_BYTES_MAX: u64 = 16 << 10;
 /// How long it may take to play the rest: the server that it waits for may stand still.
 const REST: Duration = Duration::from_secs(3);
 /// A pipe of 23 ms of 44.1 kHz.
@@ -95,13 +97,23 @@ impl Pipe {
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()?;
         for _ in 0..LOOKS {
             if let Some(status) = child.try_wait()? {
-                return Err(io::Error::other(format!("it ended at once ({status})")));
+                let why = child.stderr.take().map(last_words).unwrap_or_default();
+                return Err(io::Error::other(format!(
+                    "it ended at once ({status}){why}"
+                )));
             }
             std::thread::sleep(LOOK);
+        }
+        // It would wait for who reads it, and end by who does not.
+        if let Some(mut said) = child.stderr.take() {
+            let drain = move || io::copy(&mut said, &mut io::sink());
+            std::thread::Builder::new()
+                .name("said".into())
+                .spawn(drain)?;
         }
         let end = child.stdin.take().expect("it was asked for");
         Pipe::new(end.into(), Some(child), true)
@@ -158,6 +170,21 @@ impl Pipe {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// What a program that has ended said last, as it follows its status.
+fn last_words(mut said: ChildStderr) -> String {
+    let mut text = Vec::new();
+    // A child of its own may have it open still.
+    let is_read = fcntl_setfl(&said, OFlags::NONBLOCK).is_ok();
+    if is_read {
+        // What comes of it is as good as all.
+        let _ = said.by_ref().take(SAID_BYTES_MAX).read_to_end(&mut text);
+    }
+    let text = String::from_utf8_lossy(&text);
+    let mut lines = text.lines().map(str::trim);
+    let last = lines.rfind(|line| !line.is_empty());
+    last.map_or(String::new(), |line| format!(": {line}"))
 }
 
 impl Device for Pipe {

@@ -43,13 +43,16 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let voices = view.lanes.len() as u16;
     let head = if height >= 12 { 3 } else { 1 };
     let rest = height.saturating_sub(head + 2);
-    let spectrum = if view.spectrum && rest >= voices + SPECTRUM_ROWS + 3 {
+    // Who goes through the songs is shown them.
+    let browses = view.search.is_some() || view.cursor.is_some();
+    let spectrum = if view.spectrum && !browses && rest >= voices + SPECTRUM_ROWS + 3 {
         SPECTRUM_ROWS
     } else {
         0
     };
     // The queue keeps three rows where there is room for more than voices.
     let room = rest.saturating_sub(spectrum + 3).max(rest.min(3));
+    let room = if browses { room.min(rest / 3) } else { room };
     let rows_a_lane = match (view.waves, voices) {
         (true, 1..) => (room / voices).clamp(1, ROWS_A_LANE_MAX),
         _ => 1,
@@ -233,7 +236,11 @@ fn ending(path: &str, columns: usize) -> String {
 
 fn foot_line(view: &View) -> Line<'static> {
     if let Some(text) = &view.search {
-        return Line::from(format!("/{}_   enter plays, esc leaves", plain(text)));
+        let (found, all) = (view.listed().len(), view.deck.names.len());
+        let text = plain(text);
+        return Line::from(format!(
+            "/{text}_   {found} of {all}, enter plays, esc leaves"
+        ));
     }
     let desk = &view.deck.desk;
     let (gaps, us) = desk.gaps();
@@ -241,6 +248,10 @@ fn foot_line(view: &View) -> Line<'static> {
         0 => "no gaps".into(),
         1 => format!("1 gap, {} ms", us / 1000),
         _ => format!("{gaps} gaps, {} ms", us / 1000),
+    };
+    let stalls = match desk.stalls() {
+        (0, _) => String::new(),
+        (_, us) => format!("  device stood {} ms", us / 1000),
     };
     let device = if desk.is_lost() {
         "device lost".into()
@@ -262,7 +273,7 @@ fn foot_line(view: &View) -> Line<'static> {
         Repeat::One => " repeat one",
     });
     Line::from(format!(
-        "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}  render {:.1}%",
+        "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}{stalls}  render {:.1}%",
         desk.volume() * 100.0,
         view.deck.now().load / 10.0
     ))

@@ -21,15 +21,10 @@ use super::PcmChip;
 /// The cycle at which a console's program is expected to begin: 22,020 pulses a second.
 const USUAL_CYCLE: u16 = 1045;
 
-/// A step of the output: so large that the quotient of a level is exact, whatever the cycle.
-const ONE: u64 = 1 << 40;
-
 /// The chip.
 #[derive(Clone, Debug)]
 pub struct Pwm {
     cycle: u16,
-    /// What a clock of width is, in steps of the output times [`ONE`], and a bit more.
-    clock: u64,
     /// Widths; none before the first.
     widths: [Option<u16>; 2],
     /// What is heard of them.
@@ -40,30 +35,17 @@ impl Pwm {
     /// A chip after reset.
     #[allow(clippy::new_without_default, reason = "all chips are made by new")]
     pub fn new() -> Self {
-        let mut chip = Self {
-            cycle: 0,
-            clock: 0,
+        Self {
+            cycle: USUAL_CYCLE,
             widths: [None; 2],
             levels: [0; 2],
-        };
-        chip.set_cycle(USUAL_CYCLE);
-        chip
+        }
     }
 
-    fn set_cycle(&mut self, clocks: u16) {
-        self.cycle = clocks.max(1);
-        self.clock = ONE / u64::from(self.cycle.div_ceil(2)) + 1;
-        self.levels = self.widths.map(|width| self.level(width));
-    }
-
-    /// How far the width is from half the cycle, of which all is full scale: a product, for a
-    /// division would cost as much as all else that a write does.
     fn level(&self, width: Option<u16>) -> i32 {
-        let half = self.cycle / 2;
-        let width = width.unwrap_or(half).min(self.cycle);
-        let clocks = u64::from(width.abs_diff(half));
-        let level = (clocks * 0x7FFF * self.clock / ONE) as i32;
-        if width < half { -level } else { level }
+        let cycle = i32::from(self.cycle.max(1));
+        let width = width.map_or(cycle / 2, i32::from).min(cycle);
+        (width - cycle / 2) * 0x7FFF / ((cycle + 1) / 2)
     }
 }
 
@@ -82,7 +64,10 @@ impl PcmChip for Pwm {
     fn write(&mut self, _port: u8, reg: u16, value: u16) {
         let value = value & 0xFFF;
         match reg {
-            1 => self.set_cycle(value.wrapping_sub(1) & 0xFFF),
+            1 => {
+                self.cycle = value.wrapping_sub(1) & 0xFFF;
+                self.levels = self.widths.map(|width| self.level(width));
+            }
             2 | 3 => {
                 let side = usize::from(reg - 2);
                 self.widths[side] = Some(value);
@@ -98,25 +83,5 @@ impl PcmChip for Pwm {
 
     fn render(&mut self, out: &mut [[i32; 2]]) {
         out.fill(self.levels);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_level_is_the_quotient_that_it_stands_for() {
-        let mut chip = Pwm::new();
-        for cycle in 0..0x1000 {
-            chip.write(0, 1, cycle + 1);
-            let clocks = i32::from(cycle.max(1));
-            for width in 0..0x1000 {
-                let from_half = i32::from(width).min(clocks) - clocks / 2;
-                let level = from_half * 0x7FFF / ((clocks + 1) / 2);
-                assert_eq!(chip.level(Some(width)), level, "{width} of {cycle}");
-            }
-            assert_eq!(chip.level(None), 0);
-        }
     }
 }

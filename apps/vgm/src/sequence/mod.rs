@@ -143,30 +143,36 @@ impl Listeners {
         &mut self.all[usize::from(first)..usize::from(end)]
     }
 
-    #[inline]
-    fn push(&mut self, instance: Instance, lanes: [bool; LANES], event: Event) {
+    // The event is made where it is kept, here and below: else it goes through memory, in pieces
+    // that are read back as one, a long wait.
+    #[inline(always)]
+    fn push(&mut self, instance: Instance, lanes: [bool; LANES], event: impl Fn() -> Event) {
         for listener in self.of(instance) {
             for (lane, queue) in listener.queues.iter_mut().enumerate() {
                 if lanes[lane] && listener.hears[lane] {
-                    queue.events.push(event);
+                    queue.events.push(event());
                 }
             }
         }
     }
 
-    // Else the write goes through memory, in pieces that are read back as one: a long wait.
     #[inline(always)]
     fn write(&mut self, tick: u64, write: &Write) {
-        let action = Action::Write {
-            port: write.port,
-            reg: write.reg,
-            value: write.value,
+        let Write {
+            instance,
+            port,
+            reg,
+            value,
+        } = *write;
+        let event = || Event {
+            tick,
+            action: Action::Write { port, reg, value },
         };
-        let (event, lanes) = (Event { tick, action }, lanes(write));
-        if write.instance.chip == ChipId::Ym2612 && lanes[1] {
-            self.push_data(write.instance, event);
+        let lanes = lanes(write);
+        if instance.chip == ChipId::Ym2612 && lanes[1] {
+            self.push_data(instance, event());
         } else {
-            self.push(write.instance, lanes, event);
+            self.push(instance, lanes, event);
         }
     }
 
@@ -348,7 +354,7 @@ impl<'s> Sequencer<'s> {
         };
         let instance = Instance { chip, second };
         let lanes = [chip != ChipId::Ymf278b, chip == ChipId::Ymf278b];
-        self.listeners.push(instance, lanes, event);
+        self.listeners.push(instance, lanes, || event);
     }
 
     fn stream(&mut self, command: StreamCommand) {

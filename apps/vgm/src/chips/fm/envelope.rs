@@ -121,6 +121,21 @@ impl EnvelopeClock {
     }
 }
 
+/// What becomes of the attenuation of some frames.
+///
+/// A closure would do, but that it is called at two places, so that the compiler makes a function of
+/// it, without the vectors of the loop around it. Its `hold` is to be `#[inline(always)]`.
+pub trait Hold {
+    /// Takes the next stretch of frames and its attenuation.
+    fn hold(&mut self, frames: Range<usize>, attenuation: u16);
+}
+
+/// Nothing becomes of it.
+impl Hold for () {
+    #[inline(always)]
+    fn hold(&mut self, _: Range<usize>, _: u16) {}
+}
+
 /// An envelope: a stage and an attenuation of 10 bits, 0 being the loudest.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
@@ -168,7 +183,7 @@ impl Envelope {
         matches!(self.stage, Stage::Decay | Stage::Sustain | Stage::Release)
     }
 
-    /// Runs `frames` frames and calls `hold` with each stretch of them and its
+    /// Runs `frames` frames and gives `levels` each stretch of them and its
     /// attenuation, in order and without gaps.
     ///
     /// Returns the frame at which an OPLL's depress stage gave way to the
@@ -179,7 +194,7 @@ impl Envelope {
         rates: &Rates,
         clock: &EnvelopeClock,
         frames: usize,
-        mut hold: impl FnMut(Range<usize>, u16),
+        mut levels: impl Hold,
     ) -> Option<usize> {
         let (mut tick, mut count) = clock.next();
         let (mut start, mut attacked) = (0, None);
@@ -205,7 +220,7 @@ impl Envelope {
                 let amount = pace.amount(index);
                 index = index.wrapping_add(1);
                 if amount != 0 {
-                    hold(start..next, level);
+                    levels.hold(start..next, level);
                     (start, tick) = (next, next);
                     let ends;
                     (level, ends) = if attacks {
@@ -233,7 +248,7 @@ impl Envelope {
             // The tick behind that of the step.
             count = (index.wrapping_sub(1) << pace.shift).wrapping_add(1);
         }
-        hold(start..frames, self.attenuation);
+        levels.hold(start..frames, self.attenuation);
         attacked
     }
 

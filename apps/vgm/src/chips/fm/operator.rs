@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::envelope::{Envelope, EnvelopeClock, QUIET, Rates, Stage};
+use super::envelope::{Envelope, EnvelopeClock, Hold, QUIET, Rates, Stage};
 use super::ssg_eg::{self, SsgEg};
 use super::tables::{MAX_ATTENUATION, SILENT};
 use crate::vector::{self, Loop};
@@ -160,9 +160,8 @@ impl Operator {
         }
         self.inverted = false;
         let frames = stretches.iter().map(|s| s.frames).sum();
-        let attacked = self
-            .envelope
-            .run(&self.settings.rates, clock, frames, |_, _| {});
+        let rates = &self.settings.rates;
+        let attacked = self.envelope.run(rates, clock, frames, ());
         let mut start = 0;
         for s in stretches {
             let end = start + s.frames;
@@ -319,13 +318,13 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
         }
         operator.inverted = false;
         let frames = stretches.iter().map(|s| s.frames).sum();
-        let hold = |range: Range<usize>, level: u16| {
-            let level = if is_off(level) { MAX } else { level };
-            fill_forward(attenuation, range, (level + total).min(MAX) << SHIFT);
+        let levels = Levels::<SHIFT, _> {
+            attenuation: &mut *attenuation,
+            total,
+            is_off,
         };
-        let attacked = operator
-            .envelope
-            .run(&operator.settings.rates, clock, frames, hold);
+        let rates = &operator.settings.rates;
+        let attacked = operator.envelope.run(rates, clock, frames, levels);
         let mut start = 0;
         for s in stretches {
             let end = start + s.frames;
@@ -342,6 +341,23 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
             }
             start = end;
         }
+    }
+}
+
+/// Where an envelope's steps are written, and what is added to them.
+struct Levels<'a, const SHIFT: u32, O> {
+    attenuation: &'a mut [u16; BLOCK + BEYOND],
+    total: u16,
+    is_off: O,
+}
+
+impl<const SHIFT: u32, O: Fn(u16) -> bool> Hold for Levels<'_, SHIFT, O> {
+    #[inline(always)]
+    fn hold(&mut self, frames: Range<usize>, level: u16) {
+        const MAX: u16 = MAX_ATTENUATION;
+        let level = if (self.is_off)(level) { MAX } else { level };
+        let level = (level + self.total).min(MAX) << SHIFT;
+        fill_forward(self.attenuation, frames, level);
     }
 }
 

@@ -9,8 +9,6 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-
 /// How a program ended.
 ///
 /// Source: 64 to 78 from BSD's `sysexits.h`; 126 and 127 are the shells', and so are 129, 130 and 143:
@@ -166,20 +164,28 @@ pub fn conclude(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
 /// As [`conclude`], but that who was interrupted ends by the signal itself: the code that a shell shows
 /// is the same, and its loop, too, ends.
 pub fn conclude_by_signal(program: &str, outcome: anyhow::Result<Exit>) -> ExitCode {
-    let signal = match outcome.as_ref().map_err(exit_of) {
-        Err(Exit::HungUp) => Some(SIGHUP),
-        Err(Exit::Interrupted) => Some(SIGINT),
-        Err(Exit::Terminated) => Some(SIGTERM),
-        _ => None,
-    };
+    let failed = outcome.as_ref().err().map(exit_of);
     let code = conclude(program, outcome);
-    if let Some(signal) = signal {
-        // What was printed is not lost.
-        let _ = io::Write::flush(&mut io::stdout());
-        // It returns where the system does not know the signal.
-        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    #[cfg(unix)]
+    if let Some(exit) = failed {
+        end_by_signal(exit);
     }
     code
+}
+
+/// Returns where it was no signal.
+#[cfg(unix)]
+fn end_by_signal(exit: Exit) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let signal = match exit {
+        Exit::HungUp => SIGHUP,
+        Exit::Interrupted => SIGINT,
+        Exit::Terminated => SIGTERM,
+        _ => return,
+    };
+    // What was printed is not lost.
+    let _ = io::Write::flush(&mut io::stdout());
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
 /// Prints `PROGRAM: reason: cause` as one line on stderr, for a unit that failed while the

@@ -25,7 +25,9 @@ fn make_folder(output: &Path) -> anyhow::Result<()> {
         !output.exists() || output.is_dir(),
         "{name}: is a file; --output takes a folder"
     );
-    fs::create_dir_all(output).with_context(|| name.to_string())
+    // `new/.`, as GNU parallel's {//} makes it, is new.
+    let folder: PathBuf = output.components().collect();
+    fs::create_dir_all(folder).with_context(|| name.to_string())
 }
 
 /// Says where songs were not looked for, and where none were.

@@ -52,7 +52,7 @@ fn the_output_mirrors_the_input_and_is_not_overwritten_unasked() {
     folder.put("in/below/deep.vgz", &gzip(&small_song()));
     folder.put("in/notes.txt", b"not a song");
     let (input, out) = (folder.path("in"), folder.path("out"));
-    let run = render(&[&input], &out, &["--format", "json"]);
+    let run = render(&[&input], &out.join("."), &["--format", "json"]);
     assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
     assert_eq!(files(&out).len(), 1);
     let run = render(

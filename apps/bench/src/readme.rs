@@ -11,6 +11,7 @@ use creel_console::{Exit, Failure, output};
 use crate::harness::ONE_THREAD;
 use crate::report::findings::{best_peer, disturbance};
 use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
+use crate::stats::{Call, Centre};
 
 /// Around what is generated.
 const BEGIN: &str = "<!-- creel-bench --readme: begin -->";
@@ -87,7 +88,7 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "serve",
         "10000 idle",
         "creel",
-        &["tokio {n} workers"],
+        &["creel {n} workers, bare", "tokio {n} workers"],
         "HTTP, 10,000 idle connections",
     ),
     (
@@ -102,7 +103,7 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "OpenMP in lock-step",
         "creel run",
         &["as it is*"],
-        "OpenMP with too many threads, sized",
+        "OpenMP told of four times the CPUs, sized",
     ),
     (
         "launch",
@@ -125,8 +126,17 @@ struct Line {
     about: String,
     command: String,
     ours: String,
-    /// Name, figure, how many times better Creel is, and its interval.
-    others: Vec<(String, String, f64, (f64, f64))>,
+    others: Vec<Beside>,
+}
+
+/// One beside Creel.
+struct Beside {
+    name: String,
+    figure: String,
+    /// How many times better Creel is.
+    better: Centre,
+    /// What is called of that.
+    call: Call,
 }
 
 /// Writes the newest record's table into a README, and its plot beside it.
@@ -255,7 +265,7 @@ fn line(
     let other = |name: &&str| beside_it(&case, ours, &fill(name));
     let mut others: Vec<_> = others.iter().filter_map(other).collect();
     // The best of all may be one that is there already.
-    others.dedup_by(|b, a| a.0 == b.0);
+    others.dedup_by(|b, a| a.name == b.name);
     (!others.is_empty()).then(|| Line {
         about: about.into(),
         command: format!(
@@ -268,19 +278,19 @@ fn line(
     })
 }
 
-fn beside_it(
-    case: &CaseView,
-    ours: &SubjectView,
-    name: &str,
-) -> Option<(String, String, f64, (f64, f64))> {
+fn beside_it(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Beside> {
     let other = match name.strip_suffix('*') {
         Some("") => best_peer(case)?,
         Some(begin) => case.best(|name| name.starts_with(begin))?,
         None => case.subjects.iter().find(|subject| subject.name == name)?,
     };
     let better = case.better(ours, other)?;
-    let figure = quantity(other.first.median, &other.first.unit);
-    Some((other.name.into(), figure, better.factor(), better.ends()))
+    Some(Beside {
+        name: other.name.into(),
+        figure: quantity(other.first.median, &other.first.unit),
+        call: case.call(&better),
+        better,
+    })
 }
 
 /// Speeds need their unit; times and sizes have it.
@@ -313,10 +323,11 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
         } = line;
         let named = others
             .iter()
-            .map(|(name, figure, ..)| format!("{name} {figure}"));
+            .map(|Beside { name, figure, .. }| format!("{name} {figure}"));
         let named: Vec<String> = named.collect();
-        let factors = others.iter().map(|(_, _, better, (from, to))| {
-            let [better, from, to] = [*better, *from, *to].map(factor);
+        let factors = others.iter().map(|Beside { better, .. }| {
+            let (from, to) = better.ends();
+            let [better, from, to] = [better.factor(), from, to].map(factor);
             format!("{better} × ({from}–{to})")
         });
         let factors: Vec<String> = factors.collect();
@@ -334,8 +345,9 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
             out,
             "\nMedians of interleaved rounds on {} ({} workers, {}, commit {}): \
              [benches/runs/{record}](benches/runs/{record}). How many times better is of samples of \
-             the same round, not of the medians; in brackets its 95 % interval: where 1 lies in it, \
-             no difference is told. Beside Creel is each library's best subject. The commands are \
+             the same round, not of the medians; in brackets its 95 % interval within this run; runs of other \
+             hours differ by more, up to 1.5 × where memory decides. In the plot a difference is blue or orange where it is beyond 5 % and beyond that error and the \
+             case's noise. Beside Creel is each library's best subject. The commands are \
              those of `cargo run --release -p creel-bench -- …`. {}",
             host.cpu,
             section.workers,
@@ -357,20 +369,12 @@ fn plot(lines: &[Line]) -> String {
     const RIGHT: f64 = 30.0;
     const WIDTH: f64 = 760.0;
     let dots = lines.iter().flat_map(|line| {
-        let dot = move |(name, _, better, ends): &(String, String, f64, (f64, f64))| {
-            (format!("{} — {name}", line.about), *better, *ends)
-        };
-        line.others.iter().map(dot)
+        let name = move |beside: &'_ Beside| format!("{} — {}", line.about, beside.name);
+        line.others.iter().map(move |beside| (name(beside), beside))
     });
     let dots: Vec<_> = dots.collect();
-    let largest = dots
-        .iter()
-        .map(|(_, better, _)| *better)
-        .fold(2.0, f64::max);
-    let least = dots
-        .iter()
-        .map(|(_, better, _)| *better)
-        .fold(1.0, f64::min);
+    let factors = || dots.iter().map(|(_, beside)| beside.better.factor());
+    let (largest, least) = (factors().fold(2.0, f64::max), factors().fold(1.0, f64::min));
     let (low, high) = (least.log2().floor(), largest.log2().ceil());
     let across = |factor: f64| {
         let share = (factor.log2().clamp(low, high) - low) / (high - low);
@@ -401,13 +405,14 @@ fn plot(lines: &[Line]) -> String {
         );
         step += 1.0;
     }
-    for (index, (name, better, (from, to))) in dots.iter().enumerate() {
-        let (x, y) = (across(*better), TOP + ROW * (index as f64 + 0.5));
+    for (index, (name, Beside { better, call, .. })) in dots.iter().enumerate() {
+        let y = TOP + ROW * (index as f64 + 0.5);
         // The line is the 95 % interval.
-        let class = match (*from > 1.0, *to < 1.0) {
-            (true, _) => "better",
-            (_, true) => "worse",
-            _ => "alike",
+        let (x, (from, to)) = (across(better.factor()), better.ends());
+        let class = match call {
+            Call::More => "better",
+            Call::Less => "worse",
+            Call::Same => "alike",
         };
         let _ = writeln!(
             out,
@@ -417,8 +422,8 @@ fn plot(lines: &[Line]) -> String {
             LEFT - 12.0,
             y + 4.5,
             name.replace('&', "&amp;").replace('<', "&lt;"),
-            across(*from),
-            across(*to)
+            across(from),
+            across(to)
         );
     }
     out += "</svg>\n";

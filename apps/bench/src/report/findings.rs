@@ -105,7 +105,7 @@ const QUESTIONS: &[Question] = &[
     Question {
         workload: "whispers",
         case: "chain",
-        subject: "creel 1 workers",
+        subject: "creel {n} workers",
         than: BEST_PEER,
         better: "A chain of tasks is {x} × faster than on the next best, {peer}.",
         same: "A chain of tasks takes what it takes on {peer}.",

@@ -316,6 +316,7 @@ impl Comparison {
                 ]);
             }
             out += &table.text();
+            out += "whether one comes again, a run of its case alone tells (--case NAME)\n";
         }
         let (compared, plain) = (self.compared, self.plain);
         out += &match self.differences.len() {

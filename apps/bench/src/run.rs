@@ -76,6 +76,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         setting,
     };
     if let Some(file) = &cli.from {
+        if cli.names_something() || !cli.subjects.is_empty() {
+            let message = "--from shows all of a report; what is named here is for measuring";
+            return Err(Failure::new(Exit::Usage, message.to_owned()).into());
+        }
         let report = run.read(file)?;
         return run.finish(&report);
     }

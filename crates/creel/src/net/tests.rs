@@ -516,7 +516,8 @@ fn the_end_calls_back_who_sleeps_in_the_driver() {
             std::thread::yield_now();
         }
         driver.end();
-        assert_eq!(sleeper.join().unwrap(), Some(0));
+        // Nothing is found, and where the end came before the sleep, nobody looks.
+        assert!(matches!(sleeper.join().unwrap(), None | Some(0)));
     });
     assert!(driver.wait(None, || false).is_none());
 }

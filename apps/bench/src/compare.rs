@@ -25,6 +25,10 @@ pub const DISTURBED: f64 = 0.05;
 /// How much of a change, as a logarithm, is to be the subject's own and not the yardstick's.
 const OWN: f64 = 0.5;
 
+/// What 19 of 20 subjects that nobody changed moved by between two processes, beyond the error of
+/// their samples: one process is luckier with its memory than the next.
+const BETWEEN: f64 = 1.08;
+
 /// A factor that a run should tell.
 const PLAIN: f64 = 2.0;
 
@@ -72,7 +76,8 @@ struct Candidate {
     change: Centre,
     /// Whether it is the subject that changed.
     own: bool,
-    floors: [f64; 2],
+    /// The noise of both runs, and that between them.
+    floors: [f64; 3],
 }
 
 /// Compares all that both have.
@@ -174,7 +179,7 @@ fn change<'a>(
 
 /// All changes of a case, whether they are called or not.
 fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> {
-    let floors = [old.floor, new.floor].map(|floor| floor.unwrap_or(0.0));
+    let floors = [old.floor, new.floor, Some(BETWEEN.ln())].map(|floor| floor.unwrap_or(0.0));
     let candidate = |subject: &SubjectView| {
         let change = change(old, new, subject)?;
         let figure = |case: &CaseView| {

@@ -45,6 +45,8 @@ pub struct Comparison {
     pub plain: usize,
     /// What is called a difference, the worst first.
     pub differences: Vec<Difference>,
+    /// Where a yardstick moved and the subject did not.
+    pub moved: Vec<String>,
 }
 
 /// A subject that is faster or slower than it was.
@@ -91,10 +93,12 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
             continue;
         };
         comparison.conditions(before, section);
+        // Who measures some cases compares these; a subject that is gone from one is told.
         for case in section.cases() {
             let Some(old_case) = before.case(case.name) else {
                 continue;
             };
+            comparison.gone(&section.workload, &old_case, &case);
             candidates.extend(changes(section, &old_case, &case));
         }
     }
@@ -269,6 +273,19 @@ impl Comparison {
         }
     }
 
+    /// Tells which of Creel's subjects a case has no longer.
+    fn gone(&mut self, workload: &str, old: &CaseView, new: &CaseView) {
+        let is_there = |name: &str| new.subjects.iter().any(|subject| subject.name == name);
+        let gone = old.subjects.iter();
+        for subject in gone.filter(|subject| is_creels(subject) && !is_there(subject.name)) {
+            let name = subject.name;
+            self.notes.push(format!(
+                "{workload} {}: {name}: not in the new report",
+                new.name
+            ));
+        }
+    }
+
     /// Calls those that are differences.
     fn call(&mut self, mut candidates: Vec<Candidate>) {
         let all = candidates.len();
@@ -279,8 +296,13 @@ impl Comparison {
         candidates.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
         let clear = candidates.into_iter().enumerate();
         let clear = clear.take_while(|(before, c)| distance(c) > wider(all - before));
-        let far = clear.filter(|(_, c)| c.own && c.change.call(&c.floors) != Call::Same);
-        self.differences.extend(far.map(|(_, c)| c.difference));
+        for (_, candidate) in clear.filter(|(_, c)| c.change.call(&c.floors) != Call::Same) {
+            if candidate.own {
+                self.differences.push(candidate.difference);
+            } else {
+                self.moved.push(candidate.difference.what);
+            }
+        }
     }
 
     /// Whether something became slower.
@@ -322,6 +344,10 @@ impl Comparison {
             }
             out += &table.text();
             out += "whether one comes again, a run of its case alone tells (--case NAME)\n";
+        }
+        if !self.moved.is_empty() {
+            let names = self.moved.join("; ");
+            out += &format!("not called, because it is the yardstick that moved: {names}\n");
         }
         let (compared, plain) = (self.compared, self.plain);
         out += &match self.differences.len() {
@@ -391,7 +417,16 @@ mod tests {
         let old = report(with_creel_at(50.0, 3));
         let is_creel = |name: &str| name.starts_with("creel");
         let yardstick = scaled(5, |name| if is_creel(name) { 1.0 } else { 1.5 });
-        assert!(reports(&old, &yardstick).differences.is_empty());
+        let comparison = reports(&old, &yardstick);
+        assert!(comparison.differences.is_empty());
+        assert_eq!(comparison.moved, ["iterate hot: creel [sticky, adaptive]"]);
+        let mut less = yardstick;
+        less.sections[0].rows.retain(|row| !is_creel(&row.subject));
+        assert!(
+            reports(&old, &less)
+                .text()
+                .contains("not in the new report")
+        );
         let machine = scaled(5, |_| 1.3);
         assert!(reports(&old, &machine).differences.is_empty());
         let both = scaled(5, |name| if is_creel(name) { 2.6 } else { 1.3 });

@@ -112,6 +112,9 @@ fn a_report_is_written_in_every_form_and_compared() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(told.contains("ratios compared, no difference"), "{told}");
+    // Of what is there, nothing is chosen by names that are for measuring.
+    let output = bench(&["--from", &json, "--case", "hot"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     // Another processor's is refused.
     let other = text(&json).replace("\"cpu\":\"", "\"cpu\":\"another ");
     std::fs::write(file("b.json"), other).unwrap();

@@ -435,6 +435,23 @@ mod tests {
         assert!(reports(&old, &masked).is_worse());
     }
 
+    #[test]
+    fn what_a_process_may_differ_from_the_next_by_is_not_called_however_sure_its_samples_are() {
+        // Samples without any noise.
+        let sure = |times: f64| {
+            let mut section = with_creel_at(50.0, 1);
+            section.noise.clear();
+            for row in section.rows.iter_mut().filter(|row| row.unit != "ratio") {
+                let is_creel = row.subject.starts_with("creel");
+                row.median = if is_creel { 50.0 * times } else { 100.0 };
+                row.samples.fill(row.median);
+            }
+            report(section)
+        };
+        assert!(reports(&sure(1.0), &sure(1.07)).differences.is_empty());
+        assert!(reports(&sure(1.0), &sure(1.2)).is_worse());
+    }
+
     /// As many cases as a full run has, of three kinds of subjects each; `slow` of them have Creel
     /// at twice its time.
     fn many(cases: u64, seed: u64, slow: u64) -> Report {

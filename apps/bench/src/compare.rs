@@ -93,13 +93,15 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
             continue;
         };
         comparison.conditions(before, section);
-        // Who measures some cases compares these; a subject that is gone from one is told.
+        // Who measures some cases compares these; what one of them lost is told.
         for case in section.cases() {
             let Some(old_case) = before.case(case.name) else {
                 continue;
             };
-            comparison.gone(&section.workload, &old_case, &case);
-            candidates.extend(changes(section, &old_case, &case));
+            let changes_to = |case: &CaseView| changes(section, &old_case, case);
+            let there = changes_to(&case);
+            comparison.lost(&changes_to(&old_case), &there);
+            candidates.extend(there);
         }
     }
     comparison.call(candidates);
@@ -273,17 +275,14 @@ impl Comparison {
         }
     }
 
-    /// Tells which of Creel's subjects a case has no longer.
-    fn gone(&mut self, workload: &str, old: &CaseView, new: &CaseView) {
-        let is_there = |name: &str| new.subjects.iter().any(|subject| subject.name == name);
-        let gone = old.subjects.iter();
-        for subject in gone.filter(|subject| is_creels(subject) && !is_there(subject.name)) {
-            let name = subject.name;
-            self.notes.push(format!(
-                "{workload} {}: {name}: not in the new report",
-                new.name
-            ));
-        }
+    /// Tells what could have been compared with the old case, and cannot: it is gone, or has no
+    /// samples that are times or speeds.
+    fn lost(&mut self, all: &[Candidate], there: &[Candidate]) {
+        let what = |candidate: &Candidate| candidate.difference.what.clone();
+        let there: Vec<String> = there.iter().map(what).collect();
+        let lost = all.iter().map(what).filter(|what| !there.contains(what));
+        let lost = lost.map(|what| format!("{what}: not in the new report"));
+        self.notes.extend(lost);
     }
 
     /// Calls those that are differences.
@@ -422,11 +421,11 @@ mod tests {
         assert_eq!(comparison.moved, ["iterate hot: creel [sticky, adaptive]"]);
         let mut less = yardstick;
         less.sections[0].rows.retain(|row| !is_creel(&row.subject));
-        assert!(
-            reports(&old, &less)
-                .text()
-                .contains("not in the new report")
-        );
+        let text = |new: &Report| reports(&old, new).text();
+        assert!(text(&less).contains("not in the new report"));
+        let nothing = scaled(5, |name| if is_creel(name) { 0.0 } else { 1.0 });
+        assert!(text(&nothing).contains("not in the new report"));
+        assert!(!text(&old).contains("not in the new report"));
         let machine = scaled(5, |_| 1.3);
         assert!(reports(&old, &machine).differences.is_empty());
         let both = scaled(5, |name| if is_creel(name) { 2.6 } else { 1.3 });

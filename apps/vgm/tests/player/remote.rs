@@ -310,7 +310,9 @@ fn a_queue_is_gone_on_with() {
         let socket = folder.path("socket");
         words.push(&socket);
         words.extend(songs.iter().map(String::as_str));
-        let child = Command::new(PROGRAM)
+        // A hang-up is heeded, even where the tests were started by `nohup`.
+        let child = Command::new("env")
+            .args(["--default-signal", PROGRAM])
             .args(words)
             .env("XDG_STATE_HOME", folder.path("state"))
             .env("XDG_CONFIG_HOME", "/nonexistent")

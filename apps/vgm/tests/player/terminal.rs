@@ -51,7 +51,8 @@ impl Terminal {
     ) -> Terminal {
         let (pty, pts) = blocking::open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
-        let mut command = blocking::Command::new(program);
+        // Whoever runs the tests may ignore signals, as `nohup` does and a script's `&`.
+        let mut command = blocking::Command::new("env").args(["--default-signal", program]);
         for name in ["NO_COLOR", "COLORTERM", "LC_ALL", "LC_CTYPE", "LANG"] {
             command = command.env_remove(name);
         }

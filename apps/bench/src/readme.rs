@@ -103,7 +103,7 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "OpenMP in lock-step",
         "creel run",
         &["as it is*"],
-        "OpenMP told of four times the CPUs, sized",
+        "OpenMP told of 4 × the CPUs, sized",
     ),
     (
         "launch",
@@ -365,9 +365,9 @@ fn plot(lines: &[Line]) -> String {
     const ROW: f64 = 24.0;
     const TOP: f64 = 34.0;
     const BOTTOM: f64 = 30.0;
-    const LEFT: f64 = 370.0;
+    const LEFT: f64 = 410.0;
     const RIGHT: f64 = 30.0;
-    const WIDTH: f64 = 760.0;
+    const WIDTH: f64 = 800.0;
     let dots = lines.iter().flat_map(|line| {
         let name = move |beside: &'_ Beside| format!("{} — {}", line.about, beside.name);
         line.others.iter().map(move |beside| (name(beside), beside))
@@ -389,7 +389,7 @@ fn plot(lines: &[Line]) -> String {
          <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
          <text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">Creel is so many times better than …</text>\n\
          <text class=\"soft\" x=\"{}\" y=\"18\" text-anchor=\"end\">grey: no difference told</text>\n",
-        WIDTH - RIGHT
+        LEFT - 12.0
     );
     // Writing to a String cannot fail.
     let mut step = low;

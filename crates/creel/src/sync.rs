@@ -118,6 +118,14 @@ pub(crate) fn spin_loop() {
     std::hint::spin_loop();
 }
 
+/// Between a `SeqCst` store and a `SeqCst` load that rely on being `SeqCst`: loom takes these for
+/// `AcqRel`, and knows the order of fences only.
+#[inline(always)]
+pub(crate) fn loom_fence() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
 /// Asks for the cache lines of the first `bytes` from `at` on, which may be any address.
 #[inline]
 pub(crate) fn prefetch(at: *const (), bytes: usize) {

@@ -8,6 +8,7 @@ use super::{
         closure::Body,
         dispatch::{Job, Part},
         join::Laggard,
+        places,
         sit_out::SitOut,
         slot::{Known, Slot},
     },
@@ -91,7 +92,8 @@ impl Pool {
         }
     }
 
-    /// Whether no worker of the loop but the caller is in somebody's code; a moment ago.
+    /// Whether no worker of the loop but the caller is in somebody's code; a moment ago. Advice: one
+    /// that leaves meanwhile is found after the loop has been published (`places.rs`).
     fn others_idle(&self, seats: usize) -> bool {
         let busy = |index: &usize| self.shared.seats.at(*index).is_elsewhere();
         match (0..seats).find(busy) {
@@ -239,9 +241,19 @@ impl Loop<'_> {
         let call = Call::new(epoch, self.seats, who, grain);
         let call = line.publish(seats, &job, call, cold);
         let seat = seats.at(who);
-        let part = Part { loops, call, seat };
+        let counters = &*seat.counters;
+        let part = Part {
+            loops,
+            call,
+            seat,
+            counters,
+        };
         let traced = seats.tracing.begin();
-        let laggard = part.work_and_join(self.units, self.shared.join_spin_ns());
+        let join = || part.work_and_join(self.units, self.shared.join_spin_ns());
+        let laggard = match places::any_elsewhere(&part) {
+            true => places::offer_while(&part, join),
+            false => join(),
+        };
         seat.spans.note(Doing::Loop, traced);
         (line.panic.take(), laggard)
     }

@@ -13,6 +13,7 @@ use crate::{
     seat::{
         current,
         parker::Poller,
+        seat::Seat,
         seats::{Seats, Work},
         table::Table,
     },
@@ -199,6 +200,14 @@ impl Work for Shared {
 
     fn hides(&self, seat: usize) -> bool {
         self.timers.at(seat).is_used() || !self.driver.is_empty()
+    }
+
+    fn has_share(&self, seat: &Seat) -> bool {
+        self.loops.has_part(seat)
+    }
+
+    fn take_share(&self, seat: &Seat) {
+        self.loops.take_part(seat);
     }
 
     fn end(&self) {

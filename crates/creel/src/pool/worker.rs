@@ -114,6 +114,8 @@ fn turn(seat: &Seat, shared: &Shared, pace: &mut Pace, watch: &mut Watch) -> boo
     let looped = calls && take_part(seat, shared);
     let urgent = run_urgent(seat, shared);
     let watched = watch.look(shared, seat);
+    // To fire timers it may have left idleness without a look at the loops.
+    let looped = watched.fired && shared.loops.has_part(seat) && take_part(seat, shared) || looped;
     let helped = help(seat, shared, &mut searches);
     let tasks = shared.tasks.turn(seat, searches, watched.tasks);
     let reacted = (pace.reacts() || watched.sockets) && react(seat, shared, pace);
@@ -128,7 +130,7 @@ fn help(seat: &Seat, shared: &Shared, searches: &mut bool) -> bool {
         return false;
     }
     let leaves = seat.is_idle();
-    *searches |= shared.seats.leave_idle(seat);
+    *searches |= shared.seats.leave_idle_for_code(seat);
     let Some(inside) = shared.loops.offers.enter(None) else {
         return false;
     };
@@ -168,7 +170,9 @@ fn run_urgent(seat: &Seat, shared: &Shared) -> bool {
         return false;
     }
     let leaves = seat.is_idle();
-    shared.seats.leave_idle_for_long(seat);
+    if shared.seats.leave_idle_for_code(seat) {
+        shared.seats.end_search();
+    }
     let traced = shared.seats.tracing.begin();
     let urgent = seat.run_urgent();
     if leaves {

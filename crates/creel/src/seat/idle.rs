@@ -256,6 +256,13 @@ impl Idle {
         seat < state.seats && state.places[seat].loan == 0
     }
 
+    /// Calls `f` while the seat's thread works, which therefore cannot become idle before `f` has
+    /// returned. Returns false without a call if the thread does not work.
+    pub(crate) fn while_works(&self, seat: usize, f: impl FnOnce() -> bool) -> bool {
+        let state = lock(&self.state);
+        state.places[seat].at == At::Works && f()
+    }
+
     /// A thread that is no worker runs code of this pool's, and may wait for workers.
     pub(crate) fn begin_outside(&self) {
         self.change(|state| state.working += 1);

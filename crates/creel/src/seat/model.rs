@@ -138,6 +138,12 @@ impl Work for Pieces {
         false
     }
 
+    fn has_share(&self, _: &Seat) -> bool {
+        false
+    }
+
+    fn take_share(&self, _: &Seat) {}
+
     fn end(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }

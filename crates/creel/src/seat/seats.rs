@@ -35,6 +35,13 @@ pub(crate) trait Work: Any + Send + Sync {
     /// somebody's code.
     fn hides(&self, seat: usize) -> bool;
 
+    /// Whether a loop has been called that this seat has a share in and has not looked at. The
+    /// seat's thread asks after it has stored that it does not idle (`SeqCst`).
+    fn has_share(&self, seat: &Seat) -> bool;
+
+    /// Takes part in that loop. Called by the seat's own thread.
+    fn take_share(&self, seat: &Seat);
+
     /// Called once, after the last user has left.
     fn end(&self);
 }
@@ -374,7 +381,27 @@ impl Seats {
         left.called
     }
 
-    /// The same for code that is no task, and not what it was called for: the next one is called.
+    /// The same before the thread takes a job that only it will have then. If a loop was called in
+    /// that moment, the thread takes its share first: the loop's caller may have seen it idle, and
+    /// then nobody else runs that share.
+    #[must_use]
+    pub(crate) fn leave_idle_for_code(&self, seat: &Seat) -> bool {
+        if !seat.is_idle() {
+            return false;
+        }
+        let called = self.leave_idle(seat);
+        let Some(work) = self.work().filter(|work| work.has_share(seat)) else {
+            return called;
+        };
+        if called {
+            self.end_search();
+        }
+        work.take_share(seat);
+        false
+    }
+
+    /// The same as [`leave_idle`](Self::leave_idle) for code that is no task, and not what it was
+    /// called for: the next one is called.
     pub(crate) fn leave_idle_for_long(&self, seat: &Seat) {
         if self.leave_idle(seat) {
             self.end_search();

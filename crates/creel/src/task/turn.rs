@@ -6,7 +6,7 @@ use super::steal::Progress;
 use super::tasks::Tasks;
 use crate::seat::panics::quietly;
 use crate::seat::seat::Seat;
-use crate::seat::seats::When;
+use crate::seat::seats::{Seats, When};
 use crate::seat::woken::wake_all;
 use crate::sync::{Ordering, prefetch};
 use crate::time::timers::Timers;
@@ -59,7 +59,11 @@ impl Tasks {
         let closing = self.seats.is_closing();
         let bound = self.run_bound(seat, closing);
         let wanted = searches || rescues || self.outside.len() > 0;
-        let held = desk::here_in(self).or_else(|| wanted.then(|| self.sit_down(seat)).flatten());
+        let held = desk::here_in(self).or_else(|| {
+            wanted
+                .then(|| self.sit_down(seat, Seats::leave_idle_for_code))
+                .flatten()
+        });
         let Some(held) = held else {
             if searches {
                 self.seats.end_search();
@@ -88,8 +92,13 @@ impl Tasks {
         true
     }
 
-    /// Gives the calling thread, which serves this seat, its desk, if it may run tasks.
-    fn sit_down<'a>(&'a self, seat: &'a Seat) -> Option<Held<'a>> {
+    /// Gives the calling thread, which serves this seat, its desk, if it may run tasks. `leave`
+    /// takes it out of the idle, and returns whether it had been called.
+    fn sit_down<'a>(
+        &'a self,
+        seat: &'a Seat,
+        leave: fn(&Seats, &Seat) -> bool,
+    ) -> Option<Held<'a>> {
         if let Some(held) = desk::here_in(self) {
             return Some(held);
         }
@@ -98,7 +107,7 @@ impl Tasks {
         {
             return None;
         }
-        let searches = self.seats.leave_idle(seat);
+        let searches = leave(&self.seats, seat);
         // SAFETY: this thread serves the seat, and holds no other desk.
         unsafe { self.desks.at(seat.index).sit_down(self) };
         let held = desk::here_in(self)?;
@@ -114,7 +123,9 @@ impl Tasks {
     /// woken, by way of the slot. Elsewhere all are queued, where an idle worker finds them behind a
     /// long poll.
     pub(crate) fn run_due(&self, seat: &Seat, due: &mut Drain<'_, Waker>) {
-        let held = self.sit_down(seat);
+        // Without a look at the loops, because what is due must not wait for a share: the next turn
+        // begins with one.
+        let held = self.sit_down(seat, Seats::leave_idle);
         let alone = self.seats.workers() == 1 && !self.seats.is_closing();
         let Some(held) = held.filter(|_| alone) else {
             return wake_all(due);
@@ -135,11 +146,16 @@ impl Tasks {
     /// Runs tasks that are bound to this seat. Says whether there may be more.
     fn run_bound(&self, seat: &Seat, cancel: bool) -> bool {
         let desk = self.desks.at(seat.index);
+        if desk.bound.len() == 0 {
+            return false;
+        }
+        if self.seats.leave_idle_for_code(seat) {
+            self.seats.end_search();
+        }
         for _ in 0..TURN_BOUND {
             let Some(task) = desk.bound.pop() else {
                 return false;
             };
-            self.seats.leave_idle_for_long(seat);
             desk.bound_counters.polls.add(1);
             let claim = task.state().claim_queued().or_cancel(cancel);
             // SAFETY: just claimed, and this is the seat's thread.
@@ -220,7 +236,7 @@ impl Tasks {
             found |= !rescued.due.list().is_empty();
             rescued.due.run(|due| {
                 // They are queued here, if this thread may run tasks.
-                self.sit_down(seat);
+                self.sit_down(seat, Seats::leave_idle);
                 wake_all(due);
             });
             if !rescued.more {

@@ -265,6 +265,46 @@ fn units_of_a_loop_in_a_loop_meet() {
 }
 
 #[test]
+fn units_of_loops_in_scopes_meet() {
+    check_in_time(|| {
+        let pool = pool(4);
+        let loops = pool.with([Balance::Fixed, Balance::Shared][draw(2)]);
+        let all = Barrier::new(4);
+        let units = || loops.each(0..2, |_, _| _ = all.wait());
+        pool.scope(|s| (0..2).for_each(|_| s.spawn(units)));
+        drop(pool);
+    });
+}
+
+/// The worker of a share runs a job or a task that ends only after the loop, whose units wait for
+/// each other.
+#[test]
+fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
+    check_in_time(|| {
+        let pool = Arc::new(pool(3));
+        let loops = pool.with([Balance::Fixed, Balance::Shared][draw(2)]);
+        let (done, wait) = channel::<()>();
+        let busy = Arc::clone(&pool);
+        let other = thread::spawn(move || {
+            let waits = move || _ = wait.recv();
+            match draw(2) {
+                0 => busy.run_on(1, waits),
+                _ => busy.spawn_fn(waits).detach(),
+            }
+        });
+        let all = Barrier::new(2);
+        let units = || loops.each(0..2, |_, _| _ = all.wait());
+        match draw(2) {
+            0 => units(),
+            _ => pool.scope(|s| s.spawn(units)),
+        }
+        drop(done);
+        other.join().expect("no panic");
+        end_and_count(Arc::into_inner(pool).expect("the last"));
+    });
+}
+
+#[test]
 fn two_pools_wait_for_each_other() {
     check(|| {
         // One of A's workers is left for what B's waits for.

@@ -68,7 +68,8 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
             shared.tasks.clear_desk(seat);
             let unbound = || {
                 let timers = seats.is_closing() || timers.may_end();
-                let asked = seat.urgent.any() || seat.is_called();
+                // A caller that does not see the call of this loop here sees that no thread runs.
+                let asked = seat.urgent.any() || seat.is_called() || shared.loops.has_part(seat);
                 seats.wants_gone(index) && timers && !asked && shared.tasks.may_retire(seat)
             };
             // Its turn looks again once it has been woken, as all who stay do.
@@ -149,8 +150,17 @@ fn help(seat: &Seat, shared: &Shared, searches: &mut bool) -> bool {
     true
 }
 
+/// Has another come for what is offered, by a worker that is about to run something else. It may be
+/// the only one that was woken for it (`Open::add_near`).
+fn pass_on_offers(shared: &Shared) {
+    if shared.loops.offers.left() > 0 {
+        shared.seats.call_if_work();
+    }
+}
+
 fn take_part(seat: &Seat, shared: &Shared) -> bool {
     // By the book it idles on, so that a loop costs nothing, unless something would wait for it.
+    pass_on_offers(shared);
     let leaves =
         seat.is_idle() && (shared.hides(seat.index) || shared.seats.idle.is_watch(seat.index));
     if leaves {
@@ -173,6 +183,7 @@ fn run_urgent(seat: &Seat, shared: &Shared) -> bool {
     if shared.seats.leave_idle_for_code(seat) {
         shared.seats.end_search();
     }
+    pass_on_offers(shared);
     let traced = shared.seats.tracing.begin();
     let urgent = seat.run_urgent();
     if leaves {

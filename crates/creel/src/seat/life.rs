@@ -111,7 +111,7 @@ impl SeatThread {
 
     /// One runs that nobody started here.
     #[cfg(all(test, loom))]
-    pub(super) fn mark_running(&self) {
+    pub(crate) fn mark_running(&self) {
         self.alive.store(true, Ordering::SeqCst);
     }
 
@@ -139,6 +139,13 @@ impl SeatThread {
         let ends = free();
         self.alive.store(!ends, Ordering::SeqCst);
         ends
+    }
+
+    /// Calls `f` while there is no thread; one that starts later does so after `f`. Returns false
+    /// without a call if there is one.
+    pub(crate) fn while_absent(&self, f: impl FnOnce() -> bool) -> bool {
+        let _thread = lock(&self.thread);
+        !self.is_running() && f()
     }
 
     /// The handle, to join it.

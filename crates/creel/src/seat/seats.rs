@@ -394,8 +394,10 @@ impl Seats {
             return called;
         };
         if called {
-            self.end_search();
+            self.idle.end_search();
         }
+        // It may be the only one that was woken for what it was about to take.
+        self.call_if_work();
         work.take_share(seat);
         false
     }

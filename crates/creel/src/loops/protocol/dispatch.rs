@@ -18,6 +18,9 @@
 //! seen to be *in* by whoever sees its claim. A worker that comes late finds every share closed
 //! for its epoch.
 //!
+//! Why a busy worker cannot hang a loop: the caller looks for those after the swap, and offers their
+//! places to idle ones (`places.rs`).
+//!
 //! Why a lost wake-up cannot hang a loop: the caller never waits for a sleeper. A worker that
 //! goes to sleep sets `SLEEPERS` in the call's word: if that finds a new epoch, it looks again;
 //! else the next publication's swap finds the bit, and wakes.
@@ -34,8 +37,8 @@ use crate::{
         trace::Doing, waiter::Waiter,
     },
     sync::{
-        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, lock, loom_fence,
-        now_ns,
+        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, lock,
+        loom_fence, now_ns,
     },
 };
 use crossbeam_utils::CachePadded;

@@ -19,8 +19,10 @@
 //! |---|---|---|
 //! | idles | by a plain store: a hot loop costs no swap | never |
 //! | works | by a swap of `taken` | by the same swap, under the book's lock, if it has not entered |
+//! | is absent: the system refused it, or the pool has shrunk | | the same, under the thread's lock |
 //!
-//! A thread becomes idle under the book's lock, so after that it sees whether its place was taken.
+//! A thread becomes idle under the book's lock, and starts under its own, so after that it sees
+//! whether its place was taken.
 //!
 //! A helper is inside of the offer until it has left the loop, and the caller closes the offer before
 //! it returns. So nobody is late here, and what the loop borrows lives.
@@ -30,7 +32,7 @@ use super::{
     offers::{Offer, Open},
 };
 use crate::{
-    seat::current,
+    seat::{current, seat::Seat},
     sync::{AtomicUsize, Ordering},
 };
 use std::ptr::NonNull;
@@ -45,11 +47,17 @@ struct Places<'a> {
     next: AtomicUsize,
 }
 
-/// Whether a worker of the loop, which has been published, runs other code. It may not come.
+/// Whether a worker of the loop, which has been published, runs other code or has no thread. It may
+/// not come.
 pub(in crate::loops) fn any_elsewhere(part: &Part<'_>) -> bool {
     let seats = &part.loops.seats;
     let mut others = (0..part.call.seats()).filter(|seat| *seat != part.call.caller());
-    others.any(|seat| seats.at(seat).is_elsewhere())
+    // In the deterministic mode the caller has no company.
+    let absent = |seat: &Seat| !seat.thread.is_running() && !seats.is_threadless();
+    others.any(|seat| {
+        let seat = seats.at(seat);
+        seat.is_elsewhere() || absent(seat)
+    })
 }
 
 /// Offers the places of those who run other code to whoever is idle, while `f` runs the caller's
@@ -94,13 +102,15 @@ impl Places<'_> {
         claimed
     }
 
-    /// Works in the place of this seat, if its worker has not taken it and runs other code.
+    /// Works in the place of this seat, if its worker has not taken it, and runs other code or is
+    /// absent. An idle one looks for the loop before it runs anything else.
     fn take(&self, seat: usize) {
         let Part { loops, call, .. } = self.part;
         let share = loops.shares.at(seat);
         let epoch = call.epoch();
         let free = || !share.has_entered(epoch) && share.take_place(epoch);
-        if seat == call.caller() || !loops.seats.idle.while_works(seat, free) {
+        let absent = || loops.seats.at(seat).thread.while_absent(free);
+        if seat == call.caller() || !loops.seats.idle.while_works(seat, free) && !absent() {
             return;
         }
         let own = current::index_in(&loops.seats);

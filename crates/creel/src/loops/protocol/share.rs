@@ -3,7 +3,8 @@
 //!
 //! The invariant: a block is claimed once, and who claims one as a worker has said that it is
 //! *in* before. So a caller that finds every share claimed, and after that nobody in, knows that
-//! all is done.
+//! all is done. (One that works in another's place is inside of an offer instead, which the caller
+//! closes: `places.rs`.)
 
 use super::call::{Call, Grain, Left, is_before};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};

@@ -6,6 +6,7 @@
 //! they are [`Instant`]s also under a driven clock, so that code which is given
 //! times needs not know which clock it runs by.
 
+use crate::seat::panics::RunAll;
 use crate::sync::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,7 +91,7 @@ struct Driven {
     listeners: Mutex<Listeners>,
 }
 
-/// By the key of their subscription; the keys of those that have ended are used again.
+/// Wakers of the pool's workers, which call nothing of the program's. By the key of their subscription; the keys of those that have ended are used again.
 #[derive(Default)]
 struct Listeners {
     wakers: Vec<Option<Waker>>,
@@ -113,9 +114,11 @@ impl Driven {
             waker.clone()
         };
         let mut key = 0;
+        let mut all = RunAll::default();
         while let Some(waker) = next(&mut key) {
-            waker.wake();
+            all.run(|| waker.wake());
         }
+        all.finish();
     }
 }
 
@@ -138,7 +141,8 @@ impl Drop for Subscription {
 impl Clock {
     /// The system's monotonic clock: the default.
     ///
-    /// All of them share one epoch, the first one's making.
+    /// All of them share one epoch. On Linux that is the origin of the system's clock, elsewhere the
+    /// first one's making.
     ///
     /// ```
     /// use creel::time::Clock;

@@ -61,6 +61,13 @@ impl Epoch {
             nanos: if cfg!(shuttle) { 0 } else { system_nanos() },
         }
     }
+
+    /// The origin of the system's clock, as far as an `Instant` can name it.
+    fn of_system() -> Self {
+        let now = Epoch::now();
+        let instant = now.instant.checked_sub(Duration::from_nanos(now.nanos));
+        instant.map_or(now, |instant| Epoch { instant, nanos: 0 })
+    }
 }
 
 /// The clock of `Instant` as one number, of no particular origin: `Instant::elapsed` takes
@@ -91,7 +98,8 @@ struct Driven {
     listeners: Mutex<Listeners>,
 }
 
-/// Wakers of the pool's workers, which call nothing of the program's. By the key of their subscription; the keys of those that have ended are used again.
+/// Wakers of pools' workers, which call nothing of the program's. By the key of their subscription;
+/// the keys of those that have ended are used again.
 #[derive(Default)]
 struct Listeners {
     wakers: Vec<Option<Waker>>,
@@ -155,7 +163,7 @@ impl Clock {
     pub fn monotonic() -> Self {
         static EPOCH: OnceLock<Epoch> = OnceLock::new();
         Clock {
-            epoch: *EPOCH.get_or_init(Epoch::now),
+            epoch: *EPOCH.get_or_init(Epoch::of_system),
             driven: None,
         }
     }
@@ -279,6 +287,9 @@ impl Clock {
 
     /// Nanoseconds from the epoch until `at`; zero if `at` was before it.
     ///
+    /// A driven clock's epoch is its making. The monotonic clock's is the origin of the system's on
+    /// Linux, so that no instant which the system has given lies before it.
+    ///
     /// ```
     /// use creel::time::Clock;
     /// use std::time::Duration;
@@ -289,12 +300,26 @@ impl Clock {
     /// ```
     #[must_use]
     pub fn nanos_at(&self, at: Instant) -> u64 {
-        nanos(at.saturating_duration_since(self.epoch.instant))
+        self.since_epoch(at).unwrap_or(0)
+    }
+
+    /// Nanoseconds from the epoch until `at`; `Err`: from `at` until the epoch.
+    pub(crate) fn since_epoch(&self, at: Instant) -> Result<u64, u64> {
+        match at.checked_duration_since(self.epoch.instant) {
+            Some(since) => Ok(nanos(since)),
+            None => Err(nanos(self.epoch.instant.duration_since(at))),
+        }
     }
 
     /// The instant that lies `nanos` after the epoch.
     pub(crate) fn instant(&self, nanos: u64) -> Instant {
         self.epoch.instant + Duration::from_nanos(nanos)
+    }
+
+    /// The instant that lies `nanos` before the epoch, if the system can represent it.
+    pub(crate) fn instant_before(&self, nanos: u64) -> Option<Instant> {
+        let before = Duration::from_nanos(nanos);
+        self.epoch.instant.checked_sub(before)
     }
 
     /// Wakes `listener` at each move of a driven clock, until the subscription is dropped.

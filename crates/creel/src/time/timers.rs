@@ -440,6 +440,7 @@ pub(super) fn expect_clock() -> Clock {
 
 /// When a timer is due, as far as it is known: a future may be made where no
 /// clock is at hand, and settles this at its first poll.
+#[derive(Clone, Copy)]
 pub(super) enum Due {
     /// Nanoseconds after the first poll.
     After(u64),
@@ -447,6 +448,8 @@ pub(super) enum Due {
     Instant(Instant),
     /// Nanoseconds of the clock.
     At(u64),
+    /// So many nanoseconds before the clock's epoch: it has come.
+    Before(u64),
 }
 
 impl Due {
@@ -458,7 +461,8 @@ impl Due {
         }
     }
 
-    /// Nanoseconds of this thread's clock, the same from the first call on.
+    /// Nanoseconds of this thread's clock, the same from the first call on; zero if that is before
+    /// its epoch.
     ///
     /// # Panics
     ///
@@ -473,13 +477,19 @@ impl Due {
 
     #[cold]
     fn settle_now(&mut self) -> u64 {
-        let at = match *self {
-            Due::At(at) => at,
-            Due::After(nanos) => expect_clock().exact_nanos().saturating_add(nanos),
-            Due::Instant(instant) => expect_clock().nanos_at(instant),
+        *self = match *self {
+            Due::After(nanos) => Due::At(expect_clock().exact_nanos().saturating_add(nanos)),
+            Due::Instant(instant) => match expect_clock().since_epoch(instant) {
+                Ok(nanos) => Due::At(nanos),
+                Err(before) => Due::Before(before),
+            },
+            Due::At(nanos) => Due::At(nanos),
+            Due::Before(before) => Due::Before(before),
         };
-        *self = Due::At(at);
-        at
+        match *self {
+            Due::At(at) => at,
+            _ => 0,
+        }
     }
 }
 

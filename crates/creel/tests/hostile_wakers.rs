@@ -337,6 +337,23 @@ fn send_queue_meets_hostile_wakers() {
     });
 }
 
+#[test]
+fn a_send_queue_may_be_used_by_the_iterator_of_receivers() {
+    let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let to = socket.as_std().local_addr().unwrap();
+    let queue = Arc::new(SendQueue::new(Arc::new(socket), 1));
+    let written = Arc::clone(&queue);
+    bounded("pushing while pushing", move || {
+        let receivers = [to].into_iter();
+        written.push(
+            b"a buffer",
+            receivers.inspect(|&to| written.push(b"another", [to])),
+        );
+    });
+    // There is room for the inner one.
+    assert_eq!(queue.dropped(), 1);
+}
+
 /// Work that never has anything to do.
 struct Nothing;
 
@@ -354,8 +371,8 @@ fn control_meets_hostile_wakers() {
         let again = Arc::clone(&control);
         Case {
             wait: Box::new(move |cx| Pin::new(&mut running).poll(cx).map(drop)),
-            event: Arc::new(move || drop(control.trigger(Trigger::Stop))),
-            touch: Arc::new(move || drop(again.trigger(Trigger::Stop))),
+            event: Arc::new(move || _ = control.trigger(Trigger::Stop)),
+            touch: Arc::new(move || _ = again.trigger(Trigger::Stop)),
         }
     });
 }
@@ -478,10 +495,10 @@ fn udp_readiness_meets_hostile_wakers() {
 fn blocking_call_meets_hostile_wakers() {
     meets_all(|_| {
         let (tx, rx) = mpsc::channel::<()>();
-        let mut call = creel::blocking(move || drop(rx.recv()));
+        let mut call = creel::blocking(move || _ = rx.recv());
         Case {
             wait: Box::new(move |cx| Pin::new(&mut call).poll(cx)),
-            event: Arc::new(move || drop(tx.send(()))),
+            event: Arc::new(move || _ = tx.send(())),
             touch: nothing(),
         }
     });

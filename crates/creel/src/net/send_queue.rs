@@ -7,7 +7,8 @@
 use super::batch::Outgoing;
 use super::udp::UdpSocket;
 use crate::seat::stored_waker::StoredWaker;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, local, lock, thread_local};
+use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -57,6 +58,11 @@ struct Written {
     closed: bool,
 }
 
+thread_local! {
+    /// Memory for the receivers of a datagram, kept so that writing one allocates nothing.
+    static RECEIVERS: RefCell<Vec<SocketAddr>> = const { RefCell::new(Vec::new()) };
+}
+
 impl SendQueue {
     /// An empty queue of at most `capacity` datagrams before `socket`.
     pub fn new(socket: Arc<UdpSocket>, capacity: usize) -> Self {
@@ -81,15 +87,21 @@ impl SendQueue {
     where
         I: IntoIterator<Item = SocketAddr, IntoIter: ExactSizeIterator>,
     {
-        let to = to.into_iter();
+        // The iterator is the program's, and may use this queue: it runs before the lock is taken.
+        let mut receivers = local(&RECEIVERS, RefCell::take).unwrap_or_default();
+        receivers.extend(to);
         let mut written = lock(&self.written);
-        if written.closed || written.outgoing.len() + to.len() > self.capacity {
-            self.dropped.fetch_add(to.len() as u64, Ordering::Relaxed);
-            return;
-        }
-        written.outgoing.push_to_many(datagram, to);
-        let sender = written.sender.take();
+        let sender = if written.closed || written.outgoing.len() + receivers.len() > self.capacity {
+            let count = receivers.len() as u64;
+            self.dropped.fetch_add(count, Ordering::Relaxed);
+            receivers.clear();
+            None
+        } else {
+            written.outgoing.push_to_many(datagram, receivers.drain(..));
+            written.sender.take()
+        };
         drop(written);
+        local(&RECEIVERS, |kept| kept.replace(receivers));
         sender.map(StoredWaker::wake);
     }
 

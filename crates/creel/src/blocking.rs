@@ -4,6 +4,7 @@
 //! there was none for a while. What blocks needs no CPU, so their number is no question of the
 //! machine's size, only a bound against a flood. Work that computes belongs on a pool.
 
+use crate::seat::stored_waker::StoredWaker;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +14,7 @@ use std::pin::Pin;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ pub struct Blocking<T> {
 }
 
 enum Call<T> {
-    Waits(Option<Waker>),
+    Waits(Option<StoredWaker>),
     Done(Result<T, Box<dyn Any + Send>>),
     /// Nobody wants the outcome, or it was taken.
     GivenUp,
@@ -127,7 +128,7 @@ impl<T> Future for Blocking<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let fresh = cx.waker().clone();
+        let fresh = StoredWaker::new(cx.waker());
         let mut call = lock(&self.call);
         let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
             Call::Waits(before) => {

@@ -111,9 +111,12 @@ fn times_at_both_ends_are_waited_for_or_not() {
             for _ in 0..100 {
                 ever.tick().await;
             }
-            let mut at_once = time::interval(Duration::from_secs(1)).early(Duration::MAX);
-            let first = at_once.tick().await;
-            assert!(at_once.tick().await > first);
+            let second = Duration::from_secs(1);
+            let mut at_once = time::interval(second).early(second);
+            let begin = Instant::now();
+            assert!(at_once.tick().await > begin);
+            // A whole period early, and no more than that.
+            assert!(time::timeout(SHORT, at_once.tick()).await.is_err());
         });
     });
     for wait in [
@@ -154,4 +157,50 @@ fn items_without_a_size_and_ranges_to_the_end() {
             throws(&|| drop(loops.map(&all(), |_, ()| -> () { throw() })));
         }
     });
+}
+
+#[test]
+#[should_panic(expected = "at most one period early")]
+fn an_interval_that_is_early_by_more_than_its_period_is_refused() {
+    let _ = time::interval(Duration::from_secs(1)).early(Duration::MAX);
+}
+
+/// The first ticks of an interval of a second that starts at `first`, counted from there.
+fn ticks_from<const N: usize>(pool: &Pool, first: Instant, skips: bool) -> [Duration; N] {
+    pool.block_on(async move {
+        let mut ticks = time::interval(Duration::from_secs(1)).starting(first);
+        if skips {
+            ticks = ticks.skip_missed();
+        }
+        let mut after = [Duration::ZERO; N];
+        for after in &mut after {
+            *after = ticks.tick().await.duration_since(first);
+        }
+        after
+    })
+}
+
+#[test]
+fn an_interval_that_starts_before_its_clock_keeps_its_schedule() {
+    let seconds = |n: u64| Duration::from_secs(n);
+    let clock = time::Clock::driven();
+    let (epoch, pool) = (clock.now(), Pool::builder().workers(1).clock(clock.clone()));
+    let pool = pool.build().unwrap();
+    clock.advance(Duration::from_millis(2700));
+    bounded("intervals", move || {
+        let first = epoch - Duration::from_millis(300);
+        assert_eq!(ticks_from(&pool, first, false), [0, 1, 2, 3].map(seconds));
+        assert_eq!(ticks_from(&pool, first, true), [3].map(seconds));
+        let first = epoch - Duration::from_millis(2500);
+        let all = [0, 1, 2, 3, 4, 5].map(seconds);
+        assert_eq!(ticks_from(&pool, first, false), all);
+        assert_eq!(ticks_from(&pool, first, true), [5].map(seconds));
+    });
+    // Long before the process has looked at any clock.
+    if let Some(first) = Instant::now().checked_sub(seconds(3600)) {
+        bounded("an interval", move || {
+            let ticks = ticks_from(&self::pool(1), first, false);
+            assert_eq!(ticks, [0, 1].map(seconds));
+        });
+    }
 }

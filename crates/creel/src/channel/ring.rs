@@ -16,11 +16,11 @@
 
 use super::waiters::{Ticket, Waiters};
 use super::{Closed, TryRecvError, TrySendError, blocking};
+use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 use std::future::Future;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -195,7 +195,7 @@ impl<T> Ring<T> {
         let position = claim.word & !FLAGS;
         claim.place.stamp.store(position + 1, Ordering::Release);
         if claim.word & WAITING != 0 {
-            self.wake(Side::Receivers);
+            self.first_waiting(Side::Receivers).map(StoredWaker::wake);
         }
     }
 
@@ -211,7 +211,9 @@ impl<T> Ring<T> {
         let free = (claim.word & !FLAGS).wrapping_add(self.mask + 1);
         claim.place.stamp.store(free, Ordering::Release);
         if claim.word & WAITING != 0 {
-            self.wake(Side::Senders);
+            // A panic would cost this caller its message.
+            let sender = self.first_waiting(Side::Senders);
+            sender.map(StoredWaker::wake_quietly);
         }
         message
     }
@@ -249,19 +251,22 @@ impl<T> Ring<T> {
         }
     }
 
+    /// Takes out the first of a side who wait.
     #[cold]
-    fn wake(&self, side: Side) {
+    fn first_waiting(&self, side: Side) -> Option<StoredWaker> {
         let (list, word) = self.waiting(side);
-        list.wake_one(|| lower(word));
+        list.pop(|| lower(word))
     }
 
     /// Refuses further messages and wakes everybody to see it.
     fn close(&self) {
         if self.tail.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0 {
+            let mut woken = RunAll::default();
             for side in [Side::Receivers, Side::Senders] {
                 let (list, word) = self.waiting(side);
-                list.wake_all(|| lower(word));
+                list.wake_all(&mut woken, || lower(word));
             }
+            woken.finish();
         }
     }
 
@@ -304,14 +309,11 @@ fn raise(word: &AtomicU64) {
 impl<T> Ring<T> {
     /// Drops all messages that are there; then throws what the first of them threw.
     fn clear(&self) {
-        let mut thrown = None;
+        let mut dropped = RunAll::default();
         while let Ok(message) = self.try_recv() {
-            let dropped = catch_unwind(AssertUnwindSafe(|| drop(message)));
-            thrown = thrown.or(dropped.err());
+            dropped.run(|| drop(message));
         }
-        if let Some(payload) = thrown {
-            resume_unwind(payload);
-        }
+        dropped.finish();
     }
 }
 
@@ -533,8 +535,10 @@ impl<T> Drop for Sender<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         if self.ring.receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.ring.close();
-            self.ring.clear();
+            let mut both = RunAll::default();
+            both.run(|| self.ring.close());
+            both.run(|| self.ring.clear());
+            both.finish();
         }
     }
 }
@@ -698,7 +702,9 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     #[cold]
     fn pass_on(&mut self) {
         if self.leave() && !self.may_sleep() {
-            self.ring.wake(Self::SIDE);
+            // A received message may be on its way to the caller.
+            let next = self.ring.first_waiting(Self::SIDE);
+            next.map(StoredWaker::wake_quietly);
         }
     }
 

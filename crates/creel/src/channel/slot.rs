@@ -150,7 +150,7 @@ impl<T> Inner<T> {
             let tx = (seen & TX_WAITING != 0).then(|| unsafe { tx.into_waker() });
             let other = if gone == TX_GONE { rx } else { tx };
             if let Some(waker) = other {
-                waker.wake();
+                waker.wake_in_drop();
             }
             return Some(seen);
         }
@@ -400,12 +400,13 @@ impl<T> Receiver<T> {
             let words = inner.tx_waker.copy();
             let empty = (seen & !(FULL | TX_WAITING)).wrapping_add(EPOCH);
             if exchange(&inner.state, seen, empty) {
+                // SAFETY: the place was full and the exchange made the message ours.
+                let message = unsafe { message.assume_init() };
                 if seen & TX_WAITING != 0 {
                     // SAFETY: the exchange cleared the bit, on the value read before the copy.
-                    unsafe { words.into_waker() }.wake();
+                    unsafe { words.into_waker() }.wake_quietly();
                 }
-                // SAFETY: the place was full and the exchange made the message ours.
-                return Ok(unsafe { message.assume_init() });
+                return Ok(message);
             }
         }
     }

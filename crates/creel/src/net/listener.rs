@@ -123,7 +123,11 @@ impl<L: Listen> Listener<L> {
         self.as_std().address()
     }
 
-    /// Takes the next connection. Cancel-safe.
+    /// Takes the next connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has taken no connection.
     ///
     /// # Errors
     ///

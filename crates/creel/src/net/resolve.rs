@@ -7,7 +7,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Looks a name up, as the system does, on a thread for [blocking](crate::blocking) calls.
 ///
-/// Dropped, the look-up goes on and its answer is lost.
+/// # Cancel safety
+///
+/// Safe: the look-up goes on in the background, and its answer is lost.
 ///
 /// # Errors
 ///
@@ -25,6 +27,10 @@ pub async fn resolve(name: impl ToSocketAddrs + Send + 'static) -> io::Result<Ve
 
 impl TcpStream {
     /// Looks a name up and connects to the first of its addresses that takes it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the connection is closed, if there is one.
     ///
     /// # Errors
     ///

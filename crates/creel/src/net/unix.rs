@@ -70,6 +70,10 @@ fn at(path: &Path) -> io::Result<SockAddr> {
 impl UnixStream {
     /// Connects to who listens at `path`.
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: the connection is closed, if there is one.
+    ///
     /// # Errors
     ///
     /// If nobody does, or too many files are open.
@@ -190,6 +194,10 @@ impl UnixDatagram {
 
     /// Sends a datagram to where it is connected; waits while the receiver's buffer is full.
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has sent nothing.
+    ///
     /// # Errors
     ///
     /// The system's.
@@ -201,6 +209,10 @@ impl UnixDatagram {
     /// Sends a datagram to `path`; waits while the receiver's buffer is full. No poller tells of
     /// room there, so it tries again after 1 ms, then 2, and every 16 in the end; where that is too
     /// late, connect.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has sent nothing.
     ///
     /// # Errors
     ///
@@ -222,6 +234,10 @@ impl UnixDatagram {
 
     /// Receives a datagram; what does not fit into `bytes` is lost.
     ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has received nothing.
+    ///
     /// # Errors
     ///
     /// The system's.
@@ -242,7 +258,11 @@ impl UnixDatagram {
         })
     }
 
-    /// Waits until there may be a datagram, and takes none. Cancel-safe.
+    /// Waits until there may be a datagram, and takes none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it takes nothing.
     ///
     /// # Errors
     ///
@@ -251,7 +271,11 @@ impl UnixDatagram {
         self.io.ready(Direction::Read).await
     }
 
-    /// Waits until there may be room to send. Cancel-safe.
+    /// Waits until there may be room to send.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it sends nothing.
     ///
     /// # Errors
     ///
@@ -261,6 +285,10 @@ impl UnixDatagram {
     }
 
     /// Receives a datagram and tells its sender; what does not fit into `bytes` is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: cancelled, it has received nothing.
     ///
     /// # Errors
     ///

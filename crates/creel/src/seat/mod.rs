@@ -18,6 +18,7 @@ pub(crate) mod seat;
 pub(crate) mod seats;
 pub(crate) mod stats;
 pub(crate) mod steal_order;
+pub(crate) mod stored_waker;
 pub(crate) mod table;
 pub(crate) mod trace;
 pub(crate) mod urgent;

@@ -4,10 +4,9 @@ use super::cell::{self, Keep, Outcome, Ran, Task};
 use super::desk::{Held, Own};
 use super::state::Claim;
 use super::steal;
-use crate::seat::panics::quietly;
+use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{Instant, Ordering};
 use std::future::Future;
-use std::task::Waker;
 
 /// Polls between two looks at the clock, at most; and the time between them that is aimed at.
 const LOOK_POLLS_MAX: u32 = 64;
@@ -99,8 +98,9 @@ impl<'a> Held<'a> {
     ///
     /// The pool has one worker.
     #[inline]
-    pub(super) fn run_woken(self, waker: Waker) {
-        let task = cell::woken_by(&waker).filter(|task| task.is_of(self.tasks));
+    pub(super) fn run_woken(self, waker: StoredWaker) {
+        let task = waker.get().and_then(cell::woken_by);
+        let task = task.filter(|task| task.is_of(self.tasks));
         let free = self.desk.lifo.is_empty() && self.own(|own| own.polls_left > 0);
         let claimed = task.filter(|_| free).and_then(|task| {
             let claim = task.state().claim_idle()?;
@@ -112,7 +112,7 @@ impl<'a> Held<'a> {
                 std::mem::forget(waker);
                 self.run(task, claim);
             }
-            None => quietly(|| waker.wake()),
+            None => waker.wake_quietly(),
         }
         self.run_slot();
     }

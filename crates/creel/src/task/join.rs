@@ -1,7 +1,8 @@
 //! The handle of a task: to wait for its output, to cancel it, or to let it go.
 
-use super::cell::{Payload, Task, drop_quietly};
+use super::cell::{Payload, Task};
 use super::id::TaskId;
+use crate::seat::stored_waker::StoredWaker;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -264,7 +265,7 @@ impl<T> JoinHandle<T> {
         let Some(task) = self.task.take() else { return };
         if self.joining && task.state().clear_joiner() {
             // SAFETY: the step made it the handle's again.
-            drop_quietly(unsafe { task.take_joiner() });
+            drop(unsafe { task.take_joiner() });
         }
         let then = task.state().drop_handle().unwrap_or_else(|| {
             // SAFETY: complete, with the handle alive.
@@ -291,14 +292,14 @@ impl<T> Future for JoinHandle<T> {
             return Poll::Ready(self.take(task));
         }
         // Cloned first: it may panic, and must not do so between the steps.
-        let waker = context.waker().clone();
+        let waker = StoredWaker::new(context.waker());
         if self.joining {
             self.joining = false;
             if !task.state().clear_joiner() {
                 return Poll::Ready(self.take(task));
             }
             // SAFETY: the step made it the handle's again.
-            drop_quietly(unsafe { task.take_joiner() });
+            drop(unsafe { task.take_joiner() });
         }
         // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
         unsafe { task.put_joiner(waker) };
@@ -307,7 +308,7 @@ impl<T> Future for JoinHandle<T> {
             return Poll::Pending;
         }
         // SAFETY: complete before the step: the waker is still the handle's.
-        drop_quietly(unsafe { task.take_joiner() });
+        drop(unsafe { task.take_joiner() });
         Poll::Ready(self.take(task))
     }
 }

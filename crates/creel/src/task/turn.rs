@@ -4,14 +4,13 @@ use super::cell::{Ran, Schedule, Task};
 use super::desk::{self, Held};
 use super::steal::Progress;
 use super::tasks::Tasks;
-use crate::seat::panics::quietly;
 use crate::seat::seat::Seat;
 use crate::seat::seats::{Seats, When};
+use crate::seat::stored_waker::StoredWaker;
 use crate::seat::woken::wake_all;
 use crate::sync::{Ordering, prefetch};
 use crate::time::timers::Timers;
 use std::sync::Arc;
-use std::task::Waker;
 use std::vec::Drain;
 
 /// Tasks a turn, at most: timers and sockets come after.
@@ -122,7 +121,7 @@ impl Tasks {
     /// On a pool of one nobody else could take what is woken, so each task runs before the next is
     /// woken, by way of the slot. Elsewhere all are queued, where an idle worker finds them behind a
     /// long poll.
-    pub(crate) fn run_due(&self, seat: &Seat, due: &mut Drain<'_, Waker>) {
+    pub(crate) fn run_due(&self, seat: &Seat, due: &mut Drain<'_, StoredWaker>) {
         // Without a look at the loops, because what is due must not wait for a share: the next turn
         // begins with one.
         let held = self.sit_down(seat, Seats::leave_idle);
@@ -131,12 +130,12 @@ impl Tasks {
             return wake_all(due);
         };
         held.end_search();
-        let fetch = |waker: &Waker| prefetch(waker.data(), FETCHED_BYTES);
+        let fetch = |waker: &StoredWaker| prefetch(waker.data(), FETCHED_BYTES);
         due.as_slice().iter().take(AHEAD).for_each(fetch);
         while let Some(waker) = due.next() {
             due.as_slice().get(AHEAD - 1).into_iter().for_each(fetch);
             if seat.urgent.any() {
-                quietly(|| waker.wake());
+                waker.wake_quietly();
             } else {
                 held.run_woken(waker);
             }

@@ -1,10 +1,10 @@
 //! What the pool sees of `task` where it is left out: a scheduler that never has a task.
 
 use crate::{
-    seat::{seat::Seat, seats::Seats, stats::TaskStats},
+    seat::{seat::Seat, seats::Seats, stats::TaskStats, stored_waker::StoredWaker},
     time::timers::Timers,
 };
-use std::{sync::Arc, task::Waker, vec::Drain};
+use std::{sync::Arc, vec::Drain};
 
 /// Has no task.
 pub(crate) struct Tasks {
@@ -64,7 +64,7 @@ impl Tasks {
         false
     }
 
-    pub(crate) fn run_due(&self, _: &Seat, _: &mut Drain<'_, Waker>) {}
+    pub(crate) fn run_due(&self, _: &Seat, _: &mut Drain<'_, StoredWaker>) {}
 
     pub(crate) fn clear_desk(&self, _: &Seat) {}
 

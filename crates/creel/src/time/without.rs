@@ -18,6 +18,7 @@ impl Clock {
 
 pub(crate) mod timers {
     use super::Clock;
+    use crate::seat::stored_waker::StoredWaker;
     use std::{sync::Arc, task::Waker, vec::Drain};
 
     /// None is armed.
@@ -56,7 +57,7 @@ pub(crate) mod timers {
             None
         }
 
-        pub(crate) fn fire(&self, _: impl FnOnce(&mut Drain<'_, Waker>)) -> Fired {
+        pub(crate) fn fire(&self, _: impl FnOnce(&mut Drain<'_, StoredWaker>)) -> Fired {
             let (count, more) = (0, false);
             Fired { count, more }
         }

@@ -219,7 +219,9 @@ impl Seats {
     /// Gives a seat an urgent job and sees to it that a thread runs it.
     ///
     /// # Panics
-    /// If the seat has no thread and the system refuses one. The job has been dropped then.
+    /// If the seat has no thread and the system refuses one, or the pool has ended. The job has been
+    /// dropped then.
+    #[track_caller]
     pub(crate) fn send(&self, seat: &Seat, job: Job) {
         if self.threadless {
             // No thread but the caller's.
@@ -235,8 +237,15 @@ impl Seats {
         seat.notify();
     }
 
-    /// Tells that the system refuses a thread.
+    /// Panics with the reason why worker `index` has no thread.
+    #[track_caller]
     pub(crate) fn panic_refused(&self, index: usize, error: &io::Error) -> ! {
+        if self.is_closing() {
+            panic!(
+                "pool {} has ended: worker {index} takes no more work",
+                self.name
+            );
+        }
         panic!("cannot start worker {index} of pool {}: {error}", self.name);
     }
 

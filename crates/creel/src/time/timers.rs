@@ -132,8 +132,12 @@ impl Timers {
     }
 
     /// Names the waker of the worker that fires these timers; once.
-    pub(crate) fn set_rouse(&self, waker: Waker) {
+    pub(crate) fn set_rouse(&self, waker: impl FnOnce() -> Waker) {
         // A second waker could only be the same worker's again.
+        if self.rouse.get().is_some() {
+            return;
+        }
+        let waker = waker();
         if self.rouse.set(waker.clone()).is_ok() {
             *lock(&self.subscription) = self.clock.subscribe(waker);
         }

@@ -208,6 +208,7 @@ enum Call<T> {
 impl<T> Future for Blocking<T> {
     type Output = T;
 
+    #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let fresh = cx.waker().clone();
         let mut call = lock(&self.call);

@@ -91,6 +91,7 @@ pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 /// assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(4), Ok(5)));
 /// assert_eq!(rx.leaked(), 3);
 /// ```
+#[track_caller]
 pub fn channel<T>(capacity: usize, leak: Leak) -> (Sender<T>, Receiver<T>) {
     assert!(
         (1..=1 << 30).contains(&capacity),
@@ -197,6 +198,7 @@ impl<T> Sender<T> {
     ///
     /// Without a message.
     #[inline]
+    #[track_caller]
     pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,

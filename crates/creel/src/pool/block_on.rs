@@ -1,5 +1,6 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
+use super::away::Away;
 use super::watch::WATCH_EVERY;
 use super::{Pool, seeded, shared::Shared};
 use crate::net::io;
@@ -59,7 +60,7 @@ pub(super) fn serve_callers(pool: &Shared) {
 }
 
 /// Keeps the pool from ending until it is dropped.
-struct User<'a>(&'a Seats);
+pub(super) struct User<'a>(pub(super) &'a Seats);
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
@@ -117,6 +118,7 @@ impl Pool {
     /// assert_eq!(pool.block_on(async { 1 + 1 }), 2);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let pool = &*self.shared;
         let (seats, tasks) = (&pool.seats, &*pool.tasks);
@@ -148,6 +150,7 @@ impl Pool {
         // In the deterministic mode nobody else comes for what other threads have woken.
         let look = seats.is_threadless().then_some(WATCH_EVERY);
         let mut first = look.is_none();
+        let mut away = None;
         loop {
             let woken = bell.woken.swap(false, Ordering::AcqRel);
             if first {
@@ -169,7 +172,15 @@ impl Pool {
                 continue;
             }
             match look {
-                None => bell.waiter.wait_until(|| bell.is_woken(), || false),
+                None => {
+                    let away = away.get_or_insert_with(Away::enter);
+                    let look = || {
+                        away.look();
+                        false
+                    };
+                    let every = away.looks_every();
+                    bell.waiter.wait_looking(every, || bell.is_woken(), look);
+                }
                 Some(_) => WaitWord::new(0).wait(0, look),
             }
         }

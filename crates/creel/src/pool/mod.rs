@@ -5,6 +5,8 @@
 //! `docs/design/pool.md` holds the contract.
 
 #[cfg(feature = "tasks")]
+mod away;
+#[cfg(feature = "tasks")]
 mod block_on;
 mod builder;
 mod global;
@@ -155,13 +157,18 @@ impl Pool {
     /// assert_eq!(log, ["from the caller", "from worker 1"]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn run_on<R: Send>(&self, worker: usize, f: impl FnOnce() -> R + Send) -> R {
         let seats = &self.shared.seats;
         let seat = seats.seat_in_use(worker);
         if current::index_in(seats) == Some(worker) {
             return f();
         }
-        let mut results = lend::lend(vec![f], |_, job| seats.send(seat, job));
+        let mut sent = Ok(());
+        let mut results = lend::lend(vec![f], |_, job| sent = seats.send(seat, job));
+        if let Err(error) = sent {
+            seats.panic_refused(worker, &error);
+        }
         results.remove(0)
     }
 
@@ -177,11 +184,21 @@ impl Pool {
     /// assert_eq!(squares, [0, 1]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn broadcast<R: Send>(&self, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         let f = &f;
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
         let seats = &self.shared.seats;
-        lend::lend(works, |index, job| seats.send(seats.at(index), job))
+        let mut refused = None;
+        let results = lend::lend(works, |index, job| {
+            if let Err(error) = seats.send(seats.at(index), job) {
+                refused.get_or_insert((index, error));
+            }
+        });
+        if let Some((index, error)) = refused {
+            seats.panic_refused(index, &error);
+        }
+        results
     }
 
     /// What each worker has done so far and where it sits.

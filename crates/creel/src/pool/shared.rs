@@ -43,6 +43,9 @@ pub(crate) struct Shared {
     pub(crate) seating: Seating,
     /// By which it is seen from outside.
     pub(super) window: Mutex<Option<Window>>,
+    /// Its workers that wait in other pools.
+    #[cfg(feature = "tasks")]
+    pub(super) absent: super::away::Absent,
     /// How many sessions are under way.
     pub(crate) sessions: AtomicUsize,
     /// How many threads can run at the same time.
@@ -79,6 +82,8 @@ impl Shared {
             resizing: Mutex::new(()),
             seating: offer.seating,
             window: Mutex::default(),
+            #[cfg(feature = "tasks")]
+            absent: Default::default(),
             sessions: AtomicUsize::new(0),
             pus: offer.pus,
             seats,
@@ -176,7 +181,7 @@ impl Shared {
         // Workers whose code blocks them may wait for what lies behind them.
         let mut last = Behind::default();
         let look = || {
-            self.tasks.cancel_behind(&mut last);
+            self.tasks.run_behind(&mut last, true);
             // The workers end, but a caller of `block_on` may still wait.
             #[cfg(feature = "tasks")]
             super::block_on::serve_callers(self);

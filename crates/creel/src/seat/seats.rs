@@ -169,6 +169,7 @@ impl Seats {
     ///
     /// # Panics
     /// If the pool has no such worker.
+    #[track_caller]
     pub(crate) fn seat_in_use(&self, index: usize) -> &Seat {
         let workers = self.workers();
         assert!(
@@ -216,25 +217,26 @@ impl Seats {
         }
     }
 
-    /// Gives a seat an urgent job and sees to it that a thread runs it.
+    /// Gives a seat an urgent job and ensures that a thread runs it.
     ///
-    /// # Panics
+    /// # Errors
     /// If the seat has no thread and the system refuses one, or the pool has ended. The job has been
     /// dropped then.
-    #[track_caller]
-    pub(crate) fn send(&self, seat: &Seat, job: Job) {
+    pub(crate) fn send(&self, seat: &Seat, job: Job) -> io::Result<()> {
         if self.threadless {
             // No thread but the caller's.
-            return job();
+            job();
+            return Ok(());
         }
         let number = seat.urgent.push(job, current::may_be_waited_for());
         if let Err(error) = self.ensure_started(seat)
             && let Some(job) = seat.urgent.take_back(number)
         {
             drop(job);
-            self.panic_refused(seat.index, &error);
+            return Err(error);
         }
         seat.notify();
+        Ok(())
     }
 
     /// Panics with the reason why worker `index` has no thread.

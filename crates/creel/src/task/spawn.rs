@@ -25,6 +25,7 @@ use std::future::Future;
 /// assert_eq!(pool.block_on(grandchild).unwrap(), 3);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
+#[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
@@ -65,6 +66,7 @@ where
 /// assert_eq!(pool.block_on(sum).unwrap(), 6);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
+#[track_caller]
 pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,

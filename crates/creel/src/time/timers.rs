@@ -438,6 +438,7 @@ pub(super) fn current_clock() -> Option<Clock> {
 /// # Panics
 ///
 /// On a thread that neither is a pool's worker nor blocks on one.
+#[track_caller]
 pub(super) fn expect_clock() -> Clock {
     current_clock().expect(NO_TIMERS)
 }
@@ -468,6 +469,7 @@ impl Due {
     ///
     /// If that is the first call and this thread has no timers.
     #[inline]
+    #[track_caller]
     pub(super) fn settle(&mut self) -> u64 {
         match *self {
             Due::At(at) => at,
@@ -476,6 +478,7 @@ impl Due {
     }
 
     #[cold]
+    #[track_caller]
     fn settle_now(&mut self) -> u64 {
         let at = match *self {
             Due::At(at) => at,
@@ -520,6 +523,7 @@ impl Entry {
     ///
     /// On a thread that neither is a pool's worker nor blocks on one.
     #[inline]
+    #[track_caller]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
         let polled = current(|here, role| {
             // At the first poll here the turn may lie back: a worker without timers has none, and

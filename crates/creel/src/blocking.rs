@@ -1,8 +1,12 @@
 //! Calls that block: files, child processes, names; on threads that are no pool's workers.
 //!
 //! They are the process's: a thread starts when a call comes and none is free, and ends when
-//! there was none for a while. What blocks needs no CPU, so their number is no question of the
-//! machine's size, only a bound against a flood. Work that computes belongs on a pool.
+//! there was none for a while. What blocks needs no CPU, so their number does not depend on the
+//! machine's size: it is only a bound against a flood, which the program may change. Work that
+//! computes belongs on a pool.
+//!
+//! Names are looked up on threads of their own. Otherwise calls that wait for a peer could take all
+//! threads, and the look-up of that peer's name would wait for them.
 
 use std::any::Any;
 use std::collections::VecDeque;

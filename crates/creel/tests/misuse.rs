@@ -8,7 +8,7 @@ use creel::{
     Outbox, Pool,
     channel::{leaky, ring, slot},
     loops::Tiles,
-    task, time,
+    net, task, time,
 };
 use std::{
     future::Future,
@@ -110,6 +110,13 @@ fn misuse_panics_at_the_callers_line() {
             Box::new(|| poll(async { time::sleep_until(Instant::now()).await })),
         ),
         (
+            "timeout",
+            Box::new(|| {
+                let limit = Duration::from_secs(1);
+                poll(async { _ = time::timeout(limit, std::future::pending::<()>()).await });
+            }),
+        ),
+        (
             "Clock::advance",
             Box::new(|| time::Clock::default().advance(Duration::ZERO)),
         ),
@@ -142,9 +149,22 @@ fn misuse_panics_at_the_callers_line() {
             Box::new(|| drop(creel::signal::signal(libc::SIGKILL))),
         ),
         (
-            "Received",
-            Box::new(|| drop(creel::net::Received::new(0, 1))),
+            "UdpSocket::poll_recv",
+            Box::new(|| {
+                let socket = net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+                let mut context = Context::from_waker(Waker::noop());
+                let _ = socket.poll_recv(&mut context, &mut [0; 8]);
+            }),
         ),
+        (
+            "TcpListener::poll_accept",
+            Box::new(|| {
+                let listener = net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+                let mut context = Context::from_waker(Waker::noop());
+                let _ = listener.poll_accept(&mut context);
+            }),
+        ),
+        ("Received", Box::new(|| drop(net::Received::new(0, 1)))),
         (
             "each",
             Box::new(|| pool.each((&[1][..], &[1, 2][..]), |_, _| ())),

@@ -126,6 +126,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io
             .poll(cx, Direction::Read, |stream| read(stream, bytes))
@@ -137,6 +138,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read_uninit(
         &self,
         cx: &mut Context<'_>,
@@ -156,6 +158,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read_vectored(
         &self,
         cx: &mut Context<'_>,
@@ -203,6 +206,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.io
             .poll(cx, Direction::Write, |stream| write(stream, bytes))
@@ -223,6 +227,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_write_vectored(
         &self,
         cx: &mut Context<'_>,

@@ -268,6 +268,7 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// The system's.
+    #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
             Ok((socket.recv(bytes)?, Left::Unknown))

@@ -76,7 +76,8 @@ impl Pool {
     /// is no worker more, and a chain of hand-overs between the future and the tasks stays on
     /// one thread. The future need not be `Send`.
     ///
-    /// A worker may block on another pool's future: it then serves nobody of its own. On its own
+    /// A worker may block on another pool's future. If all workers of its pool do so, a substitute
+    /// thread does the pool's work meanwhile, except what is bound to one of them. On its own
     /// pool's it must not; there a task awaits, and code that is not `async` asks
     /// [`is_current`](Self::is_current) and has the wait done on a thread that is no pool's:
     ///

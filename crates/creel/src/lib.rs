@@ -65,7 +65,7 @@ pub mod time;
 mod time;
 
 #[cfg(feature = "tasks")]
-pub use blocking::{Blocking, blocking};
+pub use blocking::{Blocking, blocking, set_max_blocking_threads};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{Outbox, Scope, Scratch};
 pub use pool::{

@@ -197,6 +197,65 @@ fn time_and_packets_reach_a_worker_in_another_pools_block_on() {
     }
 }
 
+/// Every worker of every pool waits in the next pool's `block_on`.
+#[test]
+fn pools_that_wait_for_each_other_in_a_ring_all_make_progress() {
+    type Waits = fn(&Pool) -> std::pin::Pin<Box<dyn Future<Output = ()> + '_>>;
+    let kinds: [(&str, Waits); 4] = [
+        ("tasks", |pool| {
+            Box::pin(async move {
+                let child = pool.spawn(async {
+                    task::yield_now().await;
+                    task::spawn(async { 7 }).await.unwrap()
+                });
+                assert_eq!(child.await.unwrap(), 7);
+            })
+        }),
+        ("timers", |_| {
+            Box::pin(time::sleep(Duration::from_millis(3)))
+        }),
+        ("timers of tasks", |pool| {
+            let task = pool.spawn(time::sleep(Duration::from_millis(3)));
+            Box::pin(async move { task.await.unwrap() })
+        }),
+        ("packets", |_| {
+            Box::pin(async {
+                let socket = UdpSocket::bind(LOOPBACK).unwrap();
+                let to = socket.local_addr().unwrap();
+                let sender = std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(3));
+                    let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+                    sender.send_to(b"x", to).unwrap();
+                });
+                assert_eq!(socket.recv(&mut [0; 8]).await.unwrap(), 1);
+                sender.join().unwrap();
+            })
+        }),
+    ];
+    for (kind, waits) in kinds {
+        for (count, workers) in [(2, 1), (3, 1), (5, 1), (3, 2)] {
+            bounded(&format!("{kind}: {count} pools of {workers}"), move || {
+                let pools: Vec<_> = (0..count).map(|_| pool(workers, "ring")).collect();
+                for _ in 0..3 {
+                    let all = Arc::new(std::sync::Barrier::new(count * workers));
+                    let tasks = (0..count * workers).map(|at| {
+                        let next = Arc::clone(&pools[(at + 1) % count]);
+                        let all = Arc::clone(&all);
+                        pools[at % count].spawn(async move {
+                            all.wait();
+                            next.block_on(waits(&next));
+                        })
+                    });
+                    let tasks: Vec<_> = tasks.collect();
+                    for task in tasks {
+                        block_on(task).unwrap();
+                    }
+                }
+            });
+        }
+    }
+}
+
 #[test]
 fn a_pool_is_dropped_on_another_ones_worker() {
     bounded("drops across", || {

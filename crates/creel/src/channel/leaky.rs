@@ -80,7 +80,7 @@ pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 ///
 /// # Panics
 ///
-/// If `capacity` is zero.
+/// If `capacity` is 0 or above 2³⁰.
 ///
 /// ```
 /// use creel::channel::leaky::{self, Leak};
@@ -92,8 +92,12 @@ pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 /// assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(4), Ok(5)));
 /// assert_eq!(rx.leaked(), 3);
 /// ```
+#[track_caller]
 pub fn channel<T>(capacity: usize, leak: Leak) -> (Sender<T>, Receiver<T>) {
-    assert!(capacity > 0, "a channel holds at least one message");
+    assert!(
+        (1..=1 << 30).contains(&capacity),
+        "a channel's capacity is 1 to 2^30, not {capacity}"
+    );
     let inner = Arc::new(Mutex::new(Inner {
         first: None,
         more: VecDeque::with_capacity(capacity - 1),
@@ -191,6 +195,7 @@ impl<T> Sender<T> {
     ///
     /// Without a message.
     #[inline]
+    #[track_caller]
     pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,

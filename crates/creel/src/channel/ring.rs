@@ -91,6 +91,7 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 /// assert!(tx.try_send('c').is_err());
 /// assert_eq!(rx.try_recv(), Ok('a'));
 /// ```
+#[track_caller]
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(
         (1..=1 << 30).contains(&capacity),

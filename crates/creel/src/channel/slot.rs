@@ -267,6 +267,7 @@ impl<T> Sender<T> {
     ///
     /// Without a message.
     #[inline]
+    #[track_caller]
     pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,

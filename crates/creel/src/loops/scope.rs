@@ -272,6 +272,7 @@ impl<'scope> Scope<'scope, '_> {
     /// assert_eq!((halves[0][0], halves[1][999]), (4, 5));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn spawn_near(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
         let worker = self.loops.seats.seat_in_use(worker).index;
         let until_ns = now_ns() + LATE_WAKES * self.loops.line.wake_ns();
@@ -297,9 +298,13 @@ impl<'scope> Scope<'scope, '_> {
     /// assert_eq!(name.as_deref(), Some("creel-1"));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn spawn_on(&'scope self, worker: usize, f: impl FnOnce() + Send + 'scope) {
         let seats = &self.loops.seats;
-        seats.send(seats.seat_in_use(worker), self.job(f));
+        let seat = seats.seat_in_use(worker);
+        if let Err(error) = seats.send(seat, self.job(f)) {
+            seats.panic_refused(worker, &error);
+        }
     }
 
     /// The closure as a job that keeps its panic and counts itself done.

@@ -131,6 +131,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
     /// # Panics
     ///
     /// If it has to wait on a thread that neither is a pool's worker nor blocks on one.
+    #[track_caller]
     pub(super) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -187,6 +188,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         result.map(|(value, _)| value)
     }
 
+    #[track_caller]
     fn poll_waiting<T>(
         &self,
         cx: &mut Context<'_>,
@@ -253,6 +255,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
     }
 
     /// Adds the direction to those that the poller looks at.
+    #[track_caller]
     fn arm(&self, readiness: &Readiness) -> io::Result<()> {
         let source = &self.source;
         let mut held = lock(&source.place);
@@ -293,6 +296,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
     /// # Errors
     ///
     /// If that has ended, too, or the system refuses a poller.
+    #[track_caller]
     fn take_place<'a>(
         &self,
         held: &'a mut Option<Place>,

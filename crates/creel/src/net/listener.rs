@@ -144,6 +144,7 @@ impl<L: Listen> Listener<L> {
     /// # Errors
     ///
     /// As for [`accept`](Self::accept).
+    #[track_caller]
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted<L>>> {
         let taken = self.io.poll(cx, Direction::Read, accept);
         taken.map(|taken| stream(taken?))

@@ -130,6 +130,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io
             .poll(cx, Direction::Read, |stream| read(stream, bytes))
@@ -141,6 +142,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read_uninit(
         &self,
         cx: &mut Context<'_>,
@@ -160,6 +162,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_read_vectored(
         &self,
         cx: &mut Context<'_>,
@@ -216,6 +219,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.io
             .poll(cx, Direction::Write, |stream| write(stream, bytes))
@@ -240,6 +244,7 @@ impl<S: Connection> Stream<S> {
     /// # Errors
     ///
     /// If the connection is broken.
+    #[track_caller]
     pub fn poll_write_vectored(
         &self,
         cx: &mut Context<'_>,

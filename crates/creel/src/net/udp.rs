@@ -112,6 +112,7 @@ impl UdpSocket {
     /// # Errors
     ///
     /// As for [`recv`](Self::recv).
+    #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
             Ok((socket.recv(bytes)?, Left::Unknown))
@@ -250,6 +251,7 @@ impl UdpSocket {
     /// # Errors
     ///
     /// The system's.
+    #[track_caller]
     pub fn poll_recv_batch(
         &self,
         cx: &mut Context<'_>,

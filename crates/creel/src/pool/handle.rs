@@ -15,7 +15,8 @@ use std::{any::Any, fmt, ops::Deref, sync::Arc};
 ///
 /// Once the pool is dropped, it refuses: a spawned task gives
 /// [`JoinError::Refused`](crate::JoinError::Refused), a loop, a join or a scope runs on its caller
-/// alone, and what needs a certain worker panics.
+/// alone, [`resize`](Pool::resize) gives an error, and what needs a certain worker panics. A drop of
+/// the pool waits for each [`block_on`](Pool::block_on) of a handle that has begun.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -16,13 +16,7 @@
 use super::{shared::Shared, wait::Pace, watch::Watch};
 use crate::{
     net::{driver::Found, io},
-    seat::{
-        current,
-        seat::Seat,
-        seats::Work,
-        trace::Doing,
-        wakers::{PollerWaker, SeatWaker},
-    },
+    seat::{current, seat::Seat, seats::Work, trace::Doing, wakers::SeatWaker},
     task,
     time::timers,
 };
@@ -49,8 +43,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let _entered = current::enter(Arc::clone(seats), index);
     let _inside = task::enter(Arc::clone(&shared.tasks), index);
     let seat = seats.at(index);
-    timers.set_rouse(SeatWaker::waker(seats, index));
-    shared.driver.set_rouse(PollerWaker::waker(seats));
+    timers.set_rouse(|| SeatWaker::waker(seats, index));
     let _timers = timers::serve(Arc::clone(timers));
     let _driver = io::enter(Arc::clone(&shared.driver));
     let mut pace = Pace::new(shared, seat);

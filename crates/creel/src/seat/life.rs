@@ -27,7 +27,7 @@
 //! of that look; or absent, and starts one.
 
 use super::waiter::Waiter;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock, thread::JoinHandle};
+use crate::sync::{AtomicBool, AtomicUsize, Instant, Mutex, Ordering, lock, thread::JoinHandle};
 use std::{io, time::Duration};
 
 const CLOSING: usize = 1;
@@ -80,18 +80,26 @@ impl Life {
         self.word.fetch_or(CLOSING, Ordering::SeqCst);
     }
 
-    /// Blocks the owner until it is the only user; calls `look` from time to time, `every` at the
-    /// latest. After [`close`](Self::close).
-    pub(crate) fn wait_for_others(&self, every: Duration, mut look: impl FnMut()) {
+    /// Blocks the owner until it is the only user, or until the deadline `until`. Calls `look` at
+    /// least once every `every` meanwhile. Returns whether the owner is the only user. After
+    /// [`close`](Self::close).
+    pub(crate) fn wait_for_others(
+        &self,
+        every: Duration,
+        until: Option<Instant>,
+        mut look: impl FnMut(),
+    ) -> bool {
         let waiter = Waiter::current();
         *lock(&self.owner) = Some(waiter.clone());
         let alone = || self.word.load(Ordering::SeqCst) == CLOSING | USER;
+        let late = || until.is_some_and(|until| Instant::now() >= until);
         let help = || {
             look();
             false
         };
-        waiter.wait_looking(Some(every), alone, help);
+        waiter.wait_looking(Some(every), || alone() || late(), help);
         *lock(&self.owner) = None;
+        alone()
     }
 }
 

@@ -176,6 +176,7 @@ impl Seats {
     ///
     /// # Panics
     /// If the pool has no such worker.
+    #[track_caller]
     pub(crate) fn seat_in_use(&self, index: usize) -> &Seat {
         let workers = self.workers();
         assert!(
@@ -223,27 +224,37 @@ impl Seats {
         }
     }
 
-    /// Gives a seat an urgent job and sees to it that a thread runs it.
+    /// Gives a seat an urgent job and ensures that a thread runs it.
     ///
-    /// # Panics
-    /// If the seat has no thread and the system refuses one. The job has been dropped then.
-    pub(crate) fn send(&self, seat: &Seat, job: Job) {
+    /// # Errors
+    /// If the seat has no thread and the system refuses one, or the pool has ended. The job has been
+    /// dropped then.
+    pub(crate) fn send(&self, seat: &Seat, job: Job) -> io::Result<()> {
         if self.threadless {
             // No thread but the caller's.
-            return job();
+            job();
+            return Ok(());
         }
         let number = seat.urgent.push(job, current::may_be_waited_for());
         if let Err(error) = self.ensure_started(seat)
             && let Some(job) = seat.urgent.take_back(number)
         {
             drop(job);
-            self.panic_refused(seat.index, &error);
+            return Err(error);
         }
         seat.notify();
+        Ok(())
     }
 
-    /// Tells that the system refuses a thread.
+    /// Panics with the reason why worker `index` has no thread.
+    #[track_caller]
     pub(crate) fn panic_refused(&self, index: usize, error: &io::Error) -> ! {
+        if self.is_closing() {
+            panic!(
+                "pool {} has ended: worker {index} takes no more work",
+                self.name
+            );
+        }
         panic!("cannot start worker {index} of pool {}: {error}", self.name);
     }
 

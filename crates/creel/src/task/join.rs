@@ -283,6 +283,7 @@ impl<T> Future for JoinHandle<T> {
     /// # Panics
     ///
     /// If polled after it gave the output.
+    #[track_caller]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(error) = self.refused.take() {
             return Poll::Ready(Err(error));
@@ -402,6 +403,7 @@ impl<T> Future for CancelOnDrop<T> {
     /// # Panics
     ///
     /// If polled after it gave the output.
+    #[track_caller]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context)
     }

@@ -262,6 +262,7 @@ impl<T: Send + 'static> JoinSet<T> {
     /// assert_eq!(sum, 7);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) {
         self.add(spawn(future));
     }

@@ -11,6 +11,10 @@ use super::cell::Ran;
 use super::desk::Held;
 use super::tasks::Tasks;
 use crate::sync::{Mutex, Ordering, lock};
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread::{self, ThreadId};
 
 /// The seed's state.
 pub(crate) struct Seeded(Mutex<u64>);
@@ -72,4 +76,52 @@ pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
         }
     }
     true
+}
+
+/// A future of `spawn_local`, which is polled and dropped by one thread only.
+///
+/// A seeded pool has no thread of its own: whoever calls `block_on` runs its tasks. The pool may
+/// move to another thread, which would poll or drop a future that is not `Send`. There, polling it
+/// panics, and dropping it leaks it. It lies in a box, so that its memory is never used again, as
+/// `Pin` demands of a future that is not dropped.
+pub(super) struct Local<F> {
+    /// None once it was leaked.
+    future: Option<Pin<Box<F>>>,
+    thread: ThreadId,
+}
+
+impl<F> Local<F> {
+    pub(super) fn new(future: F) -> Self {
+        Self {
+            future: Some(Box::pin(future)),
+            thread: thread::current().id(),
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.thread == thread::current().id()
+    }
+}
+
+impl<F: Future> Future for Local<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        assert!(
+            self.is_here(),
+            "a task of spawn_local runs on the thread that spawned it: call block_on there"
+        );
+        match &mut self.future {
+            Some(future) => future.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<F> Drop for Local<F> {
+    fn drop(&mut self) {
+        if !self.is_here() {
+            mem::forget(self.future.take());
+        }
+    }
 }

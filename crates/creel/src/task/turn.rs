@@ -2,6 +2,7 @@
 
 use super::cell::{Ran, Schedule, Task};
 use super::desk::{self, Held};
+use super::inside;
 use super::steal::Progress;
 use super::tasks::Tasks;
 use crate::seat::seat::Seat;
@@ -36,7 +37,7 @@ impl Tasks {
     /// Queues a task that has just become scheduled, not by a hint. From any thread.
     pub(super) fn queue(&self, task: Task) {
         let Some(seat) = task.state().seat() else {
-            if let Some(held) = desk::here_in(self) {
+            if let Some(held) = desk::here_in(self).or_else(|| inside::sit_down(self)) {
                 return held.push_scheduled(task);
             }
             self.outside.push(task);

@@ -70,7 +70,9 @@ impl Tasks {
 
     pub(crate) fn cancel_all(&self) {}
 
-    pub(crate) fn cancel_behind(&self, _: &mut Behind) {}
+    pub(crate) fn run_behind(&self, _: &mut Behind, _: bool) -> bool {
+        false
+    }
 
     pub(crate) fn end(&self) {}
 }

@@ -238,6 +238,7 @@ impl Clock {
     /// clock.advance(Duration::from_secs(3600));
     /// assert_eq!(clock.now() - begin, Duration::from_secs(3600));
     /// ```
+    #[track_caller]
     pub fn advance(&self, by: Duration) {
         let driven = self.driven.as_ref();
         let driven = driven.expect("Clock::advance is for a clock made by Clock::driven");

@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 /// });
 /// # Ok::<(), creel::BuildError>(())
 /// ```
+#[track_caller]
 pub fn interval(period: Duration) -> Interval {
     let period = nanos(period);
     assert!(period > 0, "an interval's period is longer than nothing");
@@ -212,6 +213,7 @@ impl Interval {
     /// });
     /// # Ok::<(), creel::BuildError>(())
     /// ```
+    #[track_caller]
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         self.poll_deadline(cx).map(|deadline| {
             let clock = timers::expect_clock();
@@ -241,6 +243,7 @@ impl Interval {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     #[inline]
+    #[track_caller]
     pub fn poll_tick_nanos(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
         self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
     }
@@ -309,6 +312,7 @@ pub struct Tick<'a>(&'a mut Interval);
 impl Future for Tick<'_> {
     type Output = Instant;
 
+    #[track_caller]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
         self.0.poll_tick(cx)
     }

@@ -101,6 +101,7 @@ impl Sleep {
 impl Future for Sleep {
     type Output = ();
 
+    #[track_caller]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         let at = this.due.settle();

@@ -132,8 +132,12 @@ impl Timers {
     }
 
     /// Names the waker of the worker that fires these timers; once.
-    pub(crate) fn set_rouse(&self, waker: Waker) {
+    pub(crate) fn set_rouse(&self, waker: impl FnOnce() -> Waker) {
         // A second waker could only be the same worker's again.
+        if self.rouse.get().is_some() {
+            return;
+        }
+        let waker = waker();
         if self.rouse.set(waker.clone()).is_ok() {
             *lock(&self.subscription) = self.clock.subscribe(waker);
         }
@@ -434,6 +438,7 @@ pub(super) fn current_clock() -> Option<Clock> {
 /// # Panics
 ///
 /// On a thread that neither is a pool's worker nor blocks on one.
+#[track_caller]
 pub(super) fn expect_clock() -> Clock {
     current_clock().expect(NO_TIMERS)
 }
@@ -468,6 +473,7 @@ impl Due {
     ///
     /// If that is the first call and this thread has no timers.
     #[inline]
+    #[track_caller]
     pub(super) fn settle(&mut self) -> u64 {
         match *self {
             Due::At(at) => at,
@@ -476,6 +482,7 @@ impl Due {
     }
 
     #[cold]
+    #[track_caller]
     fn settle_now(&mut self) -> u64 {
         *self = match *self {
             Due::After(nanos) => Due::At(expect_clock().exact_nanos().saturating_add(nanos)),
@@ -518,6 +525,7 @@ impl Entry {
     ///
     /// On a thread that neither is a pool's worker nor blocks on one.
     #[inline]
+    #[track_caller]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
         let polled = current(|here, role| {
             // At the first poll here the turn may lie back: a worker without timers has none, and

@@ -47,6 +47,7 @@ where
 {
     type Output = O;
 
+    #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
         // SAFETY: `future` is not moved: it is polled where it lies and dropped there. The others
         // are `Unpin`.
@@ -72,6 +73,7 @@ where
     }
 }
 
+#[track_caller]
 fn is_ready<L: Future<Output = ()> + Unpin>(limit: &mut L, cx: &mut Context<'_>) -> bool {
     Pin::new(limit).poll(cx).is_ready()
 }

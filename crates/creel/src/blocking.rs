@@ -4,6 +4,7 @@
 //! there was none for a while. What blocks needs no CPU, so their number is no question of the
 //! machine's size, only a bound against a flood. Work that computes belongs on a pool.
 
+use crate::seat::budget;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -127,19 +128,21 @@ impl<T> Future for Blocking<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let fresh = cx.waker().clone();
-        let mut call = lock(&self.call);
-        let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
-            Call::Waits(before) => {
-                *call = Call::Waits(Some(fresh));
-                (before, Poll::Pending)
-            }
-            Call::Done(outcome) => (None, Poll::Ready(outcome)),
-            Call::GivenUp => panic!("polled after it was ready"),
-        };
-        drop(call);
-        drop(before);
-        poll.map(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
+        budget::poll(cx, |cx| {
+            let fresh = cx.waker().clone();
+            let mut call = lock(&self.call);
+            let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
+                Call::Waits(before) => {
+                    *call = Call::Waits(Some(fresh));
+                    (before, Poll::Pending)
+                }
+                Call::Done(outcome) => (None, Poll::Ready(outcome)),
+                Call::GivenUp => panic!("polled after it was ready"),
+            };
+            drop(call);
+            drop(before);
+            poll.map(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 /// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
 const LAYERS: [(&str, &[&str]); 11] = [
     ("sync", &[]),
-    ("blocking", &[]),
+    ("blocking", &["seat"]),
     ("seat", &[]),
     ("time", &["seat"]),
     ("net", &["blocking", "seat", "time"]),

@@ -8,6 +8,7 @@
 //! Left out: several senders or receivers; that is the ring, which does not leak.
 
 use super::{Closed, TryRecvError, TrySendError, blocking};
+use crate::seat::budget;
 use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 use std::fmt;
@@ -199,28 +200,30 @@ impl<T> Sender<T> {
         cx: &mut Context<'_>,
         message: &mut Option<T>,
     ) -> Poll<Result<(), T>> {
-        assert!(message.is_some(), "there is a message until it is sent");
-        let mut inner = lock(&self.0);
-        match inner.push(message) {
-            Pushed::In => {
-                let receiver = inner.receiver.take();
-                drop(inner);
-                // What has leaked.
-                *message = None;
-                wake(receiver);
-                Poll::Ready(Ok(()))
+        budget::poll(cx, |cx| {
+            assert!(message.is_some(), "there is a message until it is sent");
+            let mut inner = lock(&self.0);
+            match inner.push(message) {
+                Pushed::In => {
+                    let receiver = inner.receiver.take();
+                    drop(inner);
+                    // What has leaked.
+                    *message = None;
+                    wake(receiver);
+                    Poll::Ready(Ok(()))
+                }
+                Pushed::Full => {
+                    let before = keep(&mut inner.sender, cx.waker());
+                    drop(inner);
+                    drop(before);
+                    Poll::Pending
+                }
+                Pushed::Closed => {
+                    drop(inner);
+                    Poll::Ready(message.take().map_or(Ok(()), Err))
+                }
             }
-            Pushed::Full => {
-                let before = keep(&mut inner.sender, cx.waker());
-                drop(inner);
-                drop(before);
-                Poll::Pending
-            }
-            Pushed::Closed => {
-                drop(inner);
-                Poll::Ready(message.take().map_or(Ok(()), Err))
-            }
-        }
+        })
     }
 
     /// Sends one message if there is a place or one leaks. Never waits.
@@ -292,19 +295,21 @@ impl<T> Receiver<T> {
     /// As for [`recv`](Self::recv).
     #[inline]
     pub fn poll_recv_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(T, bool), Closed>> {
-        let mut inner = lock(&self.0);
-        let message = inner.pop();
-        let again = inner.first.is_some() || inner.closed;
-        let before = (!again).then(|| keep(&mut inner.receiver, cx.waker()));
-        let sender = message.is_some().then(|| inner.sender.take()).flatten();
-        drop(inner);
-        drop(before);
-        wake(sender);
-        match message {
-            Some(message) => Poll::Ready(Ok((message, again))),
-            None if again => Poll::Ready(Err(Closed)),
-            None => Poll::Pending,
-        }
+        budget::poll(cx, |cx| {
+            let mut inner = lock(&self.0);
+            let message = inner.pop();
+            let again = inner.first.is_some() || inner.closed;
+            let before = (!again).then(|| keep(&mut inner.receiver, cx.waker()));
+            let sender = message.is_some().then(|| inner.sender.take()).flatten();
+            drop(inner);
+            drop(before);
+            wake(sender);
+            match message {
+                Some(message) => Poll::Ready(Ok((message, again))),
+                None if again => Poll::Ready(Err(Closed)),
+                None => Poll::Pending,
+            }
+        })
     }
 
     /// Takes the oldest message if there is one. Never waits.

@@ -3,6 +3,7 @@
 use super::watch::WATCH_EVERY;
 use super::{Pool, seeded};
 use crate::net::io;
+use crate::seat::budget;
 use crate::seat::seats::Seats;
 use crate::seat::waiter::Waiter;
 use crate::seat::wakers::{PollerWaker, SeatWaker};
@@ -127,7 +128,8 @@ impl Pool {
             }
             if woken {
                 stand_in.count_poll();
-                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                let polled = budget::fresh(|| future.as_mut().poll(&mut context));
+                if let Poll::Ready(output) = polled {
                     stand_in.finish();
                     return output;
                 }

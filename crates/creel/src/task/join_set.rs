@@ -5,6 +5,7 @@
 
 use super::join::{JoinError, JoinHandle};
 use super::spawn::spawn;
+use crate::seat::budget;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -179,6 +180,10 @@ impl<T> JoinSet<T> {
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         if self.is_empty() {
             return Poll::Ready(None);
+        }
+        // Here, since a member that found nothing left would be noted, and so polled, again and again.
+        if budget::is_spent(cx) {
+            return Poll::Pending;
         }
         let mut fresh = Some(cx.waker().clone());
         loop {

@@ -1,5 +1,6 @@
 //! A token by which many are told to come to their end, each in its own way.
 
+use crate::seat::budget;
 use crate::time::until::{Order, Until};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -271,29 +272,31 @@ impl Future for Cancelled<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let inner = &self.token.inner;
-        if inner.is_cancelled() {
-            return Poll::Ready(());
-        }
-        let same = |waker: &Waker| waker.will_wake(cx.waker());
-        if self.waker.as_ref().is_some_and(same) {
-            return Poll::Pending;
-        }
-        let fresh = cx.waker().clone();
-        self.waker = Some(fresh.clone());
-        let mut waits = inner.lock();
-        if inner.is_cancelled() {
-            return Poll::Ready(());
-        }
-        let ticket = self.ticket.unwrap_or(waits.next);
-        if self.ticket.is_none() {
-            waits.next += 1;
-        }
-        let before = waits.wakers.insert(ticket, fresh);
-        drop(waits);
-        drop(before);
-        self.ticket = Some(ticket);
-        Poll::Pending
+        budget::poll(cx, |cx| {
+            let inner = &self.token.inner;
+            if inner.is_cancelled() {
+                return Poll::Ready(());
+            }
+            let same = |waker: &Waker| waker.will_wake(cx.waker());
+            if self.waker.as_ref().is_some_and(same) {
+                return Poll::Pending;
+            }
+            let fresh = cx.waker().clone();
+            self.waker = Some(fresh.clone());
+            let mut waits = inner.lock();
+            if inner.is_cancelled() {
+                return Poll::Ready(());
+            }
+            let ticket = self.ticket.unwrap_or(waits.next);
+            if self.ticket.is_none() {
+                waits.next += 1;
+            }
+            let before = waits.wakers.insert(ticket, fresh);
+            drop(waits);
+            drop(before);
+            self.ticket = Some(ticket);
+            Poll::Pending
+        })
     }
 }
 

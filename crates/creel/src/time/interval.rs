@@ -2,6 +2,7 @@
 
 use super::clock::nanos;
 use super::timers::{self, Due, Entry, Window};
+use crate::seat::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -223,22 +224,24 @@ impl Interval {
     /// ```
     #[inline]
     pub fn poll_tick_nanos(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
-        let due = self.next.settle();
-        let window = Window {
-            earliest: due.saturating_sub(self.early),
-            latest: due.saturating_add(self.slack),
-        };
-        let Some(turn) = self.entry.poll(window, cx.waker()) else {
-            return Poll::Pending;
-        };
-        let missed = if self.skip {
-            turn.saturating_sub(due) / self.period
-        } else {
-            0
-        };
-        let due = due.saturating_add(missed.saturating_mul(self.period));
-        self.next = Due::At(due.saturating_add(self.period));
-        Poll::Ready(due)
+        budget::poll(cx, |cx| {
+            let due = self.next.settle();
+            let window = Window {
+                earliest: due.saturating_sub(self.early),
+                latest: due.saturating_add(self.slack),
+            };
+            let Some(turn) = self.entry.poll(window, cx.waker()) else {
+                return Poll::Pending;
+            };
+            let missed = if self.skip {
+                turn.saturating_sub(due) / self.period
+            } else {
+                0
+            };
+            let due = due.saturating_add(missed.saturating_mul(self.period));
+            self.next = Due::At(due.saturating_add(self.period));
+            Poll::Ready(due)
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! machine's size, only a bound against a flood. Work that computes belongs on a pool.
 
 use crate::seat::budget;
+use crate::sync::{HAS_THREADS, process_id};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -46,7 +47,7 @@ static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
 /// This process's line.
 fn line() -> &'static Line {
-    let process = std::process::id();
+    let process = process_id();
     loop {
         let known = LINE.load(Ordering::Acquire);
         // SAFETY: validity: null, or from a box that was leaked below, published with `Release`.
@@ -76,7 +77,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Calls `work` on a thread for calls that block, and gives what it returns.
 ///
 /// It begins at once, or when one of 512 threads is free; wherever this is called, on a pool or not.
-/// Dropping the future lets a call that has begun go on, and leaves out one that has not.
+/// Dropping the future lets a call that has begun go on, and leaves out one that has not. On a system
+/// without threads it is made at once, on the thread that asks for it.
 ///
 /// # Panics
 ///
@@ -160,6 +162,9 @@ impl<T> fmt::Debug for Blocking<T> {
 }
 
 fn submit(job: Job) {
+    if !HAS_THREADS {
+        return job();
+    }
     let line = line();
     let mut calls = lock(&line.calls);
     calls.waiting.push_back(job);

@@ -1,7 +1,7 @@
 //! Waiting for a future on a thread that is no worker, and working meanwhile.
 
 use super::watch::WATCH_EVERY;
-use super::{Pool, seeded};
+use super::{Pool, seeded, threadless};
 use crate::net::io;
 use crate::seat::budget;
 use crate::seat::seats::Seats;
@@ -121,6 +121,7 @@ impl Pool {
         let mut stand_in = StandIn::new(tasks);
         // In the deterministic mode nobody else comes for what other threads have woken.
         let look = seats.is_threadless().then_some(WATCH_EVERY);
+        let steps = threadless::Steps::default();
         loop {
             let woken = bell.woken.swap(false, Ordering::AcqRel);
             if woken || look.is_some() {
@@ -134,7 +135,9 @@ impl Pool {
                     return output;
                 }
             }
-            if stand_in.help(|| bell.is_woken()) || seeded::jump(pool) {
+            let helped = stand_in.help(|| bell.is_woken() || steps.enough());
+            let more = helped || seeded::jump(pool);
+            if threadless::turn(pool, more) || more {
                 continue;
             }
             match look {

@@ -16,7 +16,7 @@ use crate::{
         seats::{Seats, Work},
         table::Table,
     },
-    sync::{AtomicUsize, Mutex, lock, thread},
+    sync::{AtomicUsize, HAS_THREADS, Mutex, lock, thread},
     task::{Behind, Tasks, is_inside},
     time::timers::Timers,
 };
@@ -65,7 +65,8 @@ impl Shared {
         let driver = Arc::<Driver>::default();
         driver.set_alone(workers == 1);
         let poller: Arc<dyn Poller> = driver.clone();
-        let seats = Seats::new(name, workers, seed.is_some(), stack_size, poller);
+        let threadless = seed.is_some() || !HAS_THREADS;
+        let seats = Seats::new(name, workers, threadless, stack_size, poller);
         let shared = Arc::new(Self {
             wait,
             balance,

@@ -9,6 +9,8 @@
 //! threads, and the look-up of that peer's name would wait for them.
 
 use crate::seat::stored_waker::StoredWaker;
+use crate::seat::budget;
+use crate::sync::{HAS_THREADS, process_id};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -119,7 +121,7 @@ static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
 /// This process's line.
 fn line() -> &'static Line {
-    let process = std::process::id();
+    let process = process_id();
     loop {
         let known = LINE.load(Ordering::Acquire);
         // SAFETY: validity: null, or from a box that was leaked below, published with `Release`.
@@ -149,7 +151,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Calls `work` on a thread for calls that block, and gives what it returns.
 ///
 /// It begins at once, or when one of 512 threads is free ([`set_max_blocking_threads`] changes that
-/// number); wherever this is called, on a pool or not. Dropping the future lets a call that has begun go on, and leaves out one that has not.
+/// number); wherever this is called, on a pool or not. Dropping the future lets a call that has begun
+/// go on, and leaves out one that has not. On a system without threads it is made at once, on the
+/// thread that asks for it.
 ///
 /// # Panics
 ///
@@ -215,19 +219,21 @@ impl<T> Future for Blocking<T> {
 
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let fresh = StoredWaker::new(cx.waker());
-        let mut call = lock(&self.call);
-        let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
-            Call::Waits(before) => {
-                *call = Call::Waits(Some(fresh));
-                (before, Poll::Pending)
-            }
-            Call::Done(outcome) => (None, Poll::Ready(outcome)),
-            Call::GivenUp => panic!("polled after it was ready"),
-        };
-        drop(call);
-        drop(before);
-        poll.map(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
+        budget::poll(cx, |cx| {
+            let fresh = StoredWaker::new(cx.waker());
+            let mut call = lock(&self.call);
+            let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
+                Call::Waits(before) => {
+                    *call = Call::Waits(Some(fresh));
+                    (before, Poll::Pending)
+                }
+                Call::Done(outcome) => (None, Poll::Ready(outcome)),
+                Call::GivenUp => panic!("polled after it was ready"),
+            };
+            drop(call);
+            drop(before);
+            poll.map(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
+        })
     }
 }
 
@@ -246,6 +252,9 @@ impl<T> fmt::Debug for Blocking<T> {
 
 #[track_caller]
 fn submit(kind: Kind, job: Job) {
+    if !HAS_THREADS {
+        return job();
+    }
     let lane = line().lane(kind);
     let mut calls = lock(&lane.calls);
     calls.waiting.push_back(job);

@@ -140,6 +140,19 @@ pub(crate) fn prefetch(at: *const (), bytes: usize) {
     let _ = (at, bytes);
 }
 
+/// Whether the system has threads. WebAssembly without its threads extension has none: there a pool
+/// runs everything on the thread that calls it.
+pub(crate) const HAS_THREADS: bool =
+    !cfg!(all(target_family = "wasm", not(target_feature = "atomics")));
+
+/// The number of this process, for comparison; the same for all where the system has none.
+pub(crate) fn process_id() -> u32 {
+    match cfg!(target_family = "wasm") {
+        true => 0,
+        false => std::process::id(),
+    }
+}
+
 /// How often a spin looks before it reads the clock. A model checker gains nothing from more.
 pub(crate) const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 

@@ -9,6 +9,7 @@
 
 use super::{Closed, TryRecvError, TrySendError, blocking};
 use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
+use crate::seat::budget;
 use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 use std::fmt;
@@ -201,35 +202,37 @@ impl<T> Sender<T> {
         cx: &mut Context<'_>,
         message: &mut Option<T>,
     ) -> Poll<Result<(), T>> {
-        assert!(message.is_some(), "there is a message until it is sent");
-        let mut fresh = None;
-        loop {
-            let mut inner = lock(&self.0);
-            match inner.push(message) {
-                Pushed::In => {
-                    let receiver = inner.receiver.take();
-                    drop(inner);
-                    let leaked = message.take();
-                    receiver.map(StoredWaker::wake);
-                    drop(leaked);
-                    return Poll::Ready(Ok(()));
-                }
-                Pushed::Full if holds(&inner.sender, cx) => return Poll::Pending,
-                Pushed::Full if fresh.is_some() => {
-                    std::mem::swap(&mut inner.sender, &mut fresh);
-                    drop(inner);
-                    return Poll::Pending;
-                }
-                Pushed::Full => {
-                    drop(inner);
-                    fresh = Some(StoredWaker::new(cx.waker()));
-                }
-                Pushed::Closed => {
-                    drop(inner);
-                    return Poll::Ready(message.take().map_or(Ok(()), Err));
+        budget::poll(cx, |cx| {
+            assert!(message.is_some(), "there is a message until it is sent");
+            let mut fresh = None;
+            loop {
+                let mut inner = lock(&self.0);
+                match inner.push(message) {
+                    Pushed::In => {
+                        let receiver = inner.receiver.take();
+                        drop(inner);
+                        let leaked = message.take();
+                        receiver.map(StoredWaker::wake);
+                        drop(leaked);
+                        return Poll::Ready(Ok(()));
+                    }
+                    Pushed::Full if holds(&inner.sender, cx) => return Poll::Pending,
+                    Pushed::Full if fresh.is_some() => {
+                        std::mem::swap(&mut inner.sender, &mut fresh);
+                        drop(inner);
+                        return Poll::Pending;
+                    }
+                    Pushed::Full => {
+                        drop(inner);
+                        fresh = Some(StoredWaker::new(cx.waker()));
+                    }
+                    Pushed::Closed => {
+                        drop(inner);
+                        return Poll::Ready(message.take().map_or(Ok(()), Err));
+                    }
                 }
             }
-        }
+        })
     }
 
     /// Sends one message if there is a place or one leaks. Never waits.
@@ -301,28 +304,30 @@ impl<T> Receiver<T> {
     /// As for [`recv`](Self::recv).
     #[inline]
     pub fn poll_recv_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(T, bool), Closed>> {
-        let mut fresh = None;
-        let mut inner = lock(&self.0);
-        // A message is taken out only once the waker is here: its clone may panic.
-        if inner.is_left_empty() && !inner.closed && !holds(&inner.receiver, cx) {
+        budget::poll(cx, |cx| {
+            let mut fresh = None;
+            let mut inner = lock(&self.0);
+            // A message is taken out only once the waker is here: its clone may panic.
+            if inner.is_left_empty() && !inner.closed && !holds(&inner.receiver, cx) {
+                drop(inner);
+                fresh = Some(StoredWaker::new(cx.waker()));
+                inner = lock(&self.0);
+            }
+            let message = inner.pop();
+            let again = inner.first.is_some() || inner.closed;
+            if !again && fresh.is_some() {
+                std::mem::swap(&mut inner.receiver, &mut fresh);
+            }
+            let sender = message.is_some().then(|| inner.sender.take()).flatten();
             drop(inner);
-            fresh = Some(StoredWaker::new(cx.waker()));
-            inner = lock(&self.0);
-        }
-        let message = inner.pop();
-        let again = inner.first.is_some() || inner.closed;
-        if !again && fresh.is_some() {
-            std::mem::swap(&mut inner.receiver, &mut fresh);
-        }
-        let sender = message.is_some().then(|| inner.sender.take()).flatten();
-        drop(inner);
-        // A panic would cost this caller its message.
-        sender.map(StoredWaker::wake_quietly);
-        match message {
-            Some(message) => Poll::Ready(Ok((message, again))),
-            None if again => Poll::Ready(Err(Closed)),
-            None => Poll::Pending,
-        }
+            // A panic would cost this caller its message.
+            sender.map(StoredWaker::wake_quietly);
+            match message {
+                Some(message) => Poll::Ready(Ok((message, again))),
+                None if again => Poll::Ready(Err(Closed)),
+                None => Poll::Pending,
+            }
+        })
     }
 
     /// Takes the oldest message if there is one. Never waits.

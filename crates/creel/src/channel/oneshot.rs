@@ -9,6 +9,7 @@
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, blocking, memory};
 use crate::seat::stored_waker::StoredWaker;
+use crate::seat::budget;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
 use std::mem::MaybeUninit;
@@ -269,22 +270,24 @@ impl<T> Future for Receiver<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            match self.try_recv() {
-                Ok(message) => return Poll::Ready(Ok(message)),
-                Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
-                Err(TryRecvError::Empty) => {}
+        budget::poll(cx, |cx| {
+            loop {
+                match self.try_recv() {
+                    Ok(message) => return Poll::Ready(Ok(message)),
+                    Err(TryRecvError::Closed) => return Poll::Ready(Err(Closed)),
+                    Err(TryRecvError::Empty) => {}
+                }
+                let Some(inner) = &self.inner else {
+                    return Poll::Ready(Err(Closed));
+                };
+                // SAFETY: the channel lives until `self.inner` is `None`.
+                let inner = unsafe { inner.as_ref() };
+                let seen = inner.state.load(Ordering::Acquire);
+                if seen & DONE == 0 && inner.waker.register(&inner.state, seen, WAIT, cx.waker()) {
+                    return Poll::Pending;
+                }
             }
-            let Some(inner) = &self.inner else {
-                return Poll::Ready(Err(Closed));
-            };
-            // SAFETY: the channel lives until `self.inner` is `None`.
-            let inner = unsafe { inner.as_ref() };
-            let seen = inner.state.load(Ordering::Acquire);
-            if seen & DONE == 0 && inner.waker.register(&inner.state, seen, WAIT, cx.waker()) {
-                return Poll::Pending;
-            }
-        }
+        })
     }
 }
 

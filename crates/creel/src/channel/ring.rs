@@ -17,6 +17,7 @@
 use super::waiters::{Ticket, Waiters};
 use super::{Closed, TryRecvError, TrySendError, blocking};
 use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
+use crate::seat::budget;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 use std::future::Future;
@@ -655,11 +656,11 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     /// follows.
     #[inline(always)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Claim<'a, T>, Closed>> {
-        match self.ring.claim::<SENDS>() {
+        budget::poll(cx, |cx| match self.ring.claim::<SENDS>() {
             Ok(claim) => Poll::Ready(Ok(claim)),
             Err(Refused::Closed) => Poll::Ready(Err(Closed)),
             Err(Refused::ForNow) => self.wait(cx),
-        }
+        })
     }
 
     #[cold]

@@ -109,6 +109,8 @@ impl Pool {
     /// there are CPUs, or a quota of them rounded up: more threads would only take turns on them.
     fn seats(&self, units: usize) -> usize {
         let cap = match (self.balance, self.shared.wait) {
+            // The caller alone.
+            _ if self.shared.seats.is_threadless() => 1,
             (Balance::Sticky, Wait::Adaptive) => self.shared.pus,
             _ => SEATS_MAX,
         };

@@ -2,8 +2,9 @@
 
 use super::away::Away;
 use super::watch::WATCH_EVERY;
-use super::{Pool, seeded, shared::Shared};
+use super::{Pool, seeded, shared::Shared, threadless};
 use crate::net::io;
+use crate::seat::budget;
 use crate::seat::seats::Seats;
 use crate::seat::waiter::Waiter;
 use crate::seat::wakers::SeatWaker;
@@ -152,6 +153,7 @@ impl Pool {
         let look = seats.is_threadless().then_some(WATCH_EVERY);
         let mut first = look.is_none();
         let mut away = None;
+        let steps = threadless::Steps::default();
         loop {
             let woken = bell.woken.swap(false, Ordering::AcqRel);
             if first {
@@ -161,7 +163,8 @@ impl Pool {
             }
             if woken {
                 stand_in.count_poll();
-                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                let polled = budget::fresh(|| future.as_mut().poll(&mut context));
+                if let Poll::Ready(output) = polled {
                     stand_in.finish();
                     return output;
                 }
@@ -169,7 +172,9 @@ impl Pool {
                     stand_in.sit_down();
                 }
             }
-            if stand_in.help(|| bell.is_woken()) || seeded::jump(pool) {
+            let helped = stand_in.help(|| bell.is_woken() || steps.enough());
+            let more = helped || seeded::jump(pool);
+            if threadless::turn(pool, more) || more {
                 continue;
             }
             match look {

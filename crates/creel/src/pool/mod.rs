@@ -21,6 +21,8 @@ pub(crate) mod shared;
 #[cfg(feature = "tasks")]
 mod spawn;
 mod spin;
+#[cfg(feature = "tasks")]
+mod threadless;
 mod trace;
 mod unbuilt;
 mod wait;

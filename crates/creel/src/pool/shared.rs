@@ -18,7 +18,7 @@ use crate::{
         table::Table,
         wakers::PollerWaker,
     },
-    sync::{AtomicUsize, Instant, Mutex, lock, thread},
+    sync::{AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
     task::{Behind, Tasks, is_inside},
     time::timers::Timers,
 };
@@ -71,7 +71,8 @@ impl Shared {
         let driver = Arc::<Driver>::default();
         driver.set_alone(workers == 1);
         let poller: Arc<dyn Poller> = driver.clone();
-        let seats = Seats::new(name, workers, seed.is_some(), stack_size, poller);
+        let threadless = seed.is_some() || !HAS_THREADS;
+        let seats = Seats::new(name, workers, threadless, stack_size, poller);
         driver.set_rouse(PollerWaker::waker(&seats));
         let shared = Arc::new(Self {
             wait,

@@ -4,6 +4,7 @@
 //! are built on it, and `pool/` composes them. What it needs of them it asks by two traits, [`seats::Work`]
 //! and [`parker::Poller`].
 
+pub(crate) mod budget;
 pub(crate) mod current;
 pub(crate) mod idle;
 pub(crate) mod knobs;

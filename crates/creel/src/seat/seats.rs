@@ -14,7 +14,7 @@ use super::{
     trace::Tracing,
     urgent::Job,
 };
-use crate::sync::{AtomicUsize, Ordering, thread};
+use crate::sync::{AtomicUsize, Ordering, process_id, thread};
 use crossbeam_utils::CachePadded;
 use std::{
     any::Any,
@@ -61,7 +61,7 @@ pub(crate) struct Seats {
     /// The process that made it, and has its threads.
     process: u32,
     pub(crate) name: String,
-    /// No seat has a thread: the deterministic mode.
+    /// No seat has a thread: the deterministic mode, or the system has none.
     threadless: bool,
     /// Of a seat's thread, in bytes; none: as the system has it.
     stack_size: Option<usize>,
@@ -83,7 +83,7 @@ impl Seats {
     ) -> Arc<Self> {
         Arc::new(Self {
             work: OnceLock::new(),
-            process: std::process::id(),
+            process: process_id(),
             name,
             threadless,
             stack_size,
@@ -108,7 +108,7 @@ impl Seats {
 
     /// Whether this process was forked from the one that made the pool.
     pub(crate) fn is_forked(&self) -> bool {
-        self.process != std::process::id()
+        self.process != process_id()
     }
 
     /// The seat with this index, in use or not.
@@ -131,7 +131,7 @@ impl Seats {
         self.workers.load(Ordering::SeqCst)
     }
 
-    /// Whether no seat has a thread: the deterministic mode.
+    /// Whether no seat has a thread: the deterministic mode, or the system has none.
     pub(crate) fn is_threadless(&self) -> bool {
         self.threadless
     }

@@ -11,8 +11,8 @@ use super::desk::{self, Counters};
 use super::join::JoinError;
 use super::slab::{BLOCK_MAX, Block, GRAIN, Heap};
 use super::state::{AfterPoll, Claim, Completed, State, Then};
-use crate::seat::panics::quietly;
 use crate::seat::stored_waker::StoredWaker;
+use crate::seat::{budget, panics::quietly};
 use crate::sync::{UnsafeCell, local, prefetch, thread_local};
 use std::any::Any;
 use std::future::Future;
@@ -377,7 +377,7 @@ impl Task {
             // A poll may run another task, of another pool, within.
             let outer = local(&SPARE, |place| place.replace(lent));
             // SAFETY: the caller has claimed the task.
-            let ready = unsafe { (self.vtable().poll)(self, &mut context) };
+            let ready = budget::fresh(|| unsafe { (self.vtable().poll)(self, &mut context) });
             if let Some(outer) = outer {
                 // It was lent, and has been taken if it is not there any more.
                 spare = local(&SPARE, |place| place.replace(outer)).is_some_and(|it| !it.is_null());

@@ -3,6 +3,7 @@
 use super::cell::{Payload, Task};
 use super::id::TaskId;
 use crate::seat::stored_waker::StoredWaker;
+use crate::seat::budget;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -285,32 +286,34 @@ impl<T> Future for JoinHandle<T> {
     /// If polled after it gave the output.
     #[track_caller]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(error) = self.refused.take() {
-            return Poll::Ready(Err(error));
-        }
-        let task = self.task.expect("polled after it was ready");
-        if task.state().is_complete() {
-            return Poll::Ready(self.take(task));
-        }
-        // Cloned first: it may panic, and must not do so between the steps.
-        let waker = StoredWaker::new(context.waker());
-        if self.joining {
-            self.joining = false;
-            if !task.state().clear_joiner() {
+        budget::poll(context, |context| {
+            if let Some(error) = self.refused.take() {
+                return Poll::Ready(Err(error));
+            }
+            let task = self.task.expect("polled after it was ready");
+            if task.state().is_complete() {
                 return Poll::Ready(self.take(task));
             }
-            // SAFETY: the step made it the handle's again.
+            // Cloned first: it may panic, and must not do so between the steps.
+            let waker = StoredWaker::new(context.waker());
+            if self.joining {
+                self.joining = false;
+                if !task.state().clear_joiner() {
+                    return Poll::Ready(self.take(task));
+                }
+                // SAFETY: the step made it the handle's again.
+                drop(unsafe { task.take_joiner() });
+            }
+            // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
+            unsafe { task.put_joiner(waker) };
+            if task.state().set_joiner() {
+                self.joining = true;
+                return Poll::Pending;
+            }
+            // SAFETY: complete before the step: the waker is still the handle's.
             drop(unsafe { task.take_joiner() });
-        }
-        // SAFETY: `JOINER` is not set, so the place is empty and the handle's.
-        unsafe { task.put_joiner(waker) };
-        if task.state().set_joiner() {
-            self.joining = true;
-            return Poll::Pending;
-        }
-        // SAFETY: complete before the step: the waker is still the handle's.
-        drop(unsafe { task.take_joiner() });
-        Poll::Ready(self.take(task))
+            Poll::Ready(self.take(task))
+        })
     }
 }
 

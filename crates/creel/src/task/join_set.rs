@@ -6,6 +6,7 @@
 use super::join::{JoinError, JoinHandle};
 use super::spawn::spawn;
 use crate::seat::stored_waker::StoredWaker;
+use crate::seat::budget;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -180,6 +181,10 @@ impl<T> JoinSet<T> {
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         if self.is_empty() {
             return Poll::Ready(None);
+        }
+        // Here, since a member that found nothing left would be noted, and so polled, again and again.
+        if budget::is_spent(cx) {
+            return Poll::Pending;
         }
         let mut fresh = Some(StoredWaker::new(cx.waker()));
         loop {

@@ -7,10 +7,9 @@
 //!
 //! Left out: sockets, and wakes from other threads. They work, but come when they come.
 
-use super::cell::Ran;
 use super::desk::Held;
 use super::tasks::Tasks;
-use crate::sync::{Mutex, Ordering, lock};
+use crate::sync::{Mutex, lock};
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -65,16 +64,8 @@ pub(super) fn step(seeded: &Seeded, held: Held<'_>) -> bool {
         bound.push(task);
     }
     let Some(task) = bound.pop() else { return true };
-    let claim = task.state().claim_queued();
-    seat.bound_counters.polls.add(1);
-    // SAFETY: just claimed; and this is as good as the seat's thread, see above.
-    match unsafe { task.run(claim, &seat.bound_counters) } {
-        Ran::Idle => {}
-        Ran::Again => bound.push(task),
-        Ran::Complete => {
-            seat.bound_alive.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
+    // SAFETY: just taken from the seat's queue; and this is as good as the seat's thread, see above.
+    unsafe { seat.run_bound(task, false) };
     true
 }
 

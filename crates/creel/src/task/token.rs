@@ -2,6 +2,7 @@
 
 use crate::seat::panics::RunAll;
 use crate::seat::stored_waker::{StoredWaker, WakerId};
+use crate::seat::budget;
 use crate::time::until::{Order, Until};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -280,28 +281,30 @@ impl Future for Cancelled<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let inner = &self.token.inner;
-        if inner.is_cancelled() {
-            return Poll::Ready(());
-        }
-        let id = WakerId::of(cx.waker());
-        if self.waker == Some(id) {
-            return Poll::Pending;
-        }
-        let fresh = StoredWaker::new(cx.waker());
-        let mut waits = inner.lock();
-        if inner.is_cancelled() {
-            return Poll::Ready(());
-        }
-        let ticket = self.ticket.unwrap_or(waits.next);
-        if self.ticket.is_none() {
-            waits.next += 1;
-        }
-        let before = waits.wakers.insert(ticket, fresh);
-        drop(waits);
-        (self.ticket, self.waker) = (Some(ticket), Some(id));
-        drop(before);
-        Poll::Pending
+        budget::poll(cx, |cx| {
+            let inner = &self.token.inner;
+            if inner.is_cancelled() {
+                return Poll::Ready(());
+            }
+            let id = WakerId::of(cx.waker());
+            if self.waker == Some(id) {
+                return Poll::Pending;
+            }
+            let fresh = StoredWaker::new(cx.waker());
+            let mut waits = inner.lock();
+            if inner.is_cancelled() {
+                return Poll::Ready(());
+            }
+            let ticket = self.ticket.unwrap_or(waits.next);
+            if self.ticket.is_none() {
+                waits.next += 1;
+            }
+            let before = waits.wakers.insert(ticket, fresh);
+            drop(waits);
+            (self.ticket, self.waker) = (Some(ticket), Some(id));
+            drop(before);
+            Poll::Pending
+        })
     }
 }
 

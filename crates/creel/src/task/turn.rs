@@ -1,7 +1,7 @@
 //! What tasks add to a worker's turn, its wait and its rescue of others.
 
 use super::cell::{Ran, Schedule, Task};
-use super::desk::{self, Held};
+use super::desk::{self, Desk, Held};
 use super::inside;
 use super::steal::Progress;
 use super::tasks::Tasks;
@@ -30,6 +30,26 @@ const BATCHES: usize = 16;
 impl Schedule for Tasks {
     fn schedule(self: Arc<Self>, task: Task) {
         self.queue(task);
+    }
+}
+
+impl Desk {
+    /// Runs a task that is bound to the desk's seat.
+    ///
+    /// # Safety
+    ///
+    /// The caller has just taken it from the seat's queue, and is the seat's thread or the only one.
+    pub(super) unsafe fn run_bound(&self, task: Task, cancel: bool) {
+        let claim = task.state().claim_queued().or_cancel(cancel);
+        self.bound_counters.polls.add(1);
+        // SAFETY: just claimed, by what may run it, says the caller.
+        match unsafe { task.run(claim, &self.bound_counters) } {
+            Ran::Idle => {}
+            Ran::Again => self.bound.push(task),
+            Ran::Complete => {
+                self.bound_alive.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
     }
 }
 
@@ -156,18 +176,27 @@ impl Tasks {
             let Some(task) = desk.bound.pop() else {
                 return false;
             };
-            desk.bound_counters.polls.add(1);
-            let claim = task.state().claim_queued().or_cancel(cancel);
-            // SAFETY: just claimed, and this is the seat's thread.
-            match unsafe { task.run(claim, &desk.bound_counters) } {
-                Ran::Idle => {}
-                Ran::Again => desk.bound.push(task),
-                Ran::Complete => {
-                    desk.bound_alive.fetch_sub(1, Ordering::SeqCst);
-                }
-            }
+            // SAFETY: just taken from the seat's queue, and this is the seat's thread.
+            unsafe { desk.run_bound(task, cancel) };
         }
         true
+    }
+
+    /// Runs tasks that are bound to any seat, on the only thread of a system without threads. Says
+    /// whether there were any.
+    pub(crate) fn run_all_bound(&self) -> bool {
+        let mut found = false;
+        for index in self.seats.made().map(|seat| seat.index) {
+            let desk = self.desks.at(index);
+            for _ in 0..TURN_BOUND.min(desk.bound.len()) {
+                let Some(task) = desk.bound.pop() else { break };
+                let _inside = inside::enter(self.counted(), index);
+                found = true;
+                // SAFETY: just taken from the seat's queue; the only thread is as good as the seat's.
+                unsafe { desk.run_bound(task, false) };
+            }
+        }
+        found
     }
 
     /// Called by a worker whose turn found nothing, before it waits: frees its desk, and puts the

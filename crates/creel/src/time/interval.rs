@@ -2,6 +2,7 @@
 
 use super::clock::nanos;
 use super::timers::{self, Due, Entry, Window};
+use crate::seat::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -245,7 +246,9 @@ impl Interval {
     #[inline]
     #[track_caller]
     pub fn poll_tick_nanos(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
-        self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
+        budget::poll(cx, |cx| {
+            self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
+        })
     }
 
     /// The next deadline if it has come, in nanoseconds after the clock's epoch, or (`Err`) before.

@@ -3,6 +3,7 @@
 use super::clock::nanos;
 use super::timers::{Due, Entry, Window};
 use super::until::{Order, Until};
+use crate::seat::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -103,16 +104,18 @@ impl Future for Sleep {
 
     #[track_caller]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        let at = this.due.settle();
-        let window = Window {
-            earliest: at,
-            latest: at,
-        };
-        match this.entry.poll(window, cx.waker()) {
-            Some(_) => Poll::Ready(()),
-            None => Poll::Pending,
-        }
+        budget::poll(cx, |cx| {
+            let this = &mut *self;
+            let at = this.due.settle();
+            let window = Window {
+                earliest: at,
+                latest: at,
+            };
+            match this.entry.poll(window, cx.waker()) {
+                Some(_) => Poll::Ready(()),
+                None => Poll::Pending,
+            }
+        })
     }
 }
 

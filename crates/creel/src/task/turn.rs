@@ -4,6 +4,7 @@ use super::cell::{Ran, Schedule, Task};
 use super::desk::{self, Held};
 use super::steal::Progress;
 use super::tasks::Tasks;
+use crate::seat::idle::Search;
 use crate::seat::panics::quietly;
 use crate::seat::seat::Seat;
 use crate::seat::seats::When;
@@ -53,21 +54,19 @@ impl Tasks {
 
     /// Runs some tasks on the thread that serves this seat. Says whether there may be more.
     ///
-    /// `searches`: it was called, and the search is its own. `rescues`: as the watch, it has found
+    /// `search`: it was called, and the search is its own. `rescues`: as the watch, it has found
     /// tasks whose holders do not get on.
-    pub(crate) fn turn(&self, seat: &Seat, searches: bool, rescues: bool) -> bool {
+    pub(crate) fn turn(&self, seat: &Seat, mut search: Option<Search>, rescues: bool) -> bool {
         let closing = self.seats.is_closing();
-        let bound = self.run_bound(seat, closing);
-        let wanted = searches || rescues || self.outside.len() > 0;
+        let bound = self.run_bound(seat, &mut search, closing);
+        let wanted = search.is_some() || rescues || self.outside.len() > 0;
         let held = desk::here_in(self).or_else(|| wanted.then(|| self.sit_down(seat)).flatten());
         let Some(held) = held else {
-            if searches {
-                self.seats.end_search();
-            }
+            self.seats.end_search_of(&mut search);
             return bound;
         };
-        if searches {
-            held.begin_search();
+        if let Some(search) = search {
+            held.begin_search(search);
         }
         if rescues {
             // There may be more that does not get on, and this one is not the watch any more.
@@ -98,12 +97,17 @@ impl Tasks {
         {
             return None;
         }
-        let searches = self.seats.leave_idle(seat);
+        let mut search = self.seats.leave_idle(seat);
+        // Again, because the seat may have been lent until just now. It cannot be lent any more.
+        if !self.seats.idle.may_run_tasks(seat.index) && !self.seats.is_closing() {
+            self.seats.end_search_of(&mut search);
+            return None;
+        }
         // SAFETY: this thread serves the seat, and holds no other desk.
         unsafe { self.desks.at(seat.index).sit_down(self) };
         let held = desk::here_in(self)?;
-        if searches {
-            held.begin_search();
+        if let Some(search) = search {
+            held.begin_search(search);
         }
         Some(held)
     }
@@ -115,11 +119,14 @@ impl Tasks {
     /// long poll.
     pub(crate) fn run_due(&self, seat: &Seat, due: &mut Drain<'_, Waker>) {
         let held = self.sit_down(seat);
+        // Wakers are somebody's code, behind which nobody else could search.
+        if let Some(held) = held {
+            held.end_search();
+        }
         let alone = self.seats.workers() == 1 && !self.seats.is_closing();
         let Some(held) = held.filter(|_| alone) else {
             return wake_all(due);
         };
-        held.end_search();
         let fetch = |waker: &Waker| prefetch(waker.data(), FETCHED_BYTES);
         due.as_slice().iter().take(AHEAD).for_each(fetch);
         while let Some(waker) = due.next() {
@@ -132,13 +139,15 @@ impl Tasks {
         }
     }
 
-    /// Runs tasks that are bound to this seat. Says whether there may be more.
-    fn run_bound(&self, seat: &Seat, cancel: bool) -> bool {
+    /// Runs tasks that are bound to this seat, and ends the search before the first. Says whether
+    /// there may be more.
+    fn run_bound(&self, seat: &Seat, search: &mut Option<Search>, cancel: bool) -> bool {
         let desk = self.desks.at(seat.index);
         for _ in 0..TURN_BOUND {
             let Some(task) = desk.bound.pop() else {
                 return false;
             };
+            self.seats.end_search_of(search);
             self.seats.leave_idle_for_long(seat);
             desk.bound_counters.polls.add(1);
             let claim = task.state().claim_queued().or_cancel(cancel);
@@ -206,6 +215,8 @@ impl Tasks {
         }
         let relieves = now.has_stuck_guest(before, self);
         if relieves {
+            // The seat's borrower may be another by now, or none. One who is relieved for nothing
+            // only stands up, and leaves what lies at its desk to the others.
             self.seats.idle.relieve(seat.index);
         }
         relieves
@@ -219,8 +230,11 @@ impl Tasks {
             let mut rescued = timers.rescue();
             found |= !rescued.due.list().is_empty();
             rescued.due.run(|due| {
-                // They are queued here, if this thread may run tasks.
-                self.sit_down(seat);
+                // They are queued here, if this thread may run tasks. Wakers are somebody's code,
+                // behind which nobody else could search.
+                if let Some(held) = self.sit_down(seat) {
+                    held.end_search();
+                }
                 wake_all(due);
             });
             if !rescued.more {

@@ -16,7 +16,7 @@
 use super::{shared::Shared, wait::Pace, watch::Watch};
 use crate::{
     net::{driver::Found, io},
-    seat::{current, seat::Seat, seats::Work, trace::Doing, wakers::SeatWaker},
+    seat::{current, idle::Search, seat::Seat, seats::Work, trace::Doing, wakers::SeatWaker},
     task,
     time::timers,
 };
@@ -99,37 +99,44 @@ fn sit_down(shared: &Shared, index: usize) -> usize {
 /// One turn, with or without a look at timers and sockets. Says whether there may be more to do
 /// at once.
 fn turn(seat: &Seat, shared: &Shared, pace: &mut Pace, watch: &mut Watch) -> bool {
-    // The search is this worker's until it has found a task, or runs something else.
-    let mut searches = seat.take_called() && shared.seats.leave_idle(seat);
+    // The search is this worker's until it has found a task, or runs something else. Nobody can take
+    // it away any more, so each of these ends it before it runs anybody's code.
+    let mut search = seat
+        .take_called()
+        .then(|| shared.seats.leave_idle(seat))
+        .flatten();
     let calls = shared.loops.has_part(seat);
-    if (calls || seat.urgent.any()) && std::mem::take(&mut searches) {
-        shared.seats.end_search();
+    if calls {
+        shared.seats.end_search_of(&mut search);
     }
     let looped = calls && take_part(seat, shared);
-    let urgent = run_urgent(seat, shared);
+    let urgent = run_urgent(seat, shared, &mut search);
+    // A worker that has a search is not the watch, because it does not idle.
     let watched = watch.look(shared, seat);
     // To fire timers it may have left idleness without a look at the loops.
     let looped = watched.fired && shared.loops.has_part(seat) && take_part(seat, shared) || looped;
-    let helped = help(seat, shared, &mut searches);
-    let tasks = shared.tasks.turn(seat, searches, watched.tasks);
+    let helped = help(seat, shared, &mut search);
+    let tasks = shared.tasks.turn(seat, search, watched.tasks);
     let reacted = (pace.reacts() || watched.sockets) && react(seat, shared, pace);
     looped || urgent || helped || tasks || reacted || watched.fired
 }
 
 /// Takes part in what others have offered to share.
-fn help(seat: &Seat, shared: &Shared, searches: &mut bool) -> bool {
+fn help(seat: &Seat, shared: &Shared, search: &mut Option<Search>) -> bool {
     // A loop that this seat has a share in may have been called since it last looked, and then have
     // made offers.
     if shared.loops.offers.left() == 0 || shared.loops.has_part(seat) {
         return false;
     }
     let leaves = seat.is_idle();
-    *searches |= shared.seats.leave_idle_for_code(seat);
+    if let Some(left) = shared.seats.leave_idle_for_code(seat) {
+        *search = Some(left);
+    }
     let Some(inside) = shared.loops.offers.enter(None) else {
         return false;
     };
-    if std::mem::take(searches) {
-        shared.seats.idle.end_search();
+    if let Some(search) = search.take() {
+        shared.seats.idle.end_search(search);
     }
     if inside.leaves_some() || shared.tasks.any_outside() {
         shared.seats.call_if_work();
@@ -152,7 +159,8 @@ fn pass_on_offers(shared: &Shared) {
 }
 
 fn take_part(seat: &Seat, shared: &Shared) -> bool {
-    // By the book it idles on, so that a loop costs nothing, unless something would wait for it.
+    // By the book it idles on, so that a loop costs nothing, unless something would wait for it. If
+    // it is appointed the watch after this look, it is awake, and that is taken back.
     pass_on_offers(shared);
     let leaves =
         seat.is_idle() && (shared.hides(seat.index) || shared.seats.idle.is_watch(seat.index));
@@ -168,14 +176,14 @@ fn take_part(seat: &Seat, shared: &Shared) -> bool {
     looped
 }
 
-fn run_urgent(seat: &Seat, shared: &Shared) -> bool {
+fn run_urgent(seat: &Seat, shared: &Shared, search: &mut Option<Search>) -> bool {
     if !seat.urgent.any() {
         return false;
     }
+    shared.seats.end_search_of(search);
     let leaves = seat.is_idle();
-    if shared.seats.leave_idle_for_code(seat) {
-        shared.seats.end_search();
-    }
+    let mut left = shared.seats.leave_idle_for_code(seat);
+    shared.seats.end_search_of(&mut left);
     pass_on_offers(shared);
     let traced = shared.seats.tracing.begin();
     let urgent = seat.run_urgent();

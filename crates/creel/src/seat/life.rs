@@ -123,20 +123,22 @@ impl SeatThread {
         self.alive.store(true, Ordering::SeqCst);
     }
 
-    /// Sees to it that a thread runs; `start` makes it.
+    /// Ensures that a thread runs; `start` makes it. True if it has been made.
     pub(crate) fn ensure(
         &self,
         start: impl FnOnce() -> io::Result<JoinHandle<()>>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         if self.is_running() {
-            return Ok(());
+            return Ok(false);
         }
         let mut thread = lock(&self.thread);
-        if !self.is_running() {
+        // Again, under the lock that it changes under.
+        let starts = !self.is_running();
+        if starts {
             *thread = Some(start()?);
             self.alive.store(true, Ordering::SeqCst);
         }
-        Ok(())
+        Ok(starts)
     }
 
     /// Called by the thread itself when it wants to end; `free` says whether nothing is left that

@@ -5,6 +5,7 @@ use super::desk::{self, Desk, Held};
 use super::inside;
 use super::steal::Progress;
 use super::tasks::Tasks;
+use crate::seat::idle::Search;
 use crate::seat::seat::Seat;
 use crate::seat::seats::{Seats, When};
 use crate::seat::stored_waker::StoredWaker;
@@ -73,25 +74,23 @@ impl Tasks {
 
     /// Runs some tasks on the thread that serves this seat. Says whether there may be more.
     ///
-    /// `searches`: it was called, and the search is its own. `rescues`: as the watch, it has found
+    /// `search`: it was called, and the search is its own. `rescues`: as the watch, it has found
     /// tasks whose holders do not get on.
-    pub(crate) fn turn(&self, seat: &Seat, searches: bool, rescues: bool) -> bool {
+    pub(crate) fn turn(&self, seat: &Seat, mut search: Option<Search>, rescues: bool) -> bool {
         let closing = self.seats.is_closing();
-        let bound = self.run_bound(seat, closing);
-        let wanted = searches || rescues || self.outside.len() > 0;
+        let bound = self.run_bound(seat, &mut search, closing);
+        let wanted = search.is_some() || rescues || self.outside.len() > 0;
         let held = desk::here_in(self).or_else(|| {
             wanted
                 .then(|| self.sit_down(seat, Seats::leave_idle_for_code))
                 .flatten()
         });
         let Some(held) = held else {
-            if searches {
-                self.seats.end_search();
-            }
+            self.seats.end_search_of(&mut search);
             return bound;
         };
-        if searches {
-            held.begin_search();
+        if let Some(search) = search {
+            held.begin_search(search);
         }
         if rescues {
             // There may be more that does not get on, and this one is not the watch any more.
@@ -113,11 +112,11 @@ impl Tasks {
     }
 
     /// Gives the calling thread, which serves this seat, its desk, if it may run tasks. `leave`
-    /// takes it out of the idle, and returns whether it had been called.
+    /// takes it out of the idle, and returns the search if it had been called.
     fn sit_down<'a>(
         &'a self,
         seat: &'a Seat,
-        leave: fn(&Seats, &Seat) -> bool,
+        leave: fn(&Seats, &Seat) -> Option<Search>,
     ) -> Option<Held<'a>> {
         if let Some(held) = desk::here_in(self) {
             return Some(held);
@@ -127,12 +126,17 @@ impl Tasks {
         {
             return None;
         }
-        let searches = leave(&self.seats, seat);
+        let mut search = leave(&self.seats, seat);
+        // Again, because the seat may have been lent until just now. It cannot be lent any more.
+        if !self.seats.idle.may_run_tasks(seat.index) && !self.seats.is_closing() {
+            self.seats.end_search_of(&mut search);
+            return None;
+        }
         // SAFETY: this thread serves the seat, and holds no other desk.
         unsafe { self.desks.at(seat.index).sit_down(self) };
         let held = desk::here_in(self)?;
-        if searches {
-            held.begin_search();
+        if let Some(search) = search {
+            held.begin_search(search);
         }
         Some(held)
     }
@@ -146,11 +150,14 @@ impl Tasks {
         // Without a look at the loops, because what is due must not wait for a share: the next turn
         // begins with one.
         let held = self.sit_down(seat, Seats::leave_idle);
+        // Wakers are somebody's code, behind which nobody else could search.
+        if let Some(held) = held {
+            held.end_search();
+        }
         let alone = self.seats.workers() == 1 && !self.seats.is_closing();
         let Some(held) = held.filter(|_| alone) else {
             return wake_all(due);
         };
-        held.end_search();
         let fetch = |waker: &StoredWaker| prefetch(waker.data(), FETCHED_BYTES);
         due.as_slice().iter().take(AHEAD).for_each(fetch);
         while let Some(waker) = due.next() {
@@ -163,15 +170,16 @@ impl Tasks {
         }
     }
 
-    /// Runs tasks that are bound to this seat. Says whether there may be more.
-    fn run_bound(&self, seat: &Seat, cancel: bool) -> bool {
+    /// Runs tasks that are bound to this seat, and ends the search before the first. Says whether
+    /// there may be more.
+    fn run_bound(&self, seat: &Seat, search: &mut Option<Search>, cancel: bool) -> bool {
         let desk = self.desks.at(seat.index);
         if desk.bound.len() == 0 {
             return false;
         }
-        if self.seats.leave_idle_for_code(seat) {
-            self.seats.end_search();
-        }
+        self.seats.end_search_of(search);
+        let mut left = self.seats.leave_idle_for_code(seat);
+        self.seats.end_search_of(&mut left);
         for _ in 0..TURN_BOUND {
             let Some(task) = desk.bound.pop() else {
                 return false;
@@ -251,6 +259,8 @@ impl Tasks {
         }
         let relieves = now.has_stuck_guest(before, self);
         if relieves {
+            // The seat's borrower may be another by now, or none. One who is relieved for nothing
+            // only stands up, and leaves what lies at its desk to the others.
             self.seats.idle.relieve(seat.index);
         }
         relieves
@@ -264,8 +274,11 @@ impl Tasks {
             let mut rescued = timers.rescue();
             found |= !rescued.due.list().is_empty();
             rescued.due.run(|due| {
-                // They are queued here, if this thread may run tasks.
-                self.sit_down(seat, Seats::leave_idle);
+                // They are queued here, if this thread may run tasks. Wakers are somebody's code,
+                // behind which nobody else could search.
+                if let Some(held) = self.sit_down(seat, Seats::leave_idle) {
+                    held.end_search();
+                }
                 wake_all(due);
             });
             if !rescued.more {

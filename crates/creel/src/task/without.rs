@@ -1,7 +1,7 @@
 //! What the pool sees of `task` where it is left out: a scheduler that never has a task.
 
 use crate::{
-    seat::{seat::Seat, seats::Seats, stats::TaskStats, stored_waker::StoredWaker},
+    seat::{idle::Search, seat::Seat, seats::Seats, stats::TaskStats, stored_waker::StoredWaker},
     time::timers::Timers,
 };
 use std::{sync::Arc, vec::Drain};
@@ -37,10 +37,8 @@ impl Tasks {
     }
 
     /// The search of a worker that was called finds nothing here.
-    pub(crate) fn turn(&self, _: &Seat, searches: bool, rescues: bool) -> bool {
-        if searches {
-            self.seats.end_search();
-        }
+    pub(crate) fn turn(&self, _: &Seat, mut search: Option<Search>, rescues: bool) -> bool {
+        self.seats.end_search_of(&mut search);
         if rescues {
             self.seats.see_to_a_watch();
         }

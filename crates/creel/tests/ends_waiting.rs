@@ -130,7 +130,10 @@ fn joins_a_task(handle: &Handle) -> Waits {
     })
 }
 
-const WAITS: [(&str, fn(&Handle) -> Waits); 10] = [
+/// Makes a future that waits.
+type Make = fn(&Handle) -> Waits;
+
+const WAITS: [(&str, Make); 10] = [
     ("sleep", sleeps),
     ("interval", ticks),
     ("timeout", times_out),
@@ -145,7 +148,7 @@ const WAITS: [(&str, fn(&Handle) -> Waits); 10] = [
 
 /// Drops a pool while a thread waits in its `block_on`. `begun`: the future is polled before the
 /// pool is dropped, or first when it is being dropped.
-fn drop_while_waiting(workers: usize, begun: bool, waits: fn(&Handle) -> Waits) {
+fn drop_while_waiting(workers: usize, begun: bool, waits: Make) {
     let pool = pool(workers);
     let handle = pool.handle();
     let (sender, polled) = mpsc::channel();

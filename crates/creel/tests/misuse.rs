@@ -19,6 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A way to misuse the library, and its name.
+type Case<'a> = (&'static str, Box<dyn FnOnce() + 'a>);
+
 /// Polls once, where no pool is.
 #[track_caller]
 fn poll<F: Future>(future: F) {
@@ -31,7 +34,7 @@ fn misuse_panics_at_the_callers_line() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let gone = Pool::builder().workers(1).build().unwrap().handle();
     let items = [0; 10];
-    let cases: Vec<(&str, Box<dyn FnOnce() + '_>)> = vec![
+    let cases: Vec<Case<'_>> = vec![
         ("run_on", Box::new(|| pool.run_on(2, || ()))),
         ("run_on after the end", Box::new(|| gone.run_on(0, || ()))),
         (

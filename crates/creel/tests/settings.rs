@@ -84,11 +84,12 @@ fn a_local_task_of_a_seeded_pool_stays_on_its_thread() {
     }
     let local = || {
         let here = Here(thread::current().id());
-        let _ = task::spawn_local(async move {
+        let task = task::spawn_local(async move {
             task::yield_now().await;
             assert_eq!(here.0, thread::current().id());
             std::future::pending::<()>().await;
         });
+        drop(task);
     };
     // Another thread runs the pool, and drops it.
     let pool = Pool::seeded(1);

@@ -5,6 +5,7 @@
 
 use super::{
     parker::Poller,
+    seat::Seat,
     seats::{Seats, When, Work},
 };
 use crate::sync::{AtomicUsize, Ordering, WaitWord};

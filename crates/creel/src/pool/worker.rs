@@ -150,8 +150,8 @@ fn help(seat: &Seat, shared: &Shared, search: &mut Option<Search>) -> bool {
     true
 }
 
-/// Has another come for what is offered, by a worker that is about to run something else. It may be
-/// the only one that was woken for it (`Open::add_near`).
+/// Calls another worker for what is offered, because this one is about to run something else. It
+/// may be the only one that was woken for it (`Open::add_near`).
 fn pass_on_offers(shared: &Shared) {
     if shared.loops.offers.left() > 0 {
         shared.seats.call_if_work();

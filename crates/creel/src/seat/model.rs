@@ -6,6 +6,7 @@
 use super::{
     idle::{Idle, Search},
     parker::Poller,
+    seat::Seat,
     seats::{Seats, When, Work},
 };
 use crate::sync::{AtomicUsize, Ordering, WaitWord};

@@ -60,12 +60,12 @@ pub(in crate::loops) fn any_elsewhere(part: &Part<'_>) -> bool {
     })
 }
 
-/// Offers the places of those who run other code to whoever is idle, while `f` runs the caller's
-/// part of the loop. When this returns, nobody is in the loop for the sake of the offer.
+/// Offers the places of busy and absent workers to idle ones, while `f` runs the caller's part of
+/// the loop. When this returns, no helper is in the loop.
 pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -> R {
     let (loops, call) = (part.loops, part.call);
     if call.wakes() {
-        // Who runs other code does not wake those below it in the tree.
+        // A worker that runs other code does not wake the workers below it in the tree.
         (0..call.seats()).for_each(|seat| {
             loops.seats.at(seat).notify();
         });
@@ -78,10 +78,10 @@ pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -
     // SAFETY: it lives until the end of this function, is not moved, is `Sync`, and `open` is dropped
     // before it.
     let open = unsafe { Open::new(loops, NonNull::from(&places).cast()) };
-    // A piece a seat: who takes one looks whether that place is free.
+    // One piece per seat: the helper that takes it looks whether that place is free.
     open.add(call.seats());
     let result = f();
-    // Everything is claimed. Nobody need come any more.
+    // Everything is claimed, so nobody needs to come any more.
     while loops.offers.claim(&places.offer) {}
     drop(open);
     result

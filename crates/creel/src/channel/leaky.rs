@@ -205,7 +205,9 @@ impl<T> Sender<T> {
                     let receiver = inner.receiver.take();
                     drop(inner);
                     let leaked = message.take();
-                    receiver.map(StoredWaker::wake);
+                    if let Some(waker) = receiver {
+                        waker.wake();
+                    }
                     drop(leaked);
                     return Poll::Ready(Ok(()));
                 }
@@ -242,7 +244,9 @@ impl<T> Sender<T> {
             Pushed::Full | Pushed::Closed => None,
         };
         drop(inner);
-        receiver.map(StoredWaker::wake);
+        if let Some(waker) = receiver {
+            waker.wake();
+        }
         match (pushed, message) {
             (Pushed::Full, Some(back)) => Err(TrySendError::Full(back)),
             (Pushed::Closed, Some(back)) => Err(TrySendError::Closed(back)),
@@ -312,7 +316,9 @@ impl<T> Receiver<T> {
         let sender = message.is_some().then(|| inner.sender.take()).flatten();
         drop(inner);
         // A panic would cost this caller its message.
-        sender.map(StoredWaker::wake_quietly);
+        if let Some(waker) = sender {
+            waker.wake_quietly();
+        }
         match message {
             Some(message) => Poll::Ready(Ok((message, again))),
             None if again => Poll::Ready(Err(Closed)),
@@ -332,7 +338,9 @@ impl<T> Receiver<T> {
         let sender = message.is_some().then(|| inner.sender.take()).flatten();
         drop(inner);
         // A panic would cost this caller its message.
-        sender.map(StoredWaker::wake_quietly);
+        if let Some(waker) = sender {
+            waker.wake_quietly();
+        }
         message.ok_or(match closed {
             true => TryRecvError::Closed,
             false => TryRecvError::Empty,
@@ -367,7 +375,9 @@ impl<T> Drop for Sender<T> {
         inner.closed = true;
         let receiver = inner.receiver.take();
         drop(inner);
-        receiver.map(StoredWaker::wake_in_drop);
+        if let Some(waker) = receiver {
+            waker.wake_in_drop();
+        }
     }
 }
 

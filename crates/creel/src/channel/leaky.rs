@@ -212,7 +212,9 @@ impl<T> Sender<T> {
                         let receiver = inner.receiver.take();
                         drop(inner);
                         let leaked = message.take();
-                        receiver.map(StoredWaker::wake);
+                        if let Some(waker) = receiver {
+                            waker.wake();
+                        }
                         drop(leaked);
                         return Poll::Ready(Ok(()));
                     }
@@ -250,7 +252,9 @@ impl<T> Sender<T> {
             Pushed::Full | Pushed::Closed => None,
         };
         drop(inner);
-        receiver.map(StoredWaker::wake);
+        if let Some(waker) = receiver {
+            waker.wake();
+        }
         match (pushed, message) {
             (Pushed::Full, Some(back)) => Err(TrySendError::Full(back)),
             (Pushed::Closed, Some(back)) => Err(TrySendError::Closed(back)),
@@ -342,7 +346,9 @@ impl<T> Receiver<T> {
         let sender = message.is_some().then(|| inner.sender.take()).flatten();
         drop(inner);
         // A panic would cost this caller its message.
-        sender.map(StoredWaker::wake_quietly);
+        if let Some(waker) = sender {
+            waker.wake_quietly();
+        }
         message.ok_or(match closed {
             true => TryRecvError::Closed,
             false => TryRecvError::Empty,
@@ -377,7 +383,9 @@ impl<T> Drop for Sender<T> {
         inner.closed = true;
         let receiver = inner.receiver.take();
         drop(inner);
-        receiver.map(StoredWaker::wake_in_drop);
+        if let Some(waker) = receiver {
+            waker.wake_in_drop();
+        }
     }
 }
 

@@ -169,7 +169,9 @@ impl<T> Sender<T> {
         });
         // SAFETY: `self` is forgotten, so this is the sender's only end.
         if let Ok(receiver) = unsafe { finish(inner, DONE | VALUE) } {
-            receiver.map(StoredWaker::wake);
+            if let Some(waker) = receiver {
+                waker.wake();
+            }
             return Ok(());
         }
         // SAFETY: the receiver is gone, the channel is this call's.
@@ -201,7 +203,9 @@ impl<T> Drop for Sender<T> {
         // SAFETY: `send` forgets its sender, so this is the sender's only end.
         match unsafe { finish(self.inner, DONE) } {
             Ok(receiver) => {
-                receiver.map(StoredWaker::wake_in_drop);
+                if let Some(waker) = receiver {
+                    waker.wake_in_drop();
+                }
             }
             // SAFETY: the receiver is gone: the last half, and not used again.
             Err(Closed) => unsafe { free(self.inner) },

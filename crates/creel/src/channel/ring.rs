@@ -196,8 +196,10 @@ impl<T> Ring<T> {
         // One above a position, which is never a position: "to read".
         let position = claim.word & !FLAGS;
         claim.place.stamp.store(position + 1, Ordering::Release);
-        if claim.word & WAITING != 0 {
-            self.first_waiting(Side::Receivers).map(StoredWaker::wake);
+        if claim.word & WAITING != 0
+            && let Some(waker) = self.first_waiting(Side::Receivers)
+        {
+            waker.wake();
         }
     }
 
@@ -215,7 +217,9 @@ impl<T> Ring<T> {
         if claim.word & WAITING != 0 {
             // A panic would cost this caller its message.
             let sender = self.first_waiting(Side::Senders);
-            sender.map(StoredWaker::wake_quietly);
+            if let Some(waker) = sender {
+                waker.wake_quietly();
+            }
         }
         message
     }
@@ -706,7 +710,9 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
         if self.leave() && !self.may_sleep() {
             // A received message may be on its way to the caller.
             let next = self.ring.first_waiting(Self::SIDE);
-            next.map(StoredWaker::wake_quietly);
+            if let Some(waker) = next {
+                waker.wake_quietly();
+            }
         }
     }
 

@@ -102,7 +102,9 @@ impl SendQueue {
         };
         drop(written);
         local(&RECEIVERS, |kept| kept.replace(receivers));
-        sender.map(StoredWaker::wake);
+        if let Some(waker) = sender {
+            waker.wake();
+        }
     }
 
     /// Sends what is written until the queue is closed and empty; one task's work.
@@ -165,7 +167,9 @@ impl SendQueue {
         written.closed = true;
         let sender = written.sender.take();
         drop(written);
-        sender.map(StoredWaker::wake);
+        if let Some(waker) = sender {
+            waker.wake();
+        }
     }
 
     /// Datagrams that were dropped because the queue was full, or closed.

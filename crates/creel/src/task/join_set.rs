@@ -67,7 +67,9 @@ impl Wake for Note {
         ended.numbers.push_back(self.number);
         let waiter = ended.waiter.take();
         drop(ended);
-        waiter.map(StoredWaker::wake);
+        if let Some(waker) = waiter {
+            waker.wake();
+        }
     }
 }
 
@@ -243,7 +245,9 @@ impl<T> JoinSet<T> {
         self.free.clear();
         self.members.clear();
         let waiter = lock(&ended).waiter.take();
-        waiter.map(StoredWaker::wake);
+        if let Some(waker) = waiter {
+            waker.wake();
+        }
     }
 }
 

@@ -118,7 +118,9 @@ impl Control {
         // The change that it is woken for has it look again, and come back with its waker.
         let task = inner.task.take();
         drop(inner);
-        task.map(StoredWaker::wake);
+        if let Some(waker) = task {
+            waker.wake();
+        }
         Ok(state)
     }
 

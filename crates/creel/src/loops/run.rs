@@ -257,6 +257,12 @@ impl Loop<'_> {
             false => join(),
         };
         seat.spans.note(Doing::Loop, traced);
+        let mut all = (0..self.seats).filter(|seat| *seat != who);
+        if cold && all.any(|seat| loops.shares.at(seat).is_unseen(call)) {
+            // Such a worker has not woken those below it in the tree, and does not for a later loop
+            // that does not wake.
+            known.awake = 0;
+        }
         (line.panic.take(), laggard)
     }
 

@@ -8,8 +8,8 @@
 //! Left out: several senders or receivers; that is the ring, which does not leak.
 
 use super::{Closed, TryRecvError, TrySendError, blocking};
-use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::seat::budget;
+use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 use std::fmt;
@@ -325,7 +325,9 @@ impl<T> Receiver<T> {
             let sender = message.is_some().then(|| inner.sender.take()).flatten();
             drop(inner);
             // A panic would cost this caller its message.
-            sender.map(StoredWaker::wake_quietly);
+            if let Some(waker) = sender {
+                waker.wake_quietly();
+            }
             match message {
                 Some(message) => Poll::Ready(Ok((message, again))),
                 None if again => Poll::Ready(Err(Closed)),

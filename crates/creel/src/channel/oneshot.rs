@@ -8,8 +8,8 @@
 
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{Closed, TryRecvError, blocking, memory};
-use crate::seat::stored_waker::StoredWaker;
 use crate::seat::budget;
+use crate::seat::stored_waker::StoredWaker;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 use std::future::Future;
 use std::mem::MaybeUninit;

@@ -16,8 +16,8 @@
 
 use super::waiters::{Ticket, Waiters};
 use super::{Closed, TryRecvError, TrySendError, blocking};
-use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::seat::budget;
+use crate::seat::{panics::RunAll, stored_waker::StoredWaker};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 use std::future::Future;

@@ -1,8 +1,8 @@
 //! A token by which many are told to come to their end, each in its own way.
 
+use crate::seat::budget;
 use crate::seat::panics::RunAll;
 use crate::seat::stored_waker::{StoredWaker, WakerId};
-use crate::seat::budget;
 use crate::time::until::{Order, Until};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -219,21 +219,23 @@ impl<T> Future for Blocking<T> {
 
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        budget::poll(cx, |cx| {
-            let fresh = StoredWaker::new(cx.waker());
-            let mut call = lock(&self.call);
-            let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
-                Call::Waits(before) => {
-                    *call = Call::Waits(Some(fresh));
-                    (before, Poll::Pending)
-                }
-                Call::Done(outcome) => (None, Poll::Ready(outcome)),
-                Call::GivenUp => panic!("polled after it was ready"),
-            };
-            drop(call);
-            drop(before);
-            poll.map(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
-        })
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        let fresh = StoredWaker::new(cx.waker());
+        let mut call = lock(&self.call);
+        let (before, poll) = match std::mem::replace(&mut *call, Call::GivenUp) {
+            Call::Waits(before) => {
+                *call = Call::Waits(Some(fresh));
+                (before, Poll::Pending)
+            }
+            Call::Done(outcome) => (None, Poll::Ready(outcome)),
+            Call::GivenUp => panic!("polled after it was ready"),
+        };
+        drop(call);
+        drop(before);
+        let poll = budget::counted(poll);
+        poll.map(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
     }
 }
 

@@ -53,7 +53,9 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
         // In a task that has used up its budget, it would be polled over and over.
-        let polled = budget::without(|| future.as_mut().poll(&mut context));
+        let suspended = budget::suspend();
+        let polled = future.as_mut().poll(&mut context);
+        drop(suspended);
         if let Poll::Ready(output) = polled {
             local(&UNPARKER, |cell| cell.replace(Some(unparker)));
             return output;

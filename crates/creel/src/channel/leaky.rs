@@ -202,8 +202,8 @@ impl<T> Sender<T> {
         cx: &mut Context<'_>,
         message: &mut Option<T>,
     ) -> Poll<Result<(), T>> {
+        assert!(message.is_some(), "there is a message until it is sent");
         budget::poll(cx, |cx| {
-            assert!(message.is_some(), "there is a message until it is sent");
             let mut fresh = None;
             loop {
                 let mut inner = lock(&self.0);

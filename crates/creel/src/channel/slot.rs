@@ -273,6 +273,7 @@ impl<T> Sender<T> {
         cx: &mut Context<'_>,
         message: &mut Option<T>,
     ) -> Poll<Result<(), T>> {
+        assert!(message.is_some(), "there is a message until it is sent");
         budget::poll(cx, |cx| {
             loop {
                 let taken = message.take().expect("there is a message until it is sent");

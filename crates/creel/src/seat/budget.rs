@@ -32,7 +32,7 @@ thread_local! {
 }
 
 /// Puts back the budget of the poll around this one.
-struct Outer(i64);
+pub(crate) struct Outer(i64);
 
 impl Outer {
     #[inline(always)]
@@ -55,11 +55,11 @@ pub(crate) fn fresh<R>(poll: impl FnOnce() -> R) -> R {
     poll()
 }
 
-/// Runs `poll` without a budget.
+/// Suspends the budget until the returned guard is dropped.
 #[inline]
-pub(crate) fn without<R>(poll: impl FnOnce() -> R) -> R {
-    let _outer = Outer::replace(UNLIMITED);
-    poll()
+#[must_use = "the budget counts again once it is dropped"]
+pub(crate) fn suspend() -> Outer {
+    Outer::replace(UNLIMITED)
 }
 
 /// Polls an operation, which uses up one unit if it is ready. If there is none left, it is not
@@ -72,7 +72,13 @@ pub(crate) fn poll<T>(
     if is_spent(cx) {
         return Poll::Pending;
     }
-    let polled = operation(cx);
+    counted(operation(cx))
+}
+
+/// Uses up one unit if the operation is ready. Together with [`is_spent`], it does what [`poll`]
+/// does, for operations that panic with the location of their caller: a closure cannot have that.
+#[inline(always)]
+pub(crate) fn counted<T>(polled: Poll<T>) -> Poll<T> {
     if polled.is_ready() {
         use_up(1);
     }
@@ -126,7 +132,9 @@ mod tests {
         fresh(|| {
             assert_eq!(ready(28), 28);
             fresh(|| assert_eq!(ready(1_000), 128));
-            without(|| assert_eq!(ready(1_000), 1_000));
+            let suspended = suspend();
+            assert_eq!(ready(1_000), 1_000);
+            drop(suspended);
             assert_eq!(ready(1_000), 100);
         });
         assert_eq!(ready(1_000), 1_000);

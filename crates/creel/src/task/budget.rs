@@ -98,6 +98,7 @@ impl<F: Future> Future for Unconstrained<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: the inner future is not moved out of, and the outer one has no `Drop`.
         let future = unsafe { self.map_unchecked_mut(|this| &mut this.future) };
-        budget::without(|| future.poll(cx))
+        let _suspended = budget::suspend();
+        future.poll(cx)
     }
 }

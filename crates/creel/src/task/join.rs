@@ -286,6 +286,10 @@ impl<T> Future for JoinHandle<T> {
     /// If polled after it gave the output.
     #[track_caller]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        assert!(
+            self.task.is_some() || self.refused.is_some(),
+            "polled after it was ready"
+        );
         budget::poll(context, |context| {
             if let Some(error) = self.refused.take() {
                 return Poll::Ready(Err(error));

@@ -246,17 +246,19 @@ impl Interval {
     #[inline]
     #[track_caller]
     pub fn poll_tick_nanos(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
-        budget::poll(cx, |cx| {
-            self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
-        })
+        self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
     }
 
     /// The next deadline if it has come, in nanoseconds after the clock's epoch, or (`Err`) before.
     #[inline]
+    #[track_caller]
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, u64>> {
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
         let due = self.next.settle();
         if let Due::Before(before) = self.next {
-            return Poll::Ready(self.past_deadline(before));
+            return budget::counted(Poll::Ready(self.past_deadline(before)));
         }
         let window = Window {
             earliest: due.saturating_sub(self.early),
@@ -272,11 +274,12 @@ impl Interval {
         };
         let due = due.saturating_add(missed.saturating_mul(self.period));
         self.next = Due::At(due.saturating_add(self.period));
-        Poll::Ready(Ok(due))
+        budget::counted(Poll::Ready(Ok(due)))
     }
 
     /// The deadline `before` nanoseconds before the clock's epoch has come, and the next one is set.
     #[cold]
+    #[track_caller]
     fn past_deadline(&mut self, before: u64) -> Result<u64, u64> {
         let passed = u128::from(timers::expect_clock().exact_nanos()) + u128::from(before);
         let missed = match self.skip {

@@ -104,17 +104,18 @@ impl Future for Sleep {
 
     #[track_caller]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        budget::poll(cx, |cx| {
-            let this = &mut *self;
-            let at = this.due.settle();
-            let window = Window {
-                earliest: at,
-                latest: at,
-            };
-            match this.entry.poll(window, cx.waker()) {
-                Some(_) => Poll::Ready(()),
-                None => Poll::Pending,
-            }
+        if budget::is_spent(cx) {
+            return Poll::Pending;
+        }
+        let this = &mut *self;
+        let at = this.due.settle();
+        let window = Window {
+            earliest: at,
+            latest: at,
+        };
+        budget::counted(match this.entry.poll(window, cx.waker()) {
+            Some(_) => Poll::Ready(()),
+            None => Poll::Pending,
         })
     }
 }

@@ -82,7 +82,9 @@ where
 fn is_ready<L: Future<Output = ()> + Unpin>(limit: &mut L, cx: &mut Context<'_>) -> bool {
     // Also if the future has just used up the budget: one that does so in each poll would never be
     // given up otherwise.
-    let is_ready = budget::without(|| Pin::new(limit).poll(cx)).is_ready();
+    let suspended = budget::suspend();
+    let is_ready = Pin::new(limit).poll(cx).is_ready();
+    drop(suspended);
     if is_ready {
         budget::use_up(1);
     }

@@ -253,7 +253,7 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
         match draw.below(3) {
             0 => block_for_child(world, &mut draw, 1),
             1 => assert_eq!(pool.join(|| 1, || 2), (1, 2)),
-            _ => pool.each(0..7, |_, _| ()),
+            _ => pool.for_each(0..7, |_| ()),
         }
     };
     match draw.below(3) {
@@ -264,8 +264,8 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
             pool.join(|| all(left), || all(right));
         }
         _ => {
-            let loops = pool.with(BALANCES[draw.below(3)]);
-            loops.each(&parts, |_, part| run(part));
+            let loops = pool.with_balance(BALANCES[draw.below(3)]);
+            loops.for_each(&parts, |part| run(part));
         }
     }
 }
@@ -305,7 +305,7 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
                     let told = other.spawn(async move { back.spawn(async {}).await });
                     other.block_on(told).unwrap().unwrap();
                     other.run_on(0, || inner.run_on(worker, || ()));
-                    other.scope(|s| s.spawn(|| inner.each(0..4, |_, _| ())));
+                    other.scope(|s| s.spawn(|| inner.for_each(0..4, |_| ())));
                 }
             });
             bounded::block_on(task).unwrap();

@@ -33,7 +33,7 @@ fn works(pool: &Pool) {
         2
     );
     assert_eq!(pool.broadcast(|worker| worker).len(), pool.workers());
-    assert_eq!(pool.map(&[1; 50], |_, x| x + 1), [2; 50]);
+    assert_eq!(pool.map(&[1; 50], |x| x + 1), [2; 50]);
     assert_eq!(pool.join(|| 1, || 2), (1, 2));
     pool.block_on(time::sleep(Duration::from_micros(1)));
 }
@@ -45,7 +45,7 @@ fn on_a_worker(pool: &Arc<Pool>, f: impl Fn() + Send + Sync + 'static) {
     pool.broadcast(|_| f());
     pool.scope(|s| s.spawn_on(0, || f()));
     pool.scope(|s| s.spawn(|| f()));
-    pool.each(0..pool.workers(), |_, _| f());
+    pool.for_each(0..pool.workers(), |_| f());
     let inner = Arc::clone(&f);
     block_on(pool.spawn(async move { inner() })).unwrap();
     let inner = Arc::clone(&f);
@@ -94,13 +94,13 @@ fn a_call_comes_back_to_a_worker_that_waits_for_the_other_pool() {
     for balance in BALANCES {
         bounded(&format!("loops, {balance}"), move || {
             let (a, b) = (pool(2, "a"), pool(1, "b"));
-            let loops = a.with(balance);
+            let loops = a.with_balance(balance);
             for _ in 0..20 {
                 // B's one worker waits for A's loop, whose units ask for that worker.
-                b.run_on(0, || loops.each(0..2, |_, _| b.run_on(0, || ())));
+                b.run_on(0, || loops.for_each(0..2, |_| b.run_on(0, || ())));
                 b.run_on(0, || {
-                    loops.each(0..2, |_, _| {
-                        loops.each(0..4, |_, _| b.run_on(0, || ()));
+                    loops.for_each(0..2, |_| {
+                        loops.for_each(0..4, |_| b.run_on(0, || ()));
                     });
                 });
             }

@@ -488,14 +488,14 @@ fn as_many_units_of_loops_in_loops_as_workers_meet() {
         for balance in [Balance::Fixed, Balance::Shared] {
             bounded(&format!("{outer} times {inner}, {balance}"), move || {
                 let pool = pool(outer * inner, Wait::Park);
-                let loops = pool.with(balance);
+                let loops = pool.with_balance(balance);
                 for round in 0..50 {
                     let all = Barrier::new(outer * inner);
-                    let units = || loops.each(0..inner, |_, _| _ = all.wait());
+                    let units = || loops.for_each(0..inner, |_| _ = all.wait());
                     match round % 3 {
-                        0 => loops.each(0..outer, |_, _| units()),
+                        0 => loops.for_each(0..outer, |_| units()),
                         1 => pool.scope(|s| (0..outer).for_each(|_| s.spawn(units))),
-                        _ => pool.run_on(0, || loops.each(0..outer, |_, _| units())),
+                        _ => pool.run_on(0, || loops.for_each(0..outer, |_| units())),
                     }
                 }
             });

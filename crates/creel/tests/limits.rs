@@ -67,8 +67,8 @@ fn workers_by_the_thousand_do_each_kind_of_work() {
         assert!(pool.broadcast(|worker| worker).into_iter().eq(0..WORKERS));
         for balance in BALANCES {
             let mut items = vec![0; 50_000];
-            let loops = pool.with(balance);
-            (0..5).for_each(|_| loops.each(&mut items, |i, item| *item += i));
+            let loops = pool.with_balance(balance);
+            (0..5).for_each(|_| loops.for_each_indexed(&mut items, |i, item| *item += i));
             assert!(items.iter().enumerate().all(|(i, item)| *item == 5 * i));
         }
         let tasks: Vec<_> = (0..20_000)
@@ -127,7 +127,7 @@ fn times_at_both_ends_are_waited_for_or_not() {
         bounded(&format!("{wait:?}"), move || {
             let pool = Pool::builder().workers(2).wait(wait).build().unwrap();
             assert_eq!(block_on(pool.spawn(async { 1 })).unwrap(), 1);
-            assert_eq!(pool.map(&[1; 1000], |_, x| x + 1), [2; 1000]);
+            assert_eq!(pool.map(&[1; 1000], |x| x + 1), [2; 1000]);
             assert_eq!(pool.run_on(1, || 2), 2);
         });
     }
@@ -139,22 +139,22 @@ fn items_without_a_size_and_ranges_to_the_end() {
         let pool = pool(3);
         let throw = || resume_unwind(Box::new("at the first"));
         let throws = |f: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
-        for loops in BALANCES.map(|balance| pool.with(balance)) {
+        for loops in BALANCES.map(|balance| pool.with_balance(balance)) {
             let visits = AtomicUsize::new(0);
             let visit = || _ = visits.fetch_add(1, Ordering::Relaxed);
-            loops.each(&mut [(); 100_000], |_, ()| visit());
+            loops.for_each(&mut [(); 100_000], |()| visit());
             assert_eq!(visits.swap(0, Ordering::Relaxed), 100_000);
-            assert_eq!(loops.map(&[(); 100_000], |_, ()| ()).len(), 100_000);
-            loops.each(usize::MAX - 1000..usize::MAX, |_, i| {
+            assert_eq!(loops.map(&[(); 100_000], |()| ()).len(), 100_000);
+            loops.for_each(usize::MAX - 1000..usize::MAX, |i| {
                 assert!(i >= usize::MAX - 1000);
                 visit();
             });
             assert_eq!(visits.into_inner(), 1000);
             let all = || vec![(); usize::MAX];
-            throws(&|| loops.each(0..usize::MAX, |_, _| throw()));
-            throws(&|| loops.each(&mut all(), |_, ()| throw()));
-            throws(&|| loops.chunks(&mut all(), usize::MAX / 2, |_, _| throw()));
-            throws(&|| drop(loops.map(&all(), |_, ()| -> () { throw() })));
+            throws(&|| loops.for_each(0..usize::MAX, |_| throw()));
+            throws(&|| loops.for_each(&mut all(), |()| throw()));
+            throws(&|| loops.for_each_chunk(&mut all(), usize::MAX / 2, |_| throw()));
+            throws(&|| drop(loops.map(&all(), |()| -> () { throw() })));
         }
     });
 }

@@ -280,8 +280,8 @@ fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
             pool.join(|| all(left), || all(right));
         }
         _ => {
-            let loops = pool.with(BALANCES[draw.below(3)]);
-            loops.each(&parts, |_, part| run(part));
+            let loops = pool.with_balance(BALANCES[draw.below(3)]);
+            loops.for_each(&parts, |part| run(part));
         }
     }
 }
@@ -321,7 +321,7 @@ fn from_outside(pool: &Arc<Pool>, world: &Arc<World>, beside: &Arc<Pool>, draw: 
                     let told = other.spawn(async move { back.spawn(async {}).await });
                     other.block_on(told).unwrap().unwrap();
                     other.run_on(0, || inner.run_on(worker, || ()));
-                    other.scope(|s| s.spawn(|| inner.each(0..4, |_, _| ())));
+                    other.scope(|s| s.spawn(|| inner.for_each(0..4, |_| ())));
                 }
             });
             bounded::block_on(task).unwrap();

@@ -91,7 +91,7 @@ impl Paralight<'_> {
             cleanup,
         };
         let mut steps: Vec<_> = (0..pieces).map(cut).map(Step::Ahead).collect();
-        self.0.each(&mut steps, |_, step| {
+        self.0.for_each(&mut steps, |step| {
             if let Step::Ahead(piece) = mem::replace(step, Step::Begun) {
                 *step = Step::Done(run(piece));
             }

@@ -326,7 +326,7 @@ mod tests {
         lock(&pool.shared.loops.slot).known.epoch = epoch;
         let items: Vec<AtomicUsize> = (0..workers * 7).map(|_| AtomicUsize::new(0)).collect();
         for n in 1..=loops {
-            pool.each(&items, |_, item| {
+            pool.for_each(&items, |item| {
                 item.fetch_add(1, Ordering::Relaxed);
             });
             let visited = |item: &AtomicUsize| item.load(Ordering::Relaxed) == n;

@@ -253,11 +253,11 @@ fn units_of_a_loop_in_a_loop_meet() {
     check(|| {
         let workers = 2 + draw(2);
         let pool = pool(workers);
-        let loops = pool.with([Balance::Fixed, Balance::Shared][draw(2)]);
+        let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
         let all = Barrier::new(workers);
-        loops.each(0..2, |_, unit| {
+        loops.for_each(0..2, |unit| {
             if unit == 0 {
-                loops.each(0..workers, |_, _| _ = all.wait());
+                loops.for_each(0..workers, |_| _ = all.wait());
             }
         });
         drop(pool);
@@ -336,7 +336,7 @@ fn two_pools_wait_for_each_other() {
 fn a_loops_units_call_back_to_the_worker_that_waits_for_it() {
     check(|| {
         let (a, b) = (pool(2), pool(1));
-        b.run_on(0, || a.each(0..2, |_, _| b.run_on(0, || ())));
+        b.run_on(0, || a.for_each(0..2, |_| b.run_on(0, || ())));
         drop(a);
         drop(b);
     });

@@ -171,7 +171,7 @@ impl Builder {
     /// use creel::{Placement, Pool};
     ///
     /// let pool = Pool::builder().workers(2).placement(Placement::Unpinned).build()?;
-    /// let sum = pool.sum(0..10, |_, n| n); // these workers go where the system puts them
+    /// let sum = pool.sum(0..10, |n| n); // these workers go where the system puts them
     /// assert_eq!(sum, 45);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
@@ -206,7 +206,7 @@ impl Builder {
     ///
     /// // For what is called rarely: no CPU is burnt between.
     /// let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
-    /// assert_eq!(pool.map(0..3, |_, n| n * n), [0, 1, 4]);
+    /// assert_eq!(pool.map(0..3, |n| n * n), [0, 1, 4]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn wait(mut self, wait: Wait) -> Self {
@@ -221,7 +221,7 @@ impl Builder {
     ///
     /// // For few jobs of unlike length: who is free takes the next.
     /// let pool = Pool::builder().workers(2).balance(Balance::Shared).build()?;
-    /// assert_eq!(pool.map(&["short", "longer"], |_, job| job.len()), [5, 6]);
+    /// assert_eq!(pool.map(&["short", "longer"], |job| job.len()), [5, 6]);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn balance(mut self, balance: Balance) -> Self {

@@ -84,7 +84,7 @@ impl Pool {
     ///
     /// ```
     /// let pool = creel::Pool::new();
-    /// assert_eq!(pool.sum(0..100, |_, n| n), 4950);
+    /// assert_eq!(pool.sum(0..100, |n| n), 4950);
     /// ```
     #[must_use]
     pub fn new() -> Self {
@@ -207,7 +207,7 @@ impl Pool {
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
-    /// pool.each(0..100, |_, _| ());
+    /// pool.for_each(0..100, |_| ());
     /// let items: u64 = pool.stats().workers.iter().map(|worker| worker.loop_items).sum();
     /// assert!(items <= 100); // what its caller did alone is no worker's
     /// # Ok::<(), creel::BuildError>(())

@@ -53,7 +53,7 @@ pub enum Wait {
 /// use creel::{Balance, Pool};
 ///
 /// let pool = Pool::builder().workers(2).build()?; // sticky
-/// let lengths = pool.with(Balance::Shared).map(&["a", "abc"], |_, song| song.len());
+/// let lengths = pool.with_balance(Balance::Shared).map(&["a", "abc"], |song| song.len());
 /// assert_eq!(lengths, [1, 3]);
 /// # Ok::<(), creel::BuildError>(())
 /// ```

@@ -143,7 +143,7 @@ impl Work<'_> {
         self.tile.tally.vehicle_ms += i64::from(now);
         let link = self.tile.first_link + u32::from(tail);
         self.tell(now, car.place, What::SteppedAside, link);
-        self.stand_beside(tail, first, now);
+        self.join_entry_queue(tail, first, now);
         self.serve(head, now, false);
     }
 }

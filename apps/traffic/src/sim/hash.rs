@@ -50,9 +50,9 @@ impl Tile {
                 u64::from(car.turns),
             ]);
         });
-        for driveway in &self.driveways {
-            let link = name(self.first_link + u32::from(driveway.tail));
-            for (index, place) in self.cars.ring(driveway.last).enumerate() {
+        for entry_queue in &self.entry_queues {
+            let link = name(self.first_link + u32::from(entry_queue.tail));
+            for (index, place) in self.cars.ring(entry_queue.last).enumerate() {
                 let route = simulation.rules.route_hash(self.cars[place].place);
                 add(&[2, route, link, index as u64]);
             }
@@ -93,7 +93,7 @@ impl Tile {
             let mut place = 0;
             while who != NONE16 {
                 who = self.next_waiter(index as u16, who);
-                let waits = if who == DRIVEWAY {
+                let waits = if who == ENTRY_QUEUE {
                     u64::MAX
                 } else {
                     name(self.link_of_head(who))
@@ -155,9 +155,9 @@ impl Simulation {
         for tile in &self.tiles {
             tile.each_car(|car| on_road[tile.link_of_head(car.head) as usize] += 1);
             beside += tile
-                .driveways
+                .entry_queues
                 .iter()
-                .map(|driveway| tile.cars.ring(driveway.last).count() as i64)
+                .map(|entry_queue| tile.cars.ring(entry_queue.last).count() as i64)
                 .sum::<i64>();
             idle += tile.calendar.len() as i64;
         }

@@ -378,7 +378,11 @@ impl Simulation {
                     .sum::<u64>()
             };
             let on_roads: u64 = tile.heads.iter().map(|head| waits(head.last)).sum();
-            let beside: u64 = tile.driveways.iter().map(|beside| waits(beside.last)).sum();
+            let beside: u64 = tile
+                .entry_queues
+                .iter()
+                .map(|beside| waits(beside.last))
+                .sum();
             tile.tally.delay_ms + on_roads + beside
         };
         self.tiles.iter().map(of_tile).sum::<u64>() as f64 / 1000.0

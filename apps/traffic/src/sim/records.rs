@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// None, where numbers have 16 bits.
 pub(super) const NONE16: u16 = u16::MAX;
 /// Among those that wait for room: the cars beside the road.
-pub(super) const DRIVEWAY: u16 = u16::MAX - 1;
+pub(super) const ENTRY_QUEUE: u16 = u16::MAX - 1;
 /// In `up` and `down`: the other end is in another tile, and this a place in the tile's `cuts`.
 pub(super) const CUT: u32 = 1 << 31;
 
@@ -318,7 +318,7 @@ pub(super) struct Message {
 
 /// The cars beside a road, which wait to enter it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Driveway {
+pub(super) struct EntryQueue {
     /// The last, in a ring.
     pub last: u32,
     pub tail: u16,

@@ -247,8 +247,8 @@ impl Tile {
         let mut cars = self.cars_behind();
         let firsts = self.heads.iter().map(|head| head.last);
         cars.extend(firsts.filter_map(|last| self.cars.ring(last).next()));
-        for driveway in &self.driveways {
-            cars.extend(self.cars.ring(driveway.last));
+        for entry_queue in &self.entry_queues {
+            cars.extend(self.cars.ring(entry_queue.last));
         }
         cars
     }

@@ -25,7 +25,7 @@ impl Work<'_> {
                 return self.tile.wake_when_due(tail, now, Some(self.slot));
             }
             match self.tile.call_first(tail) {
-                DRIVEWAY => self.pull_out(tail, now),
+                ENTRY_QUEUE => self.leave_entry_queue(tail, now),
                 head => {
                     self.tile.heads[usize::from(head)].flags &= !Head::WAITS;
                     self.serve(head, now, true);

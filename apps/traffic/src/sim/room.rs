@@ -116,9 +116,9 @@ impl Tile {
 
     fn next_waiter_mut(&mut self, tail: u16, who: u16) -> &mut u16 {
         match who {
-            DRIVEWAY => {
-                let index = self.driveway(tail).expect("cars wait beside the road");
-                &mut self.driveways[index].next_waiter
+            ENTRY_QUEUE => {
+                let index = self.entry_queue(tail).expect("cars wait beside the road");
+                &mut self.entry_queues[index].next_waiter
             }
             head => &mut self.heads[usize::from(head)].next_waiter,
         }
@@ -127,18 +127,18 @@ impl Tile {
     /// Who waits for a road after `who`, in a ring.
     pub fn next_waiter(&self, tail: u16, who: u16) -> u16 {
         match who {
-            DRIVEWAY => {
-                let index = self.driveway(tail).expect("cars wait beside the road");
-                self.driveways[index].next_waiter
+            ENTRY_QUEUE => {
+                let index = self.entry_queue(tail).expect("cars wait beside the road");
+                self.entry_queues[index].next_waiter
             }
             head => self.heads[usize::from(head)].next_waiter,
         }
     }
 
     /// The place of the cars beside a road, or where it would be.
-    pub fn driveway(&self, tail: u16) -> Result<usize, usize> {
-        self.driveways
-            .binary_search_by_key(&tail, |driveway| driveway.tail)
+    pub fn entry_queue(&self, tail: u16) -> Result<usize, usize> {
+        self.entry_queues
+            .binary_search_by_key(&tail, |entry_queue| entry_queue.tail)
     }
 
     /// Takes the first of those that wait for a road.

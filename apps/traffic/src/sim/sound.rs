@@ -279,14 +279,14 @@ impl Look<'_> {
             })?;
         }
         let mut before = None;
-        for driveway in &tile.driveways {
-            let there = usize::from(driveway.tail) < tile.tails.len()
-                && before.is_none_or(|before| before < driveway.tail)
-                && driveway.last != NONE;
+        for entry_queue in &tile.entry_queues {
+            let there = usize::from(entry_queue.tail) < tile.tails.len()
+                && before.is_none_or(|before| before < entry_queue.tail)
+                && entry_queue.last != NONE;
             there.then_some(())?;
-            before = Some(driveway.tail);
-            let road = roads[(tile.first_link + u32::from(driveway.tail)) as usize];
-            seen.ring(&tile.cars, driveway.last, |car| {
+            before = Some(entry_queue.tail);
+            let road = roads[(tile.first_link + u32::from(entry_queue.tail)) as usize];
+            seen.ring(&tile.cars, entry_queue.last, |car| {
                 car.at <= now && simulation.has_way(road.to, car).is_some()
             })?;
         }
@@ -339,13 +339,13 @@ impl Look<'_> {
         let tile = self.tile;
         let waits = |head: &Head| head.flags & Head::WAITS != 0;
         let mut heads: Vec<bool> = tile.heads.iter().map(waits).collect();
-        let mut beside = vec![true; tile.driveways.len()];
+        let mut beside = vec![true; tile.entry_queues.len()];
         for (index, tail) in tile.tails.iter().enumerate() {
             let index = index as u16;
             let next = |who| match who {
-                DRIVEWAY => {
-                    let place = tile.driveway(index).ok()?;
-                    Some(tile.driveways[place].next_waiter)
+                ENTRY_QUEUE => {
+                    let place = tile.entry_queue(index).ok()?;
+                    Some(tile.entry_queues[place].next_waiter)
                 }
                 head => Some(tile.heads.get(usize::from(head))?.next_waiter),
             };
@@ -353,11 +353,11 @@ impl Look<'_> {
             while who != NONE16 {
                 who = next(who)?;
                 let left = match who {
-                    DRIVEWAY => &mut beside[tile.driveway(index).ok()?],
+                    ENTRY_QUEUE => &mut beside[tile.entry_queue(index).ok()?],
                     head => heads.get_mut(usize::from(head))?,
                 };
                 std::mem::take(left).then_some(())?;
-                if who != DRIVEWAY {
+                if who != ENTRY_QUEUE {
                     (self.wants(who)? == index).then_some(())?;
                 }
                 if who == tail.waiters {

@@ -35,7 +35,7 @@ pub(super) struct Tile {
     /// Trips to come.
     pub calendar: BinaryHeap<Reverse<Departure>>,
     /// By tail.
-    pub driveways: Vec<Driveway>,
+    pub entry_queues: Vec<EntryQueue>,
     pub tally: Tally,
     /// By head, where cars are re-routed.
     pub lateness: Vec<Lateness>,
@@ -62,7 +62,7 @@ impl Tile {
             alarms: Wheel::new(),
             holes: Slab::new(),
             calendar: BinaryHeap::new(),
-            driveways: Vec::new(),
+            entry_queues: Vec::new(),
             tally: Tally::default(),
             lateness: Vec::new(),
             record: None,
@@ -181,6 +181,6 @@ impl Tile {
             + self.timers.bytes()
             + self.holes.bytes()
             + self.calendar.capacity() * size_of::<Departure>()
-            + self.driveways.capacity() * size_of::<Driveway>()
+            + self.entry_queues.capacity() * size_of::<EntryQueue>()
     }
 }

@@ -43,7 +43,7 @@ impl Work<'_> {
         if self.tile.tails[usize::from(tail)].waiters == NONE16 && self.has_room(tail, now) {
             self.begin(tail, car, now);
         } else {
-            self.stand_beside(tail, car, now);
+            self.join_entry_queue(tail, car, now);
         }
         None
     }
@@ -56,40 +56,43 @@ impl Work<'_> {
     }
 
     /// A car waits beside a road to enter it.
-    pub fn stand_beside(&mut self, tail: u16, car: u32, now: Ms) {
+    pub fn join_entry_queue(&mut self, tail: u16, car: u32, now: Ms) {
         let tile = &mut *self.tile;
         tile.cars[car].at = now;
         tile.tally.beside += 1;
-        match tile.driveway(tail) {
+        match tile.entry_queue(tail) {
             Ok(index) => {
-                let driveway = &mut tile.driveways[index];
-                driveway.last = tile.cars.append(driveway.last, car);
+                let entry_queue = &mut tile.entry_queues[index];
+                entry_queue.last = tile.cars.append(entry_queue.last, car);
             }
             Err(index) => {
                 let last = tile.cars.append(NONE, car);
                 let next_waiter = NONE16;
-                let driveway = Driveway {
+                let entry_queue = EntryQueue {
                     last,
                     tail,
                     next_waiter,
                 };
-                tile.driveways.insert(index, driveway);
-                tile.queue_up(tail, DRIVEWAY);
+                tile.entry_queues.insert(index, entry_queue);
+                tile.queue_up(tail, ENTRY_QUEUE);
                 tile.wake_when_due(tail, now, Some(self.slot));
             }
         }
     }
 
     /// The first of the cars beside a road enters it.
-    pub fn pull_out(&mut self, tail: u16, now: Ms) {
-        let index = self.tile.driveway(tail).expect("cars wait beside the road");
-        let driveway = &mut self.tile.driveways[index];
-        let first = self.tile.cars[driveway.last].next;
-        driveway.last = self.tile.cars.unlink_first(driveway.last);
-        if driveway.last == NONE {
-            self.tile.driveways.remove(index);
+    pub fn leave_entry_queue(&mut self, tail: u16, now: Ms) {
+        let index = self
+            .tile
+            .entry_queue(tail)
+            .expect("cars wait beside the road");
+        let entry_queue = &mut self.tile.entry_queues[index];
+        let first = self.tile.cars[entry_queue.last].next;
+        entry_queue.last = self.tile.cars.unlink_first(entry_queue.last);
+        if entry_queue.last == NONE {
+            self.tile.entry_queues.remove(index);
         } else {
-            self.tile.queue_up(tail, DRIVEWAY);
+            self.tile.queue_up(tail, ENTRY_QUEUE);
         }
         self.tile.tally.beside -= 1;
         self.tile.tally.delay_ms += u64::from(now - self.tile.cars[first].at);

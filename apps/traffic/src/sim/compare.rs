@@ -7,7 +7,7 @@ use super::{Mail, Ms, Simulation, Sources, take_in};
 #[derive(Debug)]
 pub struct Part<'a> {
     tile: &'a mut Tile,
-    room: &'a mut Mail,
+    outgoing: &'a mut Mail,
     sources: &'a Sources,
 }
 
@@ -25,31 +25,41 @@ impl Simulation {
         let until = self.until(ticks);
         while self.now_ms < until {
             let next = until.min(self.now_ms + self.window_ms);
-            let (from, rules, [sent, room]) = (self.now_ms, &self.rules, &mut self.mail);
-            let sent = &*sent;
-            all(&mut parts(&mut self.tiles, room, &self.sources), &|part| {
-                part.tile.warm_up();
-                take_in(part.tile, part.sources, sent, from);
-                part.room.iter_mut().for_each(Vec::clear);
-                part.tile.run(from, next, rules, part.room);
-            });
+            let (from, rules, [incoming, outgoing]) = (self.now_ms, &self.rules, &mut self.mail);
+            let incoming = &*incoming;
+            all(
+                &mut parts(&mut self.tiles, outgoing, &self.sources),
+                &|part| {
+                    part.tile.warm_up();
+                    take_in(part.tile, part.sources, incoming, from);
+                    part.outgoing.iter_mut().for_each(Vec::clear);
+                    part.tile.run(from, next, rules, part.outgoing);
+                },
+            );
             self.mail.swap(0, 1);
             self.now_ms = next;
         }
-        let (now, [sent, room]) = (self.now_ms, &mut self.mail);
-        let taken = &*sent;
-        all(&mut parts(&mut self.tiles, room, &self.sources), &|part| {
-            take_in(part.tile, part.sources, taken, now);
-        });
-        sent.iter_mut().flatten().for_each(Vec::clear);
+        let (now, [incoming, outgoing]) = (self.now_ms, &mut self.mail);
+        let taken = &*incoming;
+        all(
+            &mut parts(&mut self.tiles, outgoing, &self.sources),
+            &|part| {
+                take_in(part.tile, part.sources, taken, now);
+            },
+        );
+        incoming.iter_mut().flatten().for_each(Vec::clear);
     }
 }
 
-fn parts<'a>(tiles: &'a mut [Tile], room: &'a mut [Mail], sources: &'a [Sources]) -> Vec<Part<'a>> {
-    let all = tiles.iter_mut().zip(room).zip(sources);
-    all.map(|((tile, room), sources)| Part {
+fn parts<'a>(
+    tiles: &'a mut [Tile],
+    outgoing: &'a mut [Mail],
+    sources: &'a [Sources],
+) -> Vec<Part<'a>> {
+    let all = tiles.iter_mut().zip(outgoing).zip(sources);
+    all.map(|((tile, outgoing), sources)| Part {
         tile,
-        room,
+        outgoing,
         sources,
     })
     .collect()

@@ -57,7 +57,7 @@ impl Work<'_> {
             let turn = turns & ((1 << crossing.turn_bits) - 1);
             let tail = crossing.first_tail + turn as u16;
             let next = called || self.tile.tails[usize::from(tail)].waiters == NONE16;
-            if !(next && self.has_room(tail, now)) {
+            if !(next && self.accepts_car(tail, now)) {
                 return self.wait(head, tail, now);
             }
             self.leave(head, now);

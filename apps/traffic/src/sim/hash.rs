@@ -79,16 +79,16 @@ impl Tile {
         }
         for (index, tail) in self.tails.iter().enumerate() {
             let link = name(self.first_link + index as u32);
-            let mut room = u64::from(tail.room);
+            let mut free_storage = u64::from(tail.free_storage);
             let holes = self.holes.ring(tail.holes);
             for at in holes.flat_map(|place| self.holes[place].times(tail.headway_ms)) {
                 if at <= simulation.now_ms {
-                    room += 1;
+                    free_storage += 1;
                 } else {
                     add(&[5, link, u64::from(at)]);
                 }
             }
-            add(&[6, link, room, u64::from(tail.next_in)]);
+            add(&[6, link, free_storage, u64::from(tail.next_in)]);
             let mut who = tail.waiters;
             let mut place = 0;
             while who != NONE16 {
@@ -166,11 +166,11 @@ impl Simulation {
                 let link = tile.first_link + index as u32;
                 let storage = usize::from(self.network.flow(link, &self.rules.physics).storage);
                 let cars = on_road[link as usize] as usize;
-                if cars + usize::from(tail.room) + tile.holes_of(tail) != storage {
+                if cars + usize::from(tail.free_storage) + tile.holes_of(tail) != storage {
                     let name = self.network.link_name(link);
-                    let (room, holes) = (tail.room, tile.holes_of(tail));
+                    let (free_storage, holes) = (tail.free_storage, tile.holes_of(tail));
                     return Err(format!(
-                        "road {name}: {cars} cars, room {room}, {holes} holes, storage {storage}"
+                        "road {name}: {cars} cars, free storage {free_storage}, {holes} holes, storage {storage}"
                     ));
                 }
             }

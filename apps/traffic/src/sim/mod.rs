@@ -11,10 +11,10 @@ mod hash;
 mod records;
 mod reroute;
 mod road;
-mod room;
 mod slab;
 mod snapshot;
 mod sound;
+mod storage;
 mod tile;
 mod trips;
 mod wheel;
@@ -315,16 +315,16 @@ impl Simulation {
             rules,
             tiles,
             sources,
-            mail: [sent, room],
+            mail: [incoming, outgoing],
             now_ms,
             ..
         } = self;
-        let (sent, from) = (&*sent, *now_ms);
-        loops.each((tiles, room), |index, (tile, room)| {
+        let (incoming, from) = (&*incoming, *now_ms);
+        loops.each((tiles, outgoing), |index, (tile, outgoing)| {
             tile.warm_up();
-            take_in(tile, &sources[index], sent, from);
-            room.iter_mut().for_each(Vec::clear);
-            tile.run(from, until, rules, room);
+            take_in(tile, &sources[index], incoming, from);
+            outgoing.iter_mut().for_each(Vec::clear);
+            tile.run(from, until, rules, outgoing);
         });
         self.mail.swap(0, 1);
         self.now_ms = until;
@@ -335,14 +335,14 @@ impl Simulation {
         let Self {
             tiles,
             sources,
-            mail: [sent, _],
+            mail: [incoming, _],
             now_ms,
             ..
         } = self;
         loops.each(tiles, |index, tile| {
-            take_in(tile, &sources[index], sent, *now_ms);
+            take_in(tile, &sources[index], incoming, *now_ms);
         });
-        sent.iter_mut().flatten().for_each(Vec::clear);
+        incoming.iter_mut().flatten().for_each(Vec::clear);
     }
 
     /// What happened so far.
@@ -435,7 +435,7 @@ impl Simulation {
             for (index, tail) in tile.tails.iter().enumerate() {
                 let link = tile.first_link + index as u32;
                 let storage = self.network.flow(link, &self.rules.physics).storage;
-                into[link as usize] = storage - tail.room - tile.holes_of(tail) as u16;
+                into[link as usize] = storage - tail.free_storage - tile.holes_of(tail) as u16;
             }
         }
     }
@@ -471,9 +471,9 @@ impl Simulation {
 }
 
 /// Takes in all that neighbours have sent to a tile.
-fn take_in(tile: &mut Tile, sources: &Sources, sent: &[Mail], now: Ms) {
+fn take_in(tile: &mut Tile, sources: &Sources, incoming: &[Mail], now: Ms) {
     for &(source, slot) in sources {
-        for &message in &sent[source as usize][usize::from(slot)] {
+        for &message in &incoming[source as usize][usize::from(slot)] {
             tile.receive(message, now);
         }
     }

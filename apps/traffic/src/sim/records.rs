@@ -56,7 +56,7 @@ pub(super) struct Tail {
     /// When the flow lets the next car in.
     pub next_in: Ms,
     /// How many cars there is room for, holes on their way not counted.
-    pub room: u16,
+    pub free_storage: u16,
     pub headway_ms: u16,
     /// The last of the heads that wait for room, in a ring.
     pub waiters: u16,
@@ -72,7 +72,7 @@ impl Tail {
             free_flow: flow.free_flow_ms,
             holes: NONE,
             next_in: 0,
-            room: flow.storage,
+            free_storage: flow.storage,
             headway_ms: flow.headway_ms,
             waiters: NONE16,
         }

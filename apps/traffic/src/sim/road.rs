@@ -8,20 +8,20 @@ use crate::network::Ms;
 
 impl Work<'_> {
     #[inline]
-    pub fn has_room(&mut self, tail: u16, now: Ms) -> bool {
-        if self.tile.tails[usize::from(tail)].room == 0 {
-            self.tile.gather(tail, now);
+    pub fn accepts_car(&mut self, tail: u16, now: Ms) -> bool {
+        if self.tile.tails[usize::from(tail)].free_storage == 0 {
+            self.tile.absorb_holes(tail, now);
         }
         let record = &self.tile.tails[usize::from(tail)];
-        record.room > 0 && record.next_in <= now
+        record.free_storage > 0 && record.next_in <= now
     }
 
     /// There may be room on a road that some wait for.
     pub fn wake(&mut self, tail: u16, now: Ms) {
         self.tile.tails[usize::from(tail)].set_wakes(false);
-        self.tile.gather(tail, now);
+        self.tile.absorb_holes(tail, now);
         while self.tile.tails[usize::from(tail)].waiters != NONE16 {
-            if !self.has_room(tail, now) {
+            if !self.accepts_car(tail, now) {
                 return self.tile.wake_when_due(tail, now, Some(self.slot));
             }
             match self.tile.call_first(tail) {
@@ -37,7 +37,7 @@ impl Work<'_> {
     /// A car enters a road that has room.
     pub fn enter(&mut self, tail: u16, place: u32, now: Ms) {
         let record = &mut self.tile.tails[usize::from(tail)];
-        record.room -= 1;
+        record.free_storage -= 1;
         record.next_in = now + Ms::from(record.headway_ms);
         let (down, at) = (record.down, now + record.free_flow_ms());
         let car = &mut self.tile.cars[place];

@@ -40,7 +40,7 @@ impl Work<'_> {
             place,
             head: 0,
         });
-        if self.tile.tails[usize::from(tail)].waiters == NONE16 && self.has_room(tail, now) {
+        if self.tile.tails[usize::from(tail)].waiters == NONE16 && self.accepts_car(tail, now) {
             self.begin(tail, car, now);
         } else {
             self.join_entry_queue(tail, car, now);

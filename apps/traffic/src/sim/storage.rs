@@ -8,7 +8,7 @@ use crate::network::Ms;
 impl Tile {
     /// Counts the holes as room that are here at `now`, and gives how many records that freed.
     #[inline]
-    pub fn gather(&mut self, tail: u16, now: Ms) -> usize {
+    pub fn absorb_holes(&mut self, tail: u16, now: Ms) -> usize {
         let tail = &mut self.tails[usize::from(tail)];
         let mut freed = 0;
         while tail.holes != NONE {
@@ -19,7 +19,7 @@ impl Tile {
             }
             let all = holes.count();
             let here = holes.take(now, tail.headway_ms);
-            tail.room += here as u16;
+            tail.free_storage += here as u16;
             if here < all {
                 break;
             }
@@ -32,7 +32,7 @@ impl Tile {
 
     /// A hole is on its way to a tail. `slot` is the one at work, if one is.
     pub fn hole(&mut self, tail: u16, at: Ms, now: Ms, slot: Option<Ms>) {
-        self.gather(tail, now);
+        self.absorb_holes(tail, now);
         self.append_hole(tail, at, now);
         if self.tails[usize::from(tail)].waiters != NONE16 {
             self.wake_when_due(tail, now, slot);
@@ -45,8 +45,8 @@ impl Tile {
         if last != NONE && self.holes[last].extend(at, headway_ms) {
             return;
         }
-        if !self.holes.has_room() {
-            self.gather_all(now);
+        if !self.holes.has_free_place() {
+            self.absorb_all_holes(now);
         }
         let place = self.holes.add(Holes::new(at));
         let record = &mut self.tails[usize::from(tail)];
@@ -56,12 +56,12 @@ impl Tile {
     /// Before there is memory for more holes: counts those as room, all over the tile, that nobody has
     /// asked for since they came. If that is but a few, there will soon be need of more all the same.
     #[cold]
-    fn gather_all(&mut self, now: Ms) {
+    fn absorb_all_holes(&mut self, now: Ms) {
         let mut freed = 0;
         for tail in 0..self.tails.len() {
             let last = self.tails[tail].holes;
             if last != NONE && self.holes[self.holes[last].next()].at <= now {
-                freed += self.gather(tail as u16, now);
+                freed += self.absorb_holes(tail as u16, now);
             }
         }
         if freed < self.holes.places() / 5 {
@@ -71,7 +71,7 @@ impl Tile {
 
     /// Sets how far apart cars enter a road.
     pub fn set_tail_headway(&mut self, tail: u16, headway_ms: u16, now: Ms) {
-        self.gather(tail, now);
+        self.absorb_holes(tail, now);
         let record = &mut self.tails[usize::from(tail)];
         let before = std::mem::replace(&mut record.headway_ms, headway_ms);
         let last = std::mem::replace(&mut record.holes, NONE);
@@ -94,13 +94,13 @@ impl Tile {
         if record.wakes() {
             return;
         }
-        let room_at = match record.holes {
-            _ if record.room > 0 => now,
+        let storage_at = match record.holes {
+            _ if record.free_storage > 0 => now,
             NONE => return,
             last => self.holes[self.holes[last].next()].at,
         };
         record.set_wakes(true);
-        let at = record.next_in.max(room_at).max(now);
+        let at = record.next_in.max(storage_at).max(now);
         self.set_timer(super::due::WAKE, tail, at, slot);
     }
 

@@ -304,12 +304,12 @@ fn gridlock_is_real_and_its_way_out_is_counted() {
             (40, 0, 0),
             "ten a road, no hole"
         );
-        stuck.set_stuck(100_000).unwrap();
+        stuck.set_stuck_time(100_000).unwrap();
         run(&mut stuck, 6000);
         let tally = stuck.tally();
         assert!(tally.stepped_aside > 0);
         assert_eq!((tally.moving, tally.beside, tally.done), (0, 0, 40));
-        assert!(stuck.set_stuck(0).is_err());
+        assert!(stuck.set_stuck_time(0).is_err());
     }
 }
 

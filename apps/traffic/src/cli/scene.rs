@@ -171,7 +171,7 @@ impl Start {
         }
         if let Some(stuck) = scene.physics.stuck {
             simulation
-                .set_stuck(stuck * 1000)
+                .set_stuck_time(stuck * 1000)
                 .map_err(|error| usage(error.to_string()))?;
         }
         if let Some(rerouting) = scene.rerouting() {

@@ -18,7 +18,7 @@ impl Work<'_> {
         if last == NONE {
             record.since = now;
             debug_assert_eq!(
-                record.flags & (Head::RETRIES | Head::WAITS),
+                record.flags & (Head::RETRY_TIMER | Head::BLOCKED),
                 0,
                 "nobody is there to wait"
             );
@@ -91,15 +91,15 @@ impl Work<'_> {
         let rank = |h: u16| (self.tile.heads[usize::from(h)].since, h);
         let goes = |&h: &u16| {
             let other = &self.tile.heads[usize::from(h)];
-            other.last != NONE && other.flags & Head::WAITS == 0 && rank(h) < rank(head)
+            other.last != NONE && other.flags & Head::BLOCKED == 0 && rank(h) < rank(head)
         };
         (here..after).filter(goes).count() as Ms
     }
 
     fn retry(&mut self, head: u16, at: Ms) {
         let record = &mut self.tile.heads[usize::from(head)];
-        if record.flags & Head::RETRIES == 0 {
-            record.flags |= Head::RETRIES;
+        if record.flags & Head::RETRY_TIMER == 0 {
+            record.flags |= Head::RETRY_TIMER;
             self.set_timer(RETRY, head, at);
         }
     }
@@ -107,29 +107,29 @@ impl Work<'_> {
     /// The first car of `head` waits for room.
     fn wait(&mut self, head: u16, tail: u16, now: Ms) {
         let record = &mut self.tile.heads[usize::from(head)];
-        let watched = record.flags & Head::WATCHED != 0;
-        record.flags |= Head::WAITS | Head::WATCHED;
+        let has_stuck_timer = record.flags & Head::STUCK_TIMER != 0;
+        record.flags |= Head::BLOCKED | Head::STUCK_TIMER;
         let limit = record.since + self.rules.physics.stuck_ms;
         self.tile.queue_up(tail, head);
         self.tile.wake_when_due(tail, now, Some(self.slot));
-        if !watched {
+        if !has_stuck_timer {
             self.set_timer(STUCK, head, limit.max(now));
         }
     }
 
     /// A road's first car may have waited for too long: it steps aside, and waits beside its next road.
-    pub fn look_after(&mut self, head: u16, now: Ms) {
+    pub fn on_stuck_timeout(&mut self, head: u16, now: Ms) {
         let record = &mut self.tile.heads[usize::from(head)];
-        record.flags &= !Head::WATCHED;
-        if record.flags & Head::WAITS == 0 {
+        record.flags &= !Head::STUCK_TIMER;
+        if record.flags & Head::BLOCKED == 0 {
             return;
         }
         let limit = record.since + self.rules.physics.stuck_ms;
         if now < limit {
-            record.flags |= Head::WATCHED;
+            record.flags |= Head::STUCK_TIMER;
             return self.set_timer(STUCK, head, limit);
         }
-        record.flags &= !Head::WAITS;
+        record.flags &= !Head::BLOCKED;
         let (last, junction) = (record.last, record.junction);
         let crossing = self.tile.crossings[usize::from(junction)];
         let first = self.tile.cars[last].next;

@@ -70,10 +70,10 @@ impl Work<'_> {
             match kind {
                 WAKE => self.wake(of, now),
                 RETRY => {
-                    self.tile.heads[usize::from(of)].flags &= !Head::RETRIES;
+                    self.tile.heads[usize::from(of)].flags &= !Head::RETRY_TIMER;
                     self.serve(of, now, false);
                 }
-                STUCK => self.look_after(of, now),
+                STUCK => self.on_stuck_timeout(of, now),
                 ARRIVE => self.arrive(of, what, now),
                 _ => self.depart(!what, of, now),
             }

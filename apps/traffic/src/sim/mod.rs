@@ -258,7 +258,7 @@ impl Simulation {
     ///
     /// # Errors
     /// A time out of range.
-    pub fn set_stuck(&mut self, stuck_ms: Ms) -> Result<(), NetworkError> {
+    pub fn set_stuck_time(&mut self, stuck_ms: Ms) -> Result<(), NetworkError> {
         let physics = Physics {
             stuck_ms,
             ..self.rules.physics
@@ -266,7 +266,7 @@ impl Simulation {
         physics.check()?;
         self.rules.physics = physics;
         for tile in &mut self.tiles {
-            tile.set_stuck(stuck_ms, self.now_ms);
+            tile.set_stuck_time(stuck_ms, self.now_ms);
         }
         Ok(())
     }
@@ -446,7 +446,7 @@ impl Simulation {
         let long_ms = (self.rules.physics.stuck_ms / 2).min(60_000);
         let of_tile = |tile: &Tile| {
             let stuck = tile.heads.iter().filter(|head| {
-                head.flags & records::Head::WAITS != 0 && self.now_ms - head.since >= long_ms
+                head.flags & records::Head::BLOCKED != 0 && self.now_ms - head.since >= long_ms
             });
             stuck
                 .map(|head| tile.cars.ring(head.last).count() as u64)

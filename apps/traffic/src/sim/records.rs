@@ -37,11 +37,11 @@ pub(super) struct Head {
 
 impl Head {
     /// It waits for room on a road.
-    pub const WAITS: u8 = 1;
+    pub const BLOCKED: u8 = 1;
     /// A timer is set for when it may try again.
-    pub const RETRIES: u8 = 2;
+    pub const RETRY_TIMER: u8 = 2;
     /// A timer is set for when it has waited too long.
-    pub const WATCHED: u8 = 4;
+    pub const STUCK_TIMER: u8 = 4;
 }
 
 /// The begin of a road, in the tile of the junction where it begins.

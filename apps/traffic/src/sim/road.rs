@@ -27,7 +27,7 @@ impl Work<'_> {
             match self.tile.call_first(tail) {
                 ENTRY_QUEUE => self.leave_entry_queue(tail, now),
                 head => {
-                    self.tile.heads[usize::from(head)].flags &= !Head::WAITS;
+                    self.tile.heads[usize::from(head)].flags &= !Head::BLOCKED;
                     self.serve(head, now, true);
                 }
             }

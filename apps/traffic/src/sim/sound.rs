@@ -233,9 +233,9 @@ impl Look<'_> {
     fn times(&self) -> Option<()> {
         let tile = self.tile;
         let until = self.now() + AHEAD_MS;
-        let flags = Head::WAITS | Head::RETRIES | Head::WATCHED;
+        let flags = Head::BLOCKED | Head::RETRY_TIMER | Head::STUCK_TIMER;
         let head = |head: &Head| {
-            let idle = head.last != NONE || head.flags & (Head::WAITS | Head::RETRIES) == 0;
+            let idle = head.last != NONE || head.flags & (Head::BLOCKED | Head::RETRY_TIMER) == 0;
             idle && head.flags & !flags == 0
                 && head.headway_ms > 0
                 && head.free_at <= until
@@ -320,8 +320,8 @@ impl Look<'_> {
         };
         let mut known = [WAKE, RETRY, STUCK].map(|kind| match kind {
             WAKE => tile.tails.iter().map(Tail::wakes).collect(),
-            RETRY => flagged(Head::RETRIES),
-            _ => flagged(Head::WATCHED),
+            RETRY => flagged(Head::RETRY_TIMER),
+            _ => flagged(Head::STUCK_TIMER),
         });
         let mut seen = Seen::of(&tile.timers)?;
         seen.wheel(&tile.timers, &tile.alarms, |timer| {
@@ -337,7 +337,7 @@ impl Look<'_> {
     /// Who waits for a road is in that road's queue, once, and nobody else is.
     fn queues(&self) -> Option<()> {
         let tile = self.tile;
-        let waits = |head: &Head| head.flags & Head::WAITS != 0;
+        let waits = |head: &Head| head.flags & Head::BLOCKED != 0;
         let mut heads: Vec<bool> = tile.heads.iter().map(waits).collect();
         let mut beside = vec![true; tile.entry_queues.len()];
         for (index, tail) in tile.tails.iter().enumerate() {

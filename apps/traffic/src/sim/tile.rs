@@ -142,7 +142,7 @@ impl Tile {
     }
 
     /// Sets anew after how long a car steps aside, also for those that wait already.
-    pub fn set_stuck(&mut self, stuck_ms: Ms, now: Ms) {
+    pub fn set_stuck_time(&mut self, stuck_ms: Ms, now: Ms) {
         let mut timers = Vec::new();
         self.alarms
             .each(&self.timers, |place| timers.push(self.timers[place]));

@@ -9,35 +9,35 @@ use crate::network::Ms;
 
 impl Work<'_> {
     /// A car has come to the end of its road.
-    pub fn arrive(&mut self, head: u16, car: u32, now: Ms) {
+    pub fn arrive(&mut self, exit: u16, car: u32, now: Ms) {
         self.tile.tally.waiting += 1;
         self.tile.tally.waited_ms -= i64::from(now);
-        let record = &mut self.tile.heads[usize::from(head)];
+        let record = &mut self.tile.exits[usize::from(exit)];
         let last = record.last;
         record.last = self.tile.cars.append(last, car);
         if last == NONE {
             record.since = now;
             debug_assert_eq!(
-                record.flags & (Head::RETRY_TIMER | Head::BLOCKED),
+                record.flags & (LinkExit::RETRY_TIMER | LinkExit::BLOCKED),
                 0,
                 "nobody is there to wait"
             );
-            self.serve(head, now, false);
+            self.serve(exit, now, false);
         }
     }
 
     /// Lets the first car of a road go, if it may; else sees to it that it is tried again. Who was
     /// called goes before those that still wait for the same road.
-    pub fn serve(&mut self, head: u16, now: Ms, called: bool) {
+    pub fn serve(&mut self, exit: u16, now: Ms, called: bool) {
         loop {
-            let record = self.tile.heads[usize::from(head)];
+            let record = self.tile.exits[usize::from(exit)];
             if record.last == NONE {
                 return;
             }
             let crossing = self.tile.crossings[usize::from(record.junction)];
-            let allowed = record.free_at.max(self.allowed(&crossing, head, now));
+            let allowed = record.free_at.max(self.allowed(&crossing, exit, now));
             if allowed > now {
-                return self.retry(head, allowed);
+                return self.retry(exit, allowed);
             }
             let first = self.tile.cars[record.last].next;
             let car = self.tile.cars[first];
@@ -45,9 +45,9 @@ impl Work<'_> {
             if turns == 1 {
                 let (place, word) = self.rules.follow(car.place + 1);
                 if !is_turns(word) {
-                    self.leave(head, now);
+                    self.leave(exit, now);
                     self.tile.cars.remove(first);
-                    self.finish(place, head, now);
+                    self.finish(place, exit, now);
                     continue;
                 }
                 turns = word;
@@ -55,22 +55,22 @@ impl Work<'_> {
                 (car.turns, car.place) = (turns, place);
             }
             let turn = turns & ((1 << crossing.turn_bits) - 1);
-            let tail = crossing.first_tail + turn as u16;
-            let next = called || self.tile.tails[usize::from(tail)].waiters == NONE16;
-            if !(next && self.accepts_car(tail, now)) {
-                return self.wait(head, tail, now);
+            let entry = crossing.first_entry + turn as u16;
+            let next = called || self.tile.entries[usize::from(entry)].waiters == NONE16;
+            if !(next && self.accepts_car(entry, now)) {
+                return self.wait(exit, entry, now);
             }
-            self.leave(head, now);
+            self.leave(exit, now);
             self.tile.cars[first].turns = turns >> crossing.turn_bits;
             self.tile.tally.crossings += 1;
-            self.enter(tail, first, now);
+            self.enter(entry, first, now);
         }
     }
 
     /// From when on the junction lets a road's first car cross, as far as is known now.
     #[inline]
-    fn allowed(&self, crossing: &Crossing, head: u16, now: Ms) -> Ms {
-        let approach = self.tile.heads[usize::from(head)].approach;
+    fn allowed(&self, crossing: &Crossing, exit: u16, now: Ms) -> Ms {
+        let approach = self.tile.exits[usize::from(exit)].approach;
         match crossing.rule {
             Rule::Free => 0,
             Rule::Signal => {
@@ -79,71 +79,71 @@ impl Work<'_> {
             }
             Rule::Priority if approach > 0 => 0,
             Rule::Priority => crossing.busy_until,
-            Rule::Stop => crossing.busy_until + self.before(head),
+            Rule::Stop => crossing.busy_until + self.before(exit),
         }
     }
 
     /// How many came to a stop before this road's first car and may still go: it tries as many
     /// milliseconds after them.
-    fn before(&self, head: u16) -> Ms {
-        let junction = usize::from(self.tile.heads[usize::from(head)].junction);
-        let [here, after] = [junction, junction + 1].map(|j| self.tile.crossings[j].first_head);
-        let rank = |h: u16| (self.tile.heads[usize::from(h)].since, h);
+    fn before(&self, exit: u16) -> Ms {
+        let junction = usize::from(self.tile.exits[usize::from(exit)].junction);
+        let [here, after] = [junction, junction + 1].map(|j| self.tile.crossings[j].first_exit);
+        let rank = |h: u16| (self.tile.exits[usize::from(h)].since, h);
         let goes = |&h: &u16| {
-            let other = &self.tile.heads[usize::from(h)];
-            other.last != NONE && other.flags & Head::BLOCKED == 0 && rank(h) < rank(head)
+            let other = &self.tile.exits[usize::from(h)];
+            other.last != NONE && other.flags & LinkExit::BLOCKED == 0 && rank(h) < rank(exit)
         };
         (here..after).filter(goes).count() as Ms
     }
 
-    fn retry(&mut self, head: u16, at: Ms) {
-        let record = &mut self.tile.heads[usize::from(head)];
-        if record.flags & Head::RETRY_TIMER == 0 {
-            record.flags |= Head::RETRY_TIMER;
-            self.set_timer(RETRY, head, at);
+    fn retry(&mut self, exit: u16, at: Ms) {
+        let record = &mut self.tile.exits[usize::from(exit)];
+        if record.flags & LinkExit::RETRY_TIMER == 0 {
+            record.flags |= LinkExit::RETRY_TIMER;
+            self.set_timer(RETRY, exit, at);
         }
     }
 
-    /// The first car of `head` waits for room.
-    fn wait(&mut self, head: u16, tail: u16, now: Ms) {
-        let record = &mut self.tile.heads[usize::from(head)];
-        let has_stuck_timer = record.flags & Head::STUCK_TIMER != 0;
-        record.flags |= Head::BLOCKED | Head::STUCK_TIMER;
+    /// The first car of `exit` waits for room.
+    fn wait(&mut self, exit: u16, entry: u16, now: Ms) {
+        let record = &mut self.tile.exits[usize::from(exit)];
+        let has_stuck_timer = record.flags & LinkExit::STUCK_TIMER != 0;
+        record.flags |= LinkExit::BLOCKED | LinkExit::STUCK_TIMER;
         let limit = record.since + self.rules.physics.stuck_ms;
-        self.tile.queue_up(tail, head);
-        self.tile.wake_when_due(tail, now, Some(self.slot));
+        self.tile.queue_up(entry, exit);
+        self.tile.wake_when_due(entry, now, Some(self.slot));
         if !has_stuck_timer {
-            self.set_timer(STUCK, head, limit.max(now));
+            self.set_timer(STUCK, exit, limit.max(now));
         }
     }
 
     /// A road's first car may have waited for too long: it steps aside, and waits beside its next road.
-    pub fn on_stuck_timeout(&mut self, head: u16, now: Ms) {
-        let record = &mut self.tile.heads[usize::from(head)];
-        record.flags &= !Head::STUCK_TIMER;
-        if record.flags & Head::BLOCKED == 0 {
+    pub fn on_stuck_timeout(&mut self, exit: u16, now: Ms) {
+        let record = &mut self.tile.exits[usize::from(exit)];
+        record.flags &= !LinkExit::STUCK_TIMER;
+        if record.flags & LinkExit::BLOCKED == 0 {
             return;
         }
         let limit = record.since + self.rules.physics.stuck_ms;
         if now < limit {
-            record.flags |= Head::STUCK_TIMER;
-            return self.set_timer(STUCK, head, limit);
+            record.flags |= LinkExit::STUCK_TIMER;
+            return self.set_timer(STUCK, exit, limit);
         }
-        record.flags &= !Head::BLOCKED;
+        record.flags &= !LinkExit::BLOCKED;
         let (last, junction) = (record.last, record.junction);
         let crossing = self.tile.crossings[usize::from(junction)];
         let first = self.tile.cars[last].next;
         let car = self.tile.cars[first];
-        let tail = crossing.first_tail + (car.turns & ((1 << crossing.turn_bits) - 1)) as u16;
-        self.tile.give_up(tail, head);
-        self.leave(head, now);
+        let entry = crossing.first_entry + (car.turns & ((1 << crossing.turn_bits) - 1)) as u16;
+        self.tile.give_up(entry, exit);
+        self.leave(exit, now);
         self.tile.cars[first].turns = car.turns >> crossing.turn_bits;
         self.tile.tally.stepped_aside += 1;
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);
-        let link = self.tile.first_link + u32::from(tail);
+        let link = self.tile.first_link + u32::from(entry);
         self.tell(now, car.place, What::SteppedAside, link);
-        self.join_entry_queue(tail, first, now);
-        self.serve(head, now, false);
+        self.join_entry_queue(entry, first, now);
+        self.serve(exit, now, false);
     }
 }

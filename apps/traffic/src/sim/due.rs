@@ -70,7 +70,7 @@ impl Work<'_> {
             match kind {
                 WAKE => self.wake(of, now),
                 RETRY => {
-                    self.tile.heads[usize::from(of)].flags &= !Head::RETRY_TIMER;
+                    self.tile.exits[usize::from(of)].flags &= !LinkExit::RETRY_TIMER;
                     self.serve(of, now, false);
                 }
                 STUCK => self.on_stuck_timeout(of, now),
@@ -92,7 +92,7 @@ impl Work<'_> {
             ..
         } = &mut *self.tile;
         arrivals.drain(cars, self.slot, |_, place, car| {
-            due.push(key(ARRIVE, car.head, car.at, place));
+            due.push(key(ARRIVE, car.exit, car.at, place));
         });
         let arrived = due.len();
         alarms.drain(timers, self.slot, |timers, place, timer| {

@@ -15,21 +15,21 @@ fn mixed(parts: &[u64]) -> u64 {
 }
 
 impl Tile {
-    /// How many holes are on their way to a tail.
-    pub(super) fn holes_of(&self, tail: &Tail) -> usize {
-        let rings = self.holes.ring(tail.holes);
+    /// How many holes are on their way to an entry.
+    pub(super) fn holes_of(&self, entry: &LinkEntry) -> usize {
+        let rings = self.holes.ring(entry.holes);
         rings.map(|place| self.holes[place].count() as usize).sum()
     }
 
     /// Calls `f` for each car on a road that ends here.
     pub(super) fn each_car(&self, mut f: impl FnMut(Car)) {
         self.arrivals.each(&self.cars, |place| f(self.cars[place]));
-        for (head, record) in self.heads.iter().enumerate() {
-            let head = head as u16;
+        for (exit, record) in self.exits.iter().enumerate() {
+            let exit = exit as u16;
             let ring = self.cars.ring(record.last);
             ring.for_each(|place| {
                 f(Car {
-                    head,
+                    exit,
                     ..self.cars[place]
                 })
             });
@@ -45,13 +45,13 @@ impl Tile {
             add(&[
                 1,
                 simulation.rules.route_hash(car.place),
-                name(self.link_of_head(car.head)),
+                name(self.link_of_exit(car.exit)),
                 u64::from(car.at),
                 u64::from(car.turns),
             ]);
         });
         for entry_queue in &self.entry_queues {
-            let link = name(self.first_link + u32::from(entry_queue.tail));
+            let link = name(self.first_link + u32::from(entry_queue.entry));
             for (index, place) in self.cars.ring(entry_queue.last).enumerate() {
                 let route = simulation.rules.route_hash(self.cars[place].place);
                 add(&[2, route, link, index as u64]);
@@ -60,47 +60,47 @@ impl Tile {
         for Reverse(departure) in &self.calendar {
             add(&[3, u64::from(departure.at), u64::from(departure.place)]);
         }
-        for (index, head) in self.heads.iter().enumerate() {
-            let since = if head.last == NONE { 0 } else { head.since };
+        for (index, exit) in self.exits.iter().enumerate() {
+            let since = if exit.last == NONE { 0 } else { exit.since };
             add(&[
                 4,
-                name(self.link_of_head(index as u16)),
-                u64::from(head.free_at),
-                u64::from(since) << 16 | u64::from(head.headway_ms),
+                name(self.link_of_exit(index as u16)),
+                u64::from(exit.free_at),
+                u64::from(since) << 16 | u64::from(exit.headway_ms),
             ]);
         }
-        for (head, lateness) in self.lateness.iter().enumerate() {
+        for (exit, lateness) in self.lateness.iter().enumerate() {
             add(&[
                 9,
-                name(self.link_of_head(head as u16)),
+                name(self.link_of_exit(exit as u16)),
                 lateness.sum_ms,
                 u64::from(lateness.cars) << 32 | u64::from(lateness.mean_ms),
             ]);
         }
-        for (index, tail) in self.tails.iter().enumerate() {
+        for (index, entry) in self.entries.iter().enumerate() {
             let link = name(self.first_link + index as u32);
-            let mut free_storage = u64::from(tail.free_storage);
-            let holes = self.holes.ring(tail.holes);
-            for at in holes.flat_map(|place| self.holes[place].times(tail.headway_ms)) {
+            let mut free_storage = u64::from(entry.free_storage);
+            let holes = self.holes.ring(entry.holes);
+            for at in holes.flat_map(|place| self.holes[place].times(entry.headway_ms)) {
                 if at <= simulation.now_ms {
                     free_storage += 1;
                 } else {
                     add(&[5, link, u64::from(at)]);
                 }
             }
-            add(&[6, link, free_storage, u64::from(tail.next_in)]);
-            let mut who = tail.waiters;
+            add(&[6, link, free_storage, u64::from(entry.next_in)]);
+            let mut who = entry.waiters;
             let mut place = 0;
             while who != NONE16 {
                 who = self.next_waiter(index as u16, who);
                 let waits = if who == ENTRY_QUEUE {
                     u64::MAX
                 } else {
-                    name(self.link_of_head(who))
+                    name(self.link_of_exit(who))
                 };
                 add(&[7, link, place, waits]);
                 place += 1;
-                if who == tail.waiters {
+                if who == entry.waiters {
                     break;
                 }
             }
@@ -153,7 +153,7 @@ impl Simulation {
         let mut on_road = vec![0_u32; self.network.links().len()];
         let (mut beside, mut idle) = (0, 0);
         for tile in &self.tiles {
-            tile.each_car(|car| on_road[tile.link_of_head(car.head) as usize] += 1);
+            tile.each_car(|car| on_road[tile.link_of_exit(car.exit) as usize] += 1);
             beside += tile
                 .entry_queues
                 .iter()
@@ -162,13 +162,13 @@ impl Simulation {
             idle += tile.calendar.len() as i64;
         }
         for tile in &self.tiles {
-            for (index, tail) in tile.tails.iter().enumerate() {
+            for (index, entry) in tile.entries.iter().enumerate() {
                 let link = tile.first_link + index as u32;
                 let storage = usize::from(self.network.flow(link, &self.rules.physics).storage);
                 let cars = on_road[link as usize] as usize;
-                if cars + usize::from(tail.free_storage) + tile.holes_of(tail) != storage {
+                if cars + usize::from(entry.free_storage) + tile.holes_of(entry) != storage {
                     let name = self.network.link_name(link);
-                    let (free_storage, holes) = (tail.free_storage, tile.holes_of(tail));
+                    let (free_storage, holes) = (entry.free_storage, tile.holes_of(entry));
                     return Err(format!(
                         "road {name}: {cars} cars, free storage {free_storage}, {holes} holes, storage {storage}"
                     ));

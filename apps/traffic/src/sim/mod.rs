@@ -121,7 +121,7 @@ pub struct Happening {
 pub enum What {
     /// It left a road at its end.
     Left,
-    /// It gave up its place at the head of a road, and waits beside the one that it wants to enter.
+    /// It gave up its place at the exit of a road, and waits beside the one that it wants to enter.
     SteppedAside,
     /// A trip ended.
     Arrived,
@@ -243,14 +243,14 @@ impl Simulation {
         };
         let (begin, end) = (tile_of(road.from), tile_of(road.to));
         let begin = &mut self.tiles[begin];
-        begin.set_tail_headway((link - begin.first_link) as u16, headway_ms, self.now_ms);
+        begin.set_entry_headway((link - begin.first_link) as u16, headway_ms, self.now_ms);
         let end = &mut self.tiles[end];
-        let heads = 0..end.heads.len() as u16;
-        let head = heads
+        let exits = 0..end.exits.len() as u16;
+        let exit = exits
             .into_iter()
-            .find(|&head| end.link_of_head(head) == link);
-        let head = head.expect("a road ends in the tile of its junction");
-        end.heads[usize::from(head)].headway_ms = headway_ms;
+            .find(|&exit| end.link_of_exit(exit) == link);
+        let exit = exit.expect("a road ends in the tile of its junction");
+        end.exits[usize::from(exit)].headway_ms = headway_ms;
         Ok(())
     }
 
@@ -377,7 +377,7 @@ impl Simulation {
                 ring.map(|place| u64::from(self.now_ms - tile.cars[place].at))
                     .sum::<u64>()
             };
-            let on_roads: u64 = tile.heads.iter().map(|head| waits(head.last)).sum();
+            let on_roads: u64 = tile.exits.iter().map(|exit| waits(exit.last)).sum();
             let beside: u64 = tile
                 .entry_queues
                 .iter()
@@ -413,7 +413,7 @@ impl Simulation {
         let mut all = Vec::new();
         for tile in &self.tiles {
             tile.each_car(|car| {
-                let link = tile.link_of_head(car.head);
+                let link = tile.link_of_exit(car.exit);
                 let flow = self.network.flow(link, &self.rules.physics);
                 all.push(Happening {
                     at_ms: car.at - flow.free_flow_ms,
@@ -432,10 +432,10 @@ impl Simulation {
         into.clear();
         into.resize(self.network.links().len(), 0);
         for tile in &self.tiles {
-            for (index, tail) in tile.tails.iter().enumerate() {
+            for (index, entry) in tile.entries.iter().enumerate() {
                 let link = tile.first_link + index as u32;
                 let storage = self.network.flow(link, &self.rules.physics).storage;
-                into[link as usize] = storage - tail.free_storage - tile.holes_of(tail) as u16;
+                into[link as usize] = storage - entry.free_storage - tile.holes_of(entry) as u16;
             }
         }
     }
@@ -445,11 +445,11 @@ impl Simulation {
     pub fn gridlocked(&self) -> u64 {
         let long_ms = (self.rules.physics.stuck_ms / 2).min(60_000);
         let of_tile = |tile: &Tile| {
-            let stuck = tile.heads.iter().filter(|head| {
-                head.flags & records::Head::BLOCKED != 0 && self.now_ms - head.since >= long_ms
+            let stuck = tile.exits.iter().filter(|exit| {
+                exit.flags & records::LinkExit::BLOCKED != 0 && self.now_ms - exit.since >= long_ms
             });
             stuck
-                .map(|head| tile.cars.ring(head.last).count() as u64)
+                .map(|exit| tile.cars.ring(exit.last).count() as u64)
                 .sum::<u64>()
         };
         self.tiles.iter().map(of_tile).sum()

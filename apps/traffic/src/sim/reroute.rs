@@ -91,12 +91,12 @@ impl Simulation {
         rerouting.iter().try_for_each(Rerouting::check)?;
         self.rerouting = rerouting;
         for tile in &mut self.tiles {
-            let heads = if rerouting.is_some() {
-                tile.heads.len()
+            let exits = if rerouting.is_some() {
+                tile.exits.len()
             } else {
                 0
             };
-            tile.lateness.resize(heads, Lateness::default());
+            tile.lateness.resize(exits, Lateness::default());
         }
         Ok(())
     }
@@ -120,8 +120,8 @@ impl Simulation {
         let free = free_flow_times(&self.network);
         let mut times = free.clone();
         for tile in &self.tiles {
-            for (head, lateness) in tile.lateness.iter().enumerate() {
-                let time = &mut times[tile.link_of_head(head as u16) as usize];
+            for (exit, lateness) in tile.lateness.iter().enumerate() {
+                let time = &mut times[tile.link_of_exit(exit as u16) as usize];
                 *time = time.saturating_add(lateness.mean_ms);
             }
         }
@@ -192,7 +192,7 @@ impl Simulation {
     fn rest_of_trip(&self, tile: &Tile, car: u32) -> (Vec<u32>, u32, [u32; 2]) {
         let car = tile.cars[car];
         let network: &Network = &self.network;
-        let mut junction = network.links()[tile.link_of_head(car.head) as usize].to;
+        let mut junction = network.links()[tile.link_of_exit(car.exit) as usize].to;
         let from = junction;
         let mut links: Vec<u32> = unpack(network, &mut junction, car.turns).collect();
         let mut place = car.place;
@@ -226,8 +226,8 @@ fn sum(times: &[Ms], way: &[u32]) -> u64 {
 impl Tile {
     /// Ends a round of re-routing.
     fn end_round(&mut self, now: Ms) {
-        for (head, lateness) in self.heads.iter().zip(&mut self.lateness) {
-            let first = self.cars.ring(head.last).next();
+        for (exit, lateness) in self.exits.iter().zip(&mut self.lateness) {
+            let first = self.cars.ring(exit.last).next();
             lateness.end_round(first.map_or(0, |first| now - self.cars[first].at));
         }
     }
@@ -236,8 +236,8 @@ impl Tile {
     fn cars_behind(&self) -> Vec<u32> {
         let mut cars = Vec::new();
         self.arrivals.each(&self.cars, |place| cars.push(place));
-        for head in &self.heads {
-            cars.extend(self.cars.ring(head.last).skip(1));
+        for exit in &self.exits {
+            cars.extend(self.cars.ring(exit.last).skip(1));
         }
         cars
     }
@@ -245,7 +245,7 @@ impl Tile {
     /// The places of all cars on roads and beside them.
     fn cars_out(&self) -> Vec<u32> {
         let mut cars = self.cars_behind();
-        let firsts = self.heads.iter().map(|head| head.last);
+        let firsts = self.exits.iter().map(|exit| exit.last);
         cars.extend(firsts.filter_map(|last| self.cars.ring(last).next()));
         for entry_queue in &self.entry_queues {
             cars.extend(self.cars.ring(entry_queue.last));

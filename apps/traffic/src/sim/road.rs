@@ -8,35 +8,35 @@ use crate::network::Ms;
 
 impl Work<'_> {
     #[inline]
-    pub fn accepts_car(&mut self, tail: u16, now: Ms) -> bool {
-        if self.tile.tails[usize::from(tail)].free_storage == 0 {
-            self.tile.absorb_holes(tail, now);
+    pub fn accepts_car(&mut self, entry: u16, now: Ms) -> bool {
+        if self.tile.entries[usize::from(entry)].free_storage == 0 {
+            self.tile.absorb_holes(entry, now);
         }
-        let record = &self.tile.tails[usize::from(tail)];
+        let record = &self.tile.entries[usize::from(entry)];
         record.free_storage > 0 && record.next_in <= now
     }
 
     /// There may be room on a road that some wait for.
-    pub fn wake(&mut self, tail: u16, now: Ms) {
-        self.tile.tails[usize::from(tail)].set_wakes(false);
-        self.tile.absorb_holes(tail, now);
-        while self.tile.tails[usize::from(tail)].waiters != NONE16 {
-            if !self.accepts_car(tail, now) {
-                return self.tile.wake_when_due(tail, now, Some(self.slot));
+    pub fn wake(&mut self, entry: u16, now: Ms) {
+        self.tile.entries[usize::from(entry)].set_wakes(false);
+        self.tile.absorb_holes(entry, now);
+        while self.tile.entries[usize::from(entry)].waiters != NONE16 {
+            if !self.accepts_car(entry, now) {
+                return self.tile.wake_when_due(entry, now, Some(self.slot));
             }
-            match self.tile.call_first(tail) {
-                ENTRY_QUEUE => self.leave_entry_queue(tail, now),
-                head => {
-                    self.tile.heads[usize::from(head)].flags &= !Head::BLOCKED;
-                    self.serve(head, now, true);
+            match self.tile.call_first(entry) {
+                ENTRY_QUEUE => self.leave_entry_queue(entry, now),
+                exit => {
+                    self.tile.exits[usize::from(exit)].flags &= !LinkExit::BLOCKED;
+                    self.serve(exit, now, true);
                 }
             }
         }
     }
 
     /// A car enters a road that has room.
-    pub fn enter(&mut self, tail: u16, place: u32, now: Ms) {
-        let record = &mut self.tile.tails[usize::from(tail)];
+    pub fn enter(&mut self, entry: u16, place: u32, now: Ms) {
+        let record = &mut self.tile.entries[usize::from(entry)];
         record.free_storage -= 1;
         record.next_in = now + Ms::from(record.headway_ms);
         let (down, at) = (record.down, now + record.free_flow_ms());
@@ -44,7 +44,7 @@ impl Work<'_> {
         car.at = at;
         let car = *car;
         if down & CUT == 0 {
-            self.tile.cars[place].head = down as u16;
+            self.tile.cars[place].exit = down as u16;
             self.tile.arrivals.push(&mut self.tile.cars, place);
         } else {
             let cut = self.tile.cuts[(down & !CUT) as usize];
@@ -56,13 +56,13 @@ impl Work<'_> {
                 to: cut.there,
             });
         }
-        let link = self.tile.first_link + u32::from(tail);
+        let link = self.tile.first_link + u32::from(entry);
         self.tell(now, car.place, What::Entered, link);
     }
 
     /// The first car of a road leaves it, and its space goes upstream. Its record is kept.
-    pub fn leave(&mut self, head: u16, now: Ms) {
-        let record = &mut self.tile.heads[usize::from(head)];
+    pub fn leave(&mut self, exit: u16, now: Ms) {
+        let record = &mut self.tile.exits[usize::from(exit)];
         let first = self.tile.cars[record.last].next;
         record.last = self.tile.cars.unlink_first(record.last);
         record.free_at = now + Ms::from(record.headway_ms);
@@ -77,12 +77,12 @@ impl Work<'_> {
         self.tile.tally.delay_ms += u64::from(late_ms);
         self.tile.tally.waiting -= 1;
         self.tile.tally.waited_ms += i64::from(now);
-        if let Some(lateness) = self.tile.lateness.get_mut(usize::from(head)) {
+        if let Some(lateness) = self.tile.lateness.get_mut(usize::from(exit)) {
             lateness.sum_ms += u64::from(late_ms);
             lateness.cars += 1;
         }
         if self.tile.record.is_some() {
-            let link = self.tile.link_of_head(head);
+            let link = self.tile.link_of_exit(exit);
             self.tell(now, car.place, What::Left, link);
         }
         if up & CUT == 0 {

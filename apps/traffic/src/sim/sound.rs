@@ -206,50 +206,52 @@ impl Look<'_> {
         let tile = self.tile;
         let crossing = |(a, b): (&Crossing, &Crossing)| {
             let fixed = |c: &Crossing| {
-                let first = (c.first_tail, c.first_head);
+                let first = (c.first_entry, c.first_exit);
                 (c.offset_ms, first, c.program, c.turn_bits, c.rule)
             };
             fixed(a) == fixed(b)
         };
-        let head = |(a, b): (&Head, &Head)| {
-            let fixed = |h: &Head| (h.up, h.hole_ms, h.junction, h.approach);
+        let exit = |(a, b): (&LinkExit, &LinkExit)| {
+            let fixed = |h: &LinkExit| (h.up, h.hole_ms, h.junction, h.approach);
             fixed(a) == fixed(b)
         };
-        let tail =
-            |(a, b): (&Tail, &Tail)| (a.down, a.free_flow_ms()) == (b.down, b.free_flow_ms());
+        let entry = |(a, b): (&LinkEntry, &LinkEntry)| {
+            (a.down, a.free_flow_ms()) == (b.down, b.free_flow_ms())
+        };
         let cut =
             |(a, b): (&Cut, &Cut)| (a.neighbour, a.there, a.link) == (b.neighbour, b.there, b.link);
         (tile.first_junction, tile.first_link) == (empty.first_junction, empty.first_link)
             && tile.crossings.len() == empty.crossings.len()
-            && tile.heads.len() == empty.heads.len()
-            && tile.tails.len() == empty.tails.len()
+            && tile.exits.len() == empty.exits.len()
+            && tile.entries.len() == empty.entries.len()
             && tile.cuts.len() == empty.cuts.len()
             && tile.crossings.iter().zip(&empty.crossings).all(crossing)
-            && tile.heads.iter().zip(&empty.heads).all(head)
-            && tile.tails.iter().zip(&empty.tails).all(tail)
+            && tile.exits.iter().zip(&empty.exits).all(exit)
+            && tile.entries.iter().zip(&empty.entries).all(entry)
             && tile.cuts.iter().zip(&empty.cuts).all(cut)
     }
 
     fn times(&self) -> Option<()> {
         let tile = self.tile;
         let until = self.now() + AHEAD_MS;
-        let flags = Head::BLOCKED | Head::RETRY_TIMER | Head::STUCK_TIMER;
-        let head = |head: &Head| {
-            let idle = head.last != NONE || head.flags & (Head::BLOCKED | Head::RETRY_TIMER) == 0;
-            idle && head.flags & !flags == 0
-                && head.headway_ms > 0
-                && head.free_at <= until
-                && head.since <= self.now()
+        let flags = LinkExit::BLOCKED | LinkExit::RETRY_TIMER | LinkExit::STUCK_TIMER;
+        let exit = |exit: &LinkExit| {
+            let idle =
+                exit.last != NONE || exit.flags & (LinkExit::BLOCKED | LinkExit::RETRY_TIMER) == 0;
+            idle && exit.flags & !flags == 0
+                && exit.headway_ms > 0
+                && exit.free_at <= until
+                && exit.since <= self.now()
         };
         let lateness = match self.simulation.rerouting {
-            Some(_) => tile.heads.len(),
+            Some(_) => tile.exits.len(),
             None => 0,
         };
-        let all = tile.heads.iter().all(head)
+        let all = tile.exits.iter().all(exit)
             && tile
-                .tails
+                .entries
                 .iter()
-                .all(|tail| tail.headway_ms > 0 && tail.next_in <= until)
+                .all(|entry| entry.headway_ms > 0 && entry.next_in <= until)
             && tile.crossings.iter().all(|c| c.busy_until <= until)
             && tile.lateness.len() == lateness
             && tile.lateness.iter().all(|late| {
@@ -263,7 +265,7 @@ impl Look<'_> {
         let roads = simulation.network.links();
         // When it came onto its road, and the rest of its way from the road's end.
         let drives = |car: Car| {
-            let link = tile.link_of_head(car.head);
+            let link = tile.link_of_exit(car.exit);
             let flow = simulation.network.flow(link, &simulation.rules.physics);
             let since = car.at.checked_sub(flow.free_flow_ms);
             let way = simulation.has_way(roads[link as usize].to, car);
@@ -271,21 +273,21 @@ impl Look<'_> {
         };
         let mut seen = Seen::of(&tile.cars)?;
         seen.wheel(&tile.cars, &tile.arrivals, |car| {
-            usize::from(car.head) < tile.heads.len() && car.at >= now && drives(car)
+            usize::from(car.exit) < tile.exits.len() && car.at >= now && drives(car)
         })?;
-        for (index, head) in tile.heads.iter().enumerate() {
-            seen.ring(&tile.cars, head.last, |car| {
-                usize::from(car.head) == index && car.at <= now && drives(car)
+        for (index, exit) in tile.exits.iter().enumerate() {
+            seen.ring(&tile.cars, exit.last, |car| {
+                usize::from(car.exit) == index && car.at <= now && drives(car)
             })?;
         }
         let mut before = None;
         for entry_queue in &tile.entry_queues {
-            let there = usize::from(entry_queue.tail) < tile.tails.len()
-                && before.is_none_or(|before| before < entry_queue.tail)
+            let there = usize::from(entry_queue.entry) < tile.entries.len()
+                && before.is_none_or(|before| before < entry_queue.entry)
                 && entry_queue.last != NONE;
             there.then_some(())?;
-            before = Some(entry_queue.tail);
-            let road = roads[(tile.first_link + u32::from(entry_queue.tail)) as usize];
+            before = Some(entry_queue.entry);
+            let road = roads[(tile.first_link + u32::from(entry_queue.entry)) as usize];
             seen.ring(&tile.cars, entry_queue.last, |car| {
                 car.at <= now && simulation.has_way(road.to, car).is_some()
             })?;
@@ -298,9 +300,9 @@ impl Look<'_> {
         let until = self.now() + AHEAD_MS;
         (tile.holes.places() < Holes::PLACES_MAX).then_some(())?;
         let mut seen = Seen::of(&tile.holes)?;
-        for tail in &tile.tails {
-            seen.ring(&tile.holes, tail.holes, |holes| {
-                let goes_on = (holes.count() - 1) * Ms::from(tail.headway_ms);
+        for entry in &tile.entries {
+            seen.ring(&tile.holes, entry.holes, |holes| {
+                let goes_on = (holes.count() - 1) * Ms::from(entry.headway_ms);
                 holes.at <= until && holes.at + goes_on <= until
             })?;
         }
@@ -310,18 +312,18 @@ impl Look<'_> {
     /// Each timer is one that a road knows of.
     fn timers(&self) -> Option<()> {
         let tile = self.tile;
-        let most = 2 * tile.heads.len() + tile.tails.len();
+        let most = 2 * tile.exits.len() + tile.entries.len();
         (tile.timers.places() <= most).then_some(())?;
         let flagged = |flag| {
-            let heads = tile.heads.iter();
-            heads
-                .map(|head| head.flags & flag != 0)
+            let exits = tile.exits.iter();
+            exits
+                .map(|exit| exit.flags & flag != 0)
                 .collect::<Vec<bool>>()
         };
         let mut known = [WAKE, RETRY, STUCK].map(|kind| match kind {
-            WAKE => tile.tails.iter().map(Tail::wakes).collect(),
-            RETRY => flagged(Head::RETRY_TIMER),
-            _ => flagged(Head::STUCK_TIMER),
+            WAKE => tile.entries.iter().map(LinkEntry::wakes).collect(),
+            RETRY => flagged(LinkExit::RETRY_TIMER),
+            _ => flagged(LinkExit::STUCK_TIMER),
         });
         let mut seen = Seen::of(&tile.timers)?;
         seen.wheel(&tile.timers, &tile.alarms, |timer| {
@@ -337,47 +339,47 @@ impl Look<'_> {
     /// Who waits for a road is in that road's queue, once, and nobody else is.
     fn queues(&self) -> Option<()> {
         let tile = self.tile;
-        let waits = |head: &Head| head.flags & Head::BLOCKED != 0;
-        let mut heads: Vec<bool> = tile.heads.iter().map(waits).collect();
+        let waits = |exit: &LinkExit| exit.flags & LinkExit::BLOCKED != 0;
+        let mut exits: Vec<bool> = tile.exits.iter().map(waits).collect();
         let mut beside = vec![true; tile.entry_queues.len()];
-        for (index, tail) in tile.tails.iter().enumerate() {
+        for (index, entry) in tile.entries.iter().enumerate() {
             let index = index as u16;
             let next = |who| match who {
                 ENTRY_QUEUE => {
                     let place = tile.entry_queue(index).ok()?;
                     Some(tile.entry_queues[place].next_waiter)
                 }
-                head => Some(tile.heads.get(usize::from(head))?.next_waiter),
+                exit => Some(tile.exits.get(usize::from(exit))?.next_waiter),
             };
-            let mut who = tail.waiters;
+            let mut who = entry.waiters;
             while who != NONE16 {
                 who = next(who)?;
                 let left = match who {
                     ENTRY_QUEUE => &mut beside[tile.entry_queue(index).ok()?],
-                    head => heads.get_mut(usize::from(head))?,
+                    exit => exits.get_mut(usize::from(exit))?,
                 };
                 std::mem::take(left).then_some(())?;
                 if who != ENTRY_QUEUE {
                     (self.wants(who)? == index).then_some(())?;
                 }
-                if who == tail.waiters {
+                if who == entry.waiters {
                     break;
                 }
             }
         }
-        let none_left = heads.iter().chain(&beside).all(|&left| !left);
+        let none_left = exits.iter().chain(&beside).all(|&left| !left);
         none_left.then_some(())
     }
 
-    /// The road that the first car at a head wants to enter.
-    fn wants(&self, head: u16) -> Option<u16> {
+    /// The road that the first car at an exit wants to enter.
+    fn wants(&self, exit: u16) -> Option<u16> {
         let tile = self.tile;
-        let head = &tile.heads[usize::from(head)];
-        let first = tile.cars.ring(head.last).next()?;
+        let exit = &tile.exits[usize::from(exit)];
+        let first = tile.cars.ring(exit.last).next()?;
         let turns = tile.cars[first].turns;
-        let crossing = &tile.crossings[usize::from(head.junction)];
+        let crossing = &tile.crossings[usize::from(exit.junction)];
         let turn = (turns & ((1 << crossing.turn_bits) - 1)) as u16;
-        (turns > 1).then_some(crossing.first_tail + turn)
+        (turns > 1).then_some(crossing.first_entry + turn)
     }
 
     fn calendar(&self) -> Option<()> {

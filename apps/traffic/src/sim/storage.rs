@@ -8,39 +8,39 @@ use crate::network::Ms;
 impl Tile {
     /// Counts the holes as room that are here at `now`, and gives how many records that freed.
     #[inline]
-    pub fn absorb_holes(&mut self, tail: u16, now: Ms) -> usize {
-        let tail = &mut self.tails[usize::from(tail)];
+    pub fn absorb_holes(&mut self, entry: u16, now: Ms) -> usize {
+        let entry = &mut self.entries[usize::from(entry)];
         let mut freed = 0;
-        while tail.holes != NONE {
-            let first = self.holes[tail.holes].next();
+        while entry.holes != NONE {
+            let first = self.holes[entry.holes].next();
             let holes = &mut self.holes[first];
             if holes.at > now {
                 break;
             }
             let all = holes.count();
-            let here = holes.take(now, tail.headway_ms);
-            tail.free_storage += here as u16;
+            let here = holes.take(now, entry.headway_ms);
+            entry.free_storage += here as u16;
             if here < all {
                 break;
             }
-            tail.holes = self.holes.unlink_first(tail.holes);
+            entry.holes = self.holes.unlink_first(entry.holes);
             self.holes.remove(first);
             freed += 1;
         }
         freed
     }
 
-    /// A hole is on its way to a tail. `slot` is the one at work, if one is.
-    pub fn hole(&mut self, tail: u16, at: Ms, now: Ms, slot: Option<Ms>) {
-        self.absorb_holes(tail, now);
-        self.append_hole(tail, at, now);
-        if self.tails[usize::from(tail)].waiters != NONE16 {
-            self.wake_when_due(tail, now, slot);
+    /// A hole is on its way to an entry. `slot` is the one at work, if one is.
+    pub fn hole(&mut self, entry: u16, at: Ms, now: Ms, slot: Option<Ms>) {
+        self.absorb_holes(entry, now);
+        self.append_hole(entry, at, now);
+        if self.entries[usize::from(entry)].waiters != NONE16 {
+            self.wake_when_due(entry, now, slot);
         }
     }
 
-    fn append_hole(&mut self, tail: u16, at: Ms, now: Ms) {
-        let record = &self.tails[usize::from(tail)];
+    fn append_hole(&mut self, entry: u16, at: Ms, now: Ms) {
+        let record = &self.entries[usize::from(entry)];
         let (last, headway_ms) = (record.holes, record.headway_ms);
         if last != NONE && self.holes[last].extend(at, headway_ms) {
             return;
@@ -49,7 +49,7 @@ impl Tile {
             self.absorb_all_holes(now);
         }
         let place = self.holes.add(Holes::new(at));
-        let record = &mut self.tails[usize::from(tail)];
+        let record = &mut self.entries[usize::from(entry)];
         record.holes = self.holes.append(record.holes, place);
     }
 
@@ -58,10 +58,10 @@ impl Tile {
     #[cold]
     fn absorb_all_holes(&mut self, now: Ms) {
         let mut freed = 0;
-        for tail in 0..self.tails.len() {
-            let last = self.tails[tail].holes;
+        for entry in 0..self.entries.len() {
+            let last = self.entries[entry].holes;
             if last != NONE && self.holes[self.holes[last].next()].at <= now {
-                freed += self.absorb_holes(tail as u16, now);
+                freed += self.absorb_holes(entry as u16, now);
             }
         }
         if freed < self.holes.places() / 5 {
@@ -70,9 +70,9 @@ impl Tile {
     }
 
     /// Sets how far apart cars enter a road.
-    pub fn set_tail_headway(&mut self, tail: u16, headway_ms: u16, now: Ms) {
-        self.absorb_holes(tail, now);
-        let record = &mut self.tails[usize::from(tail)];
+    pub fn set_entry_headway(&mut self, entry: u16, headway_ms: u16, now: Ms) {
+        self.absorb_holes(entry, now);
+        let record = &mut self.entries[usize::from(entry)];
         let before = std::mem::replace(&mut record.headway_ms, headway_ms);
         let last = std::mem::replace(&mut record.holes, NONE);
         let places: Vec<u32> = self.holes.ring(last).collect();
@@ -85,12 +85,12 @@ impl Tile {
             .for_each(|place| self.holes.remove(place));
         times
             .into_iter()
-            .for_each(|at| self.append_hole(tail, at, now));
+            .for_each(|at| self.append_hole(entry, at, now));
     }
 
     /// Sets a timer for when there will be room on a road that some wait for, if that is known.
-    pub fn wake_when_due(&mut self, tail: u16, now: Ms, slot: Option<Ms>) {
-        let record = &mut self.tails[usize::from(tail)];
+    pub fn wake_when_due(&mut self, entry: u16, now: Ms, slot: Option<Ms>) {
+        let record = &mut self.entries[usize::from(entry)];
         if record.wakes() {
             return;
         }
@@ -101,73 +101,73 @@ impl Tile {
         };
         record.set_wakes(true);
         let at = record.next_in.max(storage_at).max(now);
-        self.set_timer(super::due::WAKE, tail, at, slot);
+        self.set_timer(super::due::WAKE, entry, at, slot);
     }
 
     /// Puts `who` behind those that wait for a road.
-    pub fn queue_up(&mut self, tail: u16, who: u16) {
-        let last = std::mem::replace(&mut self.tails[usize::from(tail)].waiters, who);
+    pub fn queue_up(&mut self, entry: u16, who: u16) {
+        let last = std::mem::replace(&mut self.entries[usize::from(entry)].waiters, who);
         let first = match last {
             NONE16 => who,
-            last => std::mem::replace(self.next_waiter_mut(tail, last), who),
+            last => std::mem::replace(self.next_waiter_mut(entry, last), who),
         };
-        *self.next_waiter_mut(tail, who) = first;
+        *self.next_waiter_mut(entry, who) = first;
     }
 
-    fn next_waiter_mut(&mut self, tail: u16, who: u16) -> &mut u16 {
+    fn next_waiter_mut(&mut self, entry: u16, who: u16) -> &mut u16 {
         match who {
             ENTRY_QUEUE => {
-                let index = self.entry_queue(tail).expect("cars wait beside the road");
+                let index = self.entry_queue(entry).expect("cars wait beside the road");
                 &mut self.entry_queues[index].next_waiter
             }
-            head => &mut self.heads[usize::from(head)].next_waiter,
+            exit => &mut self.exits[usize::from(exit)].next_waiter,
         }
     }
 
     /// Who waits for a road after `who`, in a ring.
-    pub fn next_waiter(&self, tail: u16, who: u16) -> u16 {
+    pub fn next_waiter(&self, entry: u16, who: u16) -> u16 {
         match who {
             ENTRY_QUEUE => {
-                let index = self.entry_queue(tail).expect("cars wait beside the road");
+                let index = self.entry_queue(entry).expect("cars wait beside the road");
                 self.entry_queues[index].next_waiter
             }
-            head => self.heads[usize::from(head)].next_waiter,
+            exit => self.exits[usize::from(exit)].next_waiter,
         }
     }
 
     /// The place of the cars beside a road, or where it would be.
-    pub fn entry_queue(&self, tail: u16) -> Result<usize, usize> {
+    pub fn entry_queue(&self, entry: u16) -> Result<usize, usize> {
         self.entry_queues
-            .binary_search_by_key(&tail, |entry_queue| entry_queue.tail)
+            .binary_search_by_key(&entry, |entry_queue| entry_queue.entry)
     }
 
     /// Takes the first of those that wait for a road.
-    pub fn call_first(&mut self, tail: u16) -> u16 {
-        let last = self.tails[usize::from(tail)].waiters;
-        let first = self.next_waiter(tail, last);
-        self.leave_queue(tail, last, first);
+    pub fn call_first(&mut self, entry: u16) -> u16 {
+        let last = self.entries[usize::from(entry)].waiters;
+        let first = self.next_waiter(entry, last);
+        self.leave_queue(entry, last, first);
         first
     }
 
     /// Takes out `who`, who stands behind `before`.
-    fn leave_queue(&mut self, tail: u16, before: u16, who: u16) {
-        let last = self.tails[usize::from(tail)].waiters;
+    fn leave_queue(&mut self, entry: u16, before: u16, who: u16) {
+        let last = self.entries[usize::from(entry)].waiters;
         if before == who {
-            self.tails[usize::from(tail)].waiters = NONE16;
+            self.entries[usize::from(entry)].waiters = NONE16;
         } else {
-            *self.next_waiter_mut(tail, before) = self.next_waiter(tail, who);
+            *self.next_waiter_mut(entry, before) = self.next_waiter(entry, who);
             if last == who {
-                self.tails[usize::from(tail)].waiters = before;
+                self.entries[usize::from(entry)].waiters = before;
             }
         }
     }
 
     /// Takes out `who`, wherever it stands.
-    pub fn give_up(&mut self, tail: u16, who: u16) {
-        let mut before = self.tails[usize::from(tail)].waiters;
-        while self.next_waiter(tail, before) != who {
-            before = self.next_waiter(tail, before);
+    pub fn give_up(&mut self, entry: u16, who: u16) {
+        let mut before = self.entries[usize::from(entry)].waiters;
+        while self.next_waiter(entry, before) != who {
+            before = self.next_waiter(entry, before);
         }
-        self.leave_queue(tail, before, who);
+        self.leave_queue(entry, before, who);
     }
 }

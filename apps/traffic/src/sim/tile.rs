@@ -19,12 +19,12 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Tile {
     pub first_junction: u32,
-    /// The road of its first tail; the others follow.
+    /// The road of its first entry; the others follow.
     pub first_link: u32,
-    /// Its junctions, and one more at the end, where the heads of the last end.
+    /// Its junctions, and one more at the end, where the exits of the last end.
     pub crossings: Vec<Crossing>,
-    pub heads: Vec<Head>,
-    pub tails: Vec<Tail>,
+    pub exits: Vec<LinkExit>,
+    pub entries: Vec<LinkEntry>,
     pub cuts: Vec<Cut>,
     pub cars: Slab<Car>,
     /// When cars are at the ends of their roads.
@@ -34,10 +34,10 @@ pub(super) struct Tile {
     pub holes: Slab<Holes>,
     /// Trips to come.
     pub calendar: BinaryHeap<Reverse<Departure>>,
-    /// By tail.
+    /// By entry.
     pub entry_queues: Vec<EntryQueue>,
     pub tally: Tally,
-    /// By head, where cars are re-routed.
+    /// By exit, where cars are re-routed.
     pub lateness: Vec<Lateness>,
     /// What happened, where somebody wants to know.
     #[serde(skip)]
@@ -53,8 +53,8 @@ impl Tile {
             first_junction,
             first_link,
             crossings: Vec::new(),
-            heads: Vec::new(),
-            tails: Vec::new(),
+            exits: Vec::new(),
+            entries: Vec::new(),
             cuts: Vec::new(),
             cars: Slab::new(),
             arrivals: Wheel::new(),
@@ -76,11 +76,11 @@ impl Tile {
         fn lines<T>(things: &[T]) -> impl Iterator<Item = &T> {
             things.iter().step_by(64 / size_of::<T>())
         }
-        let heads = lines(&self.heads).map(|head| head.free_at);
-        let tails = lines(&self.tails).map(|tail| tail.next_in);
+        let exits = lines(&self.exits).map(|exit| exit.free_at);
+        let entries = lines(&self.entries).map(|entry| entry.next_in);
         let crossings = lines(&self.crossings).map(|crossing| crossing.busy_until);
-        let records = heads
-            .chain(tails)
+        let records = exits
+            .chain(entries)
             .chain(crossings)
             .fold(0, Ms::wrapping_add);
         let lists = self.holes.each_line().chain(self.timers.each_line());
@@ -126,14 +126,14 @@ impl Tile {
             next: NONE,
             turns,
             place,
-            head: to,
+            exit: to,
         });
         self.arrivals.push(&mut self.cars, place);
     }
 
-    /// The road of a head.
-    pub fn link_of_head(&self, head: u16) -> u32 {
-        let up = self.heads[usize::from(head)].up;
+    /// The road of an exit.
+    pub fn link_of_exit(&self, exit: u16) -> u32 {
+        let up = self.exits[usize::from(exit)].up;
         if up & CUT == 0 {
             self.first_link + up
         } else {
@@ -148,9 +148,9 @@ impl Tile {
             .each(&self.timers, |place| timers.push(self.timers[place]));
         (self.timers, self.alarms) = (Slab::new(), Wheel::new());
         for timer in timers {
-            let head = usize::from(timer.of());
+            let exit = usize::from(timer.of());
             let at = match timer.kind() {
-                STUCK => now.max(self.heads[head].since + stuck_ms),
+                STUCK => now.max(self.exits[exit].since + stuck_ms),
                 _ => timer.at,
             };
             self.set_timer(timer.kind(), timer.of(), at, None);
@@ -165,8 +165,8 @@ impl Tile {
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
         self.crossings.capacity() * size_of::<Crossing>()
-            + self.heads.capacity() * size_of::<Head>()
-            + self.tails.capacity() * size_of::<Tail>()
+            + self.exits.capacity() * size_of::<LinkExit>()
+            + self.entries.capacity() * size_of::<LinkEntry>()
             + self.cuts.capacity() * size_of::<Cut>()
             + self.arrivals.bytes()
             + self.alarms.bytes()

@@ -29,38 +29,38 @@ impl Work<'_> {
             return self.next_trip(place, junction, now);
         }
         let crossing = &self.tile.crossings[usize::from(junction)];
-        let (bits, first) = (crossing.turn_bits, crossing.first_tail);
-        let tail = first + (turns & ((1 << bits) - 1)) as u16;
-        let link = self.tile.first_link + u32::from(tail);
+        let (bits, first) = (crossing.turn_bits, crossing.first_entry);
+        let entry = first + (turns & ((1 << bits) - 1)) as u16;
+        let link = self.tile.first_link + u32::from(entry);
         self.tell(now, place, What::Departed, link);
         let car = self.tile.cars.add(Car {
             at: now,
             next: NONE,
             turns: turns >> bits,
             place,
-            head: 0,
+            exit: 0,
         });
-        if self.tile.tails[usize::from(tail)].waiters == NONE16 && self.accepts_car(tail, now) {
-            self.begin(tail, car, now);
+        if self.tile.entries[usize::from(entry)].waiters == NONE16 && self.accepts_car(entry, now) {
+            self.begin(entry, car, now);
         } else {
-            self.join_entry_queue(tail, car, now);
+            self.join_entry_queue(entry, car, now);
         }
         None
     }
 
     /// A car comes onto the roads from beside one.
-    fn begin(&mut self, tail: u16, car: u32, now: Ms) {
+    fn begin(&mut self, entry: u16, car: u32, now: Ms) {
         self.tile.tally.moving += 1;
         self.tile.tally.vehicle_ms -= i64::from(now);
-        self.enter(tail, car, now);
+        self.enter(entry, car, now);
     }
 
     /// A car waits beside a road to enter it.
-    pub fn join_entry_queue(&mut self, tail: u16, car: u32, now: Ms) {
+    pub fn join_entry_queue(&mut self, entry: u16, car: u32, now: Ms) {
         let tile = &mut *self.tile;
         tile.cars[car].at = now;
         tile.tally.beside += 1;
-        match tile.entry_queue(tail) {
+        match tile.entry_queue(entry) {
             Ok(index) => {
                 let entry_queue = &mut tile.entry_queues[index];
                 entry_queue.last = tile.cars.append(entry_queue.last, car);
@@ -70,21 +70,21 @@ impl Work<'_> {
                 let next_waiter = NONE16;
                 let entry_queue = EntryQueue {
                     last,
-                    tail,
+                    entry,
                     next_waiter,
                 };
                 tile.entry_queues.insert(index, entry_queue);
-                tile.queue_up(tail, ENTRY_QUEUE);
-                tile.wake_when_due(tail, now, Some(self.slot));
+                tile.queue_up(entry, ENTRY_QUEUE);
+                tile.wake_when_due(entry, now, Some(self.slot));
             }
         }
     }
 
     /// The first of the cars beside a road enters it.
-    pub fn leave_entry_queue(&mut self, tail: u16, now: Ms) {
+    pub fn leave_entry_queue(&mut self, entry: u16, now: Ms) {
         let index = self
             .tile
-            .entry_queue(tail)
+            .entry_queue(entry)
             .expect("cars wait beside the road");
         let entry_queue = &mut self.tile.entry_queues[index];
         let first = self.tile.cars[entry_queue.last].next;
@@ -92,23 +92,23 @@ impl Work<'_> {
         if entry_queue.last == NONE {
             self.tile.entry_queues.remove(index);
         } else {
-            self.tile.queue_up(tail, ENTRY_QUEUE);
+            self.tile.queue_up(entry, ENTRY_QUEUE);
         }
         self.tile.tally.beside -= 1;
         self.tile.tally.delay_ms += u64::from(now - self.tile.cars[first].at);
-        self.begin(tail, first, now);
+        self.begin(entry, first, now);
     }
 
     /// A car is at the end of its trip; what is at `place` of the plans comes next.
-    pub fn finish(&mut self, place: u32, head: u16, now: Ms) {
+    pub fn finish(&mut self, place: u32, exit: u16, now: Ms) {
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);
         self.tile.tally.arrived += 1;
         if self.tile.record.is_some() {
-            let link = self.tile.link_of_head(head);
+            let link = self.tile.link_of_exit(exit);
             self.tell(now, place - 1, What::Arrived, link);
         }
-        let junction = self.tile.heads[usize::from(head)].junction;
+        let junction = self.tile.exits[usize::from(exit)].junction;
         if let Some(next) = self.next_trip(place, junction, now) {
             self.depart(next, junction, now);
         }

@@ -242,7 +242,7 @@ fn put_cars(plans: &Plans, ends: &Ends, tiles: &mut [Tile]) {
     let mut trips = vec![0; tiles.len()];
     plans.places().for_each(|place| trips[tile_at(place)] += 1);
     for (tile, &trips) in tiles.iter_mut().zip(&trips) {
-        tile.calendar.reserve_exact(trips);
+        tile.departures.reserve_exact(trips);
     }
     for begin in plans.places() {
         let tile = &mut tiles[tile_at(begin)];
@@ -251,7 +251,7 @@ fn put_cars(plans: &Plans, ends: &Ends, tiles: &mut [Tile]) {
             Some((at, place)) => {
                 let junction = (plans.origin_at(begin) - tile.first_junction) as u16;
                 tile.tally.idle += 1;
-                tile.calendar.push(Reverse(Departure {
+                tile.departures.push(Reverse(Departure {
                     at,
                     place,
                     junction,

@@ -23,7 +23,8 @@ impl Tile {
 
     /// Calls `f` for each car on a road that ends here.
     pub(super) fn each_car(&self, mut f: impl FnMut(Car)) {
-        self.arrivals.each(&self.cars, |place| f(self.cars[place]));
+        self.arrival_wheel
+            .each(&self.cars, |place| f(self.cars[place]));
         for (exit, record) in self.exits.iter().enumerate() {
             let exit = exit as u16;
             let ring = self.cars.ring(record.last);
@@ -57,7 +58,7 @@ impl Tile {
                 add(&[2, route, link, index as u64]);
             }
         }
-        for Reverse(departure) in &self.calendar {
+        for Reverse(departure) in &self.departures {
             add(&[3, u64::from(departure.at), u64::from(departure.place)]);
         }
         for (index, exit) in self.exits.iter().enumerate() {
@@ -159,7 +160,7 @@ impl Simulation {
                 .iter()
                 .map(|entry_queue| tile.cars.ring(entry_queue.last).count() as i64)
                 .sum::<i64>();
-            idle += tile.calendar.len() as i64;
+            idle += tile.departures.len() as i64;
         }
         for tile in &self.tiles {
             for (index, entry) in tile.entries.iter().enumerate() {

@@ -4,19 +4,19 @@
 
 mod build;
 mod compare;
-mod cross;
 mod detours;
-mod due;
+mod events;
 mod hash;
+mod junction;
 mod records;
 mod reroute;
 mod road;
 mod slab;
 mod snapshot;
-mod sound;
 mod storage;
 mod tile;
 mod trips;
+mod validate;
 mod wheel;
 
 pub use compare::Part;

@@ -235,7 +235,8 @@ impl Tile {
     /// The places of cars on roads, but for the first in queues.
     fn cars_behind(&self) -> Vec<u32> {
         let mut cars = Vec::new();
-        self.arrivals.each(&self.cars, |place| cars.push(place));
+        self.arrival_wheel
+            .each(&self.cars, |place| cars.push(place));
         for exit in &self.exits {
             cars.extend(self.cars.ring(exit.last).skip(1));
         }

@@ -1,7 +1,7 @@
 //! Onto a road, and off it.
 
 use super::What;
-use super::due::Work;
+use super::events::Work;
 use super::records::*;
 use super::slab::NONE;
 use crate::network::Ms;
@@ -45,7 +45,7 @@ impl Work<'_> {
         let car = *car;
         if down & CUT == 0 {
             self.tile.cars[place].exit = down as u16;
-            self.tile.arrivals.push(&mut self.tile.cars, place);
+            self.tile.arrival_wheel.push(&mut self.tile.cars, place);
         } else {
             let cut = self.tile.cuts[(down & !CUT) as usize];
             self.tile.cars.remove(place);

@@ -153,7 +153,7 @@ impl Simulation {
         simulation.rerouting = state.rerouting;
         simulation.now_ms = state.now_ms;
         let empty = std::mem::replace(&mut simulation.tiles, state.tiles);
-        if !simulation.is_sound(&empty, loops) {
+        if !simulation.is_valid(&empty, loops) {
             return Err(SnapshotError::Malformed("a part of it makes no sense"));
         }
         Ok(simulation)

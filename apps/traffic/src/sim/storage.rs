@@ -101,7 +101,7 @@ impl Tile {
         };
         record.set_wakes(true);
         let at = record.next_in.max(storage_at).max(now);
-        self.set_timer(super::due::WAKE, entry, at, slot);
+        self.set_timer(super::events::WAKE, entry, at, slot);
     }
 
     /// Puts `who` behind those that wait for a road.

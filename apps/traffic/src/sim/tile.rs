@@ -4,7 +4,7 @@
 //! is in: what comes from elsewhere comes as a car or a hole that was sent a window ago or earlier.
 //! So neither the cut of the tiles nor the length of windows nor the workers show in an outcome.
 
-use super::due::{STUCK, Work};
+use super::events::{STUCK, Work};
 use super::records::*;
 use super::reroute::Lateness;
 use super::slab::{NONE, Slab};
@@ -28,12 +28,12 @@ pub(super) struct Tile {
     pub cuts: Vec<Cut>,
     pub cars: Slab<Car>,
     /// When cars are at the ends of their roads.
-    pub arrivals: Wheel,
+    pub arrival_wheel: Wheel,
     pub timers: Slab<Timer>,
-    pub alarms: Wheel,
+    pub timer_wheel: Wheel,
     pub holes: Slab<Holes>,
     /// Trips to come.
-    pub calendar: BinaryHeap<Reverse<Departure>>,
+    pub departures: BinaryHeap<Reverse<Departure>>,
     /// By entry.
     pub entry_queues: Vec<EntryQueue>,
     pub tally: Tally,
@@ -44,7 +44,7 @@ pub(super) struct Tile {
     pub record: Option<Vec<Happening>>,
     /// What is due in the slot that is being worked on, the next last. Kept for its memory.
     #[serde(skip)]
-    pub due: Vec<u64>,
+    pub due_events: Vec<u64>,
 }
 
 impl Tile {
@@ -57,16 +57,16 @@ impl Tile {
             entries: Vec::new(),
             cuts: Vec::new(),
             cars: Slab::new(),
-            arrivals: Wheel::new(),
+            arrival_wheel: Wheel::new(),
             timers: Slab::new(),
-            alarms: Wheel::new(),
+            timer_wheel: Wheel::new(),
             holes: Slab::new(),
-            calendar: BinaryHeap::new(),
+            departures: BinaryHeap::new(),
             entry_queues: Vec::new(),
             tally: Tally::default(),
             lateness: Vec::new(),
             record: None,
-            due: Vec::new(),
+            due_events: Vec::new(),
         }
     }
 
@@ -93,10 +93,10 @@ impl Tile {
         let end = until / SLOT_MS;
         let mut slot = from / SLOT_MS;
         while slot < end {
-            let calendar = self.calendar.peek();
-            let departure = calendar.map_or(end, |Reverse(next)| (next.at / SLOT_MS).max(slot));
-            let arrival = self.arrivals.next(slot, departure.min(end));
-            slot = self.alarms.next(slot, arrival);
+            let departures = self.departures.peek();
+            let departure = departures.map_or(end, |Reverse(next)| (next.at / SLOT_MS).max(slot));
+            let arrival = self.arrival_wheel.next(slot, departure.min(end));
+            slot = self.timer_wheel.next(slot, arrival);
             if slot < end {
                 Work {
                     slot,
@@ -128,7 +128,7 @@ impl Tile {
             place,
             exit: to,
         });
-        self.arrivals.push(&mut self.cars, place);
+        self.arrival_wheel.push(&mut self.cars, place);
     }
 
     /// The road of an exit.
@@ -144,9 +144,9 @@ impl Tile {
     /// Sets anew after how long a car steps aside, also for those that wait already.
     pub fn set_stuck_time(&mut self, stuck_ms: Ms, now: Ms) {
         let mut timers = Vec::new();
-        self.alarms
+        self.timer_wheel
             .each(&self.timers, |place| timers.push(self.timers[place]));
-        (self.timers, self.alarms) = (Slab::new(), Wheel::new());
+        (self.timers, self.timer_wheel) = (Slab::new(), Wheel::new());
         for timer in timers {
             let exit = usize::from(timer.of());
             let at = match timer.kind() {
@@ -168,9 +168,9 @@ impl Tile {
             + self.exits.capacity() * size_of::<LinkExit>()
             + self.entries.capacity() * size_of::<LinkEntry>()
             + self.cuts.capacity() * size_of::<Cut>()
-            + self.arrivals.bytes()
-            + self.alarms.bytes()
-            + self.due.capacity() * size_of::<u64>()
+            + self.arrival_wheel.bytes()
+            + self.timer_wheel.bytes()
+            + self.due_events.capacity() * size_of::<u64>()
             + self.lateness.capacity() * size_of::<Lateness>()
             + self.car_bytes()
     }
@@ -180,7 +180,7 @@ impl Tile {
         self.cars.bytes()
             + self.timers.bytes()
             + self.holes.bytes()
-            + self.calendar.capacity() * size_of::<Departure>()
+            + self.departures.capacity() * size_of::<Departure>()
             + self.entry_queues.capacity() * size_of::<EntryQueue>()
     }
 }

@@ -1,6 +1,6 @@
 //! Trips: cars beside a road that want to enter it, and those that have come to their ends.
 
-use super::due::Work;
+use super::events::Work;
 use super::records::*;
 use super::slab::NONE;
 use super::{NO_ROAD, What};
@@ -124,7 +124,7 @@ impl Work<'_> {
         if at <= now {
             return Some(place);
         }
-        self.note(Departure {
+        self.schedule(Departure {
             at,
             place,
             junction,

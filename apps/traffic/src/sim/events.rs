@@ -20,19 +20,19 @@ const DEPART: u16 = 4;
 /// What is due, as a number whose order is that of events, the latest first, so that the next is at
 /// the end. What distinguishes those that are alike but for it is in the lower half.
 #[inline]
-fn key(kind: u16, of: u16, at: Ms, what: u32) -> u64 {
+fn event_key(kind: u16, of: u16, at: Ms, what: u32) -> u64 {
     let order = u64::from(at % SLOT_MS) << 19 | u64::from(kind) << 16 | u64::from(of);
     (order ^ 0xFFFF_FFFF) << 32 | u64::from(what)
 }
 
 #[inline]
-fn of_key(key: u64) -> (u16, u16, Ms, u32) {
-    let order = (key >> 32) ^ 0xFFFF_FFFF;
+fn decode_event(event_key: u64) -> (u16, u16, Ms, u32) {
+    let order = (event_key >> 32) ^ 0xFFFF_FFFF;
     (
         (order >> 16) as u16 & 7,
         order as u16,
         (order >> 19) as Ms,
-        key as u32,
+        event_key as u32,
     )
 }
 
@@ -40,15 +40,15 @@ impl Tile {
     /// Sets a timer; `slot` is the one at work, if one is.
     pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms, slot: Option<Ms>) {
         if slot == Some(at / SLOT_MS) {
-            return self.insert_due(key(kind, of, at, 0));
+            return self.insert_event(event_key(kind, of, at, 0));
         }
         let place = self.timers.add(Timer::new(at, kind, of));
-        self.alarms.push(&mut self.timers, place);
+        self.timer_wheel.push(&mut self.timers, place);
     }
 
-    fn insert_due(&mut self, key: u64) {
-        let before = self.due.partition_point(|&other| other < key);
-        self.due.insert(before, key);
+    fn insert_event(&mut self, event_key: u64) {
+        let before = self.due_events.partition_point(|&other| other < event_key);
+        self.due_events.insert(before, event_key);
     }
 }
 
@@ -62,10 +62,10 @@ pub(super) struct Work<'a> {
 
 impl Work<'_> {
     pub fn run(&mut self) {
-        self.collect();
+        self.collect_due();
         let begin = self.slot * SLOT_MS;
-        while let Some(key) = self.tile.due.pop() {
-            let (kind, of, at, what) = of_key(key);
+        while let Some(event_key) = self.tile.due_events.pop() {
+            let (kind, of, at, what) = decode_event(event_key);
             let now = begin + at;
             match kind {
                 WAKE => self.wake(of, now),
@@ -81,47 +81,48 @@ impl Work<'_> {
     }
 
     /// Gathers what is due in the slot, in order, the next last.
-    fn collect(&mut self) {
+    fn collect_due(&mut self) {
         let Tile {
             cars,
-            arrivals,
+            arrival_wheel,
             timers,
-            alarms,
-            calendar,
-            due,
+            timer_wheel,
+            departures,
+            due_events,
             ..
         } = &mut *self.tile;
-        arrivals.drain(cars, self.slot, |_, place, car| {
-            due.push(key(ARRIVE, car.exit, car.at, place));
+        arrival_wheel.drain(cars, self.slot, |_, place, car| {
+            due_events.push(event_key(ARRIVE, car.exit, car.at, place));
         });
-        let arrived = due.len();
-        alarms.drain(timers, self.slot, |timers, place, timer| {
-            due.push(key(timer.kind(), timer.of(), timer.at, 0));
+        let arrived = due_events.len();
+        timer_wheel.drain(timers, self.slot, |timers, place, timer| {
+            due_events.push(event_key(timer.kind(), timer.of(), timer.at, 0));
             timers.remove(place);
         });
         let end = (self.slot + 1) * SLOT_MS;
-        while let Some(&Reverse(next)) = calendar.peek().filter(|next| next.0.at < end) {
-            calendar.pop();
-            due.push(key(DEPART, next.junction, next.at, !next.place));
+        while let Some(&Reverse(next)) = departures.peek().filter(|next| next.0.at < end) {
+            departures.pop();
+            due_events.push(event_key(DEPART, next.junction, next.at, !next.place));
         }
-        if calendar.capacity() > 4 * calendar.len() + 64 {
-            calendar.shrink_to(2 * calendar.len());
+        if departures.capacity() > 4 * departures.len() + 64 {
+            departures.shrink_to(2 * departures.len());
         }
-        due.sort_unstable();
+        due_events.sort_unstable();
         if arrived < 2 {
             return;
         }
         // Cars that come over the same road at the same instant go by their number.
         let mut begin = 0;
-        while begin + 1 < due.len() {
+        while begin + 1 < due_events.len() {
             let alike = |a: u64, b: u64| a >> 32 == b >> 32;
             let mut end = begin + 1;
-            while end < due.len() && alike(due[begin], due[end]) {
+            while end < due_events.len() && alike(due_events[begin], due_events[end]) {
                 end += 1;
             }
-            if end - begin > 1 && of_key(due[begin]).0 == ARRIVE {
-                let number = |&key: &u64| Reverse(self.rules.order(cars[key as u32].place));
-                due[begin..end].sort_unstable_by_key(number);
+            if end - begin > 1 && decode_event(due_events[begin]).0 == ARRIVE {
+                let number =
+                    |&event_key: &u64| Reverse(self.rules.order(cars[event_key as u32].place));
+                due_events[begin..end].sort_unstable_by_key(number);
             }
             begin = end;
         }
@@ -132,16 +133,17 @@ impl Work<'_> {
     }
 
     /// Puts a trip on the calendar.
-    pub fn note(&mut self, departure: Departure) {
+    pub fn schedule(&mut self, departure: Departure) {
         let Departure {
             at,
             place,
             junction,
         } = departure;
         if at / SLOT_MS == self.slot {
-            self.tile.insert_due(key(DEPART, junction, at, !place));
+            self.tile
+                .insert_event(event_key(DEPART, junction, at, !place));
         } else {
-            self.tile.calendar.push(Reverse(departure));
+            self.tile.departures.push(Reverse(departure));
         }
     }
 

@@ -5,7 +5,7 @@
 //! gives is as the network gives it, each place of a slab is in one list, who waits is in one queue,
 //! each car's way leads to where its plan goes on, and no time is so late that sums of times wrap.
 
-use super::due::{RETRY, STUCK, WAKE};
+use super::events::{RETRY, STUCK, WAKE};
 use super::records::*;
 use super::slab::{Listed, NONE, Slab};
 use super::tile::Tile;
@@ -23,25 +23,25 @@ const SUM_MAX: u128 = 1 << 62;
 
 impl Simulation {
     /// Whether it is sound, beside the tiles of the same network without a car.
-    pub(super) fn is_sound(&self, empty: &[Tile], loops: &Pool) -> bool {
+    pub(super) fn is_valid(&self, empty: &[Tile], loops: &Pool) -> bool {
         let rerouting = self.rerouting.as_ref();
         self.now_ms.is_multiple_of(TICK_MS)
             && self.now_ms <= END_MS_MAX
             && rerouting.is_none_or(|rerouting| Rerouting::check(rerouting).is_ok())
             && self.tiles.len() == empty.len()
-            && self.has_sound_sums()
-            && self.has_sound_detours()
+            && self.has_valid_sums()
+            && self.has_valid_detours()
             && loops.all(0..empty.len(), |index, _| {
-                let of = Look {
+                let of = TileCheck {
                     simulation: self,
                     tile: &self.tiles[index],
                 };
-                of.is_sound(&empty[index]).is_some()
+                of.is_valid(&empty[index]).is_some()
             })
             && self.check().is_ok()
     }
 
-    fn has_sound_sums(&self) -> bool {
+    fn has_valid_sums(&self) -> bool {
         let mut sums = [0_u128; 13];
         for tile in &self.tiles {
             let Tally {
@@ -78,7 +78,7 @@ impl Simulation {
     }
 
     /// Each detour leads back to where a trip ends.
-    fn has_sound_detours(&self) -> bool {
+    fn has_valid_detours(&self) -> bool {
         let plans = &self.rules.plans;
         let ends = |back: u32| back > 0 && back < plans.end() && !is_turns(plans.word(back));
         let words = u64::from(plans.end()) + self.rules.detours.len() as u64;
@@ -106,9 +106,9 @@ impl Simulation {
 }
 
 /// Which places of a slab have been seen in a list.
-struct Seen(Vec<bool>);
+struct VisitedPlaces(Vec<bool>);
 
-impl Seen {
+impl VisitedPlaces {
     fn of<T: Listed>(slab: &Slab<T>) -> Option<Self> {
         let mut seen = Self(vec![false; slab.places()]);
         seen.list(slab, slab.first_free(), |_| true)?;
@@ -116,7 +116,7 @@ impl Seen {
     }
 
     /// Notes one more; `None` if it is not there, or in two lists.
-    fn note(&mut self, place: u32) -> Option<()> {
+    fn mark(&mut self, place: u32) -> Option<()> {
         let seen = self.0.get_mut(place as usize)?;
         (!std::mem::replace(seen, true)).then_some(())
     }
@@ -129,7 +129,7 @@ impl Seen {
     ) -> Option<()> {
         let mut place = first;
         while place != NONE {
-            self.note(place)?;
+            self.mark(place)?;
             fits(slab[place]).then_some(())?;
             place = slab[place].next();
         }
@@ -149,7 +149,7 @@ impl Seen {
         let mut place = last;
         loop {
             place = slab[place].next();
-            self.note(place)?;
+            self.mark(place)?;
             fits(slab[place]).then_some(())?;
             if place == last {
                 return Some(());
@@ -177,20 +177,20 @@ impl Seen {
 }
 
 /// One tile that is looked at; `None` says that it is not sound.
-struct Look<'a> {
+struct TileCheck<'a> {
     simulation: &'a Simulation,
     tile: &'a Tile,
 }
 
-impl Look<'_> {
-    fn is_sound(&self, empty: &Tile) -> Option<()> {
+impl TileCheck<'_> {
+    fn is_valid(&self, empty: &Tile) -> Option<()> {
         self.is_of_network(empty).then_some(())?;
         self.times()?;
         self.cars()?;
         self.holes()?;
         self.timers()?;
         self.queues()?;
-        self.calendar()
+        self.departures()
     }
 
     fn now(&self) -> Ms {
@@ -271,8 +271,8 @@ impl Look<'_> {
             let way = simulation.has_way(roads[link as usize].to, car);
             since.is_some_and(|since| since <= now) && way.is_some()
         };
-        let mut seen = Seen::of(&tile.cars)?;
-        seen.wheel(&tile.cars, &tile.arrivals, |car| {
+        let mut seen = VisitedPlaces::of(&tile.cars)?;
+        seen.wheel(&tile.cars, &tile.arrival_wheel, |car| {
             usize::from(car.exit) < tile.exits.len() && car.at >= now && drives(car)
         })?;
         for (index, exit) in tile.exits.iter().enumerate() {
@@ -299,7 +299,7 @@ impl Look<'_> {
         let tile = self.tile;
         let until = self.now() + AHEAD_MS;
         (tile.holes.places() < Holes::PLACES_MAX).then_some(())?;
-        let mut seen = Seen::of(&tile.holes)?;
+        let mut seen = VisitedPlaces::of(&tile.holes)?;
         for entry in &tile.entries {
             seen.ring(&tile.holes, entry.holes, |holes| {
                 let goes_on = (holes.count() - 1) * Ms::from(entry.headway_ms);
@@ -325,8 +325,8 @@ impl Look<'_> {
             RETRY => flagged(LinkExit::RETRY_TIMER),
             _ => flagged(LinkExit::STUCK_TIMER),
         });
-        let mut seen = Seen::of(&tile.timers)?;
-        seen.wheel(&tile.timers, &tile.alarms, |timer| {
+        let mut seen = VisitedPlaces::of(&tile.timers)?;
+        seen.wheel(&tile.timers, &tile.timer_wheel, |timer| {
             let known = known.get_mut(usize::from(timer.kind()));
             let one = known.and_then(|known| known.get_mut(usize::from(timer.of())));
             self.is_due(timer.at) && one.is_some_and(std::mem::take)
@@ -360,7 +360,7 @@ impl Look<'_> {
                 };
                 std::mem::take(left).then_some(())?;
                 if who != ENTRY_QUEUE {
-                    (self.wants(who)? == index).then_some(())?;
+                    (self.next_entry(who)? == index).then_some(())?;
                 }
                 if who == entry.waiters {
                     break;
@@ -372,7 +372,7 @@ impl Look<'_> {
     }
 
     /// The road that the first car at an exit wants to enter.
-    fn wants(&self, exit: u16) -> Option<u16> {
+    fn next_entry(&self, exit: u16) -> Option<u16> {
         let tile = self.tile;
         let exit = &tile.exits[usize::from(exit)];
         let first = tile.cars.ring(exit.last).next()?;
@@ -382,7 +382,7 @@ impl Look<'_> {
         (turns > 1).then_some(crossing.first_entry + turn)
     }
 
-    fn calendar(&self) -> Option<()> {
+    fn departures(&self) -> Option<()> {
         let (tile, plans) = (self.tile, &self.simulation.rules.plans);
         let fits = |Reverse(trip): &Reverse<Departure>| {
             let place = trip.place;
@@ -393,6 +393,6 @@ impl Look<'_> {
                 && plans.is_trip(place)
                 && plans.junction_at(&self.simulation.network, place) == Some(junction)
         };
-        tile.calendar.iter().all(fits).then_some(())
+        tile.departures.iter().all(fits).then_some(())
     }
 }

@@ -1,7 +1,7 @@
 //! The end of a road: cars that come there, and how its junction lets the first of them go.
 
 use super::What;
-use super::due::{RETRY, STUCK, Work};
+use super::events::{RETRY, STUCK, Work};
 use super::records::*;
 use super::slab::NONE;
 use crate::demand::is_turns;

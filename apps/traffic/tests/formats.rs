@@ -226,7 +226,7 @@ fn what_happened_is_written_as_others_read_it() {
         Physics::default(),
     )
     .unwrap();
-    simulation.record(true);
+    simulation.record_events(true);
     let (mut events, mut edges, mut fcd, mut table) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut late = Vec::new();
@@ -244,12 +244,10 @@ fn what_happened_is_written_as_others_read_it() {
     let mut all = Vec::new();
     for _ in 0..12 {
         simulation.run(&pool(), 10);
-        let happenings = simulation.happenings();
-        all.extend_from_slice(&happenings);
+        let events = simulation.take_events();
+        all.extend_from_slice(&events);
         for report in &mut reports {
-            report
-                .take(labels, &happenings, simulation.now_ms())
-                .unwrap();
+            report.take(labels, &events, simulation.now_ms()).unwrap();
         }
     }
     reports

@@ -63,11 +63,11 @@ fn try_all(seed: u64, count: u64) -> u64 {
         change(&mut bytes, &mut stream);
         let goes_on = || match Simulation::load(&pool, Arc::clone(&network), &bytes[..]) {
             Ok(mut simulation) => {
-                simulation.record(true);
+                simulation.record_events(true);
                 let left = (END_MS_MAX - simulation.now_ms()) / TICK_MS;
                 simulation.run(&pool, left.min(120));
-                simulation.happenings();
-                simulation.on_roads();
+                simulation.take_events();
+                simulation.vehicles_on_links();
                 simulation.occupancy(&mut Vec::new());
                 assert!(simulation.delay_seconds() >= 0.0 && simulation.gridlocked() < 900);
                 simulation.check().unwrap();

@@ -1,4 +1,4 @@
-//! What is told of a simulation, against what its own happenings say.
+//! What is told of a simulation, against what its own events say.
 
 mod common;
 
@@ -8,7 +8,7 @@ use creel_traffic::city::City;
 use creel_traffic::demand::{Plans, Route, Traveller, gravity};
 use creel_traffic::network::Physics;
 use creel_traffic::route::Router;
-use creel_traffic::sim::{Happening, NO_ROAD, Simulation, What};
+use creel_traffic::sim::{Event, EventKind, NO_ROAD, Simulation};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -36,27 +36,27 @@ fn the_mean_speed_is_that_of_what_happened() {
         ..Physics::default()
     };
     let mut simulation = Simulation::new(&pool, network.clone(), Arc::new(plans), physics).unwrap();
-    simulation.record(true);
-    let mut since: HashMap<u32, Happening> = HashMap::new();
+    simulation.record_events(true);
+    let mut since: HashMap<u32, Event> = HashMap::new();
     let mut beside: HashMap<u32, u32> = HashMap::new();
     let (mut free_ms, mut real_ms, mut beside_ms) = (0_u64, 0_u64, 0_u64);
     let free_flow_ms = |link| u64::from(network.flow(link, &physics).free_flow_ms);
     for minute in 1..=300 {
         simulation.run(&pool, 60);
-        for happening in simulation.happenings() {
-            match happening.what {
-                What::Departed | What::SteppedAside if happening.link != NO_ROAD => {
-                    beside.insert(happening.car, happening.at_ms);
+        for event in simulation.take_events() {
+            match event.kind {
+                EventKind::Departed | EventKind::SteppedAside if event.link != NO_ROAD => {
+                    beside.insert(event.car, event.at_ms);
                 }
-                What::Entered => {
-                    let begun = beside.remove(&happening.car);
-                    beside_ms += begun.map_or(0, |begun| u64::from(happening.at_ms - begun));
-                    since.insert(happening.car, happening);
+                EventKind::Entered => {
+                    let begun = beside.remove(&event.car);
+                    beside_ms += begun.map_or(0, |begun| u64::from(event.at_ms - begun));
+                    since.insert(event.car, event);
                 }
-                What::Left => {
-                    let entered = since.remove(&happening.car).expect("it had entered");
+                EventKind::Left => {
+                    let entered = since.remove(&event.car).expect("it had entered");
                     free_ms += free_flow_ms(entered.link);
-                    real_ms += u64::from(happening.at_ms - entered.at_ms);
+                    real_ms += u64::from(event.at_ms - entered.at_ms);
                 }
                 _ => {}
             }
@@ -131,20 +131,25 @@ fn who_stays_sets_out_before_it_arrives() {
     let plans = Arc::new(Plans::new([traveller]).unwrap());
     let mut simulation =
         Simulation::new(&pool(), network.clone(), plans, Physics::default()).unwrap();
-    simulation.record(true);
+    simulation.record_events(true);
     simulation.run(&pool(), 60);
     let told: Vec<_> = simulation
-        .happenings()
+        .take_events()
         .iter()
-        .map(|happening| (happening.at_ms, happening.what, happening.link == NO_ROAD))
+        .map(|event| (event.at_ms, event.kind, event.link == NO_ROAD))
         .collect();
-    let stays = |at| [(at, What::Departed, true), (at, What::Arrived, true)];
+    let stays = |at| {
+        [
+            (at, EventKind::Departed, true),
+            (at, EventKind::Arrived, true),
+        ]
+    };
     let mut expected: Vec<_> = [stays(1000), stays(1000)].concat();
     expected.extend([
-        (1000, What::Departed, false),
-        (1000, What::Entered, false),
-        (6000, What::Left, false),
-        (6000, What::Arrived, false),
+        (1000, EventKind::Departed, false),
+        (1000, EventKind::Entered, false),
+        (6000, EventKind::Left, false),
+        (6000, EventKind::Arrived, false),
     ]);
     expected.extend(stays(6000));
     assert_eq!(told, expected);

@@ -27,9 +27,9 @@ fn who_waits_stands_in_its_place_in_the_queue() {
         let mut fcd = Fcd::new(&mut all, 0, 1000, NEWELL, 1);
         let mut third = Fcd::new(&mut some, 0, 1000, NEWELL, 3);
         simulation.run(&Pool::builder().workers(2).build().unwrap(), 400);
-        let happenings = simulation.happenings();
+        let events = simulation.take_events();
         for fcd in [&mut fcd, &mut third] {
-            fcd.take(labels, &happenings, 400_000).unwrap();
+            fcd.take(labels, &events, 400_000).unwrap();
             fcd.finish(labels).unwrap();
         }
         drop((fcd, third));

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use creel_traffic::network::{Ms, Names, Network};
 use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
-use creel_traffic::sim::{Happening, Simulation};
+use creel_traffic::sim::{Event, Simulation};
 
 use super::whole::Whole;
 
@@ -124,7 +124,7 @@ impl Reports {
         })?;
         writing.open(self.events_csv.as_deref(), |to| Box::new(Table::new(to)))?;
         if now > 0 && writing.any() {
-            writing.write(simulation.network(), simulation.on_roads(), now)?;
+            writing.write(simulation.network(), simulation.vehicles_on_links(), now)?;
         }
         Ok(writing)
     }
@@ -161,24 +161,24 @@ impl Writing {
         if !self.any() {
             return Ok(());
         }
-        let happenings = simulation.happenings();
-        self.write(simulation.network(), happenings, simulation.now_ms())
+        let events = simulation.take_events();
+        self.write(simulation.network(), events, simulation.now_ms())
     }
 
     /// Writes what is wanted of what happened until `now_ms`.
     fn write(
         &mut self,
         network: &Network,
-        mut happenings: Vec<Happening>,
+        mut events: Vec<Event>,
         now_ms: Ms,
     ) -> anyhow::Result<()> {
         let filter = self.filter;
-        happenings.retain(|happening| {
-            happening.at_ms < filter.until_ms && filter.wants_road(network, happening.link)
+        events.retain(|event| {
+            event.at_ms < filter.until_ms && filter.wants_road(network, event.link)
         });
-        let mut picked = happenings.clone();
-        picked.retain(|happening| filter.wants_car(happening.car));
-        let from = |happening: &Happening| happening.at_ms < filter.from_ms.max(self.begin_ms);
+        let mut picked = events.clone();
+        picked.retain(|event| filter.wants_car(event.car));
+        let from = |event: &Event| event.at_ms < filter.from_ms.max(self.begin_ms);
         let begin = picked.partition_point(from);
         let until = now_ms.min(filter.until_ms);
         let labels = Labels {
@@ -187,7 +187,7 @@ impl Writing {
         };
         for file in &mut self.files {
             let wanted = match &file.report {
-                report if report.needs_each_car() => &happenings[..],
+                report if report.needs_each_car() => &events[..],
                 report if report.looks_back() => &picked[..],
                 _ => &picked[begin..],
             };

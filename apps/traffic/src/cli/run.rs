@@ -104,7 +104,7 @@ impl Run {
         let before = (simulation.vehicle_seconds(), simulation.tally().crossings);
         let begun = (Instant::now(), cpu_seconds());
         let mut writing = self.reports.open(names, &simulation)?;
-        simulation.record(writing.any());
+        simulation.record_events(writing.any());
         let ran = self.advance(&mut simulation, &pool, &interrupt, common, &mut writing)?;
         writing.finish(simulation.network())?;
         let (seconds, cpu) = (begun.0.elapsed().as_secs_f64(), cpu_seconds() - begun.1);

@@ -3,7 +3,7 @@
 use super::queue::Queue;
 use super::{Labels, Report, seconds};
 use crate::network::{Ms, Physics};
-use crate::sim::{Happening, What};
+use crate::sim::{Event, EventKind};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
@@ -82,30 +82,25 @@ impl<W: Write> Fcd<W> {
 }
 
 impl<W: Write> Report for Fcd<W> {
-    fn take(
-        &mut self,
-        labels: Labels<'_>,
-        happenings: &[Happening],
-        until_ms: Ms,
-    ) -> io::Result<()> {
+    fn take(&mut self, labels: Labels<'_>, events: &[Event], until_ms: Ms) -> io::Result<()> {
         if self.places.is_empty() {
             self.places = labels.network.places_m();
         }
-        for &Happening {
+        for &Event {
             at_ms,
             car,
-            what,
+            kind,
             link,
-        } in happenings
+        } in events
         {
             self.steps(labels, at_ms)?;
-            match what {
-                What::Entered => {
+            match kind {
+                EventKind::Entered => {
                     let new = || Queue::new(labels.network, link, &self.physics);
                     let number = self.roads.entry(link).or_insert_with(new).enter(at_ms);
                     self.cars.insert(car, (link, number));
                 }
-                What::Left => {
+                EventKind::Left => {
                     if let Some((link, number)) = self.cars.remove(&car) {
                         let road = self.roads.get_mut(&link);
                         road.into_iter().for_each(|road| road.leave(number, at_ms));

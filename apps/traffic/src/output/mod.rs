@@ -1,6 +1,6 @@
 //! What others read of a simulation: events, means a road, and cars in motion.
 //!
-//! All are made of happenings, in the order in which [`happenings`](crate::sim::Simulation::happenings)
+//! All are made of events, in the order in which [`take_events`](crate::sim::Simulation::take_events)
 //! gives them, so a file has the same bytes on any number of workers. Whole dumps have made other
 //! simulators ten times slower: a [`Filter`] says what is wanted.
 
@@ -17,7 +17,7 @@ pub use picture::Picture;
 
 use crate::network::write::escaped;
 use crate::network::{Ms, Names, Network};
-use crate::sim::{Happening, NO_ROAD};
+use crate::sim::{Event, NO_ROAD};
 use std::io;
 
 /// What roads and cars are called.
@@ -50,12 +50,7 @@ pub trait Report {
     ///
     /// # Errors
     /// The stream's.
-    fn take(
-        &mut self,
-        labels: Labels<'_>,
-        happenings: &[Happening],
-        until_ms: Ms,
-    ) -> io::Result<()>;
+    fn take(&mut self, labels: Labels<'_>, events: &[Event], until_ms: Ms) -> io::Result<()>;
 
     /// Writes what is left, and the end.
     ///
@@ -76,7 +71,7 @@ pub trait Report {
     }
 }
 
-/// Which happenings are wanted.
+/// Which events are wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter {
     /// From when on.

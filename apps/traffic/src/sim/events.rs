@@ -6,7 +6,7 @@
 use super::records::*;
 use super::tile::Tile;
 use super::wheel::SLOT_MS;
-use super::{Happening, Rules, What};
+use super::{Event, EventKind, Rules};
 use crate::network::Ms;
 use std::cmp::Reverse;
 
@@ -20,9 +20,9 @@ const DEPART: u16 = 4;
 /// What is due, as a number whose order is that of events, the latest first, so that the next is at
 /// the end. What distinguishes those that are alike but for it is in the lower half.
 #[inline]
-fn event_key(kind: u16, of: u16, at: Ms, what: u32) -> u64 {
+fn event_key(kind: u16, of: u16, at: Ms, payload: u32) -> u64 {
     let order = u64::from(at % SLOT_MS) << 19 | u64::from(kind) << 16 | u64::from(of);
-    (order ^ 0xFFFF_FFFF) << 32 | u64::from(what)
+    (order ^ 0xFFFF_FFFF) << 32 | u64::from(payload)
 }
 
 #[inline]
@@ -64,8 +64,8 @@ impl Work<'_> {
     pub fn run(&mut self) {
         self.collect_due();
         let begin = self.slot * SLOT_MS;
-        while let Some(event_key) = self.tile.due_events.pop() {
-            let (kind, of, at, what) = decode_event(event_key);
+        while let Some(event) = self.tile.due_events.pop() {
+            let (kind, of, at, payload) = decode_event(event);
             let now = begin + at;
             match kind {
                 WAKE => self.wake(of, now),
@@ -74,8 +74,8 @@ impl Work<'_> {
                     self.serve(of, now, false);
                 }
                 STUCK => self.on_stuck_timeout(of, now),
-                ARRIVE => self.arrive(of, what, now),
-                _ => self.depart(!what, of, now),
+                ARRIVE => self.arrive(of, payload, now),
+                _ => self.depart(!payload, of, now),
             }
         }
     }
@@ -149,13 +149,13 @@ impl Work<'_> {
 
     /// Notes what happened to the car at a place of the plans, if somebody wants to know.
     #[inline]
-    pub fn tell(&mut self, at_ms: Ms, place: u32, what: What, link: u32) {
-        if let Some(record) = &mut self.tile.record {
-            record.push(Happening {
+    pub fn record_event(&mut self, at_ms: Ms, place: u32, kind: EventKind, link: u32) {
+        if let Some(record) = &mut self.tile.recorded_events {
+            record.push(Event {
                 at_ms,
                 car: self.rules.traveller(place),
                 link,
-                what,
+                kind,
             });
         }
     }

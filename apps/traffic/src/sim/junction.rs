@@ -1,6 +1,6 @@
 //! The end of a road: cars that come there, and how its junction lets the first of them go.
 
-use super::What;
+use super::EventKind;
 use super::events::{RETRY, STUCK, Work};
 use super::records::*;
 use super::slab::NONE;
@@ -142,7 +142,7 @@ impl Work<'_> {
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);
         let link = self.tile.first_link + u32::from(entry);
-        self.tell(now, car.place, What::SteppedAside, link);
+        self.record_event(now, car.place, EventKind::SteppedAside, link);
         self.join_entry_queue(entry, first, now);
         self.serve(exit, now, false);
     }

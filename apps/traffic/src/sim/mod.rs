@@ -104,21 +104,21 @@ pub const NO_ROAD: u32 = u32::MAX;
 
 /// Something that happened to a car.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Happening {
+pub struct Event {
     /// When.
     pub at_ms: Ms,
     /// To whom.
     pub car: u32,
     /// What.
-    pub what: What,
-    /// On which road: for [`What::Departed`] the one that it wants to enter, for [`What::Arrived`]
+    pub kind: EventKind,
+    /// On which road: for [`EventKind::Departed`] the one that it wants to enter, for [`EventKind::Arrived`]
     /// the one that it came on; [`NO_ROAD`] where a trip has none.
     pub link: u32,
 }
 
 /// What may happen to a car.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum EventKind {
     /// It left a road at its end.
     Left,
     /// It gave up its place at the exit of a road, and waits beside the one that it wants to enter.
@@ -377,53 +377,53 @@ impl Simulation {
                 ring.map(|place| u64::from(self.now_ms - tile.cars[place].at))
                     .sum::<u64>()
             };
-            let on_roads: u64 = tile.exits.iter().map(|exit| waits(exit.last)).sum();
+            let vehicles_on_links: u64 = tile.exits.iter().map(|exit| waits(exit.last)).sum();
             let beside: u64 = tile
                 .entry_queues
                 .iter()
                 .map(|beside| waits(beside.last))
                 .sum();
-            tile.tally.delay_ms + on_roads + beside
+            tile.tally.delay_ms + vehicles_on_links + beside
         };
         self.tiles.iter().map(of_tile).sum::<u64>() as f64 / 1000.0
     }
 
     /// Notes what happens from now on, or no longer.
-    pub fn record(&mut self, on: bool) {
+    pub fn record_events(&mut self, on: bool) {
         for tile in &mut self.tiles {
-            tile.record = on.then(|| tile.record.take().unwrap_or_default());
+            tile.recorded_events = on.then(|| tile.recorded_events.take().unwrap_or_default());
         }
     }
 
     /// What happened since this was last called, in an order that does not depend on the workers.
-    pub fn happenings(&mut self) -> Vec<Happening> {
-        let records = self
+    pub fn take_events(&mut self) -> Vec<Event> {
+        let recordings = self
             .tiles
             .iter_mut()
-            .filter_map(|tile| tile.record.as_mut());
-        let mut all: Vec<Happening> = records.flat_map(|record| record.drain(..)).collect();
+            .filter_map(|tile| tile.recorded_events.as_mut());
+        let mut all: Vec<Event> = recordings.flat_map(|events| events.drain(..)).collect();
         // What happens to one car at one instant is at one junction, and so is noted in its order.
-        all.sort_by_key(|happening| (happening.at_ms, happening.car));
+        all.sort_by_key(|event| (event.at_ms, event.car));
         all
     }
 
     /// Who is on roads now: that and when each entered the one that it is on, in the order of
-    /// [`happenings`](Self::happenings).
-    pub fn on_roads(&self) -> Vec<Happening> {
+    /// [`events`](Self::take_events).
+    pub fn vehicles_on_links(&self) -> Vec<Event> {
         let mut all = Vec::new();
         for tile in &self.tiles {
             tile.each_car(|car| {
                 let link = tile.link_of_exit(car.exit);
                 let flow = self.network.flow(link, &self.rules.physics);
-                all.push(Happening {
+                all.push(Event {
                     at_ms: car.at - flow.free_flow_ms,
                     car: self.rules.traveller(car.place),
-                    what: What::Entered,
+                    kind: EventKind::Entered,
                     link,
                 });
             });
         }
-        all.sort_by_key(|happening| (happening.at_ms, happening.car));
+        all.sort_by_key(|event| (event.at_ms, event.car));
         all
     }
 

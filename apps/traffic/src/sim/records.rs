@@ -239,7 +239,7 @@ pub(super) struct Timer {
     pub at: Ms,
     next: u16,
     /// An exit or an entry, and above [`Self::OF`] the kind.
-    what: u16,
+    kind_and_index: u16,
 }
 
 impl Timer {
@@ -250,18 +250,18 @@ impl Timer {
         Self {
             at,
             next: NONE16,
-            what: kind << 14 | of,
+            kind_and_index: kind << 14 | of,
         }
     }
 
     #[inline]
     pub fn kind(&self) -> u16 {
-        self.what >> 14
+        self.kind_and_index >> 14
     }
 
     #[inline]
     pub fn of(&self) -> u16 {
-        self.what & Self::OF
+        self.kind_and_index & Self::OF
     }
 }
 

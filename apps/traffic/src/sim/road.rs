@@ -1,6 +1,6 @@
 //! Onto a road, and off it.
 
-use super::What;
+use super::EventKind;
 use super::events::Work;
 use super::records::*;
 use super::slab::NONE;
@@ -57,7 +57,7 @@ impl Work<'_> {
             });
         }
         let link = self.tile.first_link + u32::from(entry);
-        self.tell(now, car.place, What::Entered, link);
+        self.record_event(now, car.place, EventKind::Entered, link);
     }
 
     /// The first car of a road leaves it, and its space goes upstream. Its record is kept.
@@ -81,9 +81,9 @@ impl Work<'_> {
             lateness.sum_ms += u64::from(late_ms);
             lateness.cars += 1;
         }
-        if self.tile.record.is_some() {
+        if self.tile.recorded_events.is_some() {
             let link = self.tile.link_of_exit(exit);
-            self.tell(now, car.place, What::Left, link);
+            self.record_event(now, car.place, EventKind::Left, link);
         }
         if up & CUT == 0 {
             self.tile.hole(up as u16, at, now, Some(self.slot));

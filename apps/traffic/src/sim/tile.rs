@@ -9,7 +9,7 @@ use super::records::*;
 use super::reroute::Lateness;
 use super::slab::{NONE, Slab};
 use super::wheel::{SLOT_MS, Wheel};
-use super::{Happening, Rules, Tally};
+use super::{Event, Rules, Tally};
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -41,7 +41,7 @@ pub(super) struct Tile {
     pub lateness: Vec<Lateness>,
     /// What happened, where somebody wants to know.
     #[serde(skip)]
-    pub record: Option<Vec<Happening>>,
+    pub recorded_events: Option<Vec<Event>>,
     /// What is due in the slot that is being worked on, the next last. Kept for its memory.
     #[serde(skip)]
     pub due_events: Vec<u64>,
@@ -65,7 +65,7 @@ impl Tile {
             entry_queues: Vec::new(),
             tally: Tally::default(),
             lateness: Vec::new(),
-            record: None,
+            recorded_events: None,
             due_events: Vec::new(),
         }
     }
@@ -79,13 +79,13 @@ impl Tile {
         let exits = lines(&self.exits).map(|exit| exit.free_at);
         let entries = lines(&self.entries).map(|entry| entry.next_in);
         let crossings = lines(&self.crossings).map(|crossing| crossing.busy_until);
-        let records = exits
+        let touched = exits
             .chain(entries)
             .chain(crossings)
             .fold(0, Ms::wrapping_add);
         let lists = self.holes.each_line().chain(self.timers.each_line());
         let all = lists.chain(self.cars.each_line());
-        std::hint::black_box(all.fold(records, Ms::wrapping_add));
+        std::hint::black_box(all.fold(touched, Ms::wrapping_add));
     }
 
     /// Runs it from `from` to `until`, both whole ticks. What leaves goes into `mail`, by neighbour.

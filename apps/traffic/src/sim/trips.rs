@@ -3,7 +3,7 @@
 use super::events::Work;
 use super::records::*;
 use super::slab::NONE;
-use super::{NO_ROAD, What};
+use super::{EventKind, NO_ROAD};
 use crate::demand::is_turns;
 use crate::network::Ms;
 
@@ -24,15 +24,15 @@ impl Work<'_> {
         let turns = self.rules.plans.word(place);
         if !is_turns(turns) {
             self.tile.tally.arrived += 1;
-            self.tell(now, place - 1, What::Departed, NO_ROAD);
-            self.tell(now, place - 1, What::Arrived, NO_ROAD);
+            self.record_event(now, place - 1, EventKind::Departed, NO_ROAD);
+            self.record_event(now, place - 1, EventKind::Arrived, NO_ROAD);
             return self.next_trip(place, junction, now);
         }
         let crossing = &self.tile.crossings[usize::from(junction)];
         let (bits, first) = (crossing.turn_bits, crossing.first_entry);
         let entry = first + (turns & ((1 << bits) - 1)) as u16;
         let link = self.tile.first_link + u32::from(entry);
-        self.tell(now, place, What::Departed, link);
+        self.record_event(now, place, EventKind::Departed, link);
         let car = self.tile.cars.add(Car {
             at: now,
             next: NONE,
@@ -104,9 +104,9 @@ impl Work<'_> {
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);
         self.tile.tally.arrived += 1;
-        if self.tile.record.is_some() {
+        if self.tile.recorded_events.is_some() {
             let link = self.tile.link_of_exit(exit);
-            self.tell(now, place - 1, What::Arrived, link);
+            self.record_event(now, place - 1, EventKind::Arrived, link);
         }
         let junction = self.tile.exits[usize::from(exit)].junction;
         if let Some(next) = self.next_trip(place, junction, now) {

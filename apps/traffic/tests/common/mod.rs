@@ -80,6 +80,6 @@ pub fn simulation(
     let plans = Arc::new(Plans::new(travellers).unwrap());
     let pool = Pool::builder().workers(1).build().unwrap();
     let mut simulation = Simulation::new(&pool, network.clone(), plans, physics).unwrap();
-    simulation.record(true);
+    simulation.record_events(true);
     simulation
 }

@@ -161,8 +161,8 @@ impl Making<'_> {
             Control::Priority => (Rule::Priority, 0, 0),
             Control::Signal { program, offset_ms } => (Rule::Signal, program, offset_ms),
         };
-        let local = self.tile.crossings.len() as u16;
-        self.tile.crossings.push(Crossing {
+        let local = self.tile.nodes.len() as u16;
+        self.tile.nodes.push(Node {
             busy_until: 0,
             offset_ms,
             first_entry: self.tile.entries.len() as u16,
@@ -201,7 +201,7 @@ impl Making<'_> {
     /// Ends the list of junctions, and gives back memory that is not used.
     fn finish(&mut self) {
         let tile = &mut self.tile;
-        tile.crossings.push(Crossing {
+        tile.nodes.push(Node {
             busy_until: 0,
             offset_ms: 0,
             first_entry: tile.entries.len() as u16,
@@ -210,7 +210,7 @@ impl Making<'_> {
             turn_bits: 1,
             rule: Rule::Free,
         });
-        tile.crossings.shrink_to_fit();
+        tile.nodes.shrink_to_fit();
         tile.exits.shrink_to_fit();
         tile.entries.shrink_to_fit();
         tile.cuts.shrink_to_fit();

@@ -106,10 +106,10 @@ impl Tile {
                 }
             }
         }
-        for (index, crossing) in self.crossings().iter().enumerate() {
-            if crossing.busy_until > 0 {
+        for (index, node) in self.nodes().iter().enumerate() {
+            if node.busy_until > 0 {
                 let junction = network.junction_origin(self.first_junction + index as u32);
-                add(&[8, u64::from(junction), u64::from(crossing.busy_until)]);
+                add(&[8, u64::from(junction), u64::from(node.busy_until)]);
             }
         }
         sum

@@ -34,8 +34,8 @@ impl Work<'_> {
             if record.last == NONE {
                 return;
             }
-            let crossing = self.tile.crossings[usize::from(record.junction)];
-            let allowed = record.free_at.max(self.allowed(&crossing, exit, now));
+            let node = self.tile.nodes[usize::from(record.junction)];
+            let allowed = record.free_at.max(self.allowed(&node, exit, now));
             if allowed > now {
                 return self.retry(exit, allowed);
             }
@@ -54,14 +54,14 @@ impl Work<'_> {
                 let car = &mut self.tile.cars[first];
                 (car.turns, car.place) = (turns, place);
             }
-            let turn = turns & ((1 << crossing.turn_bits) - 1);
-            let entry = crossing.first_entry + turn as u16;
+            let turn = turns & ((1 << node.turn_bits) - 1);
+            let entry = node.first_entry + turn as u16;
             let next = called || self.tile.entries[usize::from(entry)].waiters == NONE16;
             if !(next && self.accepts_car(entry, now)) {
                 return self.wait(exit, entry, now);
             }
             self.leave(exit, now);
-            self.tile.cars[first].turns = turns >> crossing.turn_bits;
+            self.tile.cars[first].turns = turns >> node.turn_bits;
             self.tile.tally.crossings += 1;
             self.enter(entry, first, now);
         }
@@ -69,17 +69,17 @@ impl Work<'_> {
 
     /// From when on the junction lets a road's first car cross, as far as is known now.
     #[inline]
-    fn allowed(&self, crossing: &Crossing, exit: u16, now: Ms) -> Ms {
+    fn allowed(&self, node: &Node, exit: u16, now: Ms) -> Ms {
         let approach = self.tile.exits[usize::from(exit)].approach;
-        match crossing.rule {
+        match node.rule {
             Rule::Free => 0,
             Rule::Signal => {
-                let program = &self.rules.programs[usize::from(crossing.program)];
-                program.green(approach, crossing.offset_ms, now)
+                let program = &self.rules.programs[usize::from(node.program)];
+                program.green(approach, node.offset_ms, now)
             }
             Rule::Priority if approach > 0 => 0,
-            Rule::Priority => crossing.busy_until,
-            Rule::Stop => crossing.busy_until + self.before(exit),
+            Rule::Priority => node.busy_until,
+            Rule::Stop => node.busy_until + self.before(exit),
         }
     }
 
@@ -87,7 +87,7 @@ impl Work<'_> {
     /// milliseconds after them.
     fn before(&self, exit: u16) -> Ms {
         let junction = usize::from(self.tile.exits[usize::from(exit)].junction);
-        let [here, after] = [junction, junction + 1].map(|j| self.tile.crossings[j].first_exit);
+        let [here, after] = [junction, junction + 1].map(|j| self.tile.nodes[j].first_exit);
         let rank = |h: u16| (self.tile.exits[usize::from(h)].since, h);
         let goes = |&h: &u16| {
             let other = &self.tile.exits[usize::from(h)];
@@ -131,13 +131,13 @@ impl Work<'_> {
         }
         record.flags &= !LinkExit::BLOCKED;
         let (last, junction) = (record.last, record.junction);
-        let crossing = self.tile.crossings[usize::from(junction)];
+        let node = self.tile.nodes[usize::from(junction)];
         let first = self.tile.cars[last].next;
         let car = self.tile.cars[first];
-        let entry = crossing.first_entry + (car.turns & ((1 << crossing.turn_bits) - 1)) as u16;
+        let entry = node.first_entry + (car.turns & ((1 << node.turn_bits) - 1)) as u16;
         self.tile.give_up(entry, exit);
         self.leave(exit, now);
-        self.tile.cars[first].turns = car.turns >> crossing.turn_bits;
+        self.tile.cars[first].turns = car.turns >> node.turn_bits;
         self.tile.tally.stepped_aside += 1;
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);

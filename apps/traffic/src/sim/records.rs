@@ -97,7 +97,7 @@ impl LinkEntry {
 
 /// A junction. Its exits are those before the first of the next.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Crossing {
+pub(super) struct Node {
     /// Until when the last crossing keeps others off: stops, and roads that yield.
     pub busy_until: Ms,
     pub offset_ms: Ms,
@@ -288,7 +288,7 @@ impl Listed for Timer {
 const _: () = assert!(
     size_of::<LinkExit>() == 28
         && size_of::<LinkEntry>() == 24
-        && size_of::<Crossing>() == 16
+        && size_of::<Node>() == 16
         && size_of::<Car>() == 18
         && size_of::<Timer>() == 8
         && size_of::<Holes>() == 8

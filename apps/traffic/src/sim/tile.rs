@@ -22,7 +22,7 @@ pub(super) struct Tile {
     /// The road of its first entry; the others follow.
     pub first_link: u32,
     /// Its junctions, and one more at the end, where the exits of the last end.
-    pub crossings: Vec<Crossing>,
+    pub nodes: Vec<Node>,
     pub exits: Vec<LinkExit>,
     pub entries: Vec<LinkEntry>,
     pub cuts: Vec<Cut>,
@@ -52,7 +52,7 @@ impl Tile {
         Self {
             first_junction,
             first_link,
-            crossings: Vec::new(),
+            nodes: Vec::new(),
             exits: Vec::new(),
             entries: Vec::new(),
             cuts: Vec::new(),
@@ -78,11 +78,8 @@ impl Tile {
         }
         let exits = lines(&self.exits).map(|exit| exit.free_at);
         let entries = lines(&self.entries).map(|entry| entry.next_in);
-        let crossings = lines(&self.crossings).map(|crossing| crossing.busy_until);
-        let touched = exits
-            .chain(entries)
-            .chain(crossings)
-            .fold(0, Ms::wrapping_add);
+        let nodes = lines(&self.nodes).map(|node| node.busy_until);
+        let touched = exits.chain(entries).chain(nodes).fold(0, Ms::wrapping_add);
         let lists = self.holes.each_line().chain(self.timers.each_line());
         let all = lists.chain(self.cars.each_line());
         std::hint::black_box(all.fold(touched, Ms::wrapping_add));
@@ -158,13 +155,13 @@ impl Tile {
     }
 
     /// Its junctions.
-    pub fn crossings(&self) -> &[Crossing] {
-        &self.crossings[..self.crossings.len() - 1]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes[..self.nodes.len() - 1]
     }
 
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
-        self.crossings.capacity() * size_of::<Crossing>()
+        self.nodes.capacity() * size_of::<Node>()
             + self.exits.capacity() * size_of::<LinkExit>()
             + self.entries.capacity() * size_of::<LinkEntry>()
             + self.cuts.capacity() * size_of::<Cut>()

@@ -28,8 +28,8 @@ impl Work<'_> {
             self.record_event(now, place - 1, EventKind::Arrived, NO_ROAD);
             return self.next_trip(place, junction, now);
         }
-        let crossing = &self.tile.crossings[usize::from(junction)];
-        let (bits, first) = (crossing.turn_bits, crossing.first_entry);
+        let node = &self.tile.nodes[usize::from(junction)];
+        let (bits, first) = (node.turn_bits, node.first_entry);
         let entry = first + (turns & ((1 << bits) - 1)) as u16;
         let link = self.tile.first_link + u32::from(entry);
         self.record_event(now, place, EventKind::Departed, link);

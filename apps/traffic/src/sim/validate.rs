@@ -204,8 +204,8 @@ impl TileCheck<'_> {
     /// Whether all is as in an empty tile but for what changes.
     fn is_of_network(&self, empty: &Tile) -> bool {
         let tile = self.tile;
-        let crossing = |(a, b): (&Crossing, &Crossing)| {
-            let fixed = |c: &Crossing| {
+        let node = |(a, b): (&Node, &Node)| {
+            let fixed = |c: &Node| {
                 let first = (c.first_entry, c.first_exit);
                 (c.offset_ms, first, c.program, c.turn_bits, c.rule)
             };
@@ -221,11 +221,11 @@ impl TileCheck<'_> {
         let cut =
             |(a, b): (&Cut, &Cut)| (a.neighbour, a.there, a.link) == (b.neighbour, b.there, b.link);
         (tile.first_junction, tile.first_link) == (empty.first_junction, empty.first_link)
-            && tile.crossings.len() == empty.crossings.len()
+            && tile.nodes.len() == empty.nodes.len()
             && tile.exits.len() == empty.exits.len()
             && tile.entries.len() == empty.entries.len()
             && tile.cuts.len() == empty.cuts.len()
-            && tile.crossings.iter().zip(&empty.crossings).all(crossing)
+            && tile.nodes.iter().zip(&empty.nodes).all(node)
             && tile.exits.iter().zip(&empty.exits).all(exit)
             && tile.entries.iter().zip(&empty.entries).all(entry)
             && tile.cuts.iter().zip(&empty.cuts).all(cut)
@@ -252,7 +252,7 @@ impl TileCheck<'_> {
                 .entries
                 .iter()
                 .all(|entry| entry.headway_ms > 0 && entry.next_in <= until)
-            && tile.crossings.iter().all(|c| c.busy_until <= until)
+            && tile.nodes.iter().all(|c| c.busy_until <= until)
             && tile.lateness.len() == lateness
             && tile.lateness.iter().all(|late| {
                 u128::from(late.sum_ms) < SUM_MAX && late.cars < 1 << 31 && late.mean_ms < 1 << 31
@@ -377,9 +377,9 @@ impl TileCheck<'_> {
         let exit = &tile.exits[usize::from(exit)];
         let first = tile.cars.ring(exit.last).next()?;
         let turns = tile.cars[first].turns;
-        let crossing = &tile.crossings[usize::from(exit.junction)];
-        let turn = (turns & ((1 << crossing.turn_bits) - 1)) as u16;
-        (turns > 1).then_some(crossing.first_entry + turn)
+        let node = &tile.nodes[usize::from(exit.junction)];
+        let turn = (turns & ((1 << node.turn_bits) - 1)) as u16;
+        (turns > 1).then_some(node.first_entry + turn)
     }
 
     fn departures(&self) -> Option<()> {
@@ -387,7 +387,7 @@ impl TileCheck<'_> {
         let fits = |Reverse(trip): &Reverse<Departure>| {
             let place = trip.place;
             let junction = tile.first_junction + u32::from(trip.junction);
-            usize::from(trip.junction) < tile.crossings().len()
+            usize::from(trip.junction) < tile.nodes().len()
                 && self.is_due(trip.at)
                 && place < plans.end()
                 && plans.is_trip(place)

@@ -68,9 +68,9 @@ impl Work<'_> {
         record.free_at = now + Ms::from(record.headway_ms);
         record.since = now;
         let (up, at, approach) = (record.up, now + record.hole_ms, record.approach);
-        let crossing = &mut self.tile.crossings[usize::from(record.junction)];
-        if crossing.rule == Rule::Stop || (crossing.rule == Rule::Priority && approach > 0) {
-            crossing.busy_until = now + self.rules.physics.gap_ms;
+        let node = &mut self.tile.nodes[usize::from(record.junction)];
+        if node.rule == Rule::Stop || (node.rule == Rule::Priority && approach > 0) {
+            node.busy_until = now + self.rules.physics.gap_ms;
         }
         let car = self.tile.cars[first];
         let late_ms = now - car.at;

@@ -67,7 +67,7 @@ fn the_mean_speed_is_that_of_what_happened() {
             free_now += on_road.min(free_flow_ms(entered.link));
             real_now += on_road;
         }
-        assert_eq!(simulation.free_seconds(), free_now as f64 / 1000.0);
+        assert_eq!(simulation.free_flow_seconds(), free_now as f64 / 1000.0);
         assert_eq!(simulation.vehicle_seconds(), real_now as f64 / 1000.0);
         let wait_beside = |&begun: &u32| u64::from(simulation.now_ms() - begun);
         let beside_now = beside_ms + beside.values().map(wait_beside).sum::<u64>();

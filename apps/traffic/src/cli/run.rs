@@ -197,7 +197,7 @@ fn summary(
         vehicle_seconds,
         vehicle_seconds_per_second: rate(vehicle_seconds),
         crossings_per_second: rate(crossings_here as f64),
-        mean_speed_share: share(simulation.free_seconds(), all_seconds),
+        mean_speed_share: share(simulation.free_flow_seconds(), all_seconds),
         mean_delay_s: share(simulation.delay_seconds(), tally.begun as f64),
         bytes_per_link: share(road_bytes as f64, links as f64),
         bytes_per_car: share((car_bytes + simulation.plans().bytes()) as f64, cars as f64),

@@ -18,12 +18,12 @@ pub(super) struct Built {
 }
 
 pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Built {
-    let ends = Ends::of(network);
+    let ends = LinkEnds::of(network);
     let mut look_ahead_ms = Ms::MAX;
     let mut tiles = Vec::with_capacity(network.tiles().len());
     let mut neighbours: Vec<Vec<u32>> = Vec::with_capacity(network.tiles().len());
     for (index, junctions) in network.tiles().enumerate() {
-        let mut making = Making {
+        let mut builder = TileBuilder {
             network,
             ends: &ends,
             index: index as u32,
@@ -32,14 +32,14 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
             look_ahead_ms,
         };
         for junction in junctions.clone() {
-            making.junction(junction, physics);
+            builder.junction(junction, physics);
         }
-        making.finish();
-        look_ahead_ms = making.look_ahead_ms;
-        tiles.push(making.tile);
-        neighbours.push(making.neighbours);
+        builder.finish();
+        look_ahead_ms = builder.look_ahead_ms;
+        tiles.push(builder.tile);
+        neighbours.push(builder.neighbours);
     }
-    put_cars(plans, &ends, &mut tiles);
+    schedule_first_trips(plans, &ends, &mut tiles);
     let mut sources: Vec<Sources> = vec![Vec::new(); tiles.len()];
     for (tile, neighbours) in neighbours.iter().enumerate() {
         for (slot, &neighbour) in neighbours.iter().enumerate() {
@@ -56,7 +56,7 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
 }
 
 /// Where both ends of each road are.
-struct Ends {
+struct LinkEnds {
     tile_of: Vec<u32>,
     /// Of each tile, its first road.
     first_link: Vec<u32>,
@@ -68,7 +68,7 @@ struct Ends {
     exit_of: Vec<u16>,
 }
 
-impl Ends {
+impl LinkEnds {
     fn of(network: &Network) -> Self {
         let total = network.junctions().len();
         let mut tile_of = vec![0; total];
@@ -141,16 +141,16 @@ impl Ends {
 }
 
 /// A tile that is being made.
-struct Making<'a> {
+struct TileBuilder<'a> {
     network: &'a Network,
-    ends: &'a Ends,
+    ends: &'a LinkEnds,
     index: u32,
     tile: Tile,
     neighbours: Vec<u32>,
     look_ahead_ms: Ms,
 }
 
-impl Making<'_> {
+impl TileBuilder<'_> {
     fn junction(&mut self, junction: u32, physics: &Physics) {
         let out = self.network.out(junction);
         let exits = self.ends.exits_of(junction);
@@ -237,7 +237,7 @@ impl Making<'_> {
 }
 
 /// Puts everybody's first trip on the calendar of where they are.
-fn put_cars(plans: &Plans, ends: &Ends, tiles: &mut [Tile]) {
+fn schedule_first_trips(plans: &Plans, ends: &LinkEnds, tiles: &mut [Tile]) {
     let tile_at = |place| ends.tile_of[plans.origin_at(place) as usize] as usize;
     let mut trips = vec![0; tiles.len()];
     plans.places().for_each(|place| trips[tile_at(place)] += 1);
@@ -262,7 +262,7 @@ fn put_cars(plans: &Plans, ends: &Ends, tiles: &mut [Tile]) {
 }
 
 /// A number that two networks share only if they are the same and cut into the same tiles.
-pub(super) fn cut_fingerprint(network: &Network) -> u64 {
+pub(super) fn partition_fingerprint(network: &Network) -> u64 {
     let mut stream = crate::random::Stream::new(network.fingerprint());
     network
         .tiles()

@@ -1,7 +1,7 @@
 //! The same windows run by somebody else's threads, beside Creel's loops, for comparison.
 
 use super::tile::Tile;
-use super::{Mail, Ms, Simulation, Sources, take_in};
+use super::{Mail, Ms, Simulation, Sources, receive_messages};
 
 /// A tile in a window that somebody else runs: see [`Simulation::run_by`].
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl Simulation {
             all(
                 &mut parts(&mut self.tiles, outgoing, &self.sources),
                 &|part| {
-                    part.tile.warm_up();
-                    take_in(part.tile, part.sources, incoming, from);
+                    part.tile.prefetch();
+                    receive_messages(part.tile, part.sources, incoming, from);
                     part.outgoing.iter_mut().for_each(Vec::clear);
                     part.tile.run(from, next, rules, part.outgoing);
                 },
@@ -44,7 +44,7 @@ impl Simulation {
         all(
             &mut parts(&mut self.tiles, outgoing, &self.sources),
             &|part| {
-                take_in(part.tile, part.sources, taken, now);
+                receive_messages(part.tile, part.sources, taken, now);
             },
         );
         incoming.iter_mut().flatten().for_each(Vec::clear);

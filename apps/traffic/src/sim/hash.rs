@@ -22,7 +22,7 @@ impl Tile {
     }
 
     /// Calls `f` for each car on a road that ends here.
-    pub(super) fn each_car(&self, mut f: impl FnMut(Car)) {
+    pub(super) fn for_each_car(&self, mut f: impl FnMut(Car)) {
         self.arrival_wheel
             .each(&self.cars, |place| f(self.cars[place]));
         for (exit, record) in self.exits.iter().enumerate() {
@@ -42,7 +42,7 @@ impl Tile {
         let name = |link: u32| u64::from(network.link_origin(link));
         let mut sum = 0_u64;
         let mut add = |parts: &[u64]| sum = sum.wrapping_add(mixed(parts));
-        self.each_car(|car| {
+        self.for_each_car(|car| {
             add(&[
                 1,
                 simulation.rules.route_hash(car.place),
@@ -90,7 +90,7 @@ impl Tile {
                 }
             }
             add(&[6, link, free_storage, u64::from(entry.next_in)]);
-            let mut who = entry.waiters;
+            let mut who = entry.last_waiter;
             let mut place = 0;
             while who != NONE16 {
                 who = self.next_waiter(index as u16, who);
@@ -101,7 +101,7 @@ impl Tile {
                 };
                 add(&[7, link, place, waits]);
                 place += 1;
-                if who == entry.waiters {
+                if who == entry.last_waiter {
                     break;
                 }
             }
@@ -154,7 +154,7 @@ impl Simulation {
         let mut on_road = vec![0_u32; self.network.links().len()];
         let (mut beside, mut idle) = (0, 0);
         for tile in &self.tiles {
-            tile.each_car(|car| on_road[tile.link_of_exit(car.exit) as usize] += 1);
+            tile.for_each_car(|car| on_road[tile.link_of_exit(car.exit) as usize] += 1);
             beside += tile
                 .entry_queues
                 .iter()

@@ -28,7 +28,7 @@ impl Work<'_> {
 
     /// Lets the first car of a road go, if it may; else sees to it that it is tried again. Who was
     /// called goes before those that still wait for the same road.
-    pub fn serve(&mut self, exit: u16, now: Ms, called: bool) {
+    pub fn serve(&mut self, exit: u16, now: Ms, has_turn: bool) {
         loop {
             let record = self.tile.exits[usize::from(exit)];
             if record.last == NONE {
@@ -56,7 +56,7 @@ impl Work<'_> {
             }
             let turn = turns & ((1 << node.turn_bits) - 1);
             let entry = node.first_entry + turn as u16;
-            let next = called || self.tile.entries[usize::from(entry)].waiters == NONE16;
+            let next = has_turn || self.tile.entries[usize::from(entry)].last_waiter == NONE16;
             if !(next && self.accepts_car(entry, now)) {
                 return self.wait(exit, entry, now);
             }
@@ -110,7 +110,7 @@ impl Work<'_> {
         let has_stuck_timer = record.flags & LinkExit::STUCK_TIMER != 0;
         record.flags |= LinkExit::BLOCKED | LinkExit::STUCK_TIMER;
         let limit = record.since + self.rules.physics.stuck_ms;
-        self.tile.queue_up(entry, exit);
+        self.tile.push_waiter(entry, exit);
         self.tile.wake_when_due(entry, now, Some(self.slot));
         if !has_stuck_timer {
             self.set_timer(STUCK, exit, limit.max(now));
@@ -135,7 +135,7 @@ impl Work<'_> {
         let first = self.tile.cars[last].next;
         let car = self.tile.cars[first];
         let entry = node.first_entry + (car.turns & ((1 << node.turn_bits) - 1)) as u16;
-        self.tile.give_up(entry, exit);
+        self.tile.remove_waiter(entry, exit);
         self.leave(exit, now);
         self.tile.cars[first].turns = car.turns >> node.turn_bits;
         self.tile.tally.stepped_aside += 1;

@@ -20,11 +20,11 @@ impl Work<'_> {
     pub fn wake(&mut self, entry: u16, now: Ms) {
         self.tile.entries[usize::from(entry)].set_wakes(false);
         self.tile.absorb_holes(entry, now);
-        while self.tile.entries[usize::from(entry)].waiters != NONE16 {
+        while self.tile.entries[usize::from(entry)].last_waiter != NONE16 {
             if !self.accepts_car(entry, now) {
                 return self.tile.wake_when_due(entry, now, Some(self.slot));
             }
-            match self.tile.call_first(entry) {
+            match self.tile.pop_waiter(entry) {
                 ENTRY_QUEUE => self.leave_entry_queue(entry, now),
                 exit => {
                     self.tile.exits[usize::from(exit)].flags &= !LinkExit::BLOCKED;

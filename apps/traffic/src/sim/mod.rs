@@ -290,9 +290,9 @@ impl Simulation {
             let round = self.now_ms.saturating_add(to_round);
             while self.now_ms < until.min(round) {
                 let next = until.min(round).min(self.now_ms + self.window_ms);
-                self.window(loops, next);
+                self.run_window(loops, next);
             }
-            self.take_in(loops);
+            self.receive_messages(loops);
             if self.now_ms == round {
                 self.reroute(loops);
             }
@@ -310,7 +310,7 @@ impl Simulation {
     }
 
     /// One window: each tile takes in what it was sent, and runs alone.
-    fn window(&mut self, loops: &Pool, until: Ms) {
+    fn run_window(&mut self, loops: &Pool, until: Ms) {
         let Self {
             rules,
             tiles,
@@ -321,8 +321,8 @@ impl Simulation {
         } = self;
         let (incoming, from) = (&*incoming, *now_ms);
         loops.each((tiles, outgoing), |index, (tile, outgoing)| {
-            tile.warm_up();
-            take_in(tile, &sources[index], incoming, from);
+            tile.prefetch();
+            receive_messages(tile, &sources[index], incoming, from);
             outgoing.iter_mut().for_each(Vec::clear);
             tile.run(from, until, rules, outgoing);
         });
@@ -331,7 +331,7 @@ impl Simulation {
     }
 
     /// Takes in what was sent in the last window, so that all is in the tiles.
-    fn take_in(&mut self, loops: &Pool) {
+    fn receive_messages(&mut self, loops: &Pool) {
         let Self {
             tiles,
             sources,
@@ -340,7 +340,7 @@ impl Simulation {
             ..
         } = self;
         loops.each(tiles, |index, tile| {
-            take_in(tile, &sources[index], incoming, *now_ms);
+            receive_messages(tile, &sources[index], incoming, *now_ms);
         });
         incoming.iter_mut().flatten().for_each(Vec::clear);
     }
@@ -360,7 +360,7 @@ impl Simulation {
 
     /// The same without the time that they waited at the ends of roads: how long the ways that they came
     /// would have taken each of them alone.
-    pub fn free_seconds(&self) -> f64 {
+    pub fn free_flow_seconds(&self) -> f64 {
         let tally = self.tally();
         let drive = tally.moving - tally.waiting;
         let free_ms = tally.vehicle_ms - tally.waited_ms + drive * i64::from(self.now_ms);
@@ -368,7 +368,7 @@ impl Simulation {
     }
 
     /// How long all cars together have waited so far: at the ends of roads, which is what
-    /// [`vehicle_seconds`](Self::vehicle_seconds) has beyond [`free_seconds`](Self::free_seconds), and
+    /// [`vehicle_seconds`](Self::vehicle_seconds) has beyond [`free_flow_seconds`](Self::free_seconds), and
     /// beside them. Those who still wait count until now.
     pub fn delay_seconds(&self) -> f64 {
         let of_tile = |tile: &Tile| {
@@ -412,7 +412,7 @@ impl Simulation {
     pub fn vehicles_on_links(&self) -> Vec<Event> {
         let mut all = Vec::new();
         for tile in &self.tiles {
-            tile.each_car(|car| {
+            tile.for_each_car(|car| {
                 let link = tile.link_of_exit(car.exit);
                 let flow = self.network.flow(link, &self.rules.physics);
                 all.push(Event {
@@ -471,7 +471,7 @@ impl Simulation {
 }
 
 /// Takes in all that neighbours have sent to a tile.
-fn take_in(tile: &mut Tile, sources: &Sources, incoming: &[Mail], now: Ms) {
+fn receive_messages(tile: &mut Tile, sources: &Sources, incoming: &[Mail], now: Ms) {
     for &(source, slot) in sources {
         for &message in &incoming[source as usize][usize::from(slot)] {
             tile.receive(message, now);

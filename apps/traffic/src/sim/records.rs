@@ -59,7 +59,7 @@ pub(super) struct LinkEntry {
     pub free_storage: u16,
     pub headway_ms: u16,
     /// The last of the exits that wait for room, in a ring.
-    pub waiters: u16,
+    pub last_waiter: u16,
 }
 
 impl LinkEntry {
@@ -74,7 +74,7 @@ impl LinkEntry {
             next_in: 0,
             free_storage: flow.storage,
             headway_ms: flow.headway_ms,
-            waiters: NONE16,
+            last_waiter: NONE16,
         }
     }
 

@@ -161,6 +161,6 @@ impl Simulation {
 
     /// What tells this network, cut as it is, from others.
     fn fingerprint(&self) -> u64 {
-        build::cut_fingerprint(&self.network)
+        build::partition_fingerprint(&self.network)
     }
 }

@@ -34,7 +34,7 @@ impl Tile {
     pub fn hole(&mut self, entry: u16, at: Ms, now: Ms, slot: Option<Ms>) {
         self.absorb_holes(entry, now);
         self.append_hole(entry, at, now);
-        if self.entries[usize::from(entry)].waiters != NONE16 {
+        if self.entries[usize::from(entry)].last_waiter != NONE16 {
             self.wake_when_due(entry, now, slot);
         }
     }
@@ -105,8 +105,8 @@ impl Tile {
     }
 
     /// Puts `who` behind those that wait for a road.
-    pub fn queue_up(&mut self, entry: u16, who: u16) {
-        let last = std::mem::replace(&mut self.entries[usize::from(entry)].waiters, who);
+    pub fn push_waiter(&mut self, entry: u16, who: u16) {
+        let last = std::mem::replace(&mut self.entries[usize::from(entry)].last_waiter, who);
         let first = match last {
             NONE16 => who,
             last => std::mem::replace(self.next_waiter_mut(entry, last), who),
@@ -142,32 +142,32 @@ impl Tile {
     }
 
     /// Takes the first of those that wait for a road.
-    pub fn call_first(&mut self, entry: u16) -> u16 {
-        let last = self.entries[usize::from(entry)].waiters;
+    pub fn pop_waiter(&mut self, entry: u16) -> u16 {
+        let last = self.entries[usize::from(entry)].last_waiter;
         let first = self.next_waiter(entry, last);
-        self.leave_queue(entry, last, first);
+        self.unlink_waiter(entry, last, first);
         first
     }
 
     /// Takes out `who`, who stands behind `before`.
-    fn leave_queue(&mut self, entry: u16, before: u16, who: u16) {
-        let last = self.entries[usize::from(entry)].waiters;
+    fn unlink_waiter(&mut self, entry: u16, before: u16, who: u16) {
+        let last = self.entries[usize::from(entry)].last_waiter;
         if before == who {
-            self.entries[usize::from(entry)].waiters = NONE16;
+            self.entries[usize::from(entry)].last_waiter = NONE16;
         } else {
             *self.next_waiter_mut(entry, before) = self.next_waiter(entry, who);
             if last == who {
-                self.entries[usize::from(entry)].waiters = before;
+                self.entries[usize::from(entry)].last_waiter = before;
             }
         }
     }
 
     /// Takes out `who`, wherever it stands.
-    pub fn give_up(&mut self, entry: u16, who: u16) {
-        let mut before = self.entries[usize::from(entry)].waiters;
+    pub fn remove_waiter(&mut self, entry: u16, who: u16) {
+        let mut before = self.entries[usize::from(entry)].last_waiter;
         while self.next_waiter(entry, before) != who {
             before = self.next_waiter(entry, before);
         }
-        self.leave_queue(entry, before, who);
+        self.unlink_waiter(entry, before, who);
     }
 }

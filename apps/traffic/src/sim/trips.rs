@@ -40,7 +40,9 @@ impl Work<'_> {
             place,
             exit: 0,
         });
-        if self.tile.entries[usize::from(entry)].waiters == NONE16 && self.accepts_car(entry, now) {
+        if self.tile.entries[usize::from(entry)].last_waiter == NONE16
+            && self.accepts_car(entry, now)
+        {
             self.begin(entry, car, now);
         } else {
             self.join_entry_queue(entry, car, now);
@@ -74,7 +76,7 @@ impl Work<'_> {
                     next_waiter,
                 };
                 tile.entry_queues.insert(index, entry_queue);
-                tile.queue_up(entry, ENTRY_QUEUE);
+                tile.push_waiter(entry, ENTRY_QUEUE);
                 tile.wake_when_due(entry, now, Some(self.slot));
             }
         }
@@ -92,7 +94,7 @@ impl Work<'_> {
         if entry_queue.last == NONE {
             self.tile.entry_queues.remove(index);
         } else {
-            self.tile.queue_up(entry, ENTRY_QUEUE);
+            self.tile.push_waiter(entry, ENTRY_QUEUE);
         }
         self.tile.tally.beside -= 1;
         self.tile.tally.delay_ms += u64::from(now - self.tile.cars[first].at);

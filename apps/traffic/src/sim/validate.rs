@@ -351,7 +351,7 @@ impl TileCheck<'_> {
                 }
                 exit => Some(tile.exits.get(usize::from(exit))?.next_waiter),
             };
-            let mut who = entry.waiters;
+            let mut who = entry.last_waiter;
             while who != NONE16 {
                 who = next(who)?;
                 let left = match who {
@@ -362,7 +362,7 @@ impl TileCheck<'_> {
                 if who != ENTRY_QUEUE {
                     (self.next_entry(who)? == index).then_some(())?;
                 }
-                if who == entry.waiters {
+                if who == entry.last_waiter {
                     break;
                 }
             }

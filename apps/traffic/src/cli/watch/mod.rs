@@ -204,7 +204,7 @@ fn show(shown: &Shown, simulation: &Simulation, heard: u32, occupancy: &mut Vec<
         tally.beside as f64,
         tally.arrived as f64,
         simulation.vehicle_seconds(),
-        simulation.free_seconds(),
+        simulation.free_flow_seconds(),
         f64::from(heard),
     ];
     sums.iter().for_each(|sum| frame.extend(sum.to_le_bytes()));

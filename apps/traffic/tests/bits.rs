@@ -139,7 +139,7 @@ fn run_by_others_it_comes_to_the_same() {
     let (mut ours, mut theirs) = (new(), new());
     for ticks in [1, 100, 99] {
         ours.run(&pool, ticks);
-        theirs.run_by(ticks, |parts, each| parts.iter_mut().rev().for_each(each));
+        theirs.run_with(ticks, |parts, each| parts.iter_mut().rev().for_each(each));
         assert_eq!(ours.hash(&pool), theirs.hash(&pool));
     }
 }

@@ -1,4 +1,4 @@
-//! Happenings one by one: MATSim's `events.xml`, and CSV.
+//! Events one by one: MATSim's `events.xml`, and CSV.
 
 use super::{Labels, Report, seconds};
 use crate::network::Ms;
@@ -112,7 +112,7 @@ fn quoted(name: String) -> String {
     }
 }
 
-/// Happenings as CSV: time in milliseconds, car, what, road.
+/// Events as CSV: time in milliseconds, car, what, road.
 pub struct Table<W: Write> {
     to: W,
     begun: bool,

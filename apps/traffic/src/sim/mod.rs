@@ -3,9 +3,9 @@
 //! docs/design/traffic.md has the model, the layout, and why outcomes do not depend on the workers.
 
 mod build;
-mod compare;
 mod detours;
 mod events;
+mod external;
 mod hash;
 mod junction;
 mod link;
@@ -19,7 +19,7 @@ mod trips;
 mod validate;
 mod wheel;
 
-pub use compare::Part;
+pub use external::TileWindow;
 pub use reroute::Rerouting;
 pub use snapshot::SnapshotError;
 

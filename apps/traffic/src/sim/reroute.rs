@@ -82,7 +82,7 @@ struct Change {
 }
 
 impl Simulation {
-    /// Has late cars look for other ways from now on, or no longer. [`run_by`](Self::run_by) does
+    /// Has late cars look for other ways from now on, or no longer. [`run_with`](Self::run_by) does
     /// nothing of it.
     ///
     /// # Errors

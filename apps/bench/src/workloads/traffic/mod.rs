@@ -191,7 +191,9 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
         Subject::with_metrics(ONE_THREAD, move |plan| {
             let scene = single.get()?;
             let city = scene.tiled(|simulation, ticks| {
-                simulation.run_by(ticks, |parts, each| parts.iter_mut().for_each(each));
+                simulation.run_with(ticks, |tile_windows, each| {
+                    tile_windows.iter_mut().for_each(each)
+                });
             })?;
             Ok(scene.measure(plan, city))
         }),
@@ -208,8 +210,8 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
         Subject::with_metrics("rayon same tiles", move |plan| {
             let (scene, pool) = (tiled.get()?, rayon(workers)?);
             let city = scene.tiled(|simulation, ticks| {
-                simulation.run_by(ticks, |parts, each| {
-                    pool.install(|| parts.par_iter_mut().for_each(each));
+                simulation.run_with(ticks, |tile_windows, each| {
+                    pool.install(|| tile_windows.par_iter_mut().for_each(each));
                 });
             })?;
             Ok(scene.measure(plan, city))

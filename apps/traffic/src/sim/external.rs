@@ -3,9 +3,9 @@
 use super::tile::Tile;
 use super::{Mail, Ms, Simulation, Sources, receive_messages};
 
-/// A tile in a window that somebody else runs: see [`Simulation::run_by`].
+/// A tile in a window that somebody else runs: see [`Simulation::run_with`].
 #[derive(Debug)]
-pub struct Part<'a> {
+pub struct TileWindow<'a> {
     tile: &'a mut Tile,
     outgoing: &'a mut Mail,
     sources: &'a Sources,
@@ -17,10 +17,10 @@ impl Simulation {
     ///
     /// # Panics
     /// If it would go on after [`END_MS_MAX`](super::END_MS_MAX).
-    pub fn run_by(
+    pub fn run_with(
         &mut self,
         ticks: Ms,
-        mut all: impl FnMut(&mut [Part<'_>], &(dyn Fn(&mut Part<'_>) + Sync)),
+        mut all: impl FnMut(&mut [TileWindow<'_>], &(dyn Fn(&mut TileWindow<'_>) + Sync)),
     ) {
         let until = self.until(ticks);
         while self.now_ms < until {
@@ -28,12 +28,12 @@ impl Simulation {
             let (from, rules, [incoming, outgoing]) = (self.now_ms, &self.rules, &mut self.mail);
             let incoming = &*incoming;
             all(
-                &mut parts(&mut self.tiles, outgoing, &self.sources),
-                &|part| {
-                    part.tile.prefetch();
-                    receive_messages(part.tile, part.sources, incoming, from);
-                    part.outgoing.iter_mut().for_each(Vec::clear);
-                    part.tile.run(from, next, rules, part.outgoing);
+                &mut tile_windows(&mut self.tiles, outgoing, &self.sources),
+                &|window| {
+                    window.tile.prefetch();
+                    receive_messages(window.tile, window.sources, incoming, from);
+                    window.outgoing.iter_mut().for_each(Vec::clear);
+                    window.tile.run(from, next, rules, window.outgoing);
                 },
             );
             self.mail.swap(0, 1);
@@ -42,22 +42,22 @@ impl Simulation {
         let (now, [incoming, outgoing]) = (self.now_ms, &mut self.mail);
         let taken = &*incoming;
         all(
-            &mut parts(&mut self.tiles, outgoing, &self.sources),
-            &|part| {
-                receive_messages(part.tile, part.sources, taken, now);
+            &mut tile_windows(&mut self.tiles, outgoing, &self.sources),
+            &|window| {
+                receive_messages(window.tile, window.sources, taken, now);
             },
         );
         incoming.iter_mut().flatten().for_each(Vec::clear);
     }
 }
 
-fn parts<'a>(
+fn tile_windows<'a>(
     tiles: &'a mut [Tile],
     outgoing: &'a mut [Mail],
     sources: &'a [Sources],
-) -> Vec<Part<'a>> {
+) -> Vec<TileWindow<'a>> {
     let all = tiles.iter_mut().zip(outgoing).zip(sources);
-    all.map(|((tile, outgoing), sources)| Part {
+    all.map(|((tile, outgoing), sources)| TileWindow {
         tile,
         outgoing,
         sources,

@@ -29,7 +29,7 @@ fn snapshot(pool: &Pool) -> (Arc<Network>, Vec<u8>) {
     simulation.set_rerouting(Some(rerouting)).unwrap();
     simulation.run(pool, 211);
     let tally = simulation.tally();
-    assert!(tally.rerouted > 0 && tally.stepped_aside > 0 && tally.beside > 0);
+    assert!(tally.rerouted > 0 && tally.stepped_aside > 0 && tally.waiting_to_enter > 0);
     let mut bytes = Vec::new();
     simulation.save(&mut bytes).unwrap();
     (network, bytes)

@@ -38,7 +38,7 @@ fn the_mean_speed_is_that_of_what_happened() {
     let mut simulation = Simulation::new(&pool, network.clone(), Arc::new(plans), physics).unwrap();
     simulation.record_events(true);
     let mut since: HashMap<u32, Event> = HashMap::new();
-    let mut beside: HashMap<u32, u32> = HashMap::new();
+    let mut waiting_to_enter: HashMap<u32, u32> = HashMap::new();
     let (mut free_ms, mut real_ms, mut beside_ms) = (0_u64, 0_u64, 0_u64);
     let free_flow_ms = |link| u64::from(network.flow(link, &physics).free_flow_ms);
     for minute in 1..=300 {
@@ -46,10 +46,10 @@ fn the_mean_speed_is_that_of_what_happened() {
         for event in simulation.take_events() {
             match event.kind {
                 EventKind::Departed | EventKind::SteppedAside if event.link != NO_ROAD => {
-                    beside.insert(event.car, event.at_ms);
+                    waiting_to_enter.insert(event.car, event.at_ms);
                 }
                 EventKind::Entered => {
-                    let begun = beside.remove(&event.car);
+                    let begun = waiting_to_enter.remove(&event.car);
                     beside_ms += begun.map_or(0, |begun| u64::from(event.at_ms - begun));
                     since.insert(event.car, event);
                 }
@@ -70,11 +70,15 @@ fn the_mean_speed_is_that_of_what_happened() {
         assert_eq!(simulation.free_flow_seconds(), free_now as f64 / 1000.0);
         assert_eq!(simulation.vehicle_seconds(), real_now as f64 / 1000.0);
         let wait_beside = |&begun: &u32| u64::from(simulation.now_ms() - begun);
-        let beside_now = beside_ms + beside.values().map(wait_beside).sum::<u64>();
+        let beside_now = beside_ms + waiting_to_enter.values().map(wait_beside).sum::<u64>();
         let waited = real_now - free_now + beside_now;
         assert_eq!(simulation.delay_seconds(), waited as f64 / 1000.0);
         if minute == 20 {
-            assert!(beside.len() > 100, "{} wait beside", beside.len());
+            assert!(
+                waiting_to_enter.len() > 100,
+                "{} wait beside",
+                waiting_to_enter.len()
+            );
             let tally = simulation.tally();
             assert!(
                 tally.moving > 1000 && free_now < real_now / 3,

@@ -305,7 +305,10 @@ fn gridlock_is_real_and_its_way_out_is_counted() {
         run(&mut stuck, 6000);
         let tally = stuck.tally();
         assert!(tally.stepped_aside > 0);
-        assert_eq!((tally.moving, tally.beside, tally.done), (0, 0, 40));
+        assert_eq!(
+            (tally.moving, tally.waiting_to_enter, tally.done),
+            (0, 0, 40)
+        );
         assert!(stuck.set_stuck_time(0).is_err());
     }
 }

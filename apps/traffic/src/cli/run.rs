@@ -179,7 +179,7 @@ fn summary(
         links,
         junctions: simulation.network().junctions().len(),
         moving: tally.moving,
-        waiting: tally.beside,
+        waiting: tally.waiting_to_enter,
         idle: tally.idle + tally.done as i64,
         arrived: tally.arrived,
         begun: tally.begun,

@@ -152,10 +152,10 @@ impl Simulation {
     /// What is not so.
     pub fn check(&self) -> Result<(), String> {
         let mut on_road = vec![0_u32; self.network.links().len()];
-        let (mut beside, mut idle) = (0, 0);
+        let (mut waiting_to_enter, mut idle) = (0, 0);
         for tile in &self.tiles {
             tile.for_each_car(|car| on_road[tile.link_of_exit(car.exit) as usize] += 1);
-            beside += tile
+            waiting_to_enter += tile
                 .entry_queues
                 .iter()
                 .map(|entry_queue| tile.cars.ring(entry_queue.last).count() as i64)
@@ -178,13 +178,13 @@ impl Simulation {
         }
         let tally = self.tally();
         let moving = on_road.iter().map(|&cars| i64::from(cars)).sum::<i64>();
-        let counted = (moving, beside, idle);
-        if counted != (tally.moving, tally.beside, tally.idle) {
+        let counted = (moving, waiting_to_enter, idle);
+        if counted != (tally.moving, tally.waiting_to_enter, tally.idle) {
             return Err(format!(
-                "moving, beside, idle: counted {counted:?}, told {tally:?}"
+                "moving, waiting to enter, idle: counted {counted:?}, tallied {tally:?}"
             ));
         }
-        let all = moving + beside + idle + tally.done as i64;
+        let all = moving + waiting_to_enter + idle + tally.done as i64;
         if all != self.rules.plans.len() as i64 {
             return Err(format!("{all} cars of {}", self.rules.plans.len()));
         }

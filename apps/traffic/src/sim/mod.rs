@@ -55,7 +55,7 @@ pub struct Tally {
     /// Cars on roads. (Of one tile it may be negative, for cars come and go.)
     pub moving: i64,
     /// Cars beside a road, which wait to enter it.
-    pub beside: i64,
+    pub waiting_to_enter: i64,
     /// Cars between two trips, or before the first.
     pub idle: i64,
     /// Cars that have made their last trip.
@@ -84,7 +84,7 @@ pub struct Tally {
 impl Tally {
     fn add(&mut self, other: &Self) {
         self.moving += other.moving;
-        self.beside += other.beside;
+        self.waiting_to_enter += other.waiting_to_enter;
         self.idle += other.idle;
         self.done += other.done;
         self.begun += other.begun;
@@ -378,12 +378,12 @@ impl Simulation {
                     .sum::<u64>()
             };
             let vehicles_on_links: u64 = tile.exits.iter().map(|exit| waits(exit.last)).sum();
-            let beside: u64 = tile
+            let waiting_to_enter: u64 = tile
                 .entry_queues
                 .iter()
-                .map(|beside| waits(beside.last))
+                .map(|waiting_to_enter| waits(waiting_to_enter.last))
                 .sum();
-            tile.tally.delay_ms + vehicles_on_links + beside
+            tile.tally.delay_ms + vehicles_on_links + waiting_to_enter
         };
         self.tiles.iter().map(of_tile).sum::<u64>() as f64 / 1000.0
     }

@@ -61,7 +61,7 @@ impl Work<'_> {
     pub fn join_entry_queue(&mut self, entry: u16, car: u32, now: Ms) {
         let tile = &mut *self.tile;
         tile.cars[car].at = now;
-        tile.tally.beside += 1;
+        tile.tally.waiting_to_enter += 1;
         match tile.entry_queue(entry) {
             Ok(index) => {
                 let entry_queue = &mut tile.entry_queues[index];
@@ -96,7 +96,7 @@ impl Work<'_> {
         } else {
             self.tile.push_waiter(entry, ENTRY_QUEUE);
         }
-        self.tile.tally.beside -= 1;
+        self.tile.tally.waiting_to_enter -= 1;
         self.tile.tally.delay_ms += u64::from(now - self.tile.cars[first].at);
         self.begin(entry, first, now);
     }

@@ -46,7 +46,7 @@ impl Simulation {
         for tile in &self.tiles {
             let Tally {
                 moving,
-                beside,
+                waiting_to_enter,
                 idle,
                 done,
                 begun,
@@ -59,7 +59,14 @@ impl Simulation {
                 waiting,
                 waited_ms,
             } = tile.tally;
-            let signed = [moving, beside, idle, vehicle_ms, waiting, waited_ms];
+            let signed = [
+                moving,
+                waiting_to_enter,
+                idle,
+                vehicle_ms,
+                waiting,
+                waited_ms,
+            ];
             let signed = signed.map(i64::unsigned_abs).into_iter();
             let counts = [
                 done,
@@ -341,7 +348,7 @@ impl TileCheck<'_> {
         let tile = self.tile;
         let waits = |exit: &LinkExit| exit.flags & LinkExit::BLOCKED != 0;
         let mut exits: Vec<bool> = tile.exits.iter().map(waits).collect();
-        let mut beside = vec![true; tile.entry_queues.len()];
+        let mut waiting_to_enter = vec![true; tile.entry_queues.len()];
         for (index, entry) in tile.entries.iter().enumerate() {
             let index = index as u16;
             let next = |who| match who {
@@ -355,7 +362,7 @@ impl TileCheck<'_> {
             while who != NONE16 {
                 who = next(who)?;
                 let left = match who {
-                    ENTRY_QUEUE => &mut beside[tile.entry_queue(index).ok()?],
+                    ENTRY_QUEUE => &mut waiting_to_enter[tile.entry_queue(index).ok()?],
                     exit => exits.get_mut(usize::from(exit))?,
                 };
                 std::mem::take(left).then_some(())?;
@@ -367,7 +374,7 @@ impl TileCheck<'_> {
                 }
             }
         }
-        let none_left = exits.iter().chain(&beside).all(|&left| !left);
+        let none_left = exits.iter().chain(&waiting_to_enter).all(|&left| !left);
         none_left.then_some(())
     }
 

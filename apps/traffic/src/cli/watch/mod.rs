@@ -201,7 +201,7 @@ fn show(shown: &Shown, simulation: &Simulation, heard: u32, occupancy: &mut Vec<
     let sums = [
         f64::from(simulation.now_ms()) / 1000.0,
         tally.moving as f64,
-        tally.beside as f64,
+        tally.waiting_to_enter as f64,
         tally.arrived as f64,
         simulation.vehicle_seconds(),
         simulation.free_flow_seconds(),

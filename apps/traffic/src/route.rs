@@ -19,11 +19,11 @@ pub struct Router {
 impl Router {
     /// By free-flow times.
     pub fn new(network: &Network) -> Self {
-        Self::by(network, free_flow_times(network))
+        Self::from_times(network, free_flow_times(network))
     }
 
     /// By a time for each road, which is at least 1. Takes seconds where there are 100,000 roads.
-    pub fn by(network: &Network, times: Vec<Ms>) -> Self {
+    pub fn from_times(network: &Network, times: Vec<Ms>) -> Self {
         let graph = fast_paths::prepare(&graph(network, &times));
         let mut junctions = vec![0; network.junctions().len()];
         for junction in 0..junctions.len() as u32 {
@@ -53,15 +53,15 @@ impl Router {
     }
 
     /// Something to ask with, one a thread.
-    pub fn asker(&self) -> Asker {
-        Asker(fast_paths::create_calculator(&self.graph))
+    pub fn query(&self) -> RouteQuery {
+        RouteQuery(fast_paths::create_calculator(&self.graph))
     }
 
     /// The roads of the quickest way, none where it begins at its end; `None` where there is no way.
-    pub fn way(
+    pub fn shortest_path(
         &self,
         network: &Network,
-        asker: &mut Asker,
+        query: &mut RouteQuery,
         from: u32,
         to: u32,
     ) -> Option<Vec<u32>> {
@@ -72,7 +72,7 @@ impl Router {
         if from.max(to) >= self.graph.get_num_nodes() {
             return None;
         }
-        let path = asker.0.calc_path(&self.graph, from, to)?;
+        let path = query.0.calc_path(&self.graph, from, to)?;
         let road = |pair: &[usize]| {
             let (from, to) = (self.junctions[pair[0]], self.junctions[pair[1]]);
             let out = network.out(from);
@@ -119,4 +119,4 @@ impl fmt::Debug for Router {
 }
 
 /// What a query needs of memory.
-pub struct Asker(PathCalculator);
+pub struct RouteQuery(PathCalculator);

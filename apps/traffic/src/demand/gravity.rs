@@ -37,8 +37,8 @@ pub fn plans(
     let plans = Plans::gather(
         pool,
         gravity.cars,
-        |_| router.asker(),
-        |car, asker| {
+        |_| router.query(),
+        |car, query| {
             let mut stream = Stream::of(gravity.seed, "gravity", u64::from(car));
             let links = network.links();
             let mut place = || links[stream.below(links.len() as u64) as usize].from;
@@ -48,8 +48,8 @@ pub fn plans(
             let depart_ms = stream.below(u64::from(gravity.within_ms.max(1))) as Ms;
             let stay_ms = stream.below(u64::from(gravity.within_ms.max(1))) as Ms;
             let (there, back) = (
-                router.way(network, asker, origin, goal),
-                router.way(network, asker, goal, origin),
+                router.shortest_path(network, query, origin, goal),
+                router.shortest_path(network, query, goal, origin),
             );
             let (Some(there), Some(back)) = (there, back) else {
                 return Ok(Traveller {

@@ -99,12 +99,12 @@ pub fn demand(
         .any(|(_, way)| !matches!(way, Way::Links(_)));
     let router = routed.then(|| Router::new(network));
     let wishes = &reading.wishes;
-    let asker = |_| router.as_ref().map(Router::asker);
-    let plans = Plans::gather(pool, wishes.len() as u32, asker, |car, asker| {
+    let query = |_| router.as_ref().map(Router::query);
+    let plans = Plans::gather(pool, wishes.len() as u32, query, |car, query| {
         let wish = &wishes[car as usize];
         Ok(traveller(
             network,
-            router.as_ref().zip(asker.as_mut()),
+            router.as_ref().zip(query.as_mut()),
             wish,
         ))
     })?;
@@ -129,7 +129,7 @@ pub fn demand(
 /// A traveller whose trips are all there, or one that stays.
 fn traveller(
     network: &Network,
-    router: Option<(&Router, &mut crate::route::Asker)>,
+    router: Option<(&Router, &mut crate::route::RouteQuery)>,
     wish: &Wish,
 ) -> Traveller {
     let begin = |way: &Way| match way {
@@ -148,14 +148,14 @@ fn traveller(
             Way::Links(links) => Some(links.clone()),
             Way::Between(from, to) => router
                 .as_mut()
-                .and_then(|(router, asker)| router.way(network, asker, *from, *to)),
+                .and_then(|(router, query)| router.shortest_path(network, query, *from, *to)),
             Way::Across(first, last) if first == last => Some(vec![*first]),
             Way::Across(first, last) => {
                 let roads = [first, last].map(|&link| network.links()[link as usize]);
                 let ends = (roads[0].to, roads[1].from);
-                let between = router
-                    .as_mut()
-                    .and_then(|(router, asker)| router.way(network, asker, ends.0, ends.1));
+                let between = router.as_mut().and_then(|(router, query)| {
+                    router.shortest_path(network, query, ends.0, ends.1)
+                });
                 between.map(|way| [&[*first], &way[..], &[*last]].concat())
             }
         };

@@ -11,7 +11,7 @@ use super::{Simulation, TICK_MS};
 use crate::demand::{Route, is_turns, unpack};
 use crate::network::{Ms, Network, NetworkError};
 use crate::random::Stream;
-use crate::route::{Asker, Router, free_flow_times};
+use crate::route::{RouteQuery, Router, free_flow_times};
 use creel::Pool;
 use serde::{Deserialize, Serialize};
 
@@ -132,14 +132,16 @@ impl Simulation {
             return;
         }
         let network = &self.network;
-        let alone = self.router.get_or_init(|| Router::by(network, free));
-        let router = alone.with_times(network, times);
-        let mut askers = loops.scratch(|_| router.asker());
+        let free_flow_router = self
+            .router
+            .get_or_init(|| Router::from_times(network, free));
+        let router = free_flow_router.with_times(network, times);
+        let mut queries = loops.scratch(|_| router.query());
         let changes: Vec<Vec<Change>> = loops.map(
-            (&self.tiles, &late, &mut askers),
-            |_, (tile, late, asker)| {
-                let better = |&car: &u32| self.better(tile, car, &router, asker);
-                late.iter().filter_map(better).collect()
+            (&self.tiles, &late, &mut queries),
+            |_, (tile, late, query)| {
+                let faster_path = |&car: &u32| self.faster_path(tile, car, &router, query);
+                late.iter().filter_map(faster_path).collect()
             },
         );
         let end = self.rules.plans.end();
@@ -171,19 +173,19 @@ impl Simulation {
 
     /// The cars of a tile that are late, and have drawn a lot that says so.
     fn late(&self, tile: &Tile, rerouting: &Rerouting, free: &[Ms], times: &[Ms]) -> Vec<u32> {
-        let drawn = |car: &u32| {
+        let is_selected = |car: &u32| {
             let order = self.rules.order(tile.cars[*car].place);
             let mut lot = Stream::of(rerouting.seed, "another way", u64::from(order));
             lot.mix(u64::from(self.now_ms));
             lot.below(1_000_000) < u64::from(rerouting.share_ppm)
         };
         let is_late = |car: &u32| {
-            let way = self.rest_of_trip(tile, *car).0;
-            let takes = sum(times, &way) * 100;
-            takes > sum(free, &way) * u64::from(100 + rerouting.late_percent)
+            let path = self.rest_of_trip(tile, *car).0;
+            let takes = sum(times, &path) * 100;
+            takes > sum(free, &path) * u64::from(100 + rerouting.late_percent)
         };
         let mut cars = tile.cars_behind();
-        cars.retain(|car| drawn(car) && is_late(car));
+        cars.retain(|car| is_selected(car) && is_late(car));
         cars
     }
 
@@ -206,19 +208,25 @@ impl Simulation {
         }
     }
 
-    fn better(&self, tile: &Tile, car: u32, router: &Router, asker: &mut Asker) -> Option<Change> {
-        let (way, back, [from, to]) = self.rest_of_trip(tile, car);
-        let other = router.way(&self.network, asker, from, to)?;
+    fn faster_path(
+        &self,
+        tile: &Tile,
+        car: u32,
+        router: &Router,
+        query: &mut RouteQuery,
+    ) -> Option<Change> {
+        let (path, back, [from, to]) = self.rest_of_trip(tile, car);
+        let candidate = router.shortest_path(&self.network, query, from, to)?;
         // It takes something to turn round for: a twentieth.
-        let saves = sum(router.times(), &other) * 20 < sum(router.times(), &way) * 19;
-        let route = Route::pack(&self.network, &other).ok()?;
+        let saves = sum(router.times(), &candidate) * 20 < sum(router.times(), &path) * 19;
+        let route = Route::pack(&self.network, &candidate).ok()?;
         let words = route.words().to_vec();
         (saves && !words.is_empty()).then_some(Change { car, words, back })
     }
 }
 
-fn sum(times: &[Ms], way: &[u32]) -> u64 {
-    way.iter()
+fn sum(times: &[Ms], path: &[u32]) -> u64 {
+    path.iter()
         .map(|&link| u64::from(times[link as usize]))
         .sum()
 }

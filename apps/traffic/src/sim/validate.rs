@@ -93,7 +93,7 @@ impl Simulation {
     }
 
     /// Whether a car that comes to a junction can go the rest of its way, to where its plan goes on.
-    fn has_way(&self, mut junction: u32, car: Car) -> Option<()> {
+    fn route_is_valid(&self, mut junction: u32, car: Car) -> Option<()> {
         let (network, rules) = (&self.network, &self.rules);
         let all = rules.plans.end() + rules.detours.len() as u32;
         let mut place = car.place;
@@ -275,7 +275,7 @@ impl TileCheck<'_> {
             let link = tile.link_of_exit(car.exit);
             let flow = simulation.network.flow(link, &simulation.rules.physics);
             let since = car.at.checked_sub(flow.free_flow_ms);
-            let way = simulation.has_way(roads[link as usize].to, car);
+            let way = simulation.route_is_valid(roads[link as usize].to, car);
             since.is_some_and(|since| since <= now) && way.is_some()
         };
         let mut seen = VisitedPlaces::of(&tile.cars)?;
@@ -296,7 +296,7 @@ impl TileCheck<'_> {
             before = Some(entry_queue.entry);
             let road = roads[(tile.first_link + u32::from(entry_queue.entry)) as usize];
             seen.ring(&tile.cars, entry_queue.last, |car| {
-                car.at <= now && simulation.has_way(road.to, car).is_some()
+                car.at <= now && simulation.route_is_valid(road.to, car).is_some()
             })?;
         }
         seen.all()

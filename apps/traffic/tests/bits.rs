@@ -68,7 +68,7 @@ fn plans(network: &Network, of: &Network, plans: &Plans) -> Plans {
         Traveller {
             origin,
             trips: trips.collect(),
-            again: true,
+            repeats: true,
         }
     };
     Plans::new((0..plans.len() as u32).map(moved)).unwrap()

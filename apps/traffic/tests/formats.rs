@@ -52,8 +52,8 @@ fn sioux_falls_reaches_the_published_optimum() {
     );
     assert!(found.gap <= 1e-7);
     let one = Pool::builder().workers(1).build().unwrap();
-    let again = equilibrium(&one, &roads, &trips, 1e-7, 10_000).unwrap();
-    assert_eq!(found.objective.to_bits(), again.objective.to_bits());
+    let rerun = equilibrium(&one, &roads, &trips, 1e-7, 10_000).unwrap();
+    assert_eq!(found.objective.to_bits(), rerun.objective.to_bits());
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
     let wishes = gravity::Gravity {
         cars: 50,
         within_ms: 600_000,
-        again: false,
+        repeats: false,
         places: 5,
         seed: 3,
     };

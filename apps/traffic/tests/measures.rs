@@ -25,7 +25,7 @@ fn the_mean_speed_is_that_of_what_happened() {
     let wishes = gravity::Gravity {
         cars: 4000,
         within_ms: 300_000,
-        again: false,
+        repeats: false,
         places: 1,
         seed: 3,
     };
@@ -130,7 +130,7 @@ fn who_stays_sets_out_before_it_arrives() {
             (1000, there),
             (0, nowhere),
         ],
-        again: false,
+        repeats: false,
     };
     let plans = Arc::new(Plans::new([traveller]).unwrap());
     let mut simulation =

@@ -172,7 +172,7 @@ fn flow_over_density_is_a_triangle() {
             Traveller {
                 origin,
                 trips: vec![(car * 100, route)],
-                again: true,
+                repeats: true,
             }
         };
         let mut simulation = simulation(&network, (0..cars).map(lap).collect(), NEWELL);
@@ -347,7 +347,7 @@ fn one_trip_follows_another_from_where_it_ended() {
     let traveller = Traveller {
         origin: 0,
         trips,
-        again: false,
+        repeats: false,
     };
     let stays = Traveller {
         origin: 1,
@@ -485,7 +485,7 @@ fn a_trip_begins_when_it_should_even_within_the_eighth_of_a_second_in_which_the_
     let traveller = Traveller {
         origin: 0,
         trips: vec![(0, route(0)), (5050, route(1))],
-        again: false,
+        repeats: false,
     };
     let mut simulation = simulation(&network, vec![traveller], NEWELL);
     let events = run(&mut simulation, 20);

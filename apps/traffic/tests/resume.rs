@@ -131,8 +131,8 @@ fn one_file_is_not_written_twice_nor_over_what_is_read() {
     let roads = place("twice.gr");
     std::fs::write(&roads, "p tw 2 2\n1 2\n2 1\n").unwrap();
     let roads = roads.to_str().unwrap();
-    let waiting_to_enter = std::env::temp_dir().join(".");
-    let waiting_to_enter = waiting_to_enter.join(Path::new(roads).file_name().unwrap());
+    let copied_roads = std::env::temp_dir().join(".");
+    let copied_roads = copied_roads.join(Path::new(roads).file_name().unwrap());
     for arguments in [
         &[
             "run",
@@ -158,7 +158,7 @@ fn one_file_is_not_written_twice_nor_over_what_is_read() {
             "--network",
             roads,
             "--snapshot",
-            waiting_to_enter.to_str().unwrap(),
+            copied_roads.to_str().unwrap(),
         ],
     ] {
         let output = run(arguments);

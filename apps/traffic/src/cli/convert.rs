@@ -103,7 +103,7 @@ impl Convert {
                     "creel-traffic: ways and times are left out: a table has numbers of trips only\n",
                 );
             }
-            if plans.any_again() {
+            if plans.any_repeats() {
                 tell(
                     "creel-traffic: who drives for ever does so once there: no format can say it\n",
                 );

@@ -318,7 +318,7 @@ impl Scene {
         let gravity = Gravity {
             cars: self.travellers.cars.unwrap_or(1000),
             within_ms: self.travellers.within * 1000,
-            again: self.travellers.again,
+            repeats: self.travellers.again,
             places: self.travellers.places,
             seed: self.seed(),
         };

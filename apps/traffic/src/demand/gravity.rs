@@ -14,7 +14,7 @@ pub struct Gravity {
     /// Within how long their first trips begin.
     pub within_ms: Ms,
     /// Whether each drives to and fro for ever, rather than there and back once.
-    pub again: bool,
+    pub repeats: bool,
     /// How many places each looks at; it takes one of them, the nearer the likelier.
     pub places: u32,
     /// What is random.
@@ -34,7 +34,7 @@ pub fn plans(
     router: &Router,
     gravity: &Gravity,
 ) -> Result<(Plans, u32), NetworkError> {
-    let plans = Plans::gather(
+    let plans = Plans::from_fn(
         pool,
         gravity.cars,
         |_| router.query(),
@@ -57,7 +57,7 @@ pub fn plans(
                     ..Traveller::default()
                 });
             };
-            let back_ms = if gravity.again {
+            let back_ms = if gravity.repeats {
                 depart_ms
             } else {
                 depart_ms.saturating_add(stay_ms)
@@ -69,7 +69,7 @@ pub fn plans(
             Ok(Traveller {
                 origin,
                 trips,
-                again: gravity.again,
+                repeats: gravity.repeats,
             })
         },
     )?;

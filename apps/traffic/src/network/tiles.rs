@@ -11,7 +11,7 @@ pub(super) fn cut(plan: &Plan, junctions_max: usize) -> (Vec<u32>, Vec<u32>) {
     }
     let mut order: Vec<u32> = (0..plan.junctions.len() as u32).collect();
     if !plan.placed {
-        order = walk(plan);
+        order = breadth_first_order(plan);
     }
     let mut begins = vec![0];
     let mut tiles = Cut {
@@ -70,7 +70,7 @@ impl Cut<'_> {
 
 /// Junctions in an order in which pieces of it are near each other: regions grown one after another,
 /// each breadth first from beside the last, so long as there is something.
-fn walk(plan: &Plan) -> Vec<u32> {
+fn breadth_first_order(plan: &Plan) -> Vec<u32> {
     const REGION: usize = 512;
     let total = plan.junctions.len();
     let mut first = vec![0_u32; total + 1];

@@ -240,11 +240,13 @@ impl TileBuilder<'_> {
 fn schedule_first_trips(plans: &Plans, ends: &LinkEnds, tiles: &mut [Tile]) {
     let tile_at = |place| ends.tile_of[plans.origin_at(place) as usize] as usize;
     let mut trips = vec![0; tiles.len()];
-    plans.places().for_each(|place| trips[tile_at(place)] += 1);
+    plans
+        .plan_starts()
+        .for_each(|place| trips[tile_at(place)] += 1);
     for (tile, &trips) in tiles.iter_mut().zip(&trips) {
         tile.departures.reserve_exact(trips);
     }
-    for begin in plans.places() {
+    for begin in plans.plan_starts() {
         let tile = &mut tiles[tile_at(begin)];
         match plans.departure(begin + 1) {
             None => tile.tally.done += 1,

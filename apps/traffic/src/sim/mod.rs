@@ -377,13 +377,13 @@ impl Simulation {
                 ring.map(|place| u64::from(self.now_ms - tile.cars[place].at))
                     .sum::<u64>()
             };
-            let vehicles_on_links: u64 = tile.exits.iter().map(|exit| waits(exit.last)).sum();
+            let on_links: u64 = tile.exits.iter().map(|exit| waits(exit.last)).sum();
             let waiting_to_enter: u64 = tile
                 .entry_queues
                 .iter()
-                .map(|waiting_to_enter| waits(waiting_to_enter.last))
+                .map(|queue| waits(queue.last))
                 .sum();
-            tile.tally.delay_ms + vehicles_on_links + waiting_to_enter
+            tile.tally.delay_ms + on_links + waiting_to_enter
         };
         self.tiles.iter().map(of_tile).sum::<u64>() as f64 / 1000.0
     }

@@ -11,7 +11,7 @@ use super::slab::{Listed, NONE, Slab};
 use super::tile::Tile;
 use super::wheel::Wheel;
 use super::{END_MS_MAX, Rerouting, Simulation, TICK_MS, Tally};
-use crate::demand::{is_turns, walk};
+use crate::demand::{follow_turns, is_turns};
 use crate::network::Ms;
 use creel::Pool;
 use std::cmp::Reverse;
@@ -99,14 +99,14 @@ impl Simulation {
         let mut place = car.place;
         let (_, word) = (place < all).then(|| rules.follow(place))?;
         is_turns(word).then_some(())?;
-        junction = walk(network, junction, car.turns)?;
+        junction = follow_turns(network, junction, car.turns)?;
         loop {
             let (next, word) = rules.follow(place + 1);
             if !is_turns(word) {
                 return (rules.plans.junction_at(network, next)? == junction).then_some(());
             }
             (word > 1).then_some(())?;
-            junction = walk(network, junction, word)?;
+            junction = follow_turns(network, junction, word)?;
             place = next;
         }
     }

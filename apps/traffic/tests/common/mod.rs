@@ -68,7 +68,7 @@ pub fn trip(
     Traveller {
         origin,
         trips: vec![(depart_ms, Route::pack(network, &path).unwrap())],
-        again: false,
+        repeats: false,
     }
 }
 

@@ -156,7 +156,7 @@ impl Scene {
         let wishes = Gravity {
             cars: size.travellers,
             within_ms: size.within_s * 1000,
-            again: false,
+            repeats: false,
             places: 4,
             seed: 1,
         };
@@ -173,7 +173,7 @@ impl Scene {
                 Ok(Traveller {
                     origin: network.links()[links[0] as usize].from,
                     trips: vec![(*depart_ms, Route::pack(&network, links)?)],
-                    again: false,
+                    repeats: false,
                 })
             })
             .collect();

@@ -283,12 +283,12 @@ fn what_happened_is_written_as_others_read_it() {
     // Roads of the west, of two lanes, fast ones; each second car.
     let links = network.links_by_name();
     let wanted = |filter: Filter| {
-        let wants = |car, road| filter.wants(&network, car, links[road]);
+        let matches = |car, road| filter.matches(&network, car, links[road]);
         [
-            wants(0, "ab"),
-            wants(0, "bc"),
-            wants(1, "ab"),
-            wants(1, "bc"),
+            matches(0, "ab"),
+            matches(0, "bc"),
+            matches(1, "ab"),
+            matches(1, "bc"),
         ]
     };
     let all_roads = Filter::default();

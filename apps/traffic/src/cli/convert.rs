@@ -48,12 +48,12 @@ impl Convert {
         let demand_to = known(self.demand_to.as_deref(), DemandFormat::of)?;
         let outputs = [&self.roads_to, &self.demand_to].into_iter();
         let outputs = outputs.filter_map(|path| path.as_deref());
-        whole::apart(outputs, self.scene.files())?;
+        whole::check_distinct(outputs, self.scene.files())?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
         let network = self.scene.network(&pool)?;
         let physics = self.scene.physics();
-        let tell = |text: &str| {
+        let note = |text: &str| {
             if !common.quiet {
                 output::note(text);
             }
@@ -64,7 +64,7 @@ impl Convert {
                 roads::network(&network, &physics, unit_mm, format, to)
             })?;
             if network.controlled() && !format.keeps_control() {
-                tell(
+                note(
                     "creel-traffic: lights, stops and priorities are left out: the format has none\n",
                 );
             }
@@ -73,13 +73,13 @@ impl Convert {
                 .iter()
                 .any(|road| road.speed_mm_s != links[0].speed_mm_s);
             if differ && !format.keeps_speeds() {
-                tell("creel-traffic: speeds are left out: the format has lengths only\n");
+                note("creel-traffic: speeds are left out: the format has lengths only\n");
             }
             if links.iter().any(|road| road.lanes > 1) && !format.keeps_lanes() {
-                tell("creel-traffic: lanes are left out: the format has none\n");
+                note("creel-traffic: lanes are left out: the format has none\n");
             }
             if network.placed() && !format.keeps_lanes() {
-                tell(
+                note(
                     "creel-traffic: the junctions' places are left out, so there is no map of it\n",
                 );
             }
@@ -94,17 +94,17 @@ impl Convert {
                 .filter(|(_, links)| links.is_empty())
                 .count();
             if stay > 0 {
-                tell(&format!(
+                note(&format!(
                     "creel-traffic: {stay} trips that go nowhere are left out\n"
                 ));
             }
             if format == DemandFormat::Tntp {
-                tell(
+                note(
                     "creel-traffic: ways and times are left out: a table has numbers of trips only\n",
                 );
             }
             if plans.any_repeats() {
-                tell(
+                note(
                     "creel-traffic: who drives for ever does so once there: no format can say it\n",
                 );
             }

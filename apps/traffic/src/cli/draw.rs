@@ -54,7 +54,7 @@ impl Draw {
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
         let start = || self.start.simulation(&self.scene, &pool, common.quiet);
-        let (mut simulation, _) = super::set_up(&interrupt, start)?;
+        let (mut simulation, _) = super::run_interruptible(&interrupt, start)?;
         if !simulation.network().placed() {
             return Err(super::no_map());
         }

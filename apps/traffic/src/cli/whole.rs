@@ -119,7 +119,7 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Says, before anything is done, if a file would be written twice, or over one that is read.
-pub fn apart<'a>(
+pub fn check_distinct<'a>(
     written: impl Iterator<Item = &'a Path>,
     read: impl Iterator<Item = &'a Path>,
 ) -> anyhow::Result<()> {

@@ -141,7 +141,7 @@ impl<W: Write> Report for Edges<W> {
         self.to.flush()
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         true
     }
 }

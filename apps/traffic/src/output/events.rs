@@ -98,7 +98,7 @@ impl<W: Write> Report for Events<W> {
         self.to.flush()
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         true
     }
 }

@@ -118,11 +118,11 @@ impl<W: Write> Report for Fcd<W> {
         self.to.flush()
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         true
     }
 
-    fn needs_each_car(&self) -> bool {
+    fn needs_all_vehicles(&self) -> bool {
         true
     }
 }

@@ -60,13 +60,13 @@ pub trait Report {
 
     /// Whether it must know what happened before the period that is wanted: who is where when that
     /// begins.
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         false
     }
 
     /// Whether it must know of all cars on the roads that are wanted, and itself leaves out those that
     /// are not.
-    fn needs_each_car(&self) -> bool {
+    fn needs_all_vehicles(&self) -> bool {
         false
     }
 }
@@ -104,17 +104,17 @@ impl Default for Filter {
 impl Filter {
     /// Whether what happens to a car on a road is wanted. What happens on none is, where no roads are
     /// picked.
-    pub fn wants(&self, network: &Network, car: u32, link: u32) -> bool {
-        self.wants_car(car) && self.wants_road(network, link)
+    pub fn matches(&self, network: &Network, car: u32, link: u32) -> bool {
+        self.matches_vehicle(car) && self.matches_link(network, link)
     }
 
     /// Whether what happens to a car is wanted.
-    pub fn wants_car(&self, car: u32) -> bool {
+    pub fn matches_vehicle(&self, car: u32) -> bool {
         car.is_multiple_of(self.every.max(1))
     }
 
     /// Whether what happens on a road is wanted.
-    pub fn wants_road(&self, network: &Network, link: u32) -> bool {
+    pub fn matches_link(&self, network: &Network, link: u32) -> bool {
         let Self {
             region,
             lanes,

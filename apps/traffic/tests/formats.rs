@@ -337,7 +337,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
         river: true,
         ..City::grid(9, 8)
     }
-    .plan()
+    .raw_network()
     .unwrap();
     plan.junctions[10].control = Control::Stop;
     plan.junctions[11].control = Control::Free;
@@ -382,9 +382,9 @@ fn roads_and_demand_come_back_as_they_were_written() {
             let mut all: Vec<_> = (0..network.links().len() as u32)
                 .map(|link| {
                     let road = network.links()[link as usize];
-                    let ends = [road.from, road.to].map(|j| network.junction_origin(j));
+                    let ends = [road.from, road.to].map(|j| network.junction_file_index(j));
                     (
-                        network.link_origin(link),
+                        network.link_file_index(link),
                         ends,
                         road.length_mm,
                         network.flow(link, &physics),
@@ -414,7 +414,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
             let links = 0..network.links().len() as u32;
             let link = links
                 .into_iter()
-                .find(|&link| network.link_origin(link) == origin);
+                .find(|&link| network.link_file_index(link) == origin);
             let road = network.links()[link.unwrap() as usize];
             match network.junctions()[road.to as usize].control {
                 Control::Signal { program, .. } => {
@@ -428,10 +428,10 @@ fn roads_and_demand_come_back_as_they_were_written() {
             for origin in 0..network.links().len() as u32 {
                 assert_eq!(greens(&network, origin), greens(&other, origin));
             }
-            let origin = |j: u32| network.junction_origin(j);
+            let origin = |j: u32| network.junction_file_index(j);
             for junction in 0..network.junctions().len() as u32 {
                 let same = (0..)
-                    .find(|&j| other.junction_origin(j) == origin(junction))
+                    .find(|&j| other.junction_file_index(j) == origin(junction))
                     .unwrap();
                 let controls = [
                     network.junctions()[junction as usize],
@@ -463,7 +463,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
                 .map(|trip| {
                     trip.1
                         .iter()
-                        .map(|&link| network.link_origin(link))
+                        .map(|&link| network.link_file_index(link))
                         .collect()
                 })
                 .collect();

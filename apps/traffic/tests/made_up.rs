@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Jams, detours, cars beside roads, and all kinds of timers.
 fn snapshot(pool: &Pool) -> (Arc<Network>, Vec<u8>) {
     let city = City::grid(6, 6);
-    let network = Arc::new(Network::with_tiles(city.plan().unwrap(), 12).unwrap());
+    let network = Arc::new(Network::with_tiles(city.raw_network().unwrap(), 12).unwrap());
     let plans = laps::plans(pool, &network, 900, 5).unwrap();
     let physics = Physics {
         stuck_ms: 40_000,

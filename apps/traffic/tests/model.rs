@@ -93,7 +93,7 @@ fn a_red_light_holds_and_a_green_one_lets_go() {
 
 #[test]
 fn lights_are_green_when_their_program_says_so() {
-    let program = Program::in_turn(2, 90_000);
+    let program = Program::fixed_time(2, 90_000);
     assert_eq!(program.greens, [(0, 42_000), (45_000, 87_000)]);
     assert_eq!(program.green(0, 0, 41_999), 41_999);
     assert_eq!(program.green(0, 0, 42_000), 90_000);
@@ -126,7 +126,7 @@ fn a_bottlenecks_tail_moves_at_the_shock_speed() {
     let mut first_late = vec![u32::MAX; 40];
     let mut entered = std::collections::HashMap::new();
     for event in events {
-        let link = network.link_origin(event.link.min(39));
+        let link = network.link_file_index(event.link.min(39));
         match event.kind {
             EventKind::Entered => _ = entered.insert((event.car, link), event.at_ms),
             // Late by more than what a car waits whose predecessor just had to wait.
@@ -245,7 +245,7 @@ fn a_stop_lets_one_go_at_a_time_in_the_order_of_coming() {
     let events = run(&mut simulation, 200);
     let mut crossed: Vec<_> = events
         .iter()
-        .filter(|h| h.kind == EventKind::Entered && network.link_origin(h.link) == 3)
+        .filter(|h| h.kind == EventKind::Entered && network.link_file_index(h.link) == 3)
         .collect();
     crossed.sort_by_key(|h| h.at_ms);
     assert_eq!(crossed.len(), 30);
@@ -412,9 +412,9 @@ fn late_cars_take_another_way_and_only_at_the_rate_that_is_asked_for() {
         simulation.set_rerouting(Some(rerouting)).unwrap();
         let events = run(&mut simulation, 3000);
         let over = |link: u32| {
-            let entered = events
-                .iter()
-                .filter(|h| h.kind == EventKind::Entered && network.link_origin(h.link) == link);
+            let entered = events.iter().filter(|h| {
+                h.kind == EventKind::Entered && network.link_file_index(h.link) == link
+            });
             entered.count() as u64
         };
         let tally = simulation.tally();

@@ -78,7 +78,7 @@ impl Convert {
             if links.iter().any(|road| road.lanes > 1) && !format.keeps_lanes() {
                 note("creel-traffic: lanes are left out: the format has none\n");
             }
-            if network.placed() && !format.keeps_lanes() {
+            if network.has_coordinates() && !format.keeps_lanes() {
                 note(
                     "creel-traffic: the junctions' places are left out, so there is no map of it\n",
                 );

@@ -55,7 +55,7 @@ impl Draw {
         let pool = self.knobs.apply(builder).build()?;
         let start = || self.start.simulation(&self.scene, &pool, common.quiet);
         let (mut simulation, _) = super::run_interruptible(&interrupt, start)?;
-        if !simulation.network().placed() {
+        if !simulation.network().has_coordinates() {
             return Err(super::no_map());
         }
         super::check_end(&simulation, self.seconds)?;

@@ -84,7 +84,7 @@ pub fn plans(
 fn choose(network: &Network, origin: u32, places: &[u32], share: f64) -> u32 {
     let junctions = network.junctions();
     let weight = |&place: &u32| -> u64 {
-        let far = if network.placed() {
+        let far = if network.has_coordinates() {
             let (a, b) = (junctions[origin as usize], junctions[place as usize]);
             let (x, y) = (a.x - b.x, a.y - b.y);
             x * x + y * y

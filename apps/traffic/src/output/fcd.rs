@@ -63,7 +63,9 @@ impl<W: Write> Fcd<W> {
                 let spot = self.roads[&link].spot(number, now);
                 let road = labels.network.links()[link as usize];
                 let share = (spot.pos * 1000.0 / f64::from(road.length_mm)).min(1.0);
-                let [from, to] = labels.network.lane_m(&self.places, link, spot.lane);
+                let [from, to] = labels
+                    .network
+                    .lane_coordinates_m(&self.places, link, spot.lane);
                 let (dx, dy) = (to.0 - from.0, to.1 - from.1);
                 let (x, y) = (from.0 + dx * share, from.1 + dy * share);
                 let angle = dx.atan2(dy).to_degrees().rem_euclid(360.0);
@@ -84,7 +86,7 @@ impl<W: Write> Fcd<W> {
 impl<W: Write> Report for Fcd<W> {
     fn take(&mut self, labels: Labels<'_>, events: &[Event], until_ms: Ms) -> io::Result<()> {
         if self.places.is_empty() {
-            self.places = labels.network.places_m();
+            self.places = labels.network.coordinates_m();
         }
         for &Event {
             at_ms,

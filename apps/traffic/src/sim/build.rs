@@ -84,7 +84,10 @@ impl LinkEnds {
         }
         let mut exits: Vec<u32> = (0..network.links().len() as u32).collect();
         exits.sort_unstable_by_key(|&link| {
-            (network.links()[link as usize].to, network.link_origin(link))
+            (
+                network.links()[link as usize].to,
+                network.link_file_index(link),
+            )
         });
         let mut exit_of = vec![0; exits.len()];
         for junctions in network.tiles() {

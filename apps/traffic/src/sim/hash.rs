@@ -39,7 +39,7 @@ impl Tile {
 
     fn hash(&self, simulation: &Simulation) -> u64 {
         let network = &simulation.network;
-        let name = |link: u32| u64::from(network.link_origin(link));
+        let name = |link: u32| u64::from(network.link_file_index(link));
         let mut sum = 0_u64;
         let mut add = |parts: &[u64]| sum = sum.wrapping_add(mixed(parts));
         self.for_each_car(|car| {
@@ -108,7 +108,7 @@ impl Tile {
         }
         for (index, node) in self.nodes().iter().enumerate() {
             if node.busy_until > 0 {
-                let junction = network.junction_origin(self.first_junction + index as u32);
+                let junction = network.junction_file_index(self.first_junction + index as u32);
                 add(&[8, u64::from(junction), u64::from(node.busy_until)]);
             }
         }

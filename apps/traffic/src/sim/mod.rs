@@ -24,7 +24,7 @@ pub use reroute::Rerouting;
 pub use snapshot::SnapshotError;
 
 use crate::demand::Plans;
-use crate::network::{LEAST_MS, Ms, Network, NetworkError, Physics, Program};
+use crate::network::{LINK_TIME_MS_MIN, Ms, Network, NetworkError, Physics, Program};
 use crate::route::Router;
 use creel::Pool;
 use detours::Detours;
@@ -188,7 +188,7 @@ impl Simulation {
             tiles: built.tiles,
             sources: built.sources,
             now_ms: 0,
-            window_ms: window.clamp(LEAST_MS / TICK_MS, WINDOW_TICKS_MAX) * TICK_MS,
+            window_ms: window.clamp(LINK_TIME_MS_MIN / TICK_MS, WINDOW_TICKS_MAX) * TICK_MS,
             rerouting: None,
             router: OnceLock::new(),
         })

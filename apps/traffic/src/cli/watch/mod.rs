@@ -87,7 +87,7 @@ impl Watch {
             .build()?;
         let start = || self.start.simulation(&self.scene, &pool, common.quiet);
         let (mut simulation, _) = super::run_interruptible(&interrupt, start)?;
-        if !simulation.network().placed() {
+        if !simulation.network().has_coordinates() {
             return Err(super::no_map());
         }
         let control = Control {
@@ -178,7 +178,7 @@ fn run_until_interrupted(
 
 fn shared_state(simulation: &Simulation, control: Control) -> SharedState {
     let network = simulation.network();
-    let places = network.places_m();
+    let places = network.coordinates_m();
     let [west, south, ..] = Network::bounds_m(&places);
     let mut roads = Vec::with_capacity(16 * network.links().len());
     let mut details = Vec::with_capacity(network.links().len());

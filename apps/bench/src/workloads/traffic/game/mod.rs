@@ -82,7 +82,7 @@ fn build(network: &Network, rules: &Rules) -> Vec<Junction> {
         .collect();
     let links = network.links();
     let mut by_origin: Vec<u32> = (0..links.len() as u32).collect();
-    by_origin.sort_unstable_by_key(|&link| network.link_origin(link));
+    by_origin.sort_unstable_by_key(|&link| network.link_file_index(link));
     for link in by_origin {
         let (road, flow) = (
             links[link as usize],

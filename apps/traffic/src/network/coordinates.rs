@@ -8,7 +8,7 @@ const DEGREE_M: (f64, f64) = (110_540.0, 111_320.0);
 impl Network {
     /// The places of all junctions: east and north, in metres; from the south-western corner where the
     /// network is [geographic](Self::geographic), which is well enough for a city.
-    pub fn places_m(&self) -> Vec<(f64, f64)> {
+    pub fn coordinates_m(&self) -> Vec<(f64, f64)> {
         let junctions = self.junctions();
         let low =
             |get: fn(&super::Junction) -> f64| junctions.iter().map(get).fold(f64::MAX, f64::min);
@@ -28,7 +28,12 @@ impl Network {
 
     /// Where a lane of a road begins and ends. Lanes lie beside each other to the right of the line
     /// between the junctions, the first outermost; a road without length on the map has a little.
-    pub(crate) fn lane_m(&self, places: &[(f64, f64)], link: u32, lane: u8) -> [(f64, f64); 2] {
+    pub(crate) fn lane_coordinates_m(
+        &self,
+        places: &[(f64, f64)],
+        link: u32,
+        lane: u8,
+    ) -> [(f64, f64); 2] {
         const LANE_M: f64 = 3.2;
         let road = self.links()[link as usize];
         let [a, b] = [road.from, road.to].map(|junction| places[junction as usize]);

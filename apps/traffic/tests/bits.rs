@@ -85,7 +85,7 @@ fn rerouting(seed: u64) -> Option<Rerouting> {
 }
 
 #[test]
-fn workers_balances_placements_tiles_and_windows_do_not_show() {
+fn hash_is_independent_of_workers_balance_placement_tiles_and_windows() {
     let pools = [
         pool(1, Balance::Sticky, Placement::Cores),
         pool(2, Balance::Sticky, Placement::Cores),
@@ -130,7 +130,7 @@ fn workers_balances_placements_tiles_and_windows_do_not_show() {
 }
 
 #[test]
-fn run_by_others_it_comes_to_the_same() {
+fn run_with_other_threads_gives_the_same_hash() {
     let pool = pool(2, Balance::Sticky, Placement::Unpinned);
     let network =
         Arc::new(Network::with_tiles(City::grid(9, 9).raw_network().unwrap(), 4).unwrap());
@@ -146,7 +146,7 @@ fn run_by_others_it_comes_to_the_same() {
 }
 
 #[test]
-fn hashes_tell_states_apart() {
+fn different_states_have_different_hashes() {
     let pool = pool(1, Balance::Sticky, Placement::Unpinned);
     let network = Arc::new(City::grid(4, 4).network().unwrap());
     let hash = |seed, ticks| {
@@ -165,7 +165,7 @@ fn hashes_tell_states_apart() {
 }
 
 #[test]
-fn a_snapshot_goes_on_to_the_same_bits() {
+fn resuming_a_snapshot_gives_the_same_hash() {
     let pool = pool(2, Balance::Sticky, Placement::Unpinned);
     for seed in 0..20 {
         let (plan, physics, cars) = city(seed);
@@ -186,7 +186,7 @@ fn a_snapshot_goes_on_to_the_same_bits() {
 }
 
 #[test]
-fn a_broken_snapshot_is_refused() {
+fn broken_snapshots_are_rejected() {
     let pool = pool(1, Balance::Sticky, Placement::Unpinned);
     let network = Arc::new(City::grid(3, 3).network().unwrap());
     let plans = Arc::new(laps::plans(&pool, &network, 20, 1).unwrap());

@@ -72,8 +72,8 @@ fn pair_lists_and_dimacs_graphs_are_read() {
 }
 
 #[test]
-fn broken_files_are_told_with_the_line() {
-    for (text, told) in [
+fn broken_files_are_reported_with_their_line() {
+    for (text, expected) in [
         ("p tw 3 2\n1 2\n", "cut"),
         ("p tw 3 1\n1 2\n2 3\n", "line 3"),
         ("p tw 3 1\n1 4\n", "line 2"),
@@ -114,7 +114,7 @@ fn broken_files_are_told_with_the_line() {
         ("hello", "none of the formats"),
     ] {
         let error = read(&file("broken", text)).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains(told), "{text:?}: {error}");
+        assert!(error.to_string().contains(expected), "{text:?}: {error}");
     }
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(b"p tw 3 2\n1 2\n2 3\n").unwrap();
@@ -201,7 +201,7 @@ fn sumo_networks_lights_and_routes_drive() {
 }
 
 #[test]
-fn a_trip_without_a_way_is_told_and_the_others_drive() {
+fn trips_without_a_route_are_reported_and_the_others_drive() {
     let network = Arc::new(read(&file("island.gr", "p tw 4 2\n1 2\n3 4\n")).unwrap());
     let table =
         "<NUMBER OF ZONES> 4\n<END OF METADATA>\nOrigin 1\n2 : 2.0; 3 : 1.0;\nOrigin 9\n1 : 1.0;";
@@ -214,7 +214,7 @@ fn a_trip_without_a_way_is_told_and_the_others_drive() {
 }
 
 #[test]
-fn what_happened_is_written_as_others_read_it() {
+fn reports_match_the_formats_of_sumo_and_matsim() {
     let network = Arc::new(read(&file("out-network.xml", MATSIM)).unwrap());
     let plans = "<plans><person id='1'><plan><act end_time='5'/><leg mode='car'><route>ab bc</route></leg></plan></person>
         <person id='2'><plan><act end_time='5'/><leg mode='car'><route>ab</route></leg></plan></person></plans>";
@@ -326,7 +326,7 @@ fn what_happened_is_written_as_others_read_it() {
 }
 
 #[test]
-fn roads_and_demand_come_back_as_they_were_written() {
+fn roads_and_demand_survive_a_round_trip_through_files() {
     use creel_traffic::city::City;
     use creel_traffic::demand::{gravity, write as demand_write};
     use creel_traffic::network::write;
@@ -486,7 +486,7 @@ fn roads_and_demand_come_back_as_they_were_written() {
 }
 
 #[test]
-fn more_roads_at_a_junction_than_numbers_tell_are_refused() {
+fn junctions_above_the_maximum_degree_are_rejected() {
     for star in [|i: u32| (1, i), |i: u32| (i, 1)] {
         let roads: String = (2..300)
             .map(|i| format!("a {} {} 1\n", star(i).0, star(i).1))

@@ -19,7 +19,7 @@ fn pool() -> Pool {
 /// Of a jammed city, with all cars still on the way and with all arrived: the time without waiting is
 /// what the roads' free-flow times sum up to.
 #[test]
-fn the_mean_speed_is_that_of_what_happened() {
+fn mean_speed_and_delay_match_the_events() {
     let pool = pool();
     let network = Arc::new(City::grid(8, 8).network().unwrap());
     let wishes = gravity::Gravity {
@@ -118,7 +118,7 @@ fn short_roads_carry_the_flow_of_long_ones() {
 }
 
 #[test]
-fn who_stays_sets_out_before_it_arrives() {
+fn a_trip_without_links_departs_before_it_arrives() {
     let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
     let nowhere = Route::default();
     let there = Route::pack(&network, &path(&network, [0])).unwrap();
@@ -137,7 +137,7 @@ fn who_stays_sets_out_before_it_arrives() {
         Simulation::new(&pool(), network.clone(), plans, Physics::default()).unwrap();
     simulation.record_events(true);
     simulation.run(&pool(), 60);
-    let told: Vec<_> = simulation
+    let reported: Vec<_> = simulation
         .take_events()
         .iter()
         .map(|event| (event.at_ms, event.kind, event.link == NO_ROAD))
@@ -156,5 +156,5 @@ fn who_stays_sets_out_before_it_arrives() {
         (6000, EventKind::Arrived, false),
     ]);
     expected.extend(stays(6000));
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }

@@ -35,7 +35,7 @@ fn times(events: &[Event], kind: EventKind) -> Vec<u32> {
 }
 
 #[test]
-fn a_lone_car_keeps_the_limit() {
+fn a_lone_car_drives_at_the_speed_limit() {
     for tile in [1, 2, 100] {
         // 20 m/s: 5 s, 12.35 s, 10 ms that count as a second, 7.5 s.
         let links = vec![
@@ -63,7 +63,7 @@ fn a_lone_car_keeps_the_limit() {
 }
 
 #[test]
-fn a_red_light_holds_and_a_green_one_lets_go() {
+fn cars_stop_at_red_and_leave_at_green() {
     let mut plan = plan(3, vec![road(0, 1, 100), road(1, 2, 100)]);
     plan.programs.push(Program {
         cycle_ms: 60_000,
@@ -92,7 +92,7 @@ fn a_red_light_holds_and_a_green_one_lets_go() {
 }
 
 #[test]
-fn lights_are_green_when_their_program_says_so() {
+fn signals_follow_their_program() {
     let program = Program::fixed_time(2, 90_000);
     assert_eq!(program.greens, [(0, 42_000), (45_000, 87_000)]);
     assert_eq!(program.green(0, 0, 41_999), 41_999);
@@ -119,7 +119,7 @@ fn bottleneck(every_ms: u32, slow_ms: u16, tile: usize) -> (Arc<Network>, Vec<Ev
 }
 
 #[test]
-fn a_bottlenecks_tail_moves_at_the_shock_speed() {
+fn the_queue_behind_a_bottleneck_grows_at_the_shock_speed() {
     // In: 0.5 a second, 0.025 a metre. Out: 0.25 a second; behind it 0.2 - 0.25 / 5 = 0.15 a metre.
     // So the tail goes back at (0.5 - 0.25) / (0.15 - 0.025) = 2 m/s: a road of 50 m in 25 s.
     let (network, events) = bottleneck(2000, 4000, 7);
@@ -142,7 +142,7 @@ fn a_bottlenecks_tail_moves_at_the_shock_speed() {
 }
 
 #[test]
-fn behind_a_bottleneck_comes_what_it_lets_by() {
+fn flow_behind_a_bottleneck_equals_its_capacity() {
     let (_, events) = bottleneck(1250, 4000, 1000);
     let arrived = times(&events, EventKind::Arrived);
     assert!(
@@ -152,7 +152,7 @@ fn behind_a_bottleneck_comes_what_it_lets_by() {
 }
 
 #[test]
-fn flow_over_density_is_a_triangle() {
+fn the_fundamental_diagram_is_triangular() {
     // A ring of ten roads of 200 m: 40 cars each at rest. Free flow until 80 cars, then the wave.
     for (cars, tile) in [
         (20, 1000),
@@ -234,7 +234,7 @@ fn a_symmetric_city_stays_symmetric() {
 }
 
 #[test]
-fn a_stop_lets_one_go_at_a_time_in_the_order_of_coming() {
+fn a_stop_serves_one_car_at_a_time_in_arrival_order() {
     let mut links: Vec<_> = (0..3).map(|i| road(1 + i, 0, 100 + i)).collect();
     links.push(road(0, 4, 500));
     let mut plan = plan(5, links);
@@ -263,7 +263,7 @@ fn a_stop_lets_one_go_at_a_time_in_the_order_of_coming() {
 }
 
 #[test]
-fn who_must_yield_waits_for_a_gap() {
+fn minor_roads_wait_for_a_gap() {
     let mut links = vec![road(1, 0, 100), road(2, 0, 100), road(0, 3, 500)];
     links[0].approach = 1;
     let mut plan = plan(4, links);
@@ -282,7 +282,7 @@ fn who_must_yield_waits_for_a_gap() {
 }
 
 #[test]
-fn gridlock_is_real_and_its_way_out_is_counted() {
+fn gridlock_occurs_and_its_resolution_is_counted() {
     // A ring of four roads, each full of cars that want to go on to the next.
     let links: Vec<_> = (0..4).map(|i| road(i, (i + 1) % 4, 50)).collect();
     let network = network(4, links, 2);
@@ -314,7 +314,7 @@ fn gridlock_is_real_and_its_way_out_is_counted() {
 }
 
 #[test]
-fn who_finds_no_room_waits_beside_the_road() {
+fn cars_without_storage_wait_in_the_entry_queue() {
     let network = network(2, vec![road(0, 1, 50)], 1);
     let travellers = (0..25).map(|_| trip(&network, 0, [0])).collect();
     let mut simulation = simulation(&network, travellers, NEWELL);
@@ -335,7 +335,7 @@ fn who_finds_no_room_waits_beside_the_road() {
 }
 
 #[test]
-fn one_trip_follows_another_from_where_it_ended() {
+fn the_next_trip_starts_where_the_last_one_ended() {
     let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
     let route = |origin| Route::pack(&network, &path(&network, [origin])).unwrap();
     let trips = vec![
@@ -367,7 +367,7 @@ fn one_trip_follows_another_from_where_it_ended() {
 }
 
 #[test]
-fn an_idle_city_does_nothing_and_a_city_without_cars_is_no_error() {
+fn idle_and_empty_cities_run_without_events() {
     let network = Arc::new(City::grid(20, 20).network().unwrap());
     let mut simulation = Simulation::new(
         &pool(),
@@ -398,7 +398,7 @@ fn fork() -> Arc<Network> {
 }
 
 #[test]
-fn late_cars_take_another_way_and_only_at_the_rate_that_is_asked_for() {
+fn late_cars_are_rerouted_at_the_requested_rate() {
     let outcome = |share_ppm| {
         let network = fork();
         let travellers = (0..200).map(|i| trip(&network, i * 2000, 0..3)).collect();
@@ -436,7 +436,7 @@ fn late_cars_take_another_way_and_only_at_the_rate_that_is_asked_for() {
 }
 
 #[test]
-fn works_on_a_road_hold_cars_back_until_they_are_over() {
+fn a_longer_headway_holds_cars_back_until_it_is_reset() {
     let network = network(3, vec![road(0, 1, 100), road(1, 2, 100)], 1);
     let travellers = (0..60).map(|_| trip(&network, 0, 0..2)).collect();
     let mut simulation = simulation(&network, travellers, NEWELL);
@@ -457,7 +457,7 @@ fn works_on_a_road_hold_cars_back_until_they_are_over() {
 }
 
 #[test]
-fn works_hold_back_those_too_who_are_on_the_road_and_are_a_part_of_the_state() {
+fn a_longer_headway_affects_cars_on_the_link_and_is_saved() {
     let network = network(3, vec![road(0, 1, 100), road(1, 2, 100)], 1);
     let link = path(&network, [0])[0];
     let travellers = (0..4).map(|_| trip(&network, 0, 0..2)).collect();
@@ -479,7 +479,7 @@ fn works_hold_back_those_too_who_are_on_the_road_and_are_a_part_of_the_state() {
 }
 
 #[test]
-fn a_trip_begins_when_it_should_even_within_the_eighth_of_a_second_in_which_the_last_ended() {
+fn a_trip_can_start_in_the_slot_in_which_the_last_one_ended() {
     let network = network(2, vec![road(0, 1, 100), road(1, 0, 100)], 1);
     let route = |origin| Route::pack(&network, &path(&network, [origin])).unwrap();
     let traveller = Traveller {

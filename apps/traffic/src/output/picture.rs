@@ -153,7 +153,7 @@ mod tests {
     use crate::network::{Junction, Link, RawNetwork};
 
     #[test]
-    fn a_road_is_drawn_as_wide_as_roads_are_long() {
+    fn stroke_width_follows_the_mean_road_length() {
         let junction = |x| Junction {
             x,
             ..Junction::default()
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_go_from_empty_to_full() {
+    fn colours_range_from_empty_to_full() {
         assert_eq!(colour(0), [51, 71, 94]);
         assert_eq!(colour(SHADES - 1), [214, 38, 61]);
         let different: std::collections::HashSet<_> = (0..SHADES).map(colour).collect();

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// A jam before a bottleneck: who waits stands in its place on its lane, nobody drives through another,
 /// and the file says so.
 #[test]
-fn who_waits_stands_in_its_place_in_the_queue() {
+fn queued_cars_stand_at_their_queue_position() {
     for lanes in [1_u8, 2] {
         let mut links = vec![road(0, 1, 200), road(1, 2, 200)];
         links[0].lanes = lanes;

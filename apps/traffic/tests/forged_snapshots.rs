@@ -85,7 +85,7 @@ fn try_all(seed: u64, count: u64) -> u64 {
 }
 
 #[test]
-fn a_made_up_snapshot_is_told_or_runs() {
+fn a_forged_snapshot_is_rejected_or_runs() {
     let refused = try_all(1, 400);
     // Some changes make another state that a run could have come to.
     assert!((200..400).contains(&refused), "{refused}");
@@ -93,7 +93,7 @@ fn a_made_up_snapshot_is_told_or_runs() {
 
 #[test]
 #[ignore = "takes a quarter of a minute"]
-fn many_made_up_snapshots_are_told_or_run() {
+fn many_forged_snapshots_are_rejected_or_run() {
     for seed in 2..6 {
         try_all(seed, 2000);
     }

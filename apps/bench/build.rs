@@ -15,9 +15,9 @@ fn main() {
     tell("CRATES", crates());
     #[cfg(feature = "peers")]
     {
-        println!("cargo::rerun-if-changed=src/workloads/iterate/openmp.c");
+        println!("cargo::rerun-if-changed=src/workloads/loops/openmp.c");
         cc::Build::new()
-            .file("src/workloads/iterate/openmp.c")
+            .file("src/workloads/loops/openmp.c")
             .opt_level(3)
             .flag("-fopenmp")
             .compile("creel_bench_openmp");

@@ -383,7 +383,7 @@ mod tests {
         let [only] = &comparison.differences[..] else {
             panic!("{:?}", comparison.differences);
         };
-        assert_eq!(only.what, "iterate hot: creel [sticky, adaptive]");
+        assert_eq!(only.what, "loops hot: creel [sticky, adaptive]");
         assert!((0.4..0.6).contains(&only.better), "{only:?}");
     }
 
@@ -418,7 +418,7 @@ mod tests {
         let yardstick = scaled(5, |name| if is_creel(name) { 1.0 } else { 1.5 });
         let comparison = reports(&old, &yardstick);
         assert!(comparison.differences.is_empty());
-        assert_eq!(comparison.moved, ["iterate hot: creel [sticky, adaptive]"]);
+        assert_eq!(comparison.moved, ["loops hot: creel [sticky, adaptive]"]);
         let mut less = yardstick;
         less.sections[0].rows.retain(|row| !is_creel(&row.subject));
         let text = |new: &Report| reports(&old, new).text();

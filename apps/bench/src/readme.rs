@@ -36,14 +36,14 @@ const STYLE: &str = ".page{fill:#fff}text{fill:#1c2026}.soft{fill:#545b66}.grid{
 /// what it is in words. `NAME*` is the best of those whose names begin so.
 const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
     (
-        "iterate",
+        "loops",
         "hot",
         "creel [sticky",
         &[ONE_THREAD, "rayon*", BEST],
         "100,000 items, call after call",
     ),
     (
-        "iterate",
+        "loops",
         "frame",
         "creel [sticky",
         &[ONE_THREAD, "rayon*", BEST],
@@ -64,7 +64,7 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "songs, one a job",
     ),
     (
-        "whispers",
+        "messages",
         "chain",
         "creel {n} workers",
         &["tokio*", "go*"],
@@ -99,21 +99,21 @@ const SHOWN: &[(&str, &str, &str, &[&str], &str)] = &[
         "a city's cars",
     ),
     (
-        "launch",
+        "sizing",
         "OpenMP in lock-step",
         "creel run",
         &["as it is*"],
         "OpenMP told of 4 × the CPUs, sized",
     ),
     (
-        "launch",
+        "sizing",
         "OpenMP in lock-step quota",
         "creel run",
         &["as it is*"],
         "OpenMP under a quota, sized",
     ),
     (
-        "launch",
+        "sizing",
         "Haskell quota",
         "creel run",
         &["as it is*"],
@@ -466,7 +466,7 @@ mod tests {
             text.starts_with("before\n") && text.ends_with("\nafter\n"),
             "{text}"
         );
-        assert!(text.contains("`creel-bench iterate --case hot`"), "{text}");
+        assert!(text.contains("`creel-bench loops --case hot`"), "{text}");
         assert!(text.contains("benches/runs/2026-01-02-b"), "{text}");
         assert!(!text.contains("\nold\n"));
         fs::write(folder.join(PLOT), "another").unwrap();

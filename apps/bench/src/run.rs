@@ -120,18 +120,20 @@ impl Cli {
     /// The workloads named, of either form.
     fn named(&self) -> Vec<&str> {
         let names = workloads::names();
-        let positional = self.workloads.iter().map(String::as_str);
+        let positional = self
+            .workloads
+            .iter()
+            .map(|name| workloads::current_name(name));
         let positional = positional.filter(|name| names.contains(name));
-        positional
-            .chain(self.only.iter().map(String::as_str))
-            .collect()
+        let only = self.only.iter().map(|name| workloads::current_name(name));
+        positional.chain(only).collect()
     }
 
     /// The cases named, of either form.
     fn named_cases(&self) -> BTreeSet<&str> {
         let names = workloads::names();
         let positional = self.workloads.iter().map(String::as_str);
-        let positional = positional.filter(|name| !names.contains(name));
+        let positional = positional.filter(|name| !names.contains(&workloads::current_name(name)));
         positional
             .chain(self.cases.iter().map(String::as_str))
             .collect()
@@ -208,7 +210,7 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         match &*values.key {
             "workers" => setting.workers = number,
             "items" | "work" if !cli.named_cases().contains("article") => {
-                return Err(usage(format!("{}: of iterate article only", values.key)).into());
+                return Err(usage(format!("{}: of loops article only", values.key)).into());
             }
             "items" => setting.items = Some(number),
             "work" => setting.work = Some(number),

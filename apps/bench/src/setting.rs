@@ -55,7 +55,7 @@ pub struct Setting {
     pub python: Option<PathBuf>,
     /// For `render`: settings that are crossed.
     pub matrix: Vec<Values>,
-    /// For `iterate article`: the number of items, where it is swept.
+    /// For `loops article`: the number of items, where it is swept.
     pub items: Option<usize>,
     /// The same: steps of work an item.
     pub work: Option<usize>,

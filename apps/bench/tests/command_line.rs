@@ -9,6 +9,7 @@ fn bench(line: &[&str]) -> Output {
 
 #[test]
 fn json_has_the_documented_fields() {
+    // A former name is accepted, and reports keep it.
     let output = bench(&[
         "iterate", "--case", "noop", "--quick", "--runs", "2", "--format", "json",
     ]);
@@ -92,13 +93,13 @@ fn a_report_is_written_in_every_form_and_compared() {
     let folder = folder("report");
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let (json, html, md) = (file("a.json"), file("a.html"), file("a.md"));
-    let run = ["iterate", "--case", "noop", "--quick", "--runs", "2", "-q"];
+    let run = ["loops", "--case", "noop", "--quick", "--runs", "2", "-q"];
     let reports = ["--report", &json, "--report", &html, "--report", &md];
     let output = bench(&[&run[..], &reports].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = |file: &str| std::fs::read_to_string(file).unwrap();
     assert!(text(&html).starts_with("<!doctype html>") && text(&html).contains("creel ["));
-    assert!(text(&md).contains("## iterate"));
+    assert!(text(&md).contains("## loops"));
     // Beside itself nothing differs, whatever the noise of the run was.
     let output = bench(&[
         "--from",
@@ -128,7 +129,7 @@ fn a_report_is_written_in_every_form_and_compared() {
 #[test]
 fn a_sweep_tells_what_a_worker_costs() {
     let line = [
-        "iterate",
+        "loops",
         "article",
         "--sweep",
         "workers=1,2",
@@ -150,7 +151,7 @@ fn a_record_is_a_folder_with_all_that_a_reader_needs() {
     let folder = folder("record");
     let path = folder.to_str().unwrap();
     let output = bench(&[
-        "iterate", "noop", "--quick", "--runs", "1", "-q", "--record", path,
+        "loops", "noop", "--quick", "--runs", "1", "-q", "--record", path,
     ]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let record = std::fs::read_dir(&folder)
@@ -214,7 +215,7 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     // The heading of the case that was measured, if the other was cut short.
     let cut = |_| {
         let mut child = Command::new(env!("CARGO_BIN_EXE_creel-bench"))
-            .args(["iterate", "--case", "hot", "--case", "noop", "--quick"])
+            .args(["loops", "--case", "hot", "--case", "noop", "--quick"])
             .args(["--runs", "20", "--report"])
             .arg(&file)
             .stdout(Stdio::piped())
@@ -225,7 +226,7 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
         let mut headings = printed
             .lines()
             .map(|line| line.unwrap())
-            .filter(|line| line.starts_with("iterate ") && line.contains("noise"));
+            .filter(|line| line.starts_with("loops ") && line.contains("noise"));
         let first = headings.next().expect("a case");
         let pid = child.id().to_string();
         let _ = Command::new("kill").args(["-INT", &pid]).status().unwrap();
@@ -244,11 +245,11 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     };
     let kept = read();
     let case = kept[0]["case"].as_str().unwrap().to_owned();
-    assert!(first.starts_with(&format!("iterate {case}:")), "{first}");
+    assert!(first.starts_with(&format!("loops {case}:")), "{first}");
     assert!(kept.iter().all(|row| row["case"] == *case), "{kept:?}");
     // The rest is measured, and what was there stays.
     let path = file.to_str().unwrap();
-    let mut line = vec!["hot", "noop", "--only", "iterate", "--quick", "--runs", "2"];
+    let mut line = vec!["hot", "noop", "--only", "loops", "--quick", "--runs", "2"];
     line.extend(["--resume", path, "--report", path]);
     let resumed = bench(&line);
     assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
@@ -256,7 +257,7 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     assert_eq!(all[..kept.len()], kept);
     assert!(all.len() > kept.len() && all[kept.len()..].iter().all(|row| row["case"] != *case));
     // What was measured otherwise is not gone on from.
-    let other = bench(&["hot", "--only", "iterate", "--jobs", "1", "--resume", path]);
+    let other = bench(&["hot", "--only", "loops", "--jobs", "1", "--resume", path]);
     assert_eq!(other.status.code(), Some(65), "{other:?}");
     let told = String::from_utf8_lossy(&other.stderr).into_owned();
     assert!(

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Report;
+use crate::workloads::schema_name;
 
 /// A row after its workload.
 #[derive(Serialize)]
@@ -30,7 +31,7 @@ pub fn rows(report: &Report) -> anyhow::Result<String> {
     for section in &report.sections {
         for row in &section.rows {
             out.serialize(Line {
-                workload: &section.workload,
+                workload: schema_name(&section.workload),
                 subject: &row.subject,
                 case: &row.case,
                 metric: &row.metric,

@@ -31,7 +31,7 @@ const EACH_CASE: &str = "";
 
 const QUESTIONS: &[Question] = &[
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "hot",
         subject: "creel",
         than: ONE_THREAD,
@@ -40,7 +40,7 @@ const QUESTIONS: &[Question] = &[
         worse: "A hot loop of 100,000 items is best left on one thread here: sharing costs {x} ×.",
     },
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "frame",
         subject: "creel [sticky, adaptive]",
         than: "creel [unpinned]",
@@ -49,7 +49,7 @@ const QUESTIONS: &[Question] = &[
         worse: "Pinning costs {x} × in a frame loop here: leave workers unpinned.",
     },
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "oversubscribed",
         subject: "creel [sticky, adaptive]",
         than: "creel [sticky, adaptive] ",
@@ -58,7 +58,7 @@ const QUESTIONS: &[Question] = &[
         worse: "More than {n} workers cost {x} ×.",
     },
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "hog",
         subject: "creel",
         than: ONE_THREAD,
@@ -67,7 +67,7 @@ const QUESTIONS: &[Question] = &[
         worse: "Beside a program that spins on one of the cores it loses {x} × to one thread.",
     },
     Question {
-        workload: "iterate",
+        workload: "loops",
         case: "frame",
         subject: "creel",
         than: BEST_PEER,
@@ -94,16 +94,16 @@ const QUESTIONS: &[Question] = &[
         worse: "rayon is {x} × as fast.",
     },
     Question {
-        workload: "whispers",
+        workload: "messages",
         case: "chain",
         subject: "creel {n} workers",
         than: "creel 1 workers",
-        better: "{n} workers pass a whisper on {x} × faster than one.",
+        better: "{n} workers pass a message on {x} × faster than one.",
         same: "Tasks that only talk gain nothing from more than one worker, and lose nothing.",
         worse: "Tasks that only talk cost {x} × with {n} workers: give them one.",
     },
     Question {
-        workload: "whispers",
+        workload: "messages",
         case: "chain",
         subject: "creel {n} workers",
         than: BEST_PEER,
@@ -157,7 +157,7 @@ const QUESTIONS: &[Question] = &[
         worse: "rayon makes {x} × as many tokens.",
     },
     Question {
-        workload: "launch",
+        workload: "sizing",
         case: EACH_CASE,
         subject: "creel run",
         than: "as it is",
@@ -315,7 +315,7 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
         format!("Pool::builder()\n    .workers({n})\n{lines}    .build()?")
     };
     let setting = match &*section.workload {
-        "iterate" | "decode" | "programs" | "traffic" => (
+        "loops" | "decode" | "programs" | "traffic" => (
             builder(&[
                 "placement(Placement::Cores)".into(),
                 format!("balance(Balance::{rust_balance})"),
@@ -333,7 +333,7 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
             builder(&["balance(Balance::Shared)".into(), "wait(Wait::Park)".into()]),
             format!("creel-vgm render --jobs {n} SONGS… -o DIR"),
         ),
-        "whispers" => (builder(&[]), String::new()),
+        "messages" => (builder(&[]), String::new()),
         "streams" => (
             "Pool::builder()\n    .workers(1)\n    .wait(Wait::Throttle(Duration::from_millis(2)))\n    \
              .build()?"
@@ -344,7 +344,7 @@ pub fn settings(section: &Section) -> Option<(String, String)> {
             format!("{}\ncreel_hyper::serve(listener, service).until(stop)", builder(&[])),
             String::new(),
         ),
-        "launch" => (String::new(), "creel run -- PROGRAM".into()),
+        "sizing" => (String::new(), "creel run -- PROGRAM".into()),
         _ => return None,
     };
     Some(setting)

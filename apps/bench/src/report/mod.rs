@@ -41,7 +41,8 @@ pub struct Section {
     pub quick: bool,
     /// Of every subject that has workers.
     pub workers: usize,
-    /// Its name.
+    /// The workload's current name. JSON has its schema name.
+    #[serde(with = "workload_name")]
     pub workload: String,
     /// What else happened meanwhile.
     pub disturbance: Option<Disturbance>,
@@ -49,6 +50,22 @@ pub struct Section {
     pub noise: Vec<Noise>,
     /// All figures.
     pub rows: Vec<Row>,
+}
+
+/// Converts between the current name of a workload and its name in the schema.
+mod workload_name {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::workloads::{current_name, schema_name};
+
+    pub fn serialize<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
+        schema_name(name).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Ok(current_name(&name).to_owned())
+    }
 }
 
 /// What is looked at first in a line that is read back.
@@ -222,7 +239,7 @@ pub mod tests {
             load: Load::Idle,
             quick: false,
             workers: 2,
-            workload: "iterate".into(),
+            workload: "loops".into(),
             disturbance: None,
             noise: Vec::new(),
             rows: Vec::new(),

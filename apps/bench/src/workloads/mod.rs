@@ -1,19 +1,20 @@
 //! The workloads; one file each. A new one is its module here and its line in [`ALL`].
 
 mod decode;
-mod iterate;
-mod launch;
+mod loops;
+mod messages;
 mod programs;
 pub mod render;
 #[cfg(target_os = "linux")]
 pub mod serve;
+mod sizing;
 mod streams;
 mod traffic;
-mod whispers;
 
 use std::path::Path;
 use std::process::Command;
 
+use clap::builder::PossibleValue;
 use creel_console::{Exit, Failure};
 
 use crate::harness::Case;
@@ -31,16 +32,16 @@ pub struct Workload {
 
 /// All workloads, in the order they are run.
 pub const ALL: &[Workload] = &[
-    iterate::WORKLOAD,
+    loops::WORKLOAD,
     programs::WORKLOAD,
     render::WORKLOAD,
-    whispers::WORKLOAD,
+    messages::WORKLOAD,
     streams::WORKLOAD,
     #[cfg(target_os = "linux")]
     serve::WORKLOAD,
     traffic::WORKLOAD,
     decode::WORKLOAD,
-    launch::WORKLOAD,
+    sizing::WORKLOAD,
 ];
 
 /// Those that are left out unless a workload or a case is asked for: they take minutes each.
@@ -67,16 +68,16 @@ pub const ONLY_NAMED_CASES: &[&str] = &[
 /// A quick look's cases of each workload.
 const HEADLINES: &[(&str, &[&str])] = &[
     (
-        "iterate",
+        "loops",
         &["hot", "frame", "uneven", "hog", "oversubscribed"],
     ),
     ("render", &["jobs {n}"]),
-    ("whispers", &["chain", "hop", "channel"]),
+    ("messages", &["chain", "hop", "channel"]),
     ("streams", &["4000"]),
     ("serve", &["50"]),
     ("traffic", &["run"]),
     ("decode", &["q8 1024"]),
-    ("launch", &["OpenMP in lock-step"]),
+    ("sizing", &["OpenMP in lock-step"]),
 ];
 
 /// The cases of a workload that a quick look has.
@@ -109,6 +110,44 @@ assert has('uxsim') or has('sumo'), 'it has neither uxsim nor sumo'";
 /// The names, for the command line.
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|workload| workload.name).collect()
+}
+
+/// Former names of workloads, each with the current name.
+///
+/// The command line accepts a former name for one more version. Reports keep the former names, because
+/// docs/schema.md promises that a printed value does not change.
+const FORMER_NAMES: &[(&str, &str)] = &[
+    ("iterate", "loops"),
+    ("whispers", "messages"),
+    ("launch", "sizing"),
+];
+
+/// The current name of a workload that is called by its current or its former name.
+pub fn current_name(name: &str) -> &str {
+    let mut names = FORMER_NAMES.iter();
+    names
+        .find(|(former, _)| *former == name)
+        .map_or(name, |(_, current)| current)
+}
+
+/// The name of a workload in JSON and CSV.
+pub fn schema_name(name: &str) -> &str {
+    let mut names = FORMER_NAMES.iter();
+    names
+        .find(|(_, current)| *current == name)
+        .map_or(name, |(former, _)| former)
+}
+
+/// The values of `--only`. Former names are hidden aliases.
+pub fn possible_values() -> Vec<PossibleValue> {
+    let value = |workload: &Workload| {
+        let value = PossibleValue::new(workload.name);
+        match schema_name(workload.name) {
+            former if former != workload.name => value.alias(former),
+            _ => value,
+        }
+    };
+    ALL.iter().map(value).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::rayon;
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
 use crate::setting::Setting;
-use crate::workloads::iterate::floor::in_lockstep;
+use crate::workloads::loops::floor::in_lockstep;
 
 const SIGNALS: usize = 250_000;
 

@@ -18,7 +18,7 @@ pub trait Runtime: Sized + 'static {
         future: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = T> + Send;
     /// Makes a task that nobody waits for.
-    fn launch(future: impl Future<Output = ()> + Send + 'static);
+    fn spawn_detached(future: impl Future<Output = ()> + Send + 'static);
     /// Lets the other tasks go first.
     fn give_way() -> impl Future<Output = ()> + Send;
     /// A channel for one message.
@@ -49,7 +49,7 @@ impl Runtime for Creel {
         async { task.await.expect("the task ends") }
     }
 
-    fn launch(future: impl Future<Output = ()> + Send + 'static) {
+    fn spawn_detached(future: impl Future<Output = ()> + Send + 'static) {
         creel::task::spawn(future).detach();
     }
 
@@ -103,7 +103,7 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
         async { task.await.expect("the task ends") }
     }
 
-    fn launch(future: impl Future<Output = ()> + Send + 'static) {
+    fn spawn_detached(future: impl Future<Output = ()> + Send + 'static) {
         drop(tokio::spawn(future));
     }
 

@@ -1,14 +1,14 @@
 %% A chain of processes: prints ns a pass, passes, memory in KiB before the first and at most.
--module(whispers).
+-module(messages).
 -export([main/1]).
 
 chain(Length) ->
-    First = lists:foldl(fun(_, Left) -> spawn(fun() -> whisper(Left) end) end,
+    First = lists:foldl(fun(_, Left) -> spawn(fun() -> forward(Left) end) end,
                         self(), lists:seq(1, Length)),
     First ! 0,
     receive Length -> ok end.
 
-whisper(Left) -> receive N -> Left ! N + 1 end.
+forward(Left) -> receive N -> Left ! N + 1 end.
 
 kib(Name) ->
     {ok, File} = file:open("/proc/self/status", [read, raw, binary]),

@@ -54,7 +54,7 @@ where
         let got = runtime.run(async move {
             for _ in 0..senders {
                 let mut tx = tx.clone();
-                R::launch(async move {
+                R::spawn_detached(async move {
                     for number in 0..each {
                         tx.tell(number).await;
                     }

@@ -31,8 +31,8 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "go",
         foreign: Foreign {
-            file: "whispers.go",
-            source: include_str!("languages/whispers.go"),
+            file: "messages.go",
+            source: include_str!("languages/messages.go"),
             build: &["go", "build", "-o", "PROGRAM", "SOURCE"],
             run: &["PROGRAM"],
         },
@@ -43,15 +43,15 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "java virtual threads",
         foreign: Foreign {
-            file: "Whispers.java",
-            source: include_str!("languages/Whispers.java"),
+            file: "Messages.java",
+            source: include_str!("languages/Messages.java"),
             build: &["javac", "-d", ".", "SOURCE"],
             run: &[
                 "java",
                 "-Djdk.virtualThreadScheduler.parallelism=WORKERS",
                 "-cp",
                 ".",
-                "Whispers",
+                "Messages",
             ],
         },
         variable: None,
@@ -61,8 +61,8 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "ghc forkIO",
         foreign: Foreign {
-            file: "Whispers.hs",
-            source: include_str!("languages/Whispers.hs"),
+            file: "Messages.hs",
+            source: include_str!("languages/Messages.hs"),
             build: &[
                 "ghc",
                 "-O2",
@@ -81,8 +81,8 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "erlang",
         foreign: Foreign {
-            file: "whispers.erl",
-            source: include_str!("languages/whispers.erl"),
+            file: "messages.erl",
+            source: include_str!("languages/messages.erl"),
             build: &["erlc", "SOURCE"],
             run: &[
                 "erl",
@@ -92,7 +92,7 @@ const LANGUAGES: &[Language] = &[
                 "2000000",
                 "-noshell",
                 "-run",
-                "whispers",
+                "messages",
                 "main",
             ],
         },
@@ -103,8 +103,8 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "crystal",
         foreign: Foreign {
-            file: "whispers.cr",
-            source: include_str!("languages/whispers.cr"),
+            file: "messages.cr",
+            source: include_str!("languages/messages.cr"),
             build: &[
                 "crystal",
                 "build",

@@ -63,7 +63,7 @@ async fn chain<R: Runtime>(length: u64) -> u64 {
     let (mut left, last) = R::once();
     for _ in 0..length {
         let (next, right) = R::once();
-        R::launch(async move { left(right.await + 1) });
+        R::spawn_detached(async move { left(right.await + 1) });
         left = next;
     }
     left(0);
@@ -75,7 +75,7 @@ async fn relay<R: Runtime>(length: u64, laps: u64) -> u64 {
     let (mut left, mut last) = R::link();
     for _ in 0..length {
         let (next, mut right) = R::link();
-        R::launch(async move {
+        R::spawn_detached(async move {
             while let Some(number) = right.hear().await {
                 left.tell(number + 1).await;
             }

@@ -95,7 +95,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
     }
     if SERVICE.built().is_none() {
         creel_console::output::note(
-            "launch: without the Haskell service, ghc lacks a library: \
+            "sizing: without the Haskell service, ghc lacks a library: \
              apt-get install libghc-network-dev libghc-cryptonite-dev\n",
         );
         return None;

@@ -20,8 +20,8 @@ use runtime::{Creel, Tokio};
 
 /// The workload's entry.
 pub const WORKLOAD: Workload = Workload {
-    name: "whispers",
-    about: "a chain of 100,001 tasks that whisper a number, and what its parts cost",
+    name: "messages",
+    about: "a chain of 100,001 tasks that pass a number on, and what its parts cost",
     cases,
 };
 

@@ -1,4 +1,4 @@
-// Whispers, hops, spawn-join and ping-pong in Go: prints ns a unit of the case, passes, and memory
+// Chains, hops, spawn-join and ping-pong in Go: prints ns a unit of the case, passes, and memory
 // in KiB before the first pass and at most.
 package main
 

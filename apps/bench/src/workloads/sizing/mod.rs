@@ -22,7 +22,7 @@ use crate::workloads::Workload;
 
 /// The workload's entry.
 pub const WORKLOAD: Workload = Workload {
-    name: "launch",
+    name: "sizing",
     about: "programs with too many threads, as they are and under creel run",
     cases,
 };
@@ -108,7 +108,7 @@ static PROGRAMS: [Program; 4] = [
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     let Some(tool) = beside("creel") else {
         creel_console::output::note(
-            "launch: skipped, there is no creel beside this program or in PATH: \
+            "sizing: skipped, there is no creel beside this program or in PATH: \
              cargo build --release -p creel-cli\n",
         );
         return Ok(Vec::new());

@@ -3,7 +3,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.SynchronousQueue;
 
-public class Whispers {
+public class Messages {
     static void chain(int length) throws Exception {
         var last = new SynchronousQueue<Integer>();
         var left = last;

@@ -33,7 +33,7 @@ fn chain(length: u64, stack_kib: usize) -> anyhow::Result<()> {
     thread::scope(|scope| {
         for _ in 0..length {
             let (next, right) = mpsc::channel();
-            let whisper = move || {
+            let forward = move || {
                 // A chain that is broken off is dropped from its end.
                 if let Ok(number) = right.recv() {
                     let _ = left.send(number + 1);
@@ -41,7 +41,7 @@ fn chain(length: u64, stack_kib: usize) -> anyhow::Result<()> {
             };
             let builder = thread::Builder::new().stack_size(stack_kib * 1024);
             left = next;
-            if let Err(error) = builder.spawn_scoped(scope, whisper) {
+            if let Err(error) = builder.spawn_scoped(scope, forward) {
                 refused = Some(error);
                 break;
             }

@@ -27,7 +27,7 @@ use work::{Loop, Rhythm, grind};
 
 /// The workload's entry.
 pub const WORKLOAD: Workload = Workload {
-    name: "iterate",
+    name: "loops",
     about: "touch 100,000 items on all cores, again and again",
     cases,
 };

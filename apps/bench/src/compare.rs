@@ -1,11 +1,11 @@
 //! Two reports beside each other: what must match, and what differs beyond both runs' noise.
 //!
 //! Times of two runs are not compared by themselves, because the machine's speed drifts between
-//! them. What is compared is the ratio of each of Creel's subjects to a yardstick that was sampled in
+//! them. What is compared is the ratio of each of Creel's subjects to a baseline that was sampled in
 //! the same rounds: one thread, or the first that is not Creel's. Where memory became slower, because
-//! a guest beside this one came or went, a yardstick that needs more of it moves by more: up to 1.5 ×
+//! a guest beside this one came or went, a baseline that needs more of it moves by more: up to 1.5 ×
 //! between two runs an hour apart, while Creel's subjects took what they had taken. So a difference
-//! is only called where the subject's own figure moved the same way, by [`OWN`] of it at least.
+//! is only called where the subject's own figure moved the same way, by [`OWN_SHARE_MIN`] of it at least.
 //!
 //! Two runs of all cases compare hundreds of ratios, of which 1 in 20 would be beyond an error of
 //! 95 % by chance. So a difference is called only beyond an error that is wider the more is compared
@@ -22,15 +22,15 @@ use crate::stats::{Call, Centre, LEAST, wider};
 /// Above this share of the machine, what others took makes a run unfit to be compared.
 pub const DISTURBED: f64 = 0.05;
 
-/// How much of a change, as a logarithm, is to be the subject's own and not the yardstick's.
-const OWN: f64 = 0.5;
+/// How much of a change, as a logarithm, is to be the subject's own and not the baseline's.
+const OWN_SHARE_MIN: f64 = 0.5;
 
 /// What 19 of 20 subjects that nobody changed moved by between two processes, beyond the error of
 /// their samples: one process is luckier with its memory than the next.
-const BETWEEN: f64 = 1.08;
+const BETWEEN_PROCESS_FACTOR: f64 = 1.08;
 
 /// A factor that a run should tell.
-const PLAIN: f64 = 2.0;
+const DETECTABLE_FACTOR: f64 = 2.0;
 
 /// What two reports differ in.
 #[derive(Debug, Default)]
@@ -41,12 +41,12 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// How many ratios were compared.
     pub compared: usize,
-    /// In how many of these a factor of [`PLAIN`] would have been called.
-    pub plain: usize,
+    /// In how many of these a factor of [`DETECTABLE_FACTOR`] would have been called.
+    pub detectable: usize,
     /// What is called a difference, the worst first.
     pub differences: Vec<Difference>,
-    /// Where a yardstick moved and the subject did not.
-    pub moved: Vec<String>,
+    /// Where a baseline moved and the subject did not.
+    pub baseline_moved: Vec<String>,
 }
 
 /// A subject that is faster or slower than it was.
@@ -54,22 +54,22 @@ pub struct Comparison {
 pub struct Difference {
     /// Workload, case and subject.
     pub what: String,
-    /// The yardstick's name.
-    pub beside: String,
+    /// The baseline's name.
+    pub baseline: String,
     /// Its figure then and now, as printed.
     pub figures: [String; 2],
-    /// How many times better it is, by the yardstick; below one is worse.
+    /// How many times better it is, by the baseline; below one is worse.
     pub better: f64,
 }
 
 /// How much better a subject is than it was.
 struct Change<'a> {
-    /// By the yardstick.
+    /// By the baseline.
     ratio: Centre,
     /// By its own figures, as a logarithm.
     own: f64,
-    /// The yardstick's name.
-    beside: &'a str,
+    /// The baseline's name.
+    baseline: &'a str,
 }
 
 /// A change, as a difference that it may be, and how sure it is.
@@ -100,7 +100,7 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
             };
             let changes_to = |case: &CaseView| changes(section, &old_case, case);
             let there = changes_to(&case);
-            comparison.lost(&changes_to(&old_case), &there);
+            comparison.note_missing(&changes_to(&old_case), &there);
             candidates.extend(there);
         }
     }
@@ -111,21 +111,21 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
 }
 
 /// Subjects of a case whose difference from an old report's more samples should settle, their
-/// yardstick among them.
-pub fn in_doubt(old: &Section, case: &CaseView) -> Vec<usize> {
+/// baseline among them.
+pub fn inconclusive(old: &Section, case: &CaseView) -> Vec<usize> {
     let Some(old_case) = old.case(case.name) else {
         return Vec::new();
     };
     let far = |subject: &&SubjectView| {
         let change = change(&old_case, case, subject);
-        change.is_some_and(|change| change.ratio.log.abs() > LEAST.ln() && change.is_own())
+        change.is_some_and(|change| change.ratio.log.abs() > LEAST.ln() && change.is_own_change())
     };
     let names: Vec<&str> = case.subjects.iter().filter(far).map(|s| s.name).collect();
     if names.is_empty() {
         return Vec::new();
     }
-    let yardstick = yardstick(&old_case, case).map(|subject| subject.name);
-    let wanted = |name: &str| names.contains(&name) || yardstick == Some(name);
+    let baseline = baseline(&old_case, case).map(|subject| subject.name);
+    let wanted = |name: &str| names.contains(&name) || baseline == Some(name);
     let subjects = case.subjects.iter().enumerate();
     subjects
         .filter(|(_, s)| wanted(s.name))
@@ -134,7 +134,7 @@ pub fn in_doubt(old: &Section, case: &CaseView) -> Vec<usize> {
 }
 
 /// The first that both have of those that the program does not change.
-fn yardstick<'a, 'b>(old: &CaseView, case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
+fn baseline<'a, 'b>(old: &CaseView, case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
     let known =
         |subject: &&SubjectView| old.subjects.iter().any(|other| other.name == subject.name);
     let one_thread = case
@@ -152,8 +152,8 @@ fn is_creels(subject: &SubjectView) -> bool {
 }
 
 impl Change<'_> {
-    fn is_own(&self) -> bool {
-        self.own * self.ratio.log.signum() >= OWN * self.ratio.log.abs()
+    fn is_own_change(&self) -> bool {
+        self.own * self.ratio.log.signum() >= OWN_SHARE_MIN * self.ratio.log.abs()
     }
 }
 
@@ -163,7 +163,7 @@ fn change<'a>(
     case: &CaseView<'a>,
     subject: &SubjectView<'a>,
 ) -> Option<Change<'a>> {
-    let by = yardstick(old, case)?;
+    let by = baseline(old, case)?;
     let find = |name| old.subjects.iter().find(|other| other.name == name);
     let (before, by_before) = (find(subject.name)?, find(by.name)?);
     if !is_creels(subject) {
@@ -179,13 +179,14 @@ fn change<'a>(
         } else {
             -more
         },
-        beside: by.name,
+        baseline: by.name,
     })
 }
 
 /// All changes of a case, whether they are called or not.
 fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> {
-    let floors = [old.floor, new.floor, Some(BETWEEN.ln())].map(|floor| floor.unwrap_or(0.0));
+    let floors =
+        [old.floor, new.floor, Some(BETWEEN_PROCESS_FACTOR.ln())].map(|floor| floor.unwrap_or(0.0));
     let candidate = |subject: &SubjectView| {
         let change = change(old, new, subject)?;
         let figure = |case: &CaseView| {
@@ -196,11 +197,11 @@ fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> 
         change.ratio.half.is_finite().then(|| Candidate {
             difference: Difference {
                 what: format!("{} {}: {}", section.workload, new.name, subject.name),
-                beside: change.beside.into(),
+                baseline: change.baseline.into(),
                 figures: [figure(old), figure(new)],
                 better: change.ratio.factor(),
             },
-            own: change.is_own(),
+            own: change.is_own_change(),
             change: change.ratio,
             floors,
         })
@@ -277,20 +278,23 @@ impl Comparison {
 
     /// Tells what could have been compared with the old case, and cannot: it is gone, or has no
     /// samples that are times or speeds.
-    fn lost(&mut self, all: &[Candidate], there: &[Candidate]) {
+    fn note_missing(&mut self, all: &[Candidate], there: &[Candidate]) {
         let what = |candidate: &Candidate| candidate.difference.what.clone();
         let there: Vec<String> = there.iter().map(what).collect();
-        let lost = all.iter().map(what).filter(|what| !there.contains(what));
-        let lost = lost.map(|what| format!("{what}: not in the new report"));
-        self.notes.extend(lost);
+        let note_missing = all.iter().map(what).filter(|what| !there.contains(what));
+        let note_missing = note_missing.map(|what| format!("{what}: not in the new report"));
+        self.notes.extend(note_missing);
     }
 
     /// Calls those that are differences.
     fn call(&mut self, mut candidates: Vec<Candidate>) {
         let all = candidates.len();
         self.compared = all;
-        let is_plain = |c: &&Candidate| c.change.would_show(PLAIN, &c.floors, wider(all));
-        self.plain = candidates.iter().filter(is_plain).count();
+        let is_detectable = |c: &&Candidate| {
+            c.change
+                .is_detectable(DETECTABLE_FACTOR, &c.floors, wider(all))
+        };
+        self.detectable = candidates.iter().filter(is_detectable).count();
         let distance = |candidate: &Candidate| candidate.change.distance(&candidate.floors);
         candidates.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
         let clear = candidates.into_iter().enumerate();
@@ -299,7 +303,7 @@ impl Comparison {
             if candidate.own {
                 self.differences.push(candidate.difference);
             } else {
-                self.moved.push(candidate.difference.what);
+                self.baseline_moved.push(candidate.difference.what);
             }
         }
     }
@@ -337,23 +341,25 @@ impl Comparison {
                     difference.what.clone(),
                     was,
                     is,
-                    difference.beside.clone(),
+                    difference.baseline.clone(),
                     verdict,
                 ]);
             }
             out += &table.text();
             out += "whether one comes again, a run of its case alone tells (--case NAME)\n";
         }
-        if !self.moved.is_empty() {
-            let names = self.moved.join("; ");
-            out += &format!("not called, because it is the yardstick that moved: {names}\n");
+        if !self.baseline_moved.is_empty() {
+            let names = self.baseline_moved.join("; ");
+            out += &format!("not called, because it is the baseline that moved: {names}\n");
         }
-        let (compared, plain) = (self.compared, self.plain);
+        let (compared, detectable) = (self.compared, self.detectable);
         out += &match self.differences.len() {
             0 => format!("{compared} ratios compared, no difference"),
             count => format!("{compared} ratios compared, {count} differ"),
         };
-        out += &format!("; {plain} are sure enough that {PLAIN} × would have been called\n");
+        out += &format!(
+            "; {detectable} are sure enough that {DETECTABLE_FACTOR} × would have been called\n"
+        );
         out
     }
 }
@@ -415,11 +421,14 @@ mod tests {
     fn a_yardstick_that_moved_alone_is_no_difference_and_a_slower_machine_hides_none() {
         let old = report(with_creel_at(50.0, 3));
         let is_creel = |name: &str| name.starts_with("creel");
-        let yardstick = scaled(5, |name| if is_creel(name) { 1.0 } else { 1.5 });
-        let comparison = reports(&old, &yardstick);
+        let baseline = scaled(5, |name| if is_creel(name) { 1.0 } else { 1.5 });
+        let comparison = reports(&old, &baseline);
         assert!(comparison.differences.is_empty());
-        assert_eq!(comparison.moved, ["loops hot: creel [sticky, adaptive]"]);
-        let mut less = yardstick;
+        assert_eq!(
+            comparison.baseline_moved,
+            ["loops hot: creel [sticky, adaptive]"]
+        );
+        let mut less = baseline;
         less.sections[0].rows.retain(|row| !is_creel(&row.subject));
         let text = |new: &Report| reports(&old, new).text();
         assert!(text(&less).contains("not in the new report"));
@@ -528,7 +537,7 @@ mod tests {
     #[test]
     fn who_seems_to_differ_is_sampled_again_with_the_yardstick() {
         let (old, slow) = (with_creel_at(50.0, 1), with_creel_at(70.0, 2));
-        assert_eq!(in_doubt(&old, &slow.case("hot").unwrap()), [0, 1]);
-        assert_eq!(in_doubt(&old, &old.case("hot").unwrap()), [0; 0]);
+        assert_eq!(inconclusive(&old, &slow.case("hot").unwrap()), [0, 1]);
+        assert_eq!(inconclusive(&old, &old.case("hot").unwrap()), [0; 0]);
     }
 }

@@ -357,7 +357,7 @@ impl Run<'_> {
                 let cases = now.cases();
                 cases
                     .first()
-                    .map_or(Vec::new(), |case| compare::in_doubt(old, case))
+                    .map_or(Vec::new(), |case| compare::inconclusive(old, case))
             };
             // Who says how many rounds gets so many.
             let doubt: Option<Doubt> = self.cli.runs.is_none().then_some(&doubt);
@@ -442,7 +442,7 @@ impl Run<'_> {
         let comparison = compare::reports(old, new);
         if comparison.compared == 0 {
             let message = "these reports have no subject of one case in common that was sampled more \
-                           than once beside a yardstick: nothing was compared";
+                           than once beside a baseline: nothing was compared";
             return Err(Failure::new(Exit::BadData, message.to_owned()).into());
         }
         if !comparison.mismatches.is_empty() && !self.cli.anyway {

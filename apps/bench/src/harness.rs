@@ -176,7 +176,7 @@ impl Case {
         self.subjects.retain(|subject| pass(&subject.name));
     }
 
-    /// About how long the planned rounds take: each subject's samples, and the first one's twin's.
+    /// About how long the planned rounds take: each subject's samples, and the first one's A/A control.
     pub fn takes(&self) -> Duration {
         let slots = self.subjects.len() + usize::from(self.compared);
         self.plan.takes() * (self.rounds * slots) as u32

@@ -1,9 +1,9 @@
 //! Round after round, one sample of each subject a round; and what came of it.
 //!
-//! Each round begins with another subject. The first subject has a *twin* in the rounds, a slot
+//! Each round begins with another subject. The first subject has an *A/A control* in the rounds, a slot
 //! more in which the same subject is sampled: what the two differ by is noise. After the planned
 //! rounds, subjects whose difference from the first is in doubt get as many again, with the first
-//! and its twin beside them; how many does not depend on what they show, for who stops when he
+//! and its control beside them; how many does not depend on what they show, for who stops when he
 //! likes what he sees is often wrong.
 //!
 //! Left out on purpose: outlier rejection. Minimum, median and maximum are shown as measured;
@@ -42,40 +42,40 @@ pub struct Measured {
     /// By subject and round; those in doubt have more rounds.
     samples: Vec<Vec<Sample>>,
     /// Of the first subject again.
-    twin: Vec<Sample>,
+    aa_control: Vec<Sample>,
 }
 
 /// Subjects to be sampled more, by what was measured so far.
-pub type Doubt<'a> = &'a dyn Fn(&Measured) -> Vec<usize>;
+pub type InconclusiveBy<'a> = &'a dyn Fn(&Measured) -> Vec<usize>;
 
 /// The time for suspects, where a run is to end by a time: a share of what the planned rounds have
 /// taken so far. Who is in doubt when it is used up stays in doubt, whatever he shows.
 #[derive(Debug)]
-pub struct Spare {
+pub struct ExtraTime {
     used: f64,
-    earned: f64,
+    granted: f64,
 }
 
-impl Spare {
+impl ExtraTime {
     /// Of the planned rounds' time.
     pub const SHARE: f64 = 0.25;
 
     /// Nothing yet.
     pub fn new() -> Self {
-        Spare {
+        ExtraTime {
             used: 0.0,
-            earned: 0.0,
+            granted: 0.0,
         }
     }
 
     /// What planned rounds took, in seconds.
-    fn earn(&mut self, seconds: f64) {
-        self.earned += Self::SHARE * seconds;
+    fn grant(&mut self, seconds: f64) {
+        self.granted += Self::SHARE * seconds;
     }
 
     /// Takes so much, if something is left; the last may have more than that.
-    fn take(&mut self, seconds: f64) -> bool {
-        let is_left = self.used < self.earned;
+    fn spend(&mut self, seconds: f64) -> bool {
+        let is_left = self.used < self.granted;
         if is_left {
             self.used += seconds;
         }
@@ -85,7 +85,7 @@ impl Spare {
 
 impl Case {
     /// Measures all subjects in turn, for all rounds, then those in doubt: by their own figures,
-    /// or as `doubt` says; without it, nobody is. Progress is in milliseconds of the plan.
+    /// or as `inconclusive_by` says; without it, nobody is. Progress is in milliseconds of the plan.
     ///
     /// # Errors
     ///
@@ -94,8 +94,8 @@ impl Case {
         self,
         progress: &Progress,
         interrupt: &Interrupt,
-        doubt: Option<Doubt>,
-        mut spare: Option<&mut Spare>,
+        inconclusive_by: Option<InconclusiveBy>,
+        mut extra_time: Option<&mut ExtraTime>,
     ) -> anyhow::Result<Measured> {
         let begin = Instant::now();
         let weight = self.plan.takes().as_millis() as u64;
@@ -109,7 +109,7 @@ impl Case {
             compared: self.compared,
             names,
             samples: vec![Vec::with_capacity(self.rounds); count],
-            twin: Vec::new(),
+            aa_control: Vec::new(),
         };
         let sample = |case: &str, subject: &mut Subject| -> anyhow::Result<Sample> {
             interrupt.check()?;
@@ -127,7 +127,7 @@ impl Case {
         };
         let mut turns: Vec<Turn> = (0..count).map(Turn::Subject).collect();
         if measured.compared {
-            turns.insert(count.div_ceil(2), Turn::Twin);
+            turns.insert(count.div_ceil(2), Turn::AaControl);
         }
         let mut rounds = |turns: &[Turn], measured: &mut Measured| -> anyhow::Result<()> {
             for round in 0..self.rounds {
@@ -137,9 +137,9 @@ impl Case {
                             let taken = sample(&measured.case, &mut subjects[index])?;
                             measured.samples[index].push(taken);
                         }
-                        Turn::Twin => {
+                        Turn::AaControl => {
                             let taken = sample(&measured.case, &mut subjects[0])?;
-                            measured.twin.push(taken);
+                            measured.aa_control.push(taken);
                         }
                     }
                 }
@@ -147,27 +147,27 @@ impl Case {
             Ok(())
         };
         rounds(&turns, &mut measured)?;
-        let suspects: Vec<usize> = doubt.map_or(Vec::new(), |doubt| {
-            let mut suspects = measured.suspects();
-            suspects.extend(doubt(&measured));
-            suspects
+        let inconclusive: Vec<usize> = inconclusive_by.map_or(Vec::new(), |inconclusive_by| {
+            let mut inconclusive = measured.inconclusive();
+            inconclusive.extend(inconclusive_by(&measured));
+            inconclusive
         });
         let planned = begin.elapsed().as_secs_f64();
-        if let Some(spare) = &mut spare {
-            spare.earn(planned);
+        if let Some(extra_time) = &mut extra_time {
+            extra_time.grant(planned);
         }
-        if !suspects.is_empty() && measured.compared {
-            let bases: Vec<usize> = suspects.iter().map(|&s| measured.first_of(s)).collect();
-            let once_more = |turn: &Turn| match turn {
+        if !inconclusive.is_empty() && measured.compared {
+            let bases: Vec<usize> = inconclusive.iter().map(|&s| measured.first_of(s)).collect();
+            let is_resampled = |turn: &Turn| match turn {
                 Turn::Subject(index) => {
-                    *index == 0 || suspects.contains(index) || bases.contains(index)
+                    *index == 0 || inconclusive.contains(index) || bases.contains(index)
                 }
-                Turn::Twin => true,
+                Turn::AaControl => true,
             };
             let all = turns.len() as f64;
-            turns.retain(once_more);
-            let again = planned * turns.len() as f64 / all;
-            if spare.is_none_or(|spare| spare.take(again)) {
+            turns.retain(is_resampled);
+            let extra_seconds = planned * turns.len() as f64 / all;
+            if extra_time.is_none_or(|extra_time| extra_time.spend(extra_seconds)) {
                 progress.add((turns.len() * self.rounds) as u64 * weight);
                 rounds(&turns, &mut measured)?;
             }
@@ -180,7 +180,7 @@ impl Case {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Turn {
     Subject(usize),
-    Twin,
+    AaControl,
 }
 
 impl Measured {
@@ -214,22 +214,23 @@ impl Measured {
         Centre::of(self.ratios(subject, other))
     }
 
-    /// The first subject's twin over itself; nothing where nothing is compared.
-    pub fn twin(&self) -> Option<Centre> {
-        Centre::of(ratios(&self.twin, &self.samples[0]))
+    /// The first subject's A/A control over itself; nothing where nothing is compared.
+    pub fn aa_control(&self) -> Option<Centre> {
+        Centre::of(ratios(&self.aa_control, &self.samples[0]))
     }
 
     /// How far from one noise alone reaches here, as a logarithm.
     pub fn floor(&self) -> f64 {
-        self.twin().map_or(0.0, |twin| twin.floor())
+        self.aa_control()
+            .map_or(0.0, |aa_control| aa_control.floor())
     }
 
     /// Those whose difference from the first is in doubt.
-    fn suspects(&self) -> Vec<usize> {
+    fn inconclusive(&self) -> Vec<usize> {
         let floor = self.floor();
         let in_doubt = |&subject: &usize| {
             let centre = self.centre(subject, self.first_of(subject));
-            centre.is_some_and(|centre| centre.is_suspect(&[floor]))
+            centre.is_some_and(|centre| centre.is_inconclusive(&[floor]))
         };
         (1..self.names.len()).filter(in_doubt).collect()
     }
@@ -333,24 +334,24 @@ pub mod tests {
         let measured = measure(case(5, subjects));
         let counts = [0, 1, 2].map(|subject| measured.samples(subject).len());
         assert_eq!(counts, [10, 5, 10]);
-        assert_eq!(measured.twin.len(), 10);
+        assert_eq!(measured.aa_control.len(), 10);
         assert_eq!(measured.compared_with(2), [1, 0]);
     }
 
     #[test]
     fn suspects_have_a_share_of_the_time_and_the_last_may_have_more() {
-        let mut spare = Spare::new();
-        assert!(!spare.take(1.0), "nothing is earned yet");
-        spare.earn(100.0);
-        assert!(spare.take(20.0) && spare.take(60.0));
-        assert!(!spare.take(0.1));
-        spare.earn(1000.0);
-        assert!(spare.take(0.1));
+        let mut extra_time = ExtraTime::new();
+        assert!(!extra_time.spend(1.0), "nothing is earned yet");
+        extra_time.grant(100.0);
+        assert!(extra_time.spend(20.0) && extra_time.spend(60.0));
+        assert!(!extra_time.spend(0.1));
+        extra_time.grant(1000.0);
+        assert!(extra_time.spend(0.1));
         let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
         let (progress, interrupt) = (Progress::new(1, "samples", true), Interrupt::default());
-        let mut used_up = Spare {
+        let mut used_up = ExtraTime {
             used: 1e9,
-            earned: 0.0,
+            granted: 0.0,
         };
         let case = case(7, subjects());
         let measured = case.measure(
@@ -366,9 +367,9 @@ pub mod tests {
     fn others_may_doubt_too() {
         let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
         let progress = Progress::new(1, "samples", true);
-        let doubted =
+        let measured =
             case(7, subjects()).measure(&progress, &Interrupt::default(), Some(&|_| vec![1]), None);
-        assert_eq!(doubted.unwrap().samples(1).len(), 14);
+        assert_eq!(measured.unwrap().samples(1).len(), 14);
         assert_eq!(measure(case(7, subjects())).samples(1).len(), 7);
     }
 

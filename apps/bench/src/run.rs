@@ -11,7 +11,7 @@ use crate::clock::Watch;
 use crate::harness::Case;
 use crate::host::Host;
 use crate::report::{self, Report, Section};
-use crate::rounds::{Doubt, Measured, Spare};
+use crate::rounds::{ExtraTime, InconclusiveBy, Measured};
 use crate::setting::{Load, Setting};
 use crate::workloads::{self, Workload};
 use crate::{Cli, compare, hog, readme, record, sweep};
@@ -33,7 +33,7 @@ struct Run<'a> {
     setting: Setting,
     progress: Progress,
     /// What is left for suspects, where the run is to end by a time.
-    spare: Option<Spare>,
+    extra_time: Option<ExtraTime>,
     interrupt: Interrupt,
     /// What is compared with.
     old: Option<Report>,
@@ -67,7 +67,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     let mut run = Run {
         cli,
         progress: Progress::share(0, cli.common.quiet || cli.from.is_some()),
-        spare: cli.full.then(Spare::new),
+        extra_time: cli.full.then(ExtraTime::new),
         interrupt: Interrupt::install()?,
         old: cli.compare.as_deref().map(Report::read).transpose()?,
         kept: cli.resume.as_deref().map(Report::read).transpose()?,
@@ -287,7 +287,7 @@ impl Run<'_> {
             "{} workers, bound by {}; {}\n",
             self.setting.workers,
             self.budget.bound_by(),
-            in_words(takes, takes.mul_f64(1.0 + Spare::SHARE))
+            in_words(takes, takes.mul_f64(1.0 + ExtraTime::SHARE))
         ))?;
         for ((workload, cases), mut section) in chosen.into_iter().zip(begun) {
             let measured = self.measure(workload, cases, &mut section);
@@ -344,7 +344,7 @@ impl Run<'_> {
         let old = self.old.as_ref().and_then(|old| old.section(name));
         let watch = Watch::start();
         for case in cases {
-            let doubt = |measured: &Measured| {
+            let inconclusive_by = |measured: &Measured| {
                 let Some(old) = old else {
                     return Vec::new();
                 };
@@ -360,9 +360,14 @@ impl Run<'_> {
                     .map_or(Vec::new(), |case| compare::inconclusive(old, case))
             };
             // Who says how many rounds gets so many.
-            let doubt: Option<Doubt> = self.cli.runs.is_none().then_some(&doubt);
-            let measured =
-                case.measure(&self.progress, &self.interrupt, doubt, self.spare.as_mut())?;
+            let inconclusive_by: Option<InconclusiveBy> =
+                self.cli.runs.is_none().then_some(&inconclusive_by);
+            let measured = case.measure(
+                &self.progress,
+                &self.interrupt,
+                inconclusive_by,
+                self.extra_time.as_mut(),
+            )?;
             section.add(&measured);
             section.disturbance = match (before, watch.disturbance()) {
                 (Some(before), Some(now)) => Some(before.or_worse(now)),

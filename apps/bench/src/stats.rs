@@ -101,7 +101,7 @@ impl Centre {
 
     /// Whether more samples could change what is called: a difference in size that is not sure,
     /// or barely.
-    pub fn is_suspect(&self, floors: &[f64]) -> bool {
+    pub fn is_inconclusive(&self, floors: &[f64]) -> bool {
         self.log.abs() > LEAST.ln() && self.log.abs() < 2.0 * self.joint(floors)
     }
 }
@@ -249,9 +249,9 @@ mod tests {
         assert_eq!(sure(2f64.ln(), 0.1).call(&[0.1, 0.1]), Call::More);
         assert!(sure(1.04f64.ln(), 0.05).is_alike(&[]));
         assert!(!sure(1.04f64.ln(), 0.2).is_alike(&[]) && !sure(0.0, 0.05).is_alike(&[0.2]));
-        assert!(sure(2f64.ln(), 0.5).is_suspect(&[]));
-        assert!(!sure(2f64.ln(), 0.1).is_suspect(&[]));
-        assert!(!sure(1.04f64.ln(), 0.5).is_suspect(&[]));
+        assert!(sure(2f64.ln(), 0.5).is_inconclusive(&[]));
+        assert!(!sure(2f64.ln(), 0.1).is_inconclusive(&[]));
+        assert!(!sure(1.04f64.ln(), 0.5).is_inconclusive(&[]));
     }
 
     #[test]

@@ -258,9 +258,9 @@ pub mod tests {
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("report.json");
         report.write(&file, &machine, &budget).unwrap();
-        let again = Report::read(&file).unwrap();
+        let read_back = Report::read(&file).unwrap();
         let json = |report: &Report| serde_json::to_value(&report.sections).unwrap();
-        assert_eq!(json(&again), json(&report));
+        assert_eq!(json(&read_back), json(&report));
         let bad = report.write(&folder.join("report.doc"), &machine, &budget);
         assert!(bad.unwrap_err().to_string().contains("html, md"));
         fs::write(&file, "{}\n").unwrap();

@@ -71,7 +71,7 @@ impl From<Call> for Verdict {
 pub struct Noise {
     /// The case.
     pub case: String,
-    /// The subject's twin over the subject.
+    /// The A/A control of the subject over the subject.
     pub ratio: f64,
     /// How far from one noise alone reaches, as a factor.
     pub floor: f64,
@@ -80,11 +80,13 @@ pub struct Noise {
 impl Noise {
     /// Of a case; nothing where nothing is compared, or with one round.
     pub fn of(measured: &Measured) -> Option<Self> {
-        let twin = measured.twin().filter(|twin| twin.half.is_finite())?;
+        let aa_control = measured
+            .aa_control()
+            .filter(|aa_control| aa_control.half.is_finite())?;
         Some(Noise {
             case: measured.case.clone(),
-            ratio: rounded(twin.factor()),
-            floor: rounded(twin.floor().exp()),
+            ratio: rounded(aa_control.factor()),
+            floor: rounded(aa_control.floor().exp()),
         })
     }
 }
@@ -200,14 +202,14 @@ mod tests {
         ];
         let rows = rows(&measure(case(7, subjects)));
         let json = serde_json::to_string(&rows).unwrap();
-        let again: Vec<Row> = serde_json::from_str(&json).unwrap();
-        assert_eq!(serde_json::to_string(&again).unwrap(), json);
+        let read_back: Vec<Row> = serde_json::from_str(&json).unwrap();
+        assert_eq!(serde_json::to_string(&read_back).unwrap(), json);
         let verdicts: Vec<_> = rows.iter().filter_map(|row| row.verdict).collect();
         assert_eq!(verdicts, [Verdict::Less, Verdict::More]);
         assert_eq!(rows[0].samples.len(), 7);
         // What the system does not tell is null, and read as such.
         let row = json.replace(&format!("\"max\":{}", rows[0].max), "\"max\":null");
-        let again: Vec<Row> = serde_json::from_str(&row).unwrap();
-        assert!(again[0].max.is_nan());
+        let read_back: Vec<Row> = serde_json::from_str(&row).unwrap();
+        assert!(read_back[0].max.is_nan());
     }
 }

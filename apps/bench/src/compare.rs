@@ -9,7 +9,7 @@
 //!
 //! Two runs of all cases compare hundreds of ratios, of which 1 in 20 would be beyond an error of
 //! 95 % by chance. So a difference is called only beyond an error that is wider the more is compared
-//! ([`wider`]), by Holm's rule: the clearest first, each as one of those that are left.
+//! ([`bonferroni_factor`]), by Holm's rule: the clearest first, each as one of those that are left.
 //!
 //! Source: S. Holm, "A simple sequentially rejective multiple test procedure" (1979).
 
@@ -17,7 +17,7 @@ use creel_console::{Align, Table};
 
 use crate::harness::ONE_THREAD;
 use crate::report::{CaseView, Report, Section, SubjectView, factor, is_more_better, quantity};
-use crate::stats::{Call, Centre, LEAST, wider};
+use crate::stats::{Estimate, FACTOR_MIN, Verdict, bonferroni_factor};
 
 /// Above this share of the machine, what others took makes a run unfit to be compared.
 pub const DISTURBED: f64 = 0.05;
@@ -65,7 +65,7 @@ pub struct Difference {
 /// How much better a subject is than it was.
 struct Change<'a> {
     /// By the baseline.
-    ratio: Centre,
+    ratio: Estimate,
     /// By its own figures, as a logarithm.
     own: f64,
     /// The baseline's name.
@@ -75,7 +75,7 @@ struct Change<'a> {
 /// A change, as a difference that it may be, and how sure it is.
 struct Candidate {
     difference: Difference,
-    change: Centre,
+    change: Estimate,
     /// Whether it is the subject that changed.
     own: bool,
     /// The noise of both runs, and that between them.
@@ -104,7 +104,7 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
             candidates.extend(there);
         }
     }
-    comparison.call(candidates);
+    comparison.classify(candidates);
     let worst = |a: &Difference, b: &Difference| a.better.total_cmp(&b.better);
     comparison.differences.sort_by(worst);
     comparison
@@ -118,7 +118,9 @@ pub fn inconclusive(old: &Section, case: &CaseView) -> Vec<usize> {
     };
     let far = |subject: &&SubjectView| {
         let change = change(&old_case, case, subject);
-        change.is_some_and(|change| change.ratio.log.abs() > LEAST.ln() && change.is_own_change())
+        change.is_some_and(|change| {
+            change.ratio.log.abs() > FACTOR_MIN.ln() && change.is_own_change()
+        })
     };
     let names: Vec<&str> = case.subjects.iter().filter(far).map(|s| s.name).collect();
     if names.is_empty() {
@@ -194,7 +196,7 @@ fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> 
             let found = subjects.find(|other| other.name == subject.name);
             found.map_or(String::new(), |s| quantity(s.first.median, &s.first.unit))
         };
-        change.ratio.half.is_finite().then(|| Candidate {
+        change.ratio.half_width.is_finite().then(|| Candidate {
             difference: Difference {
                 what: format!("{} {}: {}", section.workload, new.name, subject.name),
                 baseline: change.baseline.into(),
@@ -287,19 +289,19 @@ impl Comparison {
     }
 
     /// Calls those that are differences.
-    fn call(&mut self, mut candidates: Vec<Candidate>) {
+    fn classify(&mut self, mut candidates: Vec<Candidate>) {
         let all = candidates.len();
         self.compared = all;
         let is_detectable = |c: &&Candidate| {
             c.change
-                .is_detectable(DETECTABLE_FACTOR, &c.floors, wider(all))
+                .is_detectable(DETECTABLE_FACTOR, &c.floors, bonferroni_factor(all))
         };
         self.detectable = candidates.iter().filter(is_detectable).count();
         let distance = |candidate: &Candidate| candidate.change.distance(&candidate.floors);
         candidates.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
         let clear = candidates.into_iter().enumerate();
-        let clear = clear.take_while(|(before, c)| distance(c) > wider(all - before));
-        for (_, candidate) in clear.filter(|(_, c)| c.change.call(&c.floors) != Call::Same) {
+        let clear = clear.take_while(|(before, c)| distance(c) > bonferroni_factor(all - before));
+        for (_, candidate) in clear.filter(|(_, c)| c.change.verdict(&c.floors) != Verdict::Same) {
             if candidate.own {
                 self.differences.push(candidate.difference);
             } else {

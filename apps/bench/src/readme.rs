@@ -11,7 +11,7 @@ use creel_console::{Exit, Failure, output};
 use crate::harness::ONE_THREAD;
 use crate::report::findings::{best_peer, disturbance};
 use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
-use crate::stats::{Call, Centre};
+use crate::stats::{Estimate, Verdict};
 
 /// Around what is generated.
 const BEGIN: &str = "<!-- creel-bench --readme: begin -->";
@@ -134,9 +134,9 @@ struct Beside {
     name: String,
     figure: String,
     /// How many times better Creel is.
-    better: Centre,
+    better: Estimate,
     /// What is called of that.
-    call: Call,
+    verdict: Verdict,
 }
 
 /// Writes the newest record's table into a README, and its plot beside it.
@@ -288,7 +288,7 @@ fn beside_it(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Beside> 
     Some(Beside {
         name: other.name.into(),
         figure: quantity(other.first.median, &other.first.unit),
-        call: case.call(&better),
+        verdict: case.verdict(&better),
         better,
     })
 }
@@ -326,7 +326,7 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
             .map(|Beside { name, figure, .. }| format!("{name} {figure}"));
         let named: Vec<String> = named.collect();
         let factors = others.iter().map(|Beside { better, .. }| {
-            let (from, to) = better.ends();
+            let (from, to) = better.interval();
             let [better, from, to] = [better.factor(), from, to].map(factor);
             format!("{better} × ({from}–{to})")
         });
@@ -405,14 +405,23 @@ fn plot(lines: &[Line]) -> String {
         );
         step += 1.0;
     }
-    for (index, (name, Beside { better, call, .. })) in dots.iter().enumerate() {
+    for (
+        index,
+        (
+            name,
+            Beside {
+                better, verdict, ..
+            },
+        ),
+    ) in dots.iter().enumerate()
+    {
         let y = TOP + ROW * (index as f64 + 0.5);
         // The line is the 95 % interval.
-        let (x, (from, to)) = (across(better.factor()), better.ends());
-        let class = match call {
-            Call::More => "better",
-            Call::Less => "worse",
-            Call::Same => "alike",
+        let (x, (from, to)) = (across(better.factor()), better.interval());
+        let class = match verdict {
+            Verdict::More => "better",
+            Verdict::Less => "worse",
+            Verdict::Same => "alike",
         };
         let _ = writeln!(
             out,

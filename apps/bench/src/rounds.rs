@@ -17,7 +17,7 @@ use creel_console::{Interrupt, Progress};
 
 use crate::costs::{self, Costs};
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
-use crate::stats::{Centre, Spread};
+use crate::stats::{Estimate, Summary};
 use crate::sweep;
 
 /// A sample's values, by the case's metrics, and what it cost.
@@ -195,13 +195,13 @@ impl Measured {
     }
 
     /// A subject's values of a metric over the rounds.
-    pub fn spread(&self, subject: usize, metric: usize) -> Spread {
-        Spread::of(self.samples[subject].iter().map(|s| s.values[metric]))
+    pub fn summary(&self, subject: usize, metric: usize) -> Summary {
+        Summary::of(self.samples[subject].iter().map(|s| s.values[metric]))
     }
 
     /// A subject's costs of a kind over the rounds.
-    pub fn cost(&self, subject: usize, cost: usize) -> Spread {
-        Spread::of(self.samples[subject].iter().map(|s| s.costs.0[cost]))
+    pub fn cost(&self, subject: usize, cost: usize) -> Summary {
+        Summary::of(self.samples[subject].iter().map(|s| s.costs.0[cost]))
     }
 
     /// A subject's first metric over that of `other`, round by round.
@@ -210,13 +210,13 @@ impl Measured {
     }
 
     /// The same over the first subject's, with its error.
-    pub fn centre(&self, subject: usize, other: usize) -> Option<Centre> {
-        Centre::of(self.ratios(subject, other))
+    pub fn estimate(&self, subject: usize, other: usize) -> Option<Estimate> {
+        Estimate::of(self.ratios(subject, other))
     }
 
     /// The first subject's A/A control over itself; nothing where nothing is compared.
-    pub fn aa_control(&self) -> Option<Centre> {
-        Centre::of(ratios(&self.aa_control, &self.samples[0]))
+    pub fn aa_control(&self) -> Option<Estimate> {
+        Estimate::of(ratios(&self.aa_control, &self.samples[0]))
     }
 
     /// How far from one noise alone reaches here, as a logarithm.
@@ -229,8 +229,8 @@ impl Measured {
     fn inconclusive(&self) -> Vec<usize> {
         let floor = self.floor();
         let in_doubt = |&subject: &usize| {
-            let centre = self.centre(subject, self.first_of(subject));
-            centre.is_some_and(|centre| centre.is_inconclusive(&[floor]))
+            let estimate = self.estimate(subject, self.first_of(subject));
+            estimate.is_some_and(|estimate| estimate.is_inconclusive(&[floor]))
         };
         (1..self.names.len()).filter(in_doubt).collect()
     }
@@ -317,10 +317,13 @@ pub mod tests {
         let measured = case.measure(&progress, &Interrupt::default(), Some(&|_| vec![]), None);
         let measured = measured.unwrap();
         assert_eq!(progress.done(), 8);
-        let spread = measured.spread(0, 0);
-        assert_eq!((spread.min, spread.median, spread.max), (10.0, 25.0, 40.0));
+        let summary = measured.summary(0, 0);
+        assert_eq!(
+            (summary.min, summary.median, summary.max),
+            (10.0, 25.0, 40.0)
+        );
         let mean = (10.0f64 * 20.0 * 30.0 * 40.0).powf(0.25);
-        assert!((spread.mean - mean).abs() < 1e-9);
+        assert!((summary.mean - mean).abs() < 1e-9);
         assert_eq!(measured.ratios(0, 1), [0.5; 4]);
     }
 

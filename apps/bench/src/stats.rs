@@ -2,28 +2,30 @@
 //!
 //! Ratios are handled as logarithms, so that twice and half are equally far from one. A centre is a
 //! mean without the outermost fifths, which a single preempted sample cannot move, of fewer than
-//! five the median; its error is Yuen's. A difference is called only where it is beyond [`LEAST`], beyond its own error, and
+//! five the median; its error is Yuen's. A difference is called only where it is beyond [`FACTOR_MIN`], beyond its own error, and
 //! beyond what a subject differs from itself by in the same slots.
 //!
 //! Source: K. K. Yuen, "The two-sample trimmed t for unequal population variances" (1974);
 //! Student's t for 95 %.
 
+use serde::{Deserialize, Serialize};
+
 /// Differences below this factor are never called one.
-pub const LEAST: f64 = 1.05;
+pub const FACTOR_MIN: f64 = 1.05;
 
 /// Two are called the same only where a difference beyond this factor would have been seen.
-const ALIKE: f64 = 1.15;
+const EQUIVALENCE_FACTOR: f64 = 1.15;
 
 /// A mean of logarithms and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Centre {
+pub struct Estimate {
     /// The natural logarithm of the centre.
     pub log: f64,
     /// Half of its 95 % interval, as a logarithm; infinite of one sample.
-    pub half: f64,
+    pub half_width: f64,
 }
 
-impl Centre {
+impl Estimate {
     /// Of positive values; what is not finite and positive is left out. `None` if nothing is left.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let positive = values.into_iter().filter(|v| v.is_finite() && *v > 0.0);
@@ -42,11 +44,11 @@ impl Centre {
         let mean = winsorized.iter().sum::<f64>() / count as f64;
         let squares: f64 = winsorized.iter().map(|v| (v - mean).powi(2)).sum();
         let left = kept.len() as f64;
-        let half = match kept.len() {
+        let half_width = match kept.len() {
             1 => f64::INFINITY,
-            kept => t_95(kept - 1) * (squares / (left * (left - 1.0))).sqrt(),
+            kept => student_t_95(kept - 1) * (squares / (left * (left - 1.0))).sqrt(),
         };
-        Some(Centre { log, half })
+        Some(Estimate { log, half_width })
     }
 
     /// As a factor.
@@ -55,54 +57,57 @@ impl Centre {
     }
 
     /// The ends of the 95 % interval, as factors.
-    pub fn ends(&self) -> (f64, f64) {
-        ((self.log - self.half).exp(), (self.log + self.half).exp())
+    pub fn interval(&self) -> (f64, f64) {
+        (
+            (self.log - self.half_width).exp(),
+            (self.log + self.half_width).exp(),
+        )
     }
 
     /// How far from one noise alone reaches, when this is a subject over itself.
     pub fn floor(&self) -> f64 {
-        self.log.abs().max(self.half)
+        self.log.abs().max(self.half_width)
     }
 
     /// What is beyond `floors`, the noise floors of the runs it comes from.
-    pub fn call(&self, floors: &[f64]) -> Call {
+    pub fn verdict(&self, floors: &[f64]) -> Verdict {
         let far = self.log.abs();
-        if far <= LEAST.ln() || far <= self.joint(floors) {
-            Call::Same
+        if far <= FACTOR_MIN.ln() || far <= self.combined_error(floors) {
+            Verdict::Same
         } else if self.log > 0.0 {
-            Call::More
+            Verdict::More
         } else {
-            Call::Less
+            Verdict::Less
         }
     }
 
     /// How many times the error it is away from one: the error of a ratio and `floors` together.
     pub fn distance(&self, floors: &[f64]) -> f64 {
-        self.log.abs() / self.joint(floors)
+        self.log.abs() / self.combined_error(floors)
     }
 
     /// Whether a difference of this factor would be called, were it there, with an error so many
     /// times as wide.
-    pub fn would_show(&self, factor: f64, floors: &[f64], times: f64) -> bool {
-        factor.ln() > times * self.joint(floors)
+    pub fn is_detectable(&self, factor: f64, floors: &[f64], times: f64) -> bool {
+        factor.ln() > times * self.combined_error(floors)
     }
 
     /// Whether what is not called a difference can be called the same: none that counts would have
     /// been missed.
-    pub fn is_alike(&self, floors: &[f64]) -> bool {
-        self.log.abs() + self.joint(floors) <= ALIKE.ln()
+    pub fn is_equivalent(&self, floors: &[f64]) -> bool {
+        self.log.abs() + self.combined_error(floors) <= EQUIVALENCE_FACTOR.ln()
     }
 
-    fn joint(&self, floors: &[f64]) -> f64 {
+    fn combined_error(&self, floors: &[f64]) -> f64 {
         floors
             .iter()
-            .fold(self.half, |all, floor| all.hypot(*floor))
+            .fold(self.half_width, |all, floor| all.hypot(*floor))
     }
 
     /// Whether more samples could change what is called: a difference in size that is not sure,
     /// or barely.
     pub fn is_inconclusive(&self, floors: &[f64]) -> bool {
-        self.log.abs() > LEAST.ln() && self.log.abs() < 2.0 * self.joint(floors)
+        self.log.abs() > FACTOR_MIN.ln() && self.log.abs() < 2.0 * self.combined_error(floors)
     }
 }
 
@@ -112,7 +117,7 @@ impl Centre {
 ///
 /// Source: O. J. Dunn, "Multiple comparisons among means" (1961), Bonferroni's inequality; the
 /// quantile by Abramowitz and Stegun, 26.2.23.
-pub fn wider(comparisons: usize) -> f64 {
+pub fn bonferroni_factor(comparisons: usize) -> f64 {
     let quantile = |p: f64| {
         let t = (-2.0 * p.ln()).sqrt();
         let over = 2.515_517 + t * (0.802_853 + t * 0.010_328);
@@ -122,21 +127,22 @@ pub fn wider(comparisons: usize) -> f64 {
     quantile(0.025 / comparisons.max(1) as f64) / quantile(0.025)
 }
 
-impl std::ops::Sub for Centre {
-    type Output = Centre;
+impl std::ops::Sub for Estimate {
+    type Output = Estimate;
 
     /// The ratio of two ratios, whose errors are independent.
-    fn sub(self, other: Centre) -> Centre {
-        Centre {
+    fn sub(self, other: Estimate) -> Estimate {
+        Estimate {
             log: self.log - other.log,
-            half: self.half.hypot(other.half),
+            half_width: self.half_width.hypot(other.half_width),
         }
     }
 }
 
 /// What is said of a ratio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
     /// No difference that these samples tell.
     Same,
     /// Above one.
@@ -146,20 +152,22 @@ pub enum Call {
 }
 
 /// Student's t for 95 %, both sides.
-fn t_95(freedom: usize) -> f64 {
+fn student_t_95(degrees_of_freedom: usize) -> f64 {
     const TABLE: [f64; 20] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
         2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
     ];
     // Beyond the table, Cornish and Fisher's first term.
     let beyond = |n: f64| 1.96 + 2.372 / n;
-    let listed = TABLE.get(freedom.saturating_sub(1));
-    listed.copied().unwrap_or_else(|| beyond(freedom as f64))
+    let listed = TABLE.get(degrees_of_freedom.saturating_sub(1));
+    listed
+        .copied()
+        .unwrap_or_else(|| beyond(degrees_of_freedom as f64))
 }
 
 /// Minimum, median, maximum and geometric mean over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub struct Summary {
     /// The smallest.
     pub min: f64,
     /// The one in the middle, or the mean of the two there.
@@ -170,7 +178,7 @@ pub struct Spread {
     pub mean: f64,
 }
 
-impl Spread {
+impl Summary {
     /// Of at least one value.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
@@ -179,7 +187,7 @@ impl Spread {
         let logarithms = values.iter().map(|value| value.ln());
         let mean = (logarithms.sum::<f64>() / count as f64).exp();
         let median = f64::midpoint(values[(count - 1) / 2], values[count / 2]);
-        Spread {
+        Summary {
             min: values[0],
             median,
             max: values[count - 1],
@@ -223,32 +231,34 @@ mod tests {
 
     #[test]
     fn a_centre_is_what_the_paper_says() {
-        let one = Centre::of([2.0]).unwrap();
-        assert!((one.factor() - 2.0).abs() < 1e-12 && one.half.is_infinite());
+        let one = Estimate::of([2.0]).unwrap();
+        assert!((one.factor() - 2.0).abs() < 1e-12 && one.half_width.is_infinite());
         // Nothing is cut off three: the median and Student's interval.
-        let three = Centre::of([1.0, 1.0f64.exp(), 2.0f64.exp()]).unwrap();
+        let three = Estimate::of([1.0, 1.0f64.exp(), 2.0f64.exp()]).unwrap();
         assert!((three.log - 1.0).abs() < 1e-12);
-        assert!((three.half - 4.303 / 3f64.sqrt()).abs() < 1e-9);
-        let preempted = Centre::of([1.0, 1.1, 1000.0]).unwrap();
+        assert!((three.half_width - 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        let preempted = Estimate::of([1.0, 1.1, 1000.0]).unwrap();
         assert!((preempted.factor() - 1.1).abs() < 1e-9);
         // One of five at each end is: 0, 1, 2, 3 and far out become 1, 1, 2, 3, 3.
-        let five = Centre::of([0.0, 1.0, 2.0, 3.0, 300.0].map(f64::exp)).unwrap();
+        let five = Estimate::of([0.0, 1.0, 2.0, 3.0, 300.0].map(f64::exp)).unwrap();
         assert!((five.log - 2.0).abs() < 1e-12);
-        assert!((five.half - 4.303 * (4.0f64 / 6.0).sqrt()).abs() < 1e-9);
-        assert_eq!(Centre::of([f64::NAN, 0.0, -1.0]), None);
+        assert!((five.half_width - 4.303 * (4.0f64 / 6.0).sqrt()).abs() < 1e-9);
+        assert_eq!(Estimate::of([f64::NAN, 0.0, -1.0]), None);
     }
 
     #[test]
     fn a_difference_is_beyond_five_percent_and_beyond_the_error() {
-        let sure = |log: f64, half| Centre { log, half };
-        assert_eq!(sure(1.04f64.ln(), 0.001).call(&[]), Call::Same);
-        assert_eq!(sure(1.06f64.ln(), 0.001).call(&[]), Call::More);
-        assert_eq!(sure(0.5f64.ln(), 0.001).call(&[]), Call::Less);
-        assert_eq!(sure(2f64.ln(), 0.8).call(&[]), Call::Same);
-        assert_eq!(sure(2f64.ln(), 0.1).call(&[0.7]), Call::Same);
-        assert_eq!(sure(2f64.ln(), 0.1).call(&[0.1, 0.1]), Call::More);
-        assert!(sure(1.04f64.ln(), 0.05).is_alike(&[]));
-        assert!(!sure(1.04f64.ln(), 0.2).is_alike(&[]) && !sure(0.0, 0.05).is_alike(&[0.2]));
+        let sure = |log: f64, half_width| Estimate { log, half_width };
+        assert_eq!(sure(1.04f64.ln(), 0.001).verdict(&[]), Verdict::Same);
+        assert_eq!(sure(1.06f64.ln(), 0.001).verdict(&[]), Verdict::More);
+        assert_eq!(sure(0.5f64.ln(), 0.001).verdict(&[]), Verdict::Less);
+        assert_eq!(sure(2f64.ln(), 0.8).verdict(&[]), Verdict::Same);
+        assert_eq!(sure(2f64.ln(), 0.1).verdict(&[0.7]), Verdict::Same);
+        assert_eq!(sure(2f64.ln(), 0.1).verdict(&[0.1, 0.1]), Verdict::More);
+        assert!(sure(1.04f64.ln(), 0.05).is_equivalent(&[]));
+        assert!(
+            !sure(1.04f64.ln(), 0.2).is_equivalent(&[]) && !sure(0.0, 0.05).is_equivalent(&[0.2])
+        );
         assert!(sure(2f64.ln(), 0.5).is_inconclusive(&[]));
         assert!(!sure(2f64.ln(), 0.1).is_inconclusive(&[]));
         assert!(!sure(1.04f64.ln(), 0.5).is_inconclusive(&[]));
@@ -257,21 +267,31 @@ mod tests {
     #[test]
     fn the_more_is_compared_the_wider_the_errors() {
         // The normal distribution's quantiles: 1.960 of 0.025, 2.807 of 0.0025, 3.891 of 0.00005.
-        assert!((wider(1) - 1.0).abs() < 1e-9 && (wider(0) - 1.0).abs() < 1e-9);
-        assert!((wider(10) - 2.807 / 1.960).abs() < 0.002, "{}", wider(10));
-        assert!((wider(500) - 3.891 / 1.960).abs() < 0.002, "{}", wider(500));
+        assert!(
+            (bonferroni_factor(1) - 1.0).abs() < 1e-9 && (bonferroni_factor(0) - 1.0).abs() < 1e-9
+        );
+        assert!(
+            (bonferroni_factor(10) - 2.807 / 1.960).abs() < 0.002,
+            "{}",
+            bonferroni_factor(10)
+        );
+        assert!(
+            (bonferroni_factor(500) - 3.891 / 1.960).abs() < 0.002,
+            "{}",
+            bonferroni_factor(500)
+        );
         let (far, near) = (
-            Centre {
+            Estimate {
                 log: 0.3,
-                half: 0.1,
+                half_width: 0.1,
             },
-            Centre {
+            Estimate {
                 log: 0.0,
-                half: 0.4,
+                half_width: 0.4,
             },
         );
         assert!((far.distance(&[]) - 3.0).abs() < 1e-9);
-        assert!(far.would_show(2.0, &[0.1], 2.0) && !near.would_show(2.0, &[0.1], 2.0));
+        assert!(far.is_detectable(2.0, &[0.1], 2.0) && !near.is_detectable(2.0, &[0.1], 2.0));
     }
 
     #[test]
@@ -285,10 +305,10 @@ mod tests {
                     .map(|_| by * noise.factor() / noise.factor())
                     .collect()
             };
-            let floor = Centre::of(ratios(1.0)).unwrap().floor();
-            let call = |values| Centre::of(values).unwrap().call(&[floor]);
-            called_same += u32::from(call(ratios(1.0)) != Call::Same);
-            missed += u32::from(call(ratios(2.0)) != Call::More);
+            let floor = Estimate::of(ratios(1.0)).unwrap().floor();
+            let verdict = |values| Estimate::of(values).unwrap().verdict(&[floor]);
+            called_same += u32::from(verdict(ratios(1.0)) != Verdict::Same);
+            missed += u32::from(verdict(ratios(2.0)) != Verdict::More);
         }
         println!("of {trials}: {called_same} called without a difference, {missed} of 2 × missed");
         assert!(called_same * 100 < trials as u32, "{called_same}");

@@ -8,7 +8,7 @@ use super::view::{CaseView, SubjectView};
 use super::{Report, Section};
 use crate::compare;
 use crate::harness::ONE_THREAD;
-use crate::stats::Call;
+use crate::stats::Verdict;
 use crate::sweep::Point;
 
 /// How much better is `subject` than `than`? `{x}` is the factor, `{n}` the number of workers,
@@ -251,14 +251,14 @@ impl Question {
             name => case.subject(name)?,
         };
         let better = case.better(subject, than)?;
-        if subject.name == than.name || better.half.is_infinite() {
+        if subject.name == than.name || better.half_width.is_infinite() {
             return None;
         }
-        let (sentence, x) = match case.call(&better) {
-            Call::Same if !case.is_alike(&better) => {
-                let (from, to) = better.ends();
+        let (sentence, x) = match case.verdict(&better) {
+            Verdict::Same if !case.is_equivalent(&better) => {
+                let (from, to) = better.interval();
                 return Some(format!(
-                    "{}: {} beside {} is not told apart: between {} and {} × as good.",
+                    "{}: {} against {} is inconclusive: between {} and {} × as good.",
                     case.name,
                     subject.name,
                     than.name,
@@ -266,21 +266,21 @@ impl Question {
                     factor(to)
                 ));
             }
-            Call::Same => (self.same, 1.0),
-            Call::More => (self.better, better.factor()),
-            Call::Less => (self.worse, 1.0 / better.factor()),
+            Verdict::Same => (self.same, 1.0),
+            Verdict::More => (self.better, better.factor()),
+            Verdict::Less => (self.worse, 1.0 / better.factor()),
         };
-        let sentence = fill(sentence).replace("{x}", &factor_told(x, better.half));
+        let sentence = fill(sentence).replace("{x}", &factor_told(x, better.half_width));
         Some(sentence.replace("{peer}", than.name))
     }
 }
 
 /// A factor, and where it is not sure, from where to where it may be.
-fn factor_told(x: f64, half: f64) -> String {
+fn factor_told(x: f64, half_width: f64) -> String {
     /// Beyond this to either side: a tenth of it or more.
     const WIDE: f64 = 1.1;
-    if x > 1.0 && half > WIDE.ln() {
-        let (from, to) = (x / half.exp(), x * half.exp());
+    if x > 1.0 && half_width > WIDE.ln() {
+        let (from, to) = (x / half_width.exp(), x * half_width.exp());
         format!("{} ({} to {})", factor(x), factor(from), factor(to))
     } else {
         factor(x)
@@ -356,7 +356,7 @@ fn best_knobs<'a>(case: &CaseView<'a>) -> Option<(&'a str, &'a str)> {
     let ahead = |subject: &SubjectView<'a>| {
         let better = case.better(subject, first)?;
         let known = knobs(subject.name)?;
-        (case.call(&better) == Call::More).then_some((better.log, known))
+        (case.verdict(&better) == Verdict::More).then_some((better.log, known))
     };
     let ahead = case.subjects.iter().filter_map(ahead);
     let best = ahead.max_by(|(a, _), (b, _)| a.total_cmp(b));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::costs;
 use crate::harness::Metric;
 use crate::rounds::Measured;
-use crate::stats::{Call, Centre, Spread};
+use crate::stats::{Estimate, Summary, Verdict};
 
 /// A subject's values of one metric of one case; the JSON's and the CSV's row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,28 +44,6 @@ pub struct Row {
     pub samples: Vec<f64>,
 }
 
-/// What is said of a ratio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// No difference that these samples tell.
-    Same,
-    /// Above one.
-    More,
-    /// Below one.
-    Less,
-}
-
-impl From<Call> for Verdict {
-    fn from(call: Call) -> Self {
-        match call {
-            Call::Same => Verdict::Same,
-            Call::More => Verdict::More,
-            Call::Less => Verdict::Less,
-        }
-    }
-}
-
 /// A case's first subject over itself, in the same slots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Noise {
@@ -82,7 +60,7 @@ impl Noise {
     pub fn of(measured: &Measured) -> Option<Self> {
         let aa_control = measured
             .aa_control()
-            .filter(|aa_control| aa_control.half.is_finite())?;
+            .filter(|aa_control| aa_control.half_width.is_finite())?;
         Some(Noise {
             case: measured.case.clone(),
             ratio: rounded(aa_control.factor()),
@@ -97,14 +75,14 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
     let mut rows = Vec::new();
     let metrics = &measured.metrics;
     for (subject, name) in measured.subjects().iter().enumerate() {
-        let row = |metric: String, unit: &str, spread: Spread| Row {
+        let row = |metric: String, unit: &str, summary: Summary| Row {
             subject: name.clone(),
             case: measured.case.clone(),
             metric,
             unit: unit.into(),
-            min: rounded(spread.min),
-            median: rounded(spread.median),
-            max: rounded(spread.max),
+            min: rounded(summary.min),
+            median: rounded(summary.median),
+            max: rounded(summary.max),
             runs: measured.samples(subject).len(),
             interval: None,
             verdict: None,
@@ -122,13 +100,13 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
                 ..row(
                     metric.name.into(),
                     metric.unit,
-                    measured.spread(subject, index),
+                    measured.summary(subject, index),
                 )
             });
         }
         for (index, metric) in metrics.iter().enumerate() {
-            let mean = measured.spread(subject, index).mean;
-            let all = Spread {
+            let mean = measured.summary(subject, index).mean;
+            let all = Summary {
                 min: mean,
                 median: mean,
                 max: mean,
@@ -143,8 +121,8 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
             rows.push(Row {
                 runs: ratios.len(),
                 ..judged(
-                    row(metric, "ratio", Spread::of(ratios.iter().copied())),
-                    Centre::of(ratios),
+                    row(metric, "ratio", Summary::of(ratios.iter().copied())),
+                    Estimate::of(ratios),
                     (subject != other).then(|| measured.floor()),
                 )
             });
@@ -157,13 +135,13 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
 }
 
 /// A ratio's row with its interval and what is called of it; nothing is of a subject over itself.
-fn judged(row: Row, centre: Option<Centre>, floor: Option<f64>) -> Row {
-    let sure = centre.filter(|centre| centre.half.is_finite());
+fn judged(row: Row, estimate: Option<Estimate>, floor: Option<f64>) -> Row {
+    let sure = estimate.filter(|estimate| estimate.half_width.is_finite());
     Row {
-        interval: sure.map(|centre| <[f64; 2]>::from(centre.ends()).map(rounded)),
+        interval: sure.map(|estimate| <[f64; 2]>::from(estimate.interval()).map(rounded)),
         verdict: sure
             .zip(floor)
-            .map(|(centre, floor)| centre.call(&[floor]).into()),
+            .map(|(estimate, floor)| estimate.verdict(&[floor])),
         ..row
     }
 }

@@ -7,7 +7,7 @@ use super::quantity::{factor, heading, quantity, spread};
 use super::rows::Row;
 use super::view::{CaseView, SubjectView};
 use crate::harness::ONE_THREAD;
-use crate::stats::Call;
+use crate::stats::Verdict;
 use crate::sweep::Point;
 
 /// As wide as a terminal that many have.
@@ -148,7 +148,7 @@ pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
     let than = match word {
         "one sample" => "beside",
         "the same" => "as",
-        "not told apart" => "from",
+        "inconclusive" => "against",
         _ => "than",
     };
     format!("{word} {than} 1 thread")
@@ -167,14 +167,14 @@ fn word(case: &CaseView, subject: &SubjectView) -> &'static str {
     let Some(better) = better else {
         return "";
     };
-    if better.half.is_infinite() {
+    if better.half_width.is_infinite() {
         return "one sample";
     }
-    match case.call(&better) {
-        Call::Same if case.is_alike(&better) => "the same",
-        Call::Same => "not told apart",
-        Call::More => "faster",
-        Call::Less => "slower",
+    match case.verdict(&better) {
+        Verdict::Same if case.is_equivalent(&better) => "the same",
+        Verdict::Same => "inconclusive",
+        Verdict::More => "faster",
+        Verdict::Less => "slower",
     }
 }
 
@@ -217,7 +217,7 @@ fn crossover(case: &CaseView, points: &[(Point, &SubjectView)], name: &str) -> O
     values.dedup();
     let ahead = |value: &f64| {
         let better = case.better(at(name, *value)?, at(ONE_THREAD, *value)?)?;
-        Some(case.call(&better) == Call::More)
+        Some(case.verdict(&better) == Verdict::More)
     };
     let from = values
         .iter()

@@ -5,7 +5,7 @@ use super::Section;
 use super::rows::Row;
 use crate::costs;
 use crate::harness::ONE_THREAD;
-use crate::stats::{Call, Centre};
+use crate::stats::{Estimate, Verdict};
 use crate::sweep;
 
 /// A case and its subjects.
@@ -131,24 +131,24 @@ impl<'a> CaseView<'a> {
     }
 
     /// What one subject's figure is of another's, round by round.
-    pub fn ratio(&self, of: &SubjectView, over: &SubjectView) -> Option<Centre> {
+    pub fn ratio(&self, of: &SubjectView, over: &SubjectView) -> Option<Estimate> {
         let pairs = of.first.samples.iter().zip(&over.first.samples);
-        Centre::of(pairs.map(|(value, base)| value / base))
+        Estimate::of(pairs.map(|(value, base)| value / base))
     }
 
     /// What is called of a ratio here.
-    pub fn call(&self, ratio: &Centre) -> Call {
-        ratio.call(&[self.floor.unwrap_or(0.0)])
+    pub fn verdict(&self, ratio: &Estimate) -> Verdict {
+        ratio.verdict(&[self.floor.unwrap_or(0.0)])
     }
 
     /// Whether what is not called a difference can be called the same.
-    pub fn is_alike(&self, ratio: &Centre) -> bool {
-        ratio.is_alike(&[self.floor.unwrap_or(0.0)])
+    pub fn is_equivalent(&self, ratio: &Estimate) -> bool {
+        ratio.is_equivalent(&[self.floor.unwrap_or(0.0)])
     }
 
     /// How much better the one is than the other, whether more or less is better here; above one
     /// is better.
-    pub fn better(&self, one: &SubjectView, than: &SubjectView) -> Option<Centre> {
+    pub fn better(&self, one: &SubjectView, than: &SubjectView) -> Option<Estimate> {
         if is_more_better(self.unit()) {
             self.ratio(one, than)
         } else {
@@ -179,7 +179,7 @@ mod tests {
         );
         let better = case.better(creel, one).unwrap();
         assert!((1.8..2.2).contains(&better.factor()), "{better:?}");
-        assert_eq!(case.call(&better), Call::More);
+        assert_eq!(case.verdict(&better), Verdict::More);
         assert!(case.is_compared && case.unit() == "ns a call");
         assert_eq!((creel.others.len(), creel.costs.len()), (0, 5));
     }

@@ -15,12 +15,10 @@
 
 use creel_console::{Align, Table};
 
+use crate::clock::DISTURBED_SHARE;
 use crate::harness::ONE_THREAD;
 use crate::report::{CaseView, Report, Section, SubjectView, factor, is_more_better, quantity};
 use crate::stats::{Estimate, FACTOR_MIN, Verdict, bonferroni_factor};
-
-/// Above this share of the machine, what others took makes a run unfit to be compared.
-pub const DISTURBED: f64 = 0.05;
 
 /// How much of a change, as a logarithm, is to be the subject's own and not the baseline's.
 const OWN_SHARE_MIN: f64 = 0.5;
@@ -249,7 +247,7 @@ impl Comparison {
         for (when, section) in [("the old", old), ("the new", new)] {
             let disturbance = section.disturbance;
             let share = disturbance.map_or(0.0, |disturbance| disturbance.share());
-            if share > DISTURBED {
+            if share > DISTURBED_SHARE {
                 mismatches.push(format!(
                     "{when} {} was disturbed: others and the host took {:.0} % of the machine",
                     section.workload,

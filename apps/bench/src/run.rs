@@ -7,7 +7,7 @@ use std::time::Duration;
 use creel_console::{Exit, Failure, Format, Interrupt, Progress, output};
 use creel_topology::{Budget, Machine};
 
-use crate::clock::Watch;
+use crate::clock::DisturbanceMeter;
 use crate::harness::Case;
 use crate::host::Host;
 use crate::report::{self, Report, Section};
@@ -342,7 +342,7 @@ impl Run<'_> {
         }
         let before = section.disturbance;
         let old = self.old.as_ref().and_then(|old| old.section(name));
-        let watch = Watch::start();
+        let watch = DisturbanceMeter::start();
         for case in cases {
             let inconclusive_by = |measured: &Measured| {
                 let Some(old) = old else {

@@ -6,7 +6,7 @@
 use super::quantity::factor;
 use super::view::{CaseView, SubjectView};
 use super::{Report, Section};
-use crate::compare;
+use crate::clock::DISTURBED_SHARE;
 use crate::harness::ONE_THREAD;
 use crate::stats::Verdict;
 use crate::sweep::Point;
@@ -194,16 +194,16 @@ pub fn about(report: &Report) -> Vec<String> {
 
 /// What others took of the machine, where it is enough to doubt the figures.
 pub fn disturbance(report: &Report) -> Option<String> {
-    let doubtful = report.sections.iter().filter_map(|section| {
-        let (others, host) = section.disturbance?.doubtful()?;
+    let noteworthy = report.sections.iter().filter_map(|section| {
+        let (others, host) = section.disturbance?.noteworthy()?;
         Some(format!("{} {others} and {host} %", section.workload))
     });
-    let doubtful: Vec<String> = doubtful.collect();
-    (!doubtful.is_empty()).then(|| {
+    let noteworthy: Vec<String> = noteworthy.collect();
+    (!noteworthy.is_empty()).then(|| {
         format!(
             "Of the machine, others used and its host took meanwhile: {}. Repeat these when it is \
              quiet.",
-            doubtful.join(", ")
+            noteworthy.join(", ")
         )
     })
 }
@@ -219,9 +219,7 @@ pub fn of(section: &Section) -> Vec<String> {
     }
     let asked = QUESTIONS.iter().filter(|q| q.workload == section.workload);
     let mut answers: Vec<String> = asked.flat_map(|q| q.answers(section)).collect();
-    let disturbance = section
-        .disturbance
-        .filter(|d| d.share() > compare::DISTURBED);
+    let disturbance = section.disturbance.filter(|d| d.share() > DISTURBED_SHARE);
     if !answers.is_empty() && disturbance.is_some() {
         answers.push("The machine was not quiet: these are hints.".into());
     }
@@ -270,13 +268,13 @@ impl Question {
             Verdict::More => (self.better, better.factor()),
             Verdict::Less => (self.worse, 1.0 / better.factor()),
         };
-        let sentence = fill(sentence).replace("{x}", &factor_told(x, better.half_width));
+        let sentence = fill(sentence).replace("{x}", &factor_with_interval(x, better.half_width));
         Some(sentence.replace("{peer}", than.name))
     }
 }
 
 /// A factor, and where it is not sure, from where to where it may be.
-fn factor_told(x: f64, half_width: f64) -> String {
+fn factor_with_interval(x: f64, half_width: f64) -> String {
     /// Beyond this to either side: a tenth of it or more.
     const WIDE: f64 = 1.1;
     if x > 1.0 && half_width > WIDE.ln() {
@@ -407,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_factor_that_is_not_sure_has_its_interval() {
-        assert_eq!(factor_told(2.0, 0.05), "2.00");
-        assert_eq!(factor_told(2.0, 2f64.ln()), "2.00 (1.00 to 4.00)");
+        assert_eq!(factor_with_interval(2.0, 0.05), "2.00");
+        assert_eq!(factor_with_interval(2.0, 2f64.ln()), "2.00 (1.00 to 4.00)");
     }
 }

@@ -222,8 +222,8 @@ pub fn mismatches(old: &Section, new: &Section) -> Vec<String> {
         ("load", old.load.name(), new.load.name()),
         ("length", pace(old), pace(new)),
     ]);
-    let told = !before.caches.is_empty() && !now.caches.is_empty();
-    if told && before.caches != now.caches {
+    let message = !before.caches.is_empty() && !now.caches.is_empty();
+    if message && before.caches != now.caches {
         let caches = format!("caches: {}, now {}", before.caches, now.caches);
         mismatches.push(caches);
     }
@@ -522,14 +522,14 @@ mod tests {
             stolen: 0.2,
         });
         let comparison = reports(&old, &report(new));
-        let told = comparison.mismatches.join("\n");
+        let message = comparison.mismatches.join("\n");
         for part in [
             "processor",
             "length: full, now quick",
             "caches: L3 2K, now L3 1K",
             "21 % of the machine",
         ] {
-            assert!(told.contains(part), "{told}");
+            assert!(message.contains(part), "{message}");
         }
         assert!(comparison.notes.join("\n").contains("now elsewhere"));
     }

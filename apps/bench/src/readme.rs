@@ -126,11 +126,11 @@ struct Line {
     about: String,
     command: String,
     ours: String,
-    others: Vec<Beside>,
+    others: Vec<Comparand>,
 }
 
 /// One beside Creel.
-struct Beside {
+struct Comparand {
     name: String,
     figure: String,
     /// How many times better Creel is.
@@ -149,7 +149,7 @@ pub fn write(readme: &Path) -> anyhow::Result<Exit> {
         output::note("creel-bench: no record yet, nothing to write\n");
         return Ok(Exit::Done);
     };
-    output::replace(&beside(readme, PLOT), &plot)?;
+    output::replace(&sibling(readme, PLOT), &plot)?;
     output::replace(readme, &text)?;
     Ok(Exit::Done)
 }
@@ -166,30 +166,30 @@ pub fn check(readme: &Path) -> anyhow::Result<Exit> {
     };
     let same = |file: &Path, text: &str| fs::read_to_string(file).is_ok_and(|there| there == text);
     let differs = |name: &str| {
-        let told = format!(
+        let message = format!(
             "creel-bench: {name} is not what the newest record says: creel-bench --readme {}\n",
             readme.display()
         );
-        output::note(&told);
+        output::note(&message);
         Exit::SomeFailed
     };
     if !same(readme, &text) {
         return Ok(differs(&readme.display().to_string()));
     }
-    if !same(&beside(readme, PLOT), &plot) {
+    if !same(&sibling(readme, PLOT), &plot) {
         return Ok(differs(PLOT));
     }
     output::text("as the newest record says\n")?;
     Ok(Exit::Done)
 }
 
-fn beside(readme: &Path, name: &str) -> PathBuf {
+fn sibling(readme: &Path, name: &str) -> PathBuf {
     readme.parent().unwrap_or(Path::new("")).join(name)
 }
 
 /// The README and the plot as they should be; nothing without a record.
 fn generated(readme: &Path) -> anyhow::Result<Option<(String, String)>> {
-    let Some(record) = newest(&beside(readme, RECORDS))? else {
+    let Some(record) = newest(&sibling(readme, RECORDS))? else {
         return Ok(None);
     };
     let report = Report::read(&record.join("report.json"))?;
@@ -262,7 +262,7 @@ fn line(
     let fill = |text: &str| text.replace("{n}", &section.workers.to_string());
     let case = section.case(&fill(case))?;
     let ours = case.subject(&fill(subject))?;
-    let other = |name: &&str| beside_it(&case, ours, &fill(name));
+    let other = |name: &&str| comparand(&case, ours, &fill(name));
     let mut others: Vec<_> = others.iter().filter_map(other).collect();
     // The best of all may be one that is there already.
     others.dedup_by(|b, a| a.name == b.name);
@@ -278,14 +278,14 @@ fn line(
     })
 }
 
-fn beside_it(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Beside> {
+fn comparand(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Comparand> {
     let other = match name.strip_suffix('*') {
         Some("") => best_peer(case)?,
         Some(begin) => case.best(|name| name.starts_with(begin))?,
         None => case.subjects.iter().find(|subject| subject.name == name)?,
     };
     let better = case.better(ours, other)?;
-    Some(Beside {
+    Some(Comparand {
         name: other.name.into(),
         figure: quantity(other.first.median, &other.first.unit),
         verdict: case.verdict(&better),
@@ -323,9 +323,9 @@ fn table(report: &Report, lines: &[Line], record: &str) -> String {
         } = line;
         let named = others
             .iter()
-            .map(|Beside { name, figure, .. }| format!("{name} {figure}"));
+            .map(|Comparand { name, figure, .. }| format!("{name} {figure}"));
         let named: Vec<String> = named.collect();
-        let factors = others.iter().map(|Beside { better, .. }| {
+        let factors = others.iter().map(|Comparand { better, .. }| {
             let (from, to) = better.interval();
             let [better, from, to] = [better.factor(), from, to].map(factor);
             format!("{better} × ({from}–{to})")
@@ -369,11 +369,13 @@ fn plot(lines: &[Line]) -> String {
     const RIGHT: f64 = 30.0;
     const WIDTH: f64 = 800.0;
     let dots = lines.iter().flat_map(|line| {
-        let name = move |beside: &'_ Beside| format!("{} — {}", line.about, beside.name);
-        line.others.iter().map(move |beside| (name(beside), beside))
+        let name = move |sibling: &'_ Comparand| format!("{} — {}", line.about, sibling.name);
+        line.others
+            .iter()
+            .map(move |sibling| (name(sibling), sibling))
     });
     let dots: Vec<_> = dots.collect();
-    let factors = || dots.iter().map(|(_, beside)| beside.better.factor());
+    let factors = || dots.iter().map(|(_, sibling)| sibling.better.factor());
     let (largest, least) = (factors().fold(2.0, f64::max), factors().fold(1.0, f64::min));
     let (low, high) = (least.log2().floor(), largest.log2().ceil());
     let across = |factor: f64| {
@@ -409,7 +411,7 @@ fn plot(lines: &[Line]) -> String {
         index,
         (
             name,
-            Beside {
+            Comparand {
                 better, verdict, ..
             },
         ),

@@ -98,7 +98,7 @@ impl Case {
         mut extra_time: Option<&mut ExtraTime>,
     ) -> anyhow::Result<Measured> {
         let begin = Instant::now();
-        let weight = self.plan.takes().as_millis() as u64;
+        let weight = self.plan.estimated_duration().as_millis() as u64;
         let count = self.subjects.len();
         let mut names = Vec::new();
         let mut subjects = self.subjects;
@@ -236,14 +236,14 @@ impl Measured {
     }
 
     /// Where the one is that is compared with a subject under this name.
-    fn beside(&self, subject: usize, name: &str) -> Option<usize> {
-        let name = sweep::beside(&self.names[subject], name);
+    fn counterpart(&self, subject: usize, name: &str) -> Option<usize> {
+        let name = sweep::counterpart(&self.names[subject], name);
         self.names.iter().position(|other| *other == name)
     }
 
     /// The first subject, where it does as much as this one.
     fn first_of(&self, subject: usize) -> usize {
-        self.beside(subject, &self.names[0]).unwrap_or(0)
+        self.counterpart(subject, &self.names[0]).unwrap_or(0)
     }
 
     /// Those that a subject is compared with: `one thread` where it is a subject, then the first.
@@ -252,7 +252,7 @@ impl Measured {
             return Vec::new();
         }
         let first = self.first_of(subject);
-        let one_thread = self.beside(subject, ONE_THREAD).into_iter();
+        let one_thread = self.counterpart(subject, ONE_THREAD).into_iter();
         let one_thread = one_thread.filter(|&index| index != first);
         one_thread.chain([first]).collect()
     }
@@ -283,7 +283,7 @@ pub mod tests {
             plan: Plan {
                 warm_up: Duration::ZERO,
                 sample: Duration::ZERO,
-                beside: Duration::from_millis(1),
+                overhead: Duration::from_millis(1),
             },
             rounds,
             subjects,

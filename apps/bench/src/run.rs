@@ -166,7 +166,7 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
                 case.retain_subjects(|name| cli.subjects.iter().any(|part| name.contains(part)));
             }
             if cli.load == Load::Busy {
-                case.subjects = case.subjects.drain(..).map(hog::beside).collect();
+                case.subjects = case.subjects.drain(..).map(hog::with_hog).collect();
             }
         }
         cases.retain(|case| !case.subjects.is_empty());
@@ -280,14 +280,17 @@ impl Run<'_> {
             begun.push(section);
         }
         let cases = chosen.iter().flat_map(|(_, cases)| cases);
-        let takes: Duration = cases.map(Case::takes).sum();
-        self.progress.add(takes.as_millis() as u64);
+        let estimated_duration: Duration = cases.map(Case::estimated_duration).sum();
+        self.progress.add(estimated_duration.as_millis() as u64);
         self.show(&format!("{}\n", host.line().replace("; ", "\n")))?;
         self.show(&format!(
             "{} workers, bound by {}; {}\n",
             self.setting.workers,
             self.budget.bound_by(),
-            in_words(takes, takes.mul_f64(1.0 + ExtraTime::SHARE))
+            in_words(
+                estimated_duration,
+                estimated_duration.mul_f64(1.0 + ExtraTime::SHARE)
+            )
         ))?;
         for ((workload, cases), mut section) in chosen.into_iter().zip(begun) {
             let measured = self.measure(workload, cases, &mut section);

@@ -76,7 +76,7 @@ impl Setting {
         Plan {
             warm_up: Duration::from_millis(warm_up_ms) / share,
             sample: Duration::from_millis(sample_ms) / share,
-            beside: Duration::ZERO,
+            overhead: Duration::ZERO,
         }
     }
 }

@@ -87,7 +87,7 @@ impl<'a> Point<'a> {
 
 /// Who is compared with a subject under this name: where what is done was swept, the one that does as
 /// much.
-pub fn beside(subject: &str, name: &str) -> String {
+pub fn counterpart(subject: &str, name: &str) -> String {
     fn done(name: &str) -> Option<Point<'_>> {
         Point::of(name).filter(|point| point.key != "workers")
     }
@@ -154,14 +154,14 @@ mod tests {
     fn who_does_more_is_compared_with_who_does_as_much() {
         let first = "creel [sticky, adaptive], items 100";
         assert_eq!(
-            beside("rayon, items 3000", ONE_THREAD),
+            counterpart("rayon, items 3000", ONE_THREAD),
             "one thread, items 3000"
         );
-        let there = beside("rayon, items 3000", first);
+        let there = counterpart("rayon, items 3000", first);
         assert_eq!(there, "creel [sticky, adaptive], items 3000");
-        assert_eq!(beside("rayon, workers 2", ONE_THREAD), ONE_THREAD);
+        assert_eq!(counterpart("rayon, workers 2", ONE_THREAD), ONE_THREAD);
         let workers = "creel [sticky, adaptive], workers 1";
-        assert_eq!(beside("rayon, workers 2", workers), workers);
+        assert_eq!(counterpart("rayon, workers 2", workers), workers);
     }
 
     #[test]

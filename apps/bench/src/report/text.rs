@@ -84,7 +84,7 @@ fn with(case: &CaseView, shape: Shape) -> Table {
         && case
             .subjects
             .iter()
-            .any(|subject| case.one_thread_beside(subject).is_some());
+            .any(|subject| case.one_thread_for(subject).is_some());
     let mut columns = vec![("", Align::Left)];
     let head = |row: &Row| heading(&row.metric, &row.unit);
     let first = case.recommended().map(|first| head(first.first));
@@ -112,10 +112,10 @@ fn with(case: &CaseView, shape: Shape) -> Table {
             cells.push(spread(row.min, row.median, row.max));
         }
         if has_one_thread {
-            cells.push(ratio(case, subject, case.one_thread_beside(subject)));
+            cells.push(ratio(case, subject, case.one_thread_for(subject)));
         }
         if case.is_compared {
-            cells.push(ratio(case, subject, case.recommended_beside(subject)));
+            cells.push(ratio(case, subject, case.recommended_for(subject)));
             cells.push(if shape.spread {
                 verdict(case, subject)
             } else {
@@ -141,7 +141,7 @@ fn ratio(case: &CaseView, subject: &SubjectView, other: Option<&SubjectView>) ->
 /// What is called of a subject beside the first; of the first, beside one thread, which is said.
 pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
     let word = word(case, subject);
-    let first = case.recommended_beside(subject);
+    let first = case.recommended_for(subject);
     if word.is_empty() || first.is_none_or(|first| first.name != subject.name) {
         return word.into();
     }
@@ -156,9 +156,9 @@ pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
 
 /// The same in a word.
 fn word(case: &CaseView, subject: &SubjectView) -> &'static str {
-    let first = case.recommended_beside(subject);
+    let first = case.recommended_for(subject);
     let other = match first {
-        Some(first) if first.name == subject.name => case.one_thread_beside(subject),
+        Some(first) if first.name == subject.name => case.one_thread_for(subject),
         first => first,
     };
     let better = other

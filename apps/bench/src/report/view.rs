@@ -98,17 +98,17 @@ impl<'a> CaseView<'a> {
     }
 
     /// One thread, where it is a subject, doing as much as this one.
-    pub fn one_thread_beside(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
-        self.beside(subject, ONE_THREAD)
+    pub fn one_thread_for(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
+        self.counterpart(subject, ONE_THREAD)
     }
 
     /// The recommended subject, doing as much as this one.
-    pub fn recommended_beside(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
-        self.beside(subject, self.recommended()?.name)
+    pub fn recommended_for(&self, subject: &SubjectView) -> Option<&SubjectView<'a>> {
+        self.counterpart(subject, self.recommended()?.name)
     }
 
-    fn beside(&self, subject: &SubjectView, name: &str) -> Option<&SubjectView<'a>> {
-        let name = sweep::beside(subject.name, name);
+    fn counterpart(&self, subject: &SubjectView, name: &str) -> Option<&SubjectView<'a>> {
+        let name = sweep::counterpart(subject.name, name);
         self.subjects.iter().find(|other| other.name == name)
     }
 
@@ -120,8 +120,8 @@ impl<'a> CaseView<'a> {
             false => -subject.first.median,
         };
         let subjects = self.subjects.iter();
-        let told = subjects.filter(|s| wanted(s.name) && !s.first.median.is_nan());
-        told.max_by(|a, b| good(a).total_cmp(&good(b)))
+        let known = subjects.filter(|s| wanted(s.name) && !s.first.median.is_nan());
+        known.max_by(|a, b| good(a).total_cmp(&good(b)))
     }
 
     /// The first subject whose name begins so.
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(names, ["creel [sticky, adaptive]", "one thread", "rayon"]);
         let (creel, one) = (
             &case.subjects[0],
-            case.one_thread_beside(&case.subjects[0]).unwrap(),
+            case.one_thread_for(&case.subjects[0]).unwrap(),
         );
         let better = case.better(creel, one).unwrap();
         assert!((1.8..2.2).contains(&better.factor()), "{better:?}");

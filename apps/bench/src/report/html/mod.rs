@@ -209,8 +209,8 @@ fn cells(case: &CaseView, subject: &SubjectView) -> Vec<String> {
     ];
     if case.is_compared {
         for other in [
-            case.one_thread_beside(subject),
-            case.recommended_beside(subject),
+            case.one_thread_for(subject),
+            case.recommended_for(subject),
         ] {
             let ratio = other.and_then(|other| case.ratio(subject, other));
             cells.push(ratio.map_or(String::new(), |ratio| factor(ratio.factor())));
@@ -232,7 +232,7 @@ the first bar the setting that is recommended.</p>\n\
 <p>The first subject is also measured against itself, in the same rounds. What the two differ by is \
 noise. <em>Faster</em> and <em>slower</em> are said only of what is beyond 5 %, and beyond its own \
 error (95 %, by a mean without the outermost fifths) and that noise together; <em>the same</em> \
-only where a difference of 15 % would have been seen; everything else is <em>not told apart</em>. \
+only where a difference of 15 % would have been seen; everything else is <em>inconclusive</em>. \
 What was in doubt has been measured twice as often.</p>\n\
 <p>Two figures of two runs are not to be compared by eye: <code>creel-bench --compare \
 OLD.json</code> does it by ratios, and says first whether the two machines match.</p>\n</section>\n";

@@ -195,7 +195,7 @@ fn uneven_heavy(setting: &Setting) -> Case {
 /// As hot, with a neighbour that spins on the last usable PU.
 fn beside_a_hog(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers);
-    let subjects = subjects.into_iter().map(hog::beside).collect();
+    let subjects = subjects.into_iter().map(hog::with_hog).collect();
     case("hog", setting.plan(40, 80), setting.rounds(7), subjects)
 }
 
@@ -204,7 +204,7 @@ fn beside_a_hog(setting: &Setting) -> Case {
 fn half_a_core(setting: &Setting) -> Case {
     let work = by_steps(vec![2_500; 4_096]);
     let subjects = subjects(&work, setting.workers);
-    let subjects = subjects.into_iter().map(hog::beside).collect();
+    let subjects = subjects.into_iter().map(hog::with_hog).collect();
     let plan = setting.plan(80, 160);
     case("half a core", plan, setting.rounds(4), subjects)
 }

@@ -35,7 +35,7 @@ impl<T, F> Loop<T, F> {
     pub fn measure(&self, plan: &Plan, call: impl FnMut()) -> f64 {
         match self.rhythm {
             Rhythm::Steady => plan.time(call),
-            Rhythm::Frames(pause) => plan.time_apart(|| sleep(pause), call),
+            Rhythm::Frames(pause) => plan.time_with_setup(|| sleep(pause), call),
             Rhythm::Idle => burnt_after(plan, call),
         }
     }

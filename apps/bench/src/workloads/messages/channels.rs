@@ -1,6 +1,6 @@
 //! Channels of 1,024 places: ours beside those that others use, on our tasks and on tokio's.
 
-use super::ends::{Hear, Tell};
+use super::endpoints::{MessageReceiver, MessageSender};
 use super::runtime::{Creel, Runtime, Tokio};
 use crate::harness::{Plan, Subject};
 
@@ -27,8 +27,8 @@ pub fn subjects(workers: usize, senders: u64) -> Vec<Subject> {
 fn subject<R, S, L>(name: &str, workers: usize, senders: u64, open: fn(usize) -> (S, L)) -> Subject
 where
     R: Runtime,
-    S: Tell + Clone + 'static,
-    L: Hear + 'static,
+    S: MessageSender + Clone + 'static,
+    L: MessageReceiver + 'static,
 {
     Subject::new(format!("{name} {workers} workers"), move |plan| {
         sample::<R, S, L>(plan, workers, senders, open)
@@ -44,8 +44,8 @@ fn sample<R, S, L>(
 ) -> anyhow::Result<f64>
 where
     R: Runtime,
-    S: Tell + Clone + 'static,
-    L: Hear + 'static,
+    S: MessageSender + Clone + 'static,
+    L: MessageReceiver + 'static,
 {
     let runtime = R::start(workers)?;
     let each = MESSAGES / senders;
@@ -56,14 +56,14 @@ where
                 let mut tx = tx.clone();
                 R::spawn_detached(async move {
                     for number in 0..each {
-                        tx.tell(number).await;
+                        tx.send_message(number).await;
                     }
                 });
             }
             drop(tx);
             R::spawn(async move {
                 let mut got = 0;
-                while rx.hear().await.is_some() {
+                while rx.receive_message().await.is_some() {
                     got += 1;
                 }
                 got

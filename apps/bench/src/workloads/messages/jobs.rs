@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::cost;
-use super::ends::{Hear, Tell};
+use super::endpoints::{MessageReceiver, MessageSender};
 use super::runtime::Runtime;
 use crate::harness::Plan;
 
@@ -45,7 +45,7 @@ impl Job {
             }
             Job::SpawnJoin => plan.time(|| runtime.run(spawn_join::<R>())) / BATCH as f64,
             Job::PingPong => plan.time(|| runtime.run(ping_pong::<R>())) / BATCH as f64,
-            Job::Yield => plan.time(|| runtime.run(yields::<R>())) / (2 * BATCH) as f64,
+            Job::Yield => plan.time(|| runtime.run(yield_repeatedly::<R>())) / (2 * BATCH) as f64,
             Job::FanOut(tasks, work) => {
                 plan.time(|| runtime.run(fan_out::<R>(tasks, work))) / tasks as f64
             }
@@ -60,9 +60,9 @@ impl Job {
 
 /// Each task waits for a number, adds one and passes it on.
 async fn chain<R: Runtime>(length: u64) -> u64 {
-    let (mut left, last) = R::once();
+    let (mut left, last) = R::oneshot_channel();
     for _ in 0..length {
-        let (next, right) = R::once();
+        let (next, right) = R::oneshot_channel();
         R::spawn_detached(async move { left(right.await + 1) });
         left = next;
     }
@@ -72,20 +72,20 @@ async fn chain<R: Runtime>(length: u64) -> u64 {
 
 /// A chain that stands while a number goes through it several times.
 async fn relay<R: Runtime>(length: u64, laps: u64) -> u64 {
-    let (mut left, mut last) = R::link();
+    let (mut left, mut last) = R::channel_of_one();
     for _ in 0..length {
-        let (next, mut right) = R::link();
+        let (next, mut right) = R::channel_of_one();
         R::spawn_detached(async move {
-            while let Some(number) = right.hear().await {
-                left.tell(number + 1).await;
+            while let Some(number) = right.receive_message().await {
+                left.send_message(number + 1).await;
             }
         });
         left = next;
     }
     let mut number = 0;
     for _ in 0..laps {
-        left.tell(number).await;
-        number = last.hear().await.expect("the chain is whole");
+        left.send_message(number).await;
+        number = last.receive_message().await.expect("the chain is whole");
     }
     number
 }
@@ -97,35 +97,35 @@ async fn spawn_join<R: Runtime>() {
 }
 
 async fn ping_pong<R: Runtime>() {
-    let (mut there, mut hear_there) = R::link();
-    let (mut back, mut hear_back) = R::link();
+    let (mut there, mut receive_there) = R::channel_of_one();
+    let (mut back, mut receive_back) = R::channel_of_one();
     let other = R::spawn(async move {
-        while let Some(number) = hear_there.hear().await {
-            back.tell(number).await;
+        while let Some(number) = receive_there.receive_message().await {
+            back.send_message(number).await;
         }
     });
     for number in 0..BATCH {
-        there.tell(number).await;
-        assert_eq!(hear_back.hear().await, Some(number));
+        there.send_message(number).await;
+        assert_eq!(receive_back.receive_message().await, Some(number));
     }
     drop(there);
     other.await;
 }
 
-async fn yields<R: Runtime>() {
-    let give_way = || async {
+async fn yield_repeatedly<R: Runtime>() {
+    let yield_now = || async {
         for _ in 0..BATCH {
-            R::give_way().await;
+            R::yield_now().await;
         }
     };
-    let (one, two) = (R::spawn(give_way()), R::spawn(give_way()));
+    let (one, two) = (R::spawn(yield_now()), R::spawn(yield_now()));
     one.await;
     two.await;
 }
 
 async fn fan_out<R: Runtime>(tasks: u64, work: Duration) {
     let made: Vec<_> = (0..tasks)
-        .map(|_| R::spawn(async move { toil(work) }))
+        .map(|_| R::spawn(async move { busy_work(work) }))
         .collect();
     for task in made {
         task.await;
@@ -150,7 +150,7 @@ async fn blocked<R: Runtime>() -> Duration {
 }
 
 /// Keeps the CPU busy for so long by the clock.
-pub fn toil(work: Duration) {
+pub fn busy_work(work: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < work {
         std::hint::spin_loop();

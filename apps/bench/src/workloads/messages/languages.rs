@@ -207,7 +207,7 @@ mod tests {
         let plan = Plan {
             warm_up: Duration::ZERO,
             sample: Duration::from_millis(1),
-            beside: Duration::ZERO,
+            overhead: Duration::ZERO,
         };
         let mut found = Vec::new();
         // Crystal's compiler takes a minute.

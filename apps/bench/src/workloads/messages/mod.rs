@@ -3,7 +3,7 @@
 
 mod channels;
 mod cost;
-mod ends;
+mod endpoints;
 mod jobs;
 mod languages;
 mod runtime;
@@ -44,7 +44,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
         let crowded = format!("{name} oversubscribed");
         cases.push(under_load(case(crowded, job, unit, setting, &[1, many])));
         let mut busy = case(format!("{name} busy"), job, unit, setting, &[1, few, many]);
-        busy.subjects = busy.subjects.drain(..).map(hog::beside).collect();
+        busy.subjects = busy.subjects.drain(..).map(hog::with_hog).collect();
         cases.push(under_load(busy));
     }
     let mut short = case(
@@ -56,12 +56,12 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     );
     short.subjects.extend(threads::subjects(threads::MOST));
     short.rounds = setting.rounds(3);
-    short.plan = short.plan.beside_ms(600);
+    short.plan = short.plan.with_overhead_ms(600);
     cases.push(short);
     let name = "million".into();
     let mut million = case(name, Job::Chain(1_000_001), MS, setting, &[1]);
     million.rounds = setting.rounds(3);
-    million.plan = million.plan.beside_ms(3_000);
+    million.plan = million.plan.with_overhead_ms(3_000);
     cases.push(million);
     cases.push(case(
         "yield".into(),
@@ -112,7 +112,7 @@ fn with(name: String, unit: &'static str, setting: &Setting, subjects: Vec<Subje
         name,
         metrics: vec![metric],
         compared: true,
-        plan: setting.plan(40, 80).beside_ms(60),
+        plan: setting.plan(40, 80).with_overhead_ms(60),
         rounds: setting.rounds(7),
         subjects,
     }
@@ -147,7 +147,7 @@ fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: 
     match job {
         Job::Chain(_) => Case {
             metrics: cost::METRICS.to_vec(),
-            plan: case.plan.beside_ms(250),
+            plan: case.plan.with_overhead_ms(250),
             ..case
         },
         _ => case,
@@ -167,7 +167,7 @@ fn grain(setting: &Setting, nanoseconds: u64) -> Case {
         &[setting.workers],
     );
     case.subjects.push(Subject::new(ONE_THREAD, move |plan| {
-        let call = || (0..tasks).for_each(|_| jobs::toil(work));
+        let call = || (0..tasks).for_each(|_| jobs::busy_work(work));
         Ok(plan.time(call) / tasks as f64)
     }));
     case

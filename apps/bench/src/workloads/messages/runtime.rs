@@ -5,7 +5,7 @@ use std::future::Future;
 use creel::Pool;
 use creel::channel::{oneshot, slot};
 
-use super::ends::{Hear, Tell};
+use super::endpoints::{MessageReceiver, MessageSender};
 
 /// A task runtime with the channels its users would take for these cases.
 pub trait Runtime: Sized + 'static {
@@ -20,14 +20,14 @@ pub trait Runtime: Sized + 'static {
     /// Makes a task that nobody waits for.
     fn spawn_detached(future: impl Future<Output = ()> + Send + 'static);
     /// Lets the other tasks go first.
-    fn give_way() -> impl Future<Output = ()> + Send;
+    fn yield_now() -> impl Future<Output = ()> + Send;
     /// A channel for one message.
-    fn once() -> (
+    fn oneshot_channel() -> (
         impl FnOnce(u64) + Send + 'static,
         impl Future<Output = u64> + Send + 'static,
     );
     /// A channel with one place, used again and again.
-    fn link() -> (impl Tell + 'static, impl Hear + 'static);
+    fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static);
 }
 
 /// Creel.
@@ -53,11 +53,11 @@ impl Runtime for Creel {
         creel::task::spawn(future).detach();
     }
 
-    fn give_way() -> impl Future<Output = ()> + Send {
+    fn yield_now() -> impl Future<Output = ()> + Send {
         creel::task::yield_now()
     }
 
-    fn once() -> (
+    fn oneshot_channel() -> (
         impl FnOnce(u64) + Send + 'static,
         impl Future<Output = u64> + Send + 'static,
     ) {
@@ -66,7 +66,7 @@ impl Runtime for Creel {
         (send, async { rx.await.expect("somebody speaks") })
     }
 
-    fn link() -> (impl Tell + 'static, impl Hear + 'static) {
+    fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static) {
         slot::channel()
     }
 }
@@ -107,11 +107,11 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
         drop(tokio::spawn(future));
     }
 
-    fn give_way() -> impl Future<Output = ()> + Send {
+    fn yield_now() -> impl Future<Output = ()> + Send {
         tokio::task::yield_now()
     }
 
-    fn once() -> (
+    fn oneshot_channel() -> (
         impl FnOnce(u64) + Send + 'static,
         impl Future<Output = u64> + Send + 'static,
     ) {
@@ -120,7 +120,7 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
         (send, async { rx.await.expect("somebody speaks") })
     }
 
-    fn link() -> (impl Tell + 'static, impl Hear + 'static) {
+    fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static) {
         tokio::sync::mpsc::channel(1)
     }
 }

@@ -106,7 +106,7 @@ static PROGRAMS: [Program; 4] = [
 ];
 
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
-    let Some(tool) = beside("creel") else {
+    let Some(tool) = find_program("creel") else {
         creel_console::output::note(
             "sizing: skipped, there is no creel beside this program or in PATH: \
              cargo build --release -p creel-cli\n",
@@ -158,17 +158,17 @@ fn case(name: String, setting: &Setting, subjects: Vec<Subject>, takes_ms: u64) 
             unit: "ms",
         }],
         compared: true,
-        plan: setting.plan(0, 0).beside_ms(takes_ms),
+        plan: setting.plan(0, 0).with_overhead_ms(takes_ms),
         rounds: setting.rounds(4),
         subjects,
     }
 }
 
 /// Another of these programs: beside this one, or else in PATH.
-fn beside(name: &str) -> Option<PathBuf> {
-    let beside = std::env::current_exe().ok()?.with_file_name(name);
-    if beside.is_file() {
-        return Some(beside);
+fn find_program(name: &str) -> Option<PathBuf> {
+    let sibling = std::env::current_exe().ok()?.with_file_name(name);
+    if sibling.is_file() {
+        return Some(sibling);
     }
     let path = std::env::var_os("PATH")?;
     let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));

@@ -89,7 +89,7 @@ pub(super) fn cases(setting: &Setting, tool: &Path) -> Vec<Case> {
 }
 
 fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Option<Case> {
-    let load = super::beside("creel-serve")?;
+    let load = super::find_program("creel-serve")?;
     if setting.quick || !SERVICE.has_compiler() || !is_installed("redis-server") {
         return None;
     }
@@ -158,7 +158,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         compared: true,
         plan: setting
             .plan(0, 0)
-            .beside_ms((RATES.len() * STEP_MS) as u64 + 800),
+            .with_overhead_ms((RATES.len() * STEP_MS) as u64 + 800),
         rounds: setting.rounds(3),
         subjects: subjects.into(),
     };
@@ -199,7 +199,7 @@ fn sample(
         .spawn();
     let _redis = Running(redis.context("redis-server")?);
     listens(redis_port)?;
-    let (told, program) = (folder.join("runtime"), folder.join("program"));
+    let (runtime_file, program) = (folder.join("runtime"), folder.join("program"));
     let quota = cores
         .map(|cores| Quota::new("creel-bench", cores))
         .transpose()?;
@@ -219,7 +219,7 @@ fn sample(
             port.to_string(),
             redis_port.to_string(),
             "+RTS".into(),
-            format!("-t{}", told.display()),
+            format!("-t{}", runtime_file.display()),
             "--machine-readable".into(),
             "-RTS".into(),
         ])
@@ -238,7 +238,7 @@ fn sample(
     let id = Pid::from_raw(service.0.id().cast_signed()).context("a process has a number")?;
     kill_process(id, Signal::INT)?;
     ended(&mut service.0)?;
-    let runtime = std::fs::read_to_string(&told).context("what GHC's runtime tells")?;
+    let runtime = std::fs::read_to_string(&runtime_file).context("what GHC's runtime tells")?;
     let of_runtime = |name: &str| {
         figure(&runtime, name).with_context(|| format!("GHC's runtime tells no {name}: {runtime}"))
     };
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn a_figure_is_found_in_what_ghc_tells() {
-        let told = " [(\"bytes allocated\", \"12\")\n ,(\"GC_wall_seconds\", \"0.25\")\n ]\n";
-        assert_eq!(figure(told, "GC_wall_seconds"), Some(0.25));
-        assert_eq!(figure(told, "GC_cpu_seconds"), None);
+        let text = " [(\"bytes allocated\", \"12\")\n ,(\"GC_wall_seconds\", \"0.25\")\n ]\n";
+        assert_eq!(figure(text, "GC_wall_seconds"), Some(0.25));
+        assert_eq!(figure(text, "GC_cpu_seconds"), None);
     }
 }

@@ -233,7 +233,7 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
         // A city is made and filled for each sample, a small one when quick.
         plan: setting
             .plan(250, 750)
-            .beside_ms(if setting.quick { 250 } else { 4_000 }),
+            .with_overhead_ms(if setting.quick { 250 } else { 4_000 }),
         rounds: setting.rounds(4),
         subjects,
     }

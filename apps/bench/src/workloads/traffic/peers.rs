@@ -139,7 +139,7 @@ fn case(
             metric("mean speed", "km/h"),
         ],
         compared: true,
-        plan: setting.plan(0, 0).beside_ms(7_000),
+        plan: setting.plan(0, 0).with_overhead_ms(7_000),
         rounds: setting.rounds(3),
         subjects: subjects.collect(),
     }

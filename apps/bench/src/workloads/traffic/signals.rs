@@ -93,7 +93,7 @@ pub(super) fn fast_forward(setting: &Setting) -> Case {
             unit: "ns a tick",
         }],
         compared: true,
-        plan: setting.plan(60, 200).beside_ms(20),
+        plan: setting.plan(60, 200).with_overhead_ms(20),
         rounds: setting.rounds(7),
         subjects,
     }

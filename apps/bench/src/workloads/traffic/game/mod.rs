@@ -176,10 +176,14 @@ mod tests {
                 assert_eq!(tally.stepped_aside, 0, "a scene in which nobody is stuck");
                 let mut expected = Vec::new();
                 simulation.occupancy(&mut expected);
-                let told = |sums: Sums| (sums.vehicle_ms as f64 / 1000.0, sums.crossings);
+                let observed = |sums: Sums| (sums.vehicle_ms as f64 / 1000.0, sums.crossings);
                 let expected_sums = (simulation.vehicle_seconds(), tally.crossings);
-                assert_eq!(told(locked.sums()), expected_sums, "{signals} {cars}");
-                assert_eq!(told(collected.sums()), expected_sums, "{signals} {cars}");
+                assert_eq!(observed(locked.sums()), expected_sums, "{signals} {cars}");
+                assert_eq!(
+                    observed(collected.sums()),
+                    expected_sums,
+                    "{signals} {cars}"
+                );
                 assert!(occupancy(&network, locked.junctions()) == expected);
                 assert!(occupancy(&network, collected.junctions()) == expected);
             }

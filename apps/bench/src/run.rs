@@ -147,7 +147,7 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
     let mut chosen = Vec::new();
     for workload in workloads::ALL {
         let wanted = named.is_empty() || named.contains(&workload.name);
-        let by_default = cli.names_something() || !workloads::ONLY_NAMED.contains(&workload.name);
+        let by_default = cli.names_something() || !workloads::OPT_IN.contains(&workload.name);
         if !(wanted && by_default) {
             continue;
         }
@@ -155,10 +155,10 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         if !named_cases.is_empty() {
             cases.retain(|case| named_cases.contains(&*case.name));
         } else if setting.quick && !cli.names_something() {
-            let headlines = workloads::headlines(workload.name, setting);
-            cases.retain(|case| headlines.contains(&case.name));
+            let quick_cases = workloads::quick_cases(workload.name, setting);
+            cases.retain(|case| quick_cases.contains(&case.name));
         } else if setting.matrix.is_empty() {
-            cases.retain(|case| !workloads::ONLY_NAMED_CASES.contains(&&*case.name));
+            cases.retain(|case| !workloads::OPT_IN_CASES.contains(&&*case.name));
         }
         for case in &mut cases {
             unknown.remove(&*case.name);
@@ -236,7 +236,7 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
 }
 
 /// How long a run takes, if nobody is in doubt and with the time for those who are.
-fn in_words(least: Duration, most: Duration) -> String {
+fn duration_in_words(least: Duration, most: Duration) -> String {
     let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
     if least.is_zero() {
         return "nobody knows how long".into();
@@ -265,9 +265,9 @@ impl Run<'_> {
             }
         }
         let host = Host::detect(&self.machine, &self.budget);
-        let mut begun = Vec::new();
+        let mut started_section = Vec::new();
         for (workload, cases) in &mut chosen {
-            let section = self.begun(workload, &host)?;
+            let section = self.started_section(workload, &host)?;
             cases.retain(|case| section.case(&case.name).is_none());
             let other = section.host.commit != host.commit && !section.rows.is_empty();
             if other && !cases.is_empty() && !self.cli.anyway {
@@ -277,7 +277,7 @@ impl Run<'_> {
                 );
                 return Err(Failure::new(Exit::BadData, message).into());
             }
-            begun.push(section);
+            started_section.push(section);
         }
         let cases = chosen.iter().flat_map(|(_, cases)| cases);
         let estimated_duration: Duration = cases.map(Case::estimated_duration).sum();
@@ -287,12 +287,12 @@ impl Run<'_> {
             "{} workers, bound by {}; {}\n",
             self.setting.workers,
             self.budget.bound_by(),
-            in_words(
+            duration_in_words(
                 estimated_duration,
                 estimated_duration.mul_f64(1.0 + ExtraTime::SHARE)
             )
         ))?;
-        for ((workload, cases), mut section) in chosen.into_iter().zip(begun) {
+        for ((workload, cases), mut section) in chosen.into_iter().zip(started_section) {
             let measured = self.measure(workload, cases, &mut section);
             if !section.rows.is_empty() {
                 self.export_json(&section)?;
@@ -304,7 +304,7 @@ impl Run<'_> {
     }
 
     /// A workload's section as it was left by a run that was cut short, or without figures.
-    fn begun(&self, workload: &Workload, host: &Host) -> anyhow::Result<Section> {
+    fn started_section(&self, workload: &Workload, host: &Host) -> anyhow::Result<Section> {
         let empty = Section {
             host: host.clone(),
             load: self.cli.load,

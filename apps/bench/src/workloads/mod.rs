@@ -45,11 +45,11 @@ pub const ALL: &[Workload] = &[
 ];
 
 /// Those that are left out unless a workload or a case is asked for: they take minutes each.
-pub const ONLY_NAMED: &[&str] = &["programs"];
+pub const OPT_IN: &[&str] = &["programs"];
 
 /// Cases that are left out unless they are asked for: what others have measured, once more, and what
 /// lies between two cases or repeats one under a load, and has never said another thing than they.
-pub const ONLY_NAMED_CASES: &[&str] = &[
+pub const OPT_IN_CASES: &[&str] = &[
     "article",
     "two systems",
     "spawn-join oversubscribed",
@@ -66,7 +66,7 @@ pub const ONLY_NAMED_CASES: &[&str] = &[
 ];
 
 /// A quick look's cases of each workload.
-const HEADLINES: &[(&str, &[&str])] = &[
+const QUICK_CASES: &[(&str, &[&str])] = &[
     (
         "loops",
         &["hot", "frame", "uneven", "hog", "oversubscribed"],
@@ -81,8 +81,8 @@ const HEADLINES: &[(&str, &[&str])] = &[
 ];
 
 /// The cases of a workload that a quick look has.
-pub fn headlines(workload: &str, setting: &Setting) -> Vec<String> {
-    let cases = HEADLINES.iter().find(|(name, _)| *name == workload);
+pub fn quick_cases(workload: &str, setting: &Setting) -> Vec<String> {
+    let cases = QUICK_CASES.iter().find(|(name, _)| *name == workload);
     let fill = |case: &&str| case.replace("{n}", &setting.workers.to_string());
     cases.map_or(Vec::new(), |(_, cases)| cases.iter().map(fill).collect())
 }
@@ -165,7 +165,7 @@ mod tests {
                 continue;
             }
             let there = |name: &str| cases.iter().any(|case| case.name == name);
-            for case in headlines(workload.name, &setting) {
+            for case in quick_cases(workload.name, &setting) {
                 assert!(there(&case), "{}: {case}", workload.name);
             }
             for (_, case) in asked.iter().filter(|(name, _)| *name == workload.name) {

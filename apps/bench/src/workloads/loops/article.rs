@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::floor::in_lockstep;
 use super::peers::{one_thread, rayon, rayon_scope};
-use super::work::{Loop, Rhythm, grind};
+use super::work::{Loop, Rhythm, busy_work};
 use super::{case, knobs};
 use crate::harness::{Case, ONE_THREAD, Plan, Subject};
 use crate::setting::Setting;
@@ -33,7 +33,7 @@ pub fn article(setting: &Setting) -> Case {
         None => rows(items, |item: &mut u64| *item += 1, setting.workers),
         Some(steps) => {
             let steps = u32::try_from(steps).unwrap_or(u32::MAX);
-            let each = move |item: &mut u64| *item = grind(*item, steps);
+            let each = move |item: &mut u64| *item = busy_work(*item, steps);
             rows(items, each, setting.workers)
         }
     };
@@ -56,16 +56,16 @@ where
         rayon_scope(work.clone(), workers),
         boxed_jobs(work.clone(), workers),
         spinning("spin pool, unpinned", work.clone(), vec![None; workers]),
-        spinning("spin pool, pinned", work, seats(workers)),
+        spinning("spin pool, pinned", work, worker_cpus(workers)),
     ]
 }
 
 /// Where pinned workers sit: on a core each, as Creel's do.
-fn seats(workers: usize) -> Vec<Option<CpuSet>> {
+fn worker_cpus(workers: usize) -> Vec<Option<CpuSet>> {
     let layout = Machine::detect()
         .and_then(|machine| place(&machine, machine.allowed(), workers, &Placement::Cores));
-    let seats = layout.map(|layout| layout.seats().iter().cloned().map(Some).collect());
-    seats.unwrap_or_else(|_| vec![None; workers])
+    let worker_cpus = layout.map(|layout| layout.seats().iter().cloned().map(Some).collect());
+    worker_cpus.unwrap_or_else(|_| vec![None; workers])
 }
 
 /// Workers that wait for boxed closures at one locked queue, a closure a share.
@@ -117,14 +117,14 @@ where
 type Side = (Option<CpuSet>, Vec<u64>);
 
 /// A share a thread, which spins between two calls; the caller has one too.
-fn spinning<F>(name: &str, work: Loop<u64, F>, seats: Vec<Option<CpuSet>>) -> Subject
+fn spinning<F>(name: &str, work: Loop<u64, F>, worker_cpus: Vec<Option<CpuSet>>) -> Subject
 where
     F: Fn(&mut u64) + Clone + Send + Sync + 'static,
 {
     Subject::new(name, move |plan: &Plan| {
-        let share = work.items.len().div_ceil(seats.len()).max(1);
+        let share = work.items.len().div_ceil(worker_cpus.len()).max(1);
         let shares = work.items.chunks(share).map(<[u64]>::to_vec);
-        let sides: Vec<Side> = seats.iter().cloned().zip(shares).collect();
+        let sides: Vec<Side> = worker_cpus.iter().cloned().zip(shares).collect();
         let side = |(seat, share): &mut Side| {
             if let Some(seat) = seat.take() {
                 // Where it is refused, it runs unpinned.

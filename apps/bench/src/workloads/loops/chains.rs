@@ -9,7 +9,7 @@ use creel_rayon::On;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::work::grind;
+use super::work::busy_work;
 use crate::harness::{ONE_THREAD, Plan, Subject};
 
 /// What is multiplied and summed up.
@@ -119,10 +119,10 @@ pub fn nested(workers: usize) -> Vec<Subject> {
         ((0..ITEMS).collect(), (0..ITEMS).collect())
     }
     fn light(item: &mut u64) {
-        *item = grind(*item, 4);
+        *item = busy_work(*item, 4);
     }
     fn heavy(item: &mut u64) {
-        *item = grind(*item, 8);
+        *item = busy_work(*item, 8);
     }
     let subject = |name: &str, sample: fn(&Plan, usize) -> anyhow::Result<f64>| {
         Subject::new(name, move |plan| sample(plan, workers))

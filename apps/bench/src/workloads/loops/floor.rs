@@ -52,15 +52,15 @@ pub fn in_lockstep<S: Send>(
 ) -> f64 {
     let mut others: Vec<S> = sides.into_iter().collect();
     let mut own = others.remove(0);
-    let begun = Epoch::default();
+    let start = Epoch::default();
     let done: Vec<Epoch> = others.iter().map(|_| Epoch::default()).collect();
     thread::scope(|scope| {
         for (mut other, done) in others.into_iter().zip(&done) {
-            let (begun, side) = (&begun, &side);
+            let (start, side) = (&start, &side);
             scope.spawn(move || {
                 let mut epoch = 0;
                 loop {
-                    epoch = begun.wait_past(epoch);
+                    epoch = start.wait_past(epoch);
                     if epoch == END {
                         return;
                     }
@@ -72,11 +72,11 @@ pub fn in_lockstep<S: Send>(
         let mut epoch = 0;
         let value = measure(&mut || {
             epoch += 1;
-            begun.set(epoch);
+            start.set(epoch);
             side(&mut own);
             done.iter().for_each(|other| other.wait_for(epoch));
         });
-        begun.set(END);
+        start.set(END);
         value
     })
 }

@@ -23,7 +23,7 @@ use crate::harness::{Case, Metric, Plan, Subject};
 use crate::hog;
 use crate::setting::Setting;
 use crate::workloads::Workload;
-use work::{Loop, Rhythm, grind};
+use work::{Loop, Rhythm, busy_work};
 
 /// The workload's entry.
 pub const WORKLOAD: Workload = Workload {
@@ -86,7 +86,7 @@ fn plus_one(rhythm: Rhythm) -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync
 
 /// Items that tell how many steps each of them takes.
 fn by_steps(items: Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Send + Sync> {
-    let each = |steps: &mut u32| _ = grind(u64::from(*steps), *steps);
+    let each = |steps: &mut u32| _ = busy_work(u64::from(*steps), *steps);
     Loop {
         items,
         each,
@@ -130,7 +130,7 @@ fn noop(setting: &Setting) -> Case {
 
 /// 200 µs of work after each millisecond of sleep: so much as one thread does here and now.
 fn frames() -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
-    let each = |item: &mut u64| *item = grind(*item, 2);
+    let each = |item: &mut u64| *item = busy_work(*item, 2);
     Loop {
         items: (0..items_in(Duration::from_micros(200), each)).collect(),
         each,

@@ -60,7 +60,7 @@ fn cores_burnt(asleep: Duration) -> f64 {
 }
 
 /// A number that takes `steps` dependent multiplications to find, about 2 ns each.
-pub fn grind(mut number: u64, steps: u32) -> u64 {
+pub fn busy_work(mut number: u64, steps: u32) -> u64 {
     for _ in 0..steps {
         number = (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     }

@@ -12,7 +12,7 @@ use rustix::event::{Timespec, epoll};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 /// So long it waits for any answer.
-const PATIENCE: Timespec = Timespec {
+const TIMEOUT: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
@@ -110,7 +110,7 @@ impl Client {
         let mut over = false;
         while under_way > 0 {
             events.clear();
-            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&PATIENCE))?;
+            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&TIMEOUT))?;
             if events.is_empty() {
                 bail!("{under_way} requests are not answered");
             }

@@ -33,7 +33,7 @@ const RATES: [usize; 4] = [750, 1_500, 2_250, 3_000];
 const STEP_MS: usize = 800;
 const CONNECTIONS: usize = 64;
 /// Longer than a program takes to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Of the last step, but for the p99 of those before it.
 const METRICS: [Metric; 9] = [
@@ -297,7 +297,7 @@ fn free_port() -> anyhow::Result<u16> {
 fn listens(port: u16) -> anyhow::Result<()> {
     let begin = Instant::now();
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        ensure!(begin.elapsed() < PATIENCE, "Redis does not listen");
+        ensure!(begin.elapsed() < TIMEOUT, "Redis does not listen");
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
@@ -306,7 +306,7 @@ fn listens(port: u16) -> anyhow::Result<()> {
 fn ended(child: &mut Child) -> anyhow::Result<()> {
     let begin = Instant::now();
     while child.try_wait()?.is_none() {
-        ensure!(begin.elapsed() < PATIENCE, "the service does not end");
+        ensure!(begin.elapsed() < TIMEOUT, "the service does not end");
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())

@@ -117,13 +117,13 @@ impl Scene {
         let mut run = ticks * 2;
         city.run(run);
         let before = city.sums();
-        let begun = run;
+        let start = run;
         let ns = plan.time(|| {
             city.run(ticks);
             run += ticks;
         });
         // Of all calls, warm-up included, for the mean of one.
-        let calls = f64::from((run - begun) / ticks);
+        let calls = f64::from((run - start) / ticks);
         let after = city.sums();
         let rate = |amount: f64| amount / calls / (ns / 1e9);
         vec![

@@ -232,10 +232,10 @@ impl Scene {
             .build()?;
         let (network, plans) = (self.network.clone(), self.plans.clone());
         let mut simulation = Simulation::new(&pool, network, plans, Physics::default())?;
-        let begun = Instant::now();
+        let start = Instant::now();
         simulation.run(&pool, self.seconds);
         let outcome = Outcome {
-            seconds: begun.elapsed().as_secs_f64(),
+            seconds: start.elapsed().as_secs_f64(),
             trips: simulation.tally().arrived,
             vehicle_seconds: simulation.vehicle_seconds(),
             metres: self.metres,

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_of_stat_is_the_machine() {
+    fn the_first_line_of_proc_stat_is_parsed() {
         let stat = "cpu  10 1 5 80 2 1 1 3 9 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
         assert_eq!(
             Machine::parse(stat),

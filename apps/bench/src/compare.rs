@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_time_is_called_a_difference_and_only_that() {
+    fn doubled_time_is_the_only_difference() {
         let (old, slow) = (
             report(with_creel_at(50.0, 1)),
             report(with_creel_at(100.0, 77)),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn two_runs_of_the_same_differ_in_nothing() {
+    fn equal_runs_do_not_differ() {
         let mut called = 0;
         let trials = 300;
         for seed in 0..trials {
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_yardstick_that_moved_alone_is_no_difference_and_a_slower_machine_hides_none() {
+    fn a_moved_baseline_is_not_a_difference() {
         let old = report(with_creel_at(50.0, 3));
         let is_creel = |name: &str| name.starts_with("creel");
         let baseline = scaled(5, |name| if is_creel(name) { 1.0 } else { 1.5 });
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_may_differ_from_the_next_by_is_not_called_however_sure_its_samples_are() {
+    fn changes_below_the_between_process_factor_are_noise() {
         // Samples without any noise.
         let sure = |times: f64| {
             let mut section = with_creel_at(50.0, 1);
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn two_full_runs_of_the_same_differ_in_nothing_and_a_slowdown_in_one_place_is_called() {
+    fn equal_full_runs_do_not_differ_and_single_slowdowns_are_detected() {
         let (trials, mut runs, mut missed) = (20, 0, 0);
         for trial in 0..trials {
             let seed = 1_000_000 * trial;
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_match_is_named() {
+    fn mismatched_conditions_are_named() {
         let mut old = report(section());
         old.sections[0].host.caches = "L3 2K".into();
         let mut new = section();
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn who_seems_to_differ_is_sampled_again_with_the_yardstick() {
+    fn apparent_changes_are_sampled_again_with_the_baseline() {
         let (old, slow) = (with_creel_at(50.0, 1), with_creel_at(70.0, 2));
         assert_eq!(inconclusive(&old, &slow.case("hot").unwrap()), [0, 1]);
         assert_eq!(inconclusive(&old, &old.case("hot").unwrap()), [0; 0]);

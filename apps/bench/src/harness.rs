@@ -194,7 +194,7 @@ mod tests {
     };
 
     #[test]
-    fn only_what_comes_after_the_warm_up_counts() {
+    fn the_warm_up_is_not_counted() {
         let mut calls = 0;
         assert!(SHORT.time(|| calls += 1) >= 0.0);
         assert!(calls >= 2, "one call to warm up, at least one that counts");

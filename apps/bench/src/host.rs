@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_have_the_calendars_dates() {
+    fn days_convert_to_dates() {
         assert_eq!(date(0), "1970-01-01");
         assert_eq!(date(11_016), "2000-02-29");
         assert_eq!(date(11_017), "2000-03-01");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_kernel_are_read() {
+    fn kernel_files_are_parsed() {
         let limits = "Limit   Soft Limit  Hard Limit  Units\n\
                       Max stack size            8388608              unlimited            bytes\n\
                       Max open files            1024                 4096                 files\n";

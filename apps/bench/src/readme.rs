@@ -447,7 +447,7 @@ mod tests {
     use crate::report::tests::{machine, with_creel_at};
 
     #[test]
-    fn the_newest_record_is_written_between_the_marks_and_then_checked() {
+    fn the_newest_record_is_written_between_the_marks() {
         let folder = std::env::temp_dir().join(format!("creel-readme-{}", std::process::id()));
         let records = folder.join(RECORDS);
         fs::create_dir_all(folder.join("docs")).unwrap();

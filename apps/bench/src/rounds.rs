@@ -303,7 +303,7 @@ pub mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_within_a_round_so_a_drift_cancels() {
+    fn ratios_within_a_round_cancel_drift() {
         let drifting = |name: &str, factor: f64| {
             let mut drift = 0.0;
             Subject::new(name, move |_| {
@@ -328,7 +328,7 @@ pub mod tests {
     }
 
     #[test]
-    fn who_is_in_doubt_gets_as_many_again_and_who_is_not_does_not() {
+    fn only_inconclusive_subjects_get_extra_samples() {
         let subjects = vec![
             noisy("creel", 100.0, 1),
             noisy("one thread", 400.0, 2),
@@ -342,7 +342,7 @@ pub mod tests {
     }
 
     #[test]
-    fn suspects_have_a_share_of_the_time_and_the_last_may_have_more() {
+    fn extra_time_is_a_share_of_the_planned_time() {
         let mut extra_time = ExtraTime::new();
         assert!(!extra_time.spend(1.0), "nothing is earned yet");
         extra_time.grant(100.0);
@@ -367,7 +367,7 @@ pub mod tests {
     }
 
     #[test]
-    fn others_may_doubt_too() {
+    fn the_caller_may_name_inconclusive_subjects() {
         let subjects = || vec![noisy("creel", 100.0, 1), noisy("rayon", 900.0, 2)];
         let progress = Progress::new(1, "samples", true);
         let measured =

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_centre_is_what_the_paper_says() {
+    fn estimates_match_the_paper() {
         let one = Estimate::of([2.0]).unwrap();
         assert!((one.factor() - 2.0).abs() < 1e-12 && one.half_width.is_infinite());
         // Nothing is cut off three: the median and Student's interval.
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_beyond_five_percent_and_beyond_the_error() {
+    fn a_verdict_needs_five_percent_and_more_than_the_error() {
         let sure = |log: f64, half_width| Estimate { log, half_width };
         assert_eq!(sure(1.04f64.ln(), 0.001).verdict(&[]), Verdict::Same);
         assert_eq!(sure(1.06f64.ln(), 0.001).verdict(&[]), Verdict::More);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_is_compared_the_wider_the_errors() {
+    fn errors_widen_with_the_number_of_comparisons() {
         // The normal distribution's quantiles: 1.960 of 0.025, 2.807 of 0.0025, 3.891 of 0.00005.
         assert!(
             (bonferroni_factor(1) - 1.0).abs() < 1e-9 && (bonferroni_factor(0) - 1.0).abs() < 1e-9
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_time_is_called_and_the_same_is_not() {
+    fn doubled_time_is_detected_and_equal_time_is_not() {
         let (mut called_same, mut missed) = (0, 0);
         let trials = 2_000;
         for seed in 0..trials {

@@ -151,7 +151,7 @@ mod tests {
     use crate::rounds::tests::{case, noisy};
 
     #[test]
-    fn who_does_more_is_compared_with_who_does_as_much() {
+    fn subjects_are_compared_at_equal_work() {
         let first = "creel [sticky, adaptive], items 100";
         assert_eq!(
             counterpart("rayon, items 3000", ONE_THREAD),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_lists_and_ranges() {
+    fn sweep_values_are_lists_or_ranges() {
         let values: Values = "workers=1..3,8".parse().unwrap();
         assert_eq!(
             (&*values.key, values.numbers().unwrap()),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn points_become_one_case_whose_subjects_say_their_point() {
+    fn sweep_points_merge_into_one_case() {
         let at = |value| {
             let names = [
                 "creel [a, b]".to_owned(),

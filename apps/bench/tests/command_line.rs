@@ -30,9 +30,9 @@ fn json_has_the_documented_fields() {
         "rayon scope",
     ] {
         let row = rows.iter().find(|row| row["subject"] == subject).unwrap();
-        let told = serde_json::json!(["noop", "time", "ns a call", 2]);
-        let row_tells = ["case", "metric", "unit", "runs"].map(|field| row[field].clone());
-        assert_eq!(serde_json::json!(row_tells), told);
+        let expected = serde_json::json!(["noop", "time", "ns a call", 2]);
+        let fields = ["case", "metric", "unit", "runs"].map(|field| row[field].clone());
+        assert_eq!(serde_json::json!(fields), expected);
         let [min, median, max] = ["min", "median", "max"].map(|field| row[field].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= max, "{row}");
     }
@@ -52,7 +52,7 @@ fn csv_has_one_header() {
 }
 
 #[test]
-fn what_does_not_exist_is_a_usage_error_that_names_it() {
+fn unknown_names_are_usage_errors() {
     for line in [
         ["knit", "--quick"],
         ["--case", "knit"],
@@ -73,7 +73,7 @@ fn what_does_not_exist_is_a_usage_error_that_names_it() {
 /// The README's table and plot are what the newest record says; without a record there is nothing
 /// to check, and the program says so.
 #[test]
-fn the_readme_is_what_the_newest_record_says() {
+fn the_readme_matches_the_newest_record() {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
     let output = bench(&["--check-readme", readme]);
     println!("{}", String::from_utf8_lossy(&output.stdout));
@@ -89,7 +89,7 @@ fn folder(name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_report_is_written_in_every_form_and_compared() {
+fn reports_are_written_in_every_format_and_compared() {
     let folder = folder("report");
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let (json, html, md) = (file("a.json"), file("a.html"), file("a.md"));
@@ -110,9 +110,12 @@ fn a_report_is_written_in_every_form_and_compared() {
         "--format",
         "csv",
     ]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(told.contains("ratios compared, no difference"), "{told}");
+    assert!(
+        message.contains("ratios compared, no difference"),
+        "{message}"
+    );
     // Of what is there, nothing is chosen by names that are for measuring.
     let output = bench(&["--from", &json, "--case", "hot"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -120,14 +123,14 @@ fn a_report_is_written_in_every_form_and_compared() {
     let other = text(&json).replace("\"cpu\":\"", "\"cpu\":\"another ");
     std::fs::write(file("b.json"), other).unwrap();
     let output = bench(&["--from", &json, "--compare", &file("b.json")]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(65), "{output:?}");
-    assert!(told.contains("processor: another"), "{told}");
+    assert!(message.contains("processor: another"), "{message}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
-fn a_sweep_tells_what_a_worker_costs() {
+fn a_sweep_prints_the_cost_per_worker() {
     let line = [
         "loops",
         "article",
@@ -147,7 +150,7 @@ fn a_sweep_tells_what_a_worker_costs() {
 }
 
 #[test]
-fn a_record_is_a_folder_with_all_that_a_reader_needs() {
+fn a_record_contains_reports_and_conditions() {
     let folder = folder("record");
     let path = folder.to_str().unwrap();
     let output = bench(&[
@@ -171,14 +174,14 @@ fn a_record_is_a_folder_with_all_that_a_reader_needs() {
 }
 
 #[test]
-fn the_manuals_come_from_the_program() {
+fn man_page_and_completions_are_printed() {
     assert!(String::from_utf8_lossy(&bench(&["man"]).stdout).contains(".TH creel-bench"));
     assert!(String::from_utf8_lossy(&bench(&["completions", "bash"]).stdout).contains("--load"));
 }
 
 /// Needs a Python with uxsim and eclipse-sumo, named in `CREEL_BENCH_PYTHON`.
 #[test]
-fn a_city_comes_to_what_other_simulators_come_to() {
+fn traffic_results_match_other_simulators() {
     let Some(python) = std::env::var_os("CREEL_BENCH_PYTHON") else {
         eprintln!("skipped: CREEL_BENCH_PYTHON names no Python with uxsim and eclipse-sumo");
         return;
@@ -259,10 +262,10 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
     // What was measured otherwise is not gone on from.
     let other = bench(&["hot", "--only", "loops", "--jobs", "1", "--resume", path]);
     assert_eq!(other.status.code(), Some(65), "{other:?}");
-    let told = String::from_utf8_lossy(&other.stderr).into_owned();
+    let message = String::from_utf8_lossy(&other.stderr).into_owned();
     assert!(
-        told.contains("workers: ") && told.contains("length: quick"),
-        "{told}"
+        message.contains("workers: ") && message.contains("length: quick"),
+        "{message}"
     );
     std::fs::remove_file(&file).unwrap();
 }

@@ -382,7 +382,7 @@ mod tests {
     use crate::report::tests::{section, with_creel_at};
 
     #[test]
-    fn a_finding_is_a_sentence_with_its_factor() {
+    fn findings_are_sentences_with_a_factor() {
         let findings = of(&section());
         println!("{findings:?}");
         assert!(findings[0].starts_with("Sharing a hot loop of 100,000 items over 2 workers pays"));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_told_as_code_and_as_a_command() {
+    fn settings_are_printed_as_code_and_command() {
         let (rust, command) = settings(&section()).unwrap();
         assert!(
             rust.contains(".balance(Balance::Sticky)\n    .wait(Wait::Adaptive)\n"),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_that_is_not_sure_has_its_interval() {
+    fn uncertain_factors_are_printed_with_their_interval() {
         assert_eq!(factor_with_interval(2.0, 0.05), "2.00");
         assert_eq!(factor_with_interval(2.0, 2f64.ln()), "2.00 (1.00 to 4.00)");
     }

@@ -249,7 +249,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_report_is_read_back_as_it_was_written() {
+    fn reports_survive_a_round_trip_through_json() {
         let report = Report {
             sections: vec![section()],
         };
@@ -276,7 +276,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_noise_floor_is_what_most_cases_keep() {
+    fn the_noise_floor_is_the_95th_percentile() {
         let mut report = Report::default();
         assert_eq!(report.noise_floor(), None);
         let mut section = section();

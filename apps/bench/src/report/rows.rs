@@ -168,7 +168,7 @@ mod tests {
     use crate::rounds::tests::{case, measure, noisy};
 
     #[test]
-    fn a_row_has_six_digits_and_goes_through_json() {
+    fn rows_have_six_digits_and_survive_json() {
         assert_eq!(rounded(1234567.8), 1234570.0);
         assert!(rounded(f64::NAN).is_nan() && rounded(0.0) == 0.0);
         // The last is here, and of a version that cannot do it.

@@ -262,7 +262,7 @@ mod tests {
     use crate::report::tests::section;
 
     #[test]
-    fn a_table_says_who_is_faster_in_a_hundred_columns() {
+    fn tables_fit_the_width_and_show_verdicts() {
         let section = section();
         let case = section.case("hot").unwrap();
         let table = |columns| super::table(&case, columns);

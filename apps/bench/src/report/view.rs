@@ -168,7 +168,7 @@ mod tests {
     use crate::report::tests::section;
 
     #[test]
-    fn a_view_has_what_the_rows_say() {
+    fn views_match_their_rows() {
         let section = section();
         let case = section.case("hot").unwrap();
         let names: Vec<&str> = case.subjects.iter().map(|subject| subject.name).collect();

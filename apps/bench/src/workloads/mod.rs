@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quick_look_and_its_findings_name_cases_that_there_are() {
+    fn quick_cases_and_findings_name_existing_cases() {
         let setting = Setting::of_tests();
         let asked = crate::report::findings::asked(&setting);
         for workload in ALL {

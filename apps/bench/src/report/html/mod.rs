@@ -266,7 +266,7 @@ mod tests {
     use crate::report::tests::{machine, section};
 
     #[test]
-    fn the_page_is_one_file_without_scripts_and_addresses() {
+    fn the_page_needs_no_scripts_and_no_network() {
         let (machine, budget) = machine();
         let drawing = Drawing {
             machine: &machine,

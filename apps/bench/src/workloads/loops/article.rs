@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_gives_a_time_at_any_size() {
+    fn every_subject_gives_a_time_at_any_size() {
         for (items, work) in [(1, None), (1000, Some(3))] {
             let mut setting = Setting::of_tests();
             (setting.items, setting.work) = (Some(items), work);

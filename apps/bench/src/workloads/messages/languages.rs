@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_installed_passes_the_number_on() {
+    fn installed_languages_run_the_chain() {
         let plan = Plan {
             warm_up: Duration::ZERO,
             sample: Duration::from_millis(1),

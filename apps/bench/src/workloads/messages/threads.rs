@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_goes_through_a_chain_of_threads() {
+    fn a_chain_of_threads_passes_the_number() {
         chain(50, 64).unwrap();
     }
 }

@@ -82,7 +82,7 @@ Transfer/sec:     21.99MB
 ";
 
     #[test]
-    fn what_it_prints_is_read() {
+    fn wrk_output_is_parsed() {
         let report = WrkReport {
             requests: 360_510.0,
             per_second: 180_166.61,

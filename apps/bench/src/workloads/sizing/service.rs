@@ -317,7 +317,7 @@ mod tests {
     use super::figure;
 
     #[test]
-    fn a_figure_is_found_in_what_ghc_tells() {
+    fn runtime_statistics_of_ghc_are_parsed() {
         let text = " [(\"bytes allocated\", \"12\")\n ,(\"GC_wall_seconds\", \"0.25\")\n ]\n";
         assert_eq!(figure(text, "GC_wall_seconds"), Some(0.25));
         assert_eq!(figure(text, "GC_cpu_seconds"), None);

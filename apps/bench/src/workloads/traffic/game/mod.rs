@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_game_on_rayon_comes_to_what_the_simulation_comes_to() {
+    fn the_game_on_rayon_matches_the_simulation() {
         let pool = Pool::builder().workers(2).build().unwrap();
         let rayon = || super::super::rayon(2).unwrap();
         for (signals, cars) in [(true, 2000), (false, 4000), (true, 8000)] {

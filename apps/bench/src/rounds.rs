@@ -48,7 +48,7 @@ pub struct Measured {
 /// Subjects to be sampled more, by what was measured so far.
 pub type InconclusiveBy<'a> = &'a dyn Fn(&Measured) -> Vec<usize>;
 
-/// The time for suspects, where a run is to end by a time: a share of what the planned rounds have
+/// The time for inconclusive subjects, where a run is to end by a time: a share of what the planned rounds have
 /// taken so far. Who is in doubt when it is used up stays in doubt, whatever he shows.
 #[derive(Debug)]
 pub struct ExtraTime {

@@ -32,7 +32,7 @@ struct Run<'a> {
     budget: Budget,
     setting: Setting,
     progress: Progress,
-    /// What is left for suspects, where the run is to end by a time.
+    /// What is left for inconclusive subjects, where the run is to end by a time.
     extra_time: Option<ExtraTime>,
     interrupt: Interrupt,
     /// What is compared with.

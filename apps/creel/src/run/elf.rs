@@ -1,89 +1,31 @@
-//! What an ELF file tells of the runtime inside it.
+//! Reads parts of an ELF file.
 //!
 //! Only the section table, some small sections and a bounded part of the read-only data are read:
 //! a program of hundreds of megabytes costs some milliseconds, and one that is known by its name,
 //! or by its libraries, none for its data.
 //!
-//! Sources: the ELF-64 object file format; Go's `debug/buildinfo`.
+//! Source: the ELF-64 object file format.
 
-use super::ghc::{self, Ghc};
 use aho_corasick::packed::Searcher;
 use elf::{ElfStream, abi, endian::AnyEndian};
-use memchr::memmem;
-use std::{fs::File, os::unix::fs::FileExt, path::Path};
+use std::{fs::File, os::unix::fs::FileExt};
 
 /// How much of a section is read at most.
 const SECTION_MAX: u64 = 16 << 20;
 /// How much of it is searched at once.
 const PIECE: usize = 256 << 10;
 
-/// What was found in the file.
-#[derive(Debug, Default)]
-pub struct Facts {
-    /// The shared libraries it names.
-    pub needed: Vec<String>,
-    /// Whether it names no dynamic loader, so that no preloaded library reaches it.
-    pub is_static: bool,
-    /// Go's build information or build id is there: its version, as (1, 26), where told.
-    pub go: Option<Option<(u32, u32)>>,
-    pub ghc: Option<Ghc>,
-    /// The marks in its read-only data, of those in [`MARKS`].
-    pub marks: Vec<&'static str>,
-}
-
-/// Texts that only a program with that runtime holds: each is the name of the variable that the
-/// runtime itself reads.
-pub const MARKS: [&str; 6] = [
-    "CRYSTAL_WORKERS",
-    "RAYON_NUM_THREADS",
-    "TOKIO_WORKER_THREADS",
-    "OCAMLRUNPARAM",
-    "DOTNET_PROCESSOR_COUNT",
-    "DOTNET_ROOT",
-];
-
-/// Reads the facts; `None` if the file is no ELF file or its tables are damaged. Where the file's
-/// name has told already what it is, its data are not searched.
-pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
-    let file = File::open(path).ok()?;
-    let mut tables = Tables::open_stream(&file).ok()?;
-    let segments = tables.segments().iter();
-    let mut facts = Facts {
-        is_static: !segments.clone().any(|s| s.p_type == abi::PT_INTERP),
-        needed: needed(&mut tables, &file).unwrap_or_default(),
-        ..Facts::default()
-    };
-    facts.go = go(&mut tables);
-    if facts.go.is_some() || facts.needed.iter().any(|name| is_runtime(name)) {
-        return Some(facts);
-    }
-    if let Some(info) = section(&mut tables, ".debug-ghc-link-info") {
-        facts.ghc = Some(Ghc::of_link_info(&info));
-    } else if !is_named {
-        let texts = texts(&mut tables, &file);
-        let comment = section(&mut tables, ".comment").unwrap_or_default();
-        if memmem::find(&comment, b"GHC ").is_some() || texts.contains(&ghc::VARIABLE) {
-            // Stripped; Debian's packages lack the comment too.
-            facts.ghc = Some(Ghc::of_stripped(&file, &mut tables, &texts));
-        }
-        let marks = MARKS.into_iter().filter(|mark| texts.contains(mark));
-        facts.marks = marks.collect();
-    }
-    Some(facts)
-}
-
-/// Those of the texts that we know by, which its read-only data hold.
-fn texts(tables: &mut Tables, file: &File) -> Vec<&'static str> {
-    let known: Vec<&str> = MARKS.into_iter().chain(ghc::TEXTS).collect();
+/// The texts among `known` that the read-only data of a program hold.
+pub fn find_texts<'t>(known: &[&'t str], tables: &mut Tables, file: &File) -> Vec<&'t str> {
     match tables.section_header_by_name(".rodata") {
-        Ok(Some(header)) => held(&known, file, header.sh_offset, header.sh_size),
+        Ok(Some(header)) => search(known, file, header.sh_offset, header.sh_size),
         _ => Vec::new(),
     }
 }
 
 /// Those of some texts that a part of a file holds. It is read in pieces that stay in the
 /// processor's cache, each searched for all of the texts at once.
-fn held<'t>(known: &[&'t str], file: &File, begin: u64, length: u64) -> Vec<&'t str> {
+fn search<'t>(known: &[&'t str], file: &File, begin: u64, length: u64) -> Vec<&'t str> {
     let Some(searcher) = Searcher::new(known) else {
         return Vec::new();
     };
@@ -114,18 +56,11 @@ fn held<'t>(known: &[&'t str], file: &File, begin: u64, length: u64) -> Vec<&'t 
         .collect()
 }
 
-/// Whether a library is a language's runtime, which makes a look at the data needless.
-fn is_runtime(library: &str) -> bool {
-    ["libjli.", "libnode.", "libpython", "libruby"]
-        .iter()
-        .any(|name| library.starts_with(name))
-}
-
 /// A program's tables, read as they are asked for.
 pub type Tables<'f> = ElfStream<AnyEndian, &'f File>;
 
 /// Only the names are read: a program that exports its symbols has megabytes of them.
-fn needed(tables: &mut Tables, file: &File) -> Option<Vec<String>> {
+pub fn needed(tables: &mut Tables, file: &File) -> Option<Vec<String>> {
     const NAME_MAX: usize = 256;
     let dynamic = tables.dynamic().ok()??;
     let offsets: Vec<u64> = dynamic
@@ -147,7 +82,7 @@ fn needed(tables: &mut Tables, file: &File) -> Option<Vec<String>> {
     Some(offsets.into_iter().filter_map(name).collect())
 }
 
-fn has_section(tables: &mut Tables, name: &str) -> bool {
+pub fn has_section(tables: &mut Tables, name: &str) -> bool {
     matches!(tables.section_header_by_name(name), Ok(Some(_)))
 }
 
@@ -156,23 +91,6 @@ pub fn section(tables: &mut Tables, name: &str) -> Option<Vec<u8>> {
     header.sh_size = header.sh_size.min(SECTION_MAX);
     let (data, _compression) = tables.section_data(&header).ok()?;
     Some(data.to_vec())
-}
-
-/// Go's version stands in `.go.buildinfo` since 1.18: a header of 32 bytes, a length, `go1.26.1`.
-fn go(tables: &mut Tables) -> Option<Option<(u32, u32)>> {
-    if let Some(info) = section(tables, ".go.buildinfo") {
-        let text = info.get(33..).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text[..text.len().min(16)]).into_owned();
-        return Some(go_version(&text));
-    }
-    has_section(tables, ".note.go.buildid").then_some(None)
-}
-
-fn go_version(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text
-        .strip_prefix("go")?
-        .split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -189,16 +107,9 @@ mod tests {
             data[at..at + 13].copy_from_slice(b"OCAMLRUNPARAM");
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&data).unwrap();
-            let found = |length| held(&known, &file, 0, length);
+            let found = |length| search(&known, &file, 0, length);
             assert_eq!(found(end as u64), ["OCAMLRUNPARAM"], "at {at}");
             assert!(found(at as u64 + 12).is_empty(), "cut within, at {at}");
         }
-    }
-
-    #[test]
-    fn gos_version_is_read() {
-        assert_eq!(go_version("go1.26.1 X:y"), Some((1, 26)));
-        assert_eq!(go_version("go1.9rc2"), Some((1, 9)));
-        assert_eq!(go_version("devel"), None);
     }
 }

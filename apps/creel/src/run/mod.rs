@@ -4,6 +4,7 @@ mod elf;
 mod exec;
 mod explain;
 mod export;
+mod facts;
 mod ghc;
 mod knob;
 mod plan;

@@ -1,7 +1,7 @@
 //! Finds out what a command will start, before it is started.
 
 use super::{
-    elf::{self, Facts},
+    facts::{self, Facts},
     runtime::{Runtime, by_name, is_versioned},
     shell,
     variables::Variables,
@@ -170,7 +170,7 @@ impl Sight {
         let real = elf.canonicalize().unwrap_or_else(|_| elf.to_owned());
         let names = [name(elf), name(&real)];
         let is_named = names.iter().any(|name| by_name(name).is_some());
-        let Some(facts) = elf::read(&real, is_named) else {
+        let Some(facts) = facts::read(&real, is_named) else {
             self.because.push("an ELF file that cannot be read".into());
             return;
         };

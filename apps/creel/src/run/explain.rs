@@ -1,6 +1,6 @@
 //! A plan in words, as JSON or CSV.
 
-use super::{knob::Turn, plan::Plan};
+use super::{knob::KnobKind, plan::Plan};
 use creel_console::document::{BudgetFields, SCHEMA};
 use serde::Serialize;
 use std::{ffi::OsString, fmt::Write};
@@ -32,10 +32,10 @@ pub fn explain(plan: &Plan) -> String {
 }
 
 fn shown(knob: &super::knob::Knob) -> String {
-    match knob.turn {
-        Turn::Argument => knob.value.clone(),
-        Turn::Variable => format!("{}={}", knob.name, knob.value),
-        Turn::Option { .. } => format!("{} gets {}", knob.name, knob.value),
+    match knob.kind {
+        KnobKind::Argument => knob.value.clone(),
+        KnobKind::Variable => format!("{}={}", knob.name, knob.value),
+        KnobKind::Option { .. } => format!("{} gets {}", knob.name, knob.value),
     }
 }
 
@@ -99,10 +99,10 @@ pub const HEADER: &str = "kind,name,value,kept,why\n";
 /// A row a setting.
 pub fn rows(plan: &Plan) -> impl Iterator<Item = SettingFields> {
     plan.settings.iter().map(|setting| SettingFields {
-        kind: match setting.knob.turn {
-            Turn::Variable => "variable",
-            Turn::Option { .. } => "option",
-            Turn::Argument => "argument",
+        kind: match setting.knob.kind {
+            KnobKind::Variable => "variable",
+            KnobKind::Option { .. } => "option",
+            KnobKind::Argument => "argument",
         },
         name: setting.knob.name,
         value: setting.knob.value.clone(),

@@ -65,7 +65,7 @@ pub enum RtsOpts {
     None,
     IgnoreAll,
     /// The file does not tell.
-    Untold,
+    Unknown,
 }
 
 /// Every GHC runtime holds the name of the variable that it reads.
@@ -116,7 +116,7 @@ impl Ghc {
             },
             _ => Self {
                 threaded,
-                rtsopts: RtsOpts::Untold,
+                rtsopts: RtsOpts::Unknown,
                 pins: false,
                 own: options_in(&elf::section(tables, ".rodata").unwrap_or_default()),
                 sizes_memory: false,

@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 /// How a knob is turned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Turn {
+pub enum KnobKind {
     /// By a variable of its own.
     Variable,
     /// By an option in a variable that holds several, before the user's or after them.
@@ -25,8 +25,8 @@ pub enum Turn {
 /// A knob with the value that it is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Knob {
-    pub turn: Turn,
-    /// The variable; for arguments, only what `elsewhere` begins with.
+    pub kind: KnobKind,
+    /// The variable; for arguments, only what `other_variables` begins with.
     pub name: &'static str,
     /// The value; of arguments, separated by blanks.
     pub value: String,
@@ -35,7 +35,7 @@ pub struct Knob {
     /// What a word begins with by which the user turns the same knob.
     pub marks: &'static [&'static str],
     /// Variables beside `name` in which such a word may stand.
-    pub elsewhere: &'static [&'static str],
+    pub other_variables: &'static [&'static str],
     /// The words between which arguments count, where the runtime's own have such.
     pub between: Option<(&'static str, &'static str)>,
 }
@@ -44,12 +44,12 @@ impl Knob {
     /// A variable that holds nothing else.
     pub fn variable(name: &'static str, value: impl ToString) -> Self {
         Self {
-            turn: Turn::Variable,
+            kind: KnobKind::Variable,
             name,
             value: value.to_string(),
             outranked: &[],
             marks: &[],
-            elsewhere: &[],
+            other_variables: &[],
             between: None,
         }
     }
@@ -57,7 +57,7 @@ impl Knob {
     /// An option among others in a variable.
     pub fn option(name: &'static str, value: String, marks: &'static [&'static str]) -> Self {
         Self {
-            turn: Turn::Option {
+            kind: KnobKind::Option {
                 separator: " ",
                 before: false,
             },
@@ -70,14 +70,14 @@ impl Knob {
     /// Arguments before the program's own.
     pub fn argument(value: String, marks: &'static [&'static str]) -> Self {
         Self {
-            turn: Turn::Argument,
+            kind: KnobKind::Argument,
             ..Self::option("", value, marks)
         }
     }
 
     /// Also stands back for marks in these variables.
-    pub fn or_in(mut self, elsewhere: &'static [&'static str]) -> Self {
-        self.elsewhere = elsewhere;
+    pub fn or_in(mut self, other_variables: &'static [&'static str]) -> Self {
+        self.other_variables = other_variables;
         self
     }
 
@@ -94,24 +94,24 @@ impl Knob {
     }
 
     /// Where the user has turned it: `NAME=value`, or an argument.
-    pub fn kept(
+    pub fn kept_by_user(
         &self,
         args: &[OsString],
         env: &dyn Fn(&str) -> Option<OsString>,
     ) -> Option<String> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let shown = |name: &str, value: &OsStr| format!("{name}={}", value.display());
-        if self.turn == Turn::Variable {
+        if self.kind == KnobKind::Variable {
             let names = [self.name]
                 .into_iter()
                 .chain(self.outranked.iter().copied());
             let mut found = names.filter_map(|name| Some(shown(name, &set(name)?)));
-            if let Some(kept) = found.next() {
-                return Some(kept);
+            if let Some(kept_by_user) = found.next() {
+                return Some(kept_by_user);
             }
         }
         let own = [self.name].into_iter().filter(|name| !name.is_empty());
-        for name in own.chain(self.elsewhere.iter().copied()) {
+        for name in own.chain(self.other_variables.iter().copied()) {
             if let Some(value) = set(name)
                 && words(&value).any(|word| self.is_marked(&word))
             {
@@ -142,10 +142,10 @@ impl Knob {
 
     /// What the variable is to hold, the user's own options included; `None` for arguments.
     pub fn variable_value(&self, env: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
-        match self.turn {
-            Turn::Argument => None,
-            Turn::Variable => Some(self.value.clone().into()),
-            Turn::Option { separator, before } => {
+        match self.kind {
+            KnobKind::Argument => None,
+            KnobKind::Variable => Some(self.value.clone().into()),
+            KnobKind::Option { separator, before } => {
                 let own: OsString = self.value.clone().into();
                 Some(match env(self.name).filter(|theirs| !theirs.is_empty()) {
                     None => own,
@@ -158,8 +158,8 @@ impl Knob {
 
     /// The arguments; none for variables.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
-        let value = match self.turn {
-            Turn::Argument => self.value.as_str(),
+        let value = match self.kind {
+            KnobKind::Argument => self.value.as_str(),
             _ => "",
         };
         value.split_ascii_whitespace()
@@ -187,9 +187,9 @@ fn words(value: &OsStr) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    fn kept(knob: &Knob, args: &[&str], env: &[(&str, &str)]) -> Option<String> {
+    fn kept_by_user(knob: &Knob, args: &[&str], env: &[(&str, &str)]) -> Option<String> {
         let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-        knob.kept(&args, &lookup(env))
+        knob.kept_by_user(&args, &lookup(env))
     }
 
     fn lookup(env: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
@@ -203,24 +203,27 @@ mod tests {
     fn what_is_set_anywhere_stays() {
         let erl = Knob::option("ERL_AFLAGS", "+S 2:2".into(), &["+S"])
             .or_in(&["ERL_FLAGS", "ELIXIR_ERL_OPTIONS"]);
-        assert_eq!(kept(&erl, &["-noshell"], &[("ERL_FLAGS", "+P 9000")]), None);
-        assert!(kept(&erl, &["+S", "3:3"], &[]).is_some());
-        assert!(kept(&erl, &[], &[("ELIXIR_ERL_OPTIONS", "-x +S 3:3")]).is_some());
+        assert_eq!(
+            kept_by_user(&erl, &["-noshell"], &[("ERL_FLAGS", "+P 9000")]),
+            None
+        );
+        assert!(kept_by_user(&erl, &["+S", "3:3"], &[]).is_some());
+        assert!(kept_by_user(&erl, &[], &[("ELIXIR_ERL_OPTIONS", "-x +S 3:3")]).is_some());
         let plain = Knob::variable("OMP_NUM_THREADS", 2);
         assert_eq!(
-            kept(&plain, &[], &[("OMP_NUM_THREADS", "7")]),
+            kept_by_user(&plain, &[], &[("OMP_NUM_THREADS", "7")]),
             Some("OMP_NUM_THREADS=7".into())
         );
-        assert_eq!(kept(&plain, &[], &[("OMP_NUM_THREADS", "")]), None);
+        assert_eq!(kept_by_user(&plain, &[], &[("OMP_NUM_THREADS", "")]), None);
         let blas = Knob::variable("OPENBLAS_NUM_THREADS", 2).yielding_to(&["OMP_NUM_THREADS"]);
-        assert!(kept(&blas, &[], &[("OMP_NUM_THREADS", "1")]).is_some());
+        assert!(kept_by_user(&blas, &[], &[("OMP_NUM_THREADS", "1")]).is_some());
     }
 
     #[test]
     fn an_option_joins_the_users_own() {
         let java = Knob::option("JAVA_TOOL_OPTIONS", "-XX:A=2".into(), &["-XX:A"]);
         let set = [("JAVA_TOOL_OPTIONS", "-Xmx64m")];
-        assert_eq!(kept(&java, &[], &set), None);
+        assert_eq!(kept_by_user(&java, &[], &set), None);
         let value = java.variable_value(&lookup(&set)).unwrap();
         assert_eq!(value, "-Xmx64m -XX:A=2");
     }
@@ -231,9 +234,12 @@ mod tests {
             between: Some(("+RTS", "-RTS")),
             ..Knob::argument("+RTS -N2 -RTS".into(), &["-N"])
         };
-        assert_eq!(kept(&ghc, &["-Name"], &[]), None);
-        assert!(kept(&ghc, &["x", "+RTS", "-N3"], &[]).is_some());
-        assert_eq!(kept(&ghc, &["+RTS", "-A1m", "-RTS", "-Nine"], &[]), None);
+        assert_eq!(kept_by_user(&ghc, &["-Name"], &[]), None);
+        assert!(kept_by_user(&ghc, &["x", "+RTS", "-N3"], &[]).is_some());
+        assert_eq!(
+            kept_by_user(&ghc, &["+RTS", "-A1m", "-RTS", "-Nine"], &[]),
+            None
+        );
         assert_eq!(ghc.arguments().count(), 3);
     }
 }

@@ -21,7 +21,7 @@ use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, knobs, output};
 use creel_topology::{CpuSet, Placement};
 use export::Target;
-use plan::Wishes;
+use plan::Request;
 use runtime::Runtime;
 use std::{ffi::OsString, path::PathBuf};
 
@@ -104,7 +104,7 @@ fn no_cpus(_: &str) -> Result<CpuSet, String> {
 
 /// Runs `creel run`; on success it does not return, for this process is then the program.
 pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
-    let wishes = Wishes {
+    let request = Request {
         jobs: args.jobs,
         rounding: args.rounding.map(Round::into),
         worker_memory: args.worker_memory,
@@ -114,10 +114,10 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
         runtime: args.runtime,
         gc: args.gc,
         shim: args.shim.then(shim).transpose()?,
-        told: args.dry_run || args.explain || args.export.is_some(),
+        explained: args.dry_run || args.explain || args.export.is_some(),
         variables_only: args.export.is_some(),
     };
-    let plan = plan::make(&args.command, &wishes)?;
+    let plan = plan::make(&args.command, &request)?;
     if let Some(target) = args.export {
         let lines = export::export(&plan, target);
         if lines.is_empty() && !common.quiet {
@@ -146,7 +146,7 @@ pub fn run(args: &RunArgs, common: &Common) -> Result<Exit> {
     }
     if args.watch {
         let watch = watch::Watch {
-            wishes: &wishes,
+            request: &request,
             on_change: args.on_change.as_deref(),
             quiet: common.quiet,
         };

@@ -2,9 +2,9 @@
 
 use super::{
     exec,
-    knob::{Knob, Turn},
+    knob::{Knob, KnobKind},
     program::{self, Program},
-    rules::{self, Advice, Advised, Sizing},
+    rules::{self, Advice, AdvisedKnob, Sizing},
     runtime::Runtime,
 };
 use anyhow::{Context, Result};
@@ -16,11 +16,11 @@ use std::{env, ffi::OsString, fs, path::PathBuf};
 
 /// By this variable an outer `creel run` tells an inner one, and programs that use the C library,
 /// the number that it was given.
-const OUTER: &str = "CREEL_JOBS";
+const JOBS_VARIABLE: &str = "CREEL_JOBS";
 
 /// What the user asks for.
 #[derive(Debug, Default)]
-pub struct Wishes {
+pub struct Request {
     pub jobs: Option<usize>,
     pub rounding: Option<Rounding>,
     /// Memory of a worker, in bytes.
@@ -32,7 +32,7 @@ pub struct Wishes {
     pub gc: bool,
     pub shim: Option<PathBuf>,
     /// Whether the plan is told, with the advice that turns no knob.
-    pub told: bool,
+    pub explained: bool,
     /// Whether the settings are to be pasted elsewhere, where no arguments can be put.
     pub variables_only: bool,
 }
@@ -57,17 +57,17 @@ pub struct Plan {
     pub settings: Vec<Setting>,
     pub notes: Vec<String>,
     /// What an outer `creel run` has set, where the user overrules its number here.
-    overruled: Vec<Knob>,
+    overridden: Vec<Knob>,
 }
 
 /// Looks at the program and the machine and decides.
-pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
-    let mut program = match (program::identify(command), wishes.runtime) {
+pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
+    let mut program = match (program::identify(command), request.runtime) {
         // What is exported may be for an image that has the program.
-        (Err(_), Some(runtime)) if wishes.variables_only => program::elsewhere(command, runtime),
+        (Err(_), Some(runtime)) if request.variables_only => program::assumed(command, runtime),
         (program, _) => program?,
     };
-    if let Some(runtime) = wishes.runtime {
+    if let Some(runtime) = request.runtime {
         let same =
             |known: &Runtime| std::mem::discriminant(known) == std::mem::discriminant(&runtime);
         if !program.runtimes.first().is_some_and(same) {
@@ -76,25 +76,25 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
         }
         program.because = "you have said what it is".into();
     }
-    let machine = match wishes.machine() {
+    let machine = match request.machine() {
         Ok(machine) => machine,
-        Err(error) if wishes.narrows() => return Err(error.into()),
+        Err(error) if request.narrows() => return Err(error.into()),
         Err(error) => {
             let note = format!("the machine cannot be read, so nothing is changed: {error}");
             return Ok(unchanged(program, note));
         }
     };
-    let mask = mask(&machine, wishes)?;
+    let mask = mask(&machine, request)?;
     // Below the mask the budget is another: what follows must see it as the program will.
     let masked = match &mask {
         Some(mask) => {
             affinity::set(mask).context("cannot set the affinity mask")?;
-            wishes.machine()?
+            request.machine()?
         }
         None => machine,
     };
-    let floor = budget(&masked, wishes, Rounding::Floor);
-    let size = sizing(&masked, &floor, wishes, program.arguments_at.is_some());
+    let floor = budget(&masked, request, Rounding::Floor);
+    let size = sizing(&masked, &floor, request, program.arguments_at.is_some());
     let mut advice = Advice::default();
     for runtime in &program.runtimes {
         advice.join(rules::advise(*runtime, &size));
@@ -102,17 +102,17 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
     let mut notes = std::mem::take(&mut program.notes);
     notes.append(&mut advice.notes);
     notes.extend(masked.weight_only());
-    if wishes.gc && size.memory_bytes.is_none() {
+    if request.gc && size.memory_bytes.is_none() {
         notes.push("no cgroup limits memory, so --gc leaves heaps as they are".into());
     }
-    if let (Some(n), None) = (outer(), wishes.jobs)
+    if let (Some(n), None) = (outer_jobs(), request.jobs)
         && floor.bound_by().kind == LimitKind::Explicit
     {
         notes.push(format!(
-            "{OUTER}={n}: an outer `creel run` was given that number; --jobs here overrules it"
+            "{JOBS_VARIABLE}={n}: an outer `creel run` was given that number; --jobs here overrules it"
         ));
     }
-    let budget = match wishes.jobs {
+    let budget = match request.jobs {
         Some(n) => floor.explicit(n),
         None => floor,
     };
@@ -121,15 +121,18 @@ pub fn make(command: &[OsString], wishes: &Wishes) -> Result<Plan> {
         mask,
         settings: Vec::new(),
         notes,
-        overruled: overruled(&program, &size),
+        overridden: overridden(&program, &size),
         program,
     };
-    advice.knobs.into_iter().for_each(|knob| plan.turn(knob));
-    if let Some(library) = &wishes.shim {
+    advice
+        .knobs
+        .into_iter()
+        .for_each(|knob| plan.set_knob(knob));
+    if let Some(library) = &request.shim {
         plan.preload(library);
     }
-    if (wishes.jobs.is_some() || wishes.worker_memory.is_some()) && !wishes.variables_only {
-        plan.hand_on();
+    if (request.jobs.is_some() || request.worker_memory.is_some()) && !request.variables_only {
+        plan.pass_to_nested_runs();
     }
     Ok(plan)
 }
@@ -141,18 +144,18 @@ fn unchanged(program: Program, note: String) -> Plan {
         mask: None,
         settings: Vec::new(),
         notes: vec![note],
-        overruled: Vec::new(),
+        overridden: Vec::new(),
     }
 }
 
 /// The knobs as an outer `creel run` has turned them, where a number that is given here is to win:
 /// what stands in these variables is not the user's.
-fn overruled(program: &Program, size: &Sizing) -> Vec<Knob> {
-    let Some((outer, _)) = outer().zip(size.explicit) else {
+fn overridden(program: &Program, size: &Sizing) -> Vec<Knob> {
+    let Some((outer_jobs, _)) = outer_jobs().zip(size.explicit) else {
         return Vec::new();
     };
     let then = Sizing {
-        explicit: Some(outer),
+        explicit: Some(outer_jobs),
         ..*size
     };
     let advice = program.runtimes.iter().map(|r| rules::advise(*r, &then));
@@ -162,7 +165,7 @@ fn overruled(program: &Program, size: &Sizing) -> Vec<Knob> {
         .collect()
 }
 
-impl Wishes {
+impl Request {
     /// Whether something is asked for that only a machine that can be read gives.
     fn narrows(&self) -> bool {
         self.cpus.is_some() || self.no_smt || self.placement != Placement::Unpinned
@@ -171,7 +174,7 @@ impl Wishes {
     /// The machine, as far as it is asked for: caches, nodes and their memory cost thousands of
     /// files on a large one, and most programs are started for their number of cores.
     fn machine(&self) -> Result<Machine, creel_topology::Error> {
-        if self.narrows() || self.gc || self.told || self.worker_memory.is_some() {
+        if self.narrows() || self.gc || self.explained || self.worker_memory.is_some() {
             Machine::detect()
         } else {
             Machine::detect_cores()
@@ -180,33 +183,33 @@ impl Wishes {
 }
 
 /// What the limits warrant now.
-pub fn budget_now(wishes: &Wishes) -> Result<Budget> {
-    Ok(budget(&wishes.machine()?, wishes, Rounding::Floor))
+pub fn budget_now(request: &Request) -> Result<Budget> {
+    Ok(budget(&request.machine()?, request, Rounding::Floor))
 }
 
-fn budget(machine: &Machine, wishes: &Wishes, rounding: Rounding) -> Budget {
-    let budget = Budget::rounded(machine, wishes.rounding.unwrap_or(rounding));
-    let budget = match wishes.worker_memory {
+fn budget(machine: &Machine, request: &Request, rounding: Rounding) -> Budget {
+    let budget = Budget::rounded(machine, request.rounding.unwrap_or(rounding));
+    let budget = match request.worker_memory {
         Some(bytes) => budget.with_memory(machine, bytes),
         None => budget,
     };
-    match outer() {
+    match outer_jobs() {
         Some(n) if n < budget.workers() => budget.explicit(n),
         _ => budget,
     }
 }
 
 /// The number that an outer `creel run` was given.
-fn outer() -> Option<usize> {
-    let n = environment(OUTER)?.to_str()?.trim().parse().ok()?;
+fn outer_jobs() -> Option<usize> {
+    let n = environment(JOBS_VARIABLE)?.to_str()?.trim().parse().ok()?;
     (n > 0).then_some(n)
 }
 
 /// The mask for the program; `None` where nothing asks for one.
-fn mask(machine: &Machine, wishes: &Wishes) -> Result<Option<CpuSet>> {
+fn mask(machine: &Machine, request: &Request) -> Result<Option<CpuSet>> {
     let allowed = machine.allowed();
     let mut mask = allowed.clone();
-    if let Some(cpus) = &wishes.cpus {
+    if let Some(cpus) = &request.cpus {
         let missing = cpus - allowed;
         if cpus.is_empty() {
             let text = format!("--cpu-list names no CPU; {allowed} may be used here");
@@ -220,18 +223,18 @@ fn mask(machine: &Machine, wishes: &Wishes) -> Result<Option<CpuSet>> {
         }
         mask = cpus.clone();
     }
-    if wishes.no_smt {
+    if request.no_smt {
         let one_a_core = |core: &creel_topology::Core| (&core.pus & &mask).first();
         mask = machine.cores().iter().filter_map(one_a_core).collect();
     }
-    if wishes.placement != Placement::Unpinned {
-        let workers = match wishes.jobs {
+    if request.placement != Placement::Unpinned {
+        let workers = match request.jobs {
             Some(n) => n,
-            None => budget(machine, wishes, Rounding::Floor)
+            None => budget(machine, request, Rounding::Floor)
                 .workers()
                 .min(mask.len()),
         };
-        mask = union(&place(machine, &mask, workers, &wishes.placement)?);
+        mask = union(&place(machine, &mask, workers, &request.placement)?);
     }
     Ok((mask != *allowed).then_some(mask))
 }
@@ -241,20 +244,20 @@ fn union(layout: &Layout) -> CpuSet {
     layout.seats().iter().fold(CpuSet::new(), join)
 }
 
-fn sizing(machine: &Machine, floor: &Budget, wishes: &Wishes, takes_arguments: bool) -> Sizing {
+fn sizing(machine: &Machine, floor: &Budget, request: &Request, takes_arguments: bool) -> Sizing {
     let mut quotas = floor.limits().iter().filter(|l| l.kind == LimitKind::Quota);
     let masks = [LimitKind::Cores, LimitKind::Cpuset, LimitKind::Affinity];
-    let workers = wishes.jobs.unwrap_or(floor.workers()).max(1) as u64;
+    let workers = request.jobs.unwrap_or(floor.workers()).max(1) as u64;
     let last_level = machine.caches().iter().max_by_key(|cache| cache.level);
     let memory = machine
         .memory_limit()
         .filter(|limit| !limit.path.is_empty());
     Sizing {
         floor: floor.workers(),
-        ceil: budget(machine, wishes, Rounding::Ceil).workers(),
-        explicit: wishes.jobs,
+        ceil: budget(machine, request, Rounding::Ceil).workers(),
+        explicit: request.jobs,
         pus: machine.allowed().len(),
-        told_more: wishes.jobs.is_some() || !masks.contains(&floor.bound_by().kind),
+        exceeds_mask: request.jobs.is_some() || !masks.contains(&floor.bound_by().kind),
         own_quota: quotas
             .find(|l| l.generation == 0)
             .and_then(|l| cpus(&l.value)),
@@ -265,9 +268,9 @@ fn sizing(machine: &Machine, floor: &Budget, wishes: &Wishes, takes_arguments: b
         room_bytes: machine
             .memory_limit()
             .and_then(|limit| limit.value.parse().ok()),
-        gc: wishes.gc,
-        takes_arguments: takes_arguments && !wishes.variables_only,
-        elsewhere: wishes.variables_only,
+        gc: request.gc,
+        takes_arguments: takes_arguments && !request.variables_only,
+        exported: request.variables_only,
     }
 }
 
@@ -310,22 +313,22 @@ impl Plan {
     /// What the user has put into a variable.
     fn inherited(&self, name: &str) -> Option<OsString> {
         let ours = |value: &OsString| {
-            let mut knobs = self.overruled.iter();
+            let mut knobs = self.overridden.iter();
             knobs.any(|knob| knob.name == name && value == knob.value.as_str())
         };
         environment(name).filter(|value| !ours(value))
     }
 
     /// Turns a knob, unless the user has.
-    fn turn(&mut self, advised: Advised) {
+    fn set_knob(&mut self, advised: AdvisedKnob) {
         let variables = &self.program.variables;
-        let undone = match advised.knob.turn {
-            Turn::Argument => None,
-            _ => variables.undone(advised.knob.name),
+        let overridden_value = match advised.knob.kind {
+            KnobKind::Argument => None,
+            _ => variables.overridden_value(advised.knob.name),
         };
-        let kept = undone.or_else(|| {
+        let kept = overridden_value.or_else(|| {
             let seen = |name: &str| variables.seen(name, self.inherited(name));
-            advised.knob.kept(&self.program.words, &seen)
+            advised.knob.kept_by_user(&self.program.words, &seen)
         });
         let kept = kept.or_else(|| match advised.knob.name {
             "CARGO_BUILD_JOBS" if self.budget_is_own() => cargo_jobs(),
@@ -356,18 +359,18 @@ impl Plan {
         let theirs = environment("LD_PRELOAD").unwrap_or_default();
         let is_there = theirs.to_string_lossy().split([':', ' ']).any(|l| l == own);
         let preload = Knob {
-            turn: Turn::Option {
+            kind: KnobKind::Option {
                 separator: ":",
                 before: false,
             },
             ..Knob::option("LD_PRELOAD", own, &[])
         };
         let there = || is_there.then(|| format!("LD_PRELOAD={}", theirs.display()));
-        let undone = |name| self.program.variables.undone(name);
+        let overridden_value = |name| self.program.variables.overridden_value(name);
         let count = Knob::variable("CREEL_CPUS", self.workers());
         let settings = [
-            (preload, undone("LD_PRELOAD").or_else(there)),
-            (count, undone("CREEL_CPUS")),
+            (preload, overridden_value("LD_PRELOAD").or_else(there)),
+            (count, overridden_value("CREEL_CPUS")),
         ];
         self.settings.extend(settings.map(|(knob, kept)| Setting {
             knob,
@@ -377,11 +380,11 @@ impl Plan {
     }
 
     /// Tells an inner `creel run` the number, which it cannot read from any limit.
-    fn hand_on(&mut self) {
+    fn pass_to_nested_runs(&mut self) {
         self.settings.push(Setting {
-            knob: Knob::variable(OUTER, self.workers()),
+            knob: Knob::variable(JOBS_VARIABLE, self.workers()),
             why: "an inner `creel run` takes no more".into(),
-            kept: self.program.variables.undone(OUTER),
+            kept: self.program.variables.overridden_value(JOBS_VARIABLE),
         });
     }
 
@@ -396,20 +399,20 @@ impl Plan {
     }
 
     /// The settings that the program gets from us.
-    pub fn turned(&self) -> impl Iterator<Item = &Setting> {
+    pub fn applied(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter().filter(|s| s.kept.is_none())
     }
 
     /// The variables that the program gets from us, the user's own options included.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
-        let knobs = self.turned().map(|setting| &setting.knob);
+        let knobs = self.applied().map(|setting| &setting.knob);
         let inherited = |name: &str| self.inherited(name);
         knobs.filter_map(move |knob| Some((knob.name, knob.variable_value(&inherited)?)))
     }
 
     /// The arguments that the program gets from us before its own.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
-        self.turned().flat_map(|setting| setting.knob.arguments())
+        self.applied().flat_map(|setting| setting.knob.arguments())
     }
 
     /// The whole command as it will be executed.

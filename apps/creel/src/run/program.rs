@@ -51,26 +51,26 @@ pub struct Program {
 pub fn identify(command: &[OsString]) -> Result<Program> {
     let (first, _) = split(command)?;
     let path = find(first)?;
-    let mut sight = Sight::default();
-    sight.command(command, &path, 0, Some(1), 0);
-    if sight.runtimes.is_empty() {
-        sight.runtimes.push(Runtime::Unknown);
+    let mut inspection = Inspection::default();
+    inspection.command(command, &path, 0, Some(1), 0);
+    if inspection.runtimes.is_empty() {
+        inspection.runtimes.push(Runtime::Unknown);
     }
-    sight.words.extend_from_slice(&command[1..]);
+    inspection.words.extend_from_slice(&command[1..]);
     Ok(Program {
         path,
-        words: sight.words,
-        runtimes: sight.runtimes,
-        because: sight.because.join(", "),
-        arguments_at: sight.arguments_at,
-        variables: sight.variables,
-        is_static: sight.is_static,
-        notes: sight.notes,
+        words: inspection.words,
+        runtimes: inspection.runtimes,
+        because: inspection.because.join(", "),
+        arguments_at: inspection.arguments_at,
+        variables: inspection.variables,
+        is_static: inspection.is_static,
+        notes: inspection.notes,
     })
 }
 
 /// A program of another place, of which only the runtime is known.
-pub fn elsewhere(command: &[OsString], runtime: Runtime) -> Program {
+pub fn assumed(command: &[OsString], runtime: Runtime) -> Program {
     Program {
         path: PathBuf::from(&command[0]),
         runtimes: vec![runtime],
@@ -85,7 +85,7 @@ pub fn elsewhere(command: &[OsString], runtime: Runtime) -> Program {
 
 /// What has been seen of a command so far.
 #[derive(Default)]
-struct Sight {
+struct Inspection {
     runtimes: Vec<Runtime>,
     because: Vec<String>,
     arguments_at: Option<usize>,
@@ -95,7 +95,7 @@ struct Sight {
     notes: Vec<String>,
 }
 
-impl Sight {
+impl Inspection {
     /// Looks at `command[at..]`, whose program lies at `path`; `arguments_at` is where arguments
     /// can be put, if they can.
     fn command(
@@ -110,14 +110,14 @@ impl Sight {
             return;
         }
         let own = &command[at..];
-        if let Some(through) = wrappers::through(own)
-            && let Ok(inner) = find(&own[through.at])
+        if let Some(unwrap_one) = wrappers::unwrap_one(own)
+            && let Ok(inner) = find(&own[unwrap_one.at])
         {
             self.because.push(format!("{} starts", name(path)));
-            self.notes.extend(through.note);
-            self.variables.then(through.variables);
-            let next = arguments_at.map(|at| at + through.at);
-            return self.command(command, &inner, at + through.at, next, depth + 1);
+            self.notes.extend(unwrap_one.note);
+            self.variables.then(unwrap_one.variables);
+            let next = arguments_at.map(|at| at + unwrap_one.at);
+            return self.command(command, &inner, at + unwrap_one.at, next, depth + 1);
         }
         if is_shell(path)
             && let Some(script) = script_argument(own)
@@ -136,17 +136,17 @@ impl Sight {
         mut arguments_at: Option<usize>,
         depth: usize,
     ) {
-        let mut looked = path.to_owned();
+        let mut inspected = path.to_owned();
         for _ in depth..DEPTH_MAX {
-            let head = head(&looked);
+            let head = head(&inspected);
             if head.starts_with(b"\x7fELF") {
-                return self.elf(&looked, arguments_at);
+                return self.elf(&inspected, arguments_at);
             }
             let Some(interpreter) = interpreter(&head) else {
                 if !head.is_empty() && !head.contains(&0) {
                     // What a shell starts by itself; so do we: see `exec`.
                     self.because.push("a script without a #! line".into());
-                    return self.shell_script(&looked, own, depth + 1);
+                    return self.shell_script(&inspected, own, depth + 1);
                 }
                 self.because.push("neither an ELF file nor a script".into());
                 return;
@@ -154,12 +154,12 @@ impl Sight {
             self.because
                 .push(format!("a script of {}", interpreter.display()));
             if is_shell(&interpreter) {
-                return self.shell_script(&looked, own, depth + 1);
+                return self.shell_script(&inspected, own, depth + 1);
             }
             // Arguments would become the script's, not the runtime's.
             arguments_at = None;
             match find(interpreter.as_os_str()) {
-                Ok(found) => looked = found,
+                Ok(found) => inspected = found,
                 Err(_) => return,
             }
         }
@@ -175,8 +175,8 @@ impl Sight {
             return;
         };
         self.is_static = facts.is_static;
-        let (runtime, told) = from_facts(&facts, &names);
-        self.because.push(told);
+        let (runtime, evidence) = from_facts(&facts, &names);
+        self.because.push(evidence);
         self.found(runtime, arguments_at);
     }
 
@@ -203,8 +203,8 @@ impl Sight {
             None
         };
         match known {
-            Some((runtime, told)) => {
-                self.because.push(told.into());
+            Some((runtime, evidence)) => {
+                self.because.push(evidence.into());
                 self.found(runtime, None);
             }
             None => self.script(&text, own, depth),
@@ -341,8 +341,8 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     }
     if let Some(ghc) = facts.ghc {
         let kind = if ghc.threaded { "" } else { "non-" };
-        let told = format!("GHC linked it with the {kind}threaded runtime");
-        return (Runtime::Ghc(ghc), told);
+        let evidence = format!("GHC linked it with the {kind}threaded runtime");
+        return (Runtime::Ghc(ghc), evidence);
     }
     let by_library = [
         ("libjli.", Runtime::Java),

@@ -9,7 +9,7 @@
 mod haskell;
 
 use super::{
-    knob::{Knob, Turn},
+    knob::{Knob, KnobKind},
     runtime::Runtime,
 };
 
@@ -25,7 +25,7 @@ pub struct Sizing {
     /// The PUs that the affinity mask leaves; what most runtimes see.
     pub pus: usize,
     /// Whether the budget comes from what no mask shows: a quota, another limit, the user.
-    pub told_more: bool,
+    pub exceeds_mask: bool,
     /// The quota of the innermost cgroup, in CPUs; what some runtimes see.
     pub own_quota: Option<f64>,
     /// The last-level cache that a worker has for itself, in bytes, where known.
@@ -39,7 +39,7 @@ pub struct Sizing {
     /// Whether arguments can be put before the program's own.
     pub takes_arguments: bool,
     /// Whether the program will run in another place, where it may see other limits.
-    pub elsewhere: bool,
+    pub exported: bool,
 }
 
 impl Sizing {
@@ -53,15 +53,15 @@ impl Sizing {
 
     /// What a runtime chooses that sees the mask and its own cgroup's quota, rounded up, with a
     /// least number of its own.
-    fn seen_with_quota(&self, least: usize) -> usize {
+    fn detected_with_quota(&self, least: usize) -> usize {
         let quota = self.own_quota.map_or(usize::MAX, |q| q.ceil() as usize);
         self.pus.min(quota.max(least))
     }
 
     /// Whether a runtime's own number is the budget's, however a fraction is rounded.
-    fn is_right(&self, own: usize) -> bool {
+    fn is_within_budget(&self, own: usize) -> bool {
         match self.explicit {
-            Some(n) => own == n && !self.elsewhere,
+            Some(n) => own == n && !self.exported,
             None => (self.floor..=self.ceil).contains(&own),
         }
     }
@@ -69,7 +69,7 @@ impl Sizing {
 
 /// One knob, why it is turned, and what else that does.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Advised {
+pub struct AdvisedKnob {
     pub knob: Knob,
     pub why: String,
     /// Said only where the knob is turned.
@@ -79,13 +79,13 @@ pub struct Advised {
 /// What the rules say for one program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Advice {
-    pub knobs: Vec<Advised>,
+    pub knobs: Vec<AdvisedKnob>,
     pub notes: Vec<String>,
 }
 
 impl Advice {
-    fn turn(mut self, knob: Knob, why: impl Into<String>) -> Self {
-        self.knobs.push(Advised {
+    fn set_knob(mut self, knob: Knob, why: impl Into<String>) -> Self {
+        self.knobs.push(AdvisedKnob {
             knob,
             why: why.into(),
             effect: None,
@@ -94,7 +94,7 @@ impl Advice {
     }
 
     fn env(self, name: &'static str, value: impl ToString, why: impl Into<String>) -> Self {
-        self.turn(Knob::variable(name, value), why)
+        self.set_knob(Knob::variable(name, value), why)
     }
 
     /// Says what else the last knob does.
@@ -197,10 +197,10 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
             "os.cpu_count, from Python 3.13; older ones count every CPU of the machine",
         ),
         Runtime::R => libraries_of(&R, n).also(libraries_of(&LIBRARIES[..NUMERIC], n)),
-        Runtime::Erlang => none.turn(
+        Runtime::Erlang => none.set_knob(
             Knob {
                 // Before all else, so that whatever the user says later wins.
-                turn: Turn::Option {
+                kind: KnobKind::Option {
                     separator: " ",
                     before: true,
                 },
@@ -211,7 +211,7 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
         ),
         Runtime::OpenMp => libraries_of(&LIBRARIES[..NUMERIC], n),
         Runtime::Mono => by_shim("Mono (MONO_THREADS_PER_CPU only multiplies what it sees)"),
-        Runtime::DotNet => none.turn(
+        Runtime::DotNet => none.set_knob(
             Knob::variable("DOTNET_PROCESSOR_COUNT", size.ceil()),
             "processors, from .NET 6; older ones have no knob: --cpu-list gives them a mask",
         ),
@@ -232,13 +232,13 @@ pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
             "what a shell's script starts is not always known: put `creel run --` before the \
              program inside, or name its runtime by --as",
         ),
-        Runtime::Cargo => none.turn(
+        Runtime::Cargo => none.set_knob(
             Knob::variable("CARGO_BUILD_JOBS", n).or_marks(&["-j", "--jobs"]),
             "compilers at once; cargo sees the mask and quotas, and counts hyper-threads",
         ),
         Runtime::Make => make(size),
         Runtime::Ninja => ninja(size),
-        Runtime::Pigz => none.turn(
+        Runtime::Pigz => none.set_knob(
             Knob::option("PIGZ", format!("-p {n}"), &["-p", "--processes"]),
             "threads; else one for every CPU of the machine",
         ),
@@ -281,7 +281,7 @@ fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
             _ => n,
         };
         let knob = Knob::variable(name, n).yielding_to(theirs);
-        advice.turn(knob, format!("threads of {who}"))
+        advice.set_knob(knob, format!("threads of {who}"))
     })
 }
 
@@ -292,16 +292,16 @@ fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
 fn python_libraries(size: &Sizing) -> Advice {
     let n = size.floor();
     let free = libraries_of(&LIBRARIES[GUARDED..], n);
-    if !size.told_more {
+    if !size.exceeds_mask {
         return free.note(
             "OpenMP, BLAS, numexpr and numba are left alone: they see the mask, and joblib divides \
              the CPUs among its workers only while their variables are not set",
         );
     }
-    let told = |(name, _): &&(&'static str, &str)| {
+    let is_needed = |(name, _): &&(&'static str, &str)| {
         BARE.contains(name) || (*name == "NUMEXPR_NUM_THREADS" && n > NUMEXPR_MOST)
     };
-    let bare: Vec<_> = LIBRARIES.iter().filter(told).copied().collect();
+    let bare: Vec<_> = LIBRARIES.iter().filter(is_needed).copied().collect();
     libraries_of(&bare, n).also(free).note(
         "BLAS and numexpr obey OMP_NUM_THREADS, and joblib divides the CPUs among its workers for \
          them; not for OpenMP and numba, whose variables are set: Parallel(…, \
@@ -313,12 +313,12 @@ fn python_libraries(size: &Sizing) -> Advice {
 fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
     let sees_quota = version.is_none_or(|version| version >= (1, 25));
     let own = if sees_quota {
-        size.seen_with_quota(2)
+        size.detected_with_quota(2)
     } else {
         size.pus
     };
     let n = size.ceil();
-    let advice = if size.is_right(own) {
+    let advice = if size.is_within_budget(own) {
         Advice::default().note(format!(
             "this will not help: Go comes to {own} by itself; it is left alone"
         ))
@@ -380,9 +380,9 @@ fn java_option(
 }
 
 fn java(size: &Sizing) -> Advice {
-    let own = size.seen_with_quota(1);
+    let own = size.detected_with_quota(1);
     let n = size.ceil();
-    let advice = if size.is_right(own) {
+    let advice = if size.is_within_budget(own) {
         Advice::default().note(format!(
             "this will not help: Java comes to {own} by itself; it is left alone"
         ))
@@ -392,7 +392,7 @@ fn java(size: &Sizing) -> Advice {
         let serial = "one processor also makes Java choose its serial collector";
         let why = format!("Java would take {own}; {how}");
         Advice::default()
-            .turn(knob, why)
+            .set_knob(knob, why)
             .effect((n == 1).then_some(serial))
     };
     let Some(bytes) = size.memory_bytes.filter(|_| size.gc) else {
@@ -400,7 +400,7 @@ fn java(size: &Sizing) -> Advice {
     };
     let heap = format!("-Xmx{}m", (bytes / 4 * 3) >> 20);
     let (knob, how) = java_option(size, heap, JAVA_HEAP);
-    advice.turn(
+    advice.set_knob(
         knob,
         format!("three quarters of the memory limit, where Java takes one quarter; {how}"),
     )
@@ -420,7 +420,7 @@ fn node(size: &Sizing) -> Advice {
             format!("--v8-pool-size={n}"),
             &["--v8-pool-size"],
         );
-        advice = advice.turn(knob, "V8's helper threads, else 4");
+        advice = advice.set_knob(knob, "V8's helper threads, else 4");
     }
     if n > UV_DEFAULT {
         advice.env(
@@ -444,7 +444,7 @@ fn julia(size: &Sizing) -> Advice {
         .env("JULIA_CPU_THREADS", n, "Sys.CPU_THREADS")
         .env("OPENBLAS_NUM_THREADS", n, "OpenBLAS's threads");
     match size.explicit {
-        Some(n) => advice.turn(
+        Some(n) => advice.set_knob(
             Knob::variable("JULIA_NUM_THREADS", n).or_marks(&["-t", "--threads"]),
             "the number that was asked for",
         ),
@@ -459,7 +459,7 @@ fn julia(size: &Sizing) -> Advice {
 /// more of them unasked would fail below a memory limit, and change the output's bits.
 fn compressor(who: &str, knob: Knob, size: &Sizing) -> Advice {
     match size.explicit {
-        Some(_) => Advice::default().turn(knob, "the number of threads that was asked for"),
+        Some(_) => Advice::default().set_knob(knob, "the number of threads that was asked for"),
         None => Advice::default().note(format!(
             "{who} is left as it is: --jobs {} would use what may be used here, with that many \
              times the memory; -T0 takes as many as the machine has",
@@ -471,7 +471,7 @@ fn compressor(who: &str, knob: Knob, size: &Sizing) -> Advice {
 /// A Makefile that lacks a dependency fails with several jobs, so none are added unasked.
 fn make(size: &Sizing) -> Advice {
     match size.explicit {
-        Some(n) => Advice::default().turn(
+        Some(n) => Advice::default().set_knob(
             Knob::option("MAKEFLAGS", format!("-j{n}"), &["-j", "--jobs"]),
             "the number of jobs that was asked for",
         ),
@@ -484,13 +484,13 @@ fn make(size: &Sizing) -> Advice {
 
 fn ninja(size: &Sizing) -> Advice {
     let n = size.floor();
-    if size.elsewhere {
+    if size.exported {
         return Advice::default().note(format!("ninja reads no variable: start it with -j{n}"));
     }
     if !size.takes_arguments {
         return by_shim("ninja, started by a script,");
     }
-    Advice::default().turn(
+    Advice::default().set_knob(
         Knob::argument(format!("-j{n}"), &["-j"]),
         "jobs; else two more than the machine has CPUs",
     )

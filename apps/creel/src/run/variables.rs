@@ -49,7 +49,7 @@ impl Variables {
     }
 
     /// Why a variable that is set here does not reach the program, in words; `None` if it does.
-    pub fn undone(&self, name: &str) -> Option<String> {
+    pub fn overridden_value(&self, name: &str) -> Option<String> {
         let dropped = |by: &str| format!("{by}, which drops {name}");
         match self.change(name) {
             Some(Ok(value)) => Some(format!("{name}={value}")),
@@ -70,13 +70,16 @@ mod tests {
         variables.drop("B".into(), "env -u");
         assert_eq!(variables.seen("A", None), Some("1".into()));
         assert_eq!(variables.seen("B", Some("2".into())), None);
-        assert_eq!(variables.undone("C"), None);
+        assert_eq!(variables.overridden_value("C"), None);
         let mut inner = Variables::default();
         inner.clear("env -i");
         inner.set("B".into(), "3".into());
         variables.then(inner);
-        assert_eq!(variables.undone("A").unwrap(), "env -i, which drops A");
-        assert_eq!(variables.undone("B").unwrap(), "B=3");
+        assert_eq!(
+            variables.overridden_value("A").unwrap(),
+            "env -i, which drops A"
+        );
+        assert_eq!(variables.overridden_value("B").unwrap(), "B=3");
         assert_eq!(variables.seen("C", Some("4".into())), None);
     }
 }

@@ -7,7 +7,7 @@
 //! exit code is ours; a program that a signal ended ends us with 128 + that signal.
 
 use super::exec;
-use super::plan::{Plan, Wishes, budget_now};
+use super::plan::{Plan, Request, budget_now};
 use crate::{inherited, pools, process};
 use anyhow::{Context, Result};
 use creel_console::{Exit, Failure};
@@ -39,7 +39,7 @@ use std::{
 const READ_EVERY: Duration = Duration::from_millis(500);
 
 pub struct Watch<'a> {
-    pub wishes: &'a Wishes,
+    pub request: &'a Request,
     pub on_change: Option<&'a str>,
     pub quiet: bool,
 }
@@ -88,14 +88,14 @@ impl Watch<'_> {
         stopped: &std::sync::mpsc::Receiver<()>,
         own: &Mutex<Option<u32>>,
     ) {
-        let mut known = match self.wishes.jobs {
+        let mut known = match self.request.jobs {
             // What was asked for holds; what the limits warrant is said all the same.
-            Some(_) => budget_now(self.wishes).map_or(first, |budget| budget.workers()),
+            Some(_) => budget_now(self.request).map_or(first, |budget| budget.workers()),
             None => first,
         };
         let timeout = std::sync::mpsc::RecvTimeoutError::Timeout;
         while stopped.recv_timeout(READ_EVERY) == Err(timeout) {
-            let Ok(budget) = budget_now(self.wishes) else {
+            let Ok(budget) = budget_now(self.request) else {
                 continue;
             };
             let now = budget.workers();

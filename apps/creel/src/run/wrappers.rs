@@ -100,7 +100,7 @@ const WRAPPERS: [Wrapper; 22] = [
 
 /// A wrapper seen through.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Through {
+pub struct WrappedCommand {
     /// Where in the command the wrapped program stands.
     pub at: usize,
     pub note: Option<String>,
@@ -109,7 +109,7 @@ pub struct Through {
 }
 
 /// Looks through one wrapper; `None` where the command is none, or starts nothing.
-pub fn through(command: &[OsString]) -> Option<Through> {
+pub fn unwrap_one(command: &[OsString]) -> Option<WrappedCommand> {
     let name = Path::new(command.first()?).file_name()?.to_str()?;
     if name == "env" {
         return env(command);
@@ -137,7 +137,7 @@ pub fn through(command: &[OsString]) -> Option<Through> {
 }
 
 /// Looks through `env`, whose options and assignments tell which variables reach the program.
-fn env(command: &[OsString]) -> Option<Through> {
+fn env(command: &[OsString]) -> Option<WrappedCommand> {
     let mut variables = Variables::default();
     let mut words = command.iter().enumerate().skip(1);
     let mut options = true;
@@ -177,7 +177,7 @@ fn env(command: &[OsString]) -> Option<Through> {
             None => match text.split_once('=') {
                 Some((name, value)) => variables.set(name.into(), value.into()),
                 None => {
-                    return Some(Through {
+                    return Some(WrappedCommand {
                         variables,
                         ..found("env", at, "")
                     });
@@ -188,8 +188,8 @@ fn env(command: &[OsString]) -> Option<Through> {
     None
 }
 
-fn found(name: &str, at: usize, note: &str) -> Through {
-    Through {
+fn found(name: &str, at: usize, note: &str) -> WrappedCommand {
+    WrappedCommand {
         at,
         note: (!note.is_empty()).then(|| format!("{name} {note}")),
         variables: Variables::default(),
@@ -202,7 +202,7 @@ mod tests {
 
     fn at(line: &str) -> Option<usize> {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        through(&words).map(|t| t.at)
+        unwrap_one(&words).map(|t| t.at)
     }
 
     #[test]
@@ -228,6 +228,6 @@ mod tests {
     #[test]
     fn a_wrapper_that_undoes_the_sizing_is_said() {
         let words = ["sudo", "-E", "java"].map(OsString::from);
-        assert!(through(&words).unwrap().note.unwrap().contains("drops"));
+        assert!(unwrap_one(&words).unwrap().note.unwrap().contains("drops"));
     }
 }

@@ -23,7 +23,7 @@ pub fn advise(linked: Ghc, size: &Sizing) -> Advice {
     };
     let takes_it = linked.rtsopts == RtsOpts::All && size.takes_arguments;
     if size.gc && takes_it {
-        return advice.turn(
+        return advice.set_knob(
             rts(format!("-A{mib}m"), &["-A", "-M", "-H"]),
             "the allocation area: a worker's share of the last-level cache, and all areas together \
              at most a quarter of the memory",
@@ -75,10 +75,10 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
         // What the program chose itself is not raised.
         None => size.floor.min(own),
     };
-    let deaf = match linked.rtsopts {
+    let ignored_options = match linked.rtsopts {
         RtsOpts::IgnoreAll => Some("ignoreAll"),
         RtsOpts::None => Some("none"),
-        RtsOpts::Some | RtsOpts::All | RtsOpts::Untold => None,
+        RtsOpts::Some | RtsOpts::All | RtsOpts::Unknown => None,
     };
     if n == own {
         let choice = if linked.own == Capabilities::One {
@@ -87,12 +87,12 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
             format!("this will not help: it comes to {own} by itself; it is left alone")
         };
         advice.note(choice)
-    } else if let Some(deaf) = deaf {
+    } else if let Some(ignored_options) = ignored_options {
         advice.note(format!(
-            "linked with -rtsopts={deaf}: it takes no options; --cpu-list gives it a mask, which \
+            "linked with -rtsopts={ignored_options}: it takes no options; --cpu-list gives it a mask, which \
              its own -N obeys"
         ))
-    } else if linked.rtsopts == RtsOpts::Untold {
+    } else if linked.rtsopts == RtsOpts::Unknown {
         advice.note(
             "it is stripped and does not tell whether it takes options, so it is given none; \
              --cpu-list or --shim change what its own -N sees",
@@ -102,7 +102,7 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
             "linked without -rtsopts it refuses more capabilities than its mask has CPUs ({})",
             size.pus
         ))
-    } else if size.elsewhere {
+    } else if size.exported {
         advice.note(format!(
             "variables do not carry it, for a child without threads would end at GHCRTS=-N{n}: start \
              it with +RTS -N{n} -RTS, or with `creel run --` before it"
@@ -113,7 +113,7 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
              program inside",
         )
     } else {
-        advice.turn(
+        advice.set_knob(
             rts(format!("-N{n}"), &["-N", "-maxN"]),
             "capabilities; GHC's own -N sees the mask and no quota",
         )

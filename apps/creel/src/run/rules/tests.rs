@@ -8,14 +8,14 @@ const SIZE: Sizing = Sizing {
     ceil: 3,
     explicit: None,
     pus: 8,
-    told_more: true,
+    exceeds_mask: true,
     own_quota: None,
     cache_bytes: Some(16 << 20),
     memory_bytes: Some(1 << 30),
     room_bytes: Some(1 << 30),
     gc: false,
     takes_arguments: true,
-    elsewhere: false,
+    exported: false,
 };
 
 fn threaded(rtsopts: RtsOpts) -> Runtime {
@@ -34,8 +34,8 @@ fn with(rtsopts: RtsOpts, own: Capabilities) -> Runtime {
 
 fn knobs(runtime: Runtime, size: &Sizing) -> Vec<String> {
     let knobs = advise(runtime, size).knobs.into_iter();
-    let shown = |k: Knob| match k.turn {
-        Turn::Argument => k.value,
+    let shown = |k: Knob| match k.kind {
+        KnobKind::Argument => k.value,
         _ => format!("{}={}", k.name, k.value),
     };
     knobs.map(|advised| shown(advised.knob)).collect()
@@ -48,7 +48,7 @@ fn an_outer_quota_is_told_to_those_who_do_not_see_it() {
     assert_eq!(knobs(Runtime::Java, &SIZE), ["-XX:ActiveProcessorCount=3"]);
     let script = Sizing {
         takes_arguments: false,
-        elsewhere: false,
+        exported: false,
         ..SIZE
     };
     let variable = "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=3";
@@ -114,8 +114,8 @@ fn haskell_programs_that_take_no_options_get_none() {
         own: Capabilities::One,
         sizes_memory: false,
     });
-    let deaf = [RtsOpts::None, RtsOpts::IgnoreAll, RtsOpts::Untold].map(threaded);
-    for runtime in deaf.into_iter().chain([plain]) {
+    let ignored_options = [RtsOpts::None, RtsOpts::IgnoreAll, RtsOpts::Unknown].map(threaded);
+    for runtime in ignored_options.into_iter().chain([plain]) {
         let asked = Sizing {
             explicit: Some(1),
             gc: true,
@@ -143,7 +143,7 @@ fn memory_is_sized_only_where_it_is_asked_for() {
 fn a_heap_that_the_user_sizes_is_left_alone() {
     let gc = Sizing { gc: true, ..SIZE };
     let heap = advise(Runtime::Java, &gc).knobs.pop().unwrap().knob;
-    let kept = |word: &str| heap.kept(&[word.into()], &|_| None).is_some();
+    let kept = |word: &str| heap.kept_by_user(&[word.into()], &|_| None).is_some();
     for word in [
         "-Xms400m",
         "-XX:MinHeapSize=400m",
@@ -159,7 +159,7 @@ fn a_heap_that_the_user_sizes_is_left_alone() {
 
 #[test]
 fn each_runtime_is_told_by_the_knob_that_it_has() {
-    let told = |runtime, expected: &[&str]| {
+    let assert_knobs = |runtime, expected: &[&str]| {
         let knobs = knobs(runtime, &SIZE);
         for knob in expected {
             assert!(
@@ -169,30 +169,30 @@ fn each_runtime_is_told_by_the_knob_that_it_has() {
         }
         knobs.len()
     };
-    told(Runtime::Pigz, &["PIGZ=-p 2"]);
-    told(Runtime::Cargo, &["CARGO_BUILD_JOBS=2"]);
-    told(Runtime::Ninja, &["-j2"]);
-    told(Runtime::DotNet, &["DOTNET_PROCESSOR_COUNT=3"]);
-    told(
+    assert_knobs(Runtime::Pigz, &["PIGZ=-p 2"]);
+    assert_knobs(Runtime::Cargo, &["CARGO_BUILD_JOBS=2"]);
+    assert_knobs(Runtime::Ninja, &["-j2"]);
+    assert_knobs(Runtime::DotNet, &["DOTNET_PROCESSOR_COUNT=3"]);
+    assert_knobs(
         Runtime::Julia,
         &["JULIA_CPU_THREADS=2", "OPENBLAS_NUM_THREADS=2"],
     );
-    told(Runtime::Crystal, &["CRYSTAL_WORKERS=2", "GC_MARKERS=2"]);
-    told(Runtime::Erlang, &["ERL_AFLAGS=+S 2:2"]);
-    told(Runtime::Rayon, &["RAYON_NUM_THREADS=2"]);
-    told(Runtime::Tokio, &["TOKIO_WORKER_THREADS=2"]);
+    assert_knobs(Runtime::Crystal, &["CRYSTAL_WORKERS=2", "GC_MARKERS=2"]);
+    assert_knobs(Runtime::Erlang, &["ERL_AFLAGS=+S 2:2"]);
+    assert_knobs(Runtime::Rayon, &["RAYON_NUM_THREADS=2"]);
+    assert_knobs(Runtime::Tokio, &["TOKIO_WORKER_THREADS=2"]);
     let r = [
         "MC_CORES=2",
         "R_DATATABLE_NUM_THREADS=2",
         "OMP_NUM_THREADS=2",
     ];
-    told(Runtime::R, &r);
+    assert_knobs(Runtime::R, &r);
     let python = [
         "PYTHON_CPU_COUNT=2",
         "NUMBA_NUM_THREADS=2",
         "LOKY_MAX_CPU_COUNT=2",
     ];
-    told(Runtime::Python, &python);
+    assert_knobs(Runtime::Python, &python);
     // Those that could fail, or have no knob, get none.
     for runtime in [
         Runtime::Jdk,
@@ -203,7 +203,7 @@ fn each_runtime_is_told_by_the_knob_that_it_has() {
         Runtime::Ocaml,
         Runtime::Unknown,
     ] {
-        assert_eq!(told(runtime, &[]), 0);
+        assert_eq!(assert_knobs(runtime, &[]), 0);
     }
     let asked = Sizing {
         explicit: Some(5),
@@ -225,7 +225,7 @@ fn each_runtime_is_told_by_the_knob_that_it_has() {
 #[test]
 fn python_keeps_joblibs_guard_where_the_mask_says_it_all() {
     let masked = Sizing {
-        told_more: false,
+        exceeds_mask: false,
         ..SIZE
     };
     let knobs = knobs(Runtime::Python, &masked);

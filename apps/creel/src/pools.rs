@@ -18,7 +18,7 @@ use std::{
 };
 
 /// How long a program may take to answer.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 /// The longest answer that is read: some 16,000 workers.
 const ANSWER_MAX: u64 = 8 << 20;
 
@@ -38,7 +38,7 @@ pub struct Pool {
     pub workers: Vec<Worker>,
     /// The socket's name, by which it is the same pool at the next look.
     #[serde(skip)]
-    pub window: String,
+    pub socket: String,
 }
 
 /// What became of a pool's tasks.
@@ -113,32 +113,34 @@ impl Worker {
 }
 
 /// What the pools of these processes say of themselves.
-pub fn look(pids: &[u32]) -> Vec<Pool> {
-    let answered = windows(pids).into_iter().filter_map(|(pid, window)| {
-        let answer = ask(pid, &window, "stats").ok()?;
-        let pool: Pool = serde_json::from_str(&answer).ok()?;
-        // Its own process id may be that of another namespace.
-        Some(Pool {
-            pid,
-            window,
-            ..pool
-        })
-    });
+pub fn query(pids: &[u32]) -> Vec<Pool> {
+    let answered = observed_sockets(pids)
+        .into_iter()
+        .filter_map(|(pid, socket)| {
+            let answer = request(pid, &socket, "stats").ok()?;
+            let pool: Pool = serde_json::from_str(&answer).ok()?;
+            // Its own process id may be that of another namespace.
+            Some(Pool {
+                pid,
+                socket,
+                ..pool
+            })
+        });
     answered.collect()
 }
 
 /// Tells the pools of these processes that let themselves be told: how many did it, and what the
 /// others said.
-pub fn tell(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
-    let (mut told, mut refused) = (0, Vec::new());
-    for pool in look(pids).into_iter().filter(|pool| pool.resizable) {
+pub fn resize(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
+    let (mut resized, mut refused) = (0, Vec::new());
+    for pool in query(pids).into_iter().filter(|pool| pool.resizable) {
         #[derive(Deserialize)]
         struct Answer {
             error: Option<String>,
         }
-        let said = ask(pool.pid, &pool.window, &format!("workers {workers}"));
+        let said = request(pool.pid, &pool.socket, &format!("workers {workers}"));
         match said.map(|text| serde_json::from_str::<Answer>(&text)) {
-            Ok(Ok(Answer { error: None })) => told += 1,
+            Ok(Ok(Answer { error: None })) => resized += 1,
             Ok(Ok(Answer { error: Some(why) })) => {
                 refused.push(format!("pool {}: {why}", pool.name));
             }
@@ -146,11 +148,11 @@ pub fn tell(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
             Ok(Err(_)) | Err(_) => {}
         }
     }
-    (told, refused)
+    (resized, refused)
 }
 
 /// The windows that these processes have named as theirs.
-fn windows(pids: &[u32]) -> Vec<(u32, String)> {
+fn observed_sockets(pids: &[u32]) -> Vec<(u32, String)> {
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let names: BTreeSet<&str> = table.lines().filter_map(listening).collect();
     let owned = names.into_iter().filter_map(|name| {
@@ -171,15 +173,15 @@ fn listening(line: &str) -> Option<&str> {
 }
 
 /// One line there and one back.
-fn ask(pid: u32, window: &str, line: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(window)?)?;
+fn request(pid: u32, socket: &str, line: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(socket)?)?;
     // The kernel says who listens; a name can be anybody's.
-    let listens = socket_peercred(&stream)?.pid;
-    if u32::try_from(listens.as_raw_nonzero().get()) != Ok(pid) {
+    let listener = socket_peercred(&stream)?.pid;
+    if u32::try_from(listener.as_raw_nonzero().get()) != Ok(pid) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     writeln!(stream, "{line}")?;
     let mut answer = String::new();
     stream.take(ANSWER_MAX).read_to_string(&mut answer)?;

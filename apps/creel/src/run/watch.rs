@@ -110,18 +110,18 @@ impl Watch<'_> {
                 );
             }
             known = now;
-            self.tell(now, pid, own);
+            self.notify(now, pid, own);
         }
     }
 
     /// Tells the program's pools, if they let themselves be told, and runs the user's line.
-    fn tell(&self, workers: usize, pid: i32, own: &Mutex<Option<u32>>) {
+    fn notify(&self, workers: usize, pid: i32, own: &Mutex<Option<u32>>) {
         let mut pids = process::descendants(pid.unsigned_abs());
         pids.push(pid.unsigned_abs());
-        let (told, refused) = pools::tell(&pids, workers);
+        let (resized, refused) = pools::resize(&pids, workers);
         if !self.quiet {
-            if told > 0 {
-                eprintln!("creel: told {told} of the program's pools, which obey");
+            if resized > 0 {
+                eprintln!("creel: resized {resized} of the program's pools");
             }
             refused.iter().for_each(|why| eprintln!("creel: {why}"));
         }
@@ -141,9 +141,9 @@ impl Watch<'_> {
             *own = started.as_ref().ok().map(Child::id);
             started
         };
-        let told = started.and_then(|mut line| line.wait());
+        let finished = started.and_then(|mut line| line.wait());
         *own.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        if !told.is_ok_and(|status| status.success()) && !self.quiet {
+        if !finished.is_ok_and(|status| status.success()) && !self.quiet {
             eprintln!("creel: --on-change `{line}` failed");
         }
     }

@@ -1,11 +1,11 @@
 //! The picture that is kept open: looks, draws, and does what keys and mouse say.
 
 use super::{
-    LOOK_EVERY,
+    SAMPLE_INTERVAL,
+    child::ChildProgram,
+    sampler::{Interval, Sampler},
     screen::Screen,
-    started::Started,
-    view::{self, Choice, Column, Scene},
-    watch::{Stretch, Watch},
+    view::{self, Column, Scene, ViewOptions},
 };
 use anyhow::Result;
 use creel_console::Interrupt;
@@ -19,8 +19,8 @@ const FIRST_S: f64 = 0.2;
 /// What the loop works with.
 pub struct Live<'a> {
     pub program: &'a str,
-    pub watch: &'a mut Watch,
-    pub started: Option<&'a mut Started>,
+    pub sampler: &'a mut Sampler,
+    pub child: Option<&'a mut ChildProgram>,
     pub interval_s: f64,
     /// When to stop at the latest.
     pub until_s: Option<f64>,
@@ -47,32 +47,36 @@ impl Live<'_> {
     /// Until the program ends, the time is over, or the user has seen enough.
     pub fn run(&mut self) -> Result<End> {
         let screen = Screen::enter()?;
-        let mut choice = Choice::default();
-        let mut interval = Stretch::default();
+        let mut options = ViewOptions::default();
+        let mut interval = Interval::default();
         let mut drawn: Option<Instant> = None;
         loop {
-            let alive = self.watch.look();
-            let ended = self.started.as_mut().and_then(|started| started.ended());
-            let over = self.until_s.is_some_and(|s| self.watch.elapsed_s() >= s);
+            let alive = self.sampler.sample();
+            let ended = self.child.as_mut().and_then(|child| child.ended());
+            let over = self.until_s.is_some_and(|s| self.sampler.elapsed_s() >= s);
             if !alive || ended.is_some() || over || self.interrupt.requested() {
                 return Ok(End::Over);
             }
             let due = match drawn {
                 // A stretch of a few looks tells nothing yet.
-                None => self.watch.elapsed_s() >= self.interval_s.min(FIRST_S),
+                None => self.sampler.elapsed_s() >= self.interval_s.min(FIRST_S),
                 Some(at) => at.elapsed().as_secs_f64() >= self.interval_s,
             };
-            if due && !choice.paused {
+            if due && !options.paused {
                 // A quota may have been set or lifted.
                 if let Ok(machine) = Machine::detect_cores() {
-                    self.watch.usable = Budget::of(&machine).workers();
+                    self.sampler.usable = Budget::of(&machine).workers();
                 }
-                interval = self.watch.interval();
+                interval = self.sampler.interval();
             }
             let mut redraw = due;
-            while event::poll(if redraw { Duration::ZERO } else { LOOK_EVERY })? {
+            while event::poll(if redraw {
+                Duration::ZERO
+            } else {
+                SAMPLE_INTERVAL
+            })? {
                 let event = event::read()?;
-                match self.react(&event, &mut choice, &interval) {
+                match self.react(&event, &mut options, &interval) {
                     Some(()) => redraw = true,
                     None if is_interrupt(&event) => return Ok(End::Interrupted),
                     None => return Ok(End::Quit),
@@ -82,52 +86,57 @@ impl Live<'_> {
                 if due {
                     drawn = Some(Instant::now());
                 }
-                self.show(&screen, &choice, &interval)?;
+                self.show(&screen, &options, &interval)?;
             }
         }
     }
 
-    fn scene<'s>(&'s self, choice: &'s Choice, interval: &'s Stretch, width: usize) -> Scene<'s> {
-        let started = self.started.as_ref();
+    fn scene<'s>(
+        &'s self,
+        options: &'s ViewOptions,
+        interval: &'s Interval,
+        width: usize,
+    ) -> Scene<'s> {
+        let child = self.child.as_ref();
         Scene {
             program: self.program,
-            watch: self.watch,
+            sampler: self.sampler,
             interval,
-            choice,
-            output: started.and_then(|started| started.output(width)),
+            options,
+            output: child.and_then(|child| child.output(width)),
             ended: None,
         }
     }
 
-    fn show(&self, screen: &Screen, choice: &Choice, interval: &Stretch) -> Result<()> {
+    fn show(&self, screen: &Screen, options: &ViewOptions, interval: &Interval) -> Result<()> {
         let (width, height) = Screen::size();
         let (width, height) = (usize::from(width), usize::from(height));
-        let scene = self.scene(choice, interval, width);
+        let scene = self.scene(options, interval, width);
         Ok(screen.show(&view::draw(&scene, width, height))?)
     }
 
     /// Does what an event says; `None` to quit.
-    fn react(&self, event: &Event, choice: &mut Choice, interval: &Stretch) -> Option<()> {
+    fn react(&self, event: &Event, options: &mut ViewOptions, interval: &Interval) -> Option<()> {
         match event {
-            Event::Key(key) => return react_to_key(*key, choice, interval.threads.len()),
+            Event::Key(key) => return react_to_key(*key, options, interval.threads.len()),
             Event::Mouse(mouse) => match mouse.kind {
-                MouseEventKind::ScrollDown => scroll(choice, 3, interval.threads.len()),
-                MouseEventKind::ScrollUp => scroll(choice, -3, interval.threads.len()),
+                MouseEventKind::ScrollDown => scroll(options, 3, interval.threads.len()),
+                MouseEventKind::ScrollUp => scroll(options, -3, interval.threads.len()),
                 MouseEventKind::Down(MouseButton::Left) => {
                     let (width, height) = Screen::size();
-                    let scene = self.scene(choice, interval, 1);
+                    let scene = self.scene(options, interval, 1);
                     let titles = view::table_top(&scene, usize::from(height)) - 1;
                     let column = view::column_at(mouse.column.into(), width.into());
                     if let Some(column) = column.filter(|_| usize::from(mouse.row) == titles) {
-                        sort(choice, column);
+                        sort(options, column);
                     }
                 }
                 _ => {}
             },
             Event::Resize(columns, rows) => {
                 creel_console::keys::after_resize();
-                if let Some(started) = &self.started {
-                    started.resize(pane_rows(*rows), *columns);
+                if let Some(child) = &self.child {
+                    child.resize(pane_rows(*rows), *columns);
                 }
             }
             _ => {}
@@ -144,52 +153,52 @@ fn is_interrupt(event: &Event) -> bool {
     key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c')
 }
 
-fn react_to_key(key: KeyEvent, choice: &mut Choice, threads: usize) -> Option<()> {
+fn react_to_key(key: KeyEvent, options: &mut ViewOptions, threads: usize) -> Option<()> {
     const PAGE: isize = 10;
     if is_interrupt(&Event::Key(key)) {
         return None;
     }
-    if choice.help {
-        choice.help = false;
+    if options.help {
+        options.help = false;
         return Some(());
     }
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return None,
-        KeyCode::Char('?' | 'h') | KeyCode::F(1) => choice.help = true,
-        KeyCode::Char('c') => sort(choice, Column::Cpu),
-        KeyCode::Char('w') => sort(choice, Column::Waited),
-        KeyCode::Char('s') => sort(choice, Column::Sys),
-        KeyCode::Char('n') => sort(choice, Column::Name),
-        KeyCode::Char('m') => sort(choice, Column::Migrations),
-        KeyCode::Char('v') => sort(choice, Column::Voluntary),
-        KeyCode::Char('i') => sort(choice, Column::Involuntary),
-        KeyCode::Char('p') => sort(choice, Column::Pu),
-        KeyCode::Char('t') => sort(choice, Column::Thread),
-        KeyCode::Char('r') => choice.reversed = !choice.reversed,
-        KeyCode::Char('T') => choice.tree = !choice.tree,
-        KeyCode::Char('P') => choice.pools = !choice.pools,
-        KeyCode::Char('l') => choice.lanes = !choice.lanes,
-        KeyCode::Char('o') => choice.output = !choice.output,
-        KeyCode::Char(' ') => choice.paused = !choice.paused,
-        KeyCode::Down => scroll(choice, 1, threads),
-        KeyCode::Up => scroll(choice, -1, threads),
-        KeyCode::PageDown => scroll(choice, PAGE, threads),
-        KeyCode::PageUp => scroll(choice, -PAGE, threads),
-        KeyCode::Home => choice.scroll = 0,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => options.help = true,
+        KeyCode::Char('c') => sort(options, Column::Cpu),
+        KeyCode::Char('w') => sort(options, Column::Waited),
+        KeyCode::Char('s') => sort(options, Column::Sys),
+        KeyCode::Char('n') => sort(options, Column::Name),
+        KeyCode::Char('m') => sort(options, Column::Migrations),
+        KeyCode::Char('v') => sort(options, Column::Voluntary),
+        KeyCode::Char('i') => sort(options, Column::Involuntary),
+        KeyCode::Char('p') => sort(options, Column::Pu),
+        KeyCode::Char('t') => sort(options, Column::Thread),
+        KeyCode::Char('r') => options.reversed = !options.reversed,
+        KeyCode::Char('T') => options.tree = !options.tree,
+        KeyCode::Char('P') => options.pools = !options.pools,
+        KeyCode::Char('l') => options.lanes = !options.lanes,
+        KeyCode::Char('o') => options.output = !options.output,
+        KeyCode::Char(' ') => options.paused = !options.paused,
+        KeyCode::Down => scroll(options, 1, threads),
+        KeyCode::Up => scroll(options, -1, threads),
+        KeyCode::PageDown => scroll(options, PAGE, threads),
+        KeyCode::PageUp => scroll(options, -PAGE, threads),
+        KeyCode::Home => options.scroll = 0,
         _ => {}
     }
     Some(())
 }
 
-fn sort(choice: &mut Choice, column: Column) {
-    choice.reversed = choice.sort == column && !choice.reversed;
-    choice.sort = column;
-    choice.scroll = 0;
+fn sort(options: &mut ViewOptions, column: Column) {
+    options.reversed = options.sort == column && !options.reversed;
+    options.sort = column;
+    options.scroll = 0;
 }
 
-fn scroll(choice: &mut Choice, lines: isize, threads: usize) {
-    let to = choice.scroll.saturating_add_signed(lines);
-    choice.scroll = to.min(threads.saturating_sub(1));
+fn scroll(options: &mut ViewOptions, lines: isize, threads: usize) {
+    let to = options.scroll.saturating_add_signed(lines);
+    options.scroll = to.min(threads.saturating_sub(1));
 }
 
 #[cfg(test)]
@@ -198,10 +207,10 @@ mod tests {
 
     #[test]
     fn keys_do_what_the_help_says() {
-        let mut choice = Choice::default();
+        let mut options = ViewOptions::default();
         let mut press = |code| {
-            let done = react_to_key(KeyEvent::new(code, KeyModifiers::NONE), &mut choice, 5);
-            done.map(|()| choice.clone())
+            let done = react_to_key(KeyEvent::new(code, KeyModifiers::NONE), &mut options, 5);
+            done.map(|()| options.clone())
         };
         assert_eq!(press(KeyCode::Char('n')).unwrap().sort, Column::Name);
         assert!(

@@ -3,25 +3,26 @@
 //! The proof whether a program's size is its trouble: threads that are runnable at the same time
 //! beyond the CPUs that they may use do nothing but switch.
 
-mod inside;
+mod child;
 mod live;
+mod pool_stats;
 mod report;
+mod sampler;
 mod screen;
-mod started;
 mod threads;
 mod throttle;
 mod view;
-mod watch;
 
 use crate::options;
 use anyhow::{Context, Result};
+use child::ChildProgram;
 use clap::Args;
 use creel_console::{Common, Exit, Format, Interrupt, output};
 use creel_topology::{Budget, Machine};
 use live::{End, Live};
 use report::Report;
+use sampler::Sampler;
 use screen::Screen;
-use started::Started;
 use std::{
     ffi::OsString,
     fs,
@@ -30,13 +31,12 @@ use std::{
     thread::sleep,
     time::Duration,
 };
-use watch::Watch;
 
 /// The exit code after Ctrl-C, as a shell has it: 128 and the signal's number.
 const INTERRUPTED: i32 = 130;
 
 /// How often the threads' states are looked at, to count who is runnable.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Start a program and show, thread by thread, where it runs and what it waits for
 ///
@@ -82,44 +82,44 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
     let usable = Budget::of(&machine).workers();
     let terminals = io::stdout().is_terminal() && io::stdin().is_terminal();
     let live = terminals && matches!(common.format, Format::Text);
-    let mut started = match args.pid {
+    let mut child = match args.pid {
         Some(_) => None,
         None => Some(start(args, live)?),
     };
-    let pid = started.as_ref().map(Started::id).or(args.pid);
+    let pid = child.as_ref().map(ChildProgram::id).or(args.pid);
     let pid = pid.context("neither a program nor a process")?;
-    let mut watch = Watch::begin(pid, usable, machine.allowed().iter())?;
+    let mut sampler = Sampler::begin(pid, usable, machine.allowed().iter())?;
     let end = if live {
         let program = name(args, pid);
         let mut live = Live {
             program: &program,
-            watch: &mut watch,
-            started: started.as_mut(),
+            sampler: &mut sampler,
+            child: child.as_mut(),
             interval_s: args.interval,
             until_s: args.duration,
             interrupt: &interrupt,
         };
         live.run()?
     } else {
-        wait(args, &mut watch, started.as_mut(), &interrupt);
+        wait(args, &mut sampler, child.as_mut(), &interrupt);
         End::Over
     };
-    let usable = watch.usable;
-    let code = started.as_mut().and_then(Started::ended);
-    let whole = watch.whole();
+    let usable = sampler.usable;
+    let code = child.as_mut().and_then(ChildProgram::ended);
+    let whole = sampler.whole();
     let verdict = report::verdict(&whole, usable);
-    if let Some(started) = started.as_ref().filter(|_| code.is_some()) {
-        started.drain();
+    if let Some(child) = child.as_ref().filter(|_| code.is_some()) {
+        child.drain();
     }
-    let pane = started.as_ref().and_then(|s| s.output(usize::MAX));
+    let pane = child.as_ref().and_then(|s| s.output(usize::MAX));
     if let Some(rows) = pane.filter(|rows| !rows.is_empty()) {
         // The pane has gone with the picture; what it showed last has not.
         output::text(&format!("{}\n\n", rows.join("\n")))?;
     }
     Report::new(whole, &machine, code).print(&verdict, common)?;
     interrupt.check()?;
-    if let Some(started) = started.filter(|_| end == End::Over) {
-        started.let_go();
+    if let Some(child) = child.filter(|_| end == End::Over) {
+        child.detach();
     }
     if end == End::Interrupted {
         std::process::exit(INTERRUPTED);
@@ -132,26 +132,31 @@ pub fn top(args: &TopArgs, common: &Common) -> Result<Exit> {
 }
 
 /// A pane would end with us, so a program that is to go on has none.
-fn start(args: &TopArgs, live: bool) -> Result<Started> {
+fn start(args: &TopArgs, live: bool) -> Result<ChildProgram> {
     let (program, rest) = args.command.split_first().context("no program was given")?;
     let (columns, rows) = Screen::size();
     match &args.output {
-        Some(file) => Started::into_file(program, rest, file),
-        None if live && args.duration.is_some() => Started::kept(program, rest),
-        None if live => Started::in_pane(program, rest, live::pane_rows(rows), columns),
-        None => Started::beside(program, rest),
+        Some(file) => ChildProgram::in_file(program, rest, file),
+        None if live && args.duration.is_some() => ChildProgram::in_temporary_file(program, rest),
+        None if live => ChildProgram::in_pane(program, rest, live::pane_rows(rows), columns),
+        None => ChildProgram::on_stderr(program, rest),
     }
 }
 
-fn wait(args: &TopArgs, watch: &mut Watch, mut started: Option<&mut Started>, stop: &Interrupt) {
+fn wait(
+    args: &TopArgs,
+    sampler: &mut Sampler,
+    mut child: Option<&mut ChildProgram>,
+    stop: &Interrupt,
+) {
     loop {
-        let alive = watch.look();
-        let ended = started.as_mut().is_some_and(|s| s.ended().is_some());
-        let over = args.duration.is_some_and(|s| watch.elapsed_s() >= s);
+        let alive = sampler.sample();
+        let ended = child.as_mut().is_some_and(|s| s.ended().is_some());
+        let over = args.duration.is_some_and(|s| sampler.elapsed_s() >= s);
         if !alive || ended || over || stop.requested() {
             return;
         }
-        sleep(LOOK_EVERY);
+        sleep(SAMPLE_INTERVAL);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The whole run as one table, with a verdict; or as JSON and CSV.
 
-use super::{inside, threads::Thread, throttle::Periods, watch::Stretch};
+use super::{pool_stats, sampler::Interval, threads::Thread, throttle::Periods};
 use crate::pools::Pool;
 use anyhow::Result;
 use creel_console::{
@@ -31,7 +31,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(mut whole: Stretch, machine: &Machine, exit_code: Option<i32>) -> Self {
+    pub fn new(mut whole: Interval, machine: &Machine, exit_code: Option<i32>) -> Self {
         let budget = Budget::of(machine);
         whole.threads.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
         Self {
@@ -63,8 +63,8 @@ impl Report {
             _ => String::new(),
         };
         let pools = self.pools.iter().map(|pool| {
-            let table = inside::table(pool, self.seconds).text();
-            format!("{}\n{table}\n", inside::heading(pool, self.seconds))
+            let table = pool_stats::table(pool, self.seconds).text();
+            format!("{}\n{table}\n", pool_stats::heading(pool, self.seconds))
         });
         let pools: String = pools.collect();
         format!("{}\n{pools}{throttled}{verdict}\n", self.table().text())
@@ -108,13 +108,13 @@ pub fn migrations(t: &Thread) -> String {
 }
 
 /// The numbers behind the verdict, and the verdict.
-pub fn verdict(whole: &Stretch, usable: usize) -> String {
+pub fn verdict(whole: &Interval, usable: usize) -> String {
     format!(
         "{:.1} threads runnable on average, {usable} usable; runnable threads waited {:.0} % of \
          their time for a CPU:\n{}",
         whole.runnable_mean,
         whole.waiting() * 100.0,
-        whole.judgement(usable)
+        whole.diagnosis(usable)
     )
 }
 

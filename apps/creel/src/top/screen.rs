@@ -1,6 +1,6 @@
 //! The terminal while a picture is on it: entered and left as a whole, also by a panic.
 
-use super::view::{Line, Look};
+use super::view::{Line, LineStyle};
 use crossterm::{
     cursor::{Hide, MoveTo, Show},
     event::{DisableMouseCapture, EnableMouseCapture},
@@ -42,18 +42,18 @@ impl Screen {
 
 fn put(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
     for (y, line) in lines.iter().enumerate() {
-        let look = match line.look {
-            Look::Plain => Attribute::Reset,
-            Look::Bold => Attribute::Bold,
-            Look::Dim => Attribute::Dim,
-            Look::Bar => Attribute::Reverse,
+        let style = match line.style {
+            LineStyle::Plain => Attribute::Reset,
+            LineStyle::Bold => Attribute::Bold,
+            LineStyle::Dim => Attribute::Dim,
+            LineStyle::Bar => Attribute::Reverse,
         };
         queue!(
             out,
             MoveTo(0, y as u16),
             // Before the text: behind one of the whole width, terminals clear its last place.
             Clear(ClearType::UntilNewLine),
-            SetAttribute(look),
+            SetAttribute(style),
             Print(&line.text),
             SetAttribute(Attribute::Reset)
         )?;
@@ -83,7 +83,7 @@ mod tests {
     fn nothing_is_cleared_behind_a_text() {
         let line = Line {
             text: "whole width".into(),
-            look: Look::Bold,
+            style: LineStyle::Bold,
         };
         let mut out = Vec::new();
         put(&mut out, &[line]).unwrap();

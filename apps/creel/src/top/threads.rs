@@ -62,7 +62,7 @@ impl Thread {
 }
 
 /// Every thread of these processes, by id.
-pub fn look(pids: &[u32]) -> BTreeMap<u32, Thread> {
+pub fn sample(pids: &[u32]) -> BTreeMap<u32, Thread> {
     let folders = pids.iter().filter_map(|&pid| {
         let entries = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
         Some(entries.map(move |entry| (pid, entry)))
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn this_thread_is_seen() {
-        let threads = look(&[std::process::id()]);
+        let threads = sample(&[std::process::id()]);
         assert!(threads.values().any(|t| t.runnable()));
     }
 }

@@ -3,10 +3,10 @@
 //! Invariant: exactly as many lines as the screen has, none wider than it, at any size.
 
 use super::{
-    inside,
+    pool_stats,
     report::migrations,
+    sampler::{Interval, LaneSample, Sampler},
     threads::Thread,
-    watch::{Seen, Stretch, Watch},
 };
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthChar;
@@ -40,7 +40,7 @@ pub const COLUMNS: [(Column, &str, usize); 9] = [
 
 /// What the user chose.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct ViewOptions {
     pub sort: Column,
     pub reversed: bool,
     pub tree: bool,
@@ -53,7 +53,7 @@ pub struct Choice {
     pub scroll: usize,
 }
 
-impl Default for Choice {
+impl Default for ViewOptions {
     fn default() -> Self {
         Self {
             sort: Column::Cpu,
@@ -71,7 +71,7 @@ impl Default for Choice {
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum LineStyle {
     Plain,
     Bold,
     Dim,
@@ -82,15 +82,15 @@ pub enum Look {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub text: String,
-    pub look: Look,
+    pub style: LineStyle,
 }
 
 /// All that a screen shows.
 pub struct Scene<'a> {
     pub program: &'a str,
-    pub watch: &'a Watch,
-    pub interval: &'a Stretch,
-    pub choice: &'a Choice,
+    pub sampler: &'a Sampler,
+    pub interval: &'a Interval,
+    pub options: &'a ViewOptions,
     /// The program's last lines of output, where it has a pane.
     pub output: Option<Vec<String>>,
     /// The program has ended, with this code.
@@ -134,56 +134,56 @@ const HELP: [&str; 18] = [
 /// The whole screen.
 pub fn draw(scene: &Scene, width: usize, height: usize) -> Vec<Line> {
     let mut lines = Vec::with_capacity(height);
-    let mut add = |text: String, look| lines.push(Line { text, look });
-    add(title(scene), Look::Bar);
-    add(state(scene, width), Look::Plain);
-    if scene.choice.help {
+    let mut add = |text: String, style| lines.push(Line { text, style });
+    add(title(scene), LineStyle::Bar);
+    add(state(scene, width), LineStyle::Plain);
+    if scene.options.help {
         HELP.iter()
-            .for_each(|line| add((*line).into(), Look::Plain));
+            .for_each(|line| add((*line).into(), LineStyle::Plain));
     } else {
         let threads = sorted(scene);
-        let letters = letters(scene.watch, &threads);
-        if scene.choice.lanes {
+        let letters = letters(scene.sampler, &threads);
+        if scene.options.lanes {
             let most = (height / 4).max(1);
             lanes(scene, &letters, width, most)
                 .into_iter()
-                .for_each(|lane| add(lane, Look::Dim));
+                .for_each(|lane| add(lane, LineStyle::Dim));
         }
         pools(scene, height)
             .into_iter()
-            .for_each(|line| add(line, Look::Plain));
-        add(header(scene, width), Look::Bold);
-        let pane = scene.output.as_ref().filter(|_| scene.choice.output);
+            .for_each(|line| add(line, LineStyle::Plain));
+        add(header(scene, width), LineStyle::Bold);
+        let pane = scene.output.as_ref().filter(|_| scene.options.output);
         let pane_height = pane.map_or(0, |_| height / 3);
         let rows = height.saturating_sub(table_top(scene, height) + 1 + pane_height);
-        let shown = threads.iter().skip(scene.choice.scroll).take(rows);
+        let shown = threads.iter().skip(scene.options.scroll).take(rows);
         let shown: Vec<String> = shown.map(|t| row(t, scene, &letters, width)).collect();
         let missing = rows - shown.len();
-        shown.into_iter().for_each(|row| add(row, Look::Plain));
-        (0..missing).for_each(|_| add(String::new(), Look::Plain));
+        shown.into_iter().for_each(|row| add(row, LineStyle::Plain));
+        (0..missing).for_each(|_| add(String::new(), LineStyle::Plain));
         if let Some(pane) = pane {
-            add(format!("── output of {} ", scene.program), Look::Dim);
+            add(format!("── output of {} ", scene.program), LineStyle::Dim);
             let room = pane_height.saturating_sub(1);
             let last = pane.len().saturating_sub(room);
             pane[last..]
                 .iter()
-                .for_each(|line| add(line.clone(), Look::Plain));
+                .for_each(|line| add(line.clone(), LineStyle::Plain));
         }
     }
     lines.truncate(height.saturating_sub(1));
     let blank = Line {
         text: String::new(),
-        look: Look::Plain,
+        style: LineStyle::Plain,
     };
     lines.resize(height.saturating_sub(1), blank);
-    let keys = if scene.choice.help {
+    let keys = if scene.options.help {
         "any key: back".into()
     } else {
         keys(width)
     };
     lines.push(Line {
         text: keys,
-        look: Look::Bar,
+        style: LineStyle::Bar,
     });
     lines
         .iter_mut()
@@ -207,8 +207,8 @@ fn keys(width: usize) -> String {
 
 /// The line at which the table's rows begin, below its titles.
 pub fn table_top(scene: &Scene, height: usize) -> usize {
-    let lanes = match scene.choice.lanes {
-        true => scene.watch.lanes.len().min((height / 4).max(1)),
+    let lanes = match scene.options.lanes {
+        true => scene.sampler.lanes.len().min((height / 4).max(1)),
         false => 0,
     };
     3 + lanes + pools(scene, height).len()
@@ -216,14 +216,14 @@ pub fn table_top(scene: &Scene, height: usize) -> usize {
 
 /// The pools' lines, on a quarter of the screen at most.
 fn pools(scene: &Scene, height: usize) -> Vec<String> {
-    if !scene.choice.pools {
+    if !scene.options.pools {
         return Vec::new();
     }
     let seconds = scene.interval.seconds;
     let lines = scene.interval.pools.iter().flat_map(|pool| {
-        let table = inside::table(pool, seconds).plain();
+        let table = pool_stats::table(pool, seconds).plain();
         let rows: Vec<String> = table.lines().map(String::from).collect();
-        std::iter::once(inside::heading(pool, seconds)).chain(rows)
+        std::iter::once(pool_stats::heading(pool, seconds)).chain(rows)
     });
     lines.take(height / 4).collect()
 }
@@ -231,51 +231,51 @@ fn pools(scene: &Scene, height: usize) -> Vec<String> {
 fn title(scene: &Scene) -> String {
     let ended = match scene.ended {
         Some(code) => format!("  ended with {code}"),
-        None if scene.choice.paused => "  paused".into(),
+        None if scene.options.paused => "  paused".into(),
         None => String::new(),
     };
     format!(
         " creel top  {}  {:.0} s  {} threads{ended}",
         scene.program,
-        scene.watch.elapsed_s(),
+        scene.sampler.elapsed_s(),
         scene.interval.threads.len()
     )
 }
 
 fn state(scene: &Scene, width: usize) -> String {
-    let stretch = scene.interval;
-    let usable = scene.watch.usable;
-    let throttled = match &stretch.throttled {
+    let interval = scene.interval;
+    let usable = scene.sampler.usable;
+    let throttled = match &interval.throttled {
         Some(periods) if periods.all > 0 => format!(
             "  throttled {periods} {}",
-            sparkline(scene.watch, width / 6)
+            sparkline(scene.sampler, width / 6)
         ),
         _ => String::new(),
     };
     format!(
         "{:.1} runnable, {usable} usable, waited {:.0} %{throttled}  {}",
-        stretch.runnable_mean,
-        stretch.waiting() * 100.0,
-        stretch.judgement(usable)
+        interval.runnable_mean,
+        interval.waiting() * 100.0,
+        interval.diagnosis(usable)
     )
 }
 
 /// The share of throttled periods, an interval a mark, the newest last.
-fn sparkline(watch: &Watch, width: usize) -> String {
+fn sparkline(sampler: &Sampler, width: usize) -> String {
     const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let skipped = watch.throttling.len().saturating_sub(width);
-    let shares = watch.throttling.iter().skip(skipped);
+    let skipped = sampler.throttling.len().saturating_sub(width);
+    let shares = sampler.throttling.iter().skip(skipped);
     shares
         .map(|share| MARKS[((share * 8.0) as usize).min(7)])
         .collect()
 }
 
 /// A letter for each of the busiest threads, that keeps to its thread while it is listed.
-fn letters(watch: &Watch, threads: &[(usize, Thread)]) -> BTreeMap<u32, char> {
+fn letters(sampler: &Sampler, threads: &[(usize, Thread)]) -> BTreeMap<u32, char> {
     let mut tids: Vec<u32> = threads.iter().map(|(_, t)| t.tid).collect();
-    let seen = watch.lanes.values().flatten();
+    let seen = sampler.lanes.values().flatten();
     tids.extend(seen.filter_map(|seen| match seen {
-        Seen::One(tid) => Some(*tid),
+        LaneSample::One(tid) => Some(*tid),
         _ => None,
     }));
     tids.sort_unstable();
@@ -286,16 +286,16 @@ fn letters(watch: &Watch, threads: &[(usize, Thread)]) -> BTreeMap<u32, char> {
 
 fn lanes(scene: &Scene, letters: &BTreeMap<u32, char>, width: usize, most: usize) -> Vec<String> {
     let room = width.saturating_sub(8);
-    let lane = |(pu, lane): (&usize, &std::collections::VecDeque<Seen>)| {
+    let lane = |(pu, lane): (&usize, &std::collections::VecDeque<LaneSample>)| {
         let skipped = lane.len().saturating_sub(room);
         let marks = lane.iter().skip(skipped).map(|seen| match seen {
-            Seen::Nobody => '.',
-            Seen::One(tid) => letters.get(tid).copied().unwrap_or('?'),
-            Seen::Several => '+',
+            LaneSample::Nobody => '.',
+            LaneSample::One(tid) => letters.get(tid).copied().unwrap_or('?'),
+            LaneSample::Several => '+',
         });
         format!("PU {pu:>4} {}", marks.collect::<String>())
     };
-    scene.watch.lanes.iter().take(most).map(lane).collect()
+    scene.sampler.lanes.iter().take(most).map(lane).collect()
 }
 
 fn header(scene: &Scene, width: usize) -> String {
@@ -303,7 +303,7 @@ fn header(scene: &Scene, width: usize) -> String {
     // Above the threads' letters.
     let mut out = String::from(" ");
     for (column, title, size) in COLUMNS {
-        let mark = match (column == scene.choice.sort, scene.choice.reversed) {
+        let mark = match (column == scene.options.sort, scene.options.reversed) {
             (true, false) => "▾",
             (true, true) => "▴",
             _ => "",
@@ -369,14 +369,14 @@ fn row(
 fn sorted(scene: &Scene) -> Vec<(usize, Thread)> {
     let mut threads = scene.interval.threads.clone();
     threads.sort_by(|a, b| {
-        let order = order(scene.choice.sort, a, b).then(a.tid.cmp(&b.tid));
-        if scene.choice.reversed {
+        let order = order(scene.options.sort, a, b).then(a.tid.cmp(&b.tid));
+        if scene.options.reversed {
             order.reverse()
         } else {
             order
         }
     });
-    if !scene.choice.tree {
+    if !scene.options.tree {
         return threads.into_iter().map(|t| (0, t)).collect();
     }
     let mut out = Vec::with_capacity(threads.len());
@@ -443,21 +443,21 @@ mod tests {
 
     #[test]
     fn every_size_is_filled_and_nothing_is_wider() {
-        let mut watch = Watch::begin(std::process::id(), 2, 0..6).unwrap();
-        watch.look();
-        let interval = watch.interval();
+        let mut sampler = Sampler::begin(std::process::id(), 2, 0..6).unwrap();
+        sampler.sample();
+        let interval = sampler.interval();
         for help in [false, true] {
-            let choice = Choice {
+            let options = ViewOptions {
                 help,
                 tree: !help,
-                ..Choice::default()
+                ..ViewOptions::default()
             };
             for (width, height) in [(80, 24), (200, 50), (20, 5), (1, 1), (300, 3)] {
                 let scene = Scene {
                     program: "a program with a long name",
-                    watch: &watch,
+                    sampler: &sampler,
                     interval: &interval,
-                    choice: &choice,
+                    options: &options,
                     output: Some(vec!["wide ".repeat(100); 100]),
                     ended: None,
                 };

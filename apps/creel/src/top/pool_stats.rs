@@ -9,11 +9,11 @@ use std::{
 };
 
 /// How often a program is asked.
-const ASK_EVERY: Duration = Duration::from_millis(100);
+const QUERY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The pools of the processes under watch.
 #[derive(Default)]
-pub struct Inside {
+pub struct PoolStats {
     asked: Option<Instant>,
     first: BTreeMap<String, Pool>,
     /// Also those that have gone.
@@ -22,19 +22,19 @@ pub struct Inside {
     interval: BTreeMap<String, Pool>,
 }
 
-impl Inside {
+impl PoolStats {
     /// Asks, if it is time to.
-    pub fn look(&mut self, pids: &[u32]) {
-        if self.asked.is_some_and(|at| at.elapsed() < ASK_EVERY) {
+    pub fn sample(&mut self, pids: &[u32]) {
+        if self.asked.is_some_and(|at| at.elapsed() < QUERY_INTERVAL) {
             return;
         }
         self.asked = Some(Instant::now());
-        let named = |pool: Pool| (pool.window.clone(), pool);
-        self.now = pools::look(pids).into_iter().map(named).collect();
-        for (window, pool) in &self.now {
-            let first = self.first.entry(window.clone());
+        let named = |pool: Pool| (pool.socket.clone(), pool);
+        self.now = pools::query(pids).into_iter().map(named).collect();
+        for (socket, pool) in &self.now {
+            let first = self.first.entry(socket.clone());
             first.or_insert_with(|| pool.clone());
-            self.last.insert(window.clone(), pool.clone());
+            self.last.insert(socket.clone(), pool.clone());
         }
     }
 
@@ -45,17 +45,17 @@ impl Inside {
 
     /// What those that are there did since the last call.
     pub fn interval(&mut self) -> Vec<Pool> {
-        let stretch = since(&self.now, &self.interval);
+        let interval = since(&self.now, &self.interval);
         self.interval.clone_from(&self.now);
-        stretch
+        interval
     }
 }
 
 fn since(now: &BTreeMap<String, Pool>, before: &BTreeMap<String, Pool>) -> Vec<Pool> {
-    let each = now.iter().map(|(window, pool)| {
+    let each = now.iter().map(|(socket, pool)| {
         // A pool that was not there before did all that it did since.
         before
-            .get(window)
+            .get(socket)
             .map_or_else(|| pool.clone(), |b| pool.since(b))
     });
     each.collect()

@@ -23,13 +23,13 @@ use std::{
 };
 
 /// A program that was started here; ended when dropped, unless it has been let go.
-pub struct Started {
+pub struct ChildProgram {
     child: Child,
     pane: Option<Pane>,
     /// Where its output is kept that may go on without us.
     file: Option<PathBuf>,
     ended: Option<i32>,
-    held: bool,
+    kill_on_drop: bool,
 }
 
 /// The program's terminal.
@@ -56,15 +56,15 @@ fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
     )
 }
 
-impl Started {
+impl ChildProgram {
     /// With its output on our stderr, so that stdout holds our data only.
-    pub fn beside(program: &OsStr, args: &[OsString]) -> Result<Self> {
+    pub fn on_stderr(program: &OsStr, args: &[OsString]) -> Result<Self> {
         let out = Stdio::from(io::stderr());
         Self::spawn(Command::new(program).args(args).stdout(out))
     }
 
     /// With its output in a file.
-    pub fn into_file(program: &OsStr, args: &[OsString], file: &Path) -> Result<Self> {
+    pub fn in_file(program: &OsStr, args: &[OsString], file: &Path) -> Result<Self> {
         let out = File::create(file).map_err(|e| {
             let text = format!("--output {}: {e}", file.display());
             Failure::new(Exit::Usage, text)
@@ -76,18 +76,18 @@ impl Started {
 
     /// With its output in a file that is shown like a pane: a terminal of ours would end with us,
     /// and the program may go on.
-    pub fn kept(program: &OsStr, args: &[OsString]) -> Result<Self> {
+    pub fn in_temporary_file(program: &OsStr, args: &[OsString]) -> Result<Self> {
         let name = format!("creel-top-{}.out", std::process::id());
         let file = std::env::temp_dir().join(name);
         let out = File::options().append(true).create_new(true).open(&file)?;
         let mut command = Command::new(program);
         command.args(args).stderr(out.try_clone()?).stdout(out);
-        let mut started = Self::spawn(&mut command).inspect_err(|_| {
+        let mut child = Self::spawn(&mut command).inspect_err(|_| {
             // The error that matters is the first one.
             let _ = fs::remove_file(&file);
         })?;
-        started.file = Some(file);
-        Ok(started)
+        child.file = Some(file);
+        Ok(child)
     }
 
     fn spawn(command: &mut Command) -> Result<Self> {
@@ -98,7 +98,7 @@ impl Started {
             pane: None,
             file: None,
             ended: None,
-            held: true,
+            kill_on_drop: true,
         })
     }
 
@@ -130,7 +130,7 @@ impl Started {
             pane: Some(pane),
             file: None,
             ended: None,
-            held: true,
+            kill_on_drop: true,
         })
     }
 
@@ -152,8 +152,8 @@ impl Started {
         let Some(pane) = &self.pane else {
             return;
         };
-        let mut looks = 0..50;
-        while !pane.reader.is_finished() && looks.next().is_some() {
+        let mut samples = 0..50;
+        while !pane.reader.is_finished() && samples.next().is_some() {
             thread::sleep(std::time::Duration::from_millis(5));
         }
     }
@@ -185,8 +185,8 @@ impl Started {
     }
 
     /// Lets it go on without us.
-    pub fn let_go(mut self) {
-        self.held = false;
+    pub fn detach(mut self) {
+        self.kill_on_drop = false;
         if self.ended().is_none()
             && let Some(file) = self.file.take()
         {
@@ -198,13 +198,13 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for ChildProgram {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
             // What it held has been printed.
             let _ = fs::remove_file(file);
         }
-        if !self.held || self.ended().is_some() {
+        if !self.kill_on_drop || self.ended().is_some() {
             return;
         }
         if let Ok(pid) = i32::try_from(self.child.id()) {

@@ -1,7 +1,7 @@
 //! A program under watch: what its threads did since the start, and since the last interval.
 
 use super::{
-    inside::Inside,
+    pool_stats::PoolStats,
     threads::{self, Thread},
     throttle::{Periods, Throttled},
 };
@@ -21,14 +21,14 @@ const HISTORY: usize = 512;
 
 /// Which thread was seen running on a PU at one look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum LaneSample {
     Nobody,
     One(u32),
     /// Several wanted it.
     Several,
 }
 
-pub struct Watch {
+pub struct Sampler {
     pid: u32,
     begin: Instant,
     pub usable: usize,
@@ -38,48 +38,48 @@ pub struct Watch {
     /// The threads that are there.
     now: BTreeMap<u32, Thread>,
     /// When that was.
-    looked: Instant,
+    sampled_at: Instant,
     /// Those whose end an interval has told already.
-    gone: BTreeSet<u32>,
+    ended_threads: BTreeSet<u32>,
     throttled: Option<Throttled>,
-    looks: u64,
+    samples: u64,
     /// The sum over all looks of how many threads were runnable.
     runnable: u64,
-    interval: Interval,
+    interval: IntervalStart,
     /// Each PU's last looks, the newest last.
-    pub lanes: BTreeMap<usize, VecDeque<Seen>>,
+    pub lanes: BTreeMap<usize, VecDeque<LaneSample>>,
     /// The share of throttled periods in each of the last intervals.
     pub throttling: VecDeque<f64>,
-    inside: Inside,
+    pool_stats: PoolStats,
 }
 
 /// Where the last interval began.
-struct Interval {
+struct IntervalStart {
     begin: Instant,
     threads: BTreeMap<u32, Thread>,
     periods: Option<Periods>,
-    looks: u64,
+    samples: u64,
     runnable: u64,
 }
 
 /// What the threads did in a stretch of time.
 #[derive(Clone, Debug, Default)]
-pub struct Stretch {
+pub struct Interval {
     pub seconds: f64,
     pub runnable_mean: f64,
     pub throttled: Option<Periods>,
     /// Of those that there are, or that there were.
     pub threads: Vec<Thread>,
     /// CPU time, and waiting for a CPU, of threads that have ended meanwhile and are not listed.
-    pub gone_s: (f64, f64),
+    pub ended_s: (f64, f64),
     /// Of the pools that let themselves be seen.
     pub pools: Vec<Pool>,
 }
 
-impl Watch {
+impl Sampler {
     pub fn begin(pid: u32, usable: usize, pus: impl Iterator<Item = usize>) -> Result<Self> {
         // Its children too: what they did before is no part of what is watched.
-        let first = threads::look(&family(pid));
+        let first = threads::sample(&process_tree(pid));
         if first.is_empty() {
             return Err(Failure::new(Exit::Usage, format!("there is no process {pid}")).into());
         }
@@ -91,38 +91,38 @@ impl Watch {
             usable,
             last: first.clone(),
             now: first.clone(),
-            looked: now,
-            gone: BTreeSet::new(),
-            interval: Interval {
+            sampled_at: now,
+            ended_threads: BTreeSet::new(),
+            interval: IntervalStart {
                 begin: now,
                 threads: first.clone(),
                 periods: throttled.as_ref().map(Throttled::since),
-                looks: 0,
+                samples: 0,
                 runnable: 0,
             },
             first,
             throttled,
-            looks: 0,
+            samples: 0,
             runnable: 0,
             lanes: pus.map(|pu| (pu, VecDeque::new())).collect(),
             throttling: VecDeque::new(),
-            inside: Inside::default(),
+            pool_stats: PoolStats::default(),
         })
     }
 
     /// Looks once; says whether anybody is still there.
-    pub fn look(&mut self) -> bool {
-        let pids = family(self.pid);
-        self.inside.look(&pids);
-        self.looked = Instant::now();
-        let mut now = threads::look(&pids);
+    pub fn sample(&mut self) -> bool {
+        let pids = process_tree(self.pid);
+        self.pool_stats.sample(&pids);
+        self.sampled_at = Instant::now();
+        let mut now = threads::sample(&pids);
         for thread in now.values_mut() {
             if let Some(before) = self.last.get(&thread.tid) {
                 let moved = u64::from(before.cpu != thread.cpu);
                 thread.moves_seen = before.moves_seen + moved;
             }
         }
-        self.looks += 1;
+        self.samples += 1;
         self.runnable += now.values().filter(|t| t.runnable()).count() as u64;
         self.see(&now);
         self.last.extend(now.clone());
@@ -135,28 +135,28 @@ impl Watch {
         for (pu, lane) in &mut self.lanes {
             let mut running = now.values().filter(|t| t.runnable() && t.cpu == *pu);
             let seen = match (running.next(), running.next()) {
-                (None, _) => Seen::Nobody,
-                (Some(thread), None) => Seen::One(thread.tid),
-                _ => Seen::Several,
+                (None, _) => LaneSample::Nobody,
+                (Some(thread), None) => LaneSample::One(thread.tid),
+                _ => LaneSample::Several,
             };
             push(lane, seen);
         }
     }
 
     /// What happened since the start, by threads that have ended too.
-    pub fn whole(&self) -> Stretch {
-        Stretch {
+    pub fn whole(&self) -> Interval {
+        Interval {
             seconds: self.begin.elapsed().as_secs_f64(),
-            runnable_mean: self.runnable as f64 / self.looks.max(1) as f64,
+            runnable_mean: self.runnable as f64 / self.samples.max(1) as f64,
             throttled: self.throttled.as_ref().map(Throttled::since),
             threads: since(&self.last, &self.first, f64::INFINITY),
-            gone_s: (0.0, 0.0),
-            pools: self.inside.whole(),
+            ended_s: (0.0, 0.0),
+            pools: self.pool_stats.whole(),
         }
     }
 
     /// What happened since the last call, by the threads that are there.
-    pub fn interval(&mut self) -> Stretch {
+    pub fn interval(&mut self) -> Interval {
         let periods = self.throttled.as_ref().map(Throttled::since);
         let throttled = periods
             .zip(self.interval.periods)
@@ -164,40 +164,40 @@ impl Watch {
                 all: now.all.saturating_sub(then.all),
                 throttled: now.throttled.saturating_sub(then.throttled),
             });
-        let looks = self.looks - self.interval.looks;
+        let samples = self.samples - self.interval.samples;
         // From look to look, for that is what the threads' figures are.
-        let seconds = (self.looked - self.interval.begin).as_secs_f64();
-        let stretch = Stretch {
+        let seconds = (self.sampled_at - self.interval.begin).as_secs_f64();
+        let interval = Interval {
             seconds,
-            gone_s: self.ended(seconds),
-            runnable_mean: (self.runnable - self.interval.runnable) as f64 / looks.max(1) as f64,
+            ended_s: self.ended(seconds),
+            runnable_mean: (self.runnable - self.interval.runnable) as f64 / samples.max(1) as f64,
             throttled,
             threads: since(&self.now, &self.interval.threads, seconds),
-            pools: self.inside.interval(),
+            pools: self.pool_stats.interval(),
         };
         if let Some(periods) = throttled {
             let share = periods.throttled as f64 / periods.all.max(1) as f64;
             push(&mut self.throttling, share);
         }
-        self.interval = Interval {
-            begin: self.looked,
+        self.interval = IntervalStart {
+            begin: self.sampled_at,
             threads: self.now.clone(),
             periods,
-            looks: self.looks,
+            samples: self.samples,
             runnable: self.runnable,
         };
-        stretch
+        interval
     }
 
     /// What the threads ran and waited in this interval that have ended in it, as far as it was
     /// seen.
     fn ended(&mut self, seconds: f64) -> (f64, f64) {
-        self.gone.retain(|tid| !self.now.contains_key(tid));
+        self.ended_threads.retain(|tid| !self.now.contains_key(tid));
         let ended = self.last.iter();
-        let ended =
-            ended.filter(|(tid, _)| !self.now.contains_key(tid) && !self.gone.contains(tid));
+        let ended = ended
+            .filter(|(tid, _)| !self.now.contains_key(tid) && !self.ended_threads.contains(tid));
         let ended: BTreeMap<u32, Thread> = ended.map(|(tid, t)| (*tid, t.clone())).collect();
-        self.gone.extend(ended.keys());
+        self.ended_threads.extend(ended.keys());
         let did = since(&ended, &self.interval.threads, seconds);
         let sum = |figure: fn(&Thread) -> f64| did.iter().map(figure).sum();
         (sum(|t| t.cpu_s), sum(|t| t.waited_s))
@@ -210,7 +210,7 @@ impl Watch {
 
 /// A process and all below it. The one that looks is none of them, though a shell under watch may
 /// have started it.
-fn family(pid: u32) -> Vec<u32> {
+fn process_tree(pid: u32) -> Vec<u32> {
     let own = std::process::id();
     let mut pids = process::descendants(pid);
     pids.retain(|&pid| pid != own);
@@ -241,21 +241,21 @@ fn since(now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>, seconds: f
     each.collect()
 }
 
-impl Stretch {
+impl Interval {
     /// The share of the runnable time that threads waited for a CPU.
     pub fn waiting(&self) -> f64 {
-        let waited = self.threads.iter().map(|t| t.waited_s).sum::<f64>() + self.gone_s.1;
+        let waited = self.threads.iter().map(|t| t.waited_s).sum::<f64>() + self.ended_s.1;
         let ran = self.ran();
         waited / (waited + ran).max(1e-9)
     }
 
     /// The CPU time of all threads, seconds.
     fn ran(&self) -> f64 {
-        self.threads.iter().map(|t| t.cpu_s).sum::<f64>() + self.gone_s.0
+        self.threads.iter().map(|t| t.cpu_s).sum::<f64>() + self.ended_s.0
     }
 
     /// Whether its size is the program's trouble.
-    pub fn judgement(&self, usable: usize) -> &'static str {
+    pub fn diagnosis(&self, usable: usize) -> &'static str {
         let waits = self.runnable_mean > 1.0 && self.waiting() > 0.25;
         if !waits && self.ran() < self.seconds * IDLE {
             "it is idle"
@@ -274,23 +274,23 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn ran(stretch: &Stretch) -> f64 {
-        stretch.threads.iter().map(|t| t.cpu_s).sum()
+    fn ran(interval: &Interval) -> f64 {
+        interval.threads.iter().map(|t| t.cpu_s).sum()
     }
 
     #[test]
     fn what_ended_in_an_interval_counts_for_its_verdict() {
-        let busy = |cpu_s| Stretch {
+        let busy = |cpu_s| Interval {
             seconds: 1.0,
             runnable_mean: 1.6,
-            gone_s: (cpu_s, 0.2),
-            ..Stretch::default()
+            ended_s: (cpu_s, 0.2),
+            ..Interval::default()
         };
         assert_eq!(
-            busy(0.0).judgement(2),
+            busy(0.0).diagnosis(2),
             "its threads fit, others use the CPUs too"
         );
-        assert_eq!(busy(1.5).judgement(2), "its size is not its trouble");
+        assert_eq!(busy(1.5).diagnosis(2), "its size is not its trouble");
         let thread = Thread {
             tid: 7,
             cpu_s: 3.0,
@@ -318,11 +318,11 @@ mod tests {
         let mut line = [0; 5];
         let mut out = parent.stdout.take().unwrap();
         std::io::Read::read_exact(&mut out, &mut line).unwrap();
-        let mut watch = Watch::begin(parent.id(), 1, 0..1).unwrap();
-        watch.look();
+        let mut sampler = Sampler::begin(parent.id(), 1, 0..1).unwrap();
+        sampler.sample();
         let (did, alive): (f64, f64) = (
-            ran(&watch.whole()),
-            watch.last.values().map(|t| t.cpu_s).sum(),
+            ran(&sampler.whole()),
+            sampler.last.values().map(|t| t.cpu_s).sum(),
         );
         for child in process::descendants(parent.id()) {
             let pid = nix::unistd::Pid::from_raw(child as i32);
@@ -341,17 +341,17 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut watch = Watch::begin(child.id(), 1, 0..1).unwrap();
+        let mut sampler = Sampler::begin(child.id(), 1, 0..1).unwrap();
         let mut line = [0; 5];
         let mut out = child.stdout.take().unwrap();
         std::io::Read::read_exact(&mut out, &mut line).unwrap();
         // It may still be on its way into its sleep.
         std::thread::sleep(Duration::from_millis(100));
-        watch.look();
-        let busy = ran(&watch.interval());
-        watch.look();
-        let idle = ran(&watch.interval());
-        let whole = ran(&watch.whole());
+        sampler.sample();
+        let busy = ran(&sampler.interval());
+        sampler.sample();
+        let idle = ran(&sampler.interval());
+        let whole = ran(&sampler.whole());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(busy > 0.0 && idle < busy / 2.0, "{busy} s, then {idle} s");

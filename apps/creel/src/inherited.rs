@@ -26,9 +26,9 @@ const SIGNALS: std::ops::Range<i32> = 1..32;
 // function that takes fewer arguments than the loader passes is fine in the C ABI.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK_FIRST: extern "C" fn() = look;
+static RECORD_AT_STARTUP: extern "C" fn() = record;
 
-extern "C" fn look() {
+extern "C" fn record() {
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: a null new mask changes nothing; the old one is written to memory of its type.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), mask.as_mut_ptr()) };
@@ -80,7 +80,7 @@ pub fn restore() {
 }
 
 /// Has what this command starts begin with what we were given.
-pub fn hand_on(command: &mut Command) -> &mut Command {
+pub fn restore_in_child(command: &mut Command) -> &mut Command {
     let hook = || {
         restore();
         Ok(())

@@ -37,8 +37,11 @@ enum Verb {
 
 fn main() -> ExitCode {
     let mut first = std::env::args_os().skip(1);
-    if first.next().is_some_and(|verb| verb == measure::ONE) {
-        return conclude("creel", measure::measure_one());
+    if first
+        .next()
+        .is_some_and(|verb| verb == measure::RUNNER_COMMAND)
+    {
+        return conclude("creel", measure::run_runner());
     }
     let cli: Cli = args::parse();
     cli.common.apply();

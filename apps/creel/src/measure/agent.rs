@@ -1,6 +1,6 @@
-//! The near end of the process that runs the commands: see [`super::one`].
+//! The near end of the process that runs the commands: see [`super::runner`].
 
-use super::one::{Answer, Order, Outcome, signal_below};
+use super::runner::{Outcome, RunReply, RunRequest, signal_below};
 use anyhow::{Context, Result, bail};
 use creel_console::Interrupt;
 use nix::sys::signal::Signal;
@@ -12,42 +12,42 @@ use std::{
 };
 
 /// The first argument with which this program becomes that process.
-pub const ONE: &str = "measure-one";
+pub const RUNNER_COMMAND: &str = "measure-one";
 
 /// How often an interrupt is looked for while a command runs.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The process that runs commands; ended, with all that it runs, when dropped.
 pub struct Agent {
     process: Child,
-    orders: UnixStream,
-    answers: BufReader<UnixStream>,
+    requests: UnixStream,
+    replies: BufReader<UnixStream>,
 }
 
 impl Agent {
     pub fn start() -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this program's own file")?;
         let (near, far) = UnixStream::pair()?;
-        near.set_read_timeout(Some(LOOK_EVERY))?;
+        near.set_read_timeout(Some(POLL_INTERVAL))?;
         let process = Command::new(own)
-            .arg(ONE)
+            .arg(RUNNER_COMMAND)
             .stdin(OwnedFd::from(far))
             .spawn()
             .context("cannot start this program again")?;
         Ok(Self {
             process,
-            answers: BufReader::new(near.try_clone()?),
-            orders: near,
+            replies: BufReader::new(near.try_clone()?),
+            requests: near,
         })
     }
 
     /// Does one run; an interrupt ends it.
-    pub fn run(&mut self, order: &Order, interrupt: &Interrupt) -> Result<Outcome> {
-        let text = serde_json::to_string(order)?;
-        writeln!(self.orders, "{text}").context("the process that runs commands has ended")?;
+    pub fn run(&mut self, request: &RunRequest, interrupt: &Interrupt) -> Result<Outcome> {
+        let text = serde_json::to_string(request)?;
+        writeln!(self.requests, "{text}").context("the process that runs commands has ended")?;
         let mut line = Vec::new();
         loop {
-            match self.answers.read_until(b'\n', &mut line) {
+            match self.replies.read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => break,
                 Ok(_) => {
                     // A Ctrl-C reaches that process too.
@@ -62,8 +62,8 @@ impl Agent {
             }
         }
         match serde_json::from_slice(&line)? {
-            Answer::Ran(outcome) => Ok(outcome),
-            Answer::Failed(reason) => bail!(reason),
+            RunReply::Ran(outcome) => Ok(outcome),
+            RunReply::Failed(reason) => bail!(reason),
         }
     }
 }

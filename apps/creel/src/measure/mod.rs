@@ -4,25 +4,25 @@ mod agent;
 mod article;
 mod counters;
 mod hooks;
-mod one;
 mod plan;
 mod report;
+mod runner;
 mod sample;
 mod stats;
 mod store;
 
 use crate::{drawing, options};
 use agent::Agent;
-pub use agent::ONE;
+pub use agent::RUNNER_COMMAND;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, output};
 use creel_topology::Machine;
 use hooks::Hooks;
-use one::{Order, processes};
-use plan::{Axis, Labels, Subject, Wanted};
+use plan::{Axis, Labels, MeasureRequest, Subject};
 use regex_lite::Regex;
 use report::Plot;
+use runner::{RunRequest, processes};
 use sample::{Sample, WALL};
 use stats::Summary;
 use std::{
@@ -199,16 +199,16 @@ fn print(measured: &[Measured], args: &MeasureArgs, common: &Common) -> Result<(
     if args.csv.as_deref().is_some_and(drawing::is_stdout) {
         return Ok(());
     }
-    let untold = energy::Meter::start().is_none().then_some(NO_ENERGY);
+    let missing_energy = energy::Meter::start().is_none().then_some(NO_ENERGY);
     match common.format {
         Format::Json => {
             let here = args.from.is_empty().then(Machine::detect);
-            report::json(measured, here.and_then(Result::ok).as_ref(), untold)?;
+            report::json(measured, here.and_then(Result::ok).as_ref(), missing_energy)?;
         }
         Format::Csv => store::write_all(measured, io::stdout().lock())?,
         Format::Text => {
             report::text(measured, args.markdown)?;
-            if let Some(reason) = untold.filter(|_| common.verbose > 0) {
+            if let Some(reason) = missing_energy.filter(|_| common.verbose > 0) {
                 eprintln!("creel: {reason}");
             }
         }
@@ -266,17 +266,20 @@ type Ended = Result<()>;
 /// Everything that is measured, and how it ended: what was measured before a failure or an
 /// interrupt counts.
 fn run_all(args: &MeasureArgs, common: &Common) -> Result<(Vec<Measured>, Ended)> {
-    let wanted = Wanted {
+    let request = MeasureRequest {
         command: &args.command,
         versus: &args.vs,
         names: &args.name,
         matrix: [&args.matrix[..], &args.scan[..]].concat(),
-        again: args.aa,
+        is_aa_control: args.aa,
     };
     let subjects =
-        plan::subjects(&wanted).map_err(|e| Failure::new(Exit::Usage, format!("{e:#}")))?;
+        plan::subjects(&request).map_err(|e| Failure::new(Exit::Usage, format!("{e:#}")))?;
     let labels: Labels = args.label.iter().cloned().collect();
-    let mut measured: Vec<Measured> = subjects.iter().map(|s| begun(s, &labels)).collect();
+    let mut measured: Vec<Measured> = subjects
+        .iter()
+        .map(|s| empty_measurement(s, &labels))
+        .collect();
     store::pair(&mut measured);
     if args.resume {
         resume(args, &mut measured)?;
@@ -288,14 +291,14 @@ fn run_all(args: &MeasureArgs, common: &Common) -> Result<(Vec<Measured>, Ended)
     Ok((measured, ended.and(cleaned)))
 }
 
-fn begun(subject: &Subject, labels: &Labels) -> Measured {
+fn empty_measurement(subject: &Subject, labels: &Labels) -> Measured {
     let mut labels = labels.clone();
     labels.extend(subject.settings.iter().cloned());
     Measured {
         label: subject.label.clone(),
         labels,
         base: 0,
-        again: subject.again,
+        is_aa_control: subject.is_aa_control,
         samples: Vec::new(),
     }
 }
@@ -351,7 +354,7 @@ struct Session<'a> {
     hooks: Hooks<'a>,
     progress: Progress,
     /// Where what a command prints is kept to be searched for its figures.
-    kept: Option<PathBuf>,
+    output_file: Option<PathBuf>,
 }
 
 impl<'a> Session<'a> {
@@ -372,7 +375,7 @@ impl<'a> Session<'a> {
             let opened = Store::open(file, mode, keys.keys().cloned().collect(), own());
             opened.map_err(|e| Failure::new(Exit::BadData, format!("{e:#}")))
         };
-        let kept = || {
+        let output_file = || {
             let name = format!("creel-measure-{}.out", std::process::id());
             std::env::temp_dir().join(name)
         };
@@ -384,7 +387,7 @@ impl<'a> Session<'a> {
             agent: Agent::start()?,
             hooks: Hooks::new(args),
             progress: Progress::new((runs * measured.len()) as u64, "runs", common.quiet),
-            kept: (!args.metric.is_empty()).then(kept),
+            output_file: (!args.metric.is_empty()).then(output_file),
         })
     }
 
@@ -440,20 +443,20 @@ impl<'a> Session<'a> {
         self.progress.set_message(subject.label.clone());
         self.rest()?;
         self.hooks.prepare(subject)?;
-        if let Some(file) = &self.kept {
+        if let Some(file) = &self.output_file {
             fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
         }
         let args = self.args;
         let words = subject.command.iter().map(|word| word.as_bytes().to_vec());
-        let order = Order {
+        let request = RunRequest {
             words: words.collect(),
             show_stdout: args.show_stdout || args.show_output,
             show_stderr: args.show_stderr || args.show_output,
-            keep_in: self.kept.clone(),
+            output_file: self.output_file.clone(),
             timeout_s: args.timeout,
             linger_s: args.linger,
         };
-        let outcome = self.agent.run(&order, &self.interrupt);
+        let outcome = self.agent.run(&request, &self.interrupt);
         self.interrupt.check()?;
         let outcome = outcome.map_err(|e| {
             let hint = hint(&subject.command[0]);
@@ -482,7 +485,7 @@ impl<'a> Session<'a> {
             exit_code: outcome.exit_code,
             values: outcome.values,
         };
-        if let Some(file) = &self.kept {
+        if let Some(file) = &self.output_file {
             self.search(file, label, &mut sample)?;
         }
         Ok(sample)
@@ -519,7 +522,7 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        if let Some(file) = &self.kept {
+        if let Some(file) = &self.output_file {
             // Nothing is lost with it.
             let _ = fs::remove_file(file);
         }
@@ -528,7 +531,7 @@ impl Drop for Session<'_> {
 
 /// The inner process: it begins before all else, because what this process allocates, the
 /// commands start with.
-pub fn measure_one() -> Result<Exit> {
-    one::serve()?;
+pub fn run_runner() -> Result<Exit> {
+    runner::serve()?;
     Ok(Exit::Done)
 }

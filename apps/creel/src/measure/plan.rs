@@ -7,7 +7,7 @@ use std::{
 };
 
 /// What the label of a command ends with that is its own twin.
-pub const AGAIN: &str = " (again)";
+pub const AA_SUFFIX: &str = " (again)";
 
 /// The most commands that one measurement may consist of.
 const SUBJECTS_MAX: usize = 1000;
@@ -21,7 +21,7 @@ pub struct Subject {
     /// The settings, by which hooks are filled too.
     pub settings: Vec<(String, String)>,
     /// The same command as its base, to see how far it differs from itself.
-    pub again: bool,
+    pub is_aa_control: bool,
 }
 
 /// One setting of a matrix: its name and its values.
@@ -85,7 +85,7 @@ pub fn scan(text: &str) -> Result<Axis> {
 
 /// What is asked for.
 #[derive(Default)]
-pub struct Wanted<'a> {
+pub struct MeasureRequest<'a> {
     pub command: &'a [OsString],
     /// Further commands, each a line as a shell reads it.
     pub versus: &'a [String],
@@ -93,30 +93,30 @@ pub struct Wanted<'a> {
     pub names: &'a [String],
     pub matrix: Vec<Axis>,
     /// Whether the first command is also run against itself.
-    pub again: bool,
+    pub is_aa_control: bool,
 }
 
 /// Every command to run, each at every point of the matrix.
-pub fn subjects(wanted: &Wanted) -> Result<Vec<Subject>> {
-    let mut commands = vec![wanted.command.to_vec()];
-    for text in wanted.versus {
+pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
+    let mut commands = vec![request.command.to_vec()];
+    for text in request.versus {
         let Some(words) = shlex::split(text).filter(|words| !words.is_empty()) else {
             bail!("--vs `{text}` is no command line: a quote is open, or nothing is there");
         };
         commands.push(words.into_iter().map(OsString::from).collect());
     }
-    if wanted.names.len() > commands.len() {
+    if request.names.len() > commands.len() {
         bail!("there are more --name than commands");
     }
-    for axis in &wanted.matrix {
+    for axis in &request.matrix {
         let hole = format!("{{{}}}", axis.name);
         let used = |word: &OsString| word.to_string_lossy().contains(&hole);
         if !commands.iter().flatten().any(used) {
             bail!("{}: the command has no {hole} to put it in", axis.name);
         }
     }
-    let points = points(&wanted.matrix);
-    let each = commands.len() + usize::from(wanted.again);
+    let points = points(&request.matrix);
+    let each = commands.len() + usize::from(request.is_aa_control);
     if points.len() * each > SUBJECTS_MAX {
         bail!("the matrix has more than {SUBJECTS_MAX} points");
     }
@@ -124,14 +124,14 @@ pub fn subjects(wanted: &Wanted) -> Result<Vec<Subject>> {
     for point in &points {
         let base = all.len();
         for (i, command) in commands.iter().enumerate() {
-            let name = wanted.names.get(i).map(|name| labelled(name, point));
+            let name = request.names.get(i).map(|name| labelled(name, point));
             all.push(subject(command, point, name));
         }
-        if wanted.again {
+        if request.is_aa_control {
             let first: &Subject = &all[base];
             all.push(Subject {
-                label: format!("{}{AGAIN}", first.label),
-                again: true,
+                label: format!("{}{AA_SUFFIX}", first.label),
+                is_aa_control: true,
                 ..first.clone()
             });
         }
@@ -175,7 +175,7 @@ fn subject(command: &[OsString], point: &[(String, String)], name: Option<String
         label: name.unwrap_or_else(line),
         command: command.clone(),
         settings: point.to_vec(),
-        again: false,
+        is_aa_control: false,
     }
 }
 
@@ -221,12 +221,12 @@ mod tests {
         let strings =
             |words: &[&str]| -> Vec<String> { words.iter().map(|w| (*w).into()).collect() };
         let axes: Result<Vec<Axis>> = axes.iter().map(|a| a.parse()).collect();
-        subjects(&Wanted {
+        subjects(&MeasureRequest {
             command: &command,
             versus: &strings(versus),
             names: &strings(names),
             matrix: axes?,
-            again: false,
+            is_aa_control: false,
         })
     }
 

@@ -17,11 +17,11 @@ use serde::Serialize;
 use std::{collections::BTreeMap, io};
 
 /// The names of the figures that some run tells, in the order of tables.
-fn told(all: &[Measured]) -> Vec<String> {
+fn figure_names(all: &[Measured]) -> Vec<String> {
     let measured = FIGURES.iter().map(|figure| figure.name.to_owned());
     let every = measured.chain(own_figures(all));
-    let tells = |name: &String| all.iter().any(|m| m.values(name).is_some());
-    every.filter(tells).collect()
+    let is_measured = |name: &String| all.iter().any(|m| m.values(name).is_some());
+    every.filter(is_measured).collect()
 }
 
 fn summary(m: &Measured, name: &str) -> Option<Summary> {
@@ -33,9 +33,9 @@ fn ratio(base: &Measured, m: &Measured, name: &str) -> Option<Ratio> {
 }
 
 /// By how much a command differs from itself in these runs, as a factor; 1 where not asked.
-fn floor(all: &[Measured]) -> f64 {
-    let again = all.iter().filter(|m| m.again);
-    let floors = again.filter_map(|m| Some(ratio(&all[m.base], m, WALL)?.floor()));
+fn noise_floor(all: &[Measured]) -> f64 {
+    let controls = all.iter().filter(|m| m.is_aa_control);
+    let floors = controls.filter_map(|m| Some(ratio(&all[m.base], m, WALL)?.noise_floor()));
     floors.fold(1.0, f64::max)
 }
 
@@ -98,7 +98,10 @@ pub fn json(
         budget: here.map(|machine| (&Budget::of(machine)).into()),
         runs: &first.samples,
         summary: summaries(first),
-        noise_floor: all.iter().any(|m| m.again).then(|| floor(all)),
+        noise_floor: all
+            .iter()
+            .any(|m| m.is_aa_control)
+            .then(|| noise_floor(all)),
         energy_untold,
         commands: commands.collect(),
     };
@@ -117,7 +120,7 @@ pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
     let mut parts = Vec::new();
     if all.len() <= 3 {
         for m in all {
-            parts.push(format!("{}\n\n{}", heading(m), render(spread(m))));
+            parts.push(format!("{}\n\n{}", heading(m), render(summary_table(m))));
         }
     } else {
         parts.push(format!(
@@ -126,7 +129,7 @@ pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
         ));
     }
     let compared = all.iter().filter(|m| !std::ptr::eq(*m, &all[m.base]));
-    let (compared, floor) = (compared.collect::<Vec<_>>(), floor(all));
+    let (compared, noise_floor) = (compared.collect::<Vec<_>>(), noise_floor(all));
     if !compared.is_empty() {
         let table = render(ratios(all, &compared, markdown));
         parts.push(format!("ratios, run by run (geometric means)\n\n{table}"));
@@ -135,12 +138,12 @@ pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
     for m in &compared {
         let base = &all[m.base];
         let verdict = match ratio(base, m, WALL) {
-            Some(ratio) if m.again => format!(
+            Some(ratio) if m.is_aa_control => format!(
                 "noise: {} differs from itself by up to ×{:.3}",
                 base.label,
-                ratio.floor()
+                ratio.noise_floor()
             ),
-            Some(ratio) => ratio.verdict(&label(m), &label(base), floor),
+            Some(ratio) => ratio.verdict(&label(m), &label(base), noise_floor),
             None => continue,
         };
         sentences.push(verdict);
@@ -178,7 +181,7 @@ fn outliers(m: &Measured) -> Option<String> {
 }
 
 /// One command: a figure a row.
-fn spread(m: &Measured) -> Table {
+fn summary_table(m: &Measured) -> Table {
     let right = |title| (title, Align::Right);
     let mut table = Table::new(&[
         ("", Align::Left),
@@ -190,7 +193,7 @@ fn spread(m: &Measured) -> Table {
         right("max"),
         right("geo. mean"),
     ]);
-    for name in told(std::slice::from_ref(m)) {
+    for name in figure_names(std::slice::from_ref(m)) {
         let Some(s) = summary(m, &name) else {
             continue;
         };
@@ -226,7 +229,7 @@ const MINOR: [&str; 3] = ["user_s", "sys_s", "migrations"];
 
 /// Many commands: a command a row, a figure a column; all figures only where width is no matter.
 fn means(all: &[Measured], whole: bool) -> Table {
-    let mut names = told(all);
+    let mut names = figure_names(all);
     names.retain(|name| whole || !MINOR.contains(&name.as_str()));
     let mut columns = vec![("command", Align::Left), ("runs", Align::Right)];
     columns.extend(names.iter().map(|name| (title(name), Align::Right)));
@@ -242,9 +245,9 @@ fn means(all: &[Measured], whole: bool) -> Table {
 
 /// What a command is called, with the labels that its name does not tell.
 fn label(m: &Measured) -> String {
-    let told = |label: &String| m.label.split(' ').any(|word| word == label);
+    let is_in_name = |label: &String| m.label.split(' ').any(|word| word == label);
     let labels = m.labels.iter().map(|(k, v)| format!("{k}={v}"));
-    let others = labels.filter(|label| !told(label));
+    let others = labels.filter(|label| !is_in_name(label));
     [m.label.clone()]
         .into_iter()
         .chain(others)
@@ -257,10 +260,10 @@ fn label(m: &Measured) -> String {
 fn short_labels(all: &[Measured], most: usize) -> Vec<String> {
     let whole: Vec<String> = all.iter().map(label).collect();
     let cut: Vec<String> = whole.iter().map(|text| short(text, most)).collect();
-    let told_apart = (0..all.len())
+    let are_distinct = (0..all.len())
         .flat_map(|one| (0..one).map(move |other| (one, other)))
         .all(|(one, other)| cut[one] != cut[other] || whole[one] == whole[other]);
-    if told_apart {
+    if are_distinct {
         return cut;
     }
     let numbered = whole.iter().zip(1..).map(|(text, n)| {
@@ -296,7 +299,7 @@ fn ratios(all: &[Measured], compared: &[&Measured], whole: bool) -> Table {
     let shown = |name: &String| {
         !MINOR.contains(&name.as_str()) && (unit(name) != Unit::Count || all.len() <= 3)
     };
-    let names: Vec<String> = told(all).into_iter().filter(shown).collect();
+    let names: Vec<String> = figure_names(all).into_iter().filter(shown).collect();
     let mut columns = vec![("command ÷ base", Align::Left)];
     columns.extend(names.iter().map(|name| (title(name), Align::Right)));
     let mut table = Table::new(&columns);
@@ -380,7 +383,7 @@ fn scan(all: &[Measured]) -> Vec<Series> {
     let mut curves: Vec<Series> = Vec::new();
     let mut point = None;
     let (mut place, mut within) = (0, 0);
-    for m in all.iter().filter(|m| !m.again) {
+    for m in all.iter().filter(|m| !m.is_aa_control) {
         if point != Some(&m.labels) {
             (point, within, place) = (Some(&m.labels), 0, place + 1);
         }

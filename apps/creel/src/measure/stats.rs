@@ -79,12 +79,12 @@ impl Ratio {
         })
     }
 
-    /// What the pairs say, with `floor` the factor by which a command differs from itself.
-    pub fn verdict(&self, what: &str, than: &str, floor: f64) -> String {
+    /// What the pairs say, with `noise_floor` the factor by which a command differs from itself.
+    pub fn verdict(&self, what: &str, than: &str, noise_floor: f64) -> String {
         let (Some(low), Some(high)) = (self.low, self.high) else {
             return format!("{what}: one pair tells no difference from {than}; more runs would");
         };
-        let within = |factor: f64| factor < floor && factor > 1.0 / floor;
+        let within = |factor: f64| factor < noise_floor && factor > 1.0 / noise_floor;
         if low <= 1.0 && high >= 1.0 {
             return format!(
                 "{what}: no difference from {than} that these runs tell (95 %: ×{low:.3} to ×{high:.3})"
@@ -93,7 +93,7 @@ impl Ratio {
         if within(self.geometric_mean) {
             return format!(
                 "{what}: no difference from {than} above the noise: ×{:.3}, and a command differs \
-                 from itself by ×{floor:.3}",
+                 from itself by ×{noise_floor:.3}",
                 self.geometric_mean
             );
         }
@@ -110,7 +110,7 @@ impl Ratio {
     }
 
     /// The farther end of the interval, as a factor above 1: how far noise alone reaches.
-    pub fn floor(&self) -> f64 {
+    pub fn noise_floor(&self) -> f64 {
         let ends = [self.low, self.high, Some(self.geometric_mean)];
         let factors = ends.into_iter().flatten().map(|r| r.max(1.0 / r));
         factors.fold(1.0, f64::max)

@@ -5,7 +5,7 @@
 //! words, what stands behind it are numbers.
 
 use super::{
-    plan::{AGAIN, Labels},
+    plan::{AA_SUFFIX, Labels},
     sample::{FIGURES, Sample, Unit, unit},
 };
 use crate::drawing::is_stdout;
@@ -24,7 +24,7 @@ pub struct Measured {
     pub labels: Labels,
     /// What it is compared with, among the others.
     pub base: usize,
-    pub again: bool,
+    pub is_aa_control: bool,
     pub samples: Vec<Sample>,
 }
 
@@ -231,7 +231,7 @@ pub fn read(file: &Path) -> Result<Vec<Measured>> {
             Some(known) => known.samples.push(sample),
             None => all.push(Measured {
                 label: label.into(),
-                again: label.ends_with(AGAIN),
+                is_aa_control: label.ends_with(AA_SUFFIX),
                 labels,
                 samples: vec![sample],
                 ..Measured::default()

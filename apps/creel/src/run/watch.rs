@@ -156,7 +156,7 @@ fn start(plan: &Plan, words: &[OsString]) -> io::Result<Child> {
             .arg0(&words[0])
             .args(&words[1..])
             .envs(plan.variables());
-        inherited::hand_on(&mut command).spawn()
+        inherited::restore_in_child(&mut command).spawn()
     };
     let path = &plan.program.path;
     match spawn(path, words) {

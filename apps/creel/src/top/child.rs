@@ -91,7 +91,7 @@ impl ChildProgram {
     }
 
     fn spawn(command: &mut Command) -> Result<Self> {
-        let child = crate::inherited::hand_on(command).spawn();
+        let child = crate::inherited::restore_in_child(command).spawn();
         let child = child.map_err(|e| failed(command.get_program(), &e))?;
         Ok(Self {
             child,

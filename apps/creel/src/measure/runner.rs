@@ -1,6 +1,6 @@
 //! The process that runs the commands, one after the other.
 //!
-//! `creel measure` starts itself once more for this (the hidden command `measure-one`), before
+//! `creel measure` starts itself once more for this (the hidden command `measure-runner`), before
 //! anything is parsed: what this process has allocated, each command starts with. It adopts
 //! orphans (it is a *subreaper*), so children that outlive their parent are waited for and
 //! counted too; those that stay are ended after a while, and said.
@@ -51,19 +51,19 @@ use std::{
 use wait4::Wait4;
 
 /// How often the tree's memory is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// After how long a word is said about processes that outlive the command.
-const SAY_AFTER: Duration = Duration::from_secs(1);
+const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
 /// One run to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct RunRequest {
     /// The command's words, as bytes.
     pub words: Vec<Vec<u8>>,
     pub show_stdout: bool,
     pub show_stderr: bool,
     /// Where stdout and stderr go instead, to be searched.
-    pub keep_in: Option<PathBuf>,
+    pub output_file: Option<PathBuf>,
     /// How long the command may take, seconds.
     pub timeout_s: Option<f64>,
     /// How long processes that outlive it are waited for, seconds.
@@ -72,7 +72,7 @@ pub struct Order {
 
 /// What came of it.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum RunReply {
     Ran(Outcome),
     /// It could not be started.
     Failed(String),
@@ -93,27 +93,27 @@ pub struct Outcome {
 pub fn serve() -> Result<()> {
     prctl::set_child_subreaper(true).context("cannot adopt orphans")?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let mut answers = UnixStream::from(socket);
-    let orders = BufReader::new(answers.try_clone()?);
-    let watch = Watch::default();
+    let mut replies = UnixStream::from(socket);
+    let requests = BufReader::new(replies.try_clone()?);
+    let monitor = TreeMonitor::default();
     let mut meters = Meters {
         energy: Meter::start(),
         counters: Counters::open(),
         first_peaks: HashMap::new(),
     };
     thread::scope(|s| {
-        let watcher = s.spawn(|| watch.run());
-        let served = orders.lines().try_for_each(|line| {
-            let order: Order = serde_json::from_str(&line?)?;
-            let done = run(&order, &watch, watcher.thread(), &mut meters);
-            let answer = match done {
-                Ok(outcome) => Answer::Ran(outcome),
-                Err(error) => Answer::Failed(format!("{error:#}")),
+        let monitor_thread = s.spawn(|| monitor.run());
+        let served = requests.lines().try_for_each(|line| {
+            let request: RunRequest = serde_json::from_str(&line?)?;
+            let done = run(&request, &monitor, monitor_thread.thread(), &mut meters);
+            let reply = match done {
+                Ok(outcome) => RunReply::Ran(outcome),
+                Err(error) => RunReply::Failed(format!("{error:#}")),
             };
-            let text = serde_json::to_string(&answer)?;
-            Ok(writeln!(answers, "{text}")?)
+            let text = serde_json::to_string(&reply)?;
+            Ok(writeln!(replies, "{text}")?)
         });
-        watch.state.set(State::Over, watcher.thread());
+        monitor.state.set(State::Over, monitor_thread.thread());
         served
     })
 }
@@ -127,10 +127,15 @@ struct Meters {
 }
 
 /// Runs the command to its end, and its orphans to theirs, and tells what they cost.
-fn run(order: &Order, watch: &Watch, watcher: &Thread, meters: &mut Meters) -> Result<Outcome> {
+fn run(
+    request: &RunRequest,
+    monitor: &TreeMonitor,
+    monitor_thread: &Thread,
+    meters: &mut Meters,
+) -> Result<Outcome> {
     let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let first_peak = meters.first_peaks.get(&order.words).copied();
-    let mut command = command(order)?;
+    let first_peak = meters.first_peaks.get(&request.words).copied();
+    let mut command = command(request)?;
     if first_peak.is_none() {
         // Changes nothing, but makes the standard library fork rather than spawn: see above.
         command.gid(getgid().as_raw());
@@ -138,19 +143,19 @@ fn run(order: &Order, watch: &Watch, watcher: &Thread, meters: &mut Meters) -> R
     if meters.energy.is_some() {
         meters.energy = Meter::start();
     }
-    watch.prepare(order);
+    monitor.prepare(request);
     meters.counters.begin();
     let begin = Instant::now();
     let mut child = command.spawn().with_context(|| {
-        let program = OsString::from_vec(order.words.first().cloned().unwrap_or_default());
+        let program = OsString::from_vec(request.words.first().cloned().unwrap_or_default());
         format!("cannot run {}", program.display())
     })?;
-    watch.state.set(State::Running, watcher);
+    monitor.state.set(State::Running, monitor_thread);
     let ended = wait_for(&mut child);
     let wall = begin.elapsed();
-    watch.state.set(State::Lingering, watcher);
+    monitor.state.set(State::Lingering, monitor_thread);
     while !matches!(wait(), Err(Errno::ECHILD)) {}
-    watch.state.set(State::Idle, watcher);
+    monitor.state.set(State::Idle, monitor_thread);
     let (status, maxrss) = ended?;
     let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let user_us = micros(after.user_time()) - micros(before.user_time());
@@ -167,9 +172,9 @@ fn run(order: &Order, watch: &Watch, watcher: &Thread, meters: &mut Meters) -> R
         _ => maxrss,
     };
     if first_peak.is_none() {
-        meters.first_peaks.insert(order.words.clone(), alone);
+        meters.first_peaks.insert(request.words.clone(), alone);
     }
-    let peak = alone.max(watch.peak.load(Ordering::Relaxed));
+    let peak = alone.max(monitor.peak.load(Ordering::Relaxed));
     sample.set("peak_rss_bytes", Some(peak as f64));
     let switches = switches(&after) - switches(&before);
     sample.set("context_switches", Some(switches as f64));
@@ -180,17 +185,17 @@ fn run(order: &Order, watch: &Watch, watcher: &Thread, meters: &mut Meters) -> R
     Ok(Outcome {
         values: sample.values,
         exit_code: exit_code(status),
-        timed_out: watch.timed_out.load(Ordering::Relaxed),
-        ended: watch.ended.load(Ordering::Relaxed) as usize,
+        timed_out: monitor.timed_out.load(Ordering::Relaxed),
+        ended: monitor.ended.load(Ordering::Relaxed) as usize,
     })
 }
 
-fn command(order: &Order) -> Result<Command> {
-    let mut words = order.words.iter().cloned().map(OsString::from_vec);
+fn command(request: &RunRequest) -> Result<Command> {
+    let mut words = request.words.iter().cloned().map(OsString::from_vec);
     let Some(program) = words.next() else {
         bail!("no command");
     };
-    let kept = order.keep_in.as_ref();
+    let kept = request.output_file.as_ref();
     let stream = |shown: bool, inherited: fn() -> Stdio| -> Result<Stdio> {
         match kept {
             Some(file) => {
@@ -205,8 +210,8 @@ fn command(order: &Order) -> Result<Command> {
     command
         .args(words)
         .stdin(Stdio::null())
-        .stdout(stream(order.show_stdout, Stdio::inherit)?)
-        .stderr(stream(order.show_stderr, Stdio::inherit)?);
+        .stdout(stream(request.show_stdout, Stdio::inherit)?)
+        .stderr(stream(request.show_stderr, Stdio::inherit)?);
     Ok(command)
 }
 
@@ -242,19 +247,19 @@ enum State {
 
 /// The state, and since when it has been so: runs are shorter than a look, and each has its own
 /// limits from its own beginning.
-struct Shared(Mutex<(State, Instant)>);
+struct SharedState(Mutex<(State, Instant)>);
 
-impl Default for Shared {
+impl Default for SharedState {
     fn default() -> Self {
         Self(Mutex::new((State::Idle, Instant::now())))
     }
 }
 
-impl Shared {
-    fn set(&self, state: State, watcher: &Thread) {
+impl SharedState {
+    fn set(&self, state: State, monitor_thread: &Thread) {
         *self.lock() = (state, Instant::now());
         if state == State::Over {
-            watcher.unpark();
+            monitor_thread.unpark();
         }
     }
 
@@ -266,8 +271,8 @@ impl Shared {
 
 /// What the watching thread sees of the tree, and its limits.
 #[derive(Default)]
-struct Watch {
-    state: Shared,
+struct TreeMonitor {
+    state: SharedState,
     /// The largest sum of proportional sizes of this run, bytes.
     peak: AtomicU64,
     timed_out: AtomicBool,
@@ -275,30 +280,30 @@ struct Watch {
     limits: Mutex<(Option<f64>, f64)>,
 }
 
-impl Watch {
-    fn prepare(&self, order: &Order) {
+impl TreeMonitor {
+    fn prepare(&self, request: &RunRequest) {
         self.peak.store(0, Ordering::Relaxed);
         self.timed_out.store(false, Ordering::Relaxed);
         self.ended.store(0, Ordering::Relaxed);
         let mut limits = self.limits.lock().unwrap_or_else(|e| e.into_inner());
-        *limits = (order.timeout_s, order.linger_s);
+        *limits = (request.timeout_s, request.linger_s);
     }
 
     /// Looks every so often; nobody wakes it for a run, which would disturb a short one.
     fn run(&self) {
-        let mut said = None;
+        let mut reported = None;
         loop {
-            thread::park_timeout(LOOK_EVERY);
-            if !self.limits(&mut said) {
+            thread::park_timeout(POLL_INTERVAL);
+            if !self.enforce_limits(&mut reported) {
                 return;
             }
-            self.look();
+            self.sample_memory();
         }
     }
 
-    /// Sees to the limits of the run that is on; `said` is the one that was told of last. `false`
+    /// Sees to the limits of the run that is on; `reported` is the one that was told of last. `false`
     /// when all is over.
-    fn limits(&self, said: &mut Option<Instant>) -> bool {
+    fn enforce_limits(&self, reported: &mut Option<Instant>) -> bool {
         let state = self.state.lock();
         let (timeout_s, linger_s) = *self.limits.lock().unwrap_or_else(|e| e.into_inner());
         let (now, since) = *state;
@@ -312,9 +317,9 @@ impl Watch {
                 }
             }
             State::Lingering => {
-                if since.elapsed() > SAY_AFTER && *said != Some(since) {
-                    *said = Some(since);
-                    say(linger_s);
+                if since.elapsed() > NOTICE_AFTER && *reported != Some(since) {
+                    *reported = Some(since);
+                    report_lingering(linger_s);
                 }
                 self.end_after(since.elapsed().as_secs_f64() - linger_s);
             }
@@ -334,7 +339,7 @@ impl Watch {
 
     /// Sums up the tree's memory. A single process is accounted for exactly by the kernel's
     /// high-water mark.
-    fn look(&self) {
+    fn sample_memory(&self) {
         let descendants = descendants(std::process::id());
         if descendants.len() > 1 {
             let sum = descendants
@@ -346,7 +351,7 @@ impl Watch {
     }
 }
 
-fn say(linger_s: f64) {
+fn report_lingering(linger_s: f64) {
     let alive = descendants(std::process::id());
     let names: Vec<String> = alive.iter().take(3).map(|&pid| name(pid)).collect();
     eprintln!(

@@ -40,8 +40,8 @@ fn a_program_is_charged_with_its_own_memory_and_not_ours() {
     };
     // `tail` must keep the whole of what it was asked for.
     assert!(measured("64") > 64e6);
-    let told = json(&["-n", "3", "true"]);
-    for run in told["runs"].as_array().unwrap() {
+    let output = json(&["-n", "3", "true"]);
+    for run in output["runs"].as_array().unwrap() {
         let small = run["peak_rss_bytes"].as_f64().unwrap();
         assert!(small < 2.0 * 1024.0 * 1024.0, "true takes {small} bytes");
     }
@@ -142,8 +142,8 @@ fn memory_that_processes_share_counts_once() {
         eprintln!("skipped: perl is not installed");
         return;
     }
-    let told = json(&["-n1", "perl", "-e", script]);
-    let peak = told["runs"][0]["peak_rss_bytes"].as_f64().unwrap();
+    let output = json(&["-n1", "perl", "-e", script]);
+    let peak = output["runs"][0]["peak_rss_bytes"].as_f64().unwrap();
     // Perl may hold it twice. Each process's memory is looked at in its turn, so one that forks between
     // two looks counts a little too much; all five together would be 320 MB at least.
     assert!((64e6..250e6).contains(&peak), "{peak} bytes");
@@ -224,9 +224,9 @@ fn pairs_of_a_matrix_are_compared_at_the_same_setting() {
     ];
     // On a machine with much else to do a run may take twice as long as another, but not always.
     let is_same = |_| {
-        let told = json(&words);
-        assert_eq!(told["commands"][3]["base"], "sleep 0.01");
-        let ratio = &told["commands"][3]["ratio"]["wall_s"]["median"];
+        let output = json(&words);
+        assert_eq!(output["commands"][3]["base"], "sleep 0.01");
+        let ratio = &output["commands"][3]["ratio"]["wall_s"]["median"];
         (0.5..2.0).contains(&ratio.as_f64().unwrap())
     };
     assert!((0..20).any(is_same), "not against the first setting");
@@ -239,19 +239,19 @@ fn pairs_of_a_matrix_are_compared_at_the_same_setting() {
 
 #[test]
 fn a_short_run_has_a_mean_of_its_cpu_time_and_an_exit_code() {
-    let told = json(&["-r3", "-w1", "-i", "sh", "-c", "exit 7"]);
-    let cpu = &told["summary"]["cpu_s"]["geometric_mean"];
+    let output = json(&["-r3", "-w1", "-i", "sh", "-c", "exit 7"]);
+    let cpu = &output["summary"]["cpu_s"]["geometric_mean"];
     assert!(cpu.as_f64().unwrap() > 0.0, "{cpu}");
     assert_ne!(
-        told["summary"]["user_s"]["geometric_mean"], 0.0,
+        output["summary"]["user_s"]["geometric_mean"], 0.0,
         "zero means none"
     );
-    assert_eq!(told["runs"][2]["exit_code"], 7);
-    assert_eq!(told["budget"]["limits"][0]["kind"], "cores");
-    assert!(told["machine"]["allowed"].is_string());
-    let reason = &told["energy_untold"];
+    assert_eq!(output["runs"][2]["exit_code"], 7);
+    assert_eq!(output["budget"]["limits"][0]["kind"], "cores");
+    assert!(output["machine"]["allowed"].is_string());
+    let reason = &output["energy_untold"];
     assert!(
-        !told["runs"][0]["energy_j"].is_null() || reason.as_str().unwrap().contains("powercap")
+        !output["runs"][0]["energy_j"].is_null() || reason.as_str().unwrap().contains("powercap")
     );
 }
 
@@ -361,8 +361,8 @@ fn labels_are_columns_and_files_grow() {
     let text = fs::read_to_string(&csv).unwrap();
     assert!(text.starts_with("command,version,run,wall_s,"), "{text}");
     assert_eq!(text.lines().count(), 5);
-    let told = json(&["--from", &csv]);
-    assert_eq!(told["commands"][1]["labels"]["version"], "2");
+    let output = json(&["--from", &csv]);
+    assert_eq!(output["commands"][1]["labels"]["version"], "2");
     let (code, _, err) = creel(&["measure", "-n1", "--csv", &csv, "--append", "true"]);
     assert_eq!(code, Some(65), "other columns");
     assert!(err.contains("other columns"), "{err}");
@@ -371,7 +371,7 @@ fn labels_are_columns_and_files_grow() {
 #[test]
 fn a_programs_own_figures_are_recorded() {
     let script = "echo 'rendered 1_000 samples'; echo 'rendered 48,000 samples' >&2";
-    let told = json(&[
+    let output = json(&[
         "-n2",
         "--metric",
         r"samples=rendered (\S+) samples",
@@ -379,14 +379,17 @@ fn a_programs_own_figures_are_recorded() {
         "-c",
         script,
     ]);
-    assert_eq!(told["runs"][1]["samples"], 48000.0, "the last match counts");
-    assert_eq!(told["summary"]["samples"]["median"], 48000.0);
+    assert_eq!(
+        output["runs"][1]["samples"], 48000.0,
+        "the last match counts"
+    );
+    assert_eq!(output["summary"]["samples"]["median"], 48000.0);
 }
 
 #[test]
 fn a_command_against_itself_gives_the_noise() {
-    let told = json(&["-n6", "--aa", "sleep", "0.01"]);
-    let floor = told["noise_floor"].as_f64().unwrap();
+    let output = json(&["-n6", "--aa", "sleep", "0.01"]);
+    let floor = output["noise_floor"].as_f64().unwrap();
     assert!(floor >= 1.0, "{floor}");
     let (_, text, _) = creel(&["measure", "-n6", "--aa", "sleep", "0.01"]);
     assert!(text.contains("differs from itself by up to"), "{text}");
@@ -426,9 +429,9 @@ fn the_articles_raw_figures_are_read() {
                 1024\n1024\n1024\n";
     fs::write(&file, text.replace("20:1\n", "00:00:20.1\n")).unwrap();
     let file = file.to_str().unwrap();
-    let told = json(&["--from", file]);
+    let output = json(&["--from", file]);
     let mean = |i: usize| {
-        let mean = &told["commands"][i]["summary"]["wall_s"]["geometric_mean"];
+        let mean = &output["commands"][i]["summary"]["wall_s"]["geometric_mean"];
         mean.as_f64().unwrap()
     };
     assert!((mean(0) - 40.0).abs() < 1e-6 && (mean(1) - 20.0).abs() < 1e-6);
@@ -481,8 +484,8 @@ fn a_scan_is_one_curve_and_each_sentence_names_its_commands() {
 
 #[test]
 fn each_run_has_limits_of_its_own() {
-    let told = json(&["-n", "5", "--timeout", "3", "sleep", "0.8"]);
-    for run in told["runs"].as_array().unwrap() {
+    let output = json(&["-n", "5", "--timeout", "3", "sleep", "0.8"]);
+    for run in output["runs"].as_array().unwrap() {
         assert!(run["wall_s"].as_f64().unwrap() >= 0.8, "{run}");
         assert_eq!(run["exit_code"], 0, "{run}");
     }
@@ -498,7 +501,7 @@ fn each_run_has_limits_of_its_own() {
 
 #[test]
 fn a_command_gets_no_descriptor_of_ours() {
-    let (_, told, _) = creel(&[
+    let (_, output, _) = creel(&[
         "measure",
         "-q",
         "-n",
@@ -509,8 +512,8 @@ fn a_command_gets_no_descriptor_of_ours() {
         "/proc/self/fd",
     ]);
     assert!(
-        told.contains("/dev/null") && !told.contains("perf_event"),
-        "{told}"
+        output.contains("/dev/null") && !output.contains("perf_event"),
+        "{output}"
     );
 }
 

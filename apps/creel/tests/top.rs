@@ -38,8 +38,8 @@ fn the_programs_exit_code_is_kept_and_its_output_apart() {
     let words = ["--format", "json", "--", "sh", "-c", "echo printed; exit 7"];
     let (code, json, err) = creel(&words);
     assert_eq!(code, Some(7), "{err}");
-    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(told["exit_code"], 7);
+    let output: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(output["exit_code"], 7);
     assert!(err.contains("printed"), "{err}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out");
@@ -60,8 +60,8 @@ fn the_one_that_looks_is_not_among_the_watched() {
     // The shell watches itself, and so would its child, that looks.
     let script = "\"$0\" top -p $$ --for 0.3 --format json; exit";
     let output = Command::new("sh").args(["-c", script, CREEL]).output();
-    let told: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
-    let threads = told["threads"].as_array().unwrap();
+    let output: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let threads = output["threads"].as_array().unwrap();
     let names: Vec<_> = threads.iter().map(|thread| &thread["name"]).collect();
     assert_eq!(names, ["sh"]);
 }

@@ -240,20 +240,20 @@ fn memory_tasks_and_weights_are_told() {
     write(root.path(), "cg/a/memory.max", "8589934592\n");
     let folder = root.path().to_str().unwrap().to_owned();
     let root_of = ["--root", &folder];
-    let told = text(&root_of);
+    let output = text(&root_of);
     assert!(
-        told.contains("note: /cg/a/b/cpu.weight is 20 (usually 100)"),
-        "{told}"
+        output.contains("note: /cg/a/b/cpu.weight is 20 (usually 100)"),
+        "{output}"
     );
     let fits = text(&[&root_of[..], &["--worker-memory", "512MiB"]].concat());
     let bound = "usable: 16 workers, bound by memory.max of the parent cgroup";
     assert!(fits.contains(bound), "{fits}");
     write(root.path(), "cg/a/b/pids.max", "20\n");
     write(root.path(), "cg/a/b/pids.current", "9\n");
-    let told = text(&root_of);
+    let output = text(&root_of);
     assert!(
-        told.contains("usable: 11 workers, bound by pids.max of this cgroup (9/20)"),
-        "{told}"
+        output.contains("usable: 11 workers, bound by pids.max of this cgroup (9/20)"),
+        "{output}"
     );
     write(
         root.path(),
@@ -265,10 +265,10 @@ fn memory_tasks_and_weights_are_told() {
         "proc/self/status",
         "CapEff:\t0000000000000000\n",
     );
-    let told = text(&root_of);
+    let output = text(&root_of);
     assert!(
-        told.contains("usable: 7 workers, bound by the user's limit on processes"),
-        "{told}"
+        output.contains("usable: 7 workers, bound by the user's limit on processes"),
+        "{output}"
     );
     write(
         root.path(),

@@ -123,7 +123,7 @@ fn what_a_library_obeys_is_not_outranked() {
     let folder = TempDir::new().unwrap();
     let text = "#!/bin/sh\necho \"$OPENBLAS_NUM_THREADS|$BLIS_NUM_THREADS|$MKL_NUM_THREADS\"\n";
     let r = script(folder.path(), "Rscript", text);
-    let told = |name: &str| {
+    let output = |name: &str| {
         let mut command = Command::new(CREEL);
         command.args(["run", "-j3"]).arg(&r);
         for own in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
@@ -131,9 +131,9 @@ fn what_a_library_obeys_is_not_outranked() {
         }
         stdout(&command.env(name, "1").output().unwrap())
     };
-    assert_eq!(told("X"), "3|3|3");
-    assert_eq!(told("OMP_NUM_THREADS"), "||");
-    assert_eq!(told("GOTO_NUM_THREADS"), "|3|3");
+    assert_eq!(output("X"), "3|3|3");
+    assert_eq!(output("OMP_NUM_THREADS"), "||");
+    assert_eq!(output("GOTO_NUM_THREADS"), "|3|3");
 }
 
 #[test]

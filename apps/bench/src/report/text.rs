@@ -34,11 +34,7 @@ pub fn table(case: &CaseView, columns: usize) -> Table {
     };
     loop {
         let table = with(case, shape);
-        let width = table
-            .plain()
-            .lines()
-            .map(|line| line.chars().count())
-            .max();
+        let width = table.plain().lines().map(|line| line.chars().count()).max();
         if width.is_none_or(|width| width <= columns) {
             return table;
         }

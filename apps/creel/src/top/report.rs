@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn moves_that_were_seen_stand_where_the_kernel_tells_none() {
-        let told = |migrations| {
+        let printed = |migrations| {
             super::migrations(&Thread {
                 migrations,
                 moves_seen: 3,
                 ..Thread::default()
             })
         };
-        assert_eq!(told(Some(5)), "5");
-        assert_eq!(told(None), "≥3");
+        assert_eq!(printed(Some(5)), "5");
+        assert_eq!(printed(None), "≥3");
     }
 }

@@ -48,8 +48,8 @@ impl Document {
 
 /// Kernels may still tell the core of a PU that is switched off.
 fn offline(machine: &Machine) -> CpuSet {
-    let told = machine.cores().iter();
-    let all = told.fold(CpuSet::new(), |all, core| &all | &core.pus);
+    let cores = machine.cores().iter();
+    let all = cores.fold(CpuSet::new(), |all, core| &all | &core.pus);
     &all - machine.online()
 }
 

@@ -89,8 +89,8 @@ fn exit_codes_signals_and_the_users_own_settings_are_untouched() {
     assert_eq!(killed.status.signal(), Some(15));
     let pid = run(&["--", "sh", "-c", "echo $OMP_NUM_THREADS"]);
     assert_eq!(pid.stdout, b"7\n");
-    let told = run(&["--explain", "--dry-run", "--", "sh"]);
-    let text = String::from_utf8(told.stdout).unwrap();
+    let output = run(&["--explain", "--dry-run", "--", "sh"]);
+    let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("kept:     OMP_NUM_THREADS=7: you have set it") || !text.contains("OMP"));
 }
 
@@ -119,26 +119,26 @@ fn what_a_wrapper_drops_or_sets_is_not_told_as_ours() {
         ),
         (&["env", "-i", "OMP_NUM_THREADS=5"], "OMP_NUM_THREADS=5"),
     ] {
-        let told = explained(wrapper, &[("OMP_NUM_THREADS", "")]);
+        let output = explained(wrapper, &[("OMP_NUM_THREADS", "")]);
         assert!(
-            told.contains(&format!("kept:     {kept}: ")),
-            "{wrapper:?}: {told}"
+            output.contains(&format!("kept:     {kept}: ")),
+            "{wrapper:?}: {output}"
         );
         assert!(
-            !told.contains("set:      OMP_NUM_THREADS"),
-            "{wrapper:?}: {told}"
+            !output.contains("set:      OMP_NUM_THREADS"),
+            "{wrapper:?}: {output}"
         );
     }
     // What the user has set and the wrapper drops is not the user's either.
-    let told = explained(
+    let output = explained(
         &["env", "-u", "OMP_NUM_THREADS"],
         &[("OMP_NUM_THREADS", "7")],
     );
-    assert!(!told.contains("OMP_NUM_THREADS=7"), "{told}");
+    assert!(!output.contains("OMP_NUM_THREADS=7"), "{output}");
     // Of two programs of a script, one may be spared what reaches the other.
     let script = "env -u OMP_NUM_THREADS nproc; nproc";
-    let (told, _) = said(&["run", "-j1", "-n", "--", "sh", "-c", script], &[]);
-    assert!(told.contains("set:      OMP_NUM_THREADS=1"), "{told}");
+    let (output, _) = said(&["run", "-j1", "-n", "--", "sh", "-c", script], &[]);
+    assert!(output.contains("set:      OMP_NUM_THREADS=1"), "{output}");
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn an_inner_run_takes_no_more_than_an_outer_was_given() {
     // Whatever the outer one could not know is sized by the inner one, within the outer's number.
     let elixir = ["sh", "-c", "echo $ERL_AFLAGS"];
     assert_eq!(inner(&["-j1"], &["--as", "erlang"], &elixir), "+S 1:1\n");
-    let told = inner(&["-j1"], &["-n"], &["true"]);
+    let output = inner(&["-j1"], &["-n"], &["true"]);
     assert!(
-        told.contains("1 worker") && told.contains("CREEL_JOBS=1"),
-        "{told}"
+        output.contains("1 worker") && output.contains("CREEL_JOBS=1"),
+        "{output}"
     );
     // Unless it is told otherwise, also about what the outer one has set.
     assert_eq!(
@@ -195,13 +195,13 @@ fn an_inner_run_takes_no_more_than_an_outer_was_given() {
 #[test]
 fn joblib_still_guards_what_its_workers_call() {
     let words = ["run", "-j2", "-n", "--as", "python", "--", "true"];
-    let (told, _) = said(&words, &[("OMP_NUM_THREADS", "")]);
-    assert!(told.contains("set:      OMP_NUM_THREADS=2"), "{told}");
+    let (output, _) = said(&words, &[("OMP_NUM_THREADS", "")]);
+    assert!(output.contains("set:      OMP_NUM_THREADS=2"), "{output}");
     // joblib gives its workers a share of each of these, and only while it is not set.
     for name in ["OPENBLAS", "MKL", "BLIS", "NUMEXPR"] {
         assert!(
-            !told.contains(&format!("set:      {name}_NUM_THREADS")),
-            "{told}"
+            !output.contains(&format!("set:      {name}_NUM_THREADS")),
+            "{output}"
         );
     }
 }

@@ -46,8 +46,8 @@ fn options_are_read_strictly_and_the_programs_own_are_left_to_it() {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (out.status.code(), text(out.stdout), text(out.stderr))
     };
-    let (_, told, _) = run(&["run", "-j3", "-n", "sh", "-x", "--dry-run"]);
-    assert!(told.contains("usable:   3 workers"), "{told}");
+    let (_, output, _) = run(&["run", "-j3", "-n", "sh", "-x", "--dry-run"]);
+    assert!(output.contains("usable:   3 workers"), "{output}");
     for words in [
         ["run", "--wrong", "true"],
         ["measure", "-z", "true"],

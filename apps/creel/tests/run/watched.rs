@@ -14,11 +14,11 @@ fn limits_that_change_are_said_and_the_program_can_be_told() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let told = folder.path().join("told");
-    let line = format!("echo $CREEL_WORKERS > {}", told.display());
+    let output = folder.path().join("told");
+    let line = format!("echo $CREEL_WORKERS > {}", output.display());
     let program = format!(
         "until [ -e {} ]; do sleep 0.05; done; exit 3",
-        told.display()
+        output.display()
     );
     let mut words = quota.enter("inner");
     words.extend([CREEL, "run", "--watch", "--on-change", &line]);
@@ -38,7 +38,7 @@ fn limits_that_change_are_said_and_the_program_can_be_told() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("limits have changed"), "{said}");
-    assert_ne!(fs::read_to_string(told).unwrap(), "1\n");
+    assert_ne!(fs::read_to_string(output).unwrap(), "1\n");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn top_sees_an_outer_quota_stop_the_program() {
         "timeout 1 sh -c 'while :; do :; done' & timeout 1 sh -c 'while :; do :; done'; wait";
     words.extend([CREEL, "top", "--format", "json", "--", "sh", "-c", busy]);
     let out = Command::new(words[0]).args(&words[1..]).output().unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    let throttled = told["throttled"]["throttled"].as_u64();
-    assert!(throttled.is_some_and(|n| n > 0), "{}", told["throttled"]);
+    let output: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let throttled = output["throttled"]["throttled"].as_u64();
+    assert!(throttled.is_some_and(|n| n > 0), "{}", output["throttled"]);
 }

@@ -208,10 +208,7 @@ fn cells(case: &CaseView, subject: &SubjectView) -> Vec<String> {
         spread(row.min, row.median, row.max),
     ];
     if case.is_compared {
-        for other in [
-            case.one_thread_for(subject),
-            case.recommended_for(subject),
-        ] {
+        for other in [case.one_thread_for(subject), case.recommended_for(subject)] {
             let ratio = other.and_then(|other| case.ratio(subject, other));
             cells.push(ratio.map_or(String::new(), |ratio| factor(ratio.factor())));
         }

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listening_name_is_read() {
+    fn listening_socket_names_are_parsed() {
         let line = "0000000000000000: 00000002 00000000 00010000 0001 01 12345 @creel/77/0";
         assert_eq!(listening(line), Some("creel/77/0"));
         let accepted = line.replace("00010000", "00000000");

@@ -28,7 +28,7 @@ fn figure(json: &str, key: &str) -> f64 {
 }
 
 #[test]
-fn a_program_is_charged_with_its_own_memory_and_not_ours() {
+fn peak_memory_excludes_the_tool() {
     let measured = |mib: &str| {
         let script = format!("head -c {mib}M /dev/zero | tail -c {mib}M >/dev/null");
         let words = [
@@ -48,7 +48,7 @@ fn a_program_is_charged_with_its_own_memory_and_not_ours() {
 }
 
 #[test]
-fn a_child_that_outlives_its_parent_is_counted() {
+fn orphaned_children_are_counted() {
     let busy = "(i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done) & exit 0";
     let (code, json, err) = creel(&["measure", "-n", "1", "--format", "json", "sh", "-c", busy]);
     assert_eq!(code, Some(0), "{err}");
@@ -57,7 +57,7 @@ fn a_child_that_outlives_its_parent_is_counted() {
 }
 
 #[test]
-fn runs_are_written_and_read_back() {
+fn runs_survive_a_round_trip_through_csv() {
     let folder = TempDir::new().unwrap();
     let csv = folder.path().join("runs.csv");
     let csv = csv.to_str().unwrap();
@@ -76,7 +76,7 @@ fn runs_are_written_and_read_back() {
 }
 
 #[test]
-fn a_dash_is_stdout_and_nothing_else_is_printed() {
+fn a_dash_writes_only_the_data_to_stdout() {
     let folder = TempDir::new().unwrap();
     let run = |words: &[&str]| {
         let mut command = Command::new(CREEL);
@@ -98,7 +98,7 @@ fn a_dash_is_stdout_and_nothing_else_is_printed() {
 }
 
 #[test]
-fn failures_are_named() {
+fn failures_have_clear_messages() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let (ended, _, said) = creel(words);
         assert_eq!(ended, Some(code), "{words:?}: {said}");
@@ -135,7 +135,7 @@ fn json(words: &[&str]) -> Value {
 }
 
 #[test]
-fn memory_that_processes_share_counts_once() {
+fn shared_memory_counts_once() {
     let script = "$x = 'a' x 64e6; for (1..4) { fork or do { select undef, undef, undef, 0.3; \
                   exit } } wait for 1..4";
     if Command::new("perl").arg("-v").output().is_err() {
@@ -150,7 +150,7 @@ fn memory_that_processes_share_counts_once() {
 }
 
 #[test]
-fn what_was_measured_before_a_failure_is_kept_and_resumed() {
+fn measurements_before_a_failure_are_kept_and_resumed() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (csv, count) = (path("runs.csv"), path("count"));
@@ -178,7 +178,7 @@ fn what_was_measured_before_a_failure_is_kept_and_resumed() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_measured_and_names_itself() {
+fn interrupted_measurements_are_kept() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let folder = TempDir::new().unwrap();
         let csv = folder.path().join("runs.csv");
@@ -211,7 +211,7 @@ fn an_interrupt_keeps_what_was_measured_and_names_itself() {
 }
 
 #[test]
-fn pairs_of_a_matrix_are_compared_at_the_same_setting() {
+fn matrix_pairs_are_compared_at_the_same_setting() {
     let words = [
         "-n2",
         "--matrix",
@@ -238,7 +238,7 @@ fn pairs_of_a_matrix_are_compared_at_the_same_setting() {
 }
 
 #[test]
-fn a_short_run_has_a_mean_of_its_cpu_time_and_an_exit_code() {
+fn short_runs_have_cpu_time_and_exit_code() {
     let output = json(&["-r3", "-w1", "-i", "sh", "-c", "exit 7"]);
     let cpu = &output["summary"]["cpu_s"]["geometric_mean"];
     assert!(cpu.as_f64().unwrap() > 0.0, "{cpu}");
@@ -256,7 +256,7 @@ fn a_short_run_has_a_mean_of_its_cpu_time_and_an_exit_code() {
 }
 
 #[test]
-fn a_table_fits_a_line_of_eighty() {
+fn tables_fit_eighty_columns() {
     let words = ["measure", "-n3", "--metric", "written=([0-9]+)", "sh", "-c"];
     let script = "sleep 0.11; head -c 120000000 /dev/zero | tail -c 110000000 | wc -c; \
                   i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
@@ -312,7 +312,7 @@ fn a_table_fits_a_line_of_eighty() {
 }
 
 #[test]
-fn a_daemon_is_named_and_ended() {
+fn lingering_daemons_are_named_and_ended() {
     let words = [
         "measure",
         "-n1",
@@ -332,7 +332,7 @@ fn a_daemon_is_named_and_ended() {
 }
 
 #[test]
-fn output_is_dropped_unless_it_is_asked_for() {
+fn output_is_discarded_by_default() {
     let run = |flags: &[&str]| {
         let words = ["measure", "-n1"].into_iter().chain(flags.iter().copied());
         let words: Vec<&str> = words
@@ -351,7 +351,7 @@ fn output_is_dropped_unless_it_is_asked_for() {
 }
 
 #[test]
-fn labels_are_columns_and_files_grow() {
+fn labels_are_columns_and_append_extends_files() {
     let folder = TempDir::new().unwrap();
     let csv = folder.path().join("runs.csv").display().to_string();
     for version in ["version=1", "version=2"] {
@@ -369,7 +369,7 @@ fn labels_are_columns_and_files_grow() {
 }
 
 #[test]
-fn a_programs_own_figures_are_recorded() {
+fn metrics_are_extracted_from_output() {
     let script = "echo 'rendered 1_000 samples'; echo 'rendered 48,000 samples' >&2";
     let output = json(&[
         "-n2",
@@ -387,7 +387,7 @@ fn a_programs_own_figures_are_recorded() {
 }
 
 #[test]
-fn a_command_against_itself_gives_the_noise() {
+fn the_aa_control_gives_the_noise_floor() {
     let output = json(&["-n6", "--aa", "sleep", "0.01"]);
     let floor = output["noise_floor"].as_f64().unwrap();
     assert!(floor >= 1.0, "{floor}");
@@ -421,7 +421,7 @@ fn hooks_run_around_the_runs() {
 }
 
 #[test]
-fn the_articles_raw_figures_are_read() {
+fn article_figures_are_parsed() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("raw.txt");
     let text = "# seconds, rates, bytes\nold:\n00:00:40.0\n00:00:40.0\n00:00:40.0\n10x\n10x\n10x\n\
@@ -443,7 +443,7 @@ fn the_articles_raw_figures_are_read() {
 }
 
 #[test]
-fn runs_are_drawn() {
+fn plots_are_drawn() {
     let folder = TempDir::new().unwrap();
     let svg = folder.path().join("runs.svg");
     for plot in ["histogram", "runs", "scan", "scatter"] {
@@ -468,7 +468,7 @@ fn runs_are_drawn() {
 }
 
 #[test]
-fn a_scan_is_one_curve_and_each_sentence_names_its_commands() {
+fn scans_are_plotted_as_one_curve() {
     let words = ["measure", "-n3", "--scan", "t=1..3", "--plot", "scan"];
     let (code, text, err) = creel(&[&words[..], &["--", "echo", "{t}"]].concat());
     assert_eq!(code, Some(0), "{err}");
@@ -483,7 +483,7 @@ fn a_scan_is_one_curve_and_each_sentence_names_its_commands() {
 }
 
 #[test]
-fn each_run_has_limits_of_its_own() {
+fn timeouts_apply_to_each_run() {
     let output = json(&["-n", "5", "--timeout", "3", "sleep", "0.8"]);
     for run in output["runs"].as_array().unwrap() {
         assert!(run["wall_s"].as_f64().unwrap() >= 0.8, "{run}");
@@ -500,7 +500,7 @@ fn each_run_has_limits_of_its_own() {
 }
 
 #[test]
-fn a_command_gets_no_descriptor_of_ours() {
+fn commands_inherit_no_descriptors() {
     let (_, output, _) = creel(&[
         "measure",
         "-q",
@@ -518,7 +518,7 @@ fn a_command_gets_no_descriptor_of_ours() {
 }
 
 #[test]
-fn resuming_does_not_count_runs_twice() {
+fn resumed_runs_are_not_counted_twice() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("runs.csv");
     let words = [

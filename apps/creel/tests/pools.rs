@@ -108,7 +108,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn the_workers_of_a_pool_are_told() {
+fn pool_workers_are_reported() {
     let top = |running: &Running, more: &[&str]| {
         let pid = running.child.id().to_string();
         let words = [&["top", "-p", &pid, "--for", "0.5"], more].concat();
@@ -134,7 +134,7 @@ fn the_workers_of_a_pool_are_told() {
 }
 
 #[test]
-fn the_picture_shows_the_workers() {
+fn the_view_shows_pool_workers() {
     let (mut pty, pts) = blocking::open().unwrap();
     pty.resize(Size::new(24, 80)).unwrap();
     let own = own();
@@ -164,7 +164,7 @@ fn the_picture_shows_the_workers() {
 }
 
 #[test]
-fn a_pool_that_lets_itself_be_told_follows_the_limits() {
+fn resizable_pools_follow_the_limits() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
         eprintln!("skipped: one CPU is all that there is");
         return;

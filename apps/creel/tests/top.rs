@@ -25,7 +25,7 @@ fn creel(words: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn threads_and_a_verdict_are_told() {
+fn threads_and_a_verdict_are_reported() {
     let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
     let (code, text, err) = creel(&["--", "sh", "-c", busy]);
     assert_eq!(code, Some(0), "{err}");
@@ -34,7 +34,7 @@ fn threads_and_a_verdict_are_told() {
 }
 
 #[test]
-fn the_programs_exit_code_is_kept_and_its_output_apart() {
+fn exit_code_is_kept_and_output_goes_to_stderr() {
     let words = ["--format", "json", "--", "sh", "-c", "echo printed; exit 7"];
     let (code, json, err) = creel(&words);
     assert_eq!(code, Some(7), "{err}");
@@ -56,7 +56,7 @@ fn the_programs_exit_code_is_kept_and_its_output_apart() {
 }
 
 #[test]
-fn the_one_that_looks_is_not_among_the_watched() {
+fn top_does_not_watch_itself() {
     // The shell watches itself, and so would its child, that looks.
     let script = "\"$0\" top -p $$ --for 0.3 --format json; exit";
     let output = Command::new("sh").args(["-c", script, CREEL]).output();
@@ -67,7 +67,7 @@ fn the_one_that_looks_is_not_among_the_watched() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn wrong_arguments_are_named() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let (ended, _, said) = creel(words);
         assert_eq!(ended, Some(code), "{words:?}: {said}");
@@ -148,7 +148,7 @@ impl Drop for Terminal {
 }
 
 #[test]
-fn the_picture_fits_terminals_of_two_sizes() {
+fn the_view_fits_two_terminal_sizes() {
     for (columns, rows) in [(80, 24), (200, 50)] {
         let script = format!("echo printed by the program; {BUSY}");
         let mut top = Terminal::start(columns, rows, &["--", "sh", "-c", &script]);
@@ -183,7 +183,7 @@ fn the_picture_fits_terminals_of_two_sizes() {
 }
 
 #[test]
-fn keys_and_mouse_are_obeyed() {
+fn keys_and_mouse_control_the_view() {
     let mut top = Terminal::start(80, 24, &["--", "sh", "-c", BUSY]);
     top.shows("CPU%▾");
     top.press("w");
@@ -209,7 +209,7 @@ fn keys_and_mouse_are_obeyed() {
 }
 
 #[test]
-fn what_has_ended_is_gone_and_the_exit_code_stays() {
+fn ended_processes_disappear_from_the_view() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = |name: &str| {
         let path = folder.path().join(name);
@@ -243,7 +243,7 @@ fn what_has_ended_is_gone_and_the_exit_code_stays() {
 }
 
 #[test]
-fn ctrl_c_in_the_picture_is_an_interrupt() {
+fn ctrl_c_interrupts_the_live_view() {
     let mut top = Terminal::start(80, 24, &["--", "sh", "-c", BUSY]);
     top.shows("CPU%");
     top.press("\x03");
@@ -251,7 +251,7 @@ fn ctrl_c_in_the_picture_is_an_interrupt() {
 }
 
 #[test]
-fn a_bounded_look_shows_what_the_program_prints() {
+fn top_with_a_duration_shows_the_output() {
     let script = "echo HELLO; exec timeout 10 sh -c 'while :; do :; done'";
     let mut top = Terminal::start(80, 24, &["--for", "3", "--", "sh", "-c", script]);
     top.shows("output of sh");

@@ -35,7 +35,7 @@ fn write(root: &Path, file: &str, text: &str) {
 }
 
 #[test]
-fn json_has_the_fields_that_programs_read() {
+fn json_has_the_documented_fields() {
     let found = json(&["--synthetic", "package:2 l3:1 core:2 pu:2"]);
     for (field, expected) in [
         ("schema", json!(1)),
@@ -64,7 +64,7 @@ fn json_has_the_fields_that_programs_read() {
 }
 
 #[test]
-fn a_core_that_is_switched_off_is_told_as_such() {
+fn offline_cores_are_marked() {
     let root = tempfile::tempdir().unwrap();
     let cpu = "sys/devices/system/cpu";
     write(root.path(), &format!("{cpu}/online"), "0-1\n");
@@ -80,7 +80,7 @@ fn a_core_that_is_switched_off_is_told_as_such() {
 }
 
 #[test]
-fn the_text_says_who_sits_where() {
+fn text_output_lists_worker_placement() {
     let text = text(&[
         "--synthetic",
         "package:2 core:8 pu:2",
@@ -115,7 +115,7 @@ fn the_text_says_who_sits_where() {
 }
 
 #[test]
-fn the_budget_names_its_cause() {
+fn the_budget_names_the_binding_limit() {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), "sys/devices/system/cpu/online", "0-7\n");
     write(
@@ -131,7 +131,7 @@ fn the_budget_names_its_cause() {
 }
 
 #[test]
-fn csv_has_a_row_a_pu() {
+fn csv_has_one_row_per_pu() {
     let text = text(&[
         "--synthetic",
         "package:2 core:2",
@@ -152,7 +152,7 @@ fn csv_has_a_row_a_pu() {
 }
 
 #[test]
-fn the_drawing_is_whole_or_absent() {
+fn drawings_are_written_atomically() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("topo.svg");
     text(&[
@@ -183,7 +183,7 @@ fn the_drawing_is_whole_or_absent() {
 }
 
 #[test]
-fn a_large_machine_is_drawn_to_fit_a_page() {
+fn large_machines_fit_a_page() {
     let levels = "package:8 numa:1 l3:1 l2:8 l1:1 core:1 pu:2";
     let drawing = text(&["--synthetic", levels, "--svg", "-"]);
     assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
@@ -200,7 +200,7 @@ fn a_large_machine_is_drawn_to_fit_a_page() {
 }
 
 #[test]
-fn every_line_without_lines_inside_names_its_pus() {
+fn leaf_objects_list_their_pus() {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), "sys/devices/system/cpu/online", "0-1\n");
     for pu in 0..2 {
@@ -227,7 +227,7 @@ fn every_line_without_lines_inside_names_its_pus() {
 }
 
 #[test]
-fn memory_tasks_and_weights_are_told() {
+fn memory_tasks_and_weights_are_listed() {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), "sys/devices/system/cpu/online", "0-63\n");
     write(
@@ -284,7 +284,7 @@ fn memory_tasks_and_weights_are_told() {
 }
 
 #[test]
-fn bad_input_is_named_and_has_its_code() {
+fn bad_input_has_a_message_and_exit_code() {
     let root = tempfile::tempdir().unwrap();
     let empty = root.path().to_str().unwrap();
     let typo = tempfile::tempdir().unwrap();
@@ -316,7 +316,7 @@ fn bad_input_is_named_and_has_its_code() {
 }
 
 #[test]
-fn a_drawing_replaces_files_and_writes_through_all_else() {
+fn drawings_replace_files_and_write_through_devices() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let draw = |name: &str| {

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nanoseconds_are_a_number() {
+    fn nanoseconds_have_no_leading_zeros() {
         let near =
             |text: &str, s: f64| assert!((time_s(text).unwrap() - s).abs() < 1e-12, "{text}");
         near("00:00:23.088967938", 23.088_967_938);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_become_commands() {
+    fn article_blocks_become_commands() {
         let text = "# player\nold:\n00:00:23.88967938\n00:00:24.0\n00:00:25.0\n\
                     10.5x\n10.1x\n9.9x\n1000\n2000\n3000\n4000\nnew:\n0:10.0, 0:11.0\n20 19\n500 600\n";
         assert!(is_one(text));

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_is_filled_in_pair_by_pair() {
+    fn a_matrix_expands_to_all_combinations() {
         let versus = ["old --jobs {jobs}"];
         let made = made(
             &["r", "-j{jobs}", "{mode}"],
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_for_commands() {
+    fn names_replace_commands_in_labels() {
         let made = made(&["r", "{j}"], &["s"], &["j=1,2"], &["new", "old {j}"]).unwrap();
         let labels: Vec<&str> = made.iter().map(|s| s.label.as_str()).collect();
         assert_eq!(labels, ["new j=1", "old 1", "new j=2", "old 2"]);
     }
 
     #[test]
-    fn a_scan_is_an_axis() {
+    fn scans_expand_to_values() {
         let values = |text: &str| scan(text).unwrap().values.join(" ");
         assert_eq!(values("j=1..4"), "1 2 3 4");
         assert_eq!(values("x=0.5..2:0.5"), "0.5 1.0 1.5 2.0");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn wrong_arguments_are_named() {
         let error = |versus: &[&str], axes: &[&str]| {
             made(&["x"], versus, axes, &[]).unwrap_err().to_string()
         };

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_command_keeps_its_ends() {
+    fn long_commands_are_shortened_in_the_middle() {
         assert_eq!(short("sleep 1", 7), "sleep 1");
         assert_eq!(short("sleep 0.01 j=1", 7), "sle…j=1");
         assert_eq!(short("äöüß", 3), "ä…ß");

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_what_the_schoolbook_says() {
+    fn summaries_match_textbook_values() {
         let s = Summary::of(&[8.0, 2.0, 4.0, 1.0]).unwrap();
         assert_eq!((s.min, s.median, s.max, s.mean), (1.0, 3.0, 8.0, 3.75));
         assert!((s.geometric_mean.unwrap() - 64_f64.powf(0.25)).abs() < 1e-12);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_far_off_is_counted() {
+    fn outliers_are_counted() {
         let mut values: Vec<f64> = (0..20).map(|i| 10.0 + f64::from(i % 5)).collect();
         assert_eq!(Summary::of(&values).unwrap().outliers, 0);
         values.push(90.0);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_called_one_only_when_it_is() {
+    fn only_significant_differences_are_reported() {
         let base = [1.0, 1.1, 0.9, 1.0, 1.05, 0.95];
         let twice = base.map(|v| v * 2.0);
         let ratio = Ratio::of(&base, &twice).unwrap();

@@ -99,7 +99,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_text_is_found_wherever_it_lies() {
+    fn texts_are_found_across_piece_borders() {
         let known = ["GHCRTS", "OCAMLRUNPARAM", "DOTNET_ROOT"];
         let end = 2 * PIECE + 100;
         for at in [0, PIECE - 13, PIECE - 6, PIECE - 1, PIECE, end - 13] {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gos_version_is_read() {
+    fn go_versions_are_parsed() {
         assert_eq!(go_version("go1.26.1 X:y"), Some((1, 26)));
         assert_eq!(go_version("go1.9rc2"), Some((1, 9)));
         assert_eq!(go_version("devel"), None);

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn link_info_is_read_in_both_spellings() {
+    fn ghc_link_info_is_parsed() {
         let info = br#"(["-lHSbase","-lHSrts-1.0.2_thr_l"],["-lm"]) RtsOptsAll Just "-qa -A4m""#;
         let all = Ghc {
             threaded: true,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_own_capabilities_are_read() {
+    fn linked_capabilities_are_parsed() {
         let own = |info: &[u8]| Capabilities::of(&with_rtsopts(info).unwrap());
         assert_eq!(own(br#"([],Just "-A4m -N",All)"#), Capabilities::Machine);
         assert_eq!(own(br#"(Just "-maxN4",x)"#), Capabilities::Fixed(4));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn main_tells_what_a_stripped_program_takes() {
+    fn options_of_stripped_programs_are_read_from_main() {
         let mut main = vec![
             0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x81, 0xec, 0x88, 0, 0, 0,
         ];

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_anywhere_stays() {
+    fn user_settings_are_kept() {
         let erl = Knob::option("ERL_AFLAGS", "+S 2:2".into(), &["+S"])
             .or_in(&["ERL_FLAGS", "ELIXIR_ERL_OPTIONS"]);
         assert_eq!(
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_joins_the_users_own() {
+    fn options_are_appended_to_user_options() {
         let java = Knob::option("JAVA_TOOL_OPTIONS", "-XX:A=2".into(), &["-XX:A"]);
         let set = [("JAVA_TOOL_OPTIONS", "-Xmx64m")];
         assert_eq!(kept_by_user(&java, &[], &set), None);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_count_only_where_the_runtime_reads_them() {
+    fn only_runtime_arguments_count_as_user_options() {
         let ghc = Knob {
             between: Some(("+RTS", "-RTS")),
             ..Knob::argument("+RTS -N2 -RTS".into(), &["-N"])

@@ -411,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interpreters_are_read_as_the_kernel_and_env_do() {
+    fn shebang_lines_are_parsed() {
         let named = |head: &str| interpreter(head.as_bytes()).map(|p| p.display().to_string());
         assert_eq!(named("#!/bin/sh\nx"), Some("/bin/sh".into()));
         assert_eq!(named("#! /usr/bin/perl -w\n"), Some("/usr/bin/perl".into()));
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shells_script_is_found_among_its_options() {
+    fn the_script_of_sh_c_is_found() {
         let script = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             script_argument(&words)

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_the_runtime_or_one_of_its_versions() {
+    fn runtime_names_match_with_versions() {
         assert!(is_versioned("python3.11", "python"));
         assert!(is_versioned("beam.smp", "beam"));
         assert!(is_versioned("nodejs", "node"));

@@ -62,7 +62,7 @@ mod tests {
     use super::commands;
 
     #[test]
-    fn commands_are_told_apart() {
+    fn scripts_are_split_into_commands() {
         let script =
             "A=1 exec java -jar 'a b.jar'; cd \"$X\" && nice -n 5 erl # erl\nfoo | bar\\ x";
         let expected: [&[&str]; 5] = [

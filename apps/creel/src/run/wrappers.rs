@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_wrappers_start_is_found() {
+    fn wrapped_programs_are_found() {
         assert_eq!(at("env -u X A=1 B=2 java -jar x"), Some(5));
         assert_eq!(at("/usr/bin/nice -n 5 erl"), Some(3));
         assert_eq!(at("nice -10 erl"), Some(2));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapper_that_undoes_the_sizing_is_said() {
+    fn wrappers_that_drop_variables_are_noted() {
         let words = ["sudo", "-E", "java"].map(OsString::from);
         assert!(unwrap_one(&words).unwrap().note.unwrap().contains("drops"));
     }

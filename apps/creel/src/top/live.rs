@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_do_what_the_help_says() {
+    fn keys_match_the_help() {
         let mut options = ViewOptions::default();
         let mut press = |code| {
             let done = react_to_key(KeyEvent::new(code, KeyModifiers::NONE), &mut options, 5);

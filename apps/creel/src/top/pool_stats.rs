@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_fit_a_line_of_eighty() {
+    fn worker_rows_fit_eighty_columns() {
         let most = 9_999_999_999;
         let worker = |worker| Worker {
             worker,

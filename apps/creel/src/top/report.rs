@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moves_that_were_seen_stand_where_the_kernel_tells_none() {
+    fn observed_moves_are_a_lower_bound_for_migrations() {
         let printed = |migrations| {
             super::migrations(&Thread {
                 migrations,

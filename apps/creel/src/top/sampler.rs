@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_in_an_interval_counts_for_its_verdict() {
+    fn ended_threads_count_for_the_verdict() {
         let busy = |cpu_s| Interval {
             seconds: 1.0,
             runnable_mean: 1.6,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_children_did_before_the_watch_is_none_of_it() {
+    fn activity_before_sampling_is_excluded() {
         let script = "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; \
                       exec sleep 60' & wait";
         let mut parent = std::process::Command::new("sh")
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_forgets_what_was_before() {
+    fn intervals_exclude_earlier_activity() {
         // A child, because other tests run in this process meanwhile.
         let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; exec sleep 60";
         let mut child = std::process::Command::new("sh")

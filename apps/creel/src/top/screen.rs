@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_cleared_behind_a_text() {
+    fn lines_are_cleared_before_the_text() {
         let line = Line {
             text: "whole width".into(),
             style: LineStyle::Bold,

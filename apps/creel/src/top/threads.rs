@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_may_be_called_anything() {
+    fn thread_names_may_contain_parentheses() {
         let stat = "77 (a) R (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 \
                     24 25 26 27 28 29 30 31 32 33 34 35 3 0 0";
         let thread = parse_stat(stat).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_found_in_either_form() {
+    fn status_and_sched_labels_are_parsed() {
         let status = "nonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t12\n";
         assert_eq!(field(status, "voluntary_ctxt_switches:"), Some(12));
         let sched = "se.nr_migrations                   :                   41\n";
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_is_seen() {
+    fn the_current_thread_is_sampled() {
         let threads = sample(&[std::process::id()]);
         assert!(threads.values().any(|t| t.runnable()));
     }

@@ -442,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_is_filled_and_nothing_is_wider() {
+    fn screens_of_every_size_are_filled_exactly() {
         let mut sampler = Sampler::begin(std::process::id(), 2, 0..6).unwrap();
         sampler.sample();
         let interval = sampler.interval();
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_and_no_line_of_help_is_cut_at_80_columns() {
+    fn keys_and_help_fit_80_columns() {
         assert!(keys(80).ends_with("r reverse") && keys(200).ends_with("sort"));
         assert_eq!((keys(10).as_str(), keys(3).as_str()), ("q quit", ""));
         assert!(HELP.iter().all(|line| line.len() <= 80));
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_can_be_clicked() {
+    fn clicks_map_to_columns() {
         assert_eq!(column_at(5, 80), Some(Column::Thread));
         assert_eq!(column_at(14, 80), Some(Column::Name));
         assert_eq!(column_at(79, 80), Some(Column::Migrations));
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wide_counts_as_wide() {
+    fn wide_characters_count_twice() {
         assert_eq!(fitted("日本語", 5), "日本");
         assert_eq!(fitted("a\u{1b}[2Jb", 9), "a[2Jb");
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 #[test]
-fn an_export_for_java_says_something() {
+fn java_exports_set_tool_options() {
     let export = |jobs: &[&str]| {
         let mut command = Command::new(CREEL);
         command.arg("run").args(jobs);
@@ -29,7 +29,7 @@ fn an_export_for_java_says_something() {
 }
 
 #[test]
-fn what_is_exported_can_be_pasted() {
+fn exports_can_be_pasted() {
     let theirs = "-Da=\"b c\" -Db=%h$(HOME)\\x\n-Dc=1";
     let export = |target: &str| {
         let words = [
@@ -68,7 +68,7 @@ fn what_is_exported_can_be_pasted() {
 }
 
 #[test]
-fn what_no_variable_carries_is_said_as_it_is() {
+fn settings_without_a_variable_are_noted_in_exports() {
     let (nothing, why) = said(
         &["run", "-j1", "--export", "docker", "--as", "ninja", "x"],
         &[],

@@ -1,11 +1,11 @@
 //! `creel run` against the real thing: other people's programs, in real control groups.
 
 mod export;
-mod kept;
 mod process;
 mod quota;
 mod runtimes;
-mod watched;
+mod user_settings;
+mod watch;
 
 use std::{
     fs,

@@ -20,7 +20,7 @@ fn an_ignored_signal_stays_ignored() {
 }
 
 #[test]
-fn a_machine_that_cannot_be_read_changes_nothing() {
+fn an_unreadable_machine_changes_nothing() {
     let hidden = "mount -t tmpfs none /sys && mount -t tmpfs none /proc || exit 99; \
                   exec \"$0\" run -- sh -c 'echo started; exit 7'";
     let mut command = Command::new("unshare");
@@ -40,7 +40,7 @@ fn a_machine_that_cannot_be_read_changes_nothing() {
 }
 
 #[test]
-fn options_are_read_strictly_and_the_programs_own_are_left_to_it() {
+fn program_options_are_not_parsed() {
     let run = |words: &[&str]| {
         let out = Command::new(CREEL).args(words).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -75,7 +75,7 @@ fn options_are_read_strictly_and_the_programs_own_are_left_to_it() {
 }
 
 #[test]
-fn bad_wishes_are_named() {
+fn bad_requests_are_named() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let output = Command::new(CREEL).arg("run").args(words).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();

@@ -281,7 +281,7 @@ fn every_runtime_gets_the_budget() {
 }
 
 #[test]
-fn haskell_programs_of_every_kind_run_as_they_would() {
+fn every_kind_of_haskell_program_still_runs() {
     let folder = TempDir::new().unwrap();
     let hs = source("cpu.hs").display().to_string();
     let build = |name: &str, options: &[&str]| {
@@ -338,7 +338,7 @@ fn haskell_programs_of_every_kind_run_as_they_would() {
 }
 
 #[test]
-fn java_prints_what_it_prints_alone() {
+fn java_output_is_unchanged() {
     let version = |command: &mut Command| output(command.args(["-version"]));
     let (Some(alone), Some(ours)) = (
         version(&mut Command::new("java")),

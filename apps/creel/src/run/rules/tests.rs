@@ -42,7 +42,7 @@ fn knobs(runtime: Runtime, size: &Sizing) -> Vec<String> {
 }
 
 #[test]
-fn an_outer_quota_is_told_to_those_who_do_not_see_it() {
+fn runtimes_that_miss_outer_quotas_are_sized() {
     assert_eq!(knobs(Runtime::Go(None), &SIZE), ["GOMAXPROCS=3"]);
     assert_eq!(knobs(threaded(RtsOpts::Some), &SIZE), ["+RTS -N2 -RTS"]);
     assert_eq!(knobs(Runtime::Java, &SIZE), ["-XX:ActiveProcessorCount=3"]);
@@ -57,7 +57,7 @@ fn an_outer_quota_is_told_to_those_who_do_not_see_it() {
 }
 
 #[test]
-fn those_who_see_it_are_left_alone() {
+fn runtimes_that_see_the_quota_are_left_alone() {
     let own = Sizing {
         own_quota: Some(2.5),
         ..SIZE
@@ -69,7 +69,7 @@ fn those_who_see_it_are_left_alone() {
 }
 
 #[test]
-fn one_budget_gives_one_number_whoever_sets_the_quota() {
+fn inner_and_outer_quotas_give_the_same_number() {
     let one = Sizing {
         floor: 1,
         ceil: 1,
@@ -84,7 +84,7 @@ fn one_budget_gives_one_number_whoever_sets_the_quota() {
 }
 
 #[test]
-fn an_explicit_number_wins_unless_the_program_would_fail() {
+fn explicit_jobs_win_unless_the_program_would_fail() {
     let many = Sizing {
         explicit: Some(20),
         ..SIZE
@@ -95,7 +95,7 @@ fn an_explicit_number_wins_unless_the_program_would_fail() {
 }
 
 #[test]
-fn a_number_that_the_program_chose_is_not_raised() {
+fn the_programs_own_number_is_not_raised() {
     assert!(knobs(with(RtsOpts::All, Capabilities::One), &SIZE).is_empty());
     let fixed = |n| knobs(with(RtsOpts::All, Capabilities::Fixed(n)), &SIZE);
     assert!(fixed(2).is_empty() && fixed(1).is_empty());
@@ -106,7 +106,7 @@ fn a_number_that_the_program_chose_is_not_raised() {
 }
 
 #[test]
-fn haskell_programs_that_take_no_options_get_none() {
+fn haskell_programs_without_rtsopts_get_no_options() {
     let plain = Runtime::Ghc(Ghc {
         threaded: false,
         rtsopts: RtsOpts::All,
@@ -126,7 +126,7 @@ fn haskell_programs_that_take_no_options_get_none() {
 }
 
 #[test]
-fn memory_is_sized_only_where_it_is_asked_for() {
+fn memory_is_sized_only_with_gc() {
     let gc = Sizing { gc: true, ..SIZE };
     assert_eq!(knobs(Runtime::Go(None), &gc)[1], "GOMEMLIMIT=921MiB");
     assert_eq!(knobs(Runtime::Java, &gc)[1], "-Xmx768m");
@@ -140,7 +140,7 @@ fn memory_is_sized_only_where_it_is_asked_for() {
 }
 
 #[test]
-fn a_heap_that_the_user_sizes_is_left_alone() {
+fn user_sized_heaps_are_kept() {
     let gc = Sizing { gc: true, ..SIZE };
     let heap = advise(Runtime::Java, &gc).knobs.pop().unwrap().knob;
     let kept = |word: &str| heap.kept_by_user(&[word.into()], &|_| None).is_some();
@@ -158,7 +158,7 @@ fn a_heap_that_the_user_sizes_is_left_alone() {
 }
 
 #[test]
-fn each_runtime_is_told_by_the_knob_that_it_has() {
+fn each_runtime_gets_its_own_knob() {
     let assert_knobs = |runtime, expected: &[&str]| {
         let knobs = knobs(runtime, &SIZE);
         for knob in expected {
@@ -223,7 +223,7 @@ fn each_runtime_is_told_by_the_knob_that_it_has() {
 }
 
 #[test]
-fn python_keeps_joblibs_guard_where_the_mask_says_it_all() {
+fn python_keeps_the_guard_of_joblib_under_a_mask() {
     let masked = Sizing {
         exceeds_mask: false,
         ..SIZE

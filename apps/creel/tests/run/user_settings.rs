@@ -4,7 +4,7 @@ use crate::{CREEL, output, said, shim_is_beside};
 use std::{os::unix::process::ExitStatusExt, process::Command};
 
 #[test]
-fn what_the_user_has_set_stays() {
+fn settings_of_the_user_are_kept() {
     let asks = "io:format(\"~p~n\",[erlang:system_info(schedulers)]),halt().";
     let erl = |words: &[&str], name: &str, value: &str| {
         let mut command = Command::new(CREEL);
@@ -41,7 +41,7 @@ fn what_the_user_has_set_stays() {
 }
 
 #[test]
-fn a_runtime_that_is_named_gets_its_variables() {
+fn the_as_option_selects_the_runtime() {
     let run = |options: &[&str], variable: &str| {
         let mut command = Command::new(CREEL);
         command.args(["run", "-j1"]).args(options);
@@ -58,7 +58,7 @@ fn a_runtime_that_is_named_gets_its_variables() {
 }
 
 #[test]
-fn the_shim_obeys_jobs_and_joins_what_the_user_preloads() {
+fn the_shim_respects_jobs_and_user_preloads() {
     if !shim_is_beside() {
         eprintln!("skipped: the shim is not built beside the program");
         return;
@@ -78,7 +78,7 @@ fn the_shim_obeys_jobs_and_joins_what_the_user_preloads() {
 }
 
 #[test]
-fn exit_codes_signals_and_the_users_own_settings_are_untouched() {
+fn exit_codes_signals_and_user_settings_are_untouched() {
     let run = |words: &[&str]| {
         let mut command = Command::new(CREEL);
         command.arg("run").args(words).env("OMP_NUM_THREADS", "7");
@@ -95,7 +95,7 @@ fn exit_codes_signals_and_the_users_own_settings_are_untouched() {
 }
 
 #[test]
-fn what_a_wrapper_drops_or_sets_is_not_told_as_ours() {
+fn variables_changed_by_wrappers_are_not_reported_as_set() {
     let explained = |wrapper: &[&str], variables: &[(&str, &str)]| {
         let mut words = vec!["run", "-j1", "-n", "--"];
         words.extend(wrapper);
@@ -142,7 +142,7 @@ fn what_a_wrapper_drops_or_sets_is_not_told_as_ours() {
 }
 
 #[test]
-fn an_inner_run_takes_no_more_than_an_outer_was_given() {
+fn nested_runs_respect_the_outer_number() {
     let inner = |outer: &[&str], inner: &[&str], program: &[&str]| {
         let words = [
             &["run"],
@@ -193,7 +193,7 @@ fn an_inner_run_takes_no_more_than_an_outer_was_given() {
 }
 
 #[test]
-fn joblib_still_guards_what_its_workers_call() {
+fn joblib_still_limits_nested_threads() {
     let words = ["run", "-j2", "-n", "--as", "python", "--", "true"];
     let (output, _) = said(&words, &[("OMP_NUM_THREADS", "")]);
     assert!(output.contains("set:      OMP_NUM_THREADS=2"), "{output}");

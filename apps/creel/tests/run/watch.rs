@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use tempfile::TempDir;
 
 #[test]
-fn limits_that_change_are_said_and_the_program_can_be_told() {
+fn limit_changes_are_reported_and_run_the_hook() {
     let Some(quota) = Quota::of_one_cpu() else {
         return;
     };
@@ -14,11 +14,11 @@ fn limits_that_change_are_said_and_the_program_can_be_told() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let output = folder.path().join("told");
-    let line = format!("echo $CREEL_WORKERS > {}", output.display());
+    let written = folder.path().join("workers");
+    let line = format!("echo $CREEL_WORKERS > {}", written.display());
     let program = format!(
         "until [ -e {} ]; do sleep 0.05; done; exit 3",
-        output.display()
+        written.display()
     );
     let mut words = quota.enter("inner");
     words.extend([CREEL, "run", "--watch", "--on-change", &line]);
@@ -38,11 +38,11 @@ fn limits_that_change_are_said_and_the_program_can_be_told() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("limits have changed"), "{said}");
-    assert_ne!(fs::read_to_string(output).unwrap(), "1\n");
+    assert_ne!(fs::read_to_string(written).unwrap(), "1\n");
 }
 
 #[test]
-fn a_watched_program_gets_our_signals() {
+fn signals_are_forwarded_under_watch() {
     // Bounded by itself: a `timeout` that is told too early ends alone.
     let script = "trap 'exit 9' TERM; echo ready; \
                   i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.05; done";

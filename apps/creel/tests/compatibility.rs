@@ -45,7 +45,7 @@ fn stdout(out: &Output) -> String {
 }
 
 #[test]
-fn only_java_among_the_jdks_tools_gets_javas_options() {
+fn only_java_gets_java_options() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     compiled(
@@ -65,7 +65,7 @@ fn only_java_among_the_jdks_tools_gets_javas_options() {
 }
 
 #[test]
-fn a_stripped_haskell_program_gets_no_arguments() {
+fn stripped_haskell_programs_get_no_arguments() {
     let folder = TempDir::new().unwrap();
     let own = "const char *own = \"-N\", *rts = \"GHCRTS\";\n";
     let comment = "__asm__(\".ident \\\"GHC 9.4.7\\\"\");\n";
@@ -83,7 +83,7 @@ fn a_stripped_haskell_program_gets_no_arguments() {
 }
 
 #[test]
-fn a_compressor_stays_with_its_one_thread() {
+fn compressors_keep_one_thread() {
     let folder = TempDir::new().unwrap();
     let text = "#!/bin/sh\necho \"$XZ_DEFAULTS$ZSTD_NBTHREADS\"\n";
     for (name, asked) in [("xz", "-T3"), ("zstd", "3")] {
@@ -94,7 +94,7 @@ fn a_compressor_stays_with_its_one_thread() {
 }
 
 #[test]
-fn cargos_own_configuration_stays() {
+fn cargo_configuration_is_kept() {
     let folder = TempDir::new().unwrap();
     let cargo = script(
         folder.path(),
@@ -119,7 +119,7 @@ fn cargos_own_configuration_stays() {
 }
 
 #[test]
-fn what_a_library_obeys_is_not_outranked() {
+fn variables_a_library_obeys_are_not_outranked() {
     let folder = TempDir::new().unwrap();
     let text = "#!/bin/sh\necho \"$OPENBLAS_NUM_THREADS|$BLIS_NUM_THREADS|$MKL_NUM_THREADS\"\n";
     let r = script(folder.path(), "Rscript", text);
@@ -137,7 +137,7 @@ fn what_a_library_obeys_is_not_outranked() {
 }
 
 #[test]
-fn a_script_without_a_first_line_runs_as_a_shell_has_it() {
+fn scripts_without_a_shebang_run_in_sh() {
     let folder = TempDir::new().unwrap();
     let file = script(folder.path(), "plain", "echo \"ran $1\"\n");
     assert_eq!(stdout(&creel(&[], &file, &["x"])), "ran x");
@@ -145,7 +145,7 @@ fn a_script_without_a_first_line_runs_as_a_shell_has_it() {
 }
 
 #[test]
-fn a_parent_that_stays_hands_on_what_was_ignored_and_ignores_it_too() {
+fn ignored_signals_stay_ignored_under_watch() {
     let script = "trap '' HUP PIPE; exec \"$0\" run --watch -- \
                   sh -c 'grep -h SigIgn /proc/self/status /proc/$PPID/status'";
     let out = Command::new("sh").args(["-c", script, CREEL]).output();
@@ -160,7 +160,7 @@ fn a_parent_that_stays_hands_on_what_was_ignored_and_ignores_it_too() {
 }
 
 #[test]
-fn a_parent_that_is_a_containers_first_process_reaps() {
+fn the_watching_parent_reaps_orphans_as_pid_1() {
     let orphans = "for i in 1 2 3; do (true &); done; sleep 0.3; \
                    i=0; while grep -qs '^State:.Z' /proc/[0-9]*/status; \
                    do i=$((i+1)); [ $i -gt 100 ] && exit 9; sleep 0.05; done; echo clean";
@@ -173,7 +173,7 @@ fn a_parent_that_is_a_containers_first_process_reaps() {
 }
 
 #[test]
-fn the_npm_package_counts_where_its_tool_cannot() {
+fn the_npm_package_falls_back_without_the_tool() {
     let folder = TempDir::new().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages/npm/index.js");
     fs::copy(source, folder.path().join("index.js")).unwrap();
@@ -194,7 +194,7 @@ fn the_npm_package_counts_where_its_tool_cannot() {
 }
 
 #[test]
-fn systemd_expands_nothing_in_an_exported_setting() {
+fn systemd_exports_are_escaped() {
     let folder = TempDir::new().unwrap();
     let java = script(folder.path(), "java", "#!/bin/sh\n");
     let mut command = Command::new(CREEL);
@@ -209,7 +209,7 @@ fn systemd_expands_nothing_in_an_exported_setting() {
 }
 
 #[test]
-fn a_manual_that_cannot_be_written_is_no_success() {
+fn an_unwritable_manual_is_an_error() {
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
     for words in [&["man"][..], &["completions", "bash"]] {
         let status = Command::new(CREEL).args(words).stdout(full()).status();
@@ -218,7 +218,7 @@ fn a_manual_that_cannot_be_written_is_no_success() {
 }
 
 #[test]
-fn this_program_is_no_runtime_and_a_csv_without_rows_has_its_header() {
+fn an_unknown_program_gives_a_csv_header_only() {
     let csv = |words: &[&str]| {
         let mut command = Command::new(CREEL);
         command.args(["run", "-n", "--format", "csv"]).args(words);

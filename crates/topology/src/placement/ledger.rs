@@ -1,8 +1,8 @@
 //! Who sits where: counts a PU, so that pools of one process do not crowd on the same cores.
 
-use super::floor::Floor;
 use super::layout::Layout;
-use super::placement::Placement;
+use super::placer::Placer;
+use super::policy::Placement;
 use crate::machine::Machine;
 use crate::types::{CpuSet, Error};
 
@@ -68,7 +68,7 @@ impl Ledger {
         placement: &Placement,
     ) -> Result<Layout, Error> {
         let layout =
-            Floor::new(machine, allowed, |pu| self.load(pu))?.layout(workers, placement)?;
+            Placer::new(machine, allowed, |pu| self.load(pu))?.layout(workers, placement)?;
         self.add(&layout);
         Ok(layout)
     }

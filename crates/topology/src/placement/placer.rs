@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::layout::Layout;
-use super::placement::Placement;
+use super::policy::Placement;
 use crate::machine::Machine;
 use crate::types::{CacheKind, CpuSet, Error};
 
@@ -33,12 +33,12 @@ pub fn place(
     workers: usize,
     placement: &Placement,
 ) -> Result<Layout, Error> {
-    Floor::new(machine, allowed, |_| 0)?.layout(workers, placement)
+    Placer::new(machine, allowed, |_| 0)?.layout(workers, placement)
 }
 
 /// An allowed core.
 #[derive(Clone)]
-struct Site {
+struct AvailableCore {
     /// Its allowed PUs, the least seated first.
     pus: Vec<usize>,
     /// Its kind's rank; higher is faster.
@@ -46,20 +46,20 @@ struct Site {
     load: u64,
 }
 
-impl Site {
-    fn seat(&self) -> CpuSet {
+impl AvailableCore {
+    fn pu_set(&self) -> CpuSet {
         self.pus.iter().copied().collect()
     }
 }
 
 /// The allowed cores in logical order.
-pub(crate) struct Floor<'a> {
+pub(crate) struct Placer<'a> {
     machine: &'a Machine,
     allowed: CpuSet,
-    sites: Vec<Site>,
+    cores: Vec<AvailableCore>,
 }
 
-impl<'a> Floor<'a> {
+impl<'a> Placer<'a> {
     /// # Errors
     ///
     /// [`Error::NotAllowed`] when no allowed PU is online.
@@ -67,44 +67,50 @@ impl<'a> Floor<'a> {
         machine: &'a Machine,
         allowed: &CpuSet,
         load: impl Fn(usize) -> u64,
-    ) -> Result<Floor<'a>, Error> {
+    ) -> Result<Placer<'a>, Error> {
         let usable = allowed & machine.online();
         if usable.is_empty() {
             return Err(Error::NotAllowed {
                 reason: format!("none of the PUs {{{allowed}}} is online"),
             });
         }
-        let mut sites = Vec::new();
+        let mut cores = Vec::new();
         for core in machine.cores() {
             let mut pus: Vec<usize> = (&core.pus & &usable).iter().collect();
             pus.sort_by_key(|&pu| load(pu));
             if !pus.is_empty() {
                 let load = pus.iter().map(|&pu| load(pu)).sum();
-                sites.push(Site {
+                cores.push(AvailableCore {
                     pus,
                     kind: core.kind,
                     load,
                 });
             }
         }
-        Ok(Floor {
+        Ok(Placer {
             machine,
             allowed: usable,
-            sites,
+            cores,
         })
     }
 
     pub(crate) fn layout(&self, workers: usize, placement: &Placement) -> Result<Layout, Error> {
         let (seats, places) = match placement {
             Placement::Unpinned => (vec![self.allowed.clone(); workers], usize::MAX),
-            Placement::Cores => in_turn(fastest_first(self.quiet(&self.sites, workers)), workers),
-            Placement::Pus => in_turn(self.pus_by_rank(workers), workers),
-            Placement::Close => in_blocks(self.nearest(workers), workers),
+            Placement::Cores => round_robin(
+                fastest_first(self.least_loaded(&self.cores, workers)),
+                workers,
+            ),
+            Placement::Pus => round_robin(self.pus_by_rank(workers), workers),
+            Placement::Close => blocks(self.nearest(workers), workers),
             Placement::Spread => self.spread(workers),
             Placement::PerCache => self.per_domain(workers, |pu| self.last_level_cache(pu)),
             Placement::PerNode => self.per_domain(workers, |pu| self.node(pu)),
-            Placement::FastCores => in_turn(seats(self.quiet(&self.fastest(), workers)), workers),
-            Placement::List(sets) => in_turn(self.checked(sets)?, workers),
+            Placement::FastCores => round_robin(
+                pu_sets(self.least_loaded(&self.fastest(), workers)),
+                workers,
+            ),
+            Placement::List(sets) => round_robin(self.checked(sets)?, workers),
         };
         let pinned = *placement != Placement::Unpinned;
         Ok(Layout {
@@ -115,11 +121,11 @@ impl<'a> Floor<'a> {
     }
 
     /// The least seated of the sites, at least as many as workers, in logical order.
-    fn quiet(&self, sites: &[Site], workers: usize) -> Vec<Site> {
-        let mut loads: Vec<u64> = sites.iter().map(|site| site.load).collect();
+    fn least_loaded(&self, cores: &[AvailableCore], workers: usize) -> Vec<AvailableCore> {
+        let mut loads: Vec<u64> = cores.iter().map(|core| core.load).collect();
         loads.sort_unstable();
         let Some(&bound) = loads.get(workers.saturating_sub(1)) else {
-            return sites.to_vec();
+            return cores.to_vec();
         };
         // Of the sites at the bound, only as many as are still wanted.
         let mut at_bound = workers
@@ -129,38 +135,38 @@ impl<'a> Floor<'a> {
                 .count()
                 .min(workers);
         if loads[0] == bound {
-            at_bound = sites.len();
+            at_bound = cores.len();
         }
         let mut kept = Vec::new();
-        for site in sites.iter().filter(|site| site.load <= bound) {
-            if site.load == bound {
+        for core in cores.iter().filter(|core| core.load <= bound) {
+            if core.load == bound {
                 if at_bound == 0 {
                     continue;
                 }
                 at_bound -= 1;
             }
-            kept.push(site.clone());
+            kept.push(core.clone());
         }
         kept
     }
 
     /// The first PU of every core, then the second ones, and so on; the fastest kind first.
     fn pus_by_rank(&self, workers: usize) -> Vec<CpuSet> {
-        let mut sites = self.quiet(&self.sites, workers);
-        sites.sort_by_key(|site| std::cmp::Reverse(site.kind));
-        let widest = sites.iter().map(|site| site.pus.len()).max().unwrap_or(0);
+        let mut cores = self.least_loaded(&self.cores, workers);
+        cores.sort_by_key(|core| std::cmp::Reverse(core.kind));
+        let widest = cores.iter().map(|core| core.pus.len()).max().unwrap_or(0);
         let ranks =
-            (0..widest).flat_map(|rank| sites.iter().filter_map(move |site| site.pus.get(rank)));
+            (0..widest).flat_map(|rank| cores.iter().filter_map(move |core| core.pus.get(rank)));
         ranks.map(|&pu| CpuSet::from_iter([pu])).collect()
     }
 
     /// The cores of the smallest object of the machine that has enough of them.
     fn nearest(&self, workers: usize) -> Vec<CpuSet> {
-        let sites = self.quiet(&self.sites, workers);
+        let cores = self.least_loaded(&self.cores, workers);
         let inside = |object: &CpuSet| {
-            sites
+            cores
                 .iter()
-                .filter(|site| object.contains(site.pus[0]))
+                .filter(|core| object.contains(core.pus[0]))
                 .count()
         };
         let objects = self.machine.levels();
@@ -169,27 +175,29 @@ impl<'a> Floor<'a> {
             .flatten()
             .filter(|object| inside(object) >= workers);
         let smallest = fitting.min_by_key(|object| object.len());
-        let near = sites
+        let near = cores
             .iter()
-            .filter(|site| smallest.is_none_or(|object| object.contains(site.pus[0])));
-        near.take(workers.max(1)).map(Site::seat).collect()
+            .filter(|core| smallest.is_none_or(|object| object.contains(core.pus[0])));
+        near.take(workers.max(1))
+            .map(AvailableCore::pu_set)
+            .collect()
     }
 
     /// Workers in blocks along the logical order, so that neighbours have near numbers.
     fn spread(&self, workers: usize) -> (Vec<CpuSet>, usize) {
-        let sites = self.quiet(&self.sites, workers);
-        let (everywhere, rest) = (workers / sites.len(), workers % sites.len());
-        let mut counts = vec![everywhere; sites.len()];
-        let all: Vec<usize> = (0..sites.len()).collect();
-        for chosen in spread_over(&sites, &all, rest, &self.machine.levels()) {
+        let cores = self.least_loaded(&self.cores, workers);
+        let (everywhere, rest) = (workers / cores.len(), workers % cores.len());
+        let mut counts = vec![everywhere; cores.len()];
+        let all: Vec<usize> = (0..cores.len()).collect();
+        for chosen in spread_over(&cores, &all, rest, &self.machine.levels()) {
             counts[chosen] += 1;
         }
-        let seats = sites
+        let seats = cores
             .iter()
             .zip(&counts)
-            .flat_map(|(site, &count)| vec![site.seat(); count])
+            .flat_map(|(core, &count)| vec![core.pu_set(); count])
             .collect();
-        (seats, sites.len())
+        (seats, cores.len())
     }
 
     /// Workers to the domains in turn, to none more than it has cores before all are full.
@@ -200,8 +208,8 @@ impl<'a> Floor<'a> {
     ) -> (Vec<CpuSet>, usize) {
         let mut order: Vec<Option<K>> = Vec::new();
         let mut domains: Vec<Domain> = Vec::new();
-        for site in &self.sites {
-            let key = domain_of(site.pus[0]);
+        for core in &self.cores {
+            let key = domain_of(core.pus[0]);
             let i = order
                 .iter()
                 .position(|known| *known == key)
@@ -210,7 +218,7 @@ impl<'a> Floor<'a> {
                     domains.push(Domain::default());
                     domains.len() - 1
                 });
-            domains[i].add(site);
+            domains[i].add(core);
         }
         domains.sort_by_key(Domain::load_per_core);
         let seats = (0..workers).filter_map(|_| {
@@ -220,14 +228,14 @@ impl<'a> Floor<'a> {
             next.workers += 1;
             Some(next.pus.clone())
         });
-        (seats.collect(), self.sites.len())
+        (seats.collect(), self.cores.len())
     }
 
-    fn fastest(&self) -> Vec<Site> {
-        let fastest = self.sites.iter().map(|site| site.kind).max().flatten();
-        self.sites
+    fn fastest(&self) -> Vec<AvailableCore> {
+        let fastest = self.cores.iter().map(|core| core.kind).max().flatten();
+        self.cores
             .iter()
-            .filter(|site| site.kind == fastest)
+            .filter(|core| core.kind == fastest)
             .cloned()
             .collect()
     }
@@ -283,10 +291,10 @@ struct Domain {
 }
 
 impl Domain {
-    fn add(&mut self, site: &Site) {
-        self.pus.extend(site.pus.iter().copied());
+    fn add(&mut self, core: &AvailableCore) {
+        self.pus.extend(core.pus.iter().copied());
         self.cores += 1;
-        self.load += site.load;
+        self.load += core.load;
     }
 
     fn load_per_core(&self) -> u64 {
@@ -294,17 +302,17 @@ impl Domain {
     }
 }
 
-fn seats(sites: Vec<Site>) -> Vec<CpuSet> {
-    sites.iter().map(Site::seat).collect()
+fn pu_sets(cores: Vec<AvailableCore>) -> Vec<CpuSet> {
+    cores.iter().map(AvailableCore::pu_set).collect()
 }
 
-fn fastest_first(mut sites: Vec<Site>) -> Vec<CpuSet> {
-    sites.sort_by_key(|site| std::cmp::Reverse(site.kind));
-    seats(sites)
+fn fastest_first(mut cores: Vec<AvailableCore>) -> Vec<CpuSet> {
+    cores.sort_by_key(|core| std::cmp::Reverse(core.kind));
+    pu_sets(cores)
 }
 
 /// Worker i at place i, and again from the first.
-fn in_turn(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
+fn round_robin(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     (
         places.iter().cycle().take(workers).cloned().collect(),
         places.len(),
@@ -312,7 +320,7 @@ fn in_turn(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
 }
 
 /// Neighbouring workers at neighbouring places, and at the same one when there are too few.
-fn in_blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
+fn blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     let seats = (0..workers).map(|i| {
         places[if workers <= places.len() {
             i
@@ -326,7 +334,7 @@ fn in_blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
 
 /// Chooses `count` of the sites, even over the objects of each level from the outside in.
 fn spread_over(
-    sites: &[Site],
+    cores: &[AvailableCore],
     among: &[usize],
     count: usize,
     levels: &[Vec<&CpuSet>],
@@ -334,14 +342,14 @@ fn spread_over(
     let Some((objects, inner)) = levels.split_first() else {
         return (0..count).map(|i| among[i * among.len() / count]).collect();
     };
-    let object_of = |site: usize| {
+    let object_of = |core: usize| {
         objects
             .iter()
-            .position(|object| object.contains(sites[site].pus[0]))
+            .position(|object| object.contains(cores[core].pus[0]))
     };
     let mut groups: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
-    for &site in among {
-        groups.entry(object_of(site)).or_default().push(site);
+    for &core in among {
+        groups.entry(object_of(core)).or_default().push(core);
     }
     let groups: Vec<Vec<usize>> = groups.into_values().collect();
     let mut counts = vec![0; groups.len()];
@@ -354,7 +362,7 @@ fn spread_over(
     let mut chosen: Vec<usize> = groups
         .iter()
         .zip(counts)
-        .flat_map(|(group, count)| spread_over(sites, group, count, inner))
+        .flat_map(|(group, count)| spread_over(cores, group, count, inner))
         .collect();
     chosen.sort_unstable();
     chosen

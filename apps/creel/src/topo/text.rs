@@ -57,7 +57,7 @@ fn summary(machine: &Machine) -> String {
         counts.extend((count > 0).then(|| counted(count, noun)));
     }
     let mut out = format!("{}\n", styled(BOLD, &counts.join(", ")));
-    if !machine.siblings_told() {
+    if !machine.siblings_known() {
         out += "  siblings are not told: each PU counts as a core\n";
     }
     if machine.kinds().len() > 1 {

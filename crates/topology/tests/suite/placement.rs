@@ -211,8 +211,8 @@ fn assert_promise(machine: &Machine, allowed: &CpuSet, placement: &Placement, se
 }
 
 #[test]
-fn every_policy_keeps_its_promise() {
-    let mut dice = Dice::new("every_policy_keeps_its_promise");
+fn every_policy_keeps_its_invariants() {
+    let mut dice = Dice::new("every_policy_keeps_its_invariants");
     for _ in 0..400 {
         let (machine, allowed) = machine(&mut dice);
         let workers = match dice.below(2) {
@@ -248,8 +248,8 @@ fn every_policy_keeps_its_promise() {
 }
 
 #[test]
-fn a_layout_depends_on_nothing_but_its_arguments() {
-    let mut dice = Dice::new("a_layout_depends_on_nothing_but_its_arguments");
+fn layouts_are_deterministic() {
+    let mut dice = Dice::new("layouts_are_deterministic");
     let (machine, allowed) = machine(&mut dice);
     for placement in Placement::names().map(|name| name.parse::<Placement>().unwrap()) {
         let layouts = [
@@ -261,7 +261,7 @@ fn a_layout_depends_on_nothing_but_its_arguments() {
 }
 
 #[test]
-fn lists_are_taken_in_turn_and_never_widen() {
+fn lists_are_used_round_robin_and_never_widen() {
     let machine = Machine::synthetic("core:8").unwrap();
     let allowed = set("0-5");
     let seats = |text: &str, workers| {
@@ -287,8 +287,8 @@ fn lists_are_taken_in_turn_and_never_widen() {
 }
 
 #[test]
-fn pools_do_not_crowd_while_there_is_room() {
-    let mut dice = Dice::new("pools_do_not_crowd_while_there_is_room");
+fn pools_spread_over_free_cores() {
+    let mut dice = Dice::new("pools_spread_over_free_cores");
     for _ in 0..100 {
         let (machine, allowed) = machine(&mut dice);
         let mut ledger = Ledger::new();
@@ -326,7 +326,7 @@ fn pools_do_not_crowd_while_there_is_room() {
 }
 
 #[test]
-fn domains_and_pus_also_heed_the_ledger() {
+fn domain_and_pu_policies_use_the_ledger() {
     let machine = Machine::synthetic("package:2 l3:2 core:2 pu:2").unwrap();
     let mut ledger = Ledger::new();
     let mut seat = |placement| {

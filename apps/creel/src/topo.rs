@@ -6,7 +6,7 @@ mod text;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use creel_console::machine::{Seating, View};
+use creel_console::machine::{View, WorkerPlacement};
 use creel_console::{Common, Exit, Failure, Format, knobs, output};
 use creel_topology::{Budget, Error, Machine, Placement, place};
 
@@ -79,12 +79,12 @@ fn view(args: &Args) -> Result<View, Error> {
         .place
         .clone()
         .or(args.workers.map(|_| Placement::Cores));
-    let seating = placement.map(|placement| {
+    let worker_placement = placement.map(|placement| {
         let layout = place(&machine, machine.allowed(), workers, &placement)?;
-        Ok(Seating { placement, layout })
+        Ok(WorkerPlacement { placement, layout })
     });
     Ok(View {
-        seating: seating.transpose()?,
+        worker_placement: worker_placement.transpose()?,
         machine,
         budget,
     })

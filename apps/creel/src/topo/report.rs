@@ -1,7 +1,7 @@
 //! The machine for programs: JSON, and a row a PU as CSV. A field keeps its name and meaning.
 
 use creel_console::document::{BudgetFields, MachineFields, SCHEMA};
-use creel_console::machine::{Seating, View};
+use creel_console::machine::{View, WorkerPlacement};
 use creel_topology::{CpuSet, Machine};
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ impl Document {
                 .memory_limit()
                 .and_then(|m| m.value.parse().ok()),
             notes: view.machine.weight_only().into_iter().collect(),
-            placement: view.seating.as_ref().map(PlacementFields::from),
+            placement: view.worker_placement.as_ref().map(PlacementFields::from),
         }
     }
 }
@@ -53,13 +53,13 @@ fn offline(machine: &Machine) -> CpuSet {
     &all - machine.online()
 }
 
-impl From<&Seating> for PlacementFields {
-    fn from(seating: &Seating) -> PlacementFields {
-        let seats = seating.layout.seats();
+impl From<&WorkerPlacement> for PlacementFields {
+    fn from(worker_placement: &WorkerPlacement) -> PlacementFields {
+        let seats = worker_placement.layout.seats();
         PlacementFields {
-            policy: seating.placement.to_string(),
+            policy: worker_placement.placement.to_string(),
             workers: seats.len(),
-            wrapped: seating.layout.wrapped(),
+            wrapped: worker_placement.layout.wrapped(),
             seats: seats.iter().map(CpuSet::to_string).collect(),
         }
     }
@@ -94,9 +94,9 @@ fn row(view: &View, logical: usize, pu: usize) -> Row {
     let machine = &view.machine;
     let mut own_nodes = machine.numa_nodes().iter().filter(|node| node.has_pus);
     let workers = view
-        .seating
+        .worker_placement
         .iter()
-        .flat_map(|seating| seating.layout.seats().iter().enumerate());
+        .flat_map(|worker_placement| worker_placement.layout.seats().iter().enumerate());
     let here: Vec<String> = workers
         .filter(|(_, seat)| seat.contains(pu))
         .map(|(worker, _)| worker.to_string())

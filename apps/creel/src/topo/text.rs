@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use creel_topology::{CpuSet, Kind, KindSource, Machine};
 
 use creel_console::machine::tree::{self, Object};
-use creel_console::machine::{Seating, View};
+use creel_console::machine::{View, WorkerPlacement};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -23,8 +23,8 @@ pub(super) fn draw(view: &View, limits: bool) -> String {
             workers_note(&root, view.machine.allowed())
         );
     }
-    if let Some(seating) = &view.seating {
-        out += &seats(view, seating);
+    if let Some(worker_placement) = &view.worker_placement {
+        out += &seats(view, worker_placement);
     }
     out += &usable(view);
     if limits {
@@ -143,20 +143,23 @@ fn workers_note(object: &Object, allowed: &CpuSet) -> String {
     styled(WORKER, &format!("  ← {noun} {}", names.join(", ")))
 }
 
-fn seats(view: &View, seating: &Seating) -> String {
-    let workers = counted(seating.layout.seats().len(), "worker");
-    if !seating.layout.pinned() {
+fn seats(view: &View, worker_placement: &WorkerPlacement) -> String {
+    let workers = counted(worker_placement.layout.seats().len(), "worker");
+    if !worker_placement.layout.pinned() {
         return format!(
             "{workers}, unpinned: anywhere on {}\n",
             view.machine.allowed()
         );
     }
-    let wrapped = if seating.layout.wrapped() {
+    let wrapped = if worker_placement.layout.wrapped() {
         "; more workers than places, so some share"
     } else {
         ""
     };
-    format!("{workers}, placed by {}{wrapped}\n", seating.placement)
+    format!(
+        "{workers}, placed by {}{wrapped}\n",
+        worker_placement.placement
+    )
 }
 
 fn usable(view: &View) -> String {

@@ -6,7 +6,7 @@ mod lines;
 
 use std::fmt::Write;
 
-use creel_console::machine::{Seating, View};
+use creel_console::machine::{View, WorkerPlacement};
 use creel_topology::{Budget, Machine, Placement, place};
 
 use super::quantity::{factor, heading, quantity, spread};
@@ -75,7 +75,7 @@ fn machine(out: &mut String, report: &Report, drawing: &Drawing) {
     let view = View {
         machine: machine.clone(),
         budget: budget.clone(),
-        seating: layout.ok().map(|layout| Seating {
+        worker_placement: layout.ok().map(|layout| WorkerPlacement {
             placement: Placement::Cores,
             layout,
         }),

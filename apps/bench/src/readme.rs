@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use creel_console::{Exit, Failure, output};
+use creel_console::{AtomicFile, Exit, Failure, output};
 
 use crate::harness::ONE_THREAD;
 use crate::report::findings::{best_peer, disturbance};
@@ -149,8 +149,8 @@ pub fn write(readme: &Path) -> anyhow::Result<Exit> {
         output::note("creel-bench: no record yet, nothing to write\n");
         return Ok(Exit::Done);
     };
-    output::replace(&sibling(readme, PLOT), &plot)?;
-    output::replace(readme, &text)?;
+    AtomicFile::write(&sibling(readme, PLOT), plot.as_bytes())?;
+    AtomicFile::write(readme, text.as_bytes())?;
     Ok(Exit::Done)
 }
 

@@ -3,7 +3,7 @@
 
 use std::{fs, io, path::Path};
 
-use creel_console::output;
+use creel_console::AtomicFile;
 
 /// Whether the name stands for stdout.
 pub fn is_stdout(file: &Path) -> bool {
@@ -15,6 +15,6 @@ pub fn is_stdout(file: &Path) -> bool {
 pub fn write(file: &Path, text: &str) -> io::Result<()> {
     match fs::symlink_metadata(file) {
         Ok(there) if !there.is_file() => fs::write(file, text),
-        _ => output::replace(file, text),
+        _ => AtomicFile::write(file, text.as_bytes()),
     }
 }

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use creel_console::{Document, Exit, Failure};
+use creel_console::{AtomicFile, Document, Exit, Failure};
 use creel_topology::{Budget, Machine};
 use serde::{Deserialize, Serialize};
 
@@ -212,7 +212,7 @@ impl Report {
                 return Err(Failure::new(Exit::Usage, message).into());
             }
         };
-        creel_console::output::replace(file, &text).with_context(|| file.display().to_string())
+        AtomicFile::write(file, text.as_bytes()).with_context(|| file.display().to_string())
     }
 }
 

@@ -9,7 +9,7 @@ use creel_traffic::demand::write::{self as demand, Format as DemandFormat};
 use creel_traffic::network::write::{self as roads, Format as RoadsFormat};
 
 use super::scene::Scene;
-use super::{usage, whole};
+use super::{output_file, usage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,7 +48,7 @@ impl Convert {
         let demand_to = known(self.demand_to.as_deref(), DemandFormat::of)?;
         let outputs = [&self.roads_to, &self.demand_to].into_iter();
         let outputs = outputs.filter_map(|path| path.as_deref());
-        whole::check_distinct(outputs, self.scene.files())?;
+        output_file::check_distinct(outputs, self.scene.files())?;
         let builder = Pool::builder().wait(Wait::Adaptive);
         let pool = self.knobs.apply(builder).build()?;
         let network = self.scene.network(&pool)?;
@@ -60,7 +60,7 @@ impl Convert {
         };
         if let Some((path, format)) = roads_to {
             let unit_mm = self.scene.unit_mm();
-            whole::write(path, true, |to| {
+            output_file::write(path, true, |to| {
                 roads::network(&network, &physics, unit_mm, format, to)
             })?;
             if network.controlled() && !format.keeps_control() {
@@ -86,7 +86,7 @@ impl Convert {
         }
         if let Some((path, format)) = demand_to {
             let (plans, names) = self.scene.plans(&network, &pool, common.quiet)?;
-            whole::write(path, true, |to| {
+            output_file::write(path, true, |to| {
                 demand::plans(&network, &plans, &names, format, to)
             })?;
             let stay = (0..plans.len() as u32)

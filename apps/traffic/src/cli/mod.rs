@@ -3,11 +3,11 @@
 pub mod assign;
 pub mod convert;
 pub mod draw;
+mod output_file;
 mod reports;
 pub mod run;
 mod scene;
 pub mod watch;
-mod whole;
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use creel_traffic::network::{Ms, Names, Network};
 use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
 use creel_traffic::sim::{Event, Simulation};
 
-use super::whole::Whole;
+use super::output_file::OutputFile;
 
 /// Files of what happens, and which part of it.
 #[derive(Args, Debug)]
@@ -71,7 +71,7 @@ fn region(text: &str) -> Result<[f64; 4], String> {
 struct OpenReport {
     path: PathBuf,
     report: Box<dyn Report>,
-    file: Whole,
+    file: OutputFile,
 }
 
 /// The files that are being written.
@@ -137,8 +137,8 @@ impl OpenReports {
         make: impl FnOnce(Box<dyn Write>) -> Box<dyn Report>,
     ) -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
-        let opened = || -> io::Result<(Whole, Box<dyn Write>)> {
-            let file = Whole::create(path)?;
+        let opened = || -> io::Result<(OutputFile, Box<dyn Write>)> {
+            let file = OutputFile::create(path)?;
             let to = Box::new(file.stream(true)?);
             Ok((file, to))
         };

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::reports::{OpenReports, ReportFlags};
 use super::scene::{Scene, Start};
-use super::{Steps, document, whole};
+use super::{Steps, document, output_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,8 +89,10 @@ impl Run {
         // A snapshot may take the place of the one that it goes on from.
         let goes_on = self.start.file().filter(|_| self.snapshot.is_none());
         let read = self.scene.files().chain(goes_on);
-        whole::check_distinct(self.reports.files().chain(self.snapshot.as_deref()), read)?;
-        self.snapshot.as_deref().map_or(Ok(()), whole::check)?;
+        output_file::check_distinct(self.reports.files().chain(self.snapshot.as_deref()), read)?;
+        self.snapshot
+            .as_deref()
+            .map_or(Ok(()), output_file::check)?;
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
         let begun = Instant::now();
         let pool = self
@@ -161,7 +163,7 @@ impl Run {
 }
 
 fn save(simulation: &Simulation, path: &Path) -> anyhow::Result<()> {
-    whole::write(path, false, |to| simulation.save(to))
+    output_file::write(path, false, |to| simulation.save(to))
 }
 
 fn summary(

@@ -1,66 +1,73 @@
-//! Files that get their names when they are whole: until then there is nothing, or what was there before.
+//! Output files, which appear under their name when they are complete.
 //!
-//! A file is written beside its place, synced, and renamed into it. What is no file, a device or a pipe,
-//! is written as it is: to put a file in its place would be the end of it.
+//! A device or a pipe is written in place, because replacing it by a file would destroy it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use creel_console::AtomicFile;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// A file that is being written. If it is dropped before it is finished, nothing stays.
-pub struct Whole {
-    file: File,
-    path: PathBuf,
-    /// Where it is until it is whole.
-    part: Option<PathBuf>,
+pub struct OutputFile {
+    target: Target,
+    /// Whether the name asks for compression.
+    packed: bool,
 }
 
-impl Whole {
+enum Target {
+    /// A regular file.
+    Atomic(AtomicFile),
+    /// A device or a pipe.
+    InPlace(File),
+}
+
+impl OutputFile {
     /// Begins one that will be called `path`.
     pub fn create(path: &Path) -> io::Result<Self> {
         let there = fs::metadata(path);
         if there.as_ref().is_ok_and(fs::Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let special = there.as_ref().is_ok_and(|there| !there.is_file());
+        let special = there.is_ok_and(|there| !there.is_file());
         // A link stays one; what it leads to is replaced.
         let path = if special {
             path.to_owned()
         } else {
             behind_links(path)?
         };
-        let part = (!special).then(|| {
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(format!(".{}.part", std::process::id()));
-            path.with_file_name(name)
-        });
-        let file = File::create(part.as_deref().unwrap_or(&path))?;
-        Ok(Self { file, path, part })
+        let target = if special {
+            Target::InPlace(File::create(&path)?)
+        } else {
+            Target::Atomic(AtomicFile::create(&path)?)
+        };
+        let packed = path.extension().is_some_and(|end| end == "gz");
+        Ok(Self { target, packed })
     }
 
     /// What is to be written goes here, packed if its name says so and `may_pack`.
     pub fn stream(&self, may_pack: bool) -> io::Result<Stream> {
-        let stream = BufWriter::with_capacity(1 << 20, self.file.try_clone()?);
-        let packed = may_pack && self.path.extension().is_some_and(|end| end == "gz");
-        Ok(if packed {
+        let file = match &self.target {
+            Target::Atomic(file) => file.file(),
+            Target::InPlace(file) => file,
+        };
+        let stream = BufWriter::with_capacity(1 << 20, file.try_clone()?);
+        Ok(if self.packed && may_pack {
             Stream::Packed(Box::new(GzEncoder::new(stream, Compression::fast())))
         } else {
             Stream::Plain(stream)
         })
     }
 
-    /// It is whole: gives it its name.
-    pub fn finish(mut self) -> io::Result<()> {
-        if let Some(part) = &self.part {
-            self.file.sync_all()?;
-            fs::rename(part, &self.path)?;
-            self.part = None;
+    /// It is complete: gives it its name.
+    pub fn finish(self) -> io::Result<()> {
+        match self.target {
+            Target::Atomic(file) => file.commit(),
+            Target::InPlace(_) => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -75,15 +82,6 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("links without end"))
-}
-
-impl Drop for Whole {
-    fn drop(&mut self) {
-        if let Some(part) = &self.part {
-            // What is half-written is of no use; there is nobody to tell that it stays.
-            let _ = fs::remove_file(part);
-        }
-    }
 }
 
 /// The stream of a file. To flush it is to end it: what is packed has an end, which a disk may be too full
@@ -114,7 +112,7 @@ impl Write for Stream {
 
 /// Says, before anything is done that takes long, if there can be no such file.
 pub fn check(path: &Path) -> anyhow::Result<()> {
-    Whole::create(path).with_context(|| path.display().to_string())?;
+    OutputFile::create(path).with_context(|| path.display().to_string())?;
     Ok(())
 }
 
@@ -159,11 +157,11 @@ pub fn write(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let written = || -> io::Result<()> {
-        let whole = Whole::create(path)?;
-        let mut stream = whole.stream(may_pack)?;
+        let file = OutputFile::create(path)?;
+        let mut stream = file.stream(may_pack)?;
         write(&mut stream)?;
         stream.flush()?;
-        whole.finish()
+        file.finish()
     }();
     written.with_context(|| path.display().to_string())
 }

@@ -18,7 +18,7 @@ use creel_console::{Align, Table};
 use crate::clock::DISTURBED_SHARE;
 use crate::harness::ONE_THREAD;
 use crate::report::{CaseView, Report, Section, SubjectView, factor, is_more_better, quantity};
-use crate::stats::{Estimate, FACTOR_MIN, Verdict, bonferroni_factor};
+use creel_stats::{Estimate, FACTOR_MIN, Verdict, bonferroni_factor};
 
 /// How much of a change, as a logarithm, is to be the subject's own and not the baseline's.
 const OWN_SHARE_MIN: f64 = 0.5;

@@ -17,7 +17,6 @@ mod report;
 mod rounds;
 mod run;
 mod setting;
-mod stats;
 mod sweep;
 mod workloads;
 

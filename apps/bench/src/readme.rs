@@ -11,7 +11,7 @@ use creel_console::{AtomicFile, Exit, Failure, output};
 use crate::harness::ONE_THREAD;
 use crate::report::findings::{best_peer, disturbance};
 use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
-use crate::stats::{Estimate, Verdict};
+use creel_stats::{Estimate, Verdict};
 
 /// Around what is generated.
 const BEGIN: &str = "<!-- creel-bench --readme: begin -->";

@@ -7,7 +7,7 @@
 //! likes what he sees is often wrong.
 //!
 //! Left out on purpose: outlier rejection. Minimum, median and maximum are shown as measured;
-//! what is called a difference is decided by [`crate::stats`].
+//! what is called a difference is decided by [`creel_stats`].
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use creel_console::{Interrupt, Progress};
 
 use crate::costs::{self, Costs};
 use crate::harness::{Case, Metric, ONE_THREAD, Subject};
-use crate::stats::{Estimate, Summary};
 use crate::sweep;
+use creel_stats::{Estimate, Summary};
 
 /// A sample's values, by the case's metrics, and what it cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,12 +196,12 @@ impl Measured {
 
     /// A subject's values of a metric over the rounds.
     pub fn summary(&self, subject: usize, metric: usize) -> Summary {
-        Summary::of(self.samples[subject].iter().map(|s| s.values[metric]))
+        summary(self.samples[subject].iter().map(|s| s.values[metric]))
     }
 
     /// A subject's costs of a kind over the rounds.
     pub fn cost(&self, subject: usize, cost: usize) -> Summary {
-        Summary::of(self.samples[subject].iter().map(|s| s.costs.0[cost]))
+        summary(self.samples[subject].iter().map(|s| s.costs.0[cost]))
     }
 
     /// A subject's first metric over that of `other`, round by round.
@@ -258,6 +258,11 @@ impl Measured {
     }
 }
 
+fn summary(values: impl Iterator<Item = f64>) -> Summary {
+    let values: Vec<f64> = values.collect();
+    Summary::of(&values).expect("at least one round")
+}
+
 fn ratios(values: &[Sample], others: &[Sample]) -> Vec<f64> {
     let pairs = values.iter().zip(others);
     pairs.map(|(s, o)| s.values[0] / o.values[0]).collect()
@@ -269,7 +274,7 @@ pub mod tests {
 
     use super::*;
     use crate::harness::Plan;
-    use crate::stats::noise::Noise;
+    use creel_stats::noise::Noise;
 
     /// A case of subjects whose samples are made, each by its function of the sample's number.
     pub fn case(rounds: usize, subjects: Vec<Subject>) -> Case {
@@ -323,7 +328,7 @@ pub mod tests {
             (10.0, 25.0, 40.0)
         );
         let mean = (10.0f64 * 20.0 * 30.0 * 40.0).powf(0.25);
-        assert!((summary.mean - mean).abs() < 1e-9);
+        assert!((summary.geometric_mean.unwrap() - mean).abs() < 1e-9);
         assert_eq!(measured.ratios(0, 1), [0.5; 4]);
     }
 

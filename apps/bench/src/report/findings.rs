@@ -8,8 +8,8 @@ use super::view::{CaseView, SubjectView};
 use super::{Report, Section};
 use crate::clock::DISTURBED_SHARE;
 use crate::harness::ONE_THREAD;
-use crate::stats::Verdict;
 use crate::sweep::Point;
+use creel_stats::Verdict;
 
 /// How much better is `subject` than `than`? `{x}` is the factor, `{n}` the number of workers,
 /// `{case}` the case.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::costs;
 use crate::harness::Metric;
 use crate::rounds::Measured;
-use crate::stats::{Estimate, Summary, Verdict};
+use creel_stats::{Estimate, Summary, Verdict};
 
 /// A subject's values of one metric of one case; the JSON's and the CSV's row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,14 +75,14 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
     let mut rows = Vec::new();
     let metrics = &measured.metrics;
     for (subject, name) in measured.subjects().iter().enumerate() {
-        let row = |metric: String, unit: &str, summary: Summary| Row {
+        let row = |metric: String, unit: &str, [min, median, max]: [f64; 3]| Row {
             subject: name.clone(),
             case: measured.case.clone(),
             metric,
             unit: unit.into(),
-            min: rounded(summary.min),
-            median: rounded(summary.median),
-            max: rounded(summary.max),
+            min: rounded(min),
+            median: rounded(median),
+            max: rounded(max),
             runs: measured.samples(subject).len(),
             interval: None,
             verdict: None,
@@ -100,38 +100,47 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
                 ..row(
                     metric.name.into(),
                     metric.unit,
-                    measured.summary(subject, index),
+                    range(measured.summary(subject, index)),
                 )
             });
         }
         for (index, metric) in metrics.iter().enumerate() {
-            let mean = measured.summary(subject, index).mean;
-            let all = Summary {
-                min: mean,
-                median: mean,
-                max: mean,
-                mean,
-            };
+            let mean = geometric_mean(measured.summary(subject, index));
             let name = format!("{}, geometric mean", metric.name);
-            rows.push(row(name, metric.unit, all));
+            rows.push(row(name, metric.unit, [mean; 3]));
         }
         for other in measured.compared_with(subject) {
             let metric = format!("{} / {}", metrics[0].name, measured.subjects()[other]);
             let ratios = measured.ratios(subject, other);
+            let ratio_summary = Summary::of(&ratios).expect("at least one round");
             rows.push(Row {
                 runs: ratios.len(),
                 ..judged(
-                    row(metric, "ratio", Summary::of(ratios.iter().copied())),
+                    row(metric, "ratio", range(ratio_summary)),
                     Estimate::of(ratios),
                     (subject != other).then(|| measured.floor()),
                 )
             });
         }
         for (index, Metric { name, unit }) in costs::METRICS.iter().enumerate() {
-            rows.push(row((*name).into(), unit, measured.cost(subject, index)));
+            rows.push(row(
+                (*name).into(),
+                unit,
+                range(measured.cost(subject, index)),
+            ));
         }
     }
     rows
+}
+
+fn range(summary: Summary) -> [f64; 3] {
+    [summary.min, summary.median, summary.max]
+}
+
+/// The geometric mean, which is 0 if a value is, and NaN if a value is not known.
+fn geometric_mean(summary: Summary) -> f64 {
+    let no_mean = if summary.mean.is_nan() { f64::NAN } else { 0.0 };
+    summary.geometric_mean.unwrap_or(no_mean)
 }
 
 /// A ratio's row with its interval and what is called of it; nothing is of a subject over itself.

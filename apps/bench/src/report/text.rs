@@ -7,8 +7,8 @@ use super::quantity::{factor, heading, quantity, spread};
 use super::rows::Row;
 use super::view::{CaseView, SubjectView};
 use crate::harness::ONE_THREAD;
-use crate::stats::Verdict;
 use crate::sweep::Point;
+use creel_stats::Verdict;
 
 /// As wide as a terminal that many have.
 pub const COLUMNS: usize = 100;

@@ -5,8 +5,8 @@ use super::Section;
 use super::rows::Row;
 use crate::costs;
 use crate::harness::ONE_THREAD;
-use crate::stats::{Estimate, Verdict};
 use crate::sweep;
+use creel_stats::{Estimate, Verdict};
 
 /// A case and its subjects.
 #[derive(Debug)]

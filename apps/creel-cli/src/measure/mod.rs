@@ -8,8 +8,8 @@ mod plan;
 mod report;
 mod runner;
 mod sample;
-mod stats;
 mod store;
+mod verdict;
 
 use crate::{drawing, options};
 use agent::Agent;
@@ -17,6 +17,7 @@ pub use agent::RUNNER_COMMAND;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, output};
+use creel_stats::Summary;
 use creel_topology::Machine;
 use hooks::Hooks;
 use plan::{Axis, Labels, MeasureRequest, Subject};
@@ -24,7 +25,6 @@ use regex_lite::Regex;
 use report::Plot;
 use runner::{RunRequest, processes};
 use sample::{Sample, WALL};
-use stats::Summary;
 use std::{
     ffi::OsString,
     fs, io,

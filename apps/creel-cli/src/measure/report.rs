@@ -2,8 +2,8 @@
 
 use super::{
     sample::{FIGURES, Sample, Unit, WALL, show, title, unit},
-    stats::{Ratio, Summary},
     store::{Measured, own_figures},
+    verdict::verdict,
 };
 use anyhow::{Context, Result};
 use creel_console::{
@@ -12,6 +12,7 @@ use creel_console::{
     output,
     plot::{Chart, Series},
 };
+use creel_stats::{Ratio, Summary};
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 use std::{collections::BTreeMap, io};
@@ -137,16 +138,16 @@ pub fn text(all: &[Measured], markdown: bool) -> io::Result<()> {
     let mut sentences: Vec<String> = Vec::new();
     for m in &compared {
         let base = &all[m.base];
-        let verdict = match ratio(base, m, WALL) {
+        let sentence = match ratio(base, m, WALL) {
             Some(ratio) if m.is_aa_control => format!(
                 "noise: {} differs from itself by up to ×{:.3}",
                 base.label,
                 ratio.noise_floor()
             ),
-            Some(ratio) => ratio.verdict(&label(m), &label(base), noise_floor),
+            Some(ratio) => verdict(&ratio, &label(m), &label(base), noise_floor),
             None => continue,
         };
-        sentences.push(verdict);
+        sentences.push(sentence);
     }
     sentences.extend(all.iter().filter_map(outliers));
     if !sentences.is_empty() {

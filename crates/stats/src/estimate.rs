@@ -8,6 +8,7 @@
 //! Source: K. K. Yuen, "The two-sample trimmed t for unequal population variances" (1974);
 //! Student's t for 95 %.
 
+use crate::summary::student_t_95;
 use serde::{Deserialize, Serialize};
 
 /// Differences below this factor are never called one.
@@ -151,83 +152,10 @@ pub enum Verdict {
     Less,
 }
 
-/// Student's t for 95 %, both sides.
-fn student_t_95(degrees_of_freedom: usize) -> f64 {
-    const TABLE: [f64; 20] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-    ];
-    // Beyond the table, Cornish and Fisher's first term.
-    let beyond = |n: f64| 1.96 + 2.372 / n;
-    let listed = TABLE.get(degrees_of_freedom.saturating_sub(1));
-    listed
-        .copied()
-        .unwrap_or_else(|| beyond(degrees_of_freedom as f64))
-}
-
-/// Minimum, median, maximum and geometric mean over the rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
-    /// The smallest.
-    pub min: f64,
-    /// The one in the middle, or the mean of the two there.
-    pub median: f64,
-    /// The largest.
-    pub max: f64,
-    /// The geometric mean.
-    pub mean: f64,
-}
-
-impl Summary {
-    /// Of at least one value.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let count = values.len();
-        let logarithms = values.iter().map(|value| value.ln());
-        let mean = (logarithms.sum::<f64>() / count as f64).exp();
-        let median = f64::midpoint(values[(count - 1) / 2], values[count / 2]);
-        Summary {
-            min: values[0],
-            median,
-            max: values[count - 1],
-            mean,
-        }
-    }
-}
-
-#[cfg(test)]
-pub mod noise {
-    //! Samples as a shared machine gives them, from a seed.
-
-    /// Numbers that look random.
-    /// Source: Vigna's splitmix64.
-    pub struct Noise(pub u64);
-
-    impl Noise {
-        /// Evenly spread from 0 to 1.
-        pub fn even(&mut self) -> f64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-        }
-
-        /// A factor near one: some 3 % up and down, and one sample in twelve up to 80 % slower.
-        pub fn factor(&mut self) -> f64 {
-            let bell: f64 = (0..6).map(|_| self.even() - 0.5).sum();
-            let preempted = self.even() < 1.0 / 12.0;
-            let late = if preempted { self.even() * 0.8 } else { 0.0 };
-            (0.04 * bell).exp() * (1.0 + late)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::noise::Noise;
     use super::*;
+    use crate::noise::Noise;
 
     #[test]
     fn estimates_match_the_paper() {

@@ -8,6 +8,7 @@
 //! Left out: other bounds, corrections for values that were not noted, serialisation.
 
 use std::fmt;
+use std::time::Duration;
 
 /// log2 of the parts of a power of two.
 const PART_BITS: u32 = 7;
@@ -20,7 +21,7 @@ const COUNTERS: usize = PARTS * (VALUE_BITS - PART_BITS + 1) as usize;
 /// Counts values by their size.
 ///
 /// ```
-/// use creel_cast::measure::Histogram;
+/// use creel_stats::Histogram;
 ///
 /// let mut histogram = Histogram::default();
 /// (1..=1000).for_each(|nanos| histogram.record(nanos * 1000));
@@ -111,6 +112,29 @@ impl fmt::Debug for Histogram {
     }
 }
 
+/// Three points of a distribution.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: f64,
+    /// What 99 of 100 do not exceed.
+    pub p99: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Percentiles {
+    /// Of a histogram of nanoseconds, in units of `unit`; zeros of an empty one.
+    pub fn of(histogram: &Histogram, unit: Duration) -> Self {
+        let unit = unit.as_nanos() as f64;
+        Percentiles {
+            p50: histogram.quantile(0.5) as f64 / unit,
+            p99: histogram.quantile(0.99) as f64 / unit,
+            max: histogram.max() as f64 / unit,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,10 +167,10 @@ mod tests {
         values.sort_unstable();
         for share in [0.0, 0.01, 0.5, 0.99, 1.0] {
             let rank = ((share * 10_000.0) as usize).max(1) - 1;
-            let (told, exact) = (a.quantile(share) as f64, values[rank] as f64);
+            let (found, exact) = (a.quantile(share) as f64, values[rank] as f64);
             assert!(
-                told >= exact && told <= exact * 1.008,
-                "{share}: {told}, {exact}"
+                found >= exact && found <= exact * 1.008,
+                "{share}: {found}, {exact}"
             );
         }
         assert_eq!(a.quantile(1.0), a.max());
@@ -157,5 +181,7 @@ mod tests {
         let none = Histogram::default();
         assert!(none.is_empty());
         assert_eq!((none.quantile(0.5), none.max()), (0, 0));
+        let points = Percentiles::of(&none, Duration::from_micros(1));
+        assert_eq!(points, Percentiles::default());
     }
 }

@@ -1,4 +1,4 @@
-//! A distribution of nanoseconds in a fixed number of counters.
+//! A distribution of whole numbers, such as nanoseconds, in a fixed number of counters.
 //!
 //! Laid out as HDR histograms are: each power of two is cut into [`PARTS`] equal parts, so that a
 //! value is known within 0.8 %, be it nanoseconds or minutes, and finding its counter takes a

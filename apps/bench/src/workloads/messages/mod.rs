@@ -97,11 +97,11 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
 /// Without other languages' tasks on one worker, which share nothing with a load, and without those
 /// whose start takes longer than what is measured: what they are beside Creel, the bare case tells.
 fn under_load(mut case: Case) -> Case {
-    let tells = |name: &str| match name.strip_prefix("go ") {
+    let is_comparable = |name: &str| match name.strip_prefix("go ") {
         Some(workers) => workers != "1 workers",
         None => name.starts_with("creel") || name.starts_with("tokio"),
     };
-    case.retain_subjects(tells);
+    case.retain_subjects(is_comparable);
     case
 }
 

@@ -133,15 +133,15 @@ fn road(tags: &HashMap<&str, &str>) -> Option<Road> {
         Some(_) => 0,
         None => i32::from(round || kind.starts_with("motorway")),
     };
-    let told = tags
+    let tagged_lanes = tags
         .get("lanes")
         .and_then(|text| text.parse::<u8>().ok())
         .filter(|lanes| *lanes > 0);
-    let each = told.map_or(lanes, |told| {
+    let each = tagged_lanes.map_or(lanes, |tagged_lanes| {
         if one_way == 0 {
-            (told / 2).max(1)
+            (tagged_lanes / 2).max(1)
         } else {
-            told
+            tagged_lanes
         }
     });
     let lanes = [

@@ -283,7 +283,8 @@ fn reports_match_the_formats_of_sumo_and_matsim() {
     // Roads of the west, of two lanes, fast ones; each second car.
     let links = network.links_by_name();
     let wanted = |filter: Filter| {
-        let matches = |car, road| filter.matches(&network, car, links[road]);
+        let matches =
+            |car, road| filter.matches_vehicle(car) && filter.matches_link(&network, links[road]);
         [
             matches(0, "ab"),
             matches(0, "bc"),

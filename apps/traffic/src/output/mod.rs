@@ -102,18 +102,13 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Whether what happens to a car on a road is wanted. What happens on none is, where no roads are
-    /// picked.
-    pub fn matches(&self, network: &Network, car: u32, link: u32) -> bool {
-        self.matches_vehicle(car) && self.matches_link(network, link)
-    }
-
     /// Whether what happens to a car is wanted.
     pub fn matches_vehicle(&self, car: u32) -> bool {
         car.is_multiple_of(self.every.max(1))
     }
 
-    /// Whether what happens on a road is wanted.
+    /// Whether what happens on a road is wanted. What happens on none is, where no roads are
+    /// picked.
     pub fn matches_link(&self, network: &Network, link: u32) -> bool {
         let Self {
             region,

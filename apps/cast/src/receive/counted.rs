@@ -1,6 +1,6 @@
 //! What has come so far, as the sockets' tasks count it and the program looks at it.
 
-use super::intake::Intake;
+use super::demux::Demux;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ struct Counts {
     candidates: AtomicU64,
 }
 
-/// How much of an intake has been counted.
+/// How much of a demultiplexer has been counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Told {
     packets: u64,
@@ -34,10 +34,10 @@ impl Counted {
         self.packets() + self.0.candidates.load(Ordering::Relaxed)
     }
 
-    /// Adds what an intake has got since it was `told`.
+    /// Adds what a demultiplexer has got since it was `told`.
     #[inline]
-    pub(super) fn add(&self, intake: &Intake, told: &mut Told) {
-        let (packets, candidates) = (intake.packets(), intake.candidates_seen());
+    pub(super) fn add(&self, demux: &Demux, told: &mut Told) {
+        let (packets, candidates) = (demux.packets(), demux.candidates_seen());
         let counts = &self.0;
         counts
             .packets

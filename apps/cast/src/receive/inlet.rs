@@ -1,7 +1,7 @@
 //! What one UDP socket's task does: take what there is, and report.
 
 use super::counted::{Counted, Told};
-use super::intake::Intake;
+use super::demux::Demux;
 use crate::net::pcap::Tap;
 use creel::net::{Received, UdpSocket};
 use creel::task::control::{Flow, Work};
@@ -30,7 +30,7 @@ thread_local! {
 #[derive(Debug)]
 pub(super) struct Inlet {
     socket: UdpSocket,
-    intake: Intake,
+    demux: Demux,
     /// Of several streams.
     shared: bool,
     counted: Counted,
@@ -45,10 +45,10 @@ pub(super) struct Inlet {
 }
 
 impl Inlet {
-    pub(super) fn new(socket: UdpSocket, intake: Intake, shared: bool, counted: Counted) -> Self {
+    pub(super) fn new(socket: UdpSocket, demux: Demux, shared: bool, counted: Counted) -> Self {
         Inlet {
             socket,
-            intake,
+            demux,
             shared,
             counted,
             told: Told::default(),
@@ -75,8 +75,8 @@ impl Inlet {
         &self.socket
     }
 
-    pub(super) fn into_intake(self) -> Intake {
-        self.intake
+    pub(super) fn into_demux(self) -> Demux {
+        self.demux
     }
 
     fn take(&mut self, received: &Received) {
@@ -84,7 +84,7 @@ impl Inlet {
         for datagram in received.iter() {
             self.take_one(datagram.bytes, datagram.from, now);
             if datagram.truncated {
-                self.intake.note_cut();
+                self.demux.note_cut();
             }
         }
         self.tell(now);
@@ -95,17 +95,17 @@ impl Inlet {
         if let Some((tap, to)) = &self.tap {
             tap.write(datagram, from, *to);
         }
-        self.intake.take(datagram, from, now);
+        self.demux.take(datagram, from, now);
     }
 
     /// Reports, and counts what its sources got.
     fn tell(&mut self, now: u64) {
-        for (to, report) in self.intake.reports(now) {
+        for (to, report) in self.demux.reports(now) {
             // A report that does not get through is made up for by the next one.
             let socket = self.reporter.as_ref().unwrap_or(self.socket.as_std());
             let _ = socket.send_to(&report, to);
         }
-        self.counted.add(&self.intake, &mut self.told);
+        self.counted.add(&self.demux, &mut self.told);
     }
 
     /// A packet of a port's one stream, without asking where it comes from.
@@ -127,7 +127,7 @@ impl Work for Inlet {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
         if !self.shared
             && self.unasked < ASKED
-            && let Some(from) = self.intake.expected_from()
+            && let Some(from) = self.demux.expected_from()
         {
             return self.poll_one(cx, from);
         }

@@ -1,14 +1,14 @@
 //! Many streams from UDP, TCP or a capture: what came, what did not, and when.
 
 mod counted;
+mod demux;
 mod incoming;
 mod inlet;
-mod intake;
 mod recorder;
 mod report;
 mod tcp_inlet;
 
-pub use intake::Junk;
+pub use demux::Junk;
 pub use report::SourceReport;
 
 use crate::measure::context::with_histograms;
@@ -24,8 +24,8 @@ use crate::net::{overflow, pcap};
 use crate::run::{Error, Measured};
 use counted::Counted;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
+use demux::{Common, Demux};
 use inlet::Inlet;
-use intake::{Common, Intake};
 use recorder::Files;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -192,16 +192,16 @@ impl<'a> Receiver<'a> {
             .div_ceil(plan.sessions.len().max(1));
         let mut ports = Ports::new(buffer_bytes(streams_a_port, plan.wait));
         for (number, session) in plan.sessions.iter().enumerate() {
-            let intake = Intake::new(Arc::clone(&common), session.clone(), number, shared);
+            let demux = Demux::new(Arc::clone(&common), session.clone(), number, shared);
             if session.tcp {
                 if let Some(listener) = ports.listen(session.address) {
-                    let inlet = TcpInlet::new(listener, intake, receiver.counted.clone());
+                    let inlet = TcpInlet::new(listener, demux, receiver.counted.clone());
                     receiver.tcp.push((number, inlet));
                 }
                 continue;
             }
             if let Some(socket) = ports.open(&plan.options, session) {
-                let mut inlet = Inlet::new(socket, intake, shared, receiver.counted.clone());
+                let mut inlet = Inlet::new(socket, demux, shared, receiver.counted.clone());
                 inlet.tap(receiver.capture.as_ref(), session.address);
                 receiver.inlets.push((number, inlet));
             }
@@ -214,14 +214,14 @@ impl<'a> Receiver<'a> {
                     rtcp: Rtcp::Off,
                     ..session.clone()
                 };
-                let intake = Intake::new(Arc::clone(&common), own.clone(), number, shared);
+                let demux = Demux::new(Arc::clone(&common), own.clone(), number, shared);
                 if let Some(socket) = ports.open(&plan.options, &own) {
                     if let Some((of, packets)) = receiver.inlets.last_mut()
                         && *of == number
                     {
                         packets.report_by(&socket);
                     }
-                    let inlet = Inlet::new(socket, intake, false, Counted::default());
+                    let inlet = Inlet::new(socket, demux, false, Counted::default());
                     receiver.inlets.push((number, inlet));
                 }
             }
@@ -250,7 +250,7 @@ impl<'a> Receiver<'a> {
             let task = async move {
                 let ended = (&mut running).await;
                 // The receiver waits for all.
-                let _ = done.send((number, ended, running.into_work().into_intake()));
+                let _ = done.send((number, ended, running.into_work().into_demux()));
             };
             self.contexts.of(number).spawn(task).detach();
         }
@@ -261,8 +261,8 @@ impl<'a> Receiver<'a> {
             let done = done.clone();
             let task = async move {
                 let ended = (&mut running).await;
-                if let Some(intake) = running.into_work().into_intake() {
-                    let _ = done.send((number, ended, intake));
+                if let Some(demux) = running.into_work().into_demux() {
+                    let _ = done.send((number, ended, demux));
                 }
             };
             self.contexts.of(number).spawn(task).detach();
@@ -276,8 +276,8 @@ impl<'a> Receiver<'a> {
         }
         measured.warnings = self.warnings;
         measured.notes = self.notes;
-        let mut intakes: Vec<_> = results.iter().collect();
-        let failed = intakes
+        let mut demuxes: Vec<_> = results.iter().collect();
+        let failed = demuxes
             .iter()
             .filter(|(_, ended, _)| *ended == Ended::Failed);
         let failed = failed.count();
@@ -286,9 +286,9 @@ impl<'a> Receiver<'a> {
                 .warnings
                 .push(format!("{failed} sockets failed; what came before is told"));
         }
-        intakes.sort_by_key(|(number, ..)| *number);
-        for (_, _, intake) in intakes {
-            tell(intake, &mut measured);
+        demuxes.sort_by_key(|(number, ..)| *number);
+        for (_, _, demux) in demuxes {
+            tell(demux, &mut measured);
         }
         measured.histograms = self.contexts.take_histograms();
         finish(plan, &mut measured, self.files, self.capture);
@@ -310,7 +310,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
         .map(|path| Files::new(path, true))
         .transpose()?;
     let common = Arc::new(plan.common(files.as_ref()));
-    let mut intakes: Vec<Intake> = Vec::new();
+    let mut demuxes: Vec<Demux> = Vec::new();
     let mut by_port: HashMap<SocketAddr, usize> = HashMap::new();
     let mut measured = Measured::default();
     // What other runs of this thread have left.
@@ -326,17 +326,17 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
                 .map(|session| session.formats.clone());
             let mut session = Session::new(packet.to, 11, Format::CD_MONO);
             session.formats = formats.unwrap_or_default();
-            intakes.push(Intake::new(
+            demuxes.push(Demux::new(
                 Arc::clone(&common),
                 session,
-                intakes.len(),
+                demuxes.len(),
                 false,
             ));
-            intakes.len() - 1
+            demuxes.len() - 1
         });
         match packet.missing {
-            0 => intakes[index].take(packet.bytes, packet.from, packet.at),
-            missing => intakes[index].take_cut(packet.bytes, missing, packet.from, packet.at),
+            0 => demuxes[index].take(packet.bytes, packet.from, packet.at),
+            missing => demuxes[index].take_cut(packet.bytes, missing, packet.from, packet.at),
         }
     })?;
     measured.warnings.extend(passed.warnings(capture));
@@ -347,8 +347,8 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
         ));
     }
     drop(common);
-    for intake in intakes {
-        tell(intake, &mut measured);
+    for demux in demuxes {
+        tell(demux, &mut measured);
     }
     measured.contexts = 1;
     measured.buffers = measured.sources.iter().map(|source| source.packets).sum();
@@ -358,13 +358,13 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
 }
 
 /// Adds what came to one port.
-fn tell(intake: Intake, measured: &mut Measured) {
+fn tell(demux: Demux, measured: &mut Measured) {
     let unknown = |source: &SourceReport, formats: &Formats| {
         let is_unknown = |number: &&u8| formats.of(**number).is_none();
         source.payload_types.iter().find(is_unknown).copied()
     };
-    let formats = intake.formats().clone();
-    let (rows, junk) = intake.tell();
+    let formats = demux.formats().clone();
+    let (rows, junk) = demux.tell();
     for (mut source, stats) in rows {
         source.stream = measured.sources.len();
         if let Some(number) = unknown(&source, &formats) {

@@ -1,6 +1,6 @@
 //! What one TCP port's tasks do: one accepts, and one a connection takes what comes over it.
 //!
-//! The connections of a port share its intake, as the sources of a UDP port do. They run on one
+//! The connections of a port share its demultiplexer, as the sources of a UDP port do. They run on one
 //! context, so nobody waits for the lock.
 //!
 //! Left out: reports into the connections.
@@ -8,7 +8,7 @@
 //! Source: RFC 4571 section 2: each packet comes after its length in two bytes.
 
 use super::counted::{Counted, Told};
-use super::intake::Intake;
+use super::demux::Demux;
 use creel::net::{TcpListener, TcpStream};
 use creel::task::control::{Flow, Work};
 use creel::task::{JoinSet, yield_now};
@@ -34,10 +34,10 @@ thread_local! {
 /// The wait for a connection.
 type Accepting = Pin<Box<dyn Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send>>;
 
-/// What the connections of a port share; the intake is gone once the port is closed.
+/// What the connections of a port share; the demultiplexer is gone once the port is closed.
 #[derive(Debug)]
 struct Shared {
-    intake: Mutex<Option<(Intake, Told)>>,
+    demux: Mutex<Option<(Demux, Told)>>,
     counted: Counted,
 }
 
@@ -52,23 +52,23 @@ pub(super) struct TcpInlet {
 }
 
 impl TcpInlet {
-    pub(super) fn new(listener: TcpListener, intake: Intake, counted: Counted) -> Self {
+    pub(super) fn new(listener: TcpListener, demux: Demux, counted: Counted) -> Self {
         TcpInlet {
             listener: Arc::new(listener),
             accepting: None,
             connections: JoinSet::new(),
             full: false,
             shared: Arc::new(Shared {
-                intake: Mutex::new(Some((intake, Told::default()))),
+                demux: Mutex::new(Some((demux, Told::default()))),
                 counted,
             }),
         }
     }
 
     /// Closes the connections.
-    pub(super) fn into_intake(self) -> Option<Intake> {
-        let mut intake = lock(&self.shared.intake);
-        intake.take().map(|(intake, _)| intake)
+    pub(super) fn into_demux(self) -> Option<Demux> {
+        let mut demux = lock(&self.shared.demux);
+        demux.take().map(|(demux, _)| demux)
     }
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
@@ -150,12 +150,12 @@ impl Connection {
 
     /// Takes the whole packets; false if the port is closed.
     fn take(&mut self, read: &[u8]) -> bool {
-        let mut intake = lock(&self.shared.intake);
-        let Some((intake, told)) = intake.as_mut() else {
+        let mut demux = lock(&self.shared.demux);
+        let Some((demux, told)) = demux.as_mut() else {
             return false;
         };
         let now = Clock::monotonic().nanos();
-        let mut each = |packet: &[u8]| intake.take(packet, self.from, now);
+        let mut each = |packet: &[u8]| demux.take(packet, self.from, now);
         if self.rest.is_empty() {
             self.rest.extend_from_slice(split(read, &mut each));
         } else {
@@ -163,7 +163,7 @@ impl Connection {
             let left = split(&self.rest, &mut each).len();
             self.rest.drain(..self.rest.len() - left);
         }
-        self.shared.counted.add(intake, told);
+        self.shared.counted.add(demux, told);
         true
     }
 }

@@ -1,4 +1,5 @@
-//! All sources of one socket: packets are told apart, and what is none is told.
+//! Demultiplexes the packets of one socket by source, and counts everything that is not a valid
+//! packet of a known source.
 
 use super::incoming::{Incoming, Packet};
 use super::recorder::{Folder, Recorder};
@@ -99,7 +100,7 @@ struct Kept {
 
 /// The sources of one socket.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct Demux {
     common: Arc<Common>,
     session: Session,
     number: usize,
@@ -120,10 +121,10 @@ pub(super) struct Intake {
     shared: bool,
 }
 
-impl Intake {
+impl Demux {
     /// For the socket with this number; `shared` by streams that are planned.
     pub(super) fn new(common: Arc<Common>, session: Session, number: usize, shared: bool) -> Self {
-        Intake {
+        Demux {
             common,
             session,
             number,

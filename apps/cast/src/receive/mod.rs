@@ -3,10 +3,10 @@
 mod counted;
 mod demux;
 mod incoming;
-mod inlet;
 mod recorder;
 mod report;
-mod tcp_inlet;
+mod tcp_reader;
+mod udp_reader;
 
 pub use demux::Junk;
 pub use report::SourceReport;
@@ -25,7 +25,6 @@ use crate::run::{Error, Measured};
 use counted::Counted;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
 use demux::{Common, Demux};
-use inlet::Inlet;
 use recorder::Files;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,7 +32,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use tcp_inlet::TcpInlet;
+use tcp_reader::TcpReader;
+use udp_reader::UdpReader;
 
 /// How often the program looks what has come.
 const LOOK: Duration = Duration::from_millis(100);
@@ -142,16 +142,16 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
 }
 
 /// What one socket's task does.
-type Task = Running<Inlet>;
-type TcpTask = Running<TcpInlet>;
+type Task = Running<UdpReader>;
+type TcpTask = Running<TcpReader>;
 
 /// Streams whose ports are open: nothing that is sent from now on is lost for want of one.
 #[derive(Debug)]
 pub struct Receiver<'a> {
     plan: &'a Plan,
     contexts: Contexts,
-    inlets: Vec<(usize, Inlet)>,
-    tcp: Vec<(usize, TcpInlet)>,
+    readers: Vec<(usize, UdpReader)>,
+    tcp: Vec<(usize, TcpReader)>,
     files: Option<Files>,
     capture: Option<pcap::Tap>,
     warnings: Vec<String>,
@@ -177,7 +177,7 @@ impl<'a> Receiver<'a> {
         let mut receiver = Receiver {
             plan,
             contexts: Contexts::new(plan.groups, plan.wait, plan.observe)?,
-            inlets: Vec::new(),
+            readers: Vec::new(),
             tcp: Vec::new(),
             files,
             capture,
@@ -195,15 +195,15 @@ impl<'a> Receiver<'a> {
             let demux = Demux::new(Arc::clone(&common), session.clone(), number, shared);
             if session.tcp {
                 if let Some(listener) = ports.listen(session.address) {
-                    let inlet = TcpInlet::new(listener, demux, receiver.counted.clone());
-                    receiver.tcp.push((number, inlet));
+                    let reader = TcpReader::new(listener, demux, receiver.counted.clone());
+                    receiver.tcp.push((number, reader));
                 }
                 continue;
             }
             if let Some(socket) = ports.open(&plan.options, session) {
-                let mut inlet = Inlet::new(socket, demux, shared, receiver.counted.clone());
-                inlet.tap(receiver.capture.as_ref(), session.address);
-                receiver.inlets.push((number, inlet));
+                let mut reader = UdpReader::new(socket, demux, shared, receiver.counted.clone());
+                reader.tap(receiver.capture.as_ref(), session.address);
+                receiver.readers.push((number, reader));
             }
             // Reports on a port of their own: what comes there is told apart by its sources.
             if session.rtcp == Rtcp::Own
@@ -216,20 +216,20 @@ impl<'a> Receiver<'a> {
                 };
                 let demux = Demux::new(Arc::clone(&common), own.clone(), number, shared);
                 if let Some(socket) = ports.open(&plan.options, &own) {
-                    if let Some((of, packets)) = receiver.inlets.last_mut()
+                    if let Some((of, packets)) = receiver.readers.last_mut()
                         && *of == number
                     {
-                        packets.report_by(&socket);
+                        packets.send_reports_from(&socket);
                     }
-                    let inlet = Inlet::new(socket, demux, false, Counted::default());
-                    receiver.inlets.push((number, inlet));
+                    let reader = UdpReader::new(socket, demux, false, Counted::default());
+                    receiver.readers.push((number, reader));
                 }
             }
         }
         ports.close(
             &mut receiver.warnings,
             &mut receiver.notes,
-            !receiver.inlets.is_empty() || !receiver.tcp.is_empty(),
+            !receiver.readers.is_empty() || !receiver.tcp.is_empty(),
         )?;
         Ok(receiver)
     }
@@ -241,10 +241,10 @@ impl<'a> Receiver<'a> {
         let (done, results) = mpsc::channel();
         let mut controls = Vec::new();
         let mut overflow = Overflow::default();
-        for (number, inlet) in self.inlets {
-            overflow.watch(inlet.socket().as_std().as_fd());
+        for (number, reader) in self.readers {
+            overflow.watch(reader.socket().as_std().as_fd());
             let control = Arc::new(Control::started(changes.clone()));
-            let mut running: Task = control.run(inlet);
+            let mut running: Task = control.run(reader);
             controls.push(control);
             let done = done.clone();
             let task = async move {
@@ -254,9 +254,9 @@ impl<'a> Receiver<'a> {
             };
             self.contexts.of(number).spawn(task).detach();
         }
-        for (number, inlet) in self.tcp {
+        for (number, reader) in self.tcp {
             let control = Arc::new(Control::started(changes.clone()));
-            let mut running: TcpTask = control.run(inlet);
+            let mut running: TcpTask = control.run(reader);
             controls.push(control);
             let done = done.clone();
             let task = async move {

@@ -1,4 +1,4 @@
-//! What one UDP socket's task does: take what there is, and report.
+//! The task of one UDP socket. It passes datagrams to the demultiplexer and sends RTCP reports.
 
 use super::counted::{Counted, Told};
 use super::demux::Demux;
@@ -13,22 +13,22 @@ use std::task::{Context, Poll, ready};
 /// Room for any datagram.
 const DATAGRAM_BYTES: usize = 1 << 16;
 /// Datagrams a system call, of a port for all; and of one stream's port, where one comes a turn.
-const SLOTS: usize = 64;
-const SLOTS_OF_ONE: usize = 2;
-/// Packets of one stream after which it is asked again where they come from: a call that tells it
-/// takes half as long again.
-const ASKED: u32 = 64;
+const BATCH: usize = 64;
+const BATCH_OF_ONE: usize = 2;
+/// The reader of a single stream checks the source address once per this many packets, because a
+/// system call that returns the address takes half as long again.
+const ADDRESS_CHECK_PACKETS: u32 = 64;
 
 thread_local! {
     /// Where datagrams lie until they are noted; all sockets of a context share it.
-    static MANY: RefCell<Received> = RefCell::new(Received::new(SLOTS, DATAGRAM_BYTES));
-    static FEW: RefCell<Received> = RefCell::new(Received::new(SLOTS_OF_ONE, DATAGRAM_BYTES));
+    static MANY: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
+    static FEW: RefCell<Received> = RefCell::new(Received::new(BATCH_OF_ONE, DATAGRAM_BYTES));
     static ONE: RefCell<Vec<u8>> = RefCell::new(vec![0; DATAGRAM_BYTES]);
 }
 
 /// A UDP port.
 #[derive(Debug)]
-pub(super) struct Inlet {
+pub(super) struct UdpReader {
     socket: UdpSocket,
     demux: Demux,
     /// Of several streams.
@@ -37,24 +37,24 @@ pub(super) struct Inlet {
     /// How much has been added to it.
     told: Told,
     /// Reports leave by another socket than packets come to.
-    reporter: Option<std::net::UdpSocket>,
+    rtcp_socket: Option<std::net::UdpSocket>,
     tap: Option<(Tap, SocketAddr)>,
-    /// Packets since it was asked where they come from.
-    unasked: u32,
+    /// Packets since the source address was last checked.
+    since_address_check: u32,
     clock: Clock,
 }
 
-impl Inlet {
+impl UdpReader {
     pub(super) fn new(socket: UdpSocket, demux: Demux, shared: bool, counted: Counted) -> Self {
-        Inlet {
+        UdpReader {
             socket,
             demux,
             shared,
             counted,
             told: Told::default(),
-            reporter: None,
+            rtcp_socket: None,
             tap: None,
-            unasked: 0,
+            since_address_check: 0,
             clock: Clock::monotonic(),
         }
     }
@@ -67,8 +67,8 @@ impl Inlet {
     /// Reports leave by this socket: the one to which they come.
     ///
     /// Source: RFC 4961 section 4.
-    pub(super) fn report_by(&mut self, socket: &UdpSocket) {
-        self.reporter = socket.as_std().try_clone().ok();
+    pub(super) fn send_reports_from(&mut self, socket: &UdpSocket) {
+        self.rtcp_socket = socket.as_std().try_clone().ok();
     }
 
     pub(super) fn socket(&self) -> &UdpSocket {
@@ -102,7 +102,7 @@ impl Inlet {
     fn tell(&mut self, now: u64) {
         for (to, report) in self.demux.reports(now) {
             // A report that does not get through is made up for by the next one.
-            let socket = self.reporter.as_ref().unwrap_or(self.socket.as_std());
+            let socket = self.rtcp_socket.as_ref().unwrap_or(self.socket.as_std());
             let _ = socket.send_to(&report, to);
         }
         self.counted.add(&self.demux, &mut self.told);
@@ -114,7 +114,7 @@ impl Inlet {
             let Ok(len) = ready!(self.socket.poll_recv(cx, bytes)) else {
                 return Poll::Ready(Err(Flow::Failed));
             };
-            self.unasked += 1;
+            self.since_address_check += 1;
             let now = self.clock.nanos();
             self.take_one(&bytes[..len], from, now);
             self.tell(now);
@@ -123,15 +123,15 @@ impl Inlet {
     }
 }
 
-impl Work for Inlet {
+impl Work for UdpReader {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
         if !self.shared
-            && self.unasked < ASKED
+            && self.since_address_check < ADDRESS_CHECK_PACKETS
             && let Some(from) = self.demux.expected_from()
         {
             return self.poll_one(cx, from);
         }
-        self.unasked = 0;
+        self.since_address_check = 0;
         let memory = if self.shared { &MANY } else { &FEW };
         memory.with_borrow_mut(|received| {
             let filled = ready!(self.socket.poll_recv_batch(cx, received));

@@ -42,7 +42,7 @@ struct Shared {
 }
 
 /// A TCP port, with all its connections.
-pub(super) struct TcpInlet {
+pub(super) struct TcpReader {
     listener: Arc<TcpListener>,
     accepting: Option<Accepting>,
     connections: JoinSet<()>,
@@ -51,9 +51,9 @@ pub(super) struct TcpInlet {
     shared: Arc<Shared>,
 }
 
-impl TcpInlet {
+impl TcpReader {
     pub(super) fn new(listener: TcpListener, demux: Demux, counted: Counted) -> Self {
-        TcpInlet {
+        TcpReader {
             listener: Arc::new(listener),
             accepting: None,
             connections: JoinSet::new(),
@@ -98,7 +98,7 @@ impl TcpInlet {
     }
 }
 
-impl Work for TcpInlet {
+impl Work for TcpReader {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
         // Those that have ended make room.
         while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {
@@ -112,9 +112,9 @@ impl Work for TcpInlet {
     }
 }
 
-impl std::fmt::Debug for TcpInlet {
+impl std::fmt::Debug for TcpReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TcpInlet")
+        f.debug_struct("TcpReader")
             .field("shared", &self.shared)
             .finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@
 use crate::measure::contexts::Used;
 use crate::measure::stats::{Histograms, Moments, StreamStats};
 use crate::media::wav::WavError;
-use crate::receive::{Junk, SourceReport};
+use crate::receive::{SourceReport, Unrecognized};
 use crate::send::SentReport;
 use creel::BuildError;
 use std::collections::BTreeSet;
@@ -97,7 +97,7 @@ pub struct Measured {
     /// A row a stream that was sent.
     pub sent: Vec<SentReport>,
     /// What came and was no stream's.
-    pub junk: Junk,
+    pub unrecognized: Unrecognized,
     /// Payload types whose clock nobody told.
     pub unknown_types: BTreeSet<u8>,
     /// What went wrong while the rest went on; one line each.

@@ -204,9 +204,9 @@ fn what_gstreamer_sends_is_heard_with_its_reports() {
         );
         assert_eq!(source.format, Some(format.parse().unwrap()));
         assert!(
-            measured.junk.rtcp > 0 && source.left,
+            measured.unrecognized.rtcp > 0 && source.left,
             "{format}: {:?}",
-            measured.junk
+            measured.unrecognized
         );
         let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
         let seconds = heard.samples.len() as f64 / f64::from(heard.rate) / heard.channels as f64;

@@ -241,8 +241,15 @@ fn rtcp_and_junk_are_no_packets_on_whichever_port() {
     let measured = creel_cast::receive::analyse(&plan, &path).unwrap();
     assert_eq!((measured.sources.len(), measured.lost), (1, 0));
     assert_eq!(measured.sources[0].sender_packets, Some(9));
-    let junk = measured.junk;
-    assert_eq!((junk.malformed, junk.unproven, junk.rtcp), (200, 1, 400));
+    let unrecognized = measured.unrecognized;
+    assert_eq!(
+        (
+            unrecognized.malformed,
+            unrecognized.unproven,
+            unrecognized.rtcp
+        ),
+        (200, 1, 400)
+    );
     assert!(
         measured
             .notes

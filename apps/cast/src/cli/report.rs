@@ -74,9 +74,9 @@ impl Network {
             jitter_ms: (!jitters.is_empty())
                 .then(|| jitters.iter().sum::<f64>() / jitters.len() as f64),
             payload_types: types,
-            malformed: measured.junk.malformed,
-            unproven: measured.junk.unproven,
-            rtcp: measured.junk.rtcp,
+            malformed: measured.unrecognized.malformed,
+            unproven: measured.unrecognized.unproven,
+            rtcp: measured.unrecognized.rtcp,
             restarts: came.iter().map(|source| source.restarts).sum(),
             skipped: measured.skipped,
             overflowed: measured.overflowed,

@@ -301,7 +301,7 @@ pub fn prometheus(measured: &Measured) -> String {
         let _ = writeln!(
             text,
             "creel_cast_malformed_total {}",
-            measured.junk.malformed
+            measured.unrecognized.malformed
         );
         return text;
     }

@@ -15,7 +15,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sources of one socket at most; the packets of others are told as of strangers.
+/// Sources of one socket at most; packets of further sources count as unknown.
 const SOURCES_MAX: usize = 32_768;
 /// Bytes of packets that wait for their sources to be proven, and packets that are kept of one.
 const KEPT_BYTES_MAX: usize = 32 << 20;
@@ -46,24 +46,24 @@ pub(super) struct Elsewhere {
 
 /// What came to a socket, beside what its sources tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Junk {
+pub struct Unrecognized {
     /// Datagrams that are neither RTP nor RTCP.
     pub malformed: u64,
     /// Packets of sources that sent no two in sequence.
     pub unproven: u64,
     /// Packets of sources beyond those there is room for, or not asked for.
-    pub strangers: u64,
+    pub unknown: u64,
     /// Packets that were longer than the memory for them.
     pub cut: u64,
     /// RTCP's.
     pub rtcp: u64,
 }
 
-impl Junk {
-    pub(super) fn add(&mut self, other: &Junk) {
+impl Unrecognized {
+    pub(super) fn add(&mut self, other: &Unrecognized) {
         self.malformed += other.malformed;
         self.unproven += other.unproven;
-        self.strangers += other.strangers;
+        self.unknown += other.unknown;
         self.cut += other.cut;
         self.rtcp += other.rtcp;
     }
@@ -111,7 +111,7 @@ pub(super) struct Demux {
     candidates: HashMap<u32, Vec<Kept>>,
     /// Bytes of payload in them.
     kept_bytes: usize,
-    junk: Junk,
+    unrecognized: Unrecognized,
     packets: u64,
     /// Packets of sources that were not proven when they came.
     candidates_seen: u64,
@@ -133,7 +133,7 @@ impl Demux {
             last: 0,
             candidates: HashMap::new(),
             kept_bytes: 0,
-            junk: Junk::default(),
+            unrecognized: Unrecognized::default(),
             packets: 0,
             candidates_seen: 0,
             raw: (0, 0),
@@ -162,7 +162,7 @@ impl Demux {
             return self.take_rtcp(datagram, arrival);
         }
         let Ok((header, payload)) = rtp::parse(datagram) else {
-            self.junk.malformed += 1;
+            self.unrecognized.malformed += 1;
             return;
         };
         if self
@@ -170,7 +170,7 @@ impl Demux {
             .source
             .is_some_and(|source| source != from.ip())
         {
-            self.junk.strangers += 1;
+            self.unrecognized.unknown += 1;
             return;
         }
         let packet = Packet {
@@ -193,13 +193,13 @@ impl Demux {
         from: SocketAddr,
         arrival: u64,
     ) {
-        self.junk.cut += 1;
+        self.unrecognized.cut += 1;
         if rtp::is_rtcp(datagram) {
-            self.junk.rtcp += 1;
+            self.unrecognized.rtcp += 1;
             return;
         }
         let Ok((header, payload)) = rtp::parse_cut(datagram) else {
-            self.junk.malformed += 1;
+            self.unrecognized.malformed += 1;
             return;
         };
         self.take_packet(&Packet {
@@ -224,7 +224,7 @@ impl Demux {
 
     /// One that was cut is told.
     pub(super) fn note_cut(&mut self) {
-        self.junk.cut += 1;
+        self.unrecognized.cut += 1;
     }
 
     #[inline]
@@ -256,14 +256,14 @@ impl Demux {
     #[cold]
     fn take_candidate(&mut self, packet: &Packet<'_>) {
         if self.sources.len() >= SOURCES_MAX {
-            self.junk.strangers += 1;
+            self.unrecognized.unknown += 1;
             return;
         }
         self.candidates_seen += 1;
         let ssrc = packet.header.ssrc;
         if self.kept_bytes > KEPT_BYTES_MAX || self.candidates.len() >= SOURCES_MAX {
             let all = self.candidates.drain().map(|(_, kept)| kept.len() as u64);
-            self.junk.unproven += all.sum::<u64>();
+            self.unrecognized.unproven += all.sum::<u64>();
             self.kept_bytes = 0;
         }
         self.kept_bytes += packet.payload.len();
@@ -274,7 +274,7 @@ impl Demux {
         let is_proven = kept.iter().any(follows);
         if kept.len() == KEPT_MAX {
             self.kept_bytes -= kept.remove(0).payload.len();
-            self.junk.unproven += 1;
+            self.unrecognized.unproven += 1;
         }
         kept.push(Kept {
             header: packet.header,
@@ -331,7 +331,7 @@ impl Demux {
     }
 
     fn take_rtcp(&mut self, datagram: &[u8], arrival: u64) {
-        self.junk.rtcp += 1;
+        self.unrecognized.rtcp += 1;
         let (sources, by_ssrc, common) = (&mut self.sources, &self.by_ssrc, &self.common);
         let is_rtcp = rtcp::read(datagram, |told| {
             let ssrc = match told {
@@ -360,8 +360,8 @@ impl Demux {
             }
         });
         if !is_rtcp {
-            self.junk.rtcp -= 1;
-            self.junk.malformed += 1;
+            self.unrecognized.rtcp -= 1;
+            self.unrecognized.malformed += 1;
         }
     }
 
@@ -442,8 +442,8 @@ impl Demux {
     }
 
     /// What came: a row a source, and what was none.
-    pub(super) fn tell(mut self) -> (Vec<(SourceReport, StreamStats)>, Junk) {
-        self.junk.unproven += self
+    pub(super) fn tell(mut self) -> (Vec<(SourceReport, StreamStats)>, Unrecognized) {
+        self.unrecognized.unproven += self
             .candidates
             .values()
             .map(|kept| kept.len() as u64)
@@ -451,7 +451,7 @@ impl Demux {
         let port = self.session.address.port();
         self.join_elsewhere();
         let rows = self.sources.into_iter().map(|source| source.tell(port));
-        (rows.collect(), self.junk)
+        (rows.collect(), self.unrecognized)
     }
 
     /// What its packets mean.

@@ -8,7 +8,7 @@ mod report;
 mod tcp_reader;
 mod udp_reader;
 
-pub use demux::Junk;
+pub use demux::Unrecognized;
 pub use report::SourceReport;
 
 use crate::measure::context::with_histograms;
@@ -364,7 +364,7 @@ fn tell(demux: Demux, measured: &mut Measured) {
         source.payload_types.iter().find(is_unknown).copied()
     };
     let formats = demux.formats().clone();
-    let (rows, junk) = demux.tell();
+    let (rows, unrecognized) = demux.tell();
     for (mut source, stats) in rows {
         source.stream = measured.sources.len();
         if let Some(number) = unknown(&source, &formats) {
@@ -377,7 +377,7 @@ fn tell(demux: Demux, measured: &mut Measured) {
         measured.streams.push(stats);
         measured.sources.push(source);
     }
-    measured.junk.add(&junk);
+    measured.unrecognized.add(&unrecognized);
 }
 
 /// Ends the files, and says what is amiss.
@@ -401,13 +401,13 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
     if unheard > 0 {
         measured.warnings.push(format!("{unheard} packets could not be written to a recording: no codec for them, or another rate than its first ones'{}", no_opus(&measured.sources)));
     }
-    let Junk {
+    let Unrecognized {
         malformed,
         unproven,
-        strangers,
+        unknown,
         cut,
         rtcp: _,
-    } = measured.junk;
+    } = measured.unrecognized;
     let told = [
         (malformed, "datagrams were neither RTP nor RTCP"),
         (
@@ -415,7 +415,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
             "packets were of sources that sent no two in sequence",
         ),
         (
-            strangers,
+            unknown,
             "packets were of sources that were not asked for, or too many",
         ),
         (cut, "packets were cut: they are counted, and not heard"),

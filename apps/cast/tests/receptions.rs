@@ -245,7 +245,7 @@ fn rtcp_and_junk_are_no_packets_on_whichever_port() {
     assert_eq!(
         (
             unrecognized.malformed,
-            unrecognized.unproven,
+            unrecognized.unvalidated,
             unrecognized.rtcp
         ),
         (200, 1, 400)

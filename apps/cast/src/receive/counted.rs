@@ -12,14 +12,14 @@ pub(super) struct Counted(Arc<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     packets: AtomicU64,
-    candidates: AtomicU64,
+    probation: AtomicU64,
 }
 
 /// How much of a demultiplexer has been counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Told {
     packets: u64,
-    candidates: u64,
+    probation: u64,
 }
 
 impl Counted {
@@ -28,27 +28,24 @@ impl Counted {
         self.0.packets.load(Ordering::Relaxed)
     }
 
-    /// Those, and the ones of sources that were not proven when they came: it grows while anybody
-    /// sends anything that looks like a stream.
-    pub(super) fn signs_of_life(&self) -> u64 {
-        self.packets() + self.0.candidates.load(Ordering::Relaxed)
+    /// All packets, including those of sources on probation. This count grows while anyone sends
+    /// anything that looks like a stream.
+    pub(super) fn activity(&self) -> u64 {
+        self.packets() + self.0.probation.load(Ordering::Relaxed)
     }
 
     /// Adds what a demultiplexer has got since it was `told`.
     #[inline]
     pub(super) fn add(&self, demux: &Demux, told: &mut Told) {
-        let (packets, candidates) = (demux.packets(), demux.candidates_seen());
+        let (packets, probation) = (demux.packets(), demux.probation_packets());
         let counts = &self.0;
         counts
             .packets
             .fetch_add(packets - told.packets, Ordering::Relaxed);
-        if candidates > told.candidates {
-            let more = candidates - told.candidates;
-            counts.candidates.fetch_add(more, Ordering::Relaxed);
+        if probation > told.probation {
+            let more = probation - told.probation;
+            counts.probation.fetch_add(more, Ordering::Relaxed);
         }
-        *told = Told {
-            packets,
-            candidates,
-        };
+        *told = Told { packets, probation };
     }
 }

@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Sources of one socket at most; packets of further sources count as unknown.
 const SOURCES_MAX: usize = 32_768;
-/// Bytes of packets that wait for their sources to be proven, and packets that are kept of one.
-const KEPT_BYTES_MAX: usize = 32 << 20;
-const KEPT_MAX: usize = 4;
+/// Bytes of all packets that are held during probation, and packets that are held of one source.
+const PROBATION_BYTES_MAX: usize = 32 << 20;
+const PROBATION_PACKETS_MAX: usize = 4;
 
 /// What is the same for all sockets of a run.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub struct Unrecognized {
     /// Datagrams that are neither RTP nor RTCP.
     pub malformed: u64,
     /// Packets of sources that sent no two in sequence.
-    pub unproven: u64,
+    pub unvalidated: u64,
     /// Packets of sources beyond those there is room for, or not asked for.
     pub unknown: u64,
     /// Packets that were longer than the memory for them.
@@ -62,7 +62,7 @@ pub struct Unrecognized {
 impl Unrecognized {
     pub(super) fn add(&mut self, other: &Unrecognized) {
         self.malformed += other.malformed;
-        self.unproven += other.unproven;
+        self.unvalidated += other.unvalidated;
         self.unknown += other.unknown;
         self.cut += other.cut;
         self.rtcp += other.rtcp;
@@ -88,9 +88,9 @@ impl Hasher for Mixed {
     }
 }
 
-/// A packet that waits for its source to be proven.
+/// A packet that is held until its source has passed probation.
 #[derive(Debug)]
-struct Kept {
+struct ProbationPacket {
     header: Header,
     payload: Vec<u8>,
     missing: usize,
@@ -108,13 +108,13 @@ pub(super) struct Demux {
     sources: Vec<Incoming>,
     /// Whose packet came last, and so probably whose comes next: it, or the one after it.
     last: usize,
-    candidates: HashMap<u32, Vec<Kept>>,
+    probation: HashMap<u32, Vec<ProbationPacket>>,
     /// Bytes of payload in them.
-    kept_bytes: usize,
+    probation_bytes: usize,
     unrecognized: Unrecognized,
     packets: u64,
-    /// Packets of sources that were not proven when they came.
-    candidates_seen: u64,
+    /// Packets that arrived while their source was on probation.
+    probation_packets: u64,
     /// Of bare samples.
     raw: (u16, u32),
     next_report: u64,
@@ -131,11 +131,11 @@ impl Demux {
             by_ssrc: HashMap::default(),
             sources: Vec::new(),
             last: 0,
-            candidates: HashMap::new(),
-            kept_bytes: 0,
+            probation: HashMap::new(),
+            probation_bytes: 0,
             unrecognized: Unrecognized::default(),
             packets: 0,
-            candidates_seen: 0,
+            probation_packets: 0,
             raw: (0, 0),
             next_report: 0,
             shared,
@@ -147,9 +147,9 @@ impl Demux {
         self.packets
     }
 
-    /// The packets that came so far of sources that were not proven yet.
-    pub(super) fn candidates_seen(&self) -> u64 {
-        self.candidates_seen
+    /// The packets so far that arrived while their source was on probation.
+    pub(super) fn probation_packets(&self) -> u64 {
+        self.probation_packets
     }
 
     /// Takes a datagram.
@@ -214,7 +214,7 @@ impl Demux {
     /// Where the next datagram comes from, if it need not be asked: its one source's packets come
     /// from where they came from before, most of the time.
     pub(super) fn expected_from(&self) -> Option<SocketAddr> {
-        let is_alone = self.sources.len() == 1 && self.candidates.is_empty();
+        let is_alone = self.sources.len() == 1 && self.probation.is_empty();
         let source = self
             .sources
             .first()
@@ -242,7 +242,7 @@ impl Demux {
         } else {
             match self.by_ssrc.get(&ssrc) {
                 Some(&at) => at,
-                None => return self.take_candidate(packet),
+                None => return self.receive_on_probation(packet),
             }
         };
         self.last = at;
@@ -251,53 +251,54 @@ impl Demux {
         self.sources[at].note(packet, &self.session.formats, late_after);
     }
 
-    /// A packet of a source that is not proven yet: it is when two follow one another, in
-    /// whichever order they came.
+    /// Takes a packet of a source on probation. The source is valid once two of its packets follow
+    /// one another, in either order of arrival.
     #[cold]
-    fn take_candidate(&mut self, packet: &Packet<'_>) {
+    fn receive_on_probation(&mut self, packet: &Packet<'_>) {
         if self.sources.len() >= SOURCES_MAX {
             self.unrecognized.unknown += 1;
             return;
         }
-        self.candidates_seen += 1;
+        self.probation_packets += 1;
         let ssrc = packet.header.ssrc;
-        if self.kept_bytes > KEPT_BYTES_MAX || self.candidates.len() >= SOURCES_MAX {
-            let all = self.candidates.drain().map(|(_, kept)| kept.len() as u64);
-            self.unrecognized.unproven += all.sum::<u64>();
-            self.kept_bytes = 0;
+        if self.probation_bytes > PROBATION_BYTES_MAX || self.probation.len() >= SOURCES_MAX {
+            let all = self.probation.drain().map(|(_, early)| early.len() as u64);
+            self.unrecognized.unvalidated += all.sum::<u64>();
+            self.probation_bytes = 0;
         }
-        self.kept_bytes += packet.payload.len();
-        let kept = self.candidates.entry(ssrc).or_default();
+        self.probation_bytes += packet.payload.len();
+        let early = self.probation.entry(ssrc).or_default();
         let number = packet.header.sequence;
-        let follows =
-            |other: &Kept| matches!(number.wrapping_sub(other.header.sequence), 1 | u16::MAX);
-        let is_proven = kept.iter().any(follows);
-        if kept.len() == KEPT_MAX {
-            self.kept_bytes -= kept.remove(0).payload.len();
-            self.unrecognized.unproven += 1;
+        let follows = |other: &ProbationPacket| {
+            matches!(number.wrapping_sub(other.header.sequence), 1 | u16::MAX)
+        };
+        let is_valid = early.iter().any(follows);
+        if early.len() == PROBATION_PACKETS_MAX {
+            self.probation_bytes -= early.remove(0).payload.len();
+            self.unrecognized.unvalidated += 1;
         }
-        kept.push(Kept {
+        early.push(ProbationPacket {
             header: packet.header,
             payload: packet.payload.to_vec(),
             missing: packet.missing,
             from: packet.from,
             arrival: packet.arrival,
         });
-        if is_proven && let Some(kept) = self.candidates.remove(&ssrc) {
-            let bytes: usize = kept.iter().map(|kept| kept.payload.len()).sum();
-            self.kept_bytes -= bytes;
-            self.begin(&kept);
+        if is_valid && let Some(early) = self.probation.remove(&ssrc) {
+            let bytes: usize = early.iter().map(|early| early.payload.len()).sum();
+            self.probation_bytes -= bytes;
+            self.add_source(&early);
         }
     }
 
-    /// A new source, with the packets that proved it.
-    fn begin(&mut self, kept: &[Kept]) {
-        let packets = kept.iter().map(|kept| Packet {
-            header: kept.header,
-            payload: &kept.payload,
-            missing: kept.missing,
-            from: kept.from,
-            arrival: kept.arrival,
+    /// Adds a source that has passed probation, with the packets that were held.
+    fn add_source(&mut self, early: &[ProbationPacket]) {
+        let packets = early.iter().map(|early| Packet {
+            header: early.header,
+            payload: &early.payload,
+            missing: early.missing,
+            from: early.from,
+            arrival: early.arrival,
         });
         let late_after = self.common.late_after;
         for (n, packet) in packets.enumerate() {
@@ -315,7 +316,7 @@ impl Demux {
             self.sources.push(source);
         }
         self.last = self.sources.len() - 1;
-        self.packets += kept.len() as u64;
+        self.packets += early.len() as u64;
     }
 
     /// A recording is named by its stream's number; a second source of one stream, by its own
@@ -443,10 +444,10 @@ impl Demux {
 
     /// What came: a row a source, and what was none.
     pub(super) fn tell(mut self) -> (Vec<(SourceReport, StreamStats)>, Unrecognized) {
-        self.unrecognized.unproven += self
-            .candidates
+        self.unrecognized.unvalidated += self
+            .probation
             .values()
-            .map(|kept| kept.len() as u64)
+            .map(|early| early.len() as u64)
             .sum::<u64>();
         let port = self.session.address.port();
         self.join_elsewhere();

@@ -403,7 +403,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
     }
     let Unrecognized {
         malformed,
-        unproven,
+        unvalidated,
         unknown,
         cut,
         rtcp: _,
@@ -411,7 +411,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
     let told = [
         (malformed, "datagrams were neither RTP nor RTCP"),
         (
-            unproven,
+            unvalidated,
             "packets were of sources that sent no two in sequence",
         ),
         (
@@ -431,8 +431,8 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
     }
     let came = measured.sources.len();
     match plan.streams {
-        _ if came == 0 && unproven > 0 => measured.warnings.push(format!(
-            "nothing was received but {unproven} packets, no two of them in sequence"
+        _ if came == 0 && unvalidated > 0 => measured.warnings.push(format!(
+            "nothing was received but {unvalidated} packets, no two of them in sequence"
         )),
         _ if came == 0 => measured.warnings.push("nothing was received".into()),
         Some(streams) if came < streams => {
@@ -473,13 +473,13 @@ fn watch(
     let mut begin: Option<(Usage, u64)> = None;
     let mut last = (contexts.usage(), 0);
     // What sends no two packets in sequence is no stream, but somebody is there.
-    let mut alive = (0, start);
+    let mut last_active = (0, start);
     loop {
         std::thread::sleep(LOOK);
         let now = Instant::now();
         let count = counted.packets();
-        if counted.signs_of_life() > alive.0 {
-            alive = (counted.signs_of_life(), now);
+        if counted.activity() > last_active.0 {
+            last_active = (counted.activity(), now);
         }
         if count > last.1 {
             let first = *first_packet.get_or_insert(now);
@@ -488,7 +488,7 @@ fn watch(
                 begin.get_or_insert((last.0, count));
             }
         }
-        let is_idle = alive.0 > 0 && now - alive.1 >= plan.idle;
+        let is_idle = last_active.0 > 0 && now - last_active.1 >= plan.idle;
         let is_over = plan.at_most.is_some_and(|at_most| now - start >= at_most);
         let is_done = wanted.is_some_and(|wanted| count >= wanted);
         if is_idle || is_over || is_done || interrupted() {

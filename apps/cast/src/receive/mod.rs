@@ -1,6 +1,6 @@
 //! Many streams from UDP, TCP or a capture: what came, what did not, and when.
 
-mod counted;
+mod counters;
 mod demux;
 mod incoming;
 mod recorder;
@@ -22,7 +22,7 @@ use crate::net::ports::{Ports, buffer_bytes};
 use crate::net::session::{Rtcp, Session};
 use crate::net::{overflow, pcap};
 use crate::run::{Error, Measured};
-use counted::Counted;
+use counters::ReceiveCounters;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
 use demux::{Common, Demux};
 use recorder::Files;
@@ -156,7 +156,7 @@ pub struct Receiver<'a> {
     capture: Option<pcap::Tap>,
     warnings: Vec<String>,
     notes: Vec<String>,
-    counted: Counted,
+    counters: ReceiveCounters,
 }
 
 impl<'a> Receiver<'a> {
@@ -183,7 +183,7 @@ impl<'a> Receiver<'a> {
             capture,
             warnings: Vec::new(),
             notes: Vec::new(),
-            counted: Counted::default(),
+            counters: ReceiveCounters::default(),
         };
         let shared = plan.is_shared();
         let streams_a_port = plan
@@ -195,13 +195,13 @@ impl<'a> Receiver<'a> {
             let demux = Demux::new(Arc::clone(&common), session.clone(), number, shared);
             if session.tcp {
                 if let Some(listener) = ports.listen(session.address) {
-                    let reader = TcpReader::new(listener, demux, receiver.counted.clone());
+                    let reader = TcpReader::new(listener, demux, receiver.counters.clone());
                     receiver.tcp.push((number, reader));
                 }
                 continue;
             }
             if let Some(socket) = ports.open(&plan.options, session) {
-                let mut reader = UdpReader::new(socket, demux, shared, receiver.counted.clone());
+                let mut reader = UdpReader::new(socket, demux, shared, receiver.counters.clone());
                 reader.tap(receiver.capture.as_ref(), session.address);
                 receiver.readers.push((number, reader));
             }
@@ -221,7 +221,7 @@ impl<'a> Receiver<'a> {
                     {
                         packets.send_reports_from(&socket);
                     }
-                    let reader = UdpReader::new(socket, demux, false, Counted::default());
+                    let reader = UdpReader::new(socket, demux, false, ReceiveCounters::default());
                     receiver.readers.push((number, reader));
                 }
             }
@@ -268,7 +268,7 @@ impl<'a> Receiver<'a> {
             self.contexts.of(number).spawn(task).detach();
         }
         drop(done);
-        let mut measured = watch(plan, &self.contexts, &self.counted, interrupted);
+        let mut measured = watch(plan, &self.contexts, &self.counters, interrupted);
         measured.overflowed = overflow.dropped();
         for control in &controls {
             // A stream that has failed already is told in vain.
@@ -463,7 +463,7 @@ fn no_opus(sources: &[SourceReport]) -> &'static str {
 fn watch(
     plan: &Plan,
     contexts: &Contexts,
-    counted: &Counted,
+    counters: &ReceiveCounters,
     interrupted: &dyn Fn() -> bool,
 ) -> Measured {
     let start = Instant::now();
@@ -477,9 +477,9 @@ fn watch(
     loop {
         std::thread::sleep(LOOK);
         let now = Instant::now();
-        let count = counted.packets();
-        if counted.activity() > last_active.0 {
-            last_active = (counted.activity(), now);
+        let count = counters.packets();
+        if counters.activity() > last_active.0 {
+            last_active = (counters.activity(), now);
         }
         if count > last.1 {
             let first = *first_packet.get_or_insert(now);

@@ -7,7 +7,7 @@
 //!
 //! Source: RFC 4571 section 2: each packet comes after its length in two bytes.
 
-use super::counted::{Counted, Told};
+use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
 use creel::net::{TcpListener, TcpStream};
 use creel::task::control::{Flow, Work};
@@ -37,8 +37,8 @@ type Accepting = Pin<Box<dyn Future<Output = io::Result<(TcpStream, SocketAddr)>
 /// What the connections of a port share; the demultiplexer is gone once the port is closed.
 #[derive(Debug)]
 struct Shared {
-    demux: Mutex<Option<(Demux, Told)>>,
-    counted: Counted,
+    demux: Mutex<Option<(Demux, Published)>>,
+    counters: ReceiveCounters,
 }
 
 /// A TCP port, with all its connections.
@@ -52,15 +52,15 @@ pub(super) struct TcpReader {
 }
 
 impl TcpReader {
-    pub(super) fn new(listener: TcpListener, demux: Demux, counted: Counted) -> Self {
+    pub(super) fn new(listener: TcpListener, demux: Demux, counters: ReceiveCounters) -> Self {
         TcpReader {
             listener: Arc::new(listener),
             accepting: None,
             connections: JoinSet::new(),
             full: false,
             shared: Arc::new(Shared {
-                demux: Mutex::new(Some((demux, Told::default()))),
-                counted,
+                demux: Mutex::new(Some((demux, Published::default()))),
+                counters,
             }),
         }
     }
@@ -151,7 +151,7 @@ impl Connection {
     /// Takes the whole packets; false if the port is closed.
     fn take(&mut self, read: &[u8]) -> bool {
         let mut demux = lock(&self.shared.demux);
-        let Some((demux, told)) = demux.as_mut() else {
+        let Some((demux, published)) = demux.as_mut() else {
             return false;
         };
         let now = Clock::monotonic().nanos();
@@ -163,7 +163,7 @@ impl Connection {
             let left = split(&self.rest, &mut each).len();
             self.rest.drain(..self.rest.len() - left);
         }
-        self.shared.counted.add(demux, told);
+        self.shared.counters.add(demux, published);
         true
     }
 }

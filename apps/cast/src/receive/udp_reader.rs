@@ -1,6 +1,6 @@
 //! The task of one UDP socket. It passes datagrams to the demultiplexer and sends RTCP reports.
 
-use super::counted::{Counted, Told};
+use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
 use crate::net::pcap::Tap;
 use creel::net::{Received, UdpSocket};
@@ -33,9 +33,9 @@ pub(super) struct UdpReader {
     demux: Demux,
     /// Of several streams.
     shared: bool,
-    counted: Counted,
-    /// How much has been added to it.
-    told: Told,
+    counters: ReceiveCounters,
+    /// The part of the demultiplexer's counts that is in `counters`.
+    published: Published,
     /// Reports leave by another socket than packets come to.
     rtcp_socket: Option<std::net::UdpSocket>,
     tap: Option<(Tap, SocketAddr)>,
@@ -45,13 +45,18 @@ pub(super) struct UdpReader {
 }
 
 impl UdpReader {
-    pub(super) fn new(socket: UdpSocket, demux: Demux, shared: bool, counted: Counted) -> Self {
+    pub(super) fn new(
+        socket: UdpSocket,
+        demux: Demux,
+        shared: bool,
+        counters: ReceiveCounters,
+    ) -> Self {
         UdpReader {
             socket,
             demux,
             shared,
-            counted,
-            told: Told::default(),
+            counters,
+            published: Published::default(),
             rtcp_socket: None,
             tap: None,
             since_address_check: 0,
@@ -105,7 +110,7 @@ impl UdpReader {
             let socket = self.rtcp_socket.as_ref().unwrap_or(self.socket.as_std());
             let _ = socket.send_to(&report, to);
         }
-        self.counted.add(&self.demux, &mut self.told);
+        self.counters.add(&self.demux, &mut self.published);
     }
 
     /// A packet of a port's one stream, without asking where it comes from.

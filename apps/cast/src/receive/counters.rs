@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts over all sockets. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counted(Arc<Counts>);
+pub(super) struct ReceiveCounters(Arc<Counts>);
 
 /// Relaxed: counts that are looked at from time to time.
 #[derive(Debug, Default)]
@@ -15,14 +15,14 @@ struct Counts {
     probation: AtomicU64,
 }
 
-/// How much of a demultiplexer has been counted.
+/// The counts of one demultiplexer that have been added to the shared counters.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Told {
+pub(super) struct Published {
     packets: u64,
     probation: u64,
 }
 
-impl Counted {
+impl ReceiveCounters {
     /// Packets that sources have got.
     pub(super) fn packets(&self) -> u64 {
         self.0.packets.load(Ordering::Relaxed)
@@ -34,18 +34,18 @@ impl Counted {
         self.packets() + self.0.probation.load(Ordering::Relaxed)
     }
 
-    /// Adds what a demultiplexer has got since it was `told`.
+    /// Adds the packets that a demultiplexer has received since `published`, and updates that.
     #[inline]
-    pub(super) fn add(&self, demux: &Demux, told: &mut Told) {
+    pub(super) fn add(&self, demux: &Demux, published: &mut Published) {
         let (packets, probation) = (demux.packets(), demux.probation_packets());
         let counts = &self.0;
         counts
             .packets
-            .fetch_add(packets - told.packets, Ordering::Relaxed);
-        if probation > told.probation {
-            let more = probation - told.probation;
+            .fetch_add(packets - published.packets, Ordering::Relaxed);
+        if probation > published.probation {
+            let more = probation - published.probation;
             counts.probation.fetch_add(more, Ordering::Relaxed);
         }
-        *told = Told { packets, probation };
+        *published = Published { packets, probation };
     }
 }

@@ -5,7 +5,7 @@
 //! this turn have written together.
 
 use super::options::Options;
-use super::rtcp::{self, Block, Told};
+use super::rtcp::{self, Item, ReportBlock};
 use super::session::Rtcp;
 use creel::Pool;
 use creel::net::{SendQueue, UdpSocket};
@@ -72,7 +72,7 @@ impl Clients {
 /// What a receiver has reported of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reported {
-    pub(crate) block: Block,
+    pub(crate) block: ReportBlock,
     pub(crate) reports: u64,
     pub(crate) round_trip: Option<Duration>,
 }
@@ -84,8 +84,8 @@ pub(crate) struct Reports(Arc<Mutex<BTreeMap<(u32, SocketAddr), Reported>>>);
 impl Reports {
     fn note(&self, datagram: &[u8], from: SocketAddr) {
         let now = rtcp::ntp_now();
-        rtcp::read(datagram, |told| {
-            let Told::Block(block) = told else { return };
+        rtcp::read(datagram, |item| {
+            let Item::Block(block) = item else { return };
             let mut all = lock(&self.0);
             let reports = all
                 .get(&(block.ssrc, from))

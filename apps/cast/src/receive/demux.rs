@@ -7,7 +7,7 @@ use super::report::SourceReport;
 use crate::measure::reception::Note;
 use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
-use crate::net::rtcp::{self, SenderInfo, Told};
+use crate::net::rtcp::{self, Item, SenderInfo};
 use crate::net::rtp::{self, Header};
 use crate::net::session::{Rtcp, Session};
 use std::collections::HashMap;
@@ -334,16 +334,16 @@ impl Demux {
     fn take_rtcp(&mut self, datagram: &[u8], arrival: u64) {
         self.unrecognized.rtcp += 1;
         let (sources, by_ssrc, common) = (&mut self.sources, &self.by_ssrc, &self.common);
-        let is_rtcp = rtcp::read(datagram, |told| {
-            let ssrc = match told {
-                Told::Sender(ssrc, _) | Told::Bye(ssrc) => ssrc,
+        let is_rtcp = rtcp::read(datagram, |item| {
+            let ssrc = match item {
+                Item::Sender(ssrc, _) | Item::Bye(ssrc) => ssrc,
                 // Of streams that are sent.
-                Told::Block(_) => return,
+                Item::Block(_) => return,
             };
-            match (by_ssrc.get(&ssrc).map(|&at| &mut sources[at]), told) {
-                (Some(source), Told::Sender(_, info)) => source.sender_says(info, arrival),
+            match (by_ssrc.get(&ssrc).map(|&at| &mut sources[at]), item) {
+                (Some(source), Item::Sender(_, info)) => source.sender_says(info, arrival),
                 (Some(source), _) => source.leaves(),
-                (None, told) => {
+                (None, item) => {
                     let mut elsewhere = common
                         .elsewhere
                         .lock()
@@ -352,9 +352,9 @@ impl Demux {
                         return;
                     }
                     let said = elsewhere.entry(ssrc).or_default();
-                    match told {
+                    match item {
                         // A good-bye leaves what was said before.
-                        Told::Sender(_, info) => said.sender = Some((info, arrival)),
+                        Item::Sender(_, info) => said.sender = Some((info, arrival)),
                         _ => said.has_left = true,
                     }
                 }
@@ -406,7 +406,7 @@ impl Demux {
         self.next_report = now + spread;
         self.join_elsewhere();
         let own_port = self.session.rtcp == Rtcp::Own;
-        let mut by_place: HashMap<SocketAddr, Vec<rtcp::Block>> = HashMap::new();
+        let mut by_place: HashMap<SocketAddr, Vec<rtcp::ReportBlock>> = HashMap::new();
         for source in &mut self.sources {
             let mut to = source.from();
             if own_port {

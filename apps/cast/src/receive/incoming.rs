@@ -6,7 +6,7 @@ use crate::measure::reception::{Jitter, Lateness, Note, Sequence};
 use crate::measure::stats::{Stations, StreamStats};
 use crate::media::format::{Encoding, Format, Formats};
 use crate::media::keys::Heard;
-use crate::net::rtcp::{Block, Reporter, SenderInfo, middle};
+use crate::net::rtcp::{LossInterval, ReportBlock, SenderInfo, compact_ntp};
 use crate::net::rtp::Header;
 use crate::receive::report::SourceReport;
 use creel::time::Clock;
@@ -63,7 +63,7 @@ pub(super) struct Incoming {
     stray: Option<(Header, Vec<u8>, usize, u64)>,
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
-    reporter: Reporter,
+    loss_interval: LossInterval,
     /// Formats differ from what is recorded.
     unheard: u64,
 }
@@ -94,7 +94,7 @@ impl Incoming {
             stray: None,
             sender: None,
             has_left: false,
-            reporter: Reporter::default(),
+            loss_interval: LossInterval::default(),
             unheard: 0,
         }
     }
@@ -262,22 +262,25 @@ impl Incoming {
     }
 
     /// What a receiver reports of it.
-    pub(super) fn block(&mut self, now: u64) -> Block {
+    pub(super) fn block(&mut self, now: u64) -> ReportBlock {
         let counts = self.sequence.counts();
-        let (last_report, since_report) = self.sender.map_or((0, 0), |(info, arrival)| {
+        let (last_sr, delay_since_last_sr) = self.sender.map_or((0, 0), |(info, arrival)| {
             let since = u128::from(now.saturating_sub(arrival));
-            (middle(info.ntp), (since * 65_536 / 1_000_000_000) as u32)
+            (
+                compact_ntp(info.ntp),
+                (since * 65_536 / 1_000_000_000) as u32,
+            )
         });
-        Block {
+        ReportBlock {
             ssrc: self.ssrc,
             fraction_lost: self
-                .reporter
+                .loss_interval
                 .fraction_lost(self.sequence.expected(), counts.received),
             lost: self.sequence.reported_lost().max(0) as u32,
-            highest: self.sequence.extended(),
+            highest_sequence: self.sequence.extended(),
             jitter: self.jitter.ticks(),
-            last_report,
-            since_report,
+            last_sr,
+            delay_since_last_sr,
         }
     }
 

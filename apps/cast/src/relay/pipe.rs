@@ -2,7 +2,7 @@
 
 use super::rewrite::Rewrite;
 use super::{ClientReport, Plan, Shared, lock};
-use crate::net::rtcp::{self, Told};
+use crate::net::rtcp::{self, Item};
 use crate::net::rtp::is_rtcp;
 use crate::net::session::Rtcp;
 use crate::net::udp::Clients;
@@ -257,8 +257,8 @@ impl Way {
         }
         if !self.known.iter().any(|client| client.to == from) {
             let mut ssrc = None;
-            rtcp::read(datagram, |told| {
-                if let Told::Sender(of, _) = told {
+            rtcp::read(datagram, |item| {
+                if let Item::Sender(of, _) = item {
                     ssrc = Some(of);
                 }
             });
@@ -275,8 +275,8 @@ impl Way {
             },
         };
         let mut to = Vec::new();
-        rtcp::read(back, |told| {
-            if let Told::Block(block) = told
+        rtcp::read(back, |item| {
+            if let Item::Block(block) = item
                 && let Some(&source) = self.sources.get(&block.ssrc)
                 && !to.contains(&source)
             {

@@ -1,7 +1,7 @@
 //! New names and numbers for sources: what a client sees does not tell whose stream it is.
 
 use crate::net::identity::Random;
-use crate::net::rtcp::{self, Block, Told};
+use crate::net::rtcp::{self, Item, ReportBlock};
 use crate::net::rtp::is_rtcp;
 use std::collections::HashMap;
 
@@ -77,10 +77,10 @@ impl Rewrite {
     /// A sender's report, of its new name and time.
     fn forward_report(&mut self, datagram: &[u8], into: &mut Vec<u8>) -> Option<()> {
         let (mut sender, mut leaves) = (None, None);
-        rtcp::read(datagram, |told| match told {
-            Told::Sender(ssrc, info) => sender = Some((ssrc, info)),
-            Told::Bye(ssrc) => leaves = Some(ssrc),
-            Told::Block(_) => {}
+        rtcp::read(datagram, |item| match item {
+            Item::Sender(ssrc, info) => sender = Some((ssrc, info)),
+            Item::Bye(ssrc) => leaves = Some(ssrc),
+            Item::Block(_) => {}
         });
         let ssrc = sender.map(|(ssrc, _)| ssrc).or(leaves)?;
         let shift = self.shift(ssrc)?;
@@ -92,16 +92,16 @@ impl Rewrite {
 
     /// A receiver's report, of the source's own name.
     pub(super) fn backward(&self, datagram: &[u8], into: &mut Vec<u8>) -> Option<()> {
-        let mut blocks: Vec<Block> = Vec::new();
-        rtcp::read(datagram, |told| {
-            if let Told::Block(block) = told
+        let mut blocks: Vec<ReportBlock> = Vec::new();
+        rtcp::read(datagram, |item| {
+            if let Item::Block(block) = item
                 && let Some(&ssrc) = self.back.get(&block.ssrc)
             {
                 let sequence = self.shifts.get(&ssrc).map_or(0, |shift| shift.sequence);
-                let highest = block.highest.wrapping_sub(sequence.into());
-                blocks.push(Block {
+                let highest_sequence = block.highest_sequence.wrapping_sub(sequence.into());
+                blocks.push(ReportBlock {
                     ssrc,
-                    highest,
+                    highest_sequence,
                     ..block
                 });
             }

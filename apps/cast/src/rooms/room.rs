@@ -3,7 +3,7 @@
 use super::leg::Leg;
 use super::{Plan, Shared, lock};
 use crate::media::format::Formats;
-use crate::net::rtcp::{self, Told};
+use crate::net::rtcp::{self, Item};
 use crate::net::rtp;
 use creel::net::{Outgoing, Received, UdpSocket};
 use creel::time::{Interval, interval};
@@ -153,10 +153,10 @@ impl Room {
     }
 
     fn take_rtcp(&mut self, datagram: &[u8], from: SocketAddr) {
-        let mut leaves = false;
-        rtcp::read(datagram, |told| leaves |= matches!(told, Told::Bye(_)));
+        let mut says_bye = false;
+        rtcp::read(datagram, |item| says_bye |= matches!(item, Item::Bye(_)));
         let place = self.legs.iter().position(|leg| leg.from == from);
-        if let Some(place) = place.filter(|_| leaves) {
+        if let Some(place) = place.filter(|_| says_bye) {
             self.leave(place);
         }
     }

@@ -129,7 +129,7 @@ pub(crate) fn read(datagram: &[u8], mut each: impl FnMut(Item)) -> bool {
 }
 
 /// A sender's report, with its name; and its good-bye, if it `with_bye`.
-pub(crate) fn sender_report(ssrc: u32, info: SenderInfo, name: &str, with_bye: bool) -> Vec<u8> {
+pub(crate) fn sender_report(ssrc: u32, info: SenderInfo, cname: &str, with_bye: bool) -> Vec<u8> {
     let report = SenderReport::builder(ssrc)
         .ntp_timestamp(info.ntp)
         .rtp_timestamp(info.timestamp)
@@ -137,7 +137,7 @@ pub(crate) fn sender_report(ssrc: u32, info: SenderInfo, name: &str, with_bye: b
         .octet_count(info.octets);
     let mut compound = Compound::builder()
         .add_packet(report)
-        .add_packet(sdes(ssrc, name));
+        .add_packet(sdes(ssrc, cname));
     if with_bye {
         compound = compound.add_packet(Bye::builder().add_source(ssrc));
     }
@@ -145,7 +145,7 @@ pub(crate) fn sender_report(ssrc: u32, info: SenderInfo, name: &str, with_bye: b
 }
 
 /// A receiver's report of at most 31 streams, with its name.
-pub(crate) fn receiver_report(ssrc: u32, blocks: &[ReportBlock], name: &str) -> Vec<u8> {
+pub(crate) fn receiver_report(ssrc: u32, blocks: &[ReportBlock], cname: &str) -> Vec<u8> {
     let mut report = ReceiverReport::builder(ssrc);
     for block in &blocks[..blocks.len().min(BLOCKS_MAX)] {
         report = report.add_report_block(
@@ -159,11 +159,11 @@ pub(crate) fn receiver_report(ssrc: u32, blocks: &[ReportBlock], name: &str) -> 
         );
     }
     let compound = Compound::builder().add_packet(report);
-    encode(&compound.add_packet(sdes(ssrc, name)))
+    encode(&compound.add_packet(sdes(ssrc, cname)))
 }
 
-fn sdes(ssrc: u32, name: &str) -> rtcp_types::SdesBuilder<'_> {
-    let item = SdesItem::builder(SdesItem::CNAME, name);
+fn sdes(ssrc: u32, cname: &str) -> rtcp_types::SdesBuilder<'_> {
+    let item = SdesItem::builder(SdesItem::CNAME, cname);
     Sdes::builder().add_chunk(SdesChunk::builder(ssrc).add_item(item))
 }
 

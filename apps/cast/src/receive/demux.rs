@@ -21,24 +21,24 @@ const SOURCES_MAX: usize = 32_768;
 const PROBATION_BYTES_MAX: usize = 32 << 20;
 const PROBATION_PACKETS_MAX: usize = 4;
 
-/// What is the same for all sockets of a run.
+/// The configuration that all sockets of a run share.
 #[derive(Debug)]
-pub(super) struct Common {
+pub(super) struct Config {
     /// After this time, in nanoseconds, a player would not wait for a packet any more.
     pub(super) late_after: u64,
     pub(super) folder: Option<Arc<Folder>>,
     /// Bare samples instead of RTP, little-endian.
     pub(super) raw: bool,
-    /// The receiver's own name in reports.
+    /// The receiver's own SSRC and CNAME in reports.
     pub(super) ssrc: u32,
-    pub(super) name: String,
-    /// What reports say that came on another port than their source, or before it, by source.
-    pub(super) elsewhere: Mutex<HashMap<u32, Elsewhere>>,
+    pub(super) cname: String,
+    /// Sender info and BYE that arrived on another port than their source, or before it, by SSRC.
+    pub(super) pending_rtcp: Mutex<HashMap<u32, PendingRtcp>>,
 }
 
-/// What a source has said of itself elsewhere.
+/// RTCP of a source that no demultiplexer has attributed yet.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Elsewhere {
+pub(super) struct PendingRtcp {
     /// Its last report, and when that came.
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
@@ -69,11 +69,11 @@ impl Unrecognized {
     }
 }
 
-/// Sources' names are random already.
+/// Hashes SSRCs, which are random already.
 #[derive(Debug, Default)]
-pub(super) struct Mixed(u64);
+pub(super) struct SsrcHasher(u64);
 
-impl Hasher for Mixed {
+impl Hasher for SsrcHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -101,10 +101,10 @@ struct ProbationPacket {
 /// The sources of one socket.
 #[derive(Debug)]
 pub(super) struct Demux {
-    common: Arc<Common>,
+    config: Arc<Config>,
     session: Session,
     number: usize,
-    by_ssrc: HashMap<u32, usize, BuildHasherDefault<Mixed>>,
+    by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
     sources: Vec<Incoming>,
     /// Whose packet came last, and so probably whose comes next: it, or the one after it.
     last: usize,
@@ -123,9 +123,9 @@ pub(super) struct Demux {
 
 impl Demux {
     /// For the socket with this number; `shared` by streams that are planned.
-    pub(super) fn new(common: Arc<Common>, session: Session, number: usize, shared: bool) -> Self {
+    pub(super) fn new(config: Arc<Config>, session: Session, number: usize, shared: bool) -> Self {
         Demux {
-            common,
+            config,
             session,
             number,
             by_ssrc: HashMap::default(),
@@ -155,7 +155,7 @@ impl Demux {
     /// Takes a datagram.
     #[inline]
     pub(super) fn take(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
-        if self.common.raw {
+        if self.config.raw {
             return self.take_raw(datagram, from, arrival);
         }
         if rtp::is_rtcp(datagram) {
@@ -247,7 +247,7 @@ impl Demux {
         };
         self.last = at;
         self.packets += 1;
-        let late_after = self.common.late_after;
+        let late_after = self.config.late_after;
         self.sources[at].note(packet, &self.session.formats, late_after);
     }
 
@@ -300,7 +300,7 @@ impl Demux {
             from: early.from,
             arrival: early.arrival,
         });
-        let late_after = self.common.late_after;
+        let late_after = self.config.late_after;
         for (n, packet) in packets.enumerate() {
             if n > 0 {
                 if let Some(source) = self.sources.last_mut() {
@@ -322,7 +322,7 @@ impl Demux {
     /// A recording is named by its stream's number; a second source of one stream, by its own
     /// name, too.
     fn recorder(&self, ssrc: u32) -> Option<Recorder> {
-        let folder = self.common.folder.clone()?;
+        let folder = self.config.folder.clone()?;
         let name = match (self.shared, self.sources.len()) {
             (true, index) => format!("stream-{}", self.number + index),
             (false, 0) => format!("stream-{}", self.number),
@@ -333,7 +333,7 @@ impl Demux {
 
     fn take_rtcp(&mut self, datagram: &[u8], arrival: u64) {
         self.unrecognized.rtcp += 1;
-        let (sources, by_ssrc, common) = (&mut self.sources, &self.by_ssrc, &self.common);
+        let (sources, by_ssrc, config) = (&mut self.sources, &self.by_ssrc, &self.config);
         let is_rtcp = rtcp::read(datagram, |item| {
             let ssrc = match item {
                 Item::Sender(ssrc, _) | Item::Bye(ssrc) => ssrc,
@@ -341,21 +341,21 @@ impl Demux {
                 Item::Block(_) => return,
             };
             match (by_ssrc.get(&ssrc).map(|&at| &mut sources[at]), item) {
-                (Some(source), Item::Sender(_, info)) => source.sender_says(info, arrival),
-                (Some(source), _) => source.leaves(),
+                (Some(source), Item::Sender(_, info)) => source.set_sender_info(info, arrival),
+                (Some(source), _) => source.mark_left(),
                 (None, item) => {
-                    let mut elsewhere = common
-                        .elsewhere
+                    let mut pending_rtcp = config
+                        .pending_rtcp
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner);
-                    if elsewhere.len() >= SOURCES_MAX && !elsewhere.contains_key(&ssrc) {
+                    if pending_rtcp.len() >= SOURCES_MAX && !pending_rtcp.contains_key(&ssrc) {
                         return;
                     }
-                    let said = elsewhere.entry(ssrc).or_default();
+                    let pending = pending_rtcp.entry(ssrc).or_default();
                     match item {
                         // A good-bye leaves what was said before.
-                        Item::Sender(_, info) => said.sender = Some((info, arrival)),
-                        _ => said.has_left = true,
+                        Item::Sender(_, info) => pending.sender = Some((info, arrival)),
+                        _ => pending.has_left = true,
                     }
                 }
             }
@@ -402,42 +402,42 @@ impl Demux {
         }
         // The first one early, so that short streams have one; spread as section 6.3.1 asks.
         let interval = rtcp::INTERVAL.as_nanos() as u64;
-        let spread = interval / 2 + (u64::from(self.common.ssrc) ^ now) % interval;
+        let spread = interval / 2 + (u64::from(self.config.ssrc) ^ now) % interval;
         self.next_report = now + spread;
-        self.join_elsewhere();
+        self.apply_pending_rtcp();
         let own_port = self.session.rtcp == Rtcp::Own;
-        let mut by_place: HashMap<SocketAddr, Vec<rtcp::ReportBlock>> = HashMap::new();
+        let mut by_address: HashMap<SocketAddr, Vec<rtcp::ReportBlock>> = HashMap::new();
         for source in &mut self.sources {
             let mut to = source.from();
             if own_port {
                 to.set_port(to.port().saturating_add(1));
             }
-            by_place.entry(to).or_default().push(source.block(now));
+            by_address.entry(to).or_default().push(source.block(now));
         }
-        let (ssrc, name) = (self.common.ssrc, &self.common.name);
-        let places = by_place.into_iter().flat_map(|(to, blocks)| {
-            let reports: Vec<_> = blocks
+        let (ssrc, cname) = (self.config.ssrc, &self.config.cname);
+        let reports = by_address.into_iter().flat_map(|(to, blocks)| {
+            let of_address: Vec<_> = blocks
                 .chunks(31)
-                .map(|some| (to, rtcp::receiver_report(ssrc, some, name)))
+                .map(|some| (to, rtcp::receiver_report(ssrc, some, cname)))
                 .collect();
-            reports
+            of_address
         });
-        places.collect()
+        reports.collect()
     }
 
     /// What came of its sources' reports on other ports.
-    fn join_elsewhere(&mut self) {
-        let elsewhere = &self.common.elsewhere;
-        let elsewhere = elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+    fn apply_pending_rtcp(&mut self) {
+        let pending_rtcp = &self.config.pending_rtcp;
+        let pending_rtcp = pending_rtcp.lock().unwrap_or_else(PoisonError::into_inner);
         for source in &mut self.sources {
-            let Some(said) = elsewhere.get(&source.ssrc()) else {
+            let Some(pending) = pending_rtcp.get(&source.ssrc()) else {
                 continue;
             };
-            if let Some((info, arrival)) = said.sender {
-                source.sender_says(info, arrival);
+            if let Some((info, arrival)) = pending.sender {
+                source.set_sender_info(info, arrival);
             }
-            if said.has_left {
-                source.leaves();
+            if pending.has_left {
+                source.mark_left();
             }
         }
     }
@@ -450,7 +450,7 @@ impl Demux {
             .map(|early| early.len() as u64)
             .sum::<u64>();
         let port = self.session.address.port();
-        self.join_elsewhere();
+        self.apply_pending_rtcp();
         let rows = self.sources.into_iter().map(|source| source.tell(port));
         (rows.collect(), self.unrecognized)
     }

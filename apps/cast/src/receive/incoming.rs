@@ -251,13 +251,13 @@ impl Incoming {
     }
 
     /// What the source says of itself.
-    pub(super) fn sender_says(&mut self, info: SenderInfo, arrival: u64) {
+    pub(super) fn set_sender_info(&mut self, info: SenderInfo, arrival: u64) {
         if self.sender.is_none_or(|(_, before)| before <= arrival) {
             self.sender = Some((info, arrival));
         }
     }
 
-    pub(super) fn leaves(&mut self) {
+    pub(super) fn mark_left(&mut self) {
         self.has_left = true;
     }
 

@@ -24,7 +24,7 @@ use crate::net::{overflow, pcap};
 use crate::run::{Error, Measured};
 use counters::ReceiveCounters;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
-use demux::{Common, Demux};
+use demux::{Config, Demux};
 use recorder::Files;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -113,15 +113,15 @@ impl Plan {
         (0..ports).map(session).collect()
     }
 
-    fn common(&self, files: Option<&Files>) -> Common {
-        let identity = identity::of_this_process();
-        Common {
+    fn config(&self, files: Option<&Files>) -> Config {
+        let identity = identity::random();
+        Config {
             late_after: (self.wait + self.patience).as_nanos() as u64,
             folder: files.map(Files::folder),
             raw: self.raw,
             ssrc: identity.ssrc,
-            name: identity.name,
-            elsewhere: Default::default(),
+            cname: identity.cname,
+            pending_rtcp: Default::default(),
         }
     }
 
@@ -173,7 +173,7 @@ impl<'a> Receiver<'a> {
             .map(|path| Files::new(path, false))
             .transpose()?;
         let capture = plan.capture.as_deref().map(pcap::Tap::create).transpose()?;
-        let common = Arc::new(plan.common(files.as_ref()));
+        let config = Arc::new(plan.config(files.as_ref()));
         let mut receiver = Receiver {
             plan,
             contexts: Contexts::new(plan.groups, plan.wait, plan.observe)?,
@@ -192,7 +192,7 @@ impl<'a> Receiver<'a> {
             .div_ceil(plan.sessions.len().max(1));
         let mut ports = Ports::new(buffer_bytes(streams_a_port, plan.wait));
         for (number, session) in plan.sessions.iter().enumerate() {
-            let demux = Demux::new(Arc::clone(&common), session.clone(), number, shared);
+            let demux = Demux::new(Arc::clone(&config), session.clone(), number, shared);
             if session.tcp {
                 if let Some(listener) = ports.listen(session.address) {
                     let reader = TcpReader::new(listener, demux, receiver.counters.clone());
@@ -214,7 +214,7 @@ impl<'a> Receiver<'a> {
                     rtcp: Rtcp::Off,
                     ..session.clone()
                 };
-                let demux = Demux::new(Arc::clone(&common), own.clone(), number, shared);
+                let demux = Demux::new(Arc::clone(&config), own.clone(), number, shared);
                 if let Some(socket) = ports.open(&plan.options, &own) {
                     if let Some((of, packets)) = receiver.readers.last_mut()
                         && *of == number
@@ -309,7 +309,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
         .clone()
         .map(|path| Files::new(path, true))
         .transpose()?;
-    let common = Arc::new(plan.common(files.as_ref()));
+    let config = Arc::new(plan.config(files.as_ref()));
     let mut demuxes: Vec<Demux> = Vec::new();
     let mut by_port: HashMap<SocketAddr, usize> = HashMap::new();
     let mut measured = Measured::default();
@@ -327,7 +327,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             let mut session = Session::new(packet.to, 11, Format::CD_MONO);
             session.formats = formats.unwrap_or_default();
             demuxes.push(Demux::new(
-                Arc::clone(&common),
+                Arc::clone(&config),
                 session,
                 demuxes.len(),
                 false,
@@ -346,7 +346,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             "{others} packets of the capture are no whole UDP datagrams"
         ));
     }
-    drop(common);
+    drop(config);
     for demux in demuxes {
         tell(demux, &mut measured);
     }

@@ -20,7 +20,7 @@ struct Shift {
 #[derive(Debug)]
 pub(super) struct Rewrite {
     random: Random,
-    name: String,
+    cname: String,
     shifts: HashMap<u32, Shift>,
     back: HashMap<u32, u32>,
 }
@@ -29,7 +29,7 @@ impl Rewrite {
     pub(super) fn new() -> Self {
         let mut random = Random::new(None);
         Rewrite {
-            name: format!("{:016x}", random.next()),
+            cname: format!("{:016x}", random.next()),
             random,
             shifts: HashMap::new(),
             back: HashMap::new(),
@@ -86,7 +86,7 @@ impl Rewrite {
         let shift = self.shift(ssrc)?;
         let mut info = sender.map(|(_, info)| info).unwrap_or_default();
         info.timestamp = info.timestamp.wrapping_add(shift.timestamp);
-        *into = rtcp::sender_report(shift.ssrc, info, &self.name, leaves.is_some());
+        *into = rtcp::sender_report(shift.ssrc, info, &self.cname, leaves.is_some());
         Some(())
     }
 
@@ -110,7 +110,7 @@ impl Rewrite {
             return None;
         }
         let ssrc = datagram.get(4..8).and_then(|bytes| bytes.try_into().ok());
-        *into = rtcp::receiver_report(ssrc.map_or(0, u32::from_be_bytes), &blocks, &self.name);
+        *into = rtcp::receiver_report(ssrc.map_or(0, u32::from_be_bytes), &blocks, &self.cname);
         Some(())
     }
 }

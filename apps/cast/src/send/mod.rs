@@ -256,7 +256,7 @@ pub fn run_with(
         changes: Changes::default(),
         done,
         first,
-        name: identity::of_this_process().name.into(),
+        cname: identity::random().cname.into(),
     };
     let mut random = Random::new(plan.seed);
     let mut controls = Vec::with_capacity(plan.sessions.len());
@@ -440,7 +440,7 @@ struct Launch<'a> {
     changes: Changes,
     first: Instant,
     done: mpsc::Sender<Done>,
-    name: Arc<str>,
+    cname: Arc<str>,
 }
 
 impl Launch<'_> {
@@ -452,7 +452,7 @@ impl Launch<'_> {
             format,
             raw: self.plan.raw,
             rtcp: session.rtcp,
-            name: Arc::clone(&self.name),
+            cname: Arc::clone(&self.cname),
             keys: self
                 .plan
                 .keys

@@ -42,7 +42,7 @@ pub(super) struct Layout {
     /// Bare samples, little-endian, instead of RTP.
     pub(super) raw: bool,
     pub(super) rtcp: Rtcp,
-    pub(super) name: Arc<str>,
+    pub(super) cname: Arc<str>,
     /// Keys that are pressed from the begin on, and their payload type.
     pub(super) keys: Option<(u8, Arc<str>)>,
 }
@@ -160,7 +160,7 @@ impl RtpSink {
             packets: self.sent.packets as u32,
             octets: self.sent.bytes as u32,
         };
-        let report = rtcp::sender_report(self.begin.ssrc, info, &self.layout.name, ends);
+        let report = rtcp::sender_report(self.begin.ssrc, info, &self.layout.cname, ends);
         if let Way::Udp(outbox, clients) = &self.way {
             outbox.report(&report, clients, self.layout.rtcp);
         }

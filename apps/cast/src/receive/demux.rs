@@ -1,9 +1,9 @@
 //! Demultiplexes the packets of one socket by source, and counts everything that is not a valid
 //! packet of a known source.
 
-use super::incoming::{Incoming, Packet};
 use super::recorder::{Folder, Recorder};
 use super::report::SourceReport;
+use super::rtp_source::{Packet, RtpSource};
 use crate::measure::reception::Note;
 use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
@@ -105,7 +105,7 @@ pub(super) struct Demux {
     session: Session,
     number: usize,
     by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
-    sources: Vec<Incoming>,
+    sources: Vec<RtpSource>,
     /// Whose packet came last, and so probably whose comes next: it, or the one after it.
     last: usize,
     probation: HashMap<u32, Vec<ProbationPacket>>,
@@ -219,7 +219,7 @@ impl Demux {
             .sources
             .first()
             .filter(|_| is_alone && self.session.source.is_none());
-        source.map(Incoming::from)
+        source.map(RtpSource::from)
     }
 
     /// One that was cut is told.
@@ -248,7 +248,7 @@ impl Demux {
         self.last = at;
         self.packets += 1;
         let late_after = self.config.late_after;
-        self.sources[at].note(packet, &self.session.formats, late_after);
+        self.sources[at].receive(packet, &self.session.formats, late_after);
     }
 
     /// Takes a packet of a source on probation. The source is valid once two of its packets follow
@@ -304,13 +304,13 @@ impl Demux {
         for (n, packet) in packets.enumerate() {
             if n > 0 {
                 if let Some(source) = self.sources.last_mut() {
-                    source.note(&packet, &self.session.formats, late_after);
+                    source.receive(&packet, &self.session.formats, late_after);
                 }
                 continue;
             }
             let recorder = self.recorder(packet.header.ssrc);
-            let mut source = Incoming::new(&packet, recorder);
-            source.take(&packet, Note::Newest, &self.session.formats, late_after);
+            let mut source = RtpSource::new(&packet, recorder);
+            source.accept(&packet, Note::Newest, &self.session.formats, late_after);
             let index = self.sources.len();
             self.by_ssrc.insert(source.ssrc(), index);
             self.sources.push(source);
@@ -451,7 +451,10 @@ impl Demux {
             .sum::<u64>();
         let port = self.session.address.port();
         self.apply_pending_rtcp();
-        let rows = self.sources.into_iter().map(|source| source.tell(port));
+        let rows = self
+            .sources
+            .into_iter()
+            .map(|source| source.into_report(port));
         (rows.collect(), self.unrecognized)
     }
 

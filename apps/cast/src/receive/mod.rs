@@ -2,9 +2,9 @@
 
 mod counters;
 mod demux;
-mod incoming;
 mod recorder;
 mod report;
+mod rtp_source;
 mod tcp_reader;
 mod udp_reader;
 
@@ -397,9 +397,13 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
         );
         measured.warnings.push(text);
     }
-    let unheard: u64 = measured.sources.iter().map(|source| source.unheard).sum();
-    if unheard > 0 {
-        measured.warnings.push(format!("{unheard} packets could not be written to a recording: no codec for them, or another rate than its first ones'{}", no_opus(&measured.sources)));
+    let unrecorded: u64 = measured
+        .sources
+        .iter()
+        .map(|source| source.unrecorded)
+        .sum();
+    if unrecorded > 0 {
+        measured.warnings.push(format!("{unrecorded} packets could not be written to a recording: no codec for them, or another rate than its first ones'{}", no_opus(&measured.sources)));
     }
     let Unrecognized {
         malformed,
@@ -448,7 +452,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
 /// Where Opus was to be written by a build that has none.
 fn no_opus(sources: &[SourceReport]) -> &'static str {
     let is_opus = |source: &SourceReport| {
-        source.unheard > 0
+        source.unrecorded > 0
             && source
                 .format
                 .is_some_and(|format| format.encoding == Encoding::Opus)

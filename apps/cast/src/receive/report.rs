@@ -57,5 +57,5 @@ pub struct SourceReport {
     /// It said good-bye.
     pub left: bool,
     /// Packets of another format than its recording's.
-    pub unheard: u64,
+    pub unrecorded: u64,
 }

@@ -153,7 +153,7 @@ fn the_headers_of_packets_that_were_cut_tell_all_the_same() {
     drop(writer);
     let measured = told(&path).unwrap();
     is_whole(&measured);
-    assert_eq!(measured.unrecognized.cut, COUNT.into());
+    assert_eq!(measured.unrecognized.truncated, COUNT.into());
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub(crate) fn parse(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
 /// # Errors
 ///
 /// As [`parse`].
-pub(crate) fn parse_cut(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
+pub(crate) fn parse_truncated(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
     parse_some(packet, false)
 }
 

@@ -53,8 +53,8 @@ pub struct Unrecognized {
     pub unvalidated: u64,
     /// Packets of sources beyond those there is room for, or not asked for.
     pub unknown: u64,
-    /// Packets that were longer than the memory for them.
-    pub cut: u64,
+    /// Packets that were truncated because they were longer than the buffer.
+    pub truncated: u64,
     /// RTCP's.
     pub rtcp: u64,
 }
@@ -64,7 +64,7 @@ impl Unrecognized {
         self.malformed += other.malformed;
         self.unvalidated += other.unvalidated;
         self.unknown += other.unknown;
-        self.cut += other.cut;
+        self.truncated += other.truncated;
         self.rtcp += other.rtcp;
     }
 }
@@ -154,12 +154,12 @@ impl Demux {
 
     /// Takes a datagram.
     #[inline]
-    pub(super) fn take(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+    pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
         if self.config.raw {
-            return self.take_raw(datagram, from, arrival);
+            return self.receive_raw(datagram, from, arrival);
         }
         if rtp::is_rtcp(datagram) {
-            return self.take_rtcp(datagram, arrival);
+            return self.receive_rtcp(datagram, arrival);
         }
         let Ok((header, payload)) = rtp::parse(datagram) else {
             self.unrecognized.malformed += 1;
@@ -180,29 +180,29 @@ impl Demux {
             from,
             arrival,
         };
-        self.take_packet(&packet);
+        self.receive_packet(&packet);
     }
 
     /// Takes what there is of a datagram of which so many bytes at its end are missing: it counts
     /// as if it were whole, and is not heard.
     #[cold]
-    pub(super) fn take_cut(
+    pub(super) fn receive_truncated(
         &mut self,
         datagram: &[u8],
         missing: usize,
         from: SocketAddr,
         arrival: u64,
     ) {
-        self.unrecognized.cut += 1;
+        self.unrecognized.truncated += 1;
         if rtp::is_rtcp(datagram) {
             self.unrecognized.rtcp += 1;
             return;
         }
-        let Ok((header, payload)) = rtp::parse_cut(datagram) else {
+        let Ok((header, payload)) = rtp::parse_truncated(datagram) else {
             self.unrecognized.malformed += 1;
             return;
         };
-        self.take_packet(&Packet {
+        self.receive_packet(&Packet {
             header,
             payload,
             missing,
@@ -222,13 +222,13 @@ impl Demux {
         source.map(RtpSource::from)
     }
 
-    /// One that was cut is told.
-    pub(super) fn note_cut(&mut self) {
-        self.unrecognized.cut += 1;
+    /// Counts a datagram that the socket truncated.
+    pub(super) fn count_truncated(&mut self) {
+        self.unrecognized.truncated += 1;
     }
 
     #[inline]
-    fn take_packet(&mut self, packet: &Packet<'_>) {
+    fn receive_packet(&mut self, packet: &Packet<'_>) {
         let ssrc = packet.header.ssrc;
         let is_it = |at: usize| {
             self.sources
@@ -331,7 +331,7 @@ impl Demux {
         Some(Recorder::new(folder, name))
     }
 
-    fn take_rtcp(&mut self, datagram: &[u8], arrival: u64) {
+    fn receive_rtcp(&mut self, datagram: &[u8], arrival: u64) {
         self.unrecognized.rtcp += 1;
         let (sources, by_ssrc, config) = (&mut self.sources, &self.by_ssrc, &self.config);
         let is_rtcp = rtcp::read(datagram, |item| {
@@ -366,7 +366,7 @@ impl Demux {
         }
     }
 
-    fn take_raw(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+    fn receive_raw(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
         let (payload_type, format) = self.session.preferred();
         let (sequence, timestamp) = self.raw;
         let frames = datagram.len() / 2 / usize::from(format.channels);
@@ -386,7 +386,7 @@ impl Demux {
             timestamp,
             ssrc: 0,
         };
-        self.take_packet(&Packet {
+        self.receive_packet(&Packet {
             header,
             payload: &swapped,
             missing: 0,
@@ -443,7 +443,7 @@ impl Demux {
     }
 
     /// What came: a row a source, and what was none.
-    pub(super) fn tell(mut self) -> (Vec<(SourceReport, StreamStats)>, Unrecognized) {
+    pub(super) fn into_reports(mut self) -> (Vec<(SourceReport, StreamStats)>, Unrecognized) {
         self.unrecognized.unvalidated += self
             .probation
             .values()

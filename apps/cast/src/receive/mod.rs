@@ -268,7 +268,7 @@ impl<'a> Receiver<'a> {
             self.contexts.of(number).spawn(task).detach();
         }
         drop(done);
-        let mut measured = watch(plan, &self.contexts, &self.counters, interrupted);
+        let mut measured = wait_until_done(plan, &self.contexts, &self.counters, interrupted);
         measured.overflowed = overflow.dropped();
         for control in &controls {
             // A stream that has failed already is told in vain.
@@ -288,7 +288,7 @@ impl<'a> Receiver<'a> {
         }
         demuxes.sort_by_key(|(number, ..)| *number);
         for (_, _, demux) in demuxes {
-            tell(demux, &mut measured);
+            add_reports(demux, &mut measured);
         }
         measured.histograms = self.contexts.take_histograms();
         finish(plan, &mut measured, self.files, self.capture);
@@ -335,8 +335,10 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             demuxes.len() - 1
         });
         match packet.missing {
-            0 => demuxes[index].take(packet.bytes, packet.from, packet.at),
-            missing => demuxes[index].take_cut(packet.bytes, missing, packet.from, packet.at),
+            0 => demuxes[index].receive(packet.bytes, packet.from, packet.at),
+            missing => {
+                demuxes[index].receive_truncated(packet.bytes, missing, packet.from, packet.at)
+            }
         }
     })?;
     measured.warnings.extend(passed.warnings(capture));
@@ -348,7 +350,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     }
     drop(config);
     for demux in demuxes {
-        tell(demux, &mut measured);
+        add_reports(demux, &mut measured);
     }
     measured.contexts = 1;
     measured.buffers = measured.sources.iter().map(|source| source.packets).sum();
@@ -358,13 +360,13 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
 }
 
 /// Adds what came to one port.
-fn tell(demux: Demux, measured: &mut Measured) {
+fn add_reports(demux: Demux, measured: &mut Measured) {
     let unknown = |source: &SourceReport, formats: &Formats| {
         let is_unknown = |number: &&u8| formats.of(**number).is_none();
         source.payload_types.iter().find(is_unknown).copied()
     };
     let formats = demux.formats().clone();
-    let (rows, unrecognized) = demux.tell();
+    let (rows, unrecognized) = demux.into_reports();
     for (mut source, stats) in rows {
         source.stream = measured.sources.len();
         if let Some(number) = unknown(&source, &formats) {
@@ -409,10 +411,10 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
         malformed,
         unvalidated,
         unknown,
-        cut,
+        truncated,
         rtcp: _,
     } = measured.unrecognized;
-    let told = [
+    let counts = [
         (malformed, "datagrams were neither RTP nor RTCP"),
         (
             unvalidated,
@@ -422,9 +424,12 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
             unknown,
             "packets were of sources that were not asked for, or too many",
         ),
-        (cut, "packets were cut: they are counted, and not heard"),
+        (
+            truncated,
+            "packets were cut: they are counted, and not heard",
+        ),
     ];
-    for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         measured.notes.push(format!("{count} {what}"));
     }
     let strays: u64 = measured.sources.iter().map(|source| source.strays).sum();
@@ -433,16 +438,16 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
             "{strays} packets were far from all others of their source"
         ));
     }
-    let came = measured.sources.len();
+    let received = measured.sources.len();
     match plan.streams {
-        _ if came == 0 && unvalidated > 0 => measured.warnings.push(format!(
+        _ if received == 0 && unvalidated > 0 => measured.warnings.push(format!(
             "nothing was received but {unvalidated} packets, no two of them in sequence"
         )),
-        _ if came == 0 => measured.warnings.push("nothing was received".into()),
-        Some(streams) if came < streams => {
+        _ if received == 0 => measured.warnings.push("nothing was received".into()),
+        Some(streams) if received < streams => {
             measured.warnings.push(format!(
                 "{} of {streams} streams never came",
-                streams - came
+                streams - received
             ));
         }
         _ => {}
@@ -464,7 +469,7 @@ fn no_opus(sources: &[SourceReport]) -> &'static str {
 }
 
 /// Waits until the run is over; what was used between the ramp-up and the last packet.
-fn watch(
+fn wait_until_done(
     plan: &Plan,
     contexts: &Contexts,
     counters: &ReceiveCounters,

@@ -90,7 +90,7 @@ impl TcpReader {
         let connection = Connection {
             stream,
             from,
-            rest: Vec::new(),
+            partial: Vec::new(),
             shared: Arc::clone(&self.shared),
         };
         self.connections.spawn(connection.run());
@@ -125,14 +125,14 @@ struct Connection {
     stream: TcpStream,
     from: SocketAddr,
     /// The begin of a packet that has not come whole.
-    rest: Vec<u8>,
+    partial: Vec<u8>,
     shared: Arc<Shared>,
 }
 
 impl Connection {
     /// Takes what comes until either side closes.
     async fn run(mut self) {
-        while let Some(read) = poll_fn(|cx| self.poll_take(cx)).await {
+        while let Some(read) = poll_fn(|cx| self.poll_receive(cx)).await {
             if read == READ_BYTES {
                 // There is more than its share: the others are next.
                 yield_now().await;
@@ -141,27 +141,27 @@ impl Connection {
     }
 
     /// Takes what there is, and tells how many bytes that was; none at the end.
-    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
         READ.with_borrow_mut(|bytes| match ready!(self.stream.poll_read(cx, bytes)) {
-            Ok(read @ 1..) => Poll::Ready(self.take(&bytes[..read]).then_some(read)),
+            Ok(read @ 1..) => Poll::Ready(self.receive(&bytes[..read]).then_some(read)),
             Ok(0) | Err(_) => Poll::Ready(None),
         })
     }
 
     /// Takes the whole packets; false if the port is closed.
-    fn take(&mut self, read: &[u8]) -> bool {
+    fn receive(&mut self, read: &[u8]) -> bool {
         let mut demux = lock(&self.shared.demux);
         let Some((demux, published)) = demux.as_mut() else {
             return false;
         };
         let now = Clock::monotonic().nanos();
-        let mut each = |packet: &[u8]| demux.take(packet, self.from, now);
-        if self.rest.is_empty() {
-            self.rest.extend_from_slice(split(read, &mut each));
+        let mut each = |packet: &[u8]| demux.receive(packet, self.from, now);
+        if self.partial.is_empty() {
+            self.partial.extend_from_slice(split(read, &mut each));
         } else {
-            self.rest.extend_from_slice(read);
-            let left = split(&self.rest, &mut each).len();
-            self.rest.drain(..self.rest.len() - left);
+            self.partial.extend_from_slice(read);
+            let left = split(&self.partial, &mut each).len();
+            self.partial.drain(..self.partial.len() - left);
         }
         self.shared.counters.add(demux, published);
         true

@@ -84,27 +84,27 @@ impl UdpReader {
         self.demux
     }
 
-    fn take(&mut self, received: &Received) {
+    fn receive_batch(&mut self, received: &Received) {
         let now = self.clock.nanos();
         for datagram in received.iter() {
-            self.take_one(datagram.bytes, datagram.from, now);
+            self.receive(datagram.bytes, datagram.from, now);
             if datagram.truncated {
-                self.demux.note_cut();
+                self.demux.count_truncated();
             }
         }
-        self.tell(now);
+        self.send_reports(now);
     }
 
     #[inline]
-    fn take_one(&mut self, datagram: &[u8], from: SocketAddr, now: u64) {
+    fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: u64) {
         if let Some((tap, to)) = &self.tap {
             tap.write(datagram, from, *to);
         }
-        self.demux.take(datagram, from, now);
+        self.demux.receive(datagram, from, now);
     }
 
     /// Reports, and counts what its sources got.
-    fn tell(&mut self, now: u64) {
+    fn send_reports(&mut self, now: u64) {
         for (to, report) in self.demux.reports(now) {
             // A report that does not get through is made up for by the next one.
             let socket = self.rtcp_socket.as_ref().unwrap_or(self.socket.as_std());
@@ -121,8 +121,8 @@ impl UdpReader {
             };
             self.since_address_check += 1;
             let now = self.clock.nanos();
-            self.take_one(&bytes[..len], from, now);
-            self.tell(now);
+            self.receive(&bytes[..len], from, now);
+            self.send_reports(now);
             Poll::Ready(Ok(()))
         })
     }
@@ -143,7 +143,7 @@ impl Work for UdpReader {
             if filled.is_err() {
                 return Poll::Ready(Err(Flow::Failed));
             }
-            self.take(received);
+            self.receive_batch(received);
             Poll::Ready(Ok(()))
         })
     }

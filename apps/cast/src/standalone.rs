@@ -27,7 +27,7 @@ pub struct Plan {
     /// Streams, spread evenly over the contexts, and their first buffers over one period.
     pub streams: usize,
     /// Contexts: pools of one worker.
-    pub groups: usize,
+    pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
     /// What others may do with the contexts from outside.
@@ -58,7 +58,7 @@ impl Plan {
 ///
 /// If a context cannot be made, or it was interrupted.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
+    let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let memory = resident_bytes();
     let begin = Instant::now() + plan.ramp_up;
     let end = begin + plan.period * u32::try_from(plan.buffers).unwrap_or(u32::MAX);

@@ -40,7 +40,7 @@ fn contexts_let_themselves_be_looked_at_when_told_so() {
             "standalone",
             "--streams",
             "10",
-            "--groups",
+            "--contexts",
             "2",
             "-q",
             "--observe",

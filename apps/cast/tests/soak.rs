@@ -24,7 +24,7 @@ const GROWTH_BYTES: u64 = 4 << 20;
 fn standalone(way: Way) {
     let plan = standalone::Plan {
         streams: 300,
-        groups: 2,
+        contexts: 2,
         wait: MS,
         observe: creel::Observe::Off,
         period: MS,

@@ -21,7 +21,7 @@ const MS: Duration = Duration::from_millis(1);
 fn standalone_plan(way: Way) -> standalone::Plan {
     standalone::Plan {
         streams: 50,
-        groups: 2,
+        contexts: 2,
         wait: MS,
         observe: creel::Observe::Off,
         period: 5 * MS,

@@ -30,7 +30,7 @@ const EXAMPLES: &str = "\
 Examples:
   creel-cast evaluate --page evaluation.html --format csv > table.csv
           sinks in one process, the medians of ten runs, in five minutes
-  creel-cast evaluate --udp --streams 100,1000,5000 --groups 1,2 --wait 1ms,20ms --runs 3 --resume runs.csv
+  creel-cast evaluate --udp --streams 100,1000,5000 --contexts 1,2 --wait 1ms,20ms --runs 3 --resume runs.csv
           senders and receivers over the loopback, too; interrupted and given again, it goes on";
 
 /// Measure every way to a sink, and UDP, over the number of streams; five minutes as it stands
@@ -44,8 +44,8 @@ pub struct Evaluate {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = count)]
     runs: usize,
     /// Numbers of contexts
-    #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count)]
-    groups: Vec<usize>,
+    #[arg(long, alias = "groups", value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count)]
+    contexts: Vec<usize>,
     /// How long a context waits before it reacts again
     #[arg(long, value_delimiter = ',', value_name = "TIME,TIME,…", default_value = "20ms", value_parser = time)]
     wait: Vec<Duration>,
@@ -98,7 +98,7 @@ impl Subject {
 struct Point {
     subject: Subject,
     streams: usize,
-    groups: usize,
+    contexts: usize,
     wait: Duration,
 }
 
@@ -107,7 +107,7 @@ struct Point {
 struct Row {
     sink: String,
     streams: usize,
-    groups: usize,
+    contexts: usize,
     wait_ms: f64,
     runs: usize,
     cpu_ns_per_buffer: f64,
@@ -160,11 +160,11 @@ impl Evaluate {
         let mut points = Vec::new();
         for subject in subjects {
             for &wait in &self.wait {
-                for &groups in &self.groups {
+                for &contexts in &self.contexts {
                     let of = |&streams| Point {
                         subject,
                         streams,
-                        groups,
+                        contexts,
                         wait,
                     };
                     points.extend(self.streams.iter().map(of));
@@ -239,7 +239,7 @@ impl Evaluate {
         let ports = if shared_port { 1 } else { point.streams };
         let receive = receive::Plan {
             streams: Some(point.streams),
-            groups: point.groups,
+            contexts: point.contexts,
             wait: point.wait,
             idle: Duration::from_millis(300) + point.wait,
             ..receive::Plan::new(receive::Plan::sessions(
@@ -251,7 +251,7 @@ impl Evaluate {
         };
         let send = send::Plan {
             shared_port,
-            groups: point.groups,
+            contexts: point.contexts,
             wait: point.wait,
             // The receiver leaves out its first second.
             buffers: self.buffers as u64
@@ -294,13 +294,13 @@ impl Evaluate {
     /// What tells runs apart in the file.
     fn key(&self, sink: &str, point: &Point) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let (streams, groups, buffers) = (point.streams, point.groups, self.buffers);
+        let (streams, contexts, buffers) = (point.streams, point.contexts, self.buffers);
         let period = match point.subject {
             Subject::Sink(..) => ms(self.period),
             Subject::Udp { .. } => ms(PACKET_TIME),
         };
         format!(
-            "{sink},{streams},{groups},{},{period},{buffers}",
+            "{sink},{streams},{contexts},{},{period},{buffers}",
             ms(point.wait)
         )
     }
@@ -308,7 +308,7 @@ impl Evaluate {
     fn plan(&self, point: &Point, way: Way) -> standalone::Plan {
         standalone::Plan {
             streams: point.streams,
-            groups: point.groups,
+            contexts: point.contexts,
             wait: point.wait,
             observe: Observe::Off,
             period: self.period,
@@ -382,7 +382,7 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
     Row {
         sink: sink.into(),
         streams: point.streams,
-        groups: point.groups,
+        contexts: point.contexts,
         wait_ms: point.wait.as_secs_f64() * 1e3,
         runs: runs.len(),
         cpu_ns_per_buffer: cpu,
@@ -399,8 +399,8 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
 /// What a curve is called: its groups and quantum only where there are several.
 fn curve(row: &Row, rows: &[Row]) -> String {
     let mut name = row.sink.clone();
-    if rows.iter().any(|other| other.groups != row.groups) {
-        name += &format!(", {} groups", row.groups);
+    if rows.iter().any(|other| other.contexts != row.contexts) {
+        name += &format!(", {} contexts", row.contexts);
     }
     if rows.iter().any(|other| other.wait_ms != row.wait_ms) {
         name += &format!(", {} ms", row.wait_ms);
@@ -433,7 +433,7 @@ fn chart(rows: &[Row], (title, label, value): Measure) -> Chart {
 const HEADER: [&str; 9] = [
     "sink",
     "streams",
-    "groups",
+    "contexts",
     "wait, ms",
     "CPU, ns a buffer",
     "parked, %",
@@ -446,7 +446,7 @@ fn cells(row: &Row) -> [String; 9] {
     [
         row.sink.clone(),
         row.streams.to_string(),
-        row.groups.to_string(),
+        row.contexts.to_string(),
         row.wait_ms.to_string(),
         format!("{:.0}", row.cpu_ns_per_buffer),
         format!("{:.1}", 100.0 * row.parked_share),

@@ -26,7 +26,7 @@ pub const COLUMNS: [&str; 8] = [
     "lateness_p99_ms",
 ];
 /// Those of what was run: a run's key.
-const KEY_COLUMNS: &str = "sink,streams,groups,wait_ms,period_ms,buffers";
+const KEY_COLUMNS: &str = "sink,streams,contexts,wait_ms,period_ms,buffers";
 
 /// Runs that need not be run again.
 pub struct Kept {

@@ -12,7 +12,7 @@ use creel_console::{Common, Exit, Interrupt};
 
 use super::media::{Media, source};
 use super::rows::RowsFormat;
-use super::{Seen, count, ended, failed, period, report, time};
+use super::{ObserveArgs, count, ended, failed, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,13 +33,13 @@ pub struct Receive {
     #[arg(long, value_name = "N", value_parser = count)]
     streams: Option<usize>,
     /// Contexts: threads that share the streams
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
-    groups: usize,
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
+    contexts: usize,
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
     #[command(flatten)]
-    seen: Seen,
+    observe_args: ObserveArgs,
     /// A packet is late that comes so long, and a wait, after its time: what a player's buffer holds
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
     late_after: Duration,
@@ -122,9 +122,9 @@ impl Receive {
         Ok(Plan {
             streams,
             raw: self.framing,
-            groups: self.groups,
+            contexts: self.contexts,
             wait: self.wait,
-            observe: self.seen.observe.unwrap_or_default(),
+            observe: self.observe_args.observe.unwrap_or_default(),
             patience: self.late_after,
             buffers: self.buffers.map(|buffers| buffers as u64),
             idle: self.idle,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::resolve;
 use super::report::{Body, print_document, warn};
-use super::{Seen, count, ended, failed, period, time};
+use super::{ObserveArgs, count, ended, failed, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,13 +38,13 @@ pub struct Relay {
     #[arg(long)]
     shared_port: bool,
     /// Contexts: threads that share the ports
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
-    groups: usize,
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
+    contexts: usize,
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
     #[command(flatten)]
-    seen: Seen,
+    observe_args: ObserveArgs,
     /// Give sources new names and numbers
     #[arg(long)]
     rewrite: bool,
@@ -107,9 +107,9 @@ impl Relay {
             ports: self.ports,
             to: to?,
             shared_port: self.shared_port,
-            groups: self.groups,
+            contexts: self.contexts,
             wait: self.wait,
-            observe: self.seen.observe.unwrap_or_default(),
+            observe: self.observe_args.observe.unwrap_or_default(),
             rewrite: self.rewrite,
             rtcp: self.rtcp,
             queue: self.queue,

@@ -14,7 +14,7 @@ use creel_console::{Common, Exit, Failure, Interrupt, output};
 use super::media::{Media, resolve};
 use super::receive::framing;
 use super::rows::RowsFormat;
-use super::{Contexts, count, ended, failed, period, report, time};
+use super::{ContextArgs, count, ended, failed, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Send {
     #[command(flatten)]
-    contexts: Contexts,
+    contexts: ContextArgs,
     /// Clients; stream n goes to port + n of each
     #[arg(long, required_unless_present_any = ["control", "from_sdp"], num_args = 1.., value_name = "HOST:PORT")]
     to: Vec<String>,
@@ -152,7 +152,7 @@ impl Send {
             to: self.clients()?,
             shared_port: self.shared_port,
             wait: self.contexts.wait,
-            observe: self.contexts.seen.observe.unwrap_or_default(),
+            observe: self.contexts.observe_args.observe.unwrap_or_default(),
             options: self.media.options(),
         })
     }
@@ -179,9 +179,9 @@ impl Send {
         plan.described = is_described;
         plan.to = to;
         plan.shared_port = self.shared_port;
-        plan.groups = self.contexts.groups;
+        plan.contexts = self.contexts.contexts;
         plan.wait = self.contexts.wait;
-        plan.observe = self.contexts.seen.observe.unwrap_or_default();
+        plan.observe = self.contexts.observe_args.observe.unwrap_or_default();
         plan.buffers = self.buffers as u64;
         plan.ramp_up = self.ramp_up;
         plan.raw = self.framing;

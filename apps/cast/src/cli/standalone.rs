@@ -7,13 +7,13 @@ use creel_cast::standalone::{self, Plan};
 use creel_cast::stream::Way;
 use creel_console::{Common, Exit, Interrupt};
 
-use super::{Contexts, count, failed, period, report, time};
+use super::{ContextArgs, count, failed, period, report, time};
 
 /// Run sources and sinks without a network, and measure every stream
 #[derive(Args, Debug)]
 pub struct Standalone {
     #[command(flatten)]
-    contexts: Contexts,
+    contexts: ContextArgs,
     /// From one buffer of a stream to the next
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period)]
     period: Duration,
@@ -36,9 +36,9 @@ impl Standalone {
         let interrupt = Interrupt::install()?;
         let plan = Plan {
             streams: self.contexts.streams,
-            groups: self.contexts.groups,
+            contexts: self.contexts.contexts,
             wait: self.contexts.wait,
-            observe: self.contexts.seen.observe.unwrap_or_default(),
+            observe: self.contexts.observe_args.observe.unwrap_or_default(),
             period: self.period,
             buffers: self.buffers as u64,
             way: self.sink,

@@ -22,13 +22,13 @@ impl Contexts {
     /// # Errors
     ///
     /// If a pool cannot be made.
-    pub fn new(groups: usize, wait: Duration, observe: Observe) -> Result<Self, BuildError> {
-        let pool = |group| {
+    pub fn new(contexts: usize, wait: Duration, observe: Observe) -> Result<Self, BuildError> {
+        let pool = |index| {
             let builder = Pool::builder().workers(1).wait(Wait::Throttle(wait));
             let builder = builder.observe(observe);
-            builder.name(format!("context-{group}")).build()
+            builder.name(format!("context-{index}")).build()
         };
-        let pools = (0..groups.max(1)).map(pool).collect::<Result<_, _>>()?;
+        let pools = (0..contexts.max(1)).map(pool).collect::<Result<_, _>>()?;
         Ok(Contexts { pools })
     }
 

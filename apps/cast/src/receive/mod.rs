@@ -50,7 +50,7 @@ pub struct Plan {
     /// Bare samples, little-endian, instead of RTP: losses cannot be told.
     pub raw: bool,
     /// Contexts: pools of one worker.
-    pub groups: usize,
+    pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
     /// What others may do with the contexts from outside.
@@ -78,7 +78,7 @@ impl Plan {
             sessions,
             streams: None,
             raw: false,
-            groups: 1,
+            contexts: 1,
             wait: Duration::from_millis(2),
             observe: creel::Observe::default(),
             patience: Duration::from_millis(10),
@@ -176,7 +176,7 @@ impl<'a> Receiver<'a> {
         let config = Arc::new(plan.config(files.as_ref()));
         let mut receiver = Receiver {
             plan,
-            contexts: Contexts::new(plan.groups, plan.wait, plan.observe)?,
+            contexts: Contexts::new(plan.contexts, plan.wait, plan.observe)?,
             readers: Vec::new(),
             tcp: Vec::new(),
             files,

@@ -35,7 +35,7 @@ pub struct Plan {
     /// All ports' packets go to one port of a client.
     pub shared_port: bool,
     /// Contexts: pools of one worker.
-    pub groups: usize,
+    pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
     /// What others may do with the contexts from outside.
@@ -62,7 +62,7 @@ impl Plan {
             ports: 1,
             to: Vec::new(),
             shared_port: false,
-            groups: 1,
+            contexts: 1,
             wait: Duration::from_millis(2),
             observe: creel::Observe::default(),
             rewrite: false,
@@ -136,7 +136,7 @@ impl<'a> Relay<'a> {
         }
         let mut relay = Relay {
             plan,
-            contexts: Contexts::new(plan.groups, plan.wait, plan.observe)?,
+            contexts: Contexts::new(plan.contexts, plan.wait, plan.observe)?,
             audience: Arc::new(audience),
             reports: Vec::new(),
             overflow: Overflow::default(),

@@ -49,7 +49,7 @@ pub struct Plan {
     /// A leg that sends nothing for so long has left.
     pub silence: Duration,
     /// Contexts: pools of one worker.
-    pub groups: usize,
+    pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
     /// What others may do with the contexts from outside.
@@ -73,7 +73,7 @@ impl Plan {
             packet_time: Duration::from_millis(20),
             legs: 64,
             silence: Duration::from_secs(10),
-            groups: 1,
+            contexts: 1,
             wait: Duration::from_millis(5),
             observe: creel::Observe::default(),
             idle: None,
@@ -130,7 +130,7 @@ pub fn run(
     plan: &Plan,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<(Measured, Vec<LegReport>), Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
+    let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let mut measured = Measured::default();
     let told: Shared = Arc::default();
     let mut ports = Ports::new(SOCKET_BYTES);

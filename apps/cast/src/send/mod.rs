@@ -59,7 +59,7 @@ pub struct Plan {
     /// All streams go to the same port of a client.
     pub shared_port: bool,
     /// Contexts: pools of one worker, a socket each.
-    pub groups: usize,
+    pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
     /// What others may do with the contexts from outside.
@@ -97,7 +97,7 @@ impl Plan {
             described: false,
             to: vec![to],
             shared_port: false,
-            groups: 1,
+            contexts: 1,
             wait: Duration::from_millis(2),
             observe: Observe::default(),
             buffers: 1_000,
@@ -244,7 +244,7 @@ pub fn run_with(
     audience: &Audience,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Measured, Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
+    let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let (done, results) = mpsc::channel();
     let mut notes = Vec::new();
     let reports = Reports::default();

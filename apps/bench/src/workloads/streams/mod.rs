@@ -119,7 +119,7 @@ fn creel(name: &str, streams: usize, wait: Duration, way: Way) -> Subject {
     Subject::with_metrics(name, move |plan| {
         let streams = Streams {
             streams,
-            groups: 1,
+            contexts: 1,
             wait,
             period: PERIOD,
             buffers: (plan.sample.as_nanos() / PERIOD.as_nanos()).max(1) as u64,

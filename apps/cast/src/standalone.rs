@@ -1,9 +1,10 @@
 //! The evaluation without a network: many sources and sinks, a few contexts, everything measured.
 
+use crate::error::Error;
 use crate::measure::context::{StatsSink, Window};
 use crate::measure::contexts::{Contexts, resident_bytes};
 use crate::measure::stats::StreamStats;
-use crate::run::{Error, Measured};
+use crate::results::Measured;
 use crate::stream::flow::Stream;
 use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, Way};
 use crate::stream::source::{Blank, Paced};

@@ -1,9 +1,9 @@
 //! Who hears the streams of a sender: clients that come and go while it sends.
 
+use crate::error::Error;
 use crate::net::ports::port_of_stream;
 use crate::net::session::{Rtcp, Session};
 use crate::net::udp::Clients;
-use crate::run::Error;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 

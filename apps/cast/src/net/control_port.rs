@@ -13,7 +13,7 @@
 //! [`PATIENCE`], or it gives way. An answer that is not taken holds it up no longer than that.
 
 use super::audience::{Audience, Command};
-use crate::run::Error;
+use crate::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

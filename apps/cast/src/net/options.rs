@@ -1,6 +1,6 @@
 //! A socket's options beyond its address: multicast, the interface, the service class.
 
-use crate::run::Error;
+use crate::error::Error;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};

@@ -4,7 +4,7 @@
 //!
 //! Left out: fragments of IP, which are counted and not put together.
 
-use crate::run::Error;
+use crate::error::Error;
 use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, PacketBuilder};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;

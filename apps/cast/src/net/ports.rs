@@ -1,8 +1,8 @@
 //! Receiving ports: many of them, one a stream, of which some may not be to be had.
 
+use crate::error::Error;
 use crate::net::options::{Options, receive_buffer};
 use crate::net::session::Session;
-use crate::run::Error;
 use creel::net::{TcpListener, UdpSocket};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -11,6 +11,7 @@ mod udp_reader;
 pub use demux::Unrecognized;
 pub use report::SourceReport;
 
+use crate::error::Error;
 use crate::measure::context::with_histograms;
 use crate::measure::contexts::{Contexts, Usage};
 use crate::measure::stats::Histograms;
@@ -21,7 +22,7 @@ use crate::net::overflow::Overflow;
 use crate::net::ports::{Ports, buffer_bytes};
 use crate::net::session::{Rtcp, Session};
 use crate::net::{overflow, pcap};
-use crate::run::{Error, Measured};
+use crate::results::Measured;
 use counters::ReceiveCounters;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
 use demux::{Config, Demux};

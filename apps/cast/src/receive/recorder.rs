@@ -1,10 +1,10 @@
 //! From packets to recordings: decoded where they come, written by a pool of its own.
 
+use crate::error::Error;
 use crate::media::codec::Decoder;
 use crate::media::format::Format;
 use crate::media::recording::Recording;
 use crate::media::wav::WavError;
-use crate::run::Error;
 use crate::stream::buffer::Buffer;
 use creel::channel::leaky::{self, Leak, Sender};
 use creel::{Pool, Wait};

@@ -5,6 +5,7 @@ mod rewrite;
 
 pub use crate::net::control_port::serve;
 
+use crate::error::Error;
 use crate::measure::contexts::Contexts;
 use crate::media::format::Format;
 use crate::net::audience::Audience;
@@ -12,7 +13,7 @@ use crate::net::options::{Options, socket_error};
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, buffer_bytes, port_of_stream};
 use crate::net::session::{Rtcp, Session};
-use crate::run::{Error, Measured};
+use crate::results::Measured;
 use creel::net::UdpSocket;
 use pipe::Pipe;
 use std::net::SocketAddr;

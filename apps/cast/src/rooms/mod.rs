@@ -13,13 +13,14 @@
 mod leg;
 mod room;
 
+use crate::error::Error;
 use crate::measure::contexts::Contexts;
 use crate::media::format::{Format, Formats};
 use crate::net::options::Options;
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, port_of_stream};
 use crate::net::session::Session;
-use crate::run::{Error, Measured};
+use crate::results::Measured;
 use room::Room;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

@@ -5,6 +5,7 @@ mod rtp_sink;
 
 pub use replay::{Replay, replay};
 
+use crate::error::Error;
 use crate::measure::context::{StatsSink, Window};
 use crate::measure::contexts::Contexts;
 use crate::measure::stats::StreamStats;
@@ -19,7 +20,7 @@ use crate::net::ports::{buffer_bytes, capped};
 use crate::net::session::{Rtcp, Session};
 use crate::net::tcp::{self, TcpSource};
 use crate::net::udp::{Outbox, Reports};
-use crate::run::{Error, Measured};
+use crate::results::Measured;
 use crate::stream::buffer::Buffer;
 use crate::stream::flow::Stream;
 use crate::stream::sink::{InPlace, Sink};

@@ -1,13 +1,13 @@
 //! A capture, sent again at its own pace.
 
 use super::{Measured, tell};
+use crate::error::Error;
 use crate::measure::contexts::Contexts;
 use crate::net::audience::Audience;
 use crate::net::options::{Options, socket_error};
 use crate::net::pcap;
 use crate::net::session::Rtcp;
 use crate::net::udp::{Outbox, Reports};
-use crate::run::Error;
 use creel::Observe;
 use creel::time::sleep_until;
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use crate::measure::contexts::{Contexts, resident_bytes};
 use crate::measure::stats::StreamStats;
 use crate::results::Measured;
 use crate::stream::flow::Stream;
-use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, Way};
+use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, SinkMode};
 use crate::stream::source::{Blank, Paced};
 use creel::channel::leaky::{self, Leak};
 use creel::channel::slot;
@@ -38,7 +38,7 @@ pub struct Plan {
     /// Buffers of each stream that are measured.
     pub buffers: u64,
     /// How the sinks get them.
-    pub way: Way,
+    pub mode: SinkMode,
     /// Samples of a buffer.
     pub samples: usize,
     /// Left out at the beginning.
@@ -116,22 +116,22 @@ struct Launch<'a> {
 impl Launch<'_> {
     fn start(&self, index: usize, context: &Pool) -> Arc<Control> {
         let sink = StatsSink::new(Arc::clone(&self.window));
-        match self.plan.way {
-            Way::SyncMutex => {
+        match self.plan.mode {
+            SinkMode::SyncMutex => {
                 let stats = |push: InPlace<StatsSink>| Some(push.into_sink().stats);
                 self.spawn(index, context, InPlace::new(sink), stats)
             }
-            Way::AsyncMutex => {
+            SinkMode::AsyncMutex => {
                 let sink = Arc::new(async_lock::Mutex::new(sink));
                 let stats = |push: AsyncInPlace<StatsSink>| Some(push.mutex().try_lock()?.stats);
                 self.spawn(index, context, AsyncInPlace::new(sink), stats)
             }
-            Way::Task => {
+            SinkMode::Task => {
                 let (push, pull) = leaky::channel(CHANNEL, Leak::No);
                 self.spawn_sink(context, pull, sink);
                 self.spawn(index, context, push, |_| None)
             }
-            Way::Slot => {
+            SinkMode::Slot => {
                 let (push, pull) = slot::channel();
                 self.spawn_sink(context, pull, sink);
                 self.spawn(index, context, push, |_| None)

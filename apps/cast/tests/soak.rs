@@ -7,7 +7,7 @@ use creel_cast::measure::resident_bytes;
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
 use creel_cast::standalone;
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 use creel_cast::{Formats, Rtcp, relay};
 use ports::free_ports;
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ const WARM: u64 = 300;
 /// What it may grow by after that.
 const GROWTH_BYTES: u64 = 4 << 20;
 
-fn standalone(way: Way) {
+fn standalone(mode: SinkMode) {
     let plan = standalone::Plan {
         streams: 300,
         contexts: 2,
@@ -29,7 +29,7 @@ fn standalone(way: Way) {
         observe: creel::Observe::Off,
         period: MS,
         buffers: 20,
-        way,
+        mode,
         samples: 80,
         ramp_up: 5 * MS,
     };
@@ -78,7 +78,7 @@ fn nothing_leaks() {
     let mut warm = None;
     let to = free_ports(1);
     for round in 0..rounds.max(2 * WARM) {
-        standalone(Way::ALL[round as usize % Way::ALL.len()].1);
+        standalone(SinkMode::ALL[round as usize % SinkMode::ALL.len()].1);
         if round % 10 == 0 {
             over_loopback(to);
         }

@@ -6,7 +6,7 @@ mod ports;
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
 use creel_cast::standalone;
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 use creel_cast::{Error, Formats, Measured, Rtcp, Shape, Sound, Tone};
 use folder::Folder;
 use ports::free_ports;
@@ -18,7 +18,7 @@ const BUFFER_SAMPLES: usize = 441;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn standalone_plan(way: Way) -> standalone::Plan {
+fn standalone_plan(mode: SinkMode) -> standalone::Plan {
     standalone::Plan {
         streams: 50,
         contexts: 2,
@@ -26,7 +26,7 @@ fn standalone_plan(way: Way) -> standalone::Plan {
         observe: creel::Observe::Off,
         period: 5 * MS,
         buffers: 20,
-        way,
+        mode,
         samples: 80,
         ramp_up: 50 * MS,
     }
@@ -34,8 +34,8 @@ fn standalone_plan(way: Way) -> standalone::Plan {
 
 #[test]
 fn every_way_to_a_sink_measures_every_stream() {
-    for (name, way) in Way::ALL {
-        let plan = standalone_plan(way);
+    for (name, mode) in SinkMode::ALL {
+        let plan = standalone_plan(mode);
         // A machine that halts it for longer than it makes up for leaves buffers out, but not always.
         let begin = Instant::now();
         loop {
@@ -59,7 +59,7 @@ fn every_way_to_a_sink_measures_every_stream() {
 fn a_run_can_be_given_up() {
     let plan = standalone::Plan {
         buffers: 100_000,
-        ..standalone_plan(Way::Slot)
+        ..standalone_plan(SinkMode::Slot)
     };
     let given_up = standalone::run(&plan, &|| true);
     assert!(matches!(given_up, Err(Error::Interrupted)));

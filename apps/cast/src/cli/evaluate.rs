@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use creel::Observe;
 use creel_cast::standalone;
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 use creel_cast::{Error, Formats, Measured, Rtcp, receive, send};
 use creel_console::plot::{Chart, Series};
 use creel_console::{Align, Common, Exit, Format, Interrupt, Progress, Table, output};
@@ -76,7 +76,7 @@ pub struct Evaluate {
 /// What is measured: a way to a sink, or both sides of UDP.
 #[derive(Debug, Clone, Copy)]
 enum Subject {
-    Sink(&'static str, Way),
+    Sink(&'static str, SinkMode),
     Udp { shared_port: bool },
 }
 
@@ -152,7 +152,7 @@ impl Evaluate {
     fn points(&self) -> Vec<Point> {
         let mut subjects = Vec::new();
         if !self.only_udp {
-            subjects.extend(Way::ALL.map(|(name, way)| Subject::Sink(name, way)));
+            subjects.extend(SinkMode::ALL.map(|(name, mode)| Subject::Sink(name, mode)));
         }
         if self.udp {
             subjects.extend([false, true].map(|shared_port| Subject::Udp { shared_port }));
@@ -217,8 +217,8 @@ impl Evaluate {
     /// One run: what its rows have measured.
     fn once(&self, point: &Point, interrupted: &dyn Fn() -> bool) -> Result<Vec<Values>, Error> {
         match point.subject {
-            Subject::Sink(_, way) => {
-                let measured = standalone::run(&self.plan(point, way), interrupted)?;
+            Subject::Sink(_, mode) => {
+                let measured = standalone::run(&self.plan(point, mode), interrupted)?;
                 Ok(vec![values(&measured, false)])
             }
             Subject::Udp { shared_port } => {
@@ -305,7 +305,7 @@ impl Evaluate {
         )
     }
 
-    fn plan(&self, point: &Point, way: Way) -> standalone::Plan {
+    fn plan(&self, point: &Point, mode: SinkMode) -> standalone::Plan {
         standalone::Plan {
             streams: point.streams,
             contexts: point.contexts,
@@ -313,7 +313,7 @@ impl Evaluate {
             observe: Observe::Off,
             period: self.period,
             buffers: self.buffers as u64,
-            way,
+            mode,
             samples: 80,
             ramp_up: Duration::from_millis(500),
         }

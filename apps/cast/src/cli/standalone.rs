@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use creel_cast::standalone::{self, Plan};
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 use creel_console::{Common, Exit, Interrupt};
 
 use super::{ContextArgs, count, failed, period, report, time};
@@ -21,8 +21,8 @@ pub struct Standalone {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = count)]
     buffers: usize,
     /// How sinks get buffers: sync-mutex, async-mutex, task, slot
-    #[arg(long, value_name = "WAY", default_value_t)]
-    sink: Way,
+    #[arg(long, value_name = "MODE", default_value_t)]
+    sink: SinkMode,
     /// Samples of a buffer
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = count)]
     samples: usize,
@@ -41,7 +41,7 @@ impl Standalone {
             observe: self.contexts.observe_args.observe.unwrap_or_default(),
             period: self.period,
             buffers: self.buffers as u64,
-            way: self.sink,
+            mode: self.sink,
             samples: self.samples,
             ramp_up: self.ramp_up,
         };

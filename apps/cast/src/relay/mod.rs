@@ -1,6 +1,6 @@
 //! From N ports to M clients each, payloads byte for byte.
 
-mod pipe;
+mod forwarder;
 mod rewrite;
 
 pub use crate::net::control_port::serve;
@@ -15,7 +15,7 @@ use crate::net::ports::{Ports, buffer_bytes, port_of_stream};
 use crate::net::session::{Rtcp, Session};
 use crate::results::Measured;
 use creel::net::UdpSocket;
-use pipe::Pipe;
+use forwarder::Forwarder;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,7 +115,7 @@ pub struct Relay<'a> {
     audience: Arc<Audience>,
     reports: Vec<Shared>,
     overflow: Overflow,
-    pipes: Vec<(usize, Pipe)>,
+    forwarders: Vec<(usize, Forwarder)>,
     warnings: Vec<String>,
     notes: Vec<String>,
 }
@@ -141,7 +141,7 @@ impl<'a> Relay<'a> {
             audience: Arc::new(audience),
             reports: Vec::new(),
             overflow: Overflow::default(),
-            pipes: Vec::new(),
+            forwarders: Vec::new(),
             warnings: Vec::new(),
             notes: Vec::new(),
         };
@@ -155,7 +155,7 @@ impl<'a> Relay<'a> {
                 }
             }
         }
-        let any = !relay.pipes.is_empty();
+        let any = !relay.forwarders.is_empty();
         ports.close(&mut relay.warnings, &mut relay.notes, any)?;
         Ok(relay)
     }
@@ -175,7 +175,7 @@ impl<'a> Relay<'a> {
         }));
         self.overflow.watch(socket.as_std().as_fd());
         let clients = self.audience.of_stream(number);
-        let pipe = Pipe::new(
+        let forwarder = Forwarder::new(
             socket,
             other,
             clients,
@@ -184,7 +184,7 @@ impl<'a> Relay<'a> {
             Arc::clone(&shared),
         );
         self.reports.push(shared);
-        self.pipes.push((number, pipe));
+        self.forwarders.push((number, forwarder));
         Ok(())
     }
 
@@ -203,9 +203,14 @@ impl<'a> Relay<'a> {
     /// too.
     pub fn run(self, interrupted: &dyn Fn() -> bool) -> (Measured, Vec<PortReport>) {
         let tasks: Vec<_> = self
-            .pipes
+            .forwarders
             .into_iter()
-            .map(|(number, pipe)| self.contexts.of(number).spawn(pipe.run()).cancel_on_drop())
+            .map(|(number, forwarder)| {
+                self.contexts
+                    .of(number)
+                    .spawn(forwarder.run())
+                    .cancel_on_drop()
+            })
             .collect();
         let start = Instant::now();
         let first = self.contexts.usage();

@@ -29,7 +29,7 @@ use creel::channel::leaky::{self, Leak};
 use creel::task::control::{Changes, Control, Ended, Flow, Trigger};
 use creel::time::interval;
 use creel::{Observe, Pool};
-use rtp_sink::{Begin, Layout, RtpSink, Way};
+use rtp_sink::{Begin, Layout, RtpSink, Transport};
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -265,10 +265,14 @@ pub fn run_with(
         let context = contexts.of(stream);
         let begin = plan.begin(stream, &mut random);
         let sink = if session.tcp {
-            launch.sink(session, begin, tcp_way(context, session.address))?
+            launch.sink(session, begin, tcp_transport(context, session.address))?
         } else {
             let outbox = Arc::clone(&outboxes[stream % contexts.count()]);
-            launch.sink(session, begin, Way::Udp(outbox, audience.of_stream(stream)))?
+            launch.sink(
+                session,
+                begin,
+                Transport::Udp(outbox, audience.of_stream(stream)),
+            )?
         };
         controls.push(launch.start(stream, context, sink)?);
     }
@@ -394,10 +398,10 @@ fn outboxes(
 }
 
 /// Connects in a task of its own, which then writes what the stream gives it.
-fn tcp_way(context: &Pool, to: SocketAddr) -> Way {
+fn tcp_transport(context: &Pool, to: SocketAddr) -> Transport {
     let (sender, receiver) = leaky::channel(TCP_QUEUE, Leak::Old);
     context.spawn(tcp::write(to, receiver)).detach();
-    Way::Tcp(sender)
+    Transport::Tcp(sender)
 }
 
 impl Plan {
@@ -445,7 +449,7 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    fn sink(&self, session: &Session, begin: Begin, way: Way) -> Result<Gauged, Error> {
+    fn sink(&self, session: &Session, begin: Begin, transport: Transport) -> Result<Gauged, Error> {
         let (payload_type, format) = session.preferred();
         let encoder = Encoder::new(format).map_err(|error| Error::Plan(error.to_string()))?;
         let layout = Layout {
@@ -466,7 +470,7 @@ impl Launch<'_> {
             end: ramp + self.plan.buffers,
         };
         Ok(Gauged {
-            sink: RtpSink::new(way, layout, encoder, begin),
+            sink: RtpSink::new(transport, layout, encoder, begin),
             gauge: StatsSink::new(Arc::new(window)),
         })
     }

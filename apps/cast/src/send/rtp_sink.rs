@@ -49,7 +49,7 @@ pub(super) struct Layout {
 
 /// Where packets go.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum Transport {
     /// To clients over UDP.
     Udp(Arc<Outbox>, Clients),
     /// To one over TCP, each after its length. Source: RFC 4571 section 2.
@@ -59,7 +59,7 @@ pub(super) enum Way {
 /// Sends each buffer.
 #[derive(Debug)]
 pub(super) struct RtpSink {
-    way: Way,
+    transport: Transport,
     layout: Layout,
     encoder: Encoder,
     begin: Begin,
@@ -78,9 +78,14 @@ pub(super) struct Sent {
 }
 
 impl RtpSink {
-    pub(super) fn new(way: Way, layout: Layout, encoder: Encoder, begin: Begin) -> Self {
+    pub(super) fn new(
+        transport: Transport,
+        layout: Layout,
+        encoder: Encoder,
+        begin: Begin,
+    ) -> Self {
         RtpSink {
-            way,
+            transport,
             layout,
             encoder,
             begin,
@@ -113,9 +118,9 @@ impl RtpSink {
 
     /// Fails once its connection has ended.
     fn write(&mut self, datagram: &[u8], payload: usize) -> Result<(), Flow> {
-        match &mut self.way {
-            Way::Udp(outbox, clients) => outbox.write(datagram, clients),
-            Way::Tcp(queue) => {
+        match &mut self.transport {
+            Transport::Udp(outbox, clients) => outbox.write(datagram, clients),
+            Transport::Tcp(queue) => {
                 let mut framed = (datagram.len() as u16).to_be_bytes().to_vec();
                 framed.extend_from_slice(datagram);
                 queue.try_send(framed).map_err(|_| Flow::Failed)?;
@@ -161,7 +166,7 @@ impl RtpSink {
             octets: self.sent.bytes as u32,
         };
         let report = rtcp::sender_report(self.begin.ssrc, info, &self.layout.cname, ends);
-        if let Way::Udp(outbox, clients) = &self.way {
+        if let Transport::Udp(outbox, clients) = &self.transport {
             outbox.report(&report, clients, self.layout.rtcp);
         }
     }

@@ -31,7 +31,7 @@ pub trait Sink: Send + Unpin {
 
 /// How a sink gets its buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Way {
+pub enum SinkMode {
     /// In place, under a mutex.
     #[default]
     SyncMutex,
@@ -43,31 +43,31 @@ pub enum Way {
     Slot,
 }
 
-impl Way {
-    /// All ways, with their names.
-    pub const ALL: [(&'static str, Way); 4] = [
-        ("sync-mutex", Way::SyncMutex),
-        ("async-mutex", Way::AsyncMutex),
-        ("task", Way::Task),
-        ("slot", Way::Slot),
+impl SinkMode {
+    /// All modes, with their names.
+    pub const ALL: [(&'static str, SinkMode); 4] = [
+        ("sync-mutex", SinkMode::SyncMutex),
+        ("async-mutex", SinkMode::AsyncMutex),
+        ("task", SinkMode::Task),
+        ("slot", SinkMode::Slot),
     ];
 }
 
-impl FromStr for Way {
+impl FromStr for SinkMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Way::ALL.iter().find(|(name, _)| *name == text);
-        found.map(|&(_, way)| way).ok_or_else(|| {
-            let names = Way::ALL.map(|(name, _)| name).join(", ");
+        let found = SinkMode::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|&(_, mode)| mode).ok_or_else(|| {
+            let names = SinkMode::ALL.map(|(name, _)| name).join(", ");
             format!("`{text}` is not one of {names}")
         })
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for SinkMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = Way::ALL.iter().find(|(_, way)| way == self);
+        let found = SinkMode::ALL.iter().find(|(_, mode)| mode == self);
         f.write_str(found.map_or("", |(name, _)| name))
     }
 }

@@ -20,7 +20,7 @@ pub use error::Error;
 pub use media::format::{Encoding, Format, Formats};
 pub use media::tone::{Shape, Tone};
 pub use media::wav::{Sound, WavError};
-pub use net::audience::{Audience, Command};
+pub use net::client_registry::{ClientRegistry, Command};
 pub use net::options::Options;
 pub use net::session::{Rtcp, Session};
 pub use results::Measured;

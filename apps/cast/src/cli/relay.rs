@@ -126,7 +126,7 @@ impl Relay {
         if let Some(control) = self.control {
             let figures = relay.figures();
             let metrics = move || prometheus(&figures());
-            let bound = relay::serve(control, relay.audience(), metrics).map_err(failed)?;
+            let bound = relay::serve(control, relay.client_registry(), metrics).map_err(failed)?;
             if !common.quiet {
                 eprintln!("creel-cast: commands are taken at {bound}");
             }

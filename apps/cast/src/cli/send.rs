@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use creel_cast::send::{self, Plan, Program, Replay};
-use creel_cast::{Audience, Rtcp, Session, Shape, Sound};
+use creel_cast::{ClientRegistry, Rtcp, Session, Shape, Sound};
 use creel_console::{Common, Exit, Failure, Interrupt, output};
 
 use super::media::{Media, resolve};
@@ -127,13 +127,13 @@ impl Send {
             if self.sdp {
                 return self.print_sdp(&plan);
             }
-            let audience = Arc::new(plan.audience().map_err(failed)?);
+            let registry = Arc::new(plan.client_registry().map_err(failed)?);
             if self.control {
-                let audience = Arc::clone(&audience);
+                let registry = Arc::clone(&registry);
                 // It ends with the process: a read of stdin cannot be given up.
-                std::thread::spawn(move || obey(&audience));
+                std::thread::spawn(move || execute_commands(&registry));
             }
-            send::run_with(&plan, &audience, &stop).map_err(failed)?
+            send::run_with(&plan, &registry, &stop).map_err(failed)?
         };
         let exit = report::print(&measured, common, self.streams_format)?;
         Ok(ended(&interrupt, exit))
@@ -260,10 +260,10 @@ impl Send {
 }
 
 /// Does what the lines of stdin say, and answers on stderr: stdout is for the figures.
-fn obey(audience: &Audience) {
+fn execute_commands(registry: &ClientRegistry) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.parse() {
-            Ok(command) => eprintln!("{}", audience.obey(command)),
+            Ok(command) => eprintln!("{}", registry.execute(command)),
             Err(why) => creel_console::report("creel-cast", &anyhow::anyhow!(why)),
         }
     }

@@ -12,7 +12,7 @@
 //! a thread of its own, up to [`CONNECTIONS_MAX`]; a line, or a request, must be whole within
 //! [`PATIENCE`], or it gives way. An answer that is not taken holds it up no longer than that.
 
-use super::audience::{Audience, Command};
+use super::client_registry::{ClientRegistry, Command};
 use crate::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -36,7 +36,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// If the address is not the loopback's, or is in use.
 pub fn serve(
     address: SocketAddr,
-    audience: Arc<Audience>,
+    registry: Arc<ClientRegistry>,
     metrics: impl Fn() -> String + Send + Sync + 'static,
 ) -> Result<SocketAddr, Error> {
     if !address.ip().is_loopback() {
@@ -62,10 +62,10 @@ pub fn serve(
                 continue;
             }
             let place = Arc::clone(&places);
-            let (audience, metrics) = (Arc::clone(&audience), Arc::clone(&metrics));
+            let (registry, metrics) = (Arc::clone(&registry), Arc::clone(&metrics));
             let conversing = move || {
                 // One that breaks off has said what it had to say.
-                let _ = converse(connection, &audience, &*metrics);
+                let _ = converse(connection, &registry, &*metrics);
                 drop(place);
             };
             // Without a thread it is closed.
@@ -95,7 +95,7 @@ impl Read for Patient {
 
 fn converse(
     connection: TcpStream,
-    audience: &Audience,
+    registry: &ClientRegistry,
     metrics: &dyn Fn() -> String,
 ) -> io::Result<()> {
     connection.set_write_timeout(Some(PATIENCE))?;
@@ -112,7 +112,7 @@ fn converse(
                     break;
                 }
             }
-            let (status, body) = answer(method, path, audience, metrics);
+            let (status, body) = answer(method, path, registry, metrics);
             let head = format!(
                 "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
                  Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -124,7 +124,7 @@ fn converse(
             ["metrics"] => metrics(),
             _ => {
                 line.parse()
-                    .map_or_else(|why| why, |command| audience.obey(command))
+                    .map_or_else(|why| why, |command| registry.execute(command))
                     + "\n"
             }
         };
@@ -149,11 +149,11 @@ fn read_line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
 fn answer(
     method: &str,
     path: &str,
-    audience: &Audience,
+    registry: &ClientRegistry,
     metrics: &dyn Fn() -> String,
 ) -> (&'static str, String) {
     let command = |line: String| match line.parse::<Command>() {
-        Ok(command) => ("200 OK", audience.obey(command) + "\n"),
+        Ok(command) => ("200 OK", registry.execute(command) + "\n"),
         Err(why) => ("400 Bad Request", why + "\n"),
     };
     match (method, path, path.strip_prefix("/clients/")) {
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn clients_are_told_by_lines_and_by_http() {
-        let audience = Arc::new(Audience::new(2, false, Rtcp::Off));
+        let registry = Arc::new(ClientRegistry::new(2, false, Rtcp::Off));
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let address = serve(local, Arc::clone(&audience), || "figures 1\n".into()).unwrap();
+        let address = serve(local, Arc::clone(&registry), || "figures 1\n".into()).unwrap();
         let told = asked(address, "add 127.0.0.1:5004\nlist\nshout\nmetrics\n");
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(
@@ -201,7 +201,7 @@ mod tests {
         let http =
             |request: &str| asked(address, &format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(http("PUT /clients/127.0.0.1:6000").starts_with("HTTP/1.1 200"));
-        assert_eq!(audience.list().len(), 2);
+        assert_eq!(registry.list().len(), 2);
         assert!(http("DELETE /clients/127.0.0.1:5004").contains("removed"));
         assert!(http("GET /clients").ends_with("1 clients: 127.0.0.1:6000\n"));
         assert!(http("GET /metrics").ends_with("figures 1\n"));
@@ -210,14 +210,14 @@ mod tests {
         assert!(http("PATCH /clients").starts_with("HTTP/1.1 405"));
         asked(address, &"x".repeat(5_000));
         assert!(http("DELETE /clients").starts_with("HTTP/1.1 200"));
-        assert!(audience.list().is_empty());
+        assert!(registry.list().is_empty());
     }
 
     #[test]
     fn those_who_say_nothing_hold_up_nobody() {
-        let audience = Arc::new(Audience::new(1, false, Rtcp::Off));
+        let registry = Arc::new(ClientRegistry::new(1, false, Rtcp::Off));
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let address = serve(local, audience, || "figures 1\n".into()).unwrap();
+        let address = serve(local, registry, || "figures 1\n".into()).unwrap();
         let begin = Instant::now();
         let silent: Vec<_> = (0..8)
             .map(|_| TcpStream::connect(address).unwrap())
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn commands_are_taken_on_the_loopback_only() {
-        let audience = Arc::new(Audience::new(1, false, Rtcp::Off));
+        let registry = Arc::new(ClientRegistry::new(1, false, Rtcp::Off));
         let any = SocketAddr::from(([0, 0, 0, 0], 0));
-        assert!(serve(any, audience, String::new).is_err());
+        assert!(serve(any, registry, String::new).is_err());
     }
 }

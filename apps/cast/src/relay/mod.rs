@@ -8,7 +8,7 @@ pub use crate::net::control_port::serve;
 use crate::error::Error;
 use crate::measure::contexts::Contexts;
 use crate::media::format::Format;
-use crate::net::audience::Audience;
+use crate::net::client_registry::ClientRegistry;
 use crate::net::options::{Options, socket_error};
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, buffer_bytes, port_of_stream};
@@ -112,7 +112,7 @@ type Shared = Arc<Mutex<PortReport>>;
 pub struct Relay<'a> {
     plan: &'a Plan,
     contexts: Contexts,
-    audience: Arc<Audience>,
+    registry: Arc<ClientRegistry>,
     reports: Vec<Shared>,
     overflow: Overflow,
     forwarders: Vec<(usize, Forwarder)>,
@@ -127,18 +127,18 @@ impl<'a> Relay<'a> {
     ///
     /// If a context cannot be made, or no port can be opened. Some ports that cannot are a warning.
     pub fn open(plan: &'a Plan) -> Result<Self, Error> {
-        let mut audience = Audience::new(plan.ports, plan.shared_port, plan.rtcp);
+        let mut registry = ClientRegistry::new(plan.ports, plan.shared_port, plan.rtcp);
         let step = 1 + usize::from(plan.rtcp == Rtcp::Own);
         // More ports than there are is told below.
         let own = (0..plan.ports * step).map_while(|n| port_of_stream(plan.on, n, false).ok());
-        audience.keep_from(own.collect());
+        registry.exclude(own.collect());
         for &client in &plan.to {
-            audience.add(client)?;
+            registry.add(client)?;
         }
         let mut relay = Relay {
             plan,
             contexts: Contexts::new(plan.contexts, plan.wait, plan.observe)?,
-            audience: Arc::new(audience),
+            registry: Arc::new(registry),
             reports: Vec::new(),
             overflow: Overflow::default(),
             forwarders: Vec::new(),
@@ -174,7 +174,7 @@ impl<'a> Relay<'a> {
             ..PortReport::default()
         }));
         self.overflow.watch(socket.as_std().as_fd());
-        let clients = self.audience.of_stream(number);
+        let clients = self.registry.of_stream(number);
         let forwarder = Forwarder::new(
             socket,
             other,
@@ -189,8 +189,8 @@ impl<'a> Relay<'a> {
     }
 
     /// Who hears: it may be changed at any time.
-    pub fn audience(&self) -> Arc<Audience> {
-        Arc::clone(&self.audience)
+    pub fn client_registry(&self) -> Arc<ClientRegistry> {
+        Arc::clone(&self.registry)
     }
 
     /// Gives the figures, at any time.

@@ -13,7 +13,7 @@ use crate::media::codec::Encoder;
 use crate::media::format::{Encoding, Format, Formats};
 use crate::media::tone::{Shape, Tone};
 use crate::media::wav::{Looped, Sound};
-use crate::net::audience::Audience;
+use crate::net::client_registry::ClientRegistry;
 use crate::net::identity::{self, Random};
 use crate::net::options::{Options, socket_error};
 use crate::net::ports::{buffer_bytes, capped};
@@ -125,15 +125,15 @@ impl Plan {
     /// # Errors
     ///
     /// If a port would exceed 65,535.
-    pub fn audience(&self) -> Result<Audience, Error> {
-        let audience = Audience::new(self.sessions.len(), self.shared_port, self.rtcp());
+    pub fn client_registry(&self) -> Result<ClientRegistry, Error> {
+        let registry = ClientRegistry::new(self.sessions.len(), self.shared_port, self.rtcp());
         for &client in &self.to {
-            audience.add(client)?;
+            registry.add(client)?;
         }
         if self.described {
-            audience.add_sessions(&self.sessions);
+            registry.add_sessions(&self.sessions);
         }
-        Ok(audience)
+        Ok(registry)
     }
 
     /// The sessions as the first client's description needs them.
@@ -142,8 +142,8 @@ impl Plan {
     ///
     /// If a port would exceed 65,535.
     pub fn described_to(&self, client: SocketAddr) -> Result<Vec<Session>, Error> {
-        let audience = Audience::new(self.sessions.len(), self.shared_port, self.rtcp());
-        let addresses = audience.addresses(client)?;
+        let registry = ClientRegistry::new(self.sessions.len(), self.shared_port, self.rtcp());
+        let addresses = registry.addresses(client)?;
         let sessions = self.sessions.iter().zip(addresses);
         Ok(sessions
             .map(|(session, address)| Session {
@@ -232,7 +232,7 @@ pub struct ReceiverReport {
 ///
 /// If a context or socket cannot be made, a port would exceed 65,535, or there is no codec.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    run_with(plan, &plan.audience()?, interrupted)
+    run_with(plan, &plan.client_registry()?, interrupted)
 }
 
 /// The same to an audience that may be changed meanwhile.
@@ -242,7 +242,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
 /// As [`run`].
 pub fn run_with(
     plan: &Plan,
-    audience: &Audience,
+    registry: &ClientRegistry,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Measured, Error> {
     let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
@@ -271,7 +271,7 @@ pub fn run_with(
             launch.sink(
                 session,
                 begin,
-                Transport::Udp(outbox, audience.of_stream(stream)),
+                Transport::Udp(outbox, registry.of_stream(stream)),
             )?
         };
         controls.push(launch.start(stream, context, sink)?);

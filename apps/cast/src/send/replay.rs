@@ -3,7 +3,7 @@
 use super::{Measured, tell};
 use crate::error::Error;
 use crate::measure::contexts::Contexts;
-use crate::net::audience::Audience;
+use crate::net::client_registry::ClientRegistry;
 use crate::net::options::{Options, socket_error};
 use crate::net::pcap;
 use crate::net::session::Rtcp;
@@ -53,14 +53,14 @@ struct Due {
 pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     let (due, ports, warnings) = read(plan)?;
     let contexts = Contexts::new(1, plan.wait, plan.observe)?;
-    let audience = Audience::new(ports, plan.shared_port, Rtcp::Off);
+    let registry = ClientRegistry::new(ports, plan.shared_port, Rtcp::Off);
     for &client in &plan.to {
-        audience.add(client)?;
+        registry.add(client)?;
     }
     let outbox = Outbox::open(&plan.options, Rtcp::Off, 1 << 20, Reports::default());
     let outbox = outbox.map_err(socket_error("the senders' socket"))?;
     outbox.start(contexts.of(0), false);
-    let clients: Vec<_> = (0..ports).map(|port| audience.of_stream(port)).collect();
+    let clients: Vec<_> = (0..ports).map(|port| registry.of_stream(port)).collect();
     let first = contexts.usage();
     let (sent, ended) = (
         Arc::new(AtomicU64::new(0)),

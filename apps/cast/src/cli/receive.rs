@@ -125,7 +125,7 @@ impl Receive {
             contexts: self.contexts,
             wait: self.wait,
             observe: self.observe_args.observe.unwrap_or_default(),
-            patience: self.late_after,
+            late_after: self.late_after,
             buffers: self.buffers.map(|buffers| buffers as u64),
             idle: self.idle,
             at_most: self.r#for,

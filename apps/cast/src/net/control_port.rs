@@ -1,4 +1,4 @@
-//! Clients that come and go while streams are sent, told over TCP: a command a line, or HTTP.
+//! The control port: clients are added and removed over TCP, by one command per line, or by HTTP.
 //!
 //! | a line | HTTP | |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | `metrics` | `GET /metrics` | figures, for Prometheus |
 //!
 //! It listens on the loopback only: whoever may connect may send streams anywhere. A connection has
-//! a thread of its own, up to [`CONNECTIONS_MAX`]; a line, or a request, must be whole within
-//! [`PATIENCE`], or it gives way. An answer that is not taken holds it up no longer than that.
+//! a thread of its own, up to [`CONNECTIONS_MAX`]; a line, or a request, must be complete within
+//! [`REQUEST_TIMEOUT`], or it gives way. An answer that is not taken holds it up no longer than that.
 
 use super::client_registry::{ClientRegistry, Command};
 use crate::error::Error;
@@ -24,7 +24,7 @@ const LINE_BYTES: u64 = 1_024;
 /// Lines of an HTTP request's head.
 const HEAD_LINES: usize = 64;
 /// The time that a connection has for its next line, or its request; and to take an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections at a time; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -48,43 +48,43 @@ pub fn serve(
     let listener = TcpListener::bind(address).map_err(error)?;
     let bound = listener.local_addr().map_err(error)?;
     let metrics = Arc::new(metrics);
-    let named = || std::thread::Builder::new().name("commands".into());
+    let thread = || std::thread::Builder::new().name("commands".into());
     let serving = move || {
         // A connection's thread holds a clone: so many are there.
-        let places = Arc::new(());
+        let connections = Arc::new(());
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
                 // Descriptors are used up, perhaps: some are given back before long.
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
-            if Arc::strong_count(&places) > CONNECTIONS_MAX {
+            if Arc::strong_count(&connections) > CONNECTIONS_MAX {
                 continue;
             }
-            let place = Arc::clone(&places);
+            let guard = Arc::clone(&connections);
             let (registry, metrics) = (Arc::clone(&registry), Arc::clone(&metrics));
-            let conversing = move || {
+            let handler = move || {
                 // One that breaks off has said what it had to say.
-                let _ = converse(connection, &registry, &*metrics);
-                drop(place);
+                let _ = handle_connection(connection, &registry, &*metrics);
+                drop(guard);
             };
             // Without a thread it is closed.
-            let _ = named().spawn(conversing);
+            let _ = thread().spawn(handler);
         }
     };
-    named().spawn(serving).map_err(error)?;
+    thread().spawn(serving).map_err(error)?;
     Ok(bound)
 }
 
 /// A connection that is read until a time.
-struct Patient {
+struct DeadlineReader {
     connection: TcpStream,
-    until: Instant,
+    deadline: Instant,
 }
 
-impl Read for Patient {
+impl Read for DeadlineReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -93,15 +93,18 @@ impl Read for Patient {
     }
 }
 
-fn converse(
+fn handle_connection(
     connection: TcpStream,
     registry: &ClientRegistry,
     metrics: &dyn Fn() -> String,
 ) -> io::Result<()> {
-    connection.set_write_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut answers = connection.try_clone()?;
-    let until = Instant::now() + PATIENCE;
-    let mut lines = BufReader::new(Patient { connection, until });
+    let deadline = Instant::now() + REQUEST_TIMEOUT;
+    let mut lines = BufReader::new(DeadlineReader {
+        connection,
+        deadline,
+    });
     while let Some(line) = read_line(&mut lines)? {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [method, path, version] = words[..]
@@ -120,7 +123,7 @@ fn converse(
             );
             return answers.write_all((head + &body).as_bytes());
         }
-        let told = match words[..] {
+        let reply = match words[..] {
             ["metrics"] => metrics(),
             _ => {
                 line.parse()
@@ -128,8 +131,8 @@ fn converse(
                     + "\n"
             }
         };
-        answers.write_all(told.as_bytes())?;
-        lines.get_mut().until = Instant::now() + PATIENCE;
+        answers.write_all(reply.as_bytes())?;
+        lines.get_mut().deadline = Instant::now() + REQUEST_TIMEOUT;
     }
     Ok(())
 }
@@ -174,7 +177,7 @@ mod tests {
     use super::*;
     use crate::net::session::Rtcp;
 
-    fn asked(address: SocketAddr, text: &str) -> String {
+    fn exchange(address: SocketAddr, text: &str) -> String {
         let mut connection = TcpStream::connect(address).unwrap();
         connection.write_all(text.as_bytes()).unwrap();
         connection.shutdown(std::net::Shutdown::Write).unwrap();
@@ -188,18 +191,18 @@ mod tests {
         let registry = Arc::new(ClientRegistry::new(2, false, Rtcp::Off));
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = serve(local, Arc::clone(&registry), || "figures 1\n".into()).unwrap();
-        let told = asked(address, "add 127.0.0.1:5004\nlist\nshout\nmetrics\n");
-        let lines: Vec<&str> = told.lines().collect();
+        let reply = exchange(address, "add 127.0.0.1:5004\nlist\nshout\nmetrics\n");
+        let lines: Vec<&str> = reply.lines().collect();
         assert_eq!(
             lines[..2],
             ["added 127.0.0.1:5004", "1 clients: 127.0.0.1:5004"]
         );
         assert!(
             lines[2].contains("shout") && lines[3] == "figures 1",
-            "{told}"
+            "{reply}"
         );
         let http =
-            |request: &str| asked(address, &format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            |request: &str| exchange(address, &format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(http("PUT /clients/127.0.0.1:6000").starts_with("HTTP/1.1 200"));
         assert_eq!(registry.list().len(), 2);
         assert!(http("DELETE /clients/127.0.0.1:5004").contains("removed"));
@@ -208,7 +211,7 @@ mod tests {
         assert!(http("GET /secrets").starts_with("HTTP/1.1 404"));
         assert!(http("PUT /clients/nowhere").starts_with("HTTP/1.1 400"));
         assert!(http("PATCH /clients").starts_with("HTTP/1.1 405"));
-        asked(address, &"x".repeat(5_000));
+        exchange(address, &"x".repeat(5_000));
         assert!(http("DELETE /clients").starts_with("HTTP/1.1 200"));
         assert!(registry.list().is_empty());
     }
@@ -222,12 +225,12 @@ mod tests {
         let silent: Vec<_> = (0..8)
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
-        assert_eq!(asked(address, "metrics\n"), "figures 1\n");
-        assert!(begin.elapsed() < PATIENCE, "it waited for them");
+        assert_eq!(exchange(address, "metrics\n"), "figures 1\n");
+        assert!(begin.elapsed() < REQUEST_TIMEOUT, "it waited for them");
         // They are closed in the end; what they drop by drop say does not help them.
         let mut one = &silent[0];
         while one.write_all(b"x").is_ok() {
-            assert!(begin.elapsed() < 4 * PATIENCE, "it waits on");
+            assert!(begin.elapsed() < 4 * REQUEST_TIMEOUT, "it waits on");
             std::thread::sleep(Duration::from_millis(100));
         }
     }

@@ -57,7 +57,7 @@ pub struct Plan {
     /// What others may do with the contexts from outside.
     pub observe: creel::Observe,
     /// What comes later after its time than this and a quantum is late: a player's buffer.
-    pub patience: Duration,
+    pub late_after: Duration,
     /// Ends after so many packets of each stream.
     pub buffers: Option<u64>,
     /// Ends when nothing has come for so long, once something has.
@@ -82,7 +82,7 @@ impl Plan {
             contexts: 1,
             wait: Duration::from_millis(2),
             observe: creel::Observe::default(),
-            patience: Duration::from_millis(10),
+            late_after: Duration::from_millis(10),
             buffers: None,
             idle: Duration::from_secs(2),
             at_most: None,
@@ -117,7 +117,7 @@ impl Plan {
     fn config(&self, files: Option<&Files>) -> Config {
         let identity = identity::random();
         Config {
-            late_after: (self.wait + self.patience).as_nanos() as u64,
+            late_after: (self.wait + self.late_after).as_nanos() as u64,
             folder: files.map(Files::folder),
             raw: self.raw,
             ssrc: identity.ssrc,

@@ -17,9 +17,9 @@ use creel_console::plot::{Chart, Series};
 use creel_console::{Align, Common, Exit, Format, Interrupt, Progress, Table, output};
 use serde::Serialize;
 
-use super::kept::{Kept, Values};
+use super::finished_runs::{FinishedRuns, Values};
 use super::report::{Body, print_document};
-use super::{count, failed, period, time};
+use super::{count, exit_error, period, time};
 
 /// Where the receiver of the UDP half listens; stream n on port + n.
 const PORT: u16 = 20_000;
@@ -177,39 +177,39 @@ impl Evaluate {
     /// Runs what has not been run yet.
     fn measure(&self, common: &Common) -> anyhow::Result<Vec<Row>> {
         let interrupt = Interrupt::install()?;
-        let mut kept = self
+        let mut finished = self
             .resume
             .as_deref()
-            .map_or(Ok(Kept::none()), Kept::open)?;
+            .map_or(Ok(FinishedRuns::none()), FinishedRuns::open)?;
         let points = self.points();
         let total = (points.len() * self.runs) as u64;
         let progress = Progress::new(total, "runs", common.quiet);
-        self.tell_kept(&kept, &points, common, &progress);
+        self.report_finished(&finished, &points, common, &progress);
         let mut rows = Vec::new();
         for point in points {
             let names = point.subject.names();
             progress.set_message(format!("{}, {} streams", names[0], point.streams));
             let mut runs: Vec<Vec<Values>> = names
                 .iter()
-                .map(|name| kept.of(&self.key(name, &point), self.runs))
+                .map(|name| finished.of(&self.key(name, &point), self.runs))
                 .collect();
             // Of a run with two rows that was torn between them, the first one is told alone.
-            let there = runs.iter().map(Vec::len).min().unwrap_or(0);
-            progress.advance(there as u64);
-            for _ in there..self.runs {
+            let done = runs.iter().map(Vec::len).min().unwrap_or(0);
+            progress.advance(done as u64);
+            for _ in done..self.runs {
                 let values = self
                     .once(&point, &|| interrupt.requested())
-                    .map_err(failed)?;
+                    .map_err(exit_error)?;
                 for ((name, values), runs) in names.iter().zip(values).zip(&mut runs) {
                     if runs.len() < self.runs {
-                        kept.add(&self.key(name, &point), values)?;
+                        finished.add(&self.key(name, &point), values)?;
                         runs.push(values);
                     }
                 }
                 progress.advance(1);
             }
-            let told = names.iter().zip(&runs);
-            rows.extend(told.map(|(name, runs)| medians(name, &point, runs)));
+            let measured = names.iter().zip(&runs);
+            rows.extend(measured.map(|(name, runs)| medians(name, &point, runs)));
         }
         Ok(rows)
     }
@@ -275,19 +275,23 @@ impl Evaluate {
     }
 
     /// Says what need not be run again.
-    fn tell_kept(&self, kept: &Kept, points: &[Point], common: &Common, progress: &Progress) {
+    fn report_finished(
+        &self,
+        finished: &FinishedRuns,
+        points: &[Point],
+        common: &Common,
+        progress: &Progress,
+    ) {
         let total = points.len() * self.runs;
         let of_point = |point: &Point| {
             let names = point.subject.names().into_iter();
-            let there = names.map(|name| kept.of(&self.key(name, point), self.runs).len());
-            there.min().unwrap_or(0)
+            let done = names.map(|name| finished.of(&self.key(name, point), self.runs).len());
+            done.min().unwrap_or(0)
         };
-        let there: usize = points.iter().map(of_point).sum();
-        if let Some(path) = self.resume.as_ref().filter(|_| there > 0 && !common.quiet) {
+        let done: usize = points.iter().map(of_point).sum();
+        if let Some(path) = self.resume.as_ref().filter(|_| done > 0 && !common.quiet) {
             let path = path.display();
-            progress.println(&format!(
-                "{path}: {there} of {total} runs are there already"
-            ));
+            progress.println(&format!("{path}: {done} of {total} runs are there already"));
         }
     }
 
@@ -342,7 +346,7 @@ fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     written.with_context(|| path.display().to_string())
 }
 
-/// What is kept of a run, in the order of [`COLUMNS`](super::kept::COLUMNS); over a network the CPU
+/// What is kept of a run, in the order of [`COLUMNS`](super::finished_runs::COLUMNS); over a network the CPU
 /// time is that of the side's own contexts.
 fn values(measured: &Measured, of_contexts: bool) -> Values {
     let body = Body::new(measured, true);

@@ -1,7 +1,7 @@
 //! The command line: a file a program.
 
 pub mod evaluate;
-mod kept;
+mod finished_runs;
 mod media;
 pub mod receive;
 pub mod relay;
@@ -75,7 +75,7 @@ fn period(text: &str) -> Result<Duration, String> {
 }
 
 /// The code of a run that has told its figures: that it was interrupted goes before what they say.
-fn ended(interrupt: &Interrupt, exit: Exit) -> Exit {
+fn exit_code(interrupt: &Interrupt, exit: Exit) -> Exit {
     match interrupt.check() {
         Ok(()) => exit,
         Err(failure) => {
@@ -87,7 +87,7 @@ fn ended(interrupt: &Interrupt, exit: Exit) -> Exit {
 }
 
 /// The library's error with the exit code that it asks for.
-fn failed(error: Error) -> anyhow::Error {
+fn exit_error(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Plan(_) | Error::Pool(_) => Exit::Usage,
         Error::Interrupted => Exit::Interrupted,

@@ -12,7 +12,7 @@ use creel_console::{Common, Exit, Interrupt};
 
 use super::media::{Media, source};
 use super::rows::RowsFormat;
-use super::{ObserveArgs, count, ended, failed, period, report, time};
+use super::{ObserveArgs, count, exit_code, exit_error, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -102,12 +102,12 @@ impl Receive {
             Some(capture) => receive::analyse(&plan, capture),
             None => receive::run(&plan, &|| interrupt.requested()),
         };
-        let measured = measured.map_err(failed)?;
+        let measured = measured.map_err(exit_error)?;
         if !measured.sources.is_empty() && measured.buffers == 0 && !common.quiet {
             eprintln!("creel-cast: it ended in the first second, which CPU and parked leave out");
         }
         let exit = report::print(&measured, common, self.streams_format)?;
-        Ok(ended(&interrupt, exit))
+        Ok(exit_code(&interrupt, exit))
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {
@@ -145,7 +145,7 @@ impl Receive {
             (false, None) => 500,
         };
         let sessions = Plan::sessions(self.on, ports, &self.media.formats(), self.media.rtcp);
-        let mut sessions = sessions.map_err(failed)?;
+        let mut sessions = sessions.map_err(exit_error)?;
         for session in &mut sessions {
             session.source = self.source;
             session.tcp = self.tcp;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::resolve;
 use super::report::{Body, print_document, warn};
-use super::{ObserveArgs, count, ended, failed, period, time};
+use super::{ObserveArgs, count, exit_code, exit_error, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,11 +122,12 @@ impl Relay {
             },
             ..Plan::new(self.on)
         };
-        let relay = relay::Relay::open(&plan).map_err(failed)?;
+        let relay = relay::Relay::open(&plan).map_err(exit_error)?;
         if let Some(control) = self.control {
             let figures = relay.figures();
             let metrics = move || prometheus(&figures());
-            let bound = relay::serve(control, relay.client_registry(), metrics).map_err(failed)?;
+            let bound =
+                relay::serve(control, relay.client_registry(), metrics).map_err(exit_error)?;
             if !common.quiet {
                 eprintln!("creel-cast: commands are taken at {bound}");
             }
@@ -152,7 +153,7 @@ impl Relay {
             true => Exit::Done,
             false => Exit::SomeFailed,
         };
-        Ok(ended(&interrupt, exit))
+        Ok(exit_code(&interrupt, exit))
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::Media;
 use super::report::{Body, print_document, warn};
-use super::{ObserveArgs, count, ended, failed, period, time};
+use super::{ObserveArgs, count, exit_code, exit_error, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,7 +103,7 @@ impl Rooms {
             options: self.media.options(),
             ..Plan::new(self.on, self.rooms)
         };
-        let (measured, legs) = rooms::run(&plan, &|| interrupt.requested()).map_err(failed)?;
+        let (measured, legs) = rooms::run(&plan, &|| interrupt.requested()).map_err(exit_error)?;
         warn(&measured, common);
         let legs: Vec<Row> = legs.iter().map(Row::new).collect();
         match common.format {
@@ -123,7 +123,7 @@ impl Rooms {
             true => Exit::Done,
             false => Exit::SomeFailed,
         };
-        Ok(ended(&interrupt, exit))
+        Ok(exit_code(&interrupt, exit))
     }
 }
 

@@ -14,7 +14,7 @@ use creel_console::{Common, Exit, Failure, Interrupt, output};
 use super::media::{Media, resolve};
 use super::receive::framing;
 use super::rows::RowsFormat;
-use super::{ContextArgs, count, ended, failed, period, report, time};
+use super::{ContextArgs, count, exit_code, exit_error, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -121,22 +121,22 @@ impl Send {
         let interrupt = Interrupt::install()?;
         let stop = || interrupt.requested();
         let measured = if let Some(capture) = &self.pcap {
-            send::replay(&self.replay(capture)?, &stop).map_err(failed)?
+            send::replay(&self.replay(capture)?, &stop).map_err(exit_error)?
         } else {
             let plan = self.plan()?;
             if self.sdp {
                 return self.print_sdp(&plan);
             }
-            let registry = Arc::new(plan.client_registry().map_err(failed)?);
+            let registry = Arc::new(plan.client_registry().map_err(exit_error)?);
             if self.control {
                 let registry = Arc::clone(&registry);
                 // It ends with the process: a read of stdin cannot be given up.
                 std::thread::spawn(move || execute_commands(&registry));
             }
-            send::run_with(&plan, &registry, &stop).map_err(failed)?
+            send::run_with(&plan, &registry, &stop).map_err(exit_error)?
         };
         let exit = report::print(&measured, common, self.streams_format)?;
-        Ok(ended(&interrupt, exit))
+        Ok(exit_code(&interrupt, exit))
     }
 
     fn clients(&self) -> anyhow::Result<Vec<SocketAddr>> {
@@ -238,7 +238,7 @@ impl Send {
         let Some(path) = &self.wav else {
             return Ok(Program::Tone(self.tone, self.hertz));
         };
-        let sound = Sound::read(path).map_err(|error| failed(error.into()))?;
+        let sound = Sound::read(path).map_err(|error| exit_error(error.into()))?;
         Ok(Program::Sound(Arc::new(sound)))
     }
 
@@ -252,7 +252,7 @@ impl Send {
             output::text(&Session::describe(&sessions))?;
         }
         for &client in &plan.to {
-            let sessions = plan.described_to(client).map_err(failed)?;
+            let sessions = plan.described_to(client).map_err(exit_error)?;
             output::text(&Session::describe(&sessions))?;
         }
         Ok(Exit::Done)

@@ -7,7 +7,7 @@ use creel_cast::standalone::{self, Plan};
 use creel_cast::stream::SinkMode;
 use creel_console::{Common, Exit, Interrupt};
 
-use super::{ContextArgs, count, failed, period, report, time};
+use super::{ContextArgs, count, exit_error, period, report, time};
 
 /// Run sources and sinks without a network, and measure every stream
 #[derive(Args, Debug)]
@@ -49,7 +49,7 @@ impl Standalone {
         if measured.is_err() {
             interrupt.check()?;
         }
-        let measured = measured.map_err(failed)?;
+        let measured = measured.map_err(exit_error)?;
         report::print(&measured, common, None)
     }
 }

@@ -6,7 +6,7 @@ mod ports;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
-use creel_cast::{Format, Formats, Measured, Rtcp, Session, Shape, Sound, Tone};
+use creel_cast::{Format, Formats, Measured, Rtcp, RtpSession, Shape, Sound, Tone};
 use folder::Folder;
 use peers::{Player, free_port, player, wav};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -228,10 +228,10 @@ fn ffmpeg_hears_what_is_sent_by_its_description() {
         let Some(mut ffmpeg) = ffmpeg() else { return };
         let (folder, to) = (Folder::new("to-ffmpeg"), free_port());
         let format: Format = format.parse().unwrap();
-        let mut session = Session::new(to, payload_type, format);
+        let mut session = RtpSession::new(to, payload_type, format);
         session.packet_time = 10 * MS;
         let (sdp, heard) = (folder.0.join("stream.sdp"), folder.0.join("heard.wav"));
-        std::fs::write(&sdp, Session::describe(std::slice::from_ref(&session))).unwrap();
+        std::fs::write(&sdp, RtpSession::describe(std::slice::from_ref(&session))).unwrap();
         ffmpeg
             .args(["-protocol_whitelist", "file,udp,rtp", "-i"])
             .arg(&sdp);
@@ -297,7 +297,7 @@ fn reporter(to: SocketAddr, back: SocketAddr, name: &str, number: u8) -> Option<
 
 /// One stream with reports on a port of their own, until it is told to end.
 fn reported(to: SocketAddr, name: &str, number: u8, ssrc: u32) -> send::Plan {
-    let mut session = Session::new(to, number, name.parse().unwrap());
+    let mut session = RtpSession::new(to, number, name.parse().unwrap());
     session.rtcp = Rtcp::Own;
     send::Plan {
         sessions: vec![session],
@@ -403,10 +403,10 @@ fn opus_is_heard_in_both_directions() {
 
     let Some(mut back) = ffmpeg() else { return };
     let to = free_port();
-    let mut session = Session::new(to, 96, "opus/48000/2".parse().unwrap());
+    let mut session = RtpSession::new(to, 96, "opus/48000/2".parse().unwrap());
     session.packet_time = 20 * MS;
     let (sdp, wav) = (folder.0.join("ours.sdp"), folder.0.join("back.wav"));
-    std::fs::write(&sdp, Session::describe(std::slice::from_ref(&session))).unwrap();
+    std::fs::write(&sdp, RtpSession::describe(std::slice::from_ref(&session))).unwrap();
     back.args(["-protocol_whitelist", "file,udp,rtp", "-i"])
         .arg(&sdp)
         .args(["-t", "1"])

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use creel_cast::Session;
+use creel_cast::RtpSession;
 use creel_cast::receive::{self, Plan};
 use creel_console::{Common, Exit, Interrupt};
 
@@ -136,7 +136,7 @@ impl Receive {
         })
     }
 
-    fn sessions(&self) -> anyhow::Result<Vec<Session>> {
+    fn sessions(&self) -> anyhow::Result<Vec<RtpSession>> {
         let ports = match (self.shared_port, self.streams) {
             (true, _) => 1,
             (false, Some(streams)) => streams,

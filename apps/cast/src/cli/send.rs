@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use creel_cast::send::{self, Plan, Program, Replay};
-use creel_cast::{ClientRegistry, Rtcp, Session, Shape, Sound};
+use creel_cast::{ClientRegistry, Rtcp, RtpSession, Shape, Sound};
 use creel_console::{Common, Exit, Failure, Interrupt, output};
 
 use super::media::{Media, resolve};
@@ -199,7 +199,7 @@ impl Send {
         Ok(plan)
     }
 
-    fn flags(&self, sessions: &mut [Session]) -> anyhow::Result<()> {
+    fn flags(&self, sessions: &mut [RtpSession]) -> anyhow::Result<()> {
         let Some(&first) = self.clients()?.first() else {
             return Ok(());
         };
@@ -225,7 +225,7 @@ impl Send {
     }
 
     /// The payload type of keys.
-    fn key_type(&self, sessions: &[Session]) -> u8 {
+    fn key_type(&self, sessions: &[RtpSession]) -> u8 {
         let named = sessions.iter().flat_map(|session| session.formats.named());
         let mut events = named.filter(|(_, format)| format.encoding == creel_cast::Encoding::Event);
         events.next().map_or(101, |&(number, _)| number)
@@ -248,12 +248,12 @@ impl Send {
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if plan.to.is_empty() {
-            let sessions: Vec<Session> = plan.sessions.iter().map(|s| plan.as_sent(s)).collect();
-            output::text(&Session::describe(&sessions))?;
+            let sessions: Vec<RtpSession> = plan.sessions.iter().map(|s| plan.as_sent(s)).collect();
+            output::text(&RtpSession::describe(&sessions))?;
         }
         for &client in &plan.to {
             let sessions = plan.described_to(client).map_err(exit_error)?;
-            output::text(&Session::describe(&sessions))?;
+            output::text(&RtpSession::describe(&sessions))?;
         }
         Ok(Exit::Done)
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::net::ports::port_of_stream;
-use crate::net::session::{Rtcp, Session};
+use crate::net::session::{Rtcp, RtpSession};
 use crate::net::udp::Clients;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
@@ -60,7 +60,7 @@ impl ClientRegistry {
     }
 
     /// Each stream goes where its session says, too.
-    pub(crate) fn add_sessions(&self, sessions: &[Session]) {
+    pub(crate) fn add_sessions(&self, sessions: &[RtpSession]) {
         for (clients, session) in self.streams.iter().zip(sessions) {
             clients.add(session.address);
         }

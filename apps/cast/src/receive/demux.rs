@@ -9,7 +9,7 @@ use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
 use crate::net::rtcp::{self, Item, SenderInfo};
 use crate::net::rtp::{self, Header};
-use crate::net::session::{Rtcp, Session};
+use crate::net::session::{Rtcp, RtpSession};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
@@ -102,7 +102,7 @@ struct ProbationPacket {
 #[derive(Debug)]
 pub(super) struct Demux {
     config: Arc<Config>,
-    session: Session,
+    session: RtpSession,
     number: usize,
     by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
     sources: Vec<RtpSource>,
@@ -123,7 +123,12 @@ pub(super) struct Demux {
 
 impl Demux {
     /// For the socket with this number; `shared` by streams that are planned.
-    pub(super) fn new(config: Arc<Config>, session: Session, number: usize, shared: bool) -> Self {
+    pub(super) fn new(
+        config: Arc<Config>,
+        session: RtpSession,
+        number: usize,
+        shared: bool,
+    ) -> Self {
         Demux {
             config,
             session,

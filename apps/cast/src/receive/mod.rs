@@ -20,7 +20,7 @@ use crate::net::identity;
 use crate::net::options::Options;
 use crate::net::overflow::Overflow;
 use crate::net::ports::{Ports, buffer_bytes};
-use crate::net::session::{Rtcp, Session};
+use crate::net::session::{Rtcp, RtpSession};
 use crate::net::{overflow, pcap};
 use crate::results::Measured;
 use counters::ReceiveCounters;
@@ -45,7 +45,7 @@ const RAMP_UP: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// A port each.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<RtpSession>,
     /// Streams that are expected in all; none: whatever comes.
     pub streams: Option<usize>,
     /// Bare samples, little-endian, instead of RTP: losses cannot be told.
@@ -74,7 +74,7 @@ pub struct Plan {
 
 impl Plan {
     /// Receives `sessions` once in 2 ms, until nothing has come for two seconds.
-    pub fn new(sessions: Vec<Session>) -> Self {
+    pub fn new(sessions: Vec<RtpSession>) -> Self {
         Plan {
             sessions,
             streams: None,
@@ -102,11 +102,11 @@ impl Plan {
         ports: usize,
         formats: &Formats,
         rtcp: Rtcp,
-    ) -> Result<Vec<Session>, Error> {
+    ) -> Result<Vec<RtpSession>, Error> {
         let step = 1 + usize::from(rtcp == Rtcp::Own);
         let session = |n: usize| {
             let address = crate::net::ports::port_of_stream(on, n * step, false)?;
-            let mut session = Session::new(address, 11, Format::CD_MONO);
+            let mut session = RtpSession::new(address, 11, Format::CD_MONO);
             session.formats = formats.clone();
             session.rtcp = rtcp;
             Ok(session)
@@ -210,7 +210,7 @@ impl<'a> Receiver<'a> {
             if session.rtcp == Rtcp::Own
                 && let Some(address) = session.rtcp_address()
             {
-                let own = Session {
+                let own = RtpSession {
                     address,
                     rtcp: Rtcp::Off,
                     ..session.clone()
@@ -325,7 +325,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             let formats = of_port
                 .or(plan.sessions.first())
                 .map(|session| session.formats.clone());
-            let mut session = Session::new(packet.to, 11, Format::CD_MONO);
+            let mut session = RtpSession::new(packet.to, 11, Format::CD_MONO);
             session.formats = formats.unwrap_or_default();
             demuxes.push(Demux::new(
                 Arc::clone(&config),

@@ -12,7 +12,7 @@ use crate::net::client_registry::ClientRegistry;
 use crate::net::options::{Options, socket_error};
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, buffer_bytes, port_of_stream};
-use crate::net::session::{Rtcp, Session};
+use crate::net::session::{Rtcp, RtpSession};
 use crate::results::Measured;
 use creel::net::UdpSocket;
 use forwarder::Forwarder;
@@ -149,7 +149,7 @@ impl<'a> Relay<'a> {
         for number in 0..plan.ports {
             for offset in 0..step {
                 let address = port_of_stream(plan.on, number * step + offset, false)?;
-                let session = Session::new(address, 11, Format::CD_MONO);
+                let session = RtpSession::new(address, 11, Format::CD_MONO);
                 if let Some(socket) = ports.open(&plan.options, &session) {
                     relay.add(number, socket, address, offset as u16)?;
                 }

@@ -19,7 +19,7 @@ use crate::media::format::{Format, Formats};
 use crate::net::options::Options;
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, port_of_stream};
-use crate::net::session::Session;
+use crate::net::session::RtpSession;
 use crate::results::Measured;
 use room::Room;
 use std::net::SocketAddr;
@@ -139,7 +139,8 @@ pub fn run(
     let mut overflow = Overflow::default();
     for number in 0..plan.rooms {
         let address = port_of_stream(plan.on, number, false)?;
-        if let Some(socket) = ports.open(&plan.options, &Session::new(address, 0, Format::CD_MONO))
+        if let Some(socket) =
+            ports.open(&plan.options, &RtpSession::new(address, 0, Format::CD_MONO))
         {
             overflow.watch(socket.as_std().as_fd());
             let room = Room::new(number, socket, plan, Arc::clone(&told));

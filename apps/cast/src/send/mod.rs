@@ -17,7 +17,7 @@ use crate::net::client_registry::ClientRegistry;
 use crate::net::identity::{self, Random};
 use crate::net::options::{Options, socket_error};
 use crate::net::ports::{buffer_bytes, capped};
-use crate::net::session::{Rtcp, Session};
+use crate::net::session::{Rtcp, RtpSession};
 use crate::net::tcp::{self, TcpSource};
 use crate::net::udp::{Outbox, Reports};
 use crate::results::Measured;
@@ -52,7 +52,7 @@ pub enum Program {
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// What each stream's packets are; of a description, where they go, too.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<RtpSession>,
     /// They go where their sessions say.
     pub described: bool,
     /// Where to: stream n to port + n of each client, or all to one port.
@@ -91,7 +91,7 @@ impl Plan {
     /// `streams` tones of mono L16 at 44,100 Hz, 10 ms a packet, to this client; a thousand
     /// packets each.
     pub fn new(to: SocketAddr, streams: usize) -> Self {
-        let mut session = Session::new(to, 11, Format::CD_MONO);
+        let mut session = RtpSession::new(to, 11, Format::CD_MONO);
         session.packet_time = Duration::from_millis(10);
         Plan {
             sessions: vec![session; streams],
@@ -141,12 +141,12 @@ impl Plan {
     /// # Errors
     ///
     /// If a port would exceed 65,535.
-    pub fn described_to(&self, client: SocketAddr) -> Result<Vec<Session>, Error> {
+    pub fn described_to(&self, client: SocketAddr) -> Result<Vec<RtpSession>, Error> {
         let registry = ClientRegistry::new(self.sessions.len(), self.shared_port, self.rtcp());
         let addresses = registry.addresses(client)?;
         let sessions = self.sessions.iter().zip(addresses);
         Ok(sessions
-            .map(|(session, address)| Session {
+            .map(|(session, address)| RtpSession {
                 address,
                 ..self.as_sent(session)
             })
@@ -154,7 +154,7 @@ impl Plan {
     }
 
     /// A session with what the plan adds to it: the hops of its packets, and keys.
-    pub fn as_sent(&self, session: &Session) -> Session {
+    pub fn as_sent(&self, session: &RtpSession) -> RtpSession {
         let mut session = session.clone();
         session.ttl = self.options.ttl.or(session.ttl);
         let mut named = session.formats.named().to_vec();
@@ -177,14 +177,14 @@ impl Plan {
     }
 
     /// Packets of a stream before the measured ones.
-    fn ramp(&self, session: &Session) -> u64 {
+    fn ramp(&self, session: &RtpSession) -> u64 {
         let packets = self.ramp_up.as_secs_f64() / session.packet_time.as_secs_f64();
         packets.ceil() as u64
     }
 
     /// How long the longest stream takes.
     fn time(&self) -> Duration {
-        let of = |session: &Session| {
+        let of = |session: &RtpSession| {
             session
                 .packet_time
                 .mul_f64((self.buffers + self.ramp(session)) as f64)
@@ -449,7 +449,12 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    fn sink(&self, session: &Session, begin: Begin, transport: Transport) -> Result<Gauged, Error> {
+    fn sink(
+        &self,
+        session: &RtpSession,
+        begin: Begin,
+        transport: Transport,
+    ) -> Result<Gauged, Error> {
         let (payload_type, format) = session.preferred();
         let encoder = Encoder::new(format).map_err(|error| Error::Plan(error.to_string()))?;
         let layout = Layout {
@@ -506,7 +511,7 @@ impl Launch<'_> {
         })
     }
 
-    fn paced<S: Signal>(&self, stream: usize, session: &Session, signal: S) -> Paced<S> {
+    fn paced<S: Signal>(&self, stream: usize, session: &RtpSession, signal: S) -> Paced<S> {
         let (_, format) = session.preferred();
         let frames = format.frames_in(session.packet_time).max(1);
         let period = format.time_of(frames);

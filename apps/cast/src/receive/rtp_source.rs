@@ -4,8 +4,8 @@ use super::recorder::Recorder;
 use crate::measure::context::with_histograms;
 use crate::measure::reception::{Jitter, Lateness, Note, Sequence};
 use crate::measure::stats::{Stations, StreamStats};
+use crate::media::dtmf::DtmfReceiver;
 use crate::media::format::{Encoding, Format, Formats};
-use crate::media::keys::Heard;
 use crate::net::rtcp::{LossInterval, ReportBlock, SenderInfo, compact_ntp};
 use crate::net::rtp::Header;
 use crate::receive::report::SourceReport;
@@ -58,7 +58,7 @@ pub(super) struct RtpSource {
     first_arrival: u64,
     /// Frames before the present start.
     offset: i64,
-    keys: Heard,
+    keys: DtmfReceiver,
     /// The last packet far from all others, in case that the next one follows it.
     stray: Option<(Header, Vec<u8>, usize, u64)>,
     sender: Option<(SenderInfo, u64)>,
@@ -89,7 +89,7 @@ impl RtpSource {
             timestamp,
             base: timestamp,
             offset: 0,
-            keys: Heard::default(),
+            keys: DtmfReceiver::default(),
             recorder,
             stray: None,
             sender: None,
@@ -164,7 +164,7 @@ impl RtpSource {
         };
         if format.encoding == Encoding::Event {
             // Their timestamps stand still while a key is held: they tell nothing of time.
-            self.keys.note(header.timestamp, packet.payload);
+            self.keys.record(header.timestamp, packet.payload);
             self.record_times(packet, 0);
             return;
         }

@@ -2,8 +2,8 @@
 
 use super::LegReport;
 use crate::media::codec::{Decoder, Encoder};
+use crate::media::dtmf;
 use crate::media::format::{Encoding, Format, Formats};
-use crate::media::keys;
 use crate::media::playout::Playout;
 use crate::net::identity::Random;
 use crate::net::rtp::{HEADER_BYTES, Header};
@@ -19,7 +19,7 @@ pub(super) struct Leg {
     decoder: Decoder,
     encoder: Encoder,
     playout: Playout,
-    keys: keys::Heard,
+    keys: dtmf::DtmfReceiver,
     /// What it is sent under.
     ours: Header,
     packets: u64,
@@ -60,7 +60,7 @@ impl Leg {
             decoder: Decoder::new(format).ok()?,
             encoder: Encoder::new(format).ok()?,
             playout: Playout::new(rate, frame),
-            keys: keys::Heard::default(),
+            keys: dtmf::DtmfReceiver::default(),
             ours,
             packets: 0,
             sent: 0,
@@ -78,7 +78,7 @@ impl Leg {
                 .of(header.payload_type)
                 .is_some_and(|format| format.encoding == Encoding::Event);
             if is_event {
-                self.keys.note(header.timestamp, payload);
+                self.keys.record(header.timestamp, payload);
             }
             return is_event;
         }

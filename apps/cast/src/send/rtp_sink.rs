@@ -1,8 +1,8 @@
 //! A stream's buffers as RTP packets, with its reports.
 
 use crate::media::codec::Encoder;
+use crate::media::dtmf;
 use crate::media::format::Format;
-use crate::media::keys;
 use crate::net::identity::Random;
 use crate::net::rtcp::{self, SenderInfo};
 use crate::net::rtp::{HEADER_BYTES, Header};
@@ -143,7 +143,7 @@ impl RtpSink {
         if at >= held {
             return None;
         }
-        let event = keys::event(key)?;
+        let event = dtmf::event(key)?;
         let pressed = (at + 1).min(held + 1 - ENDS);
         let ticks = self
             .layout
@@ -151,7 +151,7 @@ impl RtpSink {
             .ticks(frames)
             .saturating_mul(pressed as u32);
         let begun = (period - at) as u32;
-        let payload = keys::payload(event, ticks.min(0xffff) as u16, at + ENDS >= held);
+        let payload = dtmf::payload(event, ticks.min(0xffff) as u16, at + ENDS >= held);
         Some((payload, at == 0, begun))
     }
 

@@ -83,10 +83,10 @@ impl Leg {
             return is_event;
         }
         self.packets += 1;
-        let mut samples = self.playout.memory();
+        let mut samples = self.playout.spare_buffer();
         self.decoder.decode(payload, &mut samples);
         let timestamp = self.format.frames(i64::from(header.timestamp)) as u32;
-        self.playout.take(timestamp, samples);
+        self.playout.insert(timestamp, samples);
         true
     }
 
@@ -114,7 +114,7 @@ impl Leg {
     }
 
     pub(super) fn tell(&self, room: usize) -> LegReport {
-        let heard = self.playout.heard();
+        let heard = self.playout.stats();
         LegReport {
             room,
             from: self.from,

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the program looks what has come.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// What a room's socket is asked to hold: a second of many legs.
 const SOCKET_BYTES: usize = 256 * 1024;
 
@@ -107,7 +107,7 @@ pub struct LegReport {
 
 /// What all rooms tell.
 #[derive(Debug, Default)]
-struct Told {
+struct Totals {
     legs: Vec<LegReport>,
     packets: u64,
     sent: u64,
@@ -115,10 +115,10 @@ struct Told {
     refused: u64,
 }
 
-type Shared = Arc<Mutex<Told>>;
+type Shared = Arc<Mutex<Totals>>;
 
-fn lock(told: &Shared) -> std::sync::MutexGuard<'_, Told> {
-    told.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(totals: &Shared) -> std::sync::MutexGuard<'_, Totals> {
+    totals.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens the rooms and lets people talk. Blocks until it is over; `interrupted` is asked some times
@@ -133,7 +133,7 @@ pub fn run(
 ) -> Result<(Measured, Vec<LegReport>), Error> {
     let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let mut measured = Measured::default();
-    let told: Shared = Arc::default();
+    let totals: Shared = Arc::default();
     let mut ports = Ports::new(SOCKET_BYTES);
     let mut rooms = Vec::new();
     let mut overflow = Overflow::default();
@@ -143,7 +143,7 @@ pub fn run(
             ports.open(&plan.options, &RtpSession::new(address, 0, Format::CD_MONO))
         {
             overflow.watch(socket.as_std().as_fd());
-            let room = Room::new(number, socket, plan, Arc::clone(&told));
+            let room = Room::new(number, socket, plan, Arc::clone(&totals));
             rooms.push((number, room));
         }
     }
@@ -157,8 +157,8 @@ pub fn run(
     let first = contexts.usage();
     let mut last = (0, start);
     while !interrupted() {
-        std::thread::sleep(LOOK);
-        let (packets, now) = (lock(&told).packets, Instant::now());
+        std::thread::sleep(POLL_INTERVAL);
+        let (packets, now) = (lock(&totals).packets, Instant::now());
         if packets > last.0 {
             last = (packets, now);
         }
@@ -177,14 +177,14 @@ pub fn run(
     // Dropped, they are cancelled, and tell what they have.
     drop(tasks);
     drop(contexts);
-    let mut told = std::mem::take(&mut *lock(&told));
-    told.legs.sort_by_key(|leg| (leg.room, leg.from));
-    measured.buffers = told.packets;
-    if told.refused > 0 {
-        let refused = told.refused;
+    let mut totals = std::mem::take(&mut *lock(&totals));
+    totals.legs.sort_by_key(|leg| (leg.room, leg.from));
+    measured.buffers = totals.packets;
+    if totals.refused > 0 {
+        let refused = totals.refused;
         measured.notes.push(format!(
             "{refused} packets were of no leg: another rate than the rooms', no codec, or too many"
         ));
     }
-    Ok((measured, told.legs))
+    Ok((measured, totals.legs))
 }

@@ -4,7 +4,7 @@
 use super::recorder::{Folder, Recorder};
 use super::report::SourceReport;
 use super::rtp_source::{Packet, RtpSource};
-use crate::measure::reception::Note;
+use crate::measure::reception::SequenceUpdate;
 use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
 use crate::net::rtcp::{self, Item, SenderInfo};
@@ -315,7 +315,12 @@ impl Demux {
             }
             let recorder = self.recorder(packet.header.ssrc);
             let mut source = RtpSource::new(&packet, recorder);
-            source.accept(&packet, Note::Newest, &self.session.formats, late_after);
+            source.accept(
+                &packet,
+                SequenceUpdate::Newest,
+                &self.session.formats,
+                late_after,
+            );
             let index = self.sources.len();
             self.by_ssrc.insert(source.ssrc(), index);
             self.sources.push(source);

@@ -2,7 +2,7 @@
 
 use super::recorder::Recorder;
 use crate::measure::context::with_histograms;
-use crate::measure::reception::{Jitter, Lateness, Note, Sequence};
+use crate::measure::reception::{Jitter, Lateness, SequenceTracker, SequenceUpdate};
 use crate::measure::stats::{Stations, StreamStats};
 use crate::media::dtmf::DtmfReceiver;
 use crate::media::format::{Encoding, Format, Formats};
@@ -41,7 +41,7 @@ pub(super) struct RtpSource {
     /// The last packet's payload type, and what it means.
     current_type: Option<(u8, Option<Format>)>,
     from: SocketAddr,
-    sequence: Sequence,
+    sequence: SequenceTracker,
     jitter: Jitter,
     lateness: Lateness,
     stats: StreamStats,
@@ -76,7 +76,7 @@ impl RtpSource {
             ssrc: first.header.ssrc,
             current_type: None,
             from: first.from,
-            sequence: Sequence::new(first.header.sequence),
+            sequence: SequenceTracker::new(first.header.sequence),
             jitter: Jitter::default(),
             lateness: Lateness::default(),
             stats: StreamStats::default(),
@@ -105,13 +105,13 @@ impl RtpSource {
 
     /// Notes a packet after the first. `late_after` nanoseconds a player would wait for it.
     pub(super) fn receive(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
-        let note = self.sequence.note(packet.header.sequence);
-        match note {
-            Note::Stray => return self.keep_stray(packet),
-            Note::Restart => self.restart_from_stray(packet, formats, late_after),
+        let update = self.sequence.update(packet.header.sequence);
+        match update {
+            SequenceUpdate::Stray => return self.keep_stray(packet),
+            SequenceUpdate::Restart => self.restart_from_stray(packet, formats, late_after),
             _ => {}
         }
-        self.accept(packet, note, formats, late_after);
+        self.accept(packet, update, formats, late_after);
     }
 
     #[cold]
@@ -134,14 +134,14 @@ impl RtpSource {
             arrival,
         };
         self.restart(&first);
-        self.accept(&first, Note::Newest, formats, late_after);
+        self.accept(&first, SequenceUpdate::Newest, formats, late_after);
     }
 
     /// Takes a packet that is the source's own.
     pub(super) fn accept(
         &mut self,
         packet: &Packet<'_>,
-        note: Note,
+        update: SequenceUpdate,
         formats: &Formats,
         late_after: u64,
     ) {
@@ -173,24 +173,25 @@ impl RtpSource {
         let nanos =
             |ticks: i64| ticks / clock * 1_000_000_000 + ticks % clock * 1_000_000_000 / clock;
         let jump = nanos(i64::from(distance)) - (packet.arrival as i64 - self.stats.last() as i64);
-        if self.stats.last() > 0 && jump.abs() > TIMESTAMP_JUMP && note == Note::Newest {
+        if self.stats.last() > 0 && jump.abs() > TIMESTAMP_JUMP && update == SequenceUpdate::Newest
+        {
             self.restart(packet);
-            return self.record(packet, i64::from(header.timestamp), format, note);
+            return self.record(packet, i64::from(header.timestamp), format, update);
         }
-        if distance > 0 || note == Note::Newest {
+        if distance > 0 || update == SequenceUpdate::Newest {
             self.timestamp = extended;
         }
-        if note != Note::Duplicate {
+        if update != SequenceUpdate::Duplicate {
             self.jitter
-                .note(header.timestamp, packet.arrival, format.clock);
+                .update(header.timestamp, packet.arrival, format.clock);
         }
         let late = self
             .lateness
-            .note(nanos(extended - self.base), packet.arrival)
+            .update(nanos(extended - self.base), packet.arrival)
             .as_nanos() as u64;
         self.late += u64::from(late > late_after);
         self.record_times(packet, late);
-        self.record(packet, extended, format, note);
+        self.record(packet, extended, format, update);
     }
 
     #[inline]
@@ -237,11 +238,17 @@ impl RtpSource {
         self.lateness.restart();
     }
 
-    fn record(&mut self, packet: &Packet<'_>, extended: i64, format: Format, note: Note) {
+    fn record(
+        &mut self,
+        packet: &Packet<'_>,
+        extended: i64,
+        format: Format,
+        update: SequenceUpdate,
+    ) {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
-        if note == Note::Duplicate || packet.missing > 0 {
+        if update == SequenceUpdate::Duplicate || packet.missing > 0 {
             return;
         }
         let frame = self.offset + format.frames(extended - self.base);

@@ -1,6 +1,6 @@
 //! What goes wrong around streams does not stop the others, and is told.
 
-use crate::measure::reception::Sequence;
+use crate::measure::reception::SequenceTracker;
 use crate::net::options::Options;
 use crate::net::session::Rtcp;
 use crate::net::tcp::TcpSource;
@@ -30,7 +30,7 @@ fn context() -> Pool {
 #[derive(Clone, Default)]
 struct Counting {
     taken: Arc<AtomicU64>,
-    sequence: Arc<Mutex<Option<Sequence>>>,
+    sequence: Arc<Mutex<Option<SequenceTracker>>>,
 }
 
 impl Counting {
@@ -58,9 +58,9 @@ impl Sink for Counting {
         let number = buffer.sequence as u16;
         match &mut *self.sequence.lock().unwrap() {
             Some(sequence) => {
-                sequence.note(number);
+                sequence.update(number);
             }
-            none => *none = Some(Sequence::new(number)),
+            none => *none = Some(SequenceTracker::new(number)),
         }
         self.taken.fetch_add(1, Ordering::SeqCst);
         Ok(())

@@ -334,7 +334,7 @@ pub fn run_with(
 
 /// What receivers have said of a stream.
 fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
-    let row = |(from, reported): (SocketAddr, crate::net::udp::Reported)| ReceiverReport {
+    let row = |(from, reported): (SocketAddr, crate::net::udp::LatestReport)| ReceiverReport {
         from,
         lost: reported.block.lost,
         fraction_lost: f64::from(reported.block.fraction_lost) / 256.0,
@@ -357,7 +357,7 @@ fn tell(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
     let dropped = counted(Outbox::dropped);
     measured.lost = failed + dropped;
     if failed > 0 {
-        let why = outboxes.iter().find_map(|outbox| outbox.why());
+        let why = outboxes.iter().find_map(|outbox| outbox.first_error());
         measured.warnings.push(refused(failed, why.as_deref()));
     }
     if dropped > 0 {

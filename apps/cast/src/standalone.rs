@@ -69,7 +69,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
         end: ramp + plan.buffers,
     });
     let (done, results) = mpsc::channel();
-    let launch = Launch {
+    let launcher = Launcher {
         plan,
         window,
         changes: Changes::default(),
@@ -77,9 +77,9 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
         done,
     };
     let controls: Vec<Arc<Control>> = (0..plan.streams)
-        .map(|index| launch.start(index, contexts.of(index)))
+        .map(|index| launcher.start(index, contexts.of(index)))
         .collect();
-    drop(launch);
+    drop(launcher);
     let first = contexts.usage_at(begin, interrupted);
     let grown = resident_bytes().zip(memory);
     let last = contexts.usage_at(end, interrupted);
@@ -105,7 +105,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
 }
 
 /// What all streams have in common.
-struct Launch<'a> {
+struct Launcher<'a> {
     plan: &'a Plan,
     window: Arc<Window>,
     changes: Changes,
@@ -113,7 +113,7 @@ struct Launch<'a> {
     done: mpsc::Sender<StreamStats>,
 }
 
-impl Launch<'_> {
+impl Launcher<'_> {
     fn start(&self, index: usize, context: &Pool) -> Arc<Control> {
         let sink = StatsSink::new(Arc::clone(&self.window));
         match self.plan.mode {
@@ -145,8 +145,8 @@ impl Launch<'_> {
         context.spawn(self.report(drain, stats)).detach();
     }
 
-    fn report<W, F>(&self, work: W, stats: F) -> Report<W, F> {
-        Report {
+    fn report<W, F>(&self, work: W, stats: F) -> ReportWhenDone<W, F> {
+        ReportWhenDone {
             work: Some((work, stats)),
             done: self.done.clone(),
         }
@@ -177,12 +177,12 @@ impl Launch<'_> {
 
 /// Does the work and then tells what it has measured, if anything. No `async` block: that would
 /// keep a second place for the work.
-struct Report<W, F> {
+struct ReportWhenDone<W, F> {
     work: Option<(W, F)>,
     done: mpsc::Sender<StreamStats>,
 }
 
-impl<W, F> Future for Report<W, F>
+impl<W, F> Future for ReportWhenDone<W, F>
 where
     W: Future + Unpin,
     F: FnOnce(W) -> Option<StreamStats> + Unpin,

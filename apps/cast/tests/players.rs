@@ -242,7 +242,7 @@ fn ffmpeg_hears_what_is_sent_by_its_description() {
             wait: MS,
             buffers: 6_000,
             ramp_up: Duration::ZERO,
-            program: send::Program::Tone(Shape::Sine, 441.0),
+            content: send::Content::Tone(Shape::Sine, 441.0),
             ..send::Plan::new(to, 1)
         };
         let ended = std::cell::RefCell::new(&mut player.0);
@@ -417,7 +417,7 @@ fn opus_is_heard_in_both_directions() {
         wait: MS,
         buffers: 3_000,
         ramp_up: Duration::ZERO,
-        program: send::Program::Tone(Shape::Sine, 330.0),
+        content: send::Content::Tone(Shape::Sine, 330.0),
         ..send::Plan::new(to, 1)
     };
     let ended = std::cell::RefCell::new(&mut player.0);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use creel_cast::send::{self, Plan, Program, Replay};
+use creel_cast::send::{self, Content, Plan, Replay};
 use creel_cast::{ClientRegistry, Rtcp, RtpSession, Shape, Sound};
 use creel_console::{Common, Exit, Failure, Interrupt, output};
 
@@ -185,7 +185,7 @@ impl Send {
         plan.buffers = self.buffers as u64;
         plan.ramp_up = self.ramp_up;
         plan.raw = self.framing;
-        plan.program = self.program()?;
+        plan.content = self.content()?;
         (plan.ssrc, plan.sequence) = (self.ssrc, self.sequence);
         (plan.timestamp, plan.seed) = (self.timestamp, self.seed);
         plan.keys = self
@@ -231,15 +231,15 @@ impl Send {
         events.next().map_or(101, |&(number, _)| number)
     }
 
-    fn program(&self) -> anyhow::Result<Program> {
+    fn content(&self) -> anyhow::Result<Content> {
         if let Some(from) = self.tcp {
-            return Ok(Program::Tcp(from));
+            return Ok(Content::Tcp(from));
         }
         let Some(path) = &self.wav else {
-            return Ok(Program::Tone(self.tone, self.hertz));
+            return Ok(Content::Tone(self.tone, self.hertz));
         };
         let sound = Sound::read(path).map_err(|error| exit_error(error.into()))?;
-        Ok(Program::Sound(Arc::new(sound)))
+        Ok(Content::Sound(Arc::new(sound)))
     }
 
     fn print_sdp(&self, plan: &Plan) -> anyhow::Result<Exit> {

@@ -29,7 +29,7 @@ use creel::channel::leaky::{self, Leak};
 use creel::task::control::{Changes, Control, Ended, Flow, Trigger};
 use creel::time::interval;
 use creel::{Observe, Pool};
-use rtp_sink::{Begin, Layout, RtpSink, Transport};
+use rtp_sink::{InitialNumbers, Layout, RtpSink, Transport};
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ const TCP_QUEUE: usize = 64;
 
 /// What the streams carry.
 #[derive(Debug, Clone)]
-pub enum Program {
+pub enum Content {
     /// A test signal; each stream a hertz above the one before, to tell them apart.
     Tone(Shape, f64),
     /// A sound, again and again, with the formats' rate and channels.
@@ -72,7 +72,7 @@ pub struct Plan {
     /// Bare samples, little-endian, instead of RTP.
     pub raw: bool,
     /// What the streams carry.
-    pub program: Program,
+    pub content: Content,
     /// The first stream's source; the others' follow it. None: random ones.
     pub ssrc: Option<u32>,
     /// The number of each stream's first packet, and its timestamp. None: random ones.
@@ -104,7 +104,7 @@ impl Plan {
             buffers: 1_000,
             ramp_up: Duration::from_secs(1),
             raw: false,
-            program: Program::Tone(Shape::Sine, 440.0),
+            content: Content::Tone(Shape::Sine, 440.0),
             ssrc: None,
             sequence: None,
             timestamp: None,
@@ -177,7 +177,7 @@ impl Plan {
     }
 
     /// Packets of a stream before the measured ones.
-    fn ramp(&self, session: &RtpSession) -> u64 {
+    fn ramp_up_packets(&self, session: &RtpSession) -> u64 {
         let packets = self.ramp_up.as_secs_f64() / session.packet_time.as_secs_f64();
         packets.ceil() as u64
     }
@@ -187,7 +187,7 @@ impl Plan {
         let of = |session: &RtpSession| {
             session
                 .packet_time
-                .mul_f64((self.buffers + self.ramp(session)) as f64)
+                .mul_f64((self.buffers + self.ramp_up_packets(session)) as f64)
         };
         self.sessions.iter().map(of).max().unwrap_or_default()
     }
@@ -252,7 +252,7 @@ pub fn run_with(
     let outboxes = outboxes(plan, &contexts, &reports, &mut notes)?;
     let first = Instant::now() + Duration::from_millis(10);
     let (begin, end) = (first + plan.ramp_up, first + plan.time());
-    let launch = Launch {
+    let launcher = Launcher {
         plan,
         changes: Changes::default(),
         done,
@@ -263,20 +263,20 @@ pub fn run_with(
     let mut controls = Vec::with_capacity(plan.sessions.len());
     for (stream, session) in plan.sessions.iter().enumerate() {
         let context = contexts.of(stream);
-        let begin = plan.begin(stream, &mut random);
+        let numbers = plan.initial_numbers(stream, &mut random);
         let sink = if session.tcp {
-            launch.sink(session, begin, tcp_transport(context, session.address))?
+            launcher.sink(session, numbers, tcp_transport(context, session.address))?
         } else {
             let outbox = Arc::clone(&outboxes[stream % contexts.count()]);
-            launch.sink(
+            launcher.sink(
                 session,
-                begin,
+                numbers,
                 Transport::Udp(outbox, registry.of_stream(stream)),
             )?
         };
-        controls.push(launch.start(stream, context, sink)?);
+        controls.push(launcher.start(stream, context, sink)?);
     }
-    drop(launch);
+    drop(launcher);
     let used = contexts
         .usage_at(begin, interrupted)
         .map(|first| (first, contexts.usage_at(end, interrupted)));
@@ -288,7 +288,7 @@ pub fn run_with(
     };
     // Of what is made by the clock each stream ends by itself, with its last packet; what comes
     // from elsewhere does not.
-    if !is_over || matches!(plan.program, Program::Tcp(_)) {
+    if !is_over || matches!(plan.content, Content::Tcp(_)) {
         for control in &controls {
             // A stream that has failed already is told in vain.
             let _ = control.trigger(Trigger::Stop);
@@ -300,7 +300,7 @@ pub fn run_with(
         notes,
         ..Measured::default()
     };
-    let mut ended: Vec<Done> = results.iter().collect();
+    let mut ended: Vec<EndedStream> = results.iter().collect();
     ended.sort_by_key(|done| done.stream);
     let failures = ended
         .iter()
@@ -327,7 +327,7 @@ pub fn run_with(
         let clock = plan.sessions[report.stream].preferred().1.clock;
         report.receivers = receivers(&reports, report.ssrc, clock);
     }
-    tell(&outboxes, &mut measured);
+    report_unsent(&outboxes, &mut measured);
     measured.histograms = contexts.take_histograms();
     Ok(measured)
 }
@@ -351,7 +351,7 @@ pub(crate) fn refused(count: u64, why: Option<&str>) -> String {
 }
 
 /// What the outboxes could not send.
-fn tell(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
+fn report_unsent(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
     let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
     let failed = counted(Outbox::failed);
     let dropped = counted(Outbox::dropped);
@@ -406,9 +406,9 @@ fn tcp_transport(context: &Pool, to: SocketAddr) -> Transport {
 
 impl Plan {
     /// Where a stream's numbers begin.
-    fn begin(&self, stream: usize, random: &mut Random) -> Begin {
+    fn initial_numbers(&self, stream: usize, random: &mut Random) -> InitialNumbers {
         let (ssrc, numbers) = (random.next() as u32, random.next());
-        Begin {
+        InitialNumbers {
             ssrc: self
                 .ssrc
                 .map_or(ssrc, |first| first.wrapping_add(stream as u32)),
@@ -419,20 +419,20 @@ impl Plan {
 }
 
 /// Measures what another sink takes.
-struct Gauged {
+struct MeasuredSink {
     sink: RtpSink,
-    gauge: StatsSink,
+    stats_sink: StatsSink,
 }
 
-impl Sink for Gauged {
+impl Sink for MeasuredSink {
     fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
         self.sink.take(buffer)?;
-        self.gauge.take(buffer)
+        self.stats_sink.take(buffer)
     }
 }
 
 /// A stream that has ended.
-struct Done {
+struct EndedStream {
     stream: usize,
     ended: Ended,
     stats: StreamStats,
@@ -440,21 +440,21 @@ struct Done {
 }
 
 /// What all streams have in common.
-struct Launch<'a> {
+struct Launcher<'a> {
     plan: &'a Plan,
     changes: Changes,
     first: Instant,
-    done: mpsc::Sender<Done>,
+    done: mpsc::Sender<EndedStream>,
     cname: Arc<str>,
 }
 
-impl Launch<'_> {
+impl Launcher<'_> {
     fn sink(
         &self,
         session: &RtpSession,
-        begin: Begin,
+        numbers: InitialNumbers,
         transport: Transport,
-    ) -> Result<Gauged, Error> {
+    ) -> Result<MeasuredSink, Error> {
         let (payload_type, format) = session.preferred();
         let encoder = Encoder::new(format).map_err(|error| Error::Plan(error.to_string()))?;
         let layout = Layout {
@@ -469,28 +469,33 @@ impl Launch<'_> {
                 .as_ref()
                 .map(|(number, keys)| (*number, keys.as_str().into())),
         };
-        let ramp = self.plan.ramp(session);
+        let ramp_up_packets = self.plan.ramp_up_packets(session);
         let window = Window {
-            begin: ramp,
-            end: ramp + self.plan.buffers,
+            begin: ramp_up_packets,
+            end: ramp_up_packets + self.plan.buffers,
         };
-        Ok(Gauged {
-            sink: RtpSink::new(transport, layout, encoder, begin),
-            gauge: StatsSink::new(Arc::new(window)),
+        Ok(MeasuredSink {
+            sink: RtpSink::new(transport, layout, encoder, numbers),
+            stats_sink: StatsSink::new(Arc::new(window)),
         })
     }
 
-    fn start(&self, stream: usize, context: &Pool, sink: Gauged) -> Result<Arc<Control>, Error> {
+    fn start(
+        &self,
+        stream: usize,
+        context: &Pool,
+        sink: MeasuredSink,
+    ) -> Result<Arc<Control>, Error> {
         let session = &self.plan.sessions[stream];
         let (_, format) = session.preferred();
         let (rate, channels) = (format.rate(), usize::from(format.channels));
-        Ok(match &self.plan.program {
-            Program::Tone(shape, hertz) => {
+        Ok(match &self.plan.content {
+            Content::Tone(shape, hertz) => {
                 let signal = Tone::new(*shape, hertz + stream as f64, rate);
                 let signal = InAll { signal, channels };
                 self.spawn(stream, context, self.paced(stream, session, signal), sink)
             }
-            Program::Sound(sound) => {
+            Content::Sound(sound) => {
                 if sound.rate != rate {
                     return Err(Error::Plan(format!(
                         "{format}: the sound has {} frames a second",
@@ -504,7 +509,7 @@ impl Launch<'_> {
                 let looped = Looped::new(sound);
                 self.spawn(stream, context, self.paced(stream, session, looped), sink)
             }
-            Program::Tcp(from) => {
+            Content::Tcp(from) => {
                 let samples = format.samples_in(session.packet_time);
                 self.spawn(stream, context, TcpSource::to(*from, samples), sink)
             }
@@ -517,7 +522,7 @@ impl Launch<'_> {
         let period = format.time_of(frames);
         let phase = period.mul_f64(stream as f64 / self.plan.sessions.len() as f64);
         let pace = interval(period).starting(self.first + phase);
-        let limit = self.plan.ramp(session) + self.plan.buffers;
+        let limit = self.plan.ramp_up_packets(session) + self.plan.buffers;
         Paced::new(pace, signal, frames * usize::from(format.channels), limit)
     }
 
@@ -526,15 +531,18 @@ impl Launch<'_> {
         stream: usize,
         context: &Pool,
         source: impl Source + 'static,
-        sink: Gauged,
+        sink: MeasuredSink,
     ) -> Arc<Control> {
         let control = Arc::new(Control::started(self.changes.clone()));
         let mut running = control.run(Stream::new(source, InPlace::new(sink)));
         let done = self.done.clone();
         let task = context.spawn(async move {
             let ended = (&mut running).await;
-            let Gauged { mut sink, gauge } = running.into_work().into_push().into_sink();
-            sink.leave();
+            let MeasuredSink {
+                mut sink,
+                stats_sink,
+            } = running.into_work().into_push().into_sink();
+            sink.send_bye();
             let sent = sink.sent();
             let report = SentReport {
                 stream,
@@ -545,10 +553,10 @@ impl Launch<'_> {
                 receivers: Vec::new(),
             };
             // The sender waits for all.
-            let _ = done.send(Done {
+            let _ = done.send(EndedStream {
                 stream,
                 ended,
-                stats: gauge.stats,
+                stats: stats_sink.stats,
                 report,
             });
         });

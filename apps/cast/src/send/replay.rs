@@ -1,6 +1,6 @@
 //! A capture, sent again at its own pace.
 
-use super::{Measured, tell};
+use super::{Measured, report_unsent};
 use crate::error::Error;
 use crate::measure::contexts::Contexts;
 use crate::net::client_registry::ClientRegistry;
@@ -38,7 +38,7 @@ pub struct Replay {
 }
 
 /// A datagram and when it is due after the first.
-struct Due {
+struct DueDatagram {
     after: Duration,
     port: usize,
     bytes: Vec<u8>,
@@ -104,7 +104,7 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
         warnings,
         ..Measured::default()
     };
-    tell(&[outbox], &mut measured);
+    report_unsent(&[outbox], &mut measured);
     if measured.buffers == 0 {
         measured
             .warnings
@@ -114,8 +114,8 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
 }
 
 /// The datagrams, how many ports they go to, and what is amiss with the capture.
-fn read(plan: &Replay) -> Result<(Vec<Due>, usize, Vec<String>), Error> {
-    let mut due: Vec<Due> = Vec::new();
+fn read(plan: &Replay) -> Result<(Vec<DueDatagram>, usize, Vec<String>), Error> {
+    let mut due: Vec<DueDatagram> = Vec::new();
     let mut ports: HashMap<SocketAddr, usize> = HashMap::new();
     let (mut first, mut bytes, mut cut) = (None, 0, 0);
     let passed = pcap::read(&plan.capture, |packet| {
@@ -129,7 +129,7 @@ fn read(plan: &Replay) -> Result<(Vec<Due>, usize, Vec<String>), Error> {
         }
         let next = ports.len();
         let first = *first.get_or_insert(packet.at);
-        due.push(Due {
+        due.push(DueDatagram {
             after: Duration::from_nanos(packet.at.saturating_sub(first)),
             port: *ports.entry(packet.to).or_insert(next),
             bytes: packet.bytes.to_vec(),

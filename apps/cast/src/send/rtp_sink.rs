@@ -23,12 +23,12 @@ thread_local! {
 /// How long a key is held, and the pause after it, in milliseconds.
 const KEY_MS: u64 = 100;
 const PAUSE_MS: u64 = 60;
-/// How often the end of a key is told. Source: RFC 4733 section 2.5.1.4.
+/// How often the end of a key is sent. Source: RFC 4733 section 2.5.1.4.
 const ENDS: u64 = 3;
 
 /// What a stream is called and where its numbers begin.
 #[derive(Debug, Clone)]
-pub(super) struct Begin {
+pub(super) struct InitialNumbers {
     pub(super) ssrc: u32,
     pub(super) sequence: u16,
     pub(super) timestamp: u32,
@@ -62,7 +62,7 @@ pub(super) struct RtpSink {
     transport: Transport,
     layout: Layout,
     encoder: Encoder,
-    begin: Begin,
+    initial: InitialNumbers,
     sent: Sent,
     /// Periods that were left out.
     pub(super) skipped: u64,
@@ -82,13 +82,13 @@ impl RtpSink {
         transport: Transport,
         layout: Layout,
         encoder: Encoder,
-        begin: Begin,
+        initial: InitialNumbers,
     ) -> Self {
         RtpSink {
             transport,
             layout,
             encoder,
-            begin,
+            initial,
             sent: Sent::default(),
             skipped: 0,
             next_period: 0,
@@ -97,7 +97,7 @@ impl RtpSink {
     }
 
     pub(super) fn ssrc(&self) -> u32 {
-        self.begin.ssrc
+        self.initial.ssrc
     }
 
     pub(super) fn sent(&self) -> Sent {
@@ -105,13 +105,13 @@ impl RtpSink {
     }
 
     fn header(&self, payload_type: u8, marker: bool, timestamp: u32) -> [u8; HEADER_BYTES] {
-        let sequence = self.begin.sequence.wrapping_add(self.sent.packets as u16);
+        let sequence = self.initial.sequence.wrapping_add(self.sent.packets as u16);
         let header = Header {
             payload_type,
             marker,
             sequence,
             timestamp,
-            ssrc: self.begin.ssrc,
+            ssrc: self.initial.ssrc,
         };
         header.to_bytes()
     }
@@ -157,7 +157,7 @@ impl RtpSink {
 
     fn report(&mut self, now: u64, timestamp: u32, ends: bool) {
         let interval = rtcp::INTERVAL.as_nanos() as u64;
-        let spread = Random::new(Some(now ^ u64::from(self.begin.ssrc))).next() % interval;
+        let spread = Random::new(Some(now ^ u64::from(self.initial.ssrc))).next() % interval;
         self.next_report = now + interval / 2 + spread;
         let info = SenderInfo {
             ntp: rtcp::ntp_now(),
@@ -165,16 +165,16 @@ impl RtpSink {
             packets: self.sent.packets as u32,
             octets: self.sent.bytes as u32,
         };
-        let report = rtcp::sender_report(self.begin.ssrc, info, &self.layout.cname, ends);
+        let report = rtcp::sender_report(self.initial.ssrc, info, &self.layout.cname, ends);
         if let Transport::Udp(outbox, clients) = &self.transport {
             outbox.report(&report, clients, self.layout.rtcp);
         }
     }
 
-    /// Says good-bye, if it has said anything.
-    pub(super) fn leave(&mut self) {
+    /// Sends RTCP BYE, if any packet was sent.
+    pub(super) fn send_bye(&mut self) {
         if self.layout.rtcp != Rtcp::Off && self.sent.packets > 0 {
-            self.report(0, self.begin.timestamp, true);
+            self.report(0, self.initial.timestamp, true);
         }
     }
 }
@@ -185,8 +185,8 @@ fn periods_in(ms: u64, period_ms: u64) -> u64 {
 
 impl Sink for RtpSink {
     fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
-        let left_out = buffer.sequence - self.next_period;
-        self.skipped += left_out;
+        let skipped = buffer.sequence - self.next_period;
+        self.skipped += skipped;
         self.next_period = buffer.sequence + 1;
         DATAGRAM.with_borrow_mut(|datagram| {
             datagram.clear();
@@ -203,7 +203,7 @@ impl Sink for RtpSink {
             let frames = buffer.samples.len() / usize::from(self.layout.format.channels);
             let ticks = self.layout.format.ticks(frames);
             let at = |period: u64| {
-                self.begin
+                self.initial
                     .timestamp
                     .wrapping_add((period as u32).wrapping_mul(ticks))
             };
@@ -213,7 +213,7 @@ impl Sink for RtpSink {
                 datagram.extend(self.header(number, marker, at(begun.into())));
                 datagram.extend(payload);
             } else {
-                let is_first = self.sent.packets == 0 || left_out > 0;
+                let is_first = self.sent.packets == 0 || skipped > 0;
                 datagram.extend(self.header(self.layout.payload_type, is_first, timestamp));
                 self.encoder.encode(&buffer.samples, datagram);
             }

@@ -154,7 +154,7 @@ pub struct Receiver<'a> {
     readers: Vec<(usize, UdpReader)>,
     tcp: Vec<(usize, TcpReader)>,
     files: Option<Files>,
-    capture: Option<pcap::Tap>,
+    capture: Option<pcap::CaptureWriter>,
     warnings: Vec<String>,
     notes: Vec<String>,
     counters: ReceiveCounters,
@@ -173,7 +173,11 @@ impl<'a> Receiver<'a> {
             .clone()
             .map(|path| Files::new(path, false))
             .transpose()?;
-        let capture = plan.capture.as_deref().map(pcap::Tap::create).transpose()?;
+        let capture = plan
+            .capture
+            .as_deref()
+            .map(pcap::CaptureWriter::create)
+            .transpose()?;
         let config = Arc::new(plan.config(files.as_ref()));
         let mut receiver = Receiver {
             plan,
@@ -203,7 +207,7 @@ impl<'a> Receiver<'a> {
             }
             if let Some(socket) = ports.open(&plan.options, session) {
                 let mut reader = UdpReader::new(socket, demux, shared, receiver.counters.clone());
-                reader.tap(receiver.capture.as_ref(), session.address);
+                reader.capture_to(receiver.capture.as_ref(), session.address);
                 receiver.readers.push((number, reader));
             }
             // Reports on a port of their own: what comes there is told apart by its sources.
@@ -316,7 +320,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let mut measured = Measured::default();
     // What other runs of this thread have left.
     with_histograms(|histograms| *histograms = Histograms::new());
-    let passed = pcap::read(capture, |packet| {
+    let summary = pcap::read(capture, |packet| {
         let index = *by_port.entry(packet.to).or_insert_with(|| {
             let of_port = plan
                 .sessions
@@ -342,9 +346,9 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             }
         }
     })?;
-    measured.warnings.extend(passed.warnings(capture));
-    if passed.others > 0 {
-        let others = passed.others;
+    measured.warnings.extend(summary.warnings(capture));
+    if summary.others > 0 {
+        let others = summary.others;
         measured.notes.push(format!(
             "{others} packets of the capture are no whole UDP datagrams"
         ));
@@ -384,7 +388,12 @@ fn add_reports(demux: Demux, measured: &mut Measured) {
 }
 
 /// Ends the files, and says what is amiss.
-fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: Option<pcap::Tap>) {
+fn finish(
+    plan: &Plan,
+    measured: &mut Measured,
+    files: Option<Files>,
+    capture: Option<pcap::CaptureWriter>,
+) {
     measured
         .warnings
         .extend(overflow::warning(measured.overflowed));
@@ -393,7 +402,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
         .extend(files.into_iter().flat_map(Files::finish));
     measured
         .warnings
-        .extend(capture.and_then(pcap::Tap::finish));
+        .extend(capture.and_then(pcap::CaptureWriter::finish));
     for number in &measured.unknown_types {
         let text = format!(
             "payload type {number} is not known, so its clock is not: name it with --codec {number}=NAME/CLOCK or --from-sdp"

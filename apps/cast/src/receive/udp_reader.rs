@@ -2,7 +2,7 @@
 
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
-use crate::net::pcap::Tap;
+use crate::net::pcap::CaptureWriter;
 use creel::net::{Received, UdpSocket};
 use creel::task::control::{Flow, Work};
 use creel::time::Clock;
@@ -38,7 +38,7 @@ pub(super) struct UdpReader {
     published: Published,
     /// Reports leave by another socket than packets come to.
     rtcp_socket: Option<std::net::UdpSocket>,
-    tap: Option<(Tap, SocketAddr)>,
+    capture: Option<(CaptureWriter, SocketAddr)>,
     /// Packets since the source address was last checked.
     since_address_check: u32,
     clock: Clock,
@@ -58,15 +58,15 @@ impl UdpReader {
             counters,
             published: Published::default(),
             rtcp_socket: None,
-            tap: None,
+            capture: None,
             since_address_check: 0,
             clock: Clock::monotonic(),
         }
     }
 
     /// Everything that comes goes into the capture, too.
-    pub(super) fn tap(&mut self, tap: Option<&Tap>, address: SocketAddr) {
-        self.tap = tap.map(|tap| (tap.clone(), address));
+    pub(super) fn capture_to(&mut self, capture: Option<&CaptureWriter>, address: SocketAddr) {
+        self.capture = capture.map(|capture| (capture.clone(), address));
     }
 
     /// Reports leave by this socket: the one to which they come.
@@ -97,8 +97,8 @@ impl UdpReader {
 
     #[inline]
     fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: u64) {
-        if let Some((tap, to)) = &self.tap {
-            tap.write(datagram, from, *to);
+        if let Some((capture, to)) = &self.capture {
+            capture.write(datagram, from, *to);
         }
         self.demux.receive(datagram, from, now);
     }

@@ -118,7 +118,7 @@ fn read(plan: &Replay) -> Result<(Vec<DueDatagram>, usize, Vec<String>), Error> 
     let mut due: Vec<DueDatagram> = Vec::new();
     let mut ports: HashMap<SocketAddr, usize> = HashMap::new();
     let (mut first, mut bytes, mut cut) = (None, 0, 0);
-    let passed = pcap::read(&plan.capture, |packet| {
+    let summary = pcap::read(&plan.capture, |packet| {
         if packet.missing > 0 {
             cut += 1;
             return;
@@ -141,7 +141,7 @@ fn read(plan: &Replay) -> Result<(Vec<DueDatagram>, usize, Vec<String>), Error> 
             plan.capture.display()
         )));
     }
-    let mut warnings = passed.warnings(&plan.capture);
+    let mut warnings = summary.warnings(&plan.capture);
     if cut > 0 {
         warnings.push(format!(
             "{cut} packets were captured in part only, and are not sent"

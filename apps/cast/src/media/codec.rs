@@ -39,9 +39,9 @@ impl fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// Reads payloads of one stream.
-pub struct Decoder(Read);
+pub struct Decoder(DecoderKind);
 
-enum Read {
+enum DecoderKind {
     L16,
     L24,
     Library(Box<dyn audio_codec::Decoder>),
@@ -58,16 +58,16 @@ impl Decoder {
     pub fn new(format: Format) -> Result<Self, Unsupported> {
         let mono = format.channels == 1;
         Ok(Decoder(match format.encoding {
-            Encoding::L16 => Read::L16,
-            Encoding::L24 => Read::L24,
-            Encoding::Pcmu if mono => Read::Library(Box::new(PcmuDecoder::new())),
-            Encoding::Pcma if mono => Read::Library(Box::new(PcmaDecoder::new())),
-            Encoding::G722 if mono => Read::Library(Box::new(G722Decoder::new())),
+            Encoding::L16 => DecoderKind::L16,
+            Encoding::L24 => DecoderKind::L24,
+            Encoding::Pcmu if mono => DecoderKind::Library(Box::new(PcmuDecoder::new())),
+            Encoding::Pcma if mono => DecoderKind::Library(Box::new(PcmaDecoder::new())),
+            Encoding::G722 if mono => DecoderKind::Library(Box::new(G722Decoder::new())),
             #[cfg(feature = "opus")]
             Encoding::Opus => {
                 let channels = opus_channels(format)?;
                 let decoder = opus::Decoder::new(format.clock, channels);
-                Read::Opus(decoder.map_err(|_| Unsupported(format))?, channels as usize)
+                DecoderKind::Opus(decoder.map_err(|_| Unsupported(format))?, channels as usize)
             }
             _ => return Err(Unsupported(format)),
         }))
@@ -77,11 +77,11 @@ impl Decoder {
     /// the codec refuses, whole.
     pub fn decode(&mut self, payload: &[u8], samples: &mut Vec<i16>) {
         match &mut self.0 {
-            Read::L16 => {
+            DecoderKind::L16 => {
                 let (pairs, _odd) = payload.as_chunks::<2>();
                 samples.extend(pairs.iter().map(|&pair| i16::from_be_bytes(pair)));
             }
-            Read::L24 => {
+            DecoderKind::L24 => {
                 let (triples, _odd) = payload.as_chunks::<3>();
                 samples.extend(
                     triples
@@ -89,14 +89,14 @@ impl Decoder {
                         .map(|&[high, low, _]| i16::from_be_bytes([high, low])),
                 );
             }
-            Read::Library(decoder) => {
+            DecoderKind::Library(decoder) => {
                 let begin = samples.len();
                 samples.resize(begin + decoder.max_decode_samples(payload.len()), 0);
                 let written = decoder.decode_into(payload, &mut samples[begin..]);
                 samples.truncate(begin + written.unwrap_or(0));
             }
             #[cfg(feature = "opus")]
-            Read::Opus(decoder, channels) => {
+            DecoderKind::Opus(decoder, channels) => {
                 let begin = samples.len();
                 samples.resize(begin + OPUS_FRAMES_MAX * *channels, 0);
                 let frames = decoder.decode(payload, &mut samples[begin..], false);
@@ -122,9 +122,9 @@ fn opus_channels(format: Format) -> Result<opus::Channels, Unsupported> {
 }
 
 /// Makes payloads of one stream.
-pub struct Encoder(Write);
+pub struct Encoder(EncoderKind);
 
-enum Write {
+enum EncoderKind {
     L16,
     L24,
     Pcma,
@@ -142,16 +142,16 @@ impl Encoder {
     pub fn new(format: Format) -> Result<Self, Unsupported> {
         let mono = format.channels == 1;
         Ok(Encoder(match format.encoding {
-            Encoding::L16 => Write::L16,
-            Encoding::L24 => Write::L24,
-            Encoding::Pcmu if mono => Write::Library(Box::new(PcmuEncoder::new())),
-            Encoding::Pcma if mono => Write::Pcma,
-            Encoding::G722 if mono => Write::Library(Box::new(G722Encoder::new())),
+            Encoding::L16 => EncoderKind::L16,
+            Encoding::L24 => EncoderKind::L24,
+            Encoding::Pcmu if mono => EncoderKind::Library(Box::new(PcmuEncoder::new())),
+            Encoding::Pcma if mono => EncoderKind::Pcma,
+            Encoding::G722 if mono => EncoderKind::Library(Box::new(G722Encoder::new())),
             #[cfg(feature = "opus")]
             Encoding::Opus => {
                 let channels = opus_channels(format)?;
                 let encoder = opus::Encoder::new(format.clock, channels, opus::Application::Audio);
-                Write::Opus(encoder.map_err(|_| Unsupported(format))?)
+                EncoderKind::Opus(encoder.map_err(|_| Unsupported(format))?)
             }
             _ => return Err(Unsupported(format)),
         }))
@@ -161,29 +161,29 @@ impl Encoder {
     /// not have) appends nothing.
     pub fn encode(&mut self, samples: &[i16], payload: &mut Vec<u8>) {
         match &mut self.0 {
-            Write::L16 => {
+            EncoderKind::L16 => {
                 let begin = payload.len();
                 payload.resize(begin + samples.len() * 2, 0);
                 for (pair, sample) in payload[begin..].chunks_exact_mut(2).zip(samples) {
                     pair.copy_from_slice(&sample.to_be_bytes());
                 }
             }
-            Write::L24 => {
+            EncoderKind::L24 => {
                 let triple = |sample: &i16| {
                     let [high, low] = sample.to_be_bytes();
                     [high, low, 0]
                 };
                 payload.extend(samples.iter().flat_map(triple));
             }
-            Write::Pcma => payload.extend(samples.iter().map(|&sample| a_law(sample))),
-            Write::Library(encoder) => {
+            EncoderKind::Pcma => payload.extend(samples.iter().map(|&sample| a_law(sample))),
+            EncoderKind::Library(encoder) => {
                 let begin = payload.len();
                 payload.resize(begin + encoder.max_encode_bytes(samples.len()), 0);
                 let written = encoder.encode_into(samples, &mut payload[begin..]);
                 payload.truncate(begin + written.unwrap_or(0));
             }
             #[cfg(feature = "opus")]
-            Write::Opus(encoder) => {
+            EncoderKind::Opus(encoder) => {
                 let begin = payload.len();
                 payload.resize(begin + 4_000, 0);
                 let written = encoder.encode(samples, &mut payload[begin..]);

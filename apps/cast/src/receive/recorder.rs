@@ -170,7 +170,7 @@ fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Buffer> {
                     break recording.finish();
                 };
                 if let Err(error) = recording.put(buffer.sequence as i64, &buffer.samples) {
-                    recording.save();
+                    recording.repair_header();
                     break Err(error);
                 }
             },

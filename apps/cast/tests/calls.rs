@@ -113,7 +113,7 @@ fn what_sipp_plays_is_heard_sample_by_sample() {
     let plan = receive::Plan {
         wait: MS,
         idle: 1_000 * MS,
-        at_most: Some(30_000 * MS),
+        time_limit: Some(30_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions)
     };

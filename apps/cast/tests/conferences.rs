@@ -171,7 +171,7 @@ fn who_says_good_bye_or_nothing_has_left() {
 #[test]
 fn rooms_with_nobody_in_them_sleep() {
     let plan = Plan {
-        at_most: Some(1_000 * MS),
+        time_limit: Some(1_000 * MS),
         ..Plan::new(free_ports(100), 100)
     };
     // A thread that woke every 5 ms for a hundred rooms would be seen here each time; a noisy machine

@@ -69,7 +69,7 @@ fn received(
     let plan = receive::Plan {
         wait: MS,
         idle: 700 * MS,
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions)
     };
@@ -186,7 +186,7 @@ fn what_gstreamer_sends_is_heard_with_its_reports() {
         let plan = receive::Plan {
             wait: MS,
             idle: 1_000 * MS,
-            at_most: Some(60_000 * MS),
+            time_limit: Some(60_000 * MS),
             wav: Some(folder.0.clone()),
             ..receive::Plan::new(receive::Plan::sessions(on, 1, &named, Rtcp::Own).unwrap())
         };

@@ -87,7 +87,7 @@ fn what_comes_over_tcp_is_heard_over_udp() {
         streams: Some(2),
         wait: MS,
         buffers: Some(BUFFERS as u64),
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions)
     };

@@ -178,7 +178,7 @@ fn a_receiver_tells_what_a_bad_network_has_done() {
         streams: Some(1),
         wait: MS,
         idle: 5_000 * MS,
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions.unwrap())
     };

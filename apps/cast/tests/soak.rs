@@ -44,7 +44,7 @@ fn over_loopback(to: SocketAddr) {
         wait: MS,
         buffers: Some(10),
         idle: 5_000 * MS,
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         ..receive::Plan::new(sessions)
     };
     let send = send::Plan {

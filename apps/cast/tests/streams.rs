@@ -85,7 +85,7 @@ fn receive_plan(on: SocketAddr, streams: usize, shared_port: bool) -> receive::P
         wait: MS,
         buffers: Some(30 + 10),
         idle: 5_000 * MS,
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         ..receive::Plan::new(sessions)
     }
 }

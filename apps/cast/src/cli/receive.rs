@@ -128,7 +128,7 @@ impl Receive {
             late_after: self.late_after,
             buffers: self.buffers.map(|buffers| buffers as u64),
             idle: self.idle,
-            at_most: self.r#for,
+            time_limit: self.r#for,
             wav: self.wav.clone(),
             capture: self.write_pcap.clone(),
             options: self.media.options(),

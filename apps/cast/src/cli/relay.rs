@@ -114,7 +114,7 @@ impl Relay {
             rtcp: self.rtcp,
             queue: self.queue,
             idle: self.idle,
-            at_most: self.r#for,
+            time_limit: self.r#for,
             options: Options {
                 dscp: self.dscp,
                 interface: self.interface.clone(),

@@ -99,7 +99,7 @@ impl Rooms {
             wait: self.wait,
             observe: self.observe_args.observe.unwrap_or_default(),
             idle: self.idle,
-            at_most: self.r#for,
+            time_limit: self.r#for,
             options: self.media.options(),
             ..Plan::new(self.on, self.rooms)
         };

@@ -7,7 +7,7 @@ use rustix::time::ClockId;
 use std::time::{Duration, Instant};
 
 /// How often a waiting program looks whether it shall go on.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pools of one worker each, over which streams are spread.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Contexts {
             if interrupted() {
                 return None;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 

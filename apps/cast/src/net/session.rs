@@ -108,7 +108,7 @@ impl RtpSession {
     /// ```
     pub fn read(text: &[u8]) -> Result<Vec<RtpSession>, String> {
         let wrong = |error| format!("not a session description: {error}");
-        let whole = sdp_types::Session::parse(after_title(text)).map_err(wrong)?;
+        let whole = sdp_types::Session::parse(skip_title(text)).map_err(wrong)?;
         let mut sessions = Vec::new();
         let audio = whole.medias.iter().filter(|media| media.media == "audio");
         for media in audio.filter(|media| media.port != 0) {
@@ -118,7 +118,7 @@ impl RtpSession {
                 let of_whole = || whole.get_first_attribute_value(name).flatten();
                 of_media.or_else(of_whole)
             };
-            let first = of_media(media, connection, inherited("source-filter"))?;
+            let first = first_stream(media, connection, inherited("source-filter"))?;
             let step = 1 + u16::from(first.rtcp == Rtcp::Own);
             for n in 0..media.num_ports.unwrap_or(1) {
                 let port = n
@@ -191,7 +191,7 @@ impl RtpSession {
 }
 
 /// The description without the lines that ffmpeg prints before it.
-fn after_title(text: &[u8]) -> &[u8] {
+fn skip_title(text: &[u8]) -> &[u8] {
     let begin = text.windows(4).position(|four| four == b"\nv=0");
     match (text.starts_with(b"v=0"), begin) {
         (false, Some(at)) => &text[at + 1..],
@@ -208,13 +208,13 @@ fn family(ip: IpAddr) -> String {
 }
 
 /// The first stream of a media description.
-fn of_media(
+fn first_stream(
     media: &Media,
     connection: Option<&Connection>,
     filter: Option<&str>,
 ) -> Result<RtpSession, String> {
-    let is_secret = media.proto.contains("SAVP") || media.has_attribute("crypto");
-    if is_secret {
+    let is_encrypted = media.proto.contains("SAVP") || media.has_attribute("crypto");
+    if is_encrypted {
         return Err(format!(
             "its audio is {}, encrypted: SRTP is not supported",
             media.proto
@@ -346,8 +346,8 @@ mod tests {
             ("m=audio 5004 RTP/AVP 96", "rtpmap"),
             ("m=audio 5004 RTP/AVP 0 96", "rtpmap"),
         ] {
-            let told = RtpSession::read(text(line).as_bytes()).unwrap_err();
-            assert!(told.contains(why), "{line}: {told}");
+            let error = RtpSession::read(text(line).as_bytes()).unwrap_err();
+            assert!(error.contains(why), "{line}: {error}");
         }
         assert!(RtpSession::read(text("m=audio 5004 RTP/AVP 0 8").as_bytes()).is_ok());
     }

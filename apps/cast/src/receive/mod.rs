@@ -37,7 +37,7 @@ use tcp_reader::TcpReader;
 use udp_reader::UdpReader;
 
 /// How often the program looks what has come.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// What is left out after the first packet: caches and timers find their pace.
 const RAMP_UP: Duration = Duration::from_secs(1);
 
@@ -63,7 +63,7 @@ pub struct Plan {
     /// Ends when nothing has come for so long, once something has.
     pub idle: Duration,
     /// Ends after so long in any case.
-    pub at_most: Option<Duration>,
+    pub time_limit: Option<Duration>,
     /// A folder into which each stream is written as `stream-N.wav`.
     pub wav: Option<PathBuf>,
     /// A file into which everything that comes is written, as a capture.
@@ -85,7 +85,7 @@ impl Plan {
             late_after: Duration::from_millis(10),
             buffers: None,
             idle: Duration::from_secs(2),
-            at_most: None,
+            time_limit: None,
             wav: None,
             capture: None,
             options: Options::default(),
@@ -494,7 +494,7 @@ fn wait_until_done(
     // What sends no two packets in sequence is no stream, but somebody is there.
     let mut last_active = (0, start);
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         let now = Instant::now();
         let count = counters.packets();
         if counters.activity() > last_active.0 {
@@ -508,7 +508,9 @@ fn wait_until_done(
             }
         }
         let is_idle = last_active.0 > 0 && now - last_active.1 >= plan.idle;
-        let is_over = plan.at_most.is_some_and(|at_most| now - start >= at_most);
+        let is_over = plan
+            .time_limit
+            .is_some_and(|time_limit| now - start >= time_limit);
         let is_done = wanted.is_some_and(|wanted| count >= wanted);
         if is_idle || is_over || is_done || interrupted() {
             break;

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the program looks what has come.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is relayed.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub struct Plan {
     /// Ends when nothing has come for so long, once something has.
     pub idle: Option<Duration>,
     /// Ends after so long in any case.
-    pub at_most: Option<Duration>,
+    pub time_limit: Option<Duration>,
     /// What is asked of the sockets.
     pub options: Options,
 }
@@ -70,7 +70,7 @@ impl Plan {
             rtcp: Rtcp::Mux,
             queue: 1_024,
             idle: None,
-            at_most: None,
+            time_limit: None,
             options: Options::default(),
         }
     }
@@ -216,7 +216,7 @@ impl<'a> Relay<'a> {
         let first = self.contexts.usage();
         let mut last = (0, start);
         while !interrupted() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             let packets = self.reports.iter().map(|report| lock(report).packets).sum();
             let now = Instant::now();
             if packets > last.0 {
@@ -226,7 +226,12 @@ impl<'a> Relay<'a> {
                 .plan
                 .idle
                 .is_some_and(|idle| last.0 > 0 && now - last.1 >= idle);
-            if is_idle || self.plan.at_most.is_some_and(|most| now - start >= most) {
+            if is_idle
+                || self
+                    .plan
+                    .time_limit
+                    .is_some_and(|limit| now - start >= limit)
+            {
                 break;
             }
         }

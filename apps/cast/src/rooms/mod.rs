@@ -58,7 +58,7 @@ pub struct Plan {
     /// Ends when nothing has come for so long, once something has.
     pub idle: Option<Duration>,
     /// Ends after so long in any case.
-    pub at_most: Option<Duration>,
+    pub time_limit: Option<Duration>,
     /// What is asked of the sockets.
     pub options: Options,
 }
@@ -78,7 +78,7 @@ impl Plan {
             wait: Duration::from_millis(5),
             observe: creel::Observe::default(),
             idle: None,
-            at_most: None,
+            time_limit: None,
             options: Options::default(),
         }
     }
@@ -165,7 +165,7 @@ pub fn run(
         let is_idle = plan
             .idle
             .is_some_and(|idle| last.0 > 0 && now - last.1 >= idle);
-        if is_idle || plan.at_most.is_some_and(|most| now - start >= most) {
+        if is_idle || plan.time_limit.is_some_and(|limit| now - start >= limit) {
             break;
         }
     }

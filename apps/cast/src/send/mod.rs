@@ -24,7 +24,7 @@ use crate::results::Measured;
 use crate::stream::buffer::Buffer;
 use crate::stream::flow::Stream;
 use crate::stream::sink::{InPlace, Sink};
-use crate::stream::source::{InAll, Paced, Signal, Source};
+use crate::stream::source::{Paced, SameInAllChannels, Signal, Source};
 use creel::channel::leaky::{self, Leak};
 use creel::task::control::{Changes, Control, Ended, Flow, Trigger};
 use creel::time::interval;
@@ -492,7 +492,7 @@ impl Launcher<'_> {
         Ok(match &self.plan.content {
             Content::Tone(shape, hertz) => {
                 let signal = Tone::new(*shape, hertz + stream as f64, rate);
-                let signal = InAll { signal, channels };
+                let signal = SameInAllChannels { signal, channels };
                 self.spawn(stream, context, self.paced(stream, session, signal), sink)
             }
             Content::Sound(sound) => {

@@ -126,19 +126,22 @@ impl<S: Sink> Push for InPlace<S> {
 }
 
 /// The wait for a mutex.
-type Wait<S> = Pin<Box<dyn Future<Output = MutexGuardArc<S>> + Send>>;
+type Locking<S> = Pin<Box<dyn Future<Output = MutexGuardArc<S>> + Send>>;
 
 /// Calls the sink in place, under an asynchronous mutex.
 pub struct AsyncInPlace<S> {
     mutex: Arc<AsyncMutex<S>>,
     /// While somebody else has the sink.
-    waits: Option<Wait<S>>,
+    locking: Option<Locking<S>>,
 }
 
 impl<S> AsyncInPlace<S> {
     /// For the sink in `mutex`.
     pub fn new(mutex: Arc<AsyncMutex<S>>) -> Self {
-        AsyncInPlace { mutex, waits: None }
+        AsyncInPlace {
+            mutex,
+            locking: None,
+        }
     }
 
     /// The mutex around the sink.
@@ -154,15 +157,17 @@ impl<S: Sink + 'static> Push for AsyncInPlace<S> {
         buffer: &mut Option<Buffer>,
     ) -> Poll<Result<(), Flow>> {
         let mut take = |sink: &mut S| buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer));
-        if self.waits.is_none()
+        if self.locking.is_none()
             && let Some(mut sink) = self.mutex.try_lock()
         {
             return Poll::Ready(take(&mut sink));
         }
         let mutex = &self.mutex;
-        let waits = self.waits.get_or_insert_with(|| Box::pin(mutex.lock_arc()));
-        let mut sink = ready!(waits.as_mut().poll(cx));
-        self.waits = None;
+        let locking = self
+            .locking
+            .get_or_insert_with(|| Box::pin(mutex.lock_arc()));
+        let mut sink = ready!(locking.as_mut().poll(cx));
+        self.locking = None;
         Poll::Ready(take(&mut sink))
     }
 }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_there_again_but_for_a_torn_line() {
+    fn finished_runs_are_reread_and_a_torn_last_line_is_dropped() {
         let file = Scratch::new("kept");
         let (first, second) = ([1.5; 8], [0.1; 8]);
         FinishedRuns::open(&file.0)
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_refused_and_left_alone() {
+    fn a_file_of_another_kind_is_rejected_and_not_changed() {
         let file = Scratch::new("other");
         for bytes in [&b"a,b\n1,2\n"[..], b"no line", b"\xff\x00"] {
             fs::write(&file.0, bytes).unwrap();

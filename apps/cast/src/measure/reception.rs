@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_late_comers_and_duplicates_are_told_apart() {
+    fn losses_reordered_packets_and_duplicates_are_counted_separately() {
         // 65535 is late, 1 is lost, 2 comes twice.
         let sequence = tracked(&[65_533, 65_534, 0, 65_535, 2, 2, 3]);
         let counts = sequence.counts();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_75_late_is_reordered_and_nothing_else() {
+    fn a_packet_75_late_counts_as_reordered_only() {
         let mut numbers: Vec<u16> = (0..200).filter(|&n| n != 50).collect();
         numbers.insert(125, 50);
         let sequence = tracked(&numbers);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_from_elsewhere_is_a_stray_and_two_in_sequence_a_new_start() {
+    fn one_distant_packet_is_a_stray_and_two_in_sequence_restart_the_source() {
         let mut sequence = tracked(&[10, 11, 12]);
         assert_eq!(sequence.update(40_000), SequenceUpdate::Stray);
         assert_eq!(sequence.update(13), SequenceUpdate::Newest);
@@ -325,13 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_before_the_first_one_moves_the_begin() {
+    fn a_packet_before_the_first_moves_the_base_sequence() {
         let sequence = tracked(&[5, 3, 6]);
         assert_eq!((sequence.expected(), sequence.lost()), (4, 1));
     }
 
     #[test]
-    fn any_order_within_the_window_loses_nothing() {
+    fn no_loss_is_counted_for_any_order_within_the_window() {
         let mut state = 1_u64;
         for seed in 0..200_u16 {
             let mut numbers: Vec<u16> = (0..300)
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_that_of_the_rfc() {
+    fn jitter_matches_rfc_3550() {
         let mut jitter = Jitter::default();
         // 20 ms at 8,000 ticks: 160. Even arrivals, then one 5 ms late and even ones after it.
         for n in 0..100_u64 {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_sender_is_not_late_and_its_drift_is_told() {
+    fn a_slow_sender_is_not_late_and_its_drift_is_measured() {
         for ppm in [-500.0, 0.0, 500.0] {
             let mut lateness = Lateness::default();
             let mut most = Duration::ZERO;
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_is_late_by_that_much() {
+    fn lateness_equals_the_added_delay() {
         let mut lateness = Lateness::default();
         for n in 0..100_u64 {
             let late = if n == 50 { 30_000_000 } else { 0 };

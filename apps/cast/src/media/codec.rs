@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn linear_samples_come_back_as_they_were() {
+    fn linear_pcm_round_trips() {
         let samples = [0, 1, -1, i16::MIN, i16::MAX, 0x1234];
         assert_eq!(round_trip("L16/48000/2", &samples), (12, samples.to_vec()));
         assert_eq!(round_trip("L24/48000/2", &samples), (18, samples.to_vec()));
     }
 
     #[test]
-    fn every_sample_comes_back_within_the_law_s_step() {
+    fn g711_round_trips_within_one_step() {
         let samples: Vec<i16> = (i16::MIN..=i16::MAX).collect();
         for law in ["PCMU", "PCMA"] {
             let (bytes, heard) = round_trip(law, &samples);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_laws_have_the_bytes_of_the_recommendation() {
+    fn g711_bytes_match_the_recommendation() {
         // G.711: silence, and the ends of the scale.
         for (law, silence, most) in [("PCMU", 0xff, 0x80), ("PCMA", 0xd5, 0xaa)] {
             let mut payload = Vec::new();
@@ -265,7 +265,7 @@ mod tests {
     /// G.711's table 1a: a segment's first decision value and step, of 4,096 to the full scale,
     /// sixteen steps a segment. Whoever lies in a step has its number, and is heard in its middle.
     #[test]
-    fn every_sample_has_the_a_law_s_number_and_middle() {
+    fn a_law_codes_and_decoded_values_match_table_1a() {
         let segments = [
             (0, 2),
             (32, 2),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn g722_takes_half_a_byte_a_sample_and_keeps_the_tone() {
+    fn g722_needs_half_a_byte_per_sample_and_keeps_the_tone() {
         let mut tone = vec![0; 3_200];
         crate::media::tone::Tone::new(Default::default(), 440.0, 16_000).fill(&mut tone);
         let (bytes, heard) = round_trip("G722", &tone);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_codec_for_is_told() {
+    fn formats_without_a_codec_are_rejected() {
         for text in ["AMR/8000", "telephone-event/8000", "G722/8000/2"] {
             let format: Format = text.parse().unwrap();
             assert!(Decoder::new(format).is_err() && Encoder::new(format).is_err());

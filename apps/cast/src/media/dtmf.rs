@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_is_heard_once() {
+    fn each_key_is_received_once() {
         let mut receiver = DtmfReceiver::default();
         for (n, key) in "12#a".chars().enumerate() {
             let event = event(key).unwrap();

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_evenly_is_played_as_it_was() {
+    fn evenly_spaced_packets_are_played_unchanged() {
         let mut playout = Playout::new(8_000, FRAME);
         let mut tone = vec![0; FRAME];
         Tone::new(Shape::Sine, 200.0, 8_000).fill(&mut tone);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_packet_is_concealed_by_the_voice_that_goes_on() {
+    fn a_lost_packet_is_concealed_by_the_last_pitch_period() {
         let mut playout = Playout::new(8_000, FRAME);
         let (mut frame, mut usual) = ([0; FRAME], 0.0);
         for n in 0..300 {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_makes_the_lag_grow_and_calm_lets_it_shrink() {
+    fn the_delay_grows_with_jitter_and_shrinks_without() {
         let mut playout = Playout::new(8_000, FRAME);
         let mut frame = [0; FRAME];
         let mut waiting = Vec::new();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_s_clock_is_followed_either_way() {
+    fn a_fast_or_slow_sender_clock_is_followed() {
         for ppm in [-500_i64, 500] {
             let mut playout = Playout::new(8_000, FRAME);
             let mut frame = [0; FRAME];
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn any_packets_give_whole_frames() {
+    fn random_packets_always_yield_whole_frames() {
         let mut random = crate::net::identity::Random::new(Some(7));
         let mut playout = Playout::new(8_000, FRAME);
         let mut frame = [0; FRAME];

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_in_any_order_and_twice_come_to_their_places() {
+    fn reordered_and_duplicate_chunks_are_written_at_their_positions() {
         let scratch = Scratch::new("places");
         let mut recording = Recording::create(&scratch.0, 8_000, 2).unwrap();
         let piece = |n: i64| -> Vec<i16> { (0..20).map(|i| (n * 20 + i) as i16).collect() };
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_whole_at_any_time() {
+    fn a_recording_is_a_valid_file_at_any_time() {
         let scratch = Scratch::new("killed");
         let mut recording = Recording::create(&scratch.0, 8_000, 1).unwrap();
         for n in 0..200 {
@@ -267,7 +267,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_recording_begins_only_where_it_can_be_written() {
+    fn create_fails_for_an_unwritable_path() {
         let error = Recording::create(Path::new("/proc/creel/none.wav"), 8_000, 1).unwrap_err();
         assert!(
             error.to_string().contains("/proc/creel/none.wav"),

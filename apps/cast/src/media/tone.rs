@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sine_is_exact_within_a_step_after_a_day() {
+    fn a_sine_is_accurate_to_one_step_after_a_day() {
         for hertz in [1, 440, 997, 10_007, 22_000] {
             let tone = Tone::new(Shape::Sine, hertz as f64, RATE);
             for start in [0, 86_400 * u64::from(RATE) + 7] {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn skipping_is_the_same_as_filling() {
+    fn skip_equals_fill() {
         for (_, shape) in SHAPES {
             let mut filled = Tone::new(shape, 1234.5, RATE);
             let mut skipped = filled.clone();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shapes_are_what_their_names_say() {
+    fn each_shape_has_its_waveform() {
         let period = |shape| {
             let mut samples = [0_i16; 100];
             Tone::new(shape, f64::from(RATE) / 100.0, RATE).fill(&mut samples);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_read_back_what_they_print() {
+    fn shapes_parse_their_own_output() {
         for (_, shape) in SHAPES {
             assert_eq!(shape.to_string().parse(), Ok(shape));
         }

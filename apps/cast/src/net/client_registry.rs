@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_hears_each_stream_on_its_port() {
+    fn a_client_gets_each_stream_on_its_own_port() {
         for (shared, last) in [(false, "127.0.0.1:5006"), (true, "127.0.0.1:5004")] {
             let registry = ClientRegistry::new(3, shared, Rtcp::Off);
             let execute = |line: &str| registry.execute(line.parse().unwrap());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_ports_for_all_is_added_to_none() {
+    fn a_client_without_enough_ports_is_not_added() {
         let registry = ClientRegistry::new(3, false, Rtcp::Off);
         let reply = registry.execute(Command::Add(([127, 0, 0, 1], 65_534).into()));
         assert!(reply.contains("--shared-port"), "{reply}");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_come_back_or_goes_nowhere_is_refused() {
+    fn own_addresses_and_port_zero_are_rejected() {
         let mut registry = ClientRegistry::new(2, false, Rtcp::Off);
         let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
         registry.exclude(vec![any(5_004), any(5_005)]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_told() {
+    fn invalid_commands_are_rejected() {
         for line in ["", "add", "add nowhere", "list all", "quit"] {
             assert!(line.parse::<Command>().is_err(), "{line}");
         }

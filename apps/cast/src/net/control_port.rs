@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_by_lines_and_by_http() {
+    fn clients_are_changed_by_line_commands_and_by_http() {
         let registry = Arc::new(ClientRegistry::new(2, false, Rtcp::Off));
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = serve(local, Arc::clone(&registry), || "figures 1\n".into()).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_say_nothing_hold_up_nobody() {
+    fn silent_connections_do_not_block_others() {
         let registry = Arc::new(ClientRegistry::new(1, false, Rtcp::Off));
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = serve(local, registry, || "figures 1\n".into()).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_taken_on_the_loopback_only() {
+    fn only_loopback_addresses_are_accepted() {
         let registry = Arc::new(ClientRegistry::new(1, false, Rtcp::Off));
         let any = SocketAddr::from(([0, 0, 0, 0], 0));
         assert!(serve(any, registry, String::new).is_err());

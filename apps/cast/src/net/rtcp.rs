@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_s_report_is_read_back() {
+    fn a_sender_report_round_trips() {
         let info = SenderInfo {
             ntp: ntp(Duration::from_millis(1_500)),
             timestamp: 77,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_s_report_is_read_back_and_gives_the_round_trip() {
+    fn a_receiver_report_round_trips_and_gives_the_round_trip_time() {
         let sent = ntp(Duration::from_secs(100));
         let block = ReportBlock {
             ssrc: 9,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rtcp_is_refused_without_a_panic() {
+    fn malformed_rtcp_is_rejected_without_a_panic() {
         let bytes = sender_report(9, SenderInfo::default(), "a@b", true);
         for len in 0..bytes.len() {
             read(&bytes[..len], |_| ());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_lost_is_that_since_the_last_report() {
+    fn fraction_lost_covers_the_interval_since_the_last_report() {
         let mut loss_interval = LossInterval::default();
         assert_eq!(loss_interval.fraction_lost(100, 75), 64);
         assert_eq!(loss_interval.fraction_lost(200, 175), 0);

@@ -143,7 +143,7 @@ mod tests {
     };
 
     #[test]
-    fn a_header_has_the_bytes_of_the_rfc() {
+    fn a_header_has_the_bytes_of_rfc_3550() {
         let bytes = [
             0x80, 0x8b, 0xff, 0xfe, 0x12, 0x34, 0x56, 0x78, 0xde, 0xad, 0xbe, 0xef,
         ];
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_extensions_and_padding_are_passed_over() {
+    fn csrc_lists_extensions_and_padding_are_skipped() {
         let mut packet = HEADER.to_bytes().to_vec();
         packet[0] |= 0x20 | 0x10 | 2;
         packet.extend([0; 8]); // two CSRCs
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rtp_is_refused_without_a_panic() {
+    fn malformed_rtp_is_rejected_without_a_panic() {
         let bytes = HEADER.to_bytes();
         for len in 0..HEADER_BYTES {
             assert!(matches!(parse(&bytes[..len]), Err(Malformed::Short { .. })));

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_title_before_the_description_is_passed_over() {
+    fn a_title_before_the_description_is_skipped() {
         let text = b"SDP:\nv=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\n\
             m=audio 7010 RTP/AVP 97\nb=AS:1536\na=rtpmap:97 L16/48000/2\n\n";
         let sessions = RtpSession::read(text).unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn all_streams_are_read_back_as_they_were_described() {
+    fn descriptions_round_trip() {
         let stereo = "L16/48000/2".parse().unwrap();
         let mut first = RtpSession::new("127.0.0.1:5004".parse().unwrap(), 97, stereo);
         first.packet_time = Duration::from_millis(5);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_players_write_is_understood() {
+    fn a_description_written_by_ffmpeg_is_parsed() {
         let text = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\n\
                     a=tool:libavformat\nm=video 6000 RTP/AVP 96\nm=audio 5004/2 RTP/AVP 0\nb=AS:64\n";
         let sessions = RtpSession::read(text.as_bytes()).unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_as_it_is_described_is_refused() {
+    fn encrypted_or_incomplete_media_is_rejected() {
         let text = |line: &str| {
             format!("v=0\r\no=- 0 0 IN IP4 a\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n{line}\r\n")
         };
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_description_is_refused_without_a_panic() {
+    fn malformed_descriptions_are_rejected_without_a_panic() {
         let text = RtpSession::describe(&[RtpSession::new(
             "1.2.3.4:5".parse().unwrap(),
             0,

@@ -357,7 +357,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn what_waits_is_bounded_and_its_oldest_are_dropped_and_counted() {
+    fn a_full_queue_drops_and_counts_its_oldest_packets() {
         let pool = creel::Pool::builder().workers(1).build().unwrap();
         let local = (Ipv4Addr::LOCALHOST, 0);
         let client = std::net::UdpSocket::bind(local).unwrap();

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_waits_while_somebody_else_has_the_sink() {
+    fn a_buffer_waits_while_the_sink_is_locked() {
         let mutex = Arc::new(AsyncMutex::new(Count(0)));
         let mut push = AsyncInPlace::new(Arc::clone(&mutex));
         let mut cx = Context::from_waker(Waker::noop());

@@ -98,7 +98,7 @@ fn scenario(sound: &str, playing: Duration) -> String {
 }
 
 #[test]
-fn what_sipp_plays_is_heard_sample_by_sample() {
+fn audio_from_sipp_is_received_sample_by_sample() {
     let Some(mut sipp) = player("sipp", "-v") else {
         return;
     };
@@ -139,7 +139,7 @@ fn what_sipp_plays_is_heard_sample_by_sample() {
 }
 
 #[test]
-fn a_telephone_confers() {
+fn a_sip_phone_joins_a_room() {
     let Some(mut baresip) = player("baresip", "-h") else {
         return;
     };

@@ -72,7 +72,7 @@ fn is_whole(measured: &Measured) {
 }
 
 #[test]
-fn what_tcpdump_writes_of_any_interface_is_read() {
+fn tcpdump_link_types_are_read() {
     let folder = Folder::new("cooked");
     let path = folder.0.join("a.pcap");
     // Protocol, nothing, interface, kind of hardware, direction, length of the address, address.
@@ -96,7 +96,7 @@ fn what_tcpdump_writes_of_any_interface_is_read() {
 }
 
 #[test]
-fn the_time_of_a_pcapng_is_in_its_interface_s_units() {
+fn pcapng_timestamps_use_the_interface_resolution() {
     let folder = Folder::new("units");
     let path = folder.0.join("a.pcapng");
     // Where nothing is said it is microseconds; 0x94 is 2 to the power of -20.
@@ -130,7 +130,7 @@ fn the_time_of_a_pcapng_is_in_its_interface_s_units() {
 }
 
 #[test]
-fn the_headers_of_packets_that_were_cut_tell_all_the_same() {
+fn truncated_packets_are_measured_by_their_headers() {
     const SNAP: usize = 60;
     let folder = Folder::new("snap");
     let path = folder.0.join("a.pcap");
@@ -157,7 +157,7 @@ fn the_headers_of_packets_that_were_cut_tell_all_the_same() {
 }
 
 #[test]
-fn of_a_capture_that_was_broken_off_what_is_whole_is_told() {
+fn the_whole_packets_of_a_torn_capture_are_reported() {
     let folder = Folder::new("torn");
     let path = folder.0.join("a.pcap");
     pcap(&path, DataLink::RAW, &[]);
@@ -182,7 +182,7 @@ fn of_a_capture_that_was_broken_off_what_is_whole_is_told() {
 }
 
 #[test]
-fn fragments_are_counted_and_named() {
+fn fragments_are_counted_and_warned_about() {
     let folder = Folder::new("fragments");
     let path = folder.0.join("a.pcap");
     let head = PcapHeader {
@@ -208,7 +208,7 @@ fn fragments_are_counted_and_named() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_disk_that_is_full_is_called_so() {
+fn a_full_disk_is_reported_by_name() {
     let on = free_ports(1);
     let mut receiver = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
     receiver.args([

@@ -58,7 +58,7 @@ fn conferring(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
 }
 
 #[test]
-fn everybody_hears_the_others_and_not_themselves() {
+fn each_leg_hears_the_others_but_not_itself() {
     let on = free_ports(2);
     let plan = Plan {
         wait: MS,
@@ -140,7 +140,7 @@ impl Pair {
 }
 
 #[test]
-fn who_says_good_bye_or_nothing_has_left() {
+fn a_leg_leaves_by_bye_or_by_silence() {
     // Who says good-bye has left long before the silence would tell.
     for (silence, says_good_bye) in [(200 * MS, false), (600_000 * MS, true)] {
         let on = free_ports(1);
@@ -169,7 +169,7 @@ fn who_says_good_bye_or_nothing_has_left() {
 }
 
 #[test]
-fn rooms_with_nobody_in_them_sleep() {
+fn empty_rooms_sleep() {
     let plan = Plan {
         time_limit: Some(1_000 * MS),
         ..Plan::new(free_ports(100), 100)

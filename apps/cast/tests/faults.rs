@@ -17,7 +17,7 @@ const MS: Duration = Duration::from_millis(1);
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[test]
-fn too_few_descriptors_are_told_and_the_ports_that_are_open_work() {
+fn too_few_descriptors_give_one_warning_and_the_open_ports_work() {
     let on = free_ports(1);
     let program = env!("CARGO_BIN_EXE_creel-cast");
     let line = format!(
@@ -48,7 +48,7 @@ fn too_few_descriptors_are_told_and_the_ports_that_are_open_work() {
 }
 
 #[test]
-fn an_interrupted_sender_tells_its_figures_and_that_it_was_interrupted() {
+fn an_interrupted_sender_prints_its_figures_and_exits_with_130() {
     let client = UdpSocket::bind(LOCAL).unwrap();
     client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
@@ -121,7 +121,7 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
-fn a_killed_receiver_leaves_whole_recordings() {
+fn a_killed_receiver_leaves_valid_recordings() {
     let (folder, on) = (Folder::new("killed"), free_ports(1));
     let wav = folder.0.join("stream-0.wav");
     let mut command = creel_cast(&["receive", "--shared-port", "--streams", "1"]);
@@ -147,7 +147,7 @@ fn a_killed_receiver_leaves_whole_recordings() {
 }
 
 #[test]
-fn a_full_disk_ends_the_recording_and_not_the_stream() {
+fn a_full_disk_ends_the_recording_but_not_the_stream() {
     let (folder, on) = (Folder::new("full"), free_ports(1));
     let program = env!("CARGO_BIN_EXE_creel-cast");
     let wav = folder.0.join("stream-0.wav");
@@ -186,7 +186,7 @@ fn a_full_disk_ends_the_recording_and_not_the_stream() {
 }
 
 #[test]
-fn nothing_received_is_told_and_is_a_failure() {
+fn receiving_nothing_is_a_failure_with_a_warning() {
     let on = free_ports(1).to_string();
     let output = creel_cast(&["receive", "--streams", "1", "--on", &on, "--for", "200ms"])
         .output()
@@ -200,7 +200,7 @@ fn nothing_received_is_told_and_is_a_failure() {
 }
 
 #[test]
-fn some_ports_in_use_make_the_exit_code_say_so() {
+fn ports_in_use_set_the_exit_code() {
     let on = free_ports(2);
     let _taken = UdpSocket::bind((on.ip(), on.port() + 1)).unwrap();
     let mut command = creel_cast(&[
@@ -235,7 +235,7 @@ fn some_ports_in_use_make_the_exit_code_say_so() {
 }
 
 #[test]
-fn packets_of_any_size_are_heard_whole() {
+fn packets_of_any_size_are_received_whole() {
     let (folder, on) = (Folder::new("large"), free_ports(1));
     let mut command = creel_cast(&["receive", "--streams", "1", "--idle", "2s", "--wav"]);
     command.arg(&folder.0).args(["--on", &on.to_string()]);
@@ -275,7 +275,7 @@ fn packets_of_any_size_are_heard_whole() {
 }
 
 #[test]
-fn a_sender_that_was_stopped_does_not_make_up_for_it_at_once() {
+fn a_stopped_sender_does_not_send_a_burst_afterwards() {
     let client = UdpSocket::bind(LOCAL).unwrap();
     client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
@@ -329,7 +329,7 @@ fn a_sender_that_was_stopped_does_not_make_up_for_it_at_once() {
 }
 
 #[test]
-fn an_ipv6_client_of_an_ipv4_sender_hears_it() {
+fn an_ipv6_client_receives_from_an_ipv4_sender() {
     let Ok(six) = UdpSocket::bind("[::1]:0") else {
         eprintln!("skipped: no IPv6 here");
         return;
@@ -352,7 +352,7 @@ fn an_ipv6_client_of_an_ipv4_sender_hears_it() {
 }
 
 #[test]
-fn numbers_begin_at_random_unless_they_are_given() {
+fn initial_numbers_are_random_unless_given() {
     let client = UdpSocket::bind(LOCAL).unwrap();
     client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
@@ -401,7 +401,7 @@ fn is_open(port: u16) -> bool {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
+fn a_multicast_group_is_joined_and_filtered_by_source() {
     // RFC 2365 (administratively scoped), RFC 4291 (interface-local, link-local).
     for group in ["239.255.77.1", "[ff01::77]", "[ff12::77]"] {
         let port = free_ports(1).port();
@@ -468,7 +468,7 @@ fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
 }
 
 #[test]
-fn a_tcp_client_that_is_not_there_is_told() {
+fn a_missing_tcp_client_is_reported() {
     let to = free_ports(1).to_string();
     let mut sender = creel_cast(&["send", "--streams", "1", "--over-tcp", "--to", &to]);
     let output = sender

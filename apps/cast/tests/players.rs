@@ -81,7 +81,7 @@ fn received(
 }
 
 #[test]
-fn what_ffmpeg_sends_is_heard_sample_by_sample() {
+fn audio_from_ffmpeg_is_received_sample_by_sample() {
     for (codec, payload_type, format) in [
         ("pcm_s16be", 97, "L16/8000"),
         ("pcm_s16be", 97, "L16/8000/2"),
@@ -147,7 +147,7 @@ fn what_ffmpeg_sends_is_heard_sample_by_sample() {
 }
 
 #[test]
-fn what_gstreamer_sends_is_heard_with_its_reports() {
+fn audio_from_gstreamer_is_received_with_its_reports() {
     for (encoder, format, payload_type) in [
         (
             "audio/x-raw,format=S16BE,rate=48000,channels=2 ! rtpL16pay pt=97",
@@ -216,7 +216,7 @@ fn what_gstreamer_sends_is_heard_with_its_reports() {
 }
 
 #[test]
-fn ffmpeg_hears_what_is_sent_by_its_description() {
+fn ffmpeg_plays_our_stream_from_our_description() {
     for (format, payload_type, lossless) in [
         ("L16/8000", 96, true),
         ("L16/44100", 11, true),
@@ -333,7 +333,7 @@ impl Block {
 }
 
 #[test]
-fn gstreamer_reports_what_it_gets() {
+fn gstreamer_sends_receiver_reports_to_us() {
     let (to, back) = (free_port(), free_port());
     let Some(_player) = reporter(to, back, "PCMU", 0) else {
         return;
@@ -379,7 +379,7 @@ fn hertz(sound: &Sound) -> f64 {
 
 #[cfg(feature = "opus")]
 #[test]
-fn opus_is_heard_in_both_directions() {
+fn opus_works_in_both_directions() {
     let Some(mut from) = ffmpeg() else { return };
     let (folder, on) = (Folder::new("opus"), free_port());
     from.args(["-re", "-f", "lavfi", "-i"])
@@ -464,7 +464,7 @@ impl Lossy {
 }
 
 #[test]
-fn gstreamer_and_the_sender_agree_on_what_was_lost() {
+fn gstreamer_and_the_sender_agree_on_the_loss() {
     const LOST: u32 = 30;
     let (through, to, back) = (free_port(), free_port(), free_port());
     let bound = |port: u16| {

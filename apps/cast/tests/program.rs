@@ -26,7 +26,7 @@ fn creel_cast(args: &[&str]) -> Command {
 /// A context's socket among Linux' abstract names answers, while others have none.
 #[test]
 #[cfg(target_os = "linux")]
-fn contexts_let_themselves_be_looked_at_when_told_so() {
+fn observe_look_shows_the_contexts() {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
     let sockets = |pid: u32| {
@@ -78,7 +78,7 @@ fn contexts_let_themselves_be_looked_at_when_told_so() {
 }
 
 #[test]
-fn what_comes_over_tcp_is_heard_over_udp() {
+fn samples_from_tcp_are_sent_over_udp() {
     const BUFFERS: usize = 20;
     let folder = Folder::new("tcp");
     let on = free_ports(1);
@@ -119,7 +119,7 @@ fn what_comes_over_tcp_is_heard_over_udp() {
 }
 
 #[test]
-fn clients_come_and_go_while_it_sends() {
+fn clients_are_added_and_removed_while_sending() {
     let clients = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     let [first, second] = [0, 1].map(|n| clients[n].local_addr().unwrap());
     let mut sender = creel_cast(&["send", "--control", "--streams", "1", "--shared-port"]);
@@ -156,7 +156,7 @@ fn clients_come_and_go_while_it_sends() {
 }
 
 #[test]
-fn an_interrupted_evaluation_goes_on_where_it_stopped() {
+fn an_interrupted_evaluation_resumes() {
     let folder = Folder::new("evaluate");
     let runs = folder.0.join("runs.csv");
     let evaluate = || {
@@ -199,7 +199,7 @@ fn an_interrupted_evaluation_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn an_evaluation_over_udp_is_one_page() {
+fn an_evaluation_over_udp_writes_one_page() {
     let folder = Folder::new("page");
     let page = folder.0.join("page.html");
     let mut evaluate = creel_cast(&[
@@ -236,7 +236,7 @@ fn an_evaluation_over_udp_is_one_page() {
 }
 
 #[test]
-fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
+fn streams_pass_through_tcp_and_a_capture() {
     let folder = Folder::new("tcp-pcap");
     let on = free_ports(1).to_string();
     // Over TCP: the sender connects once the receiver listens.
@@ -320,7 +320,7 @@ fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
 
 /// Three connections at once, to a port for all and to a port each: no row waits for another.
 #[test]
-fn connections_are_heard_side_by_side() {
+fn concurrent_tcp_connections_are_received() {
     const PACKETS: u32 = 40;
     // Whether packets came as they were sent; not, if the receiver began late or was halted.
     let side_by_side = |shared: bool| {
@@ -414,7 +414,7 @@ fn packets(rows: &[u8]) -> u64 {
 }
 
 #[test]
-fn a_description_that_was_printed_is_taken_by_both_sides_and_reports_agree() {
+fn both_sides_accept_a_printed_description_and_their_reports_agree() {
     let folder = Folder::new("sdp");
     let on = free_ports(2);
     let sdp = folder.0.join("session.sdp");

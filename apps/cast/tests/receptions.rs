@@ -20,7 +20,7 @@ fn even(count: u32) -> Vec<(Duration, Packet)> {
 }
 
 #[test]
-fn payload_types_clocks_and_channels_are_heeded() {
+fn payload_types_clocks_and_channels_are_used() {
     let folder = Folder::new("formats");
     let packets: Vec<_> = (0..100)
         .map(|n| (at(u64::from(n) * 5_000), counting(97, n, 240, 2)))
@@ -45,7 +45,7 @@ fn payload_types_clocks_and_channels_are_heeded() {
 }
 
 #[test]
-fn an_unknown_payload_type_is_told_with_its_number() {
+fn an_unknown_payload_type_is_warned_about_by_number() {
     let folder = Folder::new("unknown");
     let packets: Vec<_> = (0..10)
         .map(|n| (at(u64::from(n) * 10_000), counting(99, n, 441, 1)))
@@ -63,7 +63,7 @@ fn an_unknown_payload_type_is_told_with_its_number() {
 }
 
 #[test]
-fn packets_of_any_length_in_time_are_not_late() {
+fn punctual_packets_of_any_length_are_not_late() {
     let folder = Folder::new("times");
     for millis in [1, 5, 26, 60] {
         let frames = 48 * millis;
@@ -80,7 +80,7 @@ fn packets_of_any_length_in_time_are_not_late() {
 }
 
 #[test]
-fn jitter_is_what_the_delays_make_it() {
+fn jitter_matches_the_delays() {
     let folder = Folder::new("jitter");
     let seed = std::env::var("CREEL_SEED").map_or_else(
         |_| u64::from(std::process::id()),
@@ -132,7 +132,7 @@ fn jitter_is_what_the_delays_make_it() {
 }
 
 #[test]
-fn a_sender_whose_clock_is_slow_does_not_become_late() {
+fn a_sender_with_a_slow_clock_does_not_become_late() {
     let folder = Folder::new("slow");
     let packets: Vec<_> = (0..12_000)
         .map(|n| (at(u64::from(n) * 10_005), counting(11, n, 441, 1)))
@@ -144,7 +144,7 @@ fn a_sender_whose_clock_is_slow_does_not_become_late() {
 }
 
 #[test]
-fn one_packet_75_late_is_one_late_packet() {
+fn a_packet_75_late_is_one_late_packet() {
     let folder = Folder::new("late");
     let mut packets = even(400);
     let (_, late) = packets.remove(100);
@@ -160,7 +160,7 @@ fn one_packet_75_late_is_one_late_packet() {
 }
 
 #[test]
-fn losses_are_silence_duplicates_are_there_once_and_both_are_told() {
+fn losses_become_silence_and_duplicates_are_written_once() {
     let folder = Folder::new("gaps");
     let mut packets = even(300);
     for n in [50, 51, 200] {
@@ -185,7 +185,7 @@ fn losses_are_silence_duplicates_are_there_once_and_both_are_told() {
 }
 
 #[test]
-fn a_restarted_sender_goes_on_and_its_sound_is_where_it_came() {
+fn a_restarted_sender_continues_its_recording_at_its_arrival_time() {
     let folder = Folder::new("restart");
     let mut packets = even(100);
     // A second later, from other numbers, under the same name.
@@ -215,7 +215,7 @@ fn a_restarted_sender_goes_on_and_its_sound_is_where_it_came() {
 }
 
 #[test]
-fn rtcp_and_junk_are_no_packets_on_whichever_port() {
+fn rtcp_and_unrecognized_datagrams_do_not_count_as_packets() {
     let folder = Folder::new("rtcp");
     // A sender's report of 9 packets and 8 octets, without blocks.
     let mut report = vec![0x80, 200, 0, 6];
@@ -259,7 +259,7 @@ fn rtcp_and_junk_are_no_packets_on_whichever_port() {
 }
 
 #[test]
-fn any_number_of_sources_share_a_port_whatever_their_names() {
+fn many_sources_share_a_port_with_any_ssrc() {
     let folder = Folder::new("names");
     let packets: Vec<_> = (0..10_u32)
         .flat_map(|n| {
@@ -279,7 +279,7 @@ fn any_number_of_sources_share_a_port_whatever_their_names() {
 }
 
 #[test]
-fn keys_are_heard_and_are_no_sound() {
+fn telephone_keys_are_received_and_not_recorded() {
     let folder = Folder::new("keys");
     let mut packets = even(60);
     for n in 20..35_u32 {
@@ -300,7 +300,7 @@ fn keys_are_heard_and_are_no_sound() {
 }
 
 #[test]
-fn what_is_no_capture_is_told_with_its_name() {
+fn a_file_that_is_not_a_capture_is_named_in_the_error() {
     let folder = Folder::new("no-capture");
     let path = folder.0.join("a.pcap");
     let plan = creel_cast::receive::Plan::new(vec![session(5_004, &[])]);

@@ -46,7 +46,7 @@ fn relaying(plan: &relay::Plan, talk: impl FnOnce()) -> Vec<relay::PortReport> {
 }
 
 #[test]
-fn payloads_go_to_all_clients_byte_for_byte() {
+fn payloads_are_relayed_byte_for_byte_to_all_clients() {
     let on = free_ports(2);
     let (sender, clients) = (socket(), [socket(), socket(), socket()]);
     let plan = relay::Plan {
@@ -85,7 +85,7 @@ fn payloads_go_to_all_clients_byte_for_byte() {
 }
 
 #[test]
-fn reports_find_their_way_in_both_directions() {
+fn reports_are_relayed_in_both_directions() {
     for rewrite in [false, true] {
         let on = free_ports(1);
         let (sender, client, other) = (socket(), socket(), socket());
@@ -152,7 +152,7 @@ struct Done {
 }
 
 #[test]
-fn a_receiver_tells_what_a_bad_network_has_done() {
+fn a_receiver_measures_what_a_bad_network_does() {
     const COUNT: u32 = 1_500;
     const FRAMES: u32 = 240;
     let (on, folder) = (free_ports(1), Folder::new("impaired"));

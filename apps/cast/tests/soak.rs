@@ -73,7 +73,7 @@ fn descriptors() -> Option<usize> {
 
 #[test]
 #[ignore = "takes minutes"]
-fn nothing_leaks() {
+fn memory_and_descriptors_do_not_leak() {
     let rounds = std::env::var("CREEL_SOAK_ROUNDS").map_or(2_000, |text| text.parse().unwrap());
     let mut warm = None;
     let to = free_ports(1);
@@ -106,7 +106,7 @@ const HOUR_S_PACKETS: u64 = 50 * 50 * 3_600;
 /// From a sender by a relay to a receiver, with reports, in this process.
 #[test]
 #[ignore = "takes minutes"]
-fn an_hour_s_packets_leave_nothing() {
+fn an_hour_of_packets_leaves_no_memory_behind() {
     let packets =
         std::env::var("CREEL_SOAK_PACKETS").map_or(HOUR_S_PACKETS, |text| text.parse().unwrap());
     let (through, to) = (free_ports(1), free_ports(1));

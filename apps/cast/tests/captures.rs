@@ -54,7 +54,7 @@ fn pcap(path: &Path, link: DataLink, header: &[u8]) {
     }
 }
 
-fn told(path: &Path) -> Result<Measured, Error> {
+fn read_capture(path: &Path) -> Result<Measured, Error> {
     let plan = Plan::new(vec![session(5_004, &[(97, "L16/8000")])]);
     analyse(&plan, path)
 }
@@ -79,13 +79,13 @@ fn tcpdump_link_types_are_read() {
     let mut cooked = vec![0; 20];
     cooked[..2].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
     pcap(&path, DataLink::LINUX_SLL2, &cooked);
-    is_whole(&told(&path).unwrap());
+    is_whole(&read_capture(&path).unwrap());
     let mut cooked = vec![0; 16];
     cooked[14..].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
     pcap(&path, DataLink::LINUX_SLL, &cooked);
-    is_whole(&told(&path).unwrap());
+    is_whole(&read_capture(&path).unwrap());
     pcap(&path, DataLink::IEEE802_11, &[0; 24]);
-    let error = told(&path).unwrap_err();
+    let error = read_capture(&path).unwrap_err();
     assert!(matches!(error, Error::Malformed(..)));
     assert!(
         error
@@ -125,7 +125,7 @@ fn pcapng_timestamps_use_the_interface_resolution() {
             writer.write_pcapng_block(block).unwrap();
         }
         drop(writer);
-        is_whole(&told(&path).unwrap());
+        is_whole(&read_capture(&path).unwrap());
     }
 }
 
@@ -151,7 +151,7 @@ fn truncated_packets_are_measured_by_their_headers() {
         writer.write_raw_packet(&record).unwrap();
     }
     drop(writer);
-    let measured = told(&path).unwrap();
+    let measured = read_capture(&path).unwrap();
     is_whole(&measured);
     assert_eq!(measured.unrecognized.truncated, COUNT.into());
 }
@@ -164,7 +164,7 @@ fn the_whole_packets_of_a_torn_capture_are_reported() {
     let whole = std::fs::read(&path).unwrap();
     let a_packet = (whole.len() - 24) / COUNT as usize;
     std::fs::write(&path, &whole[..24 + 30 * a_packet + 100]).unwrap();
-    let measured = told(&path).unwrap();
+    let measured = read_capture(&path).unwrap();
     assert_eq!(
         (measured.sources[0].packets, measured.sources[0].lost),
         (30, 0)
@@ -199,7 +199,7 @@ fn fragments_are_counted_and_warned_about() {
         }
     }
     drop(writer);
-    let warnings = told(&path).unwrap().warnings;
+    let warnings = read_capture(&path).unwrap().warnings;
     assert!(
         warnings[0].contains("100 packets are fragments of IP"),
         "{warnings:?}"
@@ -235,7 +235,7 @@ fn a_full_disk_is_reported_by_name() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let output = receiver.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("No space left on device"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("No space left on device"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
 }

@@ -23,7 +23,7 @@ fn creel_cast(line: &str) -> Command {
     command
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -40,9 +40,9 @@ fn send(child: &mut Child, to: SocketAddr, packets: impl Iterator<Item = Packet>
         // An error is of the packet before, or of this one: it was not heard.
         while sender.send(&packet.bytes()).is_err() || sender.take_error().unwrap().is_some() {
             if let Some(status) = child.try_wait().unwrap() {
-                let mut told = String::new();
-                let _ = child.stderr.take().unwrap().read_to_string(&mut told);
-                panic!("it has ended, {status}: {told}");
+                let mut stderr = String::new();
+                let _ = child.stderr.take().unwrap().read_to_string(&mut stderr);
+                panic!("it has ended, {status}: {stderr}");
             }
             assert!(begin.elapsed() < 60_000 * MS, "it does not listen");
             std::thread::sleep(MS);
@@ -72,7 +72,7 @@ fn an_interrupted_run_prints_its_figures_and_exits_with_130() {
                 output.status.code(),
                 Some(code),
                 "{line}: {}",
-                told(&output)
+                stderr_of(&output)
             );
             assert!(printed(&output).contains(r#""buffers""#), "{line}");
         }
@@ -119,8 +119,8 @@ fn a_run_with_only_unvalidated_packets_ends_with_a_warning() {
     }
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = told(&output);
-    assert!(told.contains("nothing was received but"), "{told}");
+    let stderr = stderr_of(&output);
+    assert!(stderr.contains("nothing was received but"), "{stderr}");
 }
 
 #[test]
@@ -154,7 +154,12 @@ fn an_unsupported_description_is_bad_data_and_sends_nothing() {
         for program in ["send --buffers 5 --ramp-up 0s", "receive --for 100ms"] {
             let line = format!("{program} --from-sdp {}", path.display());
             let output = creel_cast(&line).output().unwrap();
-            assert_eq!(output.status.code(), Some(65), "{line}: {}", told(&output));
+            assert_eq!(
+                output.status.code(),
+                Some(65),
+                "{line}: {}",
+                stderr_of(&output)
+            );
         }
     }
     assert!(
@@ -269,7 +274,7 @@ fn a_source_specific_join_uses_the_named_interface() {
         .unwrap();
     let joined = printed(&output);
     let row = joined.lines().find(|line| line.contains("0xe8010203"));
-    let row = row.unwrap_or_else(|| panic!("{joined}{}", told(&output)));
+    let row = row.unwrap_or_else(|| panic!("{joined}{}", stderr_of(&output)));
     assert!(
         row.split_whitespace().nth(1) == Some("v1") && row.contains("0x0a630001"),
         "{row}"

@@ -32,17 +32,17 @@ fn too_few_descriptors_give_one_warning_and_the_open_ports_work() {
     let (receiving, n) = Receiving::start(command, on);
     receiving.send(n..n + 10);
     let output = receiving.end();
-    let told = told(&output);
-    let lines: Vec<&str> = told
+    let stderr = stderr_of(&output);
+    let lines: Vec<&str> = stderr
         .lines()
         .filter(|line| line.contains("ports could not"))
         .collect();
-    assert_eq!(lines.len(), 1, "{told}");
+    assert_eq!(lines.len(), 1, "{stderr}");
     assert!(
         lines[0].contains("of 100 ports could not be opened"),
-        "{told}"
+        "{stderr}"
     );
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let rows = String::from_utf8_lossy(&output.stdout);
     assert!(rows.lines().nth(1).unwrap().starts_with("1,"), "{rows}");
 }
@@ -116,7 +116,7 @@ impl Receiving {
     }
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -165,11 +165,11 @@ fn a_full_disk_ends_the_recording_but_not_the_stream() {
     let (receiving, n) = Receiving::start(command, on);
     receiving.send(n..n + 300);
     let output = receiving.end();
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = stderr_of(&output);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        told.contains("stream-0.wav") && told.contains("ends there"),
-        "{told}"
+        stderr.contains("stream-0.wav") && stderr.contains("ends there"),
+        "{stderr}"
     );
     let heard = Sound::read(&wav).unwrap().samples;
     assert!(
@@ -193,9 +193,9 @@ fn receiving_nothing_is_a_failure_with_a_warning() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told(&output).contains("nothing was received"),
+        stderr_of(&output).contains("nothing was received"),
         "{}",
-        told(&output)
+        stderr_of(&output)
     );
 }
 
@@ -218,9 +218,9 @@ fn ports_in_use_set_the_exit_code() {
     let output = receiving.end();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told(&output).contains("1 of 2 ports could not be opened"),
+        stderr_of(&output).contains("1 of 2 ports could not be opened"),
         "{}",
-        told(&output)
+        stderr_of(&output)
     );
     let document = String::from_utf8_lossy(&output.stdout).into_owned();
     for field in [
@@ -259,8 +259,8 @@ fn packets_of_any_size_are_received_whole() {
             std::thread::sleep(5 * MS);
         }
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", told(&output));
-        !told(&output).contains("faster than they were taken")
+        assert!(output.status.success(), "{}", stderr_of(&output));
+        !stderr_of(&output).contains("faster than they were taken")
     };
     assert!((0..10).any(is_whole));
     let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
@@ -318,10 +318,10 @@ fn a_stopped_sender_does_not_send_a_burst_afterwards() {
         after += 1;
     }
     let output = sender.wait_with_output().unwrap();
-    let told = told(&output);
+    let stderr = stderr_of(&output);
     // Some 150 packets were due while it stood still.
     assert!(before + after < 500, "{before} and {after} of 600");
-    assert!(told.contains("were not sent"), "{told}");
+    assert!(stderr.contains("were not sent"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
     // The sequence goes on, the time has passed.
     assert_eq!(next.0.wrapping_sub(last.0), 1);
@@ -340,8 +340,12 @@ fn an_ipv6_client_receives_from_an_ipv4_sender() {
     sender.args(["--buffers", "20", "--ramp-up", "0s"]);
     let output = sender.output().unwrap();
     // One that is halted leaves packets out.
-    let is_halted = told(&output).contains("were not sent");
-    assert!(output.status.success() || is_halted, "{}", told(&output));
+    let is_halted = stderr_of(&output).contains("were not sent");
+    assert!(
+        output.status.success() || is_halted,
+        "{}",
+        stderr_of(&output)
+    );
     let came = [four, six].map(|socket| {
         socket.set_nonblocking(true).unwrap();
         let mut bytes = [0; 2_048];
@@ -363,7 +367,7 @@ fn initial_numbers_are_random_unless_given() {
             .args(more)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", stderr_of(&output));
         let mut bytes = [0; 2_048];
         client.recv(&mut bytes).unwrap();
         bytes[2..12].to_vec()
@@ -430,20 +434,24 @@ fn a_multicast_group_is_joined_and_filtered_by_source() {
             let mut sender = creel_cast(&["send", "--streams", "1", "--interface", "lo"]);
             sender.args(["--to", &to, "--buffers", "60", "--ramp-up", "500ms"]);
             let sent = sender.output().unwrap();
-            let is_refused = told(&sent).contains("refused by the system");
+            let is_refused = stderr_of(&sent).contains("refused by the system");
             if is_refused {
                 // Nothing will come.
                 receiver.kill().unwrap();
             }
             let output = receiver.wait_with_output().unwrap();
-            assert!(!told(&output).contains("os error"), "{}", told(&output));
+            assert!(
+                !stderr_of(&output).contains("os error"),
+                "{}",
+                stderr_of(&output)
+            );
             if is_refused {
                 eprintln!("skipped: there is no route to {to} on the loopback");
                 return None;
             }
             // One that is halted leaves packets out.
-            let is_halted = told(&sent).contains("were not sent");
-            assert!(sent.status.success() || is_halted, "{}", told(&sent));
+            let is_halted = stderr_of(&sent).contains("were not sent");
+            assert!(sent.status.success() || is_halted, "{}", stderr_of(&sent));
             let rows = String::from_utf8_lossy(&output.stdout).into_owned();
             let row = rows
                 .lines()
@@ -477,8 +485,8 @@ fn a_missing_tcp_client_is_reported() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told(&output).contains("1 of 1 streams failed"),
+        stderr_of(&output).contains("1 of 1 streams failed"),
         "{}",
-        told(&output)
+        stderr_of(&output)
     );
 }

@@ -449,7 +449,7 @@ impl Lossy {
                 let _ = self.packets.send_to(&bytes[..len], to);
             }
         }
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         while let Ok((len, from)) = self.reports.recv_from(&mut bytes) {
             let _ = self.reports.send_to(&bytes[..len], next);
             self.reports.connect(from).unwrap();
@@ -457,9 +457,9 @@ impl Lossy {
         while let Ok(len) = self.back.recv(&mut bytes) {
             // To the sender, which is known from its own first report on.
             let _ = self.reports.send(&bytes[..len]);
-            told.push(bytes[..len].to_vec());
+            reports.push(bytes[..len].to_vec());
         }
-        told
+        reports
     }
 }
 
@@ -485,16 +485,16 @@ fn gstreamer_and_the_sender_agree_on_the_loss() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| send::run(&plan, &|| over.load(Ordering::Relaxed)));
-        let (begin, mut count, mut told) = (std::time::Instant::now(), 0, 0);
+        let (begin, mut count, mut reported_lost) = (std::time::Instant::now(), 0, 0);
         // It begins to count where it is ready to.
-        while told + 20 < LOST as i32 || (told - LOST as i32).abs() > 2 {
+        while reported_lost + 20 < LOST as i32 || (reported_lost - LOST as i32).abs() > 2 {
             assert!(
                 begin.elapsed() < Duration::from_secs(60),
-                "it says {told} of {LOST}"
+                "it says {reported_lost} of {LOST}"
             );
             for report in lossy.pass(to, &mut count, LOST) {
                 if let Some(block) = Block::of(&report, 0x0506_0708) {
-                    told = block.lost;
+                    reported_lost = block.lost;
                 }
             }
             std::thread::sleep(MS);
@@ -505,6 +505,6 @@ fn gstreamer_and_the_sender_agree_on_the_loss() {
         let sent = sending.join().unwrap().unwrap();
         let receivers = &sent.sent[0].receivers;
         assert_eq!(receivers.len(), 1, "{receivers:?}");
-        assert_eq!(receivers[0].lost as i32, told);
+        assert_eq!(receivers[0].lost as i32, reported_lost);
     });
 }

@@ -128,7 +128,7 @@ fn clients_are_added_and_removed_while_sending() {
     let mut sender = sender.stdout(Stdio::null()).spawn().unwrap();
     let mut commands = sender.stdin.take().unwrap();
     let mut answers = BufReader::new(sender.stderr.take().unwrap()).lines();
-    let mut tell = |command: String| {
+    let mut execute = |command: String| {
         writeln!(commands, "{command}").unwrap();
         answers.next().unwrap().unwrap()
     };
@@ -138,19 +138,19 @@ fn clients_are_added_and_removed_while_sending() {
             .recv(&mut [0; 2048])
             .unwrap_or_else(|e| panic!("{after}: {e}"));
     };
-    tell(format!("add {first}"));
+    execute(format!("add {first}"));
     hears(&clients[0], first);
-    tell(format!("add {second}"));
+    execute(format!("add {second}"));
     hears(&clients[1], second);
-    let listed = tell("list".into());
+    let listed = execute("list".into());
     assert!(listed.contains(&first.to_string()) && listed.contains(&second.to_string()));
-    tell(format!("remove {first}"));
-    let listed = tell("list".into());
+    execute(format!("remove {first}"));
+    let listed = execute("list".into());
     assert!(!listed.contains(&first.to_string()), "{listed}");
-    tell("clear".into());
-    let listed = tell("list".into());
+    execute("clear".into());
+    let listed = execute("list".into());
     assert!(!listed.contains(&second.to_string()), "{listed}");
-    assert!(tell("shout".into()).contains("shout"));
+    assert!(execute("shout".into()).contains("shout"));
     sender.kill().unwrap();
     sender.wait().unwrap();
 }
@@ -183,10 +183,10 @@ fn an_interrupted_evaluation_resumes() {
     let there = before.lines().count() - 1;
     assert!(there >= 2, "{before}");
     let second = evaluate().output().unwrap();
-    let told = String::from_utf8_lossy(&second.stderr);
-    assert!(second.status.success(), "{told}");
-    let told_of = format!("{there} of 4 runs are there already");
-    assert!(told.contains(&told_of), "{told}");
+    let stderr = String::from_utf8_lossy(&second.stderr);
+    assert!(second.status.success(), "{stderr}");
+    let expected = format!("{there} of 4 runs are there already");
+    assert!(stderr.contains(&expected), "{stderr}");
     let after = std::fs::read_to_string(&runs).unwrap();
     assert!(after.starts_with(&before));
     assert_eq!(after.lines().count(), 5);
@@ -223,8 +223,8 @@ fn an_evaluation_over_udp_writes_one_page() {
         ])
         .arg(&page);
     let output = evaluate.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     // Both sides, two ways to have ports, two numbers of streams.
     assert_eq!(table.lines().count(), 1 + 2 * 2 * 2, "{table}");
@@ -262,11 +262,11 @@ fn streams_pass_through_tcp_and_a_capture() {
             ])
             .args(more);
         let output = sender.output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         // One that is halted leaves packets out.
         assert!(
-            output.status.success() || told.contains("were not sent"),
-            "{told}"
+            output.status.success() || stderr.contains("were not sent"),
+            "{stderr}"
         );
         packets(&output.stdout)
     };
@@ -443,10 +443,10 @@ fn both_sides_accept_a_printed_description_and_their_reports_agree() {
             .output()
             .unwrap();
         let came = receiver.wait_with_output().unwrap();
-        let told = String::from_utf8_lossy(&sent.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&sent.stderr).into_owned();
         // One that is halted leaves packets out, but not always.
-        (!told.contains("were not sent")).then(|| {
-            assert!(sent.status.success(), "{told}");
+        (!stderr.contains("were not sent")).then(|| {
+            assert!(sent.status.success(), "{stderr}");
             [came, sent].map(|it| String::from_utf8_lossy(&it.stdout).into_owned())
         })
     };

@@ -117,10 +117,10 @@ fn reports_are_relayed_in_both_directions() {
             report.extend(packet.timestamp.to_be_bytes());
             report.extend([0, 0, 0, 1, 0, 0, 0, 160]);
             sender.send_to(&report, on).unwrap();
-            let told = heard(&client);
-            assert_eq!((told[1], &told[4..8]), (200, &ssrc[..]));
+            let report = heard(&client);
+            assert_eq!((report[1], &report[4..8]), (200, &ssrc[..]));
             assert_eq!(
-                u32::from_be_bytes(told[16..20].try_into().unwrap()),
+                u32::from_be_bytes(report[16..20].try_into().unwrap()),
                 time(&got)
             );
             // And what the client says of it.
@@ -129,12 +129,12 @@ fn reports_are_relayed_in_both_directions() {
             reply.extend([12, 0, 0, 34]);
             reply.extend([0; 16]);
             client.send_to(&reply, on).unwrap();
-            let told = heard(&sender);
+            let report = heard(&sender);
             assert_eq!(
-                (told[1], &told[8..12]),
+                (report[1], &report[8..12]),
                 (201, &packet.ssrc.to_be_bytes()[..])
             );
-            assert_eq!(told[12..16], [12, 0, 0, 34]);
+            assert_eq!(report[12..16], [12, 0, 0, 34]);
             // The other client has got the packets and the sender's report, and no more.
             sender.send_to(&counting(96, 2, 80, 1).bytes(), on).unwrap();
             let types: Vec<u8> = (0..4).map(|_| heard(&other)[1]).collect();
@@ -235,7 +235,7 @@ fn a_receiver_measures_what_a_bad_network_does() {
     let measured = runs.find(|measured| measured.overflowed == 0);
     let measured = measured.expect("all comes to the receiver");
     let source = &measured.sources[0];
-    let told = (
+    let report = (
         source.lost,
         source.duplicates,
         source.reordered,
@@ -243,7 +243,7 @@ fn a_receiver_measures_what_a_bad_network_does() {
         source.strays,
     );
     assert_eq!(
-        told,
+        report,
         (
             done.lost.len() as u64,
             done.duplicates,

@@ -179,15 +179,15 @@ fn a_stream_ends_when_its_tcp_source_ends_or_is_missing() {
     let context = context();
     let listener = std::net::TcpListener::bind(LOCAL).unwrap();
     let address = listener.local_addr().unwrap();
-    let (tell, ended) = mpsc::channel();
+    let (sender, ended) = mpsc::channel();
     let start = |address| {
-        let (tell, sink) = (tell.clone(), Counting::default());
+        let (sender, sink) = (sender.clone(), Counting::default());
         let control = Arc::new(Control::started(Changes::default()));
         let source = TcpSource::to(address, 2);
         let running = control.run(Stream::new(source, InPlace::new(sink.clone())));
         let task = async move {
             let ended = running.await;
-            tell.send((ended, sink.taken())).unwrap();
+            sender.send((ended, sink.taken())).unwrap();
         };
         context.spawn(task).detach();
     };

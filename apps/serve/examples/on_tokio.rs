@@ -2,7 +2,7 @@
 //! pool for what computes.
 //!
 //! `--workers N` and `--blocking N` are the runtime's two numbers; without, they are tokio's own. With
-//! `--admission on` the library's gate is before the work.
+//! `--admission on` the library's admission control runs before the work.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Parser;
+use creel_serve::admission::{Admission, Limits};
 use creel_serve::app::{Refusal, Reply, refused, reply, told};
 use creel_serve::ask::{self, Route};
 use creel_serve::crypto::{Cost, Crypto};
-use creel_serve::gate::{Gate, Limits};
 use creel_serve::metrics::Metrics;
 use creel_serve::store::{Kind, Store};
 use http_body_util::{BodyExt, Full, Limited};
@@ -46,7 +46,7 @@ struct Cli {
 struct App {
     crypto: Arc<Crypto>,
     store: Store,
-    gate: Arc<Gate>,
+    admission: Arc<Admission>,
     metrics: Metrics,
     begun: Instant,
 }
@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let app = Arc::new(App {
         crypto: Arc::new(Crypto::new(&seed, cli.password_cost.unwrap_or_default())?),
         store: Store::open(&cli.store, &none, &Arc::default())?,
-        gate: Arc::new(Gate::new(limits)),
+        admission: Arc::new(Admission::new(limits)),
         metrics: Metrics::default(),
         begun: Instant::now(),
     });
@@ -109,7 +109,7 @@ impl App {
         let (begun, route) = (Instant::now(), Route::of(request.uri().path()));
         if route == Route::Metrics {
             return Response::new(Full::from(
-                self.metrics.text(&self.gate, self.store.is_ready()),
+                self.metrics.text(&self.admission, self.store.is_ready()),
             ));
         }
         let patience = ask::patience(request.headers(), PATIENCE, Duration::from_secs(60));
@@ -140,17 +140,17 @@ impl App {
         let body: Bytes = body.map_err(|_| Refusal::TooLarge)?.to_bytes();
         let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
         let nanos = |at: Instant| at.saturating_duration_since(self.begun).as_nanos() as u64;
-        let ticket = self
-            .gate
+        let queued = self
+            .admission
             .enter(job.kind(), nanos(Instant::now()), nanos(deadline));
-        let ticket = ticket.map_err(Refusal::Shed)?;
+        let queued = queued.map_err(Refusal::Shed)?;
         let (crypto, app) = (Arc::clone(&self.crypto), Arc::clone(&self));
         let done = tokio::task::spawn_blocking(move || {
             let nanos = || app.begun.elapsed().as_nanos() as u64;
             let from = nanos();
-            let (_, turn) = ticket.begin(from).map_err(Refusal::Shed)?;
+            let (_, permit) = queued.start(from).map_err(Refusal::Shed)?;
             let done = crypto.perform(&job);
-            turn.end(nanos() - from);
+            permit.finish(nanos() - from);
             Ok(done)
         });
         let done = done.await.unwrap_or(Err(Refusal::Broken))?;

@@ -18,9 +18,9 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode, Version};
 use serde_json::json;
 
+use crate::admission::Shed;
 use crate::ask::{self, Route};
 use crate::crypto::{Crypto, Done};
-use crate::gate::Shed;
 use crate::hands::{Fault, Hands};
 use crate::log::{AccessLog, Line};
 use crate::metrics::Metrics;
@@ -260,7 +260,9 @@ impl App {
     }
 
     fn metrics(&self) -> Reply {
-        let text = self.metrics.text(&self.hands.gate, self.store.is_ready());
+        let text = self
+            .metrics
+            .text(&self.hands.admission, self.store.is_ready());
         let mut reply = Response::new(Full::from(text));
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");
         reply.headers_mut().insert(CONTENT_TYPE, kind);

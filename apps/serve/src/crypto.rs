@@ -11,7 +11,7 @@ use bytes::Bytes;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::gate::KINDS;
+use crate::admission::KINDS;
 
 /// What the cryptography is asked for.
 #[derive(Debug, Clone)]

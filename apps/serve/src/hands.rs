@@ -1,12 +1,12 @@
-//! The pool that does the cryptography, behind the gate.
+//! The pool that does the cryptography, behind admission control.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use creel::Pool;
 
+use crate::admission::{Admission, Nanos, Shed};
 use crate::crypto::{Crypto, Done, Job};
-use crate::gate::{Gate, Nanos, Shed};
 use crate::metrics::Metrics;
 
 /// Why a job was not done.
@@ -22,17 +22,22 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct Hands {
     pool: Pool,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) crypto: Arc<Crypto>,
     metrics: Arc<Metrics>,
     begun: Instant,
 }
 
 impl Hands {
-    pub(crate) fn new(pool: Pool, gate: Gate, crypto: Crypto, metrics: Arc<Metrics>) -> Hands {
+    pub(crate) fn new(
+        pool: Pool,
+        admission: Admission,
+        crypto: Crypto,
+        metrics: Arc<Metrics>,
+    ) -> Hands {
         Hands {
             pool,
-            gate: Arc::new(gate),
+            admission: Arc::new(admission),
             crypto: Arc::new(crypto),
             metrics,
             begun: Instant::now(),
@@ -42,8 +47,8 @@ impl Hands {
     /// Does a job when its turn comes. Dropped, it leaves out what was not begun.
     pub(crate) async fn perform(&self, job: Job, deadline: Instant) -> Result<Done, Fault> {
         let deadline = nanos(deadline.saturating_duration_since(self.begun));
-        let ticket = self.gate.enter(job.kind(), self.now(), deadline);
-        let ticket = ticket.map_err(Fault::Shed)?;
+        let queued = self.admission.enter(job.kind(), self.now(), deadline);
+        let queued = queued.map_err(Fault::Shed)?;
         let (crypto, metrics, begun) = (
             Arc::clone(&self.crypto),
             Arc::clone(&self.metrics),
@@ -51,10 +56,10 @@ impl Hands {
         );
         let work = self.pool.spawn(async move {
             let from = nanos(begun.elapsed());
-            let (delay, turn) = ticket.begin(from).map_err(Fault::Shed)?;
+            let (delay, permit) = queued.start(from).map_err(Fault::Shed)?;
             metrics.delay.record(Duration::from_nanos(delay));
             let done = crypto.perform(&job);
-            turn.end(nanos(begun.elapsed()).saturating_sub(from));
+            permit.finish(nanos(begun.elapsed()).saturating_sub(from));
             Ok(done)
         });
         work.cancel_on_drop().await.unwrap_or(Err(Fault::Broken))

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use creel_hyper::{End, Event};
 
+use crate::admission::{Admission, Shed};
 use crate::ask::Route;
-use crate::gate::{Gate, Shed};
 
 const ROUTES: usize = Route::ALL.len();
 /// The statuses that the service answers with; all others are told as the last one.
@@ -112,7 +112,7 @@ impl Metrics {
         self.times[route as usize].record(took);
     }
 
-    /// Counts one that the gate refused.
+    /// Counts a request that admission control rejected.
     pub fn refused(&self, shed: Shed) {
         self.shed[shed as usize].fetch_add(1, Relaxed);
     }
@@ -145,7 +145,7 @@ impl Metrics {
     }
 
     /// As Prometheus reads it.
-    pub fn text(&self, gate: &Gate, store_is_ready: bool) -> String {
+    pub fn text(&self, admission: &Admission, store_is_ready: bool) -> String {
         let mut out = String::with_capacity(16 << 10);
         let head = |out: &mut String, name: &str, kind: &str, help: &str| {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -271,12 +271,12 @@ impl Metrics {
             (
                 "creel_serve_waiting",
                 "Work that waits for its turn.",
-                gate.waiting(),
+                admission.waiting(),
             ),
             (
                 "creel_serve_overloaded",
                 "Whether the delay has been above its target for long.",
-                gate.is_overloaded().into(),
+                admission.is_overloaded().into(),
             ),
             (
                 "creel_serve_store_up",

@@ -20,9 +20,9 @@ use creel_topology::{Budget, Machine};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 
+use crate::admission::{Admission, Limits};
 use crate::app::App;
 use crate::crypto::{self, Crypto};
-use crate::gate::{Gate, Limits};
 use crate::hands::Hands;
 use crate::log::AccessLog;
 use crate::memory;
@@ -136,7 +136,7 @@ impl Server {
         let crypto = crypto(settings)?;
         let metrics = Arc::new(Metrics::default());
         let store = Store::open(&settings.store, &io, &metrics).map_err(ServerError::Store)?;
-        let hands = Hands::new(work, Gate::new(limits), crypto, Arc::clone(&metrics));
+        let hands = Hands::new(work, Admission::new(limits), crypto, Arc::clone(&metrics));
         let mut app = App::new(settings, hands, store, Arc::clone(&metrics));
         if let Some(path) = &settings.access_log {
             let log = AccessLog::open(path, metrics);

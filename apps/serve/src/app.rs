@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::admission::Shed;
 use crate::ask::{self, Route};
 use crate::crypto::{Crypto, Done};
-use crate::hands::{Fault, Hands};
+use crate::crypto_pool::{CryptoPool, JobError};
 use crate::log::{AccessLog, Line};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -61,11 +61,11 @@ impl From<StoreError> for Refusal {
     }
 }
 
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Refusal {
+impl From<JobError> for Refusal {
+    fn from(fault: JobError) -> Refusal {
         match fault {
-            Fault::Shed(shed) => Refusal::Shed(shed),
-            Fault::Broken => Refusal::Broken,
+            JobError::Shed(shed) => Refusal::Shed(shed),
+            JobError::Panicked => Refusal::Broken,
         }
     }
 }
@@ -76,7 +76,7 @@ pub type Reply = Response<Full<Bytes>>;
 /// All that answers.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) hands: Hands,
+    pub(crate) crypto_pool: CryptoPool,
     pub(crate) store: Store,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) log: Option<AccessLog>,
@@ -90,12 +90,12 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(
         settings: &Settings,
-        hands: Hands,
+        crypto_pool: CryptoPool,
         store: Store,
         metrics: Arc<Metrics>,
     ) -> App {
         App {
-            hands,
+            crypto_pool,
             store,
             metrics,
             log: None,
@@ -176,7 +176,11 @@ impl App {
             }
             Route::Ready => return Err(StoreError::Unavailable.into()),
             Route::Metrics => return Ok(self.metrics()),
-            Route::Key => return Ok(reply(json!({"key": hex::encode(self.hands.crypto.key())}))),
+            Route::Key => {
+                return Ok(reply(
+                    json!({"key": hex::encode(self.crypto_pool.crypto.key())}),
+                ));
+            }
             _ => {}
         }
         let patience = ask::patience(request.headers(), self.deadline, self.deadline_max);
@@ -221,8 +225,8 @@ impl App {
             .body(request.into_body(), is_told_whole, deadline)
             .await?;
         let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
-        let done = self.hands.perform(job, deadline).await?;
-        told(done, &self.hands.crypto, &self.store).await
+        let done = self.crypto_pool.perform(job, deadline).await?;
+        told(done, &self.crypto_pool.crypto, &self.store).await
     }
 
     /// A request's body, if it is no longer than allowed and there before the deadline. Some clients
@@ -262,7 +266,7 @@ impl App {
     fn metrics(&self) -> Reply {
         let text = self
             .metrics
-            .text(&self.hands.admission, self.store.is_ready());
+            .text(&self.crypto_pool.admission, self.store.is_ready());
         let mut reply = Response::new(Full::from(text));
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");
         reply.headers_mut().insert(CONTENT_TYPE, kind);

@@ -9,7 +9,7 @@ pub mod admission;
 pub mod app;
 pub mod ask;
 pub mod crypto;
-mod hands;
+mod crypto_pool;
 pub mod load;
 pub mod log;
 mod memory;

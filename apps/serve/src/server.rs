@@ -23,7 +23,7 @@ use hyper::service::service_fn;
 use crate::admission::{Admission, Limits};
 use crate::app::App;
 use crate::crypto::{self, Crypto};
-use crate::hands::Hands;
+use crate::crypto_pool::CryptoPool;
 use crate::log::AccessLog;
 use crate::memory;
 use crate::metrics::Metrics;
@@ -136,8 +136,9 @@ impl Server {
         let crypto = crypto(settings)?;
         let metrics = Arc::new(Metrics::default());
         let store = Store::open(&settings.store, &io, &metrics).map_err(ServerError::Store)?;
-        let hands = Hands::new(work, Admission::new(limits), crypto, Arc::clone(&metrics));
-        let mut app = App::new(settings, hands, store, Arc::clone(&metrics));
+        let crypto_pool =
+            CryptoPool::new(work, Admission::new(limits), crypto, Arc::clone(&metrics));
+        let mut app = App::new(settings, crypto_pool, store, Arc::clone(&metrics));
         if let Some(path) = &settings.access_log {
             let log = AccessLog::open(path, metrics);
             app.log = Some(log.map_err(|error| ServerError::File(path.clone(), error))?);

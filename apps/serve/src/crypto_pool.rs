@@ -11,16 +11,16 @@ use crate::metrics::Metrics;
 
 /// Why a job was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum JobError {
     /// There was no time for it.
     Shed(Shed),
     /// It panicked, which its pool has survived.
-    Broken,
+    Panicked,
 }
 
 /// Workers of their own, so that what takes long holds up no connection.
 #[derive(Debug)]
-pub(crate) struct Hands {
+pub(crate) struct CryptoPool {
     pool: Pool,
     pub(crate) admission: Arc<Admission>,
     pub(crate) crypto: Arc<Crypto>,
@@ -28,14 +28,14 @@ pub(crate) struct Hands {
     begun: Instant,
 }
 
-impl Hands {
+impl CryptoPool {
     pub(crate) fn new(
         pool: Pool,
         admission: Admission,
         crypto: Crypto,
         metrics: Arc<Metrics>,
-    ) -> Hands {
-        Hands {
+    ) -> CryptoPool {
+        CryptoPool {
             pool,
             admission: Arc::new(admission),
             crypto: Arc::new(crypto),
@@ -45,10 +45,10 @@ impl Hands {
     }
 
     /// Does a job when its turn comes. Dropped, it leaves out what was not begun.
-    pub(crate) async fn perform(&self, job: Job, deadline: Instant) -> Result<Done, Fault> {
+    pub(crate) async fn perform(&self, job: Job, deadline: Instant) -> Result<Done, JobError> {
         let deadline = nanos(deadline.saturating_duration_since(self.begun));
         let queued = self.admission.enter(job.kind(), self.now(), deadline);
-        let queued = queued.map_err(Fault::Shed)?;
+        let queued = queued.map_err(JobError::Shed)?;
         let (crypto, metrics, begun) = (
             Arc::clone(&self.crypto),
             Arc::clone(&self.metrics),
@@ -56,13 +56,15 @@ impl Hands {
         );
         let work = self.pool.spawn(async move {
             let from = nanos(begun.elapsed());
-            let (delay, permit) = queued.start(from).map_err(Fault::Shed)?;
+            let (delay, permit) = queued.start(from).map_err(JobError::Shed)?;
             metrics.delay.record(Duration::from_nanos(delay));
             let done = crypto.perform(&job);
             permit.finish(nanos(begun.elapsed()).saturating_sub(from));
             Ok(done)
         });
-        work.cancel_on_drop().await.unwrap_or(Err(Fault::Broken))
+        work.cancel_on_drop()
+            .await
+            .unwrap_or(Err(JobError::Panicked))
     }
 
     fn now(&self) -> Nanos {

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use clap::Parser;
 use creel_serve::admission::{Admission, Limits};
 use creel_serve::app::{Refusal, Reply, refused, reply, told};
-use creel_serve::ask::{self, Route};
 use creel_serve::crypto::{Cost, Crypto};
 use creel_serve::metrics::Metrics;
+use creel_serve::routes::{self, Route};
 use creel_serve::store::{Kind, Store};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -51,7 +51,7 @@ struct App {
     begun: Instant,
 }
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cli = Cli::parse();
@@ -112,10 +112,11 @@ impl App {
                 self.metrics.text(&self.admission, self.store.is_ready()),
             ));
         }
-        let patience = ask::patience(request.headers(), PATIENCE, Duration::from_secs(60));
-        let patience = patience.unwrap_or(PATIENCE);
-        let work = Arc::clone(&self).work(route, request, begun + patience);
-        let reply = match tokio::time::timeout(patience, work).await {
+        let request_timeout =
+            routes::request_timeout(request.headers(), DEFAULT_TIMEOUT, Duration::from_secs(60));
+        let request_timeout = request_timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let work = Arc::clone(&self).work(route, request, begun + request_timeout);
+        let reply = match tokio::time::timeout(request_timeout, work).await {
             Ok(reply) => reply.unwrap_or_else(|refusal| refused(&refusal)),
             Err(_) => refused(&Refusal::Late),
         };
@@ -138,7 +139,7 @@ impl App {
         let uri = request.uri().clone();
         let body = Limited::new(request.into_body(), 64 << 10).collect().await;
         let body: Bytes = body.map_err(|_| Refusal::TooLarge)?.to_bytes();
-        let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let job = routes::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
         let nanos = |at: Instant| at.saturating_duration_since(self.begun).as_nanos() as u64;
         let queued = self
             .admission

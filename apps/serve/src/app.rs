@@ -19,11 +19,11 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use serde_json::json;
 
 use crate::admission::Shed;
-use crate::ask::{self, Route};
 use crate::crypto::{Crypto, Done};
 use crate::crypto_pool::{CryptoPool, JobError};
 use crate::log::{AccessLog, Line};
 use crate::metrics::Metrics;
+use crate::routes::{self, Route};
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
@@ -183,10 +183,11 @@ impl App {
             }
             _ => {}
         }
-        let patience = ask::patience(request.headers(), self.deadline, self.deadline_max);
-        let patience = patience.map_err(|why| Refusal::Bad(why.to_owned()))?;
-        let work = self.work(route, request, begun + patience);
-        let left = patience.saturating_sub(begun.elapsed());
+        let request_timeout =
+            routes::request_timeout(request.headers(), self.deadline, self.deadline_max);
+        let request_timeout = request_timeout.map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let work = self.work(route, request, begun + request_timeout);
+        let left = request_timeout.saturating_sub(begun.elapsed());
         timeout(left, work).await.unwrap_or_else(|_| {
             self.metrics.late.fetch_add(1, Relaxed);
             Err(Refusal::Late)
@@ -205,7 +206,7 @@ impl App {
     {
         match route {
             Route::Record => {
-                let id = ask::record(request.uri().path()).ok_or(Refusal::NotFound)?;
+                let id = routes::record(request.uri().path()).ok_or(Refusal::NotFound)?;
                 let record = self.store.get(id).await?.ok_or(Refusal::NotFound)?;
                 let (key, signature) = record.split_at_checked(32).ok_or(Refusal::Broken)?;
                 return Ok(reply(json!({
@@ -224,7 +225,7 @@ impl App {
         let body = self
             .body(request.into_body(), is_told_whole, deadline)
             .await?;
-        let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let job = routes::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
         let done = self.crypto_pool.perform(job, deadline).await?;
         told(done, &self.crypto_pool.crypto, &self.store).await
     }

@@ -7,13 +7,13 @@
 
 pub mod admission;
 pub mod app;
-pub mod ask;
 pub mod crypto;
 mod crypto_pool;
 pub mod load;
 pub mod log;
 mod memory;
 pub mod metrics;
+pub mod routes;
 pub mod server;
 pub mod settings;
 pub mod store;

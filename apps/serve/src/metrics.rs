@@ -11,7 +11,7 @@ use std::time::Duration;
 use creel_hyper::{End, Event};
 
 use crate::admission::{Admission, Shed};
-use crate::ask::Route;
+use crate::routes::Route;
 
 const ROUTES: usize = Route::ALL.len();
 /// The statuses that the service answers with; all others are told as the last one.

@@ -52,8 +52,8 @@ pub struct Load {
     #[arg(long, value_name = "TIME", default_value = "5s")]
     timeout: Time,
     /// Tell the service how long that is, by x-timeout-ms
-    #[arg(long, value_name = "TIME")]
-    patience: Option<Time>,
+    #[arg(long, alias = "patience", value_name = "TIME")]
+    request_timeout: Option<Time>,
     /// Compare each answer with the right one
     #[arg(long)]
     check: bool,
@@ -173,7 +173,7 @@ impl Load {
             },
             connections: self.connections,
             timeout: self.timeout.0,
-            patience: self.patience.map(|time| time.0),
+            request_timeout: self.request_timeout.map(|time| time.0),
             check: self.check,
             size: self.size,
             seed: self.seed,

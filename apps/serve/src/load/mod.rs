@@ -52,7 +52,7 @@ pub struct Plan {
     /// How long an answer may take before the connection is given up.
     pub timeout: Duration,
     /// What the service is told of that, by `x-timeout-ms`.
-    pub patience: Option<Duration>,
+    pub request_timeout: Option<Duration>,
     /// Whether each answer is compared with the right one.
     pub check: bool,
     /// Bytes of a message.

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::Plan;
 use super::arrivals::Random;
 use super::client::Client;
-use crate::ask::PATIENCE;
+use crate::routes::TIMEOUT_HEADER;
 
 /// What may be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,8 +81,8 @@ impl Maker {
     /// Asks the service for what is needed to ask and to judge.
     pub(super) async fn new(plan: &Plan) -> io::Result<Maker> {
         let mut headers = format!("Host: {}\r\n", plan.to);
-        if let Some(patience) = plan.patience {
-            headers += &format!("{PATIENCE}: {}\r\n", patience.as_millis());
+        if let Some(request_timeout) = plan.request_timeout {
+            headers += &format!("{TIMEOUT_HEADER}: {}\r\n", request_timeout.as_millis());
         }
         let mut maker = Maker {
             total: plan.mix.0.iter().map(|(_, weight)| weight).sum(),

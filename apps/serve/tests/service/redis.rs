@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::process::{Folder, PATIENCE, PROGRAM, Service, eventually, exists, signal};
+use crate::process::{Folder, HANG_TIMEOUT, PROGRAM, Service, eventually, exists, signal};
 
 /// A server on a socket of its own, which writes all that it acknowledges to a file.
 struct Redis(Child);
@@ -45,7 +45,7 @@ impl Redis {
     /// By a connection of one's own; it says `+OK`.
     fn tell(&self, folder: &Folder, command: &str) {
         let mut stream = UnixStream::connect(folder.path("redis.sock")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         stream.write_all(command.as_bytes()).unwrap();
         let mut answer = [0; 3];
         stream.read_exact(&mut answer).unwrap();

@@ -427,7 +427,7 @@ impl Evaluate {
                 None => 4 * Budget::of(&Machine::detect()?).workers(),
             },
             timeout: Duration::from_secs(3),
-            patience: None,
+            request_timeout: None,
             check: false,
             size: 64,
             seed: 1,

@@ -157,7 +157,7 @@ impl App {
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        sound(&request)?;
+        validate(&request)?;
         if route == Route::Unknown {
             return Err(Refusal::NotFound);
         }
@@ -293,10 +293,10 @@ async fn forget<B: Body>(mut body: Pin<&mut B>) {
     }
 }
 
-/// What hyper leaves to us.
+/// Validates the parts of a request that hyper leaves to us.
 ///
 /// Source: RFC 9112, sections 3.2 and 6.1.
-fn sound<B>(request: &Request<B>) -> Result<(), Refusal> {
+fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.version() != Version::HTTP_11 {
         return Ok(());
     }

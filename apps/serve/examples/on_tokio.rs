@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::Parser;
 use creel_serve::admission::{Admission, Limits};
-use creel_serve::app::{Refusal, Reply, refused, reply, told};
+use creel_serve::app::{Refusal, Reply, refused, reply, respond};
 use creel_serve::crypto::{Cost, Crypto};
 use creel_serve::metrics::Metrics;
 use creel_serve::routes::{self, Route};
@@ -155,6 +155,6 @@ impl App {
             Ok(done)
         });
         let done = done.await.unwrap_or(Err(Refusal::Broken))?;
-        told(done, &self.crypto, &self.store).await
+        respond(done, &self.crypto, &self.store).await
     }
 }

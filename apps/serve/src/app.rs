@@ -227,7 +227,7 @@ impl App {
             .await?;
         let job = routes::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
         let done = self.crypto_pool.perform(job, deadline).await?;
-        told(done, &self.crypto_pool.crypto, &self.store).await
+        respond(done, &self.crypto_pool.crypto, &self.store).await
     }
 
     /// A request's body, if it is no longer than allowed and there before the deadline. Some clients
@@ -311,7 +311,7 @@ fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
 }
 
 /// What is answered to what was done; what is to be kept is, first.
-pub async fn told(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply, Refusal> {
+pub async fn respond(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply, Refusal> {
     let value = match done {
         Done::Signed(id, signature) => {
             let key = crypto.key();
@@ -320,10 +320,10 @@ pub async fn told(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply, R
             let (id, key) = (hex::encode(id), hex::encode(key));
             json!({"id": id, "key": key, "signature": hex::encode(signature)})
         }
-        Done::Told(right) => json!({"valid": right}),
+        Done::Verified(right) => json!({"valid": right}),
         Done::Digest(digest) => json!({"digest": hex::encode(digest)}),
-        Done::Hash(kept) => json!({"kept": kept}),
-        Done::Refused(why) => return Err(Refusal::Bad(why.to_owned())),
+        Done::Hash(hash) => json!({"stored_hash": hash}),
+        Done::Rejected(why) => return Err(Refusal::Bad(why.to_owned())),
     };
     Ok(reply(value))
 }

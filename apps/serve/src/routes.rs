@@ -20,7 +20,7 @@ pub enum Route {
     Digest,
     /// `POST /password`: what to keep of the password that is the body.
     Hash,
-    /// `POST /password/check`: whether `{"password", "kept"}` belong together.
+    /// `POST /password/check`: whether `{"password", "stored_hash"}` belong together.
     Check,
     /// `GET /records/ID`: what was signed.
     Record,
@@ -133,14 +133,17 @@ pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
             #[derive(Deserialize)]
             struct Pair {
                 password: String,
-                kept: String,
+                #[serde(alias = "kept")]
+                stored_hash: String,
             }
             let pair: Result<Pair, _> = serde_json::from_slice(&body);
-            let Pair { password, kept } =
-                pair.map_err(|_| "{\"password\", \"kept\"} are needed")?;
+            let Pair {
+                password,
+                stored_hash,
+            } = pair.map_err(|_| "{\"password\", \"stored_hash\"} are needed")?;
             Ok(Job::Check {
                 password: password.into(),
-                kept,
+                stored_hash,
             })
         }
         _ => Err("nothing to be done"),

@@ -72,7 +72,7 @@ pub(super) struct Maker {
     headers: String,
     key: Option<VerifyingKey>,
     /// What the service keeps of [`PASSWORD`].
-    kept: String,
+    stored_hash: String,
 }
 
 const PASSWORD: &str = "correct horse battery staple";
@@ -91,7 +91,7 @@ impl Maker {
             size: plan.size,
             headers,
             key: None,
-            kept: String::new(),
+            stored_hash: String::new(),
         };
         let has = |kind| plan.mix.0.iter().any(|part| part.0 == kind);
         // Whether there is a service at all.
@@ -107,7 +107,9 @@ impl Maker {
             let body = maker
                 .ask(plan, "POST", "/password", PASSWORD.as_bytes())
                 .await?;
-            maker.kept = parsed::<Kept>(&body).ok_or(ErrorKind::InvalidData)?.kept;
+            maker.stored_hash = parsed::<StoredHash>(&body)
+                .ok_or(ErrorKind::InvalidData)?
+                .stored_hash;
         }
         Ok(maker)
     }
@@ -153,7 +155,9 @@ impl Maker {
             Kind::Digest => self.bytes("POST", "/digest", &message),
             Kind::Password => self.bytes("POST", "/password", PASSWORD.as_bytes()),
             Kind::Check => {
-                let body = serde_json::json!({"password": PASSWORD, "kept": self.kept}).to_string();
+                let body =
+                    serde_json::json!({"password": PASSWORD, "stored_hash": self.stored_hash})
+                        .to_string();
                 self.bytes("POST", "/password/check", body.as_bytes())
             }
             Kind::Health => self.bytes("GET", "/health", b""),
@@ -184,9 +188,8 @@ impl Maker {
                 told.digest == hex::encode(Sha256::digest(&sent.message))
             }
             Kind::Check => parsed::<Valid>(body).is_some_and(|told| told.valid),
-            Kind::Password => {
-                parsed::<Kept>(body).is_some_and(|told| told.kept.starts_with("$argon2id$"))
-            }
+            Kind::Password => parsed::<StoredHash>(body)
+                .is_some_and(|told| told.stored_hash.starts_with("$argon2id$")),
             Kind::Health => true,
         };
         is_right.then_some(None).ok_or(())
@@ -207,8 +210,8 @@ struct Digested {
     digest: String,
 }
 #[derive(Deserialize)]
-struct Kept {
-    kept: String,
+struct StoredHash {
+    stored_hash: String,
 }
 #[derive(Deserialize)]
 struct Valid {

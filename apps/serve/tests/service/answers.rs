@@ -48,9 +48,10 @@ fn digests_and_passwords() {
             .unwrap()
             .starts_with("ddaf35a193617abacc417349ae204131")
     );
-    let kept = service.post("/password", "secret").json();
+    let hash = service.post("/password", "secret").json();
     for (password, valid) in [("secret", true), ("Secret", false)] {
-        let body = serde_json::json!({"password": password, "kept": kept["kept"]}).to_string();
+        let body = serde_json::json!({"password": password, "stored_hash": hash["stored_hash"]})
+            .to_string();
         assert_eq!(
             service.post("/password/check", &body).json()["valid"],
             valid
@@ -77,7 +78,7 @@ fn what_cannot_be_answered_says_why() {
     }
     expect(service.post("/verify?key=ab", "x"), 400, "key");
     expect(service.post("/digest?algorithm=md5", "x"), 400, "sha512");
-    expect(service.post("/password/check", "{}"), 400, "kept");
+    expect(service.post("/password/check", "{}"), 400, "stored_hash");
     expect(service.post("/sign", &"x".repeat(101)), 413, "too large");
     assert_eq!(service.post("/sign", &"x".repeat(100)).status, 200);
     let told = service.ask("POST", "/sign", "x-timeout-ms: soon\r\n", b"x");

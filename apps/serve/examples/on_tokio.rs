@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::Parser;
 use creel_serve::admission::{Admission, Limits};
-use creel_serve::app::{Refusal, Reply, refused, reply, respond};
+use creel_serve::app::{Refusal, Reply, error_reply, reply, respond};
 use creel_serve::crypto::{Cost, Crypto};
 use creel_serve::metrics::Metrics;
 use creel_serve::routes::{self, Route};
@@ -117,8 +117,8 @@ impl App {
         let request_timeout = request_timeout.unwrap_or(DEFAULT_TIMEOUT);
         let work = Arc::clone(&self).work(route, request, begun + request_timeout);
         let reply = match tokio::time::timeout(request_timeout, work).await {
-            Ok(reply) => reply.unwrap_or_else(|refusal| refused(&refusal)),
-            Err(_) => refused(&Refusal::Late),
+            Ok(reply) => reply.unwrap_or_else(|refusal| error_reply(&refusal)),
+            Err(_) => error_reply(&Refusal::Late),
         };
         self.metrics
             .answered(route, reply.status().as_u16(), begun.elapsed());

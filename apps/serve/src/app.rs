@@ -21,14 +21,14 @@ use serde_json::json;
 use crate::admission::Shed;
 use crate::crypto::{Crypto, Done};
 use crate::crypto_pool::{CryptoPool, JobError};
-use crate::log::{AccessLog, Line};
+use crate::log::{AccessLog, LogEntry};
 use crate::metrics::Metrics;
 use crate::routes::{self, Route};
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
 /// Of a body that is too long, what is read over HTTP/2.
-const FORGOTTEN_MAX: usize = 16 << 20;
+const DRAIN_MAX: usize = 16 << 20;
 
 /// Why a request is not answered as asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) struct App {
     pub(crate) deadline_max: Duration,
     pub(crate) body_max: usize,
     /// Told to end: clients are to go elsewhere. A hint, which orders nothing.
-    pub(crate) is_ending: AtomicBool,
+    pub(crate) is_draining: AtomicBool,
 }
 
 impl App {
@@ -102,12 +102,12 @@ impl App {
             deadline: settings.deadline,
             deadline_max: settings.deadline_max,
             body_max: settings.body_max,
-            is_ending: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
         }
     }
 
-    fn is_ending(&self) -> bool {
-        self.is_ending.load(Relaxed)
+    fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
     }
 
     /// Answers a request, and counts it.
@@ -118,9 +118,9 @@ impl App {
     {
         let begun = Instant::now();
         let route = Route::of(request.uri().path());
-        let counted = Counted::new(&self.metrics, route, begun);
+        let in_flight = InFlight::new(&self.metrics, route, begun);
         // In HTTP/2 all streams are told at once, in the end.
-        let is_told = request.version() < Version::HTTP_2;
+        let can_close = request.version() < Version::HTTP_2;
         let line = self.log.is_some().then(|| {
             (
                 request.method().to_string(),
@@ -128,15 +128,15 @@ impl App {
             )
         });
         let reply = self.outcome(route, request, begun).await;
-        let mut reply = reply.unwrap_or_else(|refusal| self.refused(&refusal));
-        if is_told && self.is_ending() {
+        let mut reply = reply.unwrap_or_else(|refusal| self.error_reply(&refusal));
+        if can_close && self.is_draining() {
             let close = HeaderValue::from_static("close");
             reply.headers_mut().insert(CONNECTION, close);
         }
-        counted.answered(reply.status());
+        in_flight.answered(reply.status());
         if let (Some(log), Some((method, path))) = (&self.log, line) {
             let bytes = reply.body().size_hint().exact().unwrap_or(0) as usize;
-            log.line(Line::new(
+            log.line(LogEntry::new(
                 &method,
                 &path,
                 reply.status().as_u16(),
@@ -171,7 +171,7 @@ impl App {
         // Whoever looks after the service is never refused.
         match route {
             Route::Health => return Ok(reply(json!({"status": "alive"}))),
-            Route::Ready if self.store.is_ready() && !self.is_ending() => {
+            Route::Ready if self.store.is_ready() && !self.is_draining() => {
                 return Ok(reply(json!({"status": "ready"})));
             }
             Route::Ready => return Err(StoreError::Unavailable.into()),
@@ -221,9 +221,9 @@ impl App {
             _ => {}
         }
         let uri = request.uri().clone();
-        let is_told_whole = request.version() >= Version::HTTP_2;
+        let drains_body = request.version() >= Version::HTTP_2;
         let body = self
-            .body(request.into_body(), is_told_whole, deadline)
+            .body(request.into_body(), drains_body, deadline)
             .await?;
         let job = routes::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
         let done = self.crypto_pool.perform(job, deadline).await?;
@@ -231,15 +231,15 @@ impl App {
     }
 
     /// A request's body, if it is no longer than allowed and there before the deadline. Some clients
-    /// of HTTP/2 hear no answer to what they were not let finish: what is too long is read `whole`
+    /// of HTTP/2 hear no answer to what they were not let finish: what is too long is read `drains`
     /// then, up to a bound, and forgotten.
-    async fn body<B>(&self, body: B, whole: bool, deadline: Instant) -> Result<Bytes, Refusal>
+    async fn body<B>(&self, body: B, drains: bool, deadline: Instant) -> Result<Bytes, Refusal>
     where
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let is_too_large = body.size_hint().lower() > self.body_max as u64;
-        if is_too_large && !whole {
+        if is_too_large && !drains {
             return Err(Refusal::TooLarge);
         }
         // A little before it, so that there is time to say so.
@@ -257,9 +257,9 @@ impl App {
             }
         });
         let collected = collected.await.unwrap_or(Err(Refusal::Slow));
-        if whole && collected == Err(Refusal::TooLarge) {
+        if drains && collected == Err(Refusal::TooLarge) {
             let left = left.saturating_sub(begun.elapsed());
-            let _ = timeout(left, forget(body)).await;
+            let _ = timeout(left, drain(body)).await;
         }
         collected
     }
@@ -274,20 +274,20 @@ impl App {
         reply
     }
 
-    fn refused(&self, refusal: &Refusal) -> Reply {
+    fn error_reply(&self, refusal: &Refusal) -> Reply {
         if let Refusal::Shed(shed) = refusal {
             self.metrics.refused(*shed);
         }
-        refused(refusal)
+        error_reply(refusal)
     }
 }
 
 /// Reads a body to its end, or until it has been too much.
-async fn forget<B: Body>(mut body: Pin<&mut B>) {
+async fn drain<B: Body>(mut body: Pin<&mut B>) {
     let mut read = 0;
     while let Some(Ok(frame)) = body.frame().await {
         read += frame.data_ref().map_or(0, Buf::remaining);
-        if read > FORGOTTEN_MAX {
+        if read > DRAIN_MAX {
             return;
         }
     }
@@ -337,7 +337,7 @@ pub fn reply(value: serde_json::Value) -> Reply {
 }
 
 /// What a client is told.
-pub fn refused(refusal: &Refusal) -> Reply {
+pub fn error_reply(refusal: &Refusal) -> Reply {
     let (status, why) = match refusal {
         Refusal::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
         Refusal::NotFound => (StatusCode::NOT_FOUND, "not found".into()),
@@ -384,18 +384,18 @@ pub fn refused(refusal: &Refusal) -> Reply {
 }
 
 /// A request that is being answered; dropped before, its client has left.
-struct Counted<'a> {
+struct InFlight<'a> {
     metrics: &'a Metrics,
     route: Route,
     begun: Instant,
     is_answered: bool,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> InFlight<'a> {
     fn new(metrics: &'a Metrics, route: Route, begun: Instant) -> Self {
         metrics.begun.fetch_add(1, Relaxed);
         metrics.in_flight.fetch_add(1, Relaxed);
-        Counted {
+        InFlight {
             metrics,
             route,
             begun,
@@ -410,7 +410,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.metrics.in_flight.fetch_sub(1, Relaxed);
         if !self.is_answered {

@@ -176,11 +176,11 @@ impl Server {
             ..
         } = self;
         let metrics = Arc::clone(&app.metrics);
-        let told = Arc::clone(&app);
+        let draining = Arc::clone(&app);
         let stop = async move {
             stop.await;
-            told.is_ending.store(true, Relaxed);
-            drop(told);
+            draining.is_draining.store(true, Relaxed);
+            drop(draining);
             sleep(settings.drain).await;
         };
         let service = service_fn(move |request| {
@@ -208,14 +208,14 @@ impl Server {
             .http1(http1)
             .http2(http2);
         io.block_on(async {
-            let _tidy = creel::task::spawn(memory::tidy(metrics)).cancel_on_drop();
+            let _trim = creel::task::spawn(memory::trim_when_idle(metrics)).cancel_on_drop();
             #[cfg(feature = "tls")]
             if let Some(acceptor) = tls {
-                let greet = move |stream| {
-                    let greeted = acceptor.accept(stream);
-                    async move { Ok(FuturesIo(greeted.await?)) }
+                let handshake = move |stream| {
+                    let accepted = acceptor.accept(stream);
+                    async move { Ok(FuturesIo(accepted.await?)) }
                 };
-                return serving.handshake(greet).until(stop).await;
+                return serving.handshake(handshake).until(stop).await;
             }
             serving.until(stop).await;
         });
@@ -244,8 +244,8 @@ fn crypto(settings: &Settings) -> Result<Crypto, ServerError> {
         Some(path) => crypto::seed(path).map_err(|error| ServerError::File(path.clone(), error))?,
         None => {
             let mut seed = [0; 32];
-            let told = getrandom::fill(&mut seed);
-            told.map_err(|error| ServerError::Setting(format!("no random numbers: {error}")))?;
+            let filled = getrandom::fill(&mut seed);
+            filled.map_err(|error| ServerError::Setting(format!("no random numbers: {error}")))?;
             seed
         }
     };

@@ -12,7 +12,7 @@ use creel_serve::load::{self, Arrivals, Latency, LoadError, Mix, Moment, Plan, R
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
-use super::asked;
+use super::stop_requested;
 use super::time::Time;
 
 const EXAMPLES: &str = "\
@@ -125,11 +125,12 @@ impl Load {
             ));
         }
         let interrupt = Interrupt::install()?;
-        let report =
-            load::run(self.plan(), asked(interrupt.clone())).map_err(|error| match error {
+        let report = load::run(self.plan(), stop_requested(interrupt.clone())).map_err(
+            |error| match error {
                 LoadError::Pool(_) => Failure::new(Exit::Usage, error.to_string()),
                 LoadError::Service(_) => Failure::new(Exit::TryAgain, error.to_string()),
-            })?;
+            },
+        )?;
         self.print(common, &report)?;
         interrupt.check()?;
         if report.wrong() > 0 {

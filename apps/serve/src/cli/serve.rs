@@ -19,7 +19,7 @@ use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
 use serde::{Deserialize, Deserializer, de};
 
-use super::failed;
+use super::exit_error;
 use super::time::{Time, parsed};
 
 /// On or off.
@@ -157,8 +157,8 @@ impl Serve {
         let is_quiet = common.quiet || file.quiet;
         let settings = self.options.over(&file).settings()?;
         // Before the line that says it is there: whoever reads that may end it at once.
-        let stop = told_to_end()?;
-        let server = Server::open(&settings).map_err(failed)?;
+        let stop = shutdown_signal()?;
+        let server = Server::open(&settings).map_err(exit_error)?;
         let scheme = if settings.tls.is_some() {
             "https"
         } else {
@@ -183,9 +183,9 @@ impl Serve {
 
 /// Ready at the first SIGINT or SIGTERM, of which a second one ends the process at once; or SIGHUP,
 /// unless it is to be ignored (`nohup`).
-fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let interrupt = Interrupt::install()?;
-    let hears_hup = !is_ignored(SIGHUP);
+    let handles_hup = !is_ignored(SIGHUP);
     let signals = [signal(SIGINT)?, signal(SIGTERM)?, signal(SIGHUP)?];
     Ok(async move {
         let [mut int, mut term, mut hup] = signals;
@@ -194,7 +194,7 @@ fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
         poll_fn(|cx| {
             let came = int.as_mut().poll(cx).is_ready()
                 || term.as_mut().poll(cx).is_ready()
-                || hears_hup && hup.as_mut().poll(cx).is_ready();
+                || handles_hup && hup.as_mut().poll(cx).is_ready();
             if came || interrupt.requested() {
                 Poll::Ready(())
             } else {
@@ -263,7 +263,7 @@ impl Options {
     /// What they amount to. Makes the folder, if something is to be kept there.
     fn settings(self) -> anyhow::Result<Settings> {
         let unless = Settings::default();
-        let time = |told: Option<Time>, unless| told.map_or(unless, |time: Time| time.0);
+        let time = |value: Option<Time>, unless| value.map_or(unless, |time: Time| time.0);
         let data = self.data.unwrap_or_else(|| "creel-serve-data".into());
         let store = match self.store {
             Some(text) => text

@@ -316,7 +316,7 @@ pub async fn respond(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply
         Done::Signed(id, signature) => {
             let key = crypto.key();
             let record = [&key[..], &signature].concat();
-            store.keep(id, record.into()).await?;
+            store.put(id, record.into()).await?;
             let (id, key) = (hex::encode(id), hex::encode(key));
             json!({"id": id, "key": key, "signature": hex::encode(signature)})
         }

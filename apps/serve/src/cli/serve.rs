@@ -209,7 +209,7 @@ fn note(settings: &Settings) -> String {
     let store = match &settings.store {
         Kind::Memory => "in memory".to_owned(),
         Kind::File(path) => path.display().to_string(),
-        Kind::Redis(place) => format!("redis at {place}"),
+        Kind::Redis(address) => format!("redis at {address}"),
     };
     format!("records: {store}; Ctrl-C ends\n")
 }

@@ -23,7 +23,7 @@ use creel::channel::{oneshot, ring};
 use crate::metrics::Metrics;
 
 /// Orders that may wait for the store.
-const ORDERS: usize = 4096;
+const REQUESTS_MAX: usize = 4096;
 
 /// A record's name: the SHA-256 of what was signed.
 pub type Id = [u8; 32];
@@ -36,23 +36,23 @@ pub enum Kind {
     /// An embedded database in a file.
     File(PathBuf),
     /// A Redis server.
-    Redis(Place),
+    Redis(RedisAddr),
 }
 
 /// Where a server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum RedisAddr {
     /// A host and a port.
     Tcp(String),
     /// A socket's path.
     Unix(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RedisAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Tcp(address) => f.write_str(address),
-            Place::Unix(path) => path.display().fmt(f),
+            RedisAddr::Tcp(address) => f.write_str(address),
+            RedisAddr::Unix(path) => path.display().fmt(f),
         }
     }
 }
@@ -71,7 +71,7 @@ impl FromStr for Kind {
                 .rsplit_once(':')
                 .map(|(_, port)| port.parse::<u16>());
             return match port {
-                Some(Ok(_)) => Ok(Kind::Redis(Place::Tcp(address.to_owned()))),
+                Some(Ok(_)) => Ok(Kind::Redis(RedisAddr::Tcp(address.to_owned()))),
                 _ => Err("redis://HOST:PORT is needed".into()),
             };
         }
@@ -85,7 +85,7 @@ impl FromStr for Kind {
                 Err("memory, redis://HOST:PORT, unix:PATH or a file is needed".into())
             }
             (_, "memory") => Ok(Kind::Memory),
-            (Some(path), _) => Ok(Kind::Redis(Place::Unix(path.into()))),
+            (Some(path), _) => Ok(Kind::Redis(RedisAddr::Unix(path.into()))),
             (None, path) => Ok(Kind::File(path.into())),
         }
     }
@@ -123,7 +123,7 @@ impl std::error::Error for StoreError {}
 /// What is asked of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Command {
-    Keep(Id, Bytes),
+    Put(Id, Bytes),
     Get(Id),
     Count,
     /// Whether something could be kept.
@@ -134,7 +134,7 @@ enum Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Answer {
     /// It is kept, also when the power fails, as far as the store promises that.
-    Kept,
+    Stored,
     Record(Option<Bytes>),
     Count(u64),
 }
@@ -142,13 +142,13 @@ enum Answer {
 type Outcome = Result<Answer, StoreError>;
 
 /// A command and who waits for the answer.
-struct Order {
+struct StoreRequest {
     command: Command,
     answer: oneshot::Sender<Outcome>,
 }
 
-impl Order {
-    fn is_given_up(&self) -> bool {
+impl StoreRequest {
+    fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
 }
@@ -159,12 +159,12 @@ struct State {
     /// Whether it answers.
     is_up: AtomicBool,
     /// Whether it also kept what it was last to keep.
-    keeps: AtomicBool,
+    is_writable: AtomicBool,
 }
 
 /// Takes orders.
 pub struct Store {
-    orders: Option<ring::Sender<Order>>,
+    requests: Option<ring::Sender<StoreRequest>>,
     state: Arc<State>,
     metrics: Arc<Metrics>,
     embedded: Option<std::thread::JoinHandle<()>>,
@@ -186,17 +186,21 @@ impl Store {
     ///
     /// What the embedded store says.
     pub fn open(kind: &Kind, pool: &Pool, metrics: &Arc<Metrics>) -> Result<Store, StoreError> {
-        let (sender, orders) = ring::channel(ORDERS);
+        let (sender, requests) = ring::channel(REQUESTS_MAX);
         let state = Arc::new(State::default());
         let mut embedded = None;
         let path = match kind {
             Kind::Memory => None,
             Kind::File(path) => Some(path.as_path()),
-            Kind::Redis(place) => {
-                let link = redis::Link::new(place.clone(), Arc::clone(&state), Arc::clone(metrics));
-                pool.spawn(link.run(orders)).detach();
+            Kind::Redis(address) => {
+                let client = redis::RedisClient::new(
+                    address.clone(),
+                    Arc::clone(&state),
+                    Arc::clone(metrics),
+                );
+                pool.spawn(client.run(requests)).detach();
                 return Ok(Store {
-                    orders: Some(sender),
+                    requests: Some(sender),
                     state,
                     metrics: Arc::clone(metrics),
                     embedded,
@@ -206,11 +210,11 @@ impl Store {
         let opened = embedded::Embedded::open(path, Arc::clone(&state))?;
         let thread = std::thread::Builder::new().name("store".into());
         let thread = thread
-            .spawn(move || opened.run(&orders))
+            .spawn(move || opened.run(&requests))
             .map_err(|error| StoreError::Refused(error.to_string()))?;
         embedded = Some(thread);
         Ok(Store {
-            orders: Some(sender),
+            requests: Some(sender),
             state,
             metrics: Arc::clone(metrics),
             embedded,
@@ -219,7 +223,7 @@ impl Store {
 
     /// Whether it kept what it was last to keep; what it has may be had in any case.
     pub fn is_ready(&self) -> bool {
-        self.state.is_up.load(Relaxed) && self.state.keeps.load(Relaxed)
+        self.state.is_up.load(Relaxed) && self.state.is_writable.load(Relaxed)
     }
 
     /// Keeps a record and counts it. Once it is done, it is kept.
@@ -227,8 +231,8 @@ impl Store {
     /// # Errors
     ///
     /// [`StoreError`]; it may be kept in spite of that.
-    pub async fn keep(&self, id: Id, record: Bytes) -> Result<(), StoreError> {
-        self.order(Command::Keep(id, record)).await.map(|_| ())
+    pub async fn put(&self, id: Id, record: Bytes) -> Result<(), StoreError> {
+        self.request(Command::Put(id, record)).await.map(|_| ())
     }
 
     /// A record, if it is kept.
@@ -237,7 +241,7 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn get(&self, id: Id) -> Result<Option<Bytes>, StoreError> {
-        match self.order(Command::Get(id)).await? {
+        match self.request(Command::Get(id)).await? {
             Answer::Record(record) => Ok(record),
             other => Err(unexpected(&other)),
         }
@@ -249,30 +253,30 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn count(&self) -> Result<u64, StoreError> {
-        match self.order(Command::Count).await? {
+        match self.request(Command::Count).await? {
             Answer::Count(count) => Ok(count),
             other => Err(unexpected(&other)),
         }
     }
 
-    async fn order(&self, command: Command) -> Outcome {
-        let outcome = self.try_order(command).await;
+    async fn request(&self, command: Command) -> Outcome {
+        let outcome = self.try_request(command).await;
         if outcome.is_err() {
             self.metrics.store_errors.fetch_add(1, Relaxed);
         }
         outcome
     }
 
-    async fn try_order(&self, command: Command) -> Outcome {
+    async fn try_request(&self, command: Command) -> Outcome {
         let takes = match command {
-            Command::Keep(..) => self.is_ready(),
+            Command::Put(..) => self.is_ready(),
             _ => self.state.is_up.load(Relaxed),
         };
-        let orders = self.orders.as_ref().filter(|_| takes);
-        let orders = orders.ok_or(StoreError::Unavailable)?;
+        let requests = self.requests.as_ref().filter(|_| takes);
+        let requests = requests.ok_or(StoreError::Unavailable)?;
         let (answer, outcome) = oneshot::channel();
-        orders
-            .try_send(Order { command, answer })
+        requests
+            .try_send(StoreRequest { command, answer })
             .map_err(|_| StoreError::Unavailable)?;
         outcome.await.unwrap_or(Err(StoreError::Unavailable))
     }
@@ -280,7 +284,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.orders = None;
+        self.requests = None;
         if let Some(thread) = self.embedded.take() {
             let _ = thread.join();
         }
@@ -301,11 +305,11 @@ mod tests {
         assert_eq!(of("memory"), Ok(Kind::Memory));
         assert_eq!(
             of("redis://localhost:6379"),
-            Ok(Kind::Redis(Place::Tcp("localhost:6379".into())))
+            Ok(Kind::Redis(RedisAddr::Tcp("localhost:6379".into())))
         );
         assert_eq!(
             of("unix:/run/r.sock"),
-            Ok(Kind::Redis(Place::Unix("/run/r.sock".into())))
+            Ok(Kind::Redis(RedisAddr::Unix("/run/r.sock".into())))
         );
         for file in ["a/b.redb", "./redis:a", "C:\\a.redb"] {
             assert_eq!(of(file), Ok(Kind::File(file.into())));
@@ -335,7 +339,7 @@ mod tests {
             let store = Store::open(&kind, &pool, &metrics).unwrap();
             pool.block_on(async {
                 store
-                    .keep([round; 32], Bytes::from_static(b"one"))
+                    .put([round; 32], Bytes::from_static(b"one"))
                     .await
                     .unwrap();
                 assert_eq!(

@@ -143,7 +143,7 @@ impl Load {
             let why = format!("{} requests were not answered 200 or 503", report.failed());
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
-        if report.is_vain() {
+        if report.has_no_success() {
             let why = "not one request was answered 200";
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }

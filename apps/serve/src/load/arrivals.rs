@@ -95,7 +95,7 @@ impl Schedule {
     }
 
     /// The steps of those that nobody has taken and that were due by then.
-    pub(super) fn rest(&mut self, by: Instant) -> Vec<usize> {
+    pub(super) fn overdue(&mut self, by: Instant) -> Vec<usize> {
         let due = std::iter::from_fn(|| self.next()).take_while(|due| due.at <= by);
         due.map(|due| due.step).collect()
     }
@@ -153,7 +153,7 @@ mod tests {
         let mut counts = vec![0; steps];
         let end = schedule.begun + Duration::from_secs(3600);
         schedule
-            .rest(end)
+            .overdue(end)
             .into_iter()
             .for_each(|step| counts[step] += 1);
         counts

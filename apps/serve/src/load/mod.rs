@@ -27,8 +27,8 @@ pub use request::Mix;
 pub use tally::{Latency, Moment, Step};
 
 use arrivals::Schedule;
-use client::{Client, Heard};
-use request::{Maker, Sent};
+use client::{Client, Response};
+use request::{BuiltRequest, RequestBuilder};
 use tally::LATE;
 use tally::Tally;
 
@@ -115,7 +115,7 @@ impl Report {
     }
 
     /// Whether not one answer was good.
-    pub fn is_vain(&self) -> bool {
+    pub fn has_no_success(&self) -> bool {
         self.steps.iter().all(|step| step.good == 0)
     }
 
@@ -128,7 +128,7 @@ impl Report {
 /// What all connections share.
 struct Shared {
     plan: Plan,
-    maker: Maker,
+    builder: RequestBuilder,
     schedule: Mutex<Schedule>,
     tally: Mutex<Tally>,
     /// Nothing leaves later.
@@ -147,13 +147,13 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         .build()
         .map_err(LoadError::Pool)?;
     let report = pool.block_on(async {
-        let maker = Maker::new(&plan).await?;
+        let builder = RequestBuilder::new(&plan).await?;
         let begun = Instant::now() + Duration::from_millis(20);
         let shared = Arc::new(Shared {
             schedule: Mutex::new(Schedule::new(&plan, begun)),
             tally: Mutex::new(Tally::new(&plan, begun)),
             end: begun + plan.step * Schedule::steps(plan.rates.len(), plan.is_ramp) as u32,
-            maker,
+            builder,
             plan,
         });
         let mut connections = JoinSet::new();
@@ -163,7 +163,7 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         let all = async { while connections.join_next().await.is_some() {} };
         either(all, stop).await;
         connections.cancel_all();
-        let unsent = lock(&shared.schedule).rest(Instant::now());
+        let unsent = lock(&shared.schedule).overdue(Instant::now());
         let mut tally = lock(&shared.tally);
         unsent.into_iter().for_each(|step| {
             tally.unsent(step);
@@ -211,11 +211,11 @@ async fn connection(shared: Arc<Shared>) {
             lock(&shared.tally).unsent(due.step);
             continue;
         }
-        let sent = shared.maker.make(due.number);
-        let (kept, outcome) = exchange(&shared.plan, client.take(), &sent).await;
-        client = kept;
+        let request = shared.builder.build(due.number);
+        let (reused, outcome) = exchange(&shared.plan, client.take(), &request).await;
+        client = reused;
         let outcome = match outcome {
-            Ok(heard) => judge(&shared, &sent, heard),
+            Ok(response) => classify(&shared, &request, response),
             Err(error) => Outcome::Failed(error.kind()),
         };
         lock(&shared.tally).count(due, left, Instant::now(), outcome);
@@ -237,10 +237,10 @@ enum Outcome {
     Failed(io::ErrorKind),
 }
 
-fn judge(shared: &Shared, sent: &Sent, heard: Heard) -> Outcome {
-    match heard.status {
+fn classify(shared: &Shared, request: &BuiltRequest, response: Response) -> Outcome {
+    match response.status {
         200 if !shared.plan.check => Outcome::Good(None),
-        200 => match shared.maker.check(sent, &heard.body) {
+        200 => match shared.builder.check(request, &response.body) {
             Ok(acknowledged) => Outcome::Good(acknowledged),
             Err(()) => Outcome::Wrong,
         },
@@ -252,29 +252,29 @@ fn judge(shared: &Shared, sent: &Sent, heard: Heard) -> Outcome {
 /// A request and its answer, and the connection, if it can be used again.
 async fn exchange(
     plan: &Plan,
-    kept: Option<Client>,
-    sent: &Sent,
-) -> (Option<Client>, io::Result<Heard>) {
+    reused: Option<Client>,
+    request: &BuiltRequest,
+) -> (Option<Client>, io::Result<Response>) {
     let exchange = async {
         // The service may have closed one that was idle; then there is nothing lost by another.
-        let was_kept = kept.is_some();
-        let mut client = match kept {
+        let was_reused = reused.is_some();
+        let mut client = match reused {
             Some(client) => client,
             None => Client::connect(plan.to).await?,
         };
-        let mut heard = client.exchange(&sent.bytes).await;
-        if was_kept
-            && heard
+        let mut response = client.exchange(&request.bytes).await;
+        if was_reused
+            && response
                 .as_ref()
                 .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
         {
             client = Client::connect(plan.to).await?;
-            heard = client.exchange(&sent.bytes).await;
+            response = client.exchange(&request.bytes).await;
         }
-        Ok((heard?, client))
+        Ok((response?, client))
     };
     match creel::time::timeout(plan.timeout, exchange).await {
-        Ok(Ok((heard, client))) => (heard.stays.then_some(client), Ok(heard)),
+        Ok(Ok((response, client))) => (response.keep_alive.then_some(client), Ok(response)),
         Ok(Err(error)) => (None, Err(error)),
         Err(_) => (None, Err(io::ErrorKind::TimedOut.into())),
     }

@@ -141,7 +141,7 @@ impl Counts {
     }
 }
 
-struct Slot {
+struct Bucket {
     due: u64,
     good: u64,
     refused: u64,
@@ -153,9 +153,9 @@ struct Slot {
 pub(super) struct Tally {
     plan: Plan,
     begun: Instant,
-    slot: Duration,
+    bucket: Duration,
     steps: Vec<Counts>,
-    slots: BTreeMap<u32, Slot>,
+    buckets: BTreeMap<u32, Bucket>,
     acknowledged: Vec<String>,
 }
 
@@ -165,12 +165,12 @@ impl Tally {
         Tally {
             plan: plan.clone(),
             begun,
-            slot: plan
+            bucket: plan
                 .step
                 .mul_f64(steps as f64 / MOMENTS)
                 .max(Duration::from_millis(50)),
             steps: (0..steps).map(|_| Counts::new()).collect(),
-            slots: BTreeMap::new(),
+            buckets: BTreeMap::new(),
             acknowledged: Vec::new(),
         }
     }
@@ -199,20 +199,21 @@ impl Tally {
         counts.sent += 1;
         counts.in_time += u64::from(left.saturating_duration_since(due.at) <= LATE);
         let at = due.at.saturating_duration_since(self.begun);
-        let slot = (at.as_secs_f64() / self.slot.as_secs_f64()) as u32;
-        let slot = self.slots.entry(slot).or_insert_with(|| Slot {
+        let bucket = (at.as_secs_f64() / self.bucket.as_secs_f64()) as u32;
+        let bucket = self.buckets.entry(bucket).or_insert_with(|| Bucket {
             due: 0,
             good: 0,
             refused: 0,
             failed: 0,
             corrected: Vec::new(),
         });
-        slot.due += 1;
+        bucket.due += 1;
         match outcome {
             Outcome::Good(acknowledged) => {
                 counts.good += 1;
-                slot.good += 1;
-                slot.corrected
+                bucket.good += 1;
+                bucket
+                    .corrected
                     .push(u32::try_from(corrected).unwrap_or(u32::MAX));
                 counts.corrected.saturating_record(corrected);
                 counts.uncorrected.saturating_record(uncorrected);
@@ -221,7 +222,7 @@ impl Tally {
             }
             Outcome::Refused => {
                 counts.refused += 1;
-                slot.refused += 1;
+                bucket.refused += 1;
                 counts.refusal.saturating_record(uncorrected);
                 return;
             }
@@ -230,7 +231,7 @@ impl Tally {
             Outcome::Failed(std::io::ErrorKind::TimedOut) => counts.timeouts += 1,
             Outcome::Failed(_) => counts.errors += 1,
         }
-        slot.failed += 1;
+        bucket.failed += 1;
     }
 
     pub(super) fn report(&mut self, now: Instant) -> Report {
@@ -238,29 +239,30 @@ impl Tally {
         let steps = steps
             .map(|(index, counts)| self.step(index, counts, now))
             .collect();
-        let slots = std::mem::take(&mut self.slots);
-        let seconds = self.slot.as_secs_f64();
-        let moment = |(index, mut slot): (u32, Slot)| {
-            slot.corrected.sort_unstable();
+        let buckets = std::mem::take(&mut self.buckets);
+        let seconds = self.bucket.as_secs_f64();
+        let moment = |(index, mut bucket): (u32, Bucket)| {
+            bucket.corrected.sort_unstable();
             let of = |share: f64| {
-                let last = slot.corrected.len().checked_sub(1)?;
-                slot.corrected
+                let last = bucket.corrected.len().checked_sub(1)?;
+                bucket
+                    .corrected
                     .get((last as f64 * share) as usize)
                     .map(|us| u64::from(*us))
             };
             Moment {
                 at_s: (f64::from(index) + 0.5) * seconds,
-                due_per_second: slot.due as f64 / seconds,
-                goodput_per_second: slot.good as f64 / seconds,
-                refused_per_second: slot.refused as f64 / seconds,
-                failed_per_second: slot.failed as f64 / seconds,
+                due_per_second: bucket.due as f64 / seconds,
+                goodput_per_second: bucket.good as f64 / seconds,
+                refused_per_second: bucket.refused as f64 / seconds,
+                failed_per_second: bucket.failed as f64 / seconds,
                 p50_us: of(0.5),
                 p99_us: of(0.99),
             }
         };
         Report {
             steps,
-            moments: slots.into_iter().map(moment).collect(),
+            moments: buckets.into_iter().map(moment).collect(),
             acknowledged: std::mem::take(&mut self.acknowledged),
         }
     }

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_is_not_counted() {
+    fn a_dropped_request_is_no_longer_counted_as_waiting() {
         let admission = with_known_cost(true, 10);
         let queued: Vec<Queued> = (0..3)
             .map(|_| admission.enter(0, 0, NEVER).unwrap())
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_wait_than_may() {
+    fn the_queue_length_is_bounded() {
         let admission = admission(true, 2);
         let _queued = [
             admission.enter(0, 0, NEVER).unwrap(),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_done_in_time_is_refused_at_the_door_and_at_its_turn() {
+    fn requests_that_would_miss_their_deadline_are_shed_on_entry_and_on_start() {
         let admission = with_known_cost(true, 100);
         let _before: Vec<Queued> = (0..10)
             .map(|_| admission.enter(0, 0, NEVER).unwrap())
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_let_in_and_a_lasting_delay_is_not() {
+    fn bursts_are_admitted_and_lasting_delay_is_shed() {
         let admission = with_known_cost(true, 1000);
         // A hundred at once are a burst of 100 ms; one more would wait longer.
         let mut burst: Vec<Queued> = (0..=100)
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_kept_busy_however_requests_come() {
+    fn a_worker_stays_busy_for_any_arrival_pattern() {
         for (burst_ms, least, wait_ms_max) in [
             (1, 0.99, 12),
             (10, 0.98, 40),
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_is_no_less_than_two_of_what_there_is_to_do() {
+    fn the_target_is_at_least_twice_the_mean_cost() {
         let admission = admission(true, 1000);
         admission
             .enter(0, 0, NEVER)
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn switched_off_it_lets_all_in_at_any_time() {
+    fn admission_off_admits_everything() {
         let admission = with_known_cost(false, 1);
         let late: Vec<Queued> = (0..10)
             .map(|_| admission.enter(0, 0, MS).unwrap())

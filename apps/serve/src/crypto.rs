@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_is_verified_and_what_was_changed_is_not() {
+    fn signatures_verify_and_changed_messages_do_not() {
         let (crypto, message) = (crypto(), Bytes::from_static(b"hello"));
         let Done::Signed(id, signature) = crypto.perform(&Job::Sign(message.clone())) else {
             panic!();
@@ -267,7 +267,7 @@ mod tests {
 
     /// Source: RFC 8032, section 7.1, test 1.
     #[test]
-    fn a_signature_is_the_standards() {
+    fn signatures_match_rfc_8032() {
         let mut seed = [0; 32];
         hex::decode_to_slice(
             "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_told_from_others_and_costs_no_more_than_ours() {
+    fn passwords_are_verified_and_costlier_hashes_rejected() {
         let crypto = crypto();
         let Done::Hash(stored_hash) = crypto.perform(&Job::Hash("secret".into())) else {
             panic!();

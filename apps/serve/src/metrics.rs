@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_holds_what_is_no_more_than_its_end() {
+    fn bucket_bounds_are_inclusive() {
         let histogram = Histogram::default();
         for us in [100, 101, 20_000_000] {
             histogram.record(Duration::from_micros(us));

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_where_they_say() {
+    fn paths_map_to_their_routes() {
         for route in Route::ALL {
             assert_eq!(
                 route as usize,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_is_wrong_is_told() {
+    fn invalid_queries_are_rejected() {
         let parse = |route, uri: &str| job(route, &uri.parse().unwrap(), Bytes::from_static(b"x"));
         let (key, signature) = ("00".repeat(32), "11".repeat(64));
         assert!(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_bounded() {
+    fn request_timeout_is_bounded() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
         let mut headers = HeaderMap::new();
         assert_eq!(request_timeout(&headers, second, minute), Ok(second));

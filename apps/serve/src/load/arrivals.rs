@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn constant_arrivals_are_as_many_as_asked() {
+    fn constant_arrivals_match_the_rate() {
         let counts = counts(schedule(&[100.0, 300.0], false, Arrivals::Constant), 2);
         assert!((999..=1000).contains(&counts[0]), "{counts:?}");
         assert!((2999..=3001).contains(&counts[1]), "{counts:?}");
     }
 
     #[test]
-    fn poissons_are_about_as_many_and_spread_as_they_should_be() {
+    fn poisson_arrivals_match_the_rate_and_distribution() {
         let mut schedule = schedule(&[1000.0], false, Arrivals::Poisson);
         let times: Vec<Instant> = std::iter::from_fn(|| schedule.next())
             .map(|due| due.at)
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_goes_in_a_line() {
+    fn a_ramp_is_linear() {
         let counts = counts(schedule(&[0.0, 200.0, 200.0], true, Arrivals::Constant), 2);
         assert!((995..=1000).contains(&counts[0]), "{counts:?}");
         assert!((1998..=2002).contains(&counts[1]), "{counts:?}");

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_there_when_its_last_byte_is() {
+    fn a_response_is_complete_with_its_last_byte() {
         let all = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\nConnection: close\r\n\r\nbusy";
         for end in 0..all.len() {
             assert!(parse(&all[..end]).unwrap().is_none(), "{end}");

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_full_disk_nothing_is_kept_and_all_can_be_had_until_there_is_room() {
+    fn a_full_disk_blocks_writes_but_not_reads_until_space_is_free() {
         let disk = Disk::default();
         let (there, seen) = (disk.clone(), disk.clone());
         let opening = Box::new(move || Database::builder().create_with_backend(there.clone()));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_looked_for_beside_the_file_and_nothing_is_left() {
+    fn the_space_check_writes_next_to_the_file_and_cleans_up() {
         let folder = std::env::temp_dir().join(format!("creel-serve-room-{}", std::process::id()));
         assert!(
             !has_free_space(&folder.join("a.redb")),

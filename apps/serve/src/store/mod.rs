@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_named_by_what_it_is() {
+    fn store_names_are_parsed() {
         let of = |text: &str| text.parse::<Kind>();
         assert_eq!(of("memory"), Ok(Kind::Memory));
         assert_eq!(
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_there_and_counted_also_when_the_file_is_opened_again() {
+    fn records_and_counter_survive_reopening_the_file() {
         let path = std::env::temp_dir().join(format!("creel-serve-store-{}", std::process::id()));
         let kind = Kind::File(path.clone());
         let pool = Pool::builder().workers(1).build().unwrap();

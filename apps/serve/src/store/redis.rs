@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_before_the_answer_is_the_answer() {
+    fn an_error_of_an_earlier_reply_becomes_the_outcome() {
         let mut pending = VecDeque::new();
         let mut outcomes = Vec::new();
         for before in [1, 1, 0] {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_told_from_what_does_not() {
+    fn transient_errors_are_unavailable() {
         assert_eq!(
             refused("LOADING Redis is loading".into()),
             StoreError::Unavailable

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use crate::process::{Answer, Folder, Service, eventually, exists};
 
 #[test]
-fn who_has_asked_is_answered_before_the_end() {
+fn pending_requests_are_answered_before_shutdown() {
     let folder = Folder::new("graceful");
     let log = folder.path("access.log");
     let mut service = Service::start(&folder, &["--access-log", &log, "--deadline", "60s"]);
@@ -42,7 +42,7 @@ fn who_has_asked_is_answered_before_the_end() {
 }
 
 #[test]
-fn who_heeds_close_loses_nothing_while_the_end_is_told() {
+fn clients_that_honour_connection_close_lose_nothing_during_drain() {
     let folder = Folder::new("drain");
     let service = Service::start(&folder, &["--drain", "600s"]);
     let request = b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
@@ -74,7 +74,7 @@ fn who_heeds_close_loses_nothing_while_the_end_is_told() {
 /// A pipe that nobody reads holds up neither the start nor the end.
 #[cfg(unix)]
 #[test]
-fn a_log_that_nobody_reads_holds_up_nothing() {
+fn an_unread_access_log_does_not_block_the_service() {
     let folder = Folder::new("pipe");
     let pipe = folder.path("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -90,7 +90,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
 }
 
 #[test]
-fn keys_and_acknowledged_records_outlive_a_kill() {
+fn keys_and_acknowledged_records_survive_a_kill() {
     let folder = Folder::new("kill");
     let store = folder.path("records.redb");
     let arguments = ["--store", &store[..], "--deadline", "60s"];

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::process::{Folder, Service, run};
 
 #[test]
-fn the_same_is_answered_over_tls_in_both_protocols() {
+fn tls_serves_both_http_versions() {
     let folder = Folder::new("https");
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (chain, key) = (folder.path("chain.pem"), folder.path("key.pem"));

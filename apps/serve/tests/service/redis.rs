@@ -65,7 +65,7 @@ impl Drop for Redis {
 }
 
 #[test]
-fn redis_may_come_and_go() {
+fn the_service_survives_redis_restarts() {
     let folder = Folder::new("redis");
     let Some(mut redis) = Redis::start(&folder) else {
         println!("skipped: there is no redis-server");
@@ -149,7 +149,7 @@ fn redis_may_come_and_go() {
 }
 
 #[test]
-fn a_redis_that_keeps_nothing_or_does_not_answer_is_found_out_by_nobodys_asking() {
+fn probes_detect_a_redis_that_rejects_writes_or_hangs() {
     let folder = Folder::new("redis-full");
     let Some(redis) = Redis::start(&folder) else {
         println!("skipped: there is no redis-server");

@@ -73,7 +73,7 @@ fn error_replies_have_a_reason() {
     assert!(expect(service.get("/sign"), 405, "method").contains("allow: post"));
     assert!(expect(service.post("/ready", ""), 405, "method").contains("allow: get, head"));
     for path in ["/health", "/ready", "/metrics"] {
-        let answer = service.ask("HEAD", path, "", b"");
+        let answer = service.request("HEAD", path, "", b"");
         assert_eq!((answer.status, &answer.body[..]), (200, ""), "{path}");
     }
     expect(service.post("/verify?key=ab", "x"), 400, "key");
@@ -81,10 +81,10 @@ fn error_replies_have_a_reason() {
     expect(service.post("/password/check", "{}"), 400, "stored_hash");
     expect(service.post("/sign", &"x".repeat(101)), 413, "too large");
     assert_eq!(service.post("/sign", &"x".repeat(100)).status, 200);
-    let told = service.ask("POST", "/sign", "x-timeout-ms: soon\r\n", b"x");
-    expect(told, 400, "x-timeout-ms");
+    let reply = service.request("POST", "/sign", "x-timeout-ms: soon\r\n", b"x");
+    expect(reply, 400, "x-timeout-ms");
     // No time at all is not enough.
-    let late = service.ask("POST", "/sign", "x-timeout-ms: 0\r\n", b"x");
+    let late = service.request("POST", "/sign", "x-timeout-ms: 0\r\n", b"x");
     assert!(expect(late, 503, "").contains("retry-after: 1"));
 }
 

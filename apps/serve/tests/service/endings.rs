@@ -46,8 +46,8 @@ fn clients_that_honour_connection_close_lose_nothing_during_drain() {
     let folder = Folder::new("drain");
     let service = Service::start(&folder, &["--drain", "600s"]);
     let request = b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
-    let mut kept: Vec<_> = (0..8).map(|_| service.connect()).collect();
-    for stream in &mut kept {
+    let mut idle: Vec<_> = (0..8).map(|_| service.connect()).collect();
+    for stream in &mut idle {
         stream.write_all(request).unwrap();
         let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
         while !answer.ends_with(b"}") {
@@ -60,8 +60,8 @@ fn clients_that_honour_connection_close_lose_nothing_during_drain() {
     assert_eq!(service.get("/ready").status, 200);
     service.signal("TERM");
     // By connections that are let in.
-    eventually("it is told", || service.get("/ready").status == 503);
-    for stream in &mut kept {
+    eventually("/ready is 503", || service.get("/ready").status == 503);
+    for stream in &mut idle {
         stream.write_all(request).unwrap();
         let answer = Answer::read(stream);
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -105,9 +105,9 @@ fn keys_and_acknowledged_records_survive_a_kill() {
     let service = Service::start(&folder, &arguments);
     for record in signed {
         let id = record["id"].as_str().unwrap();
-        let kept = service.get(&format!("/records/{id}")).json();
-        assert_eq!(kept["signature"], record["signature"]);
-        assert_eq!(kept["key"], service.get("/key").json()["key"]);
+        let stored = service.get(&format!("/records/{id}")).json();
+        assert_eq!(stored["signature"], record["signature"]);
+        assert_eq!(stored["key"], service.get("/key").json()["key"]);
     }
     assert_eq!(service.get("/counters").json()["signed"], 20);
 }

@@ -31,9 +31,9 @@ fn tls_serves_both_http_versions() {
             println!("skipped: there is no curl");
             return;
         };
-        let told = String::from_utf8(curl.stdout).unwrap();
-        assert!(told.starts_with("{\"digest\":\"ba7816bf"), "{told}");
-        assert!(told.ends_with(&format!(" {version}")), "{told}");
+        let stdout = String::from_utf8(curl.stdout).unwrap();
+        assert!(stdout.starts_with("{\"digest\":\"ba7816bf"), "{stdout}");
+        assert!(stdout.ends_with(&format!(" {version}")), "{stdout}");
     }
     // Who speaks plainly gets no answer, and harms nobody.
     assert_ne!(service.get("/health").status, 200);

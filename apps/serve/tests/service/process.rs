@@ -86,14 +86,14 @@ impl Service {
     }
 
     pub fn post(&self, path: &str, body: &str) -> Answer {
-        self.ask("POST", path, "", body.as_bytes())
+        self.request("POST", path, "", body.as_bytes())
     }
 
     pub fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, "", b"")
+        self.request("GET", path, "", b"")
     }
 
-    pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
+    pub fn request(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
         let mut stream = self.connect();
         let length = body.len();
         let head = format!(

@@ -43,7 +43,7 @@ impl Redis {
     }
 
     /// By a connection of one's own; it says `+OK`.
-    fn tell(&self, folder: &Folder, command: &str) {
+    fn execute(&self, folder: &Folder, command: &str) {
         let mut stream = UnixStream::connect(folder.path("redis.sock")).unwrap();
         stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         stream.write_all(command.as_bytes()).unwrap();
@@ -172,10 +172,10 @@ fn probes_detect_a_redis_that_rejects_writes_or_hangs() {
             "*3\r\n$9\r\nREPLICAOF\r\n$2\r\nNO\r\n$3\r\nONE\r\n",
         ),
     ] {
-        redis.tell(&folder, one);
+        redis.execute(&folder, one);
         eventually("it is known to keep nothing", || !is_ready());
         assert_eq!(service.get(&record).status, 200, "it still has what it has");
-        redis.tell(&folder, other);
+        redis.execute(&folder, other);
         eventually("it keeps again", is_ready);
     }
     redis.signal("STOP");

@@ -130,10 +130,10 @@ fn audio_from_sipp_is_received_sample_by_sample() {
     });
     let source = &measured.sources[0];
     assert_eq!((source.packets, source.lost), (50, 0));
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
     let expected: Vec<i16> = played.iter().copied().map(sample).collect();
     assert!(
-        heard.rate == 8_000 && heard.samples == expected,
+        recorded.rate == 8_000 && recorded.samples == expected,
         "it heard something else"
     );
 }

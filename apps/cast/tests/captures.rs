@@ -106,10 +106,10 @@ fn pcapng_timestamps_use_the_interface_resolution() {
         (Some(9), 1_000_000_000),
         (Some(0x94), 1 << 20),
     ];
-    for (told_as, a_second) in units {
+    for (resolution, a_second) in units {
         let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
         let mut interface = InterfaceDescriptionBlock::new(DataLink::RAW, 65_535);
-        let option = told_as.map(InterfaceDescriptionOption::IfTsResol);
+        let option = resolution.map(InterfaceDescriptionOption::IfTsResol);
         interface.options.extend(option);
         writer.write_pcapng_block(interface).unwrap();
         for (at, bytes) in (0..COUNT).map(packet) {
@@ -226,11 +226,11 @@ fn a_full_disk_is_reported_by_name() {
     let mut receiver = receiver.stderr(Stdio::piped()).spawn().unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.connect(on).unwrap();
-    let (mut n, mut heard) = (0, 0);
-    while heard < 20 && receiver.try_wait().unwrap().is_none() {
+    let (mut n, mut delivered) = (0, 0);
+    while delivered < 20 && receiver.try_wait().unwrap().is_none() {
         // An error tells that nobody heard the one before.
         let is_sent = sender.send(&counting(11, n, 441, 1).bytes()).is_ok();
-        heard = if is_sent { heard + 1 } else { 0 };
+        delivered = if is_sent { delivered + 1 } else { 0 };
         n += 1;
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -70,7 +70,7 @@ fn each_leg_hears_the_others_but_not_itself() {
     let sum: i32 = VOICES.iter().map(|&voice| sample(voice)).sum();
     let others = VOICES.map(|voice| sum - sample(voice));
     // To a step of the law at that level.
-    let is_sum = |heard: i32, others: i32| (heard - others).abs() <= others.abs() / 16;
+    let is_sum = |received: i32, others: i32| (received - others).abs() <= others.abs() / 16;
     let mut last = [0; 3];
     let reports = conferring(&plan, || {
         let begin = Instant::now();
@@ -130,8 +130,8 @@ impl Pair {
                 self.n += 1;
                 std::thread::sleep(20 * MS);
             }
-            let heard = std::iter::from_fn(|| self.stays.recv(&mut bytes).ok());
-            if is_so(heard.count()) {
+            let received = std::iter::from_fn(|| self.stays.recv(&mut bytes).ok());
+            if is_so(received.count()) {
                 return true;
             }
         }
@@ -157,12 +157,12 @@ fn a_leg_leaves_by_bye_or_by_silence() {
             n,
         };
         conferring(&plan, || {
-            let is_there = pair.until(true, |heard| heard > 0);
+            let is_there = pair.until(true, |received| received > 0);
             if says_good_bye {
                 let bye = [0x81, 203, 0, 1, 0, 0, 0, 2];
                 pair.other.send_to(&bye, on).unwrap();
             }
-            let is_gone = pair.until(false, |heard| heard == 0);
+            let is_gone = pair.until(false, |received| received == 0);
             assert!(is_there && is_gone, "{silence:?}: {is_there}, {is_gone}");
         });
     }

@@ -89,12 +89,12 @@ impl Receiving {
         let mut child = command.spawn().unwrap();
         sender.connect(to).unwrap();
         let mut n = 0;
-        let mut heard = 0;
-        while heard < 4 {
+        let mut delivered = 0;
+        while delivered < 4 {
             assert!(child.try_wait().unwrap().is_none(), "it has ended");
             // An error tells that nobody heard the one before.
-            heard = if sender.send(&counting(11, n, 441, 1).bytes()).is_ok() {
-                heard + 1
+            delivered = if sender.send(&counting(11, n, 441, 1).bytes()).is_ok() {
+                delivered + 1
             } else {
                 0
             };
@@ -139,11 +139,11 @@ fn a_killed_receiver_leaves_valid_recordings() {
     let Receiving { mut child, .. } = receiving;
     child.kill().unwrap();
     child.wait().unwrap();
-    let heard = Sound::read(&wav).unwrap().samples;
-    assert!(heard.len() >= 44_100, "{} samples", heard.len());
-    let first = heard[0];
-    let expected = (0..heard.len()).map(|n| first.wrapping_add(n as u16 as i16));
-    assert!(heard.iter().copied().eq(expected), "not what was sent");
+    let recorded = Sound::read(&wav).unwrap().samples;
+    assert!(recorded.len() >= 44_100, "{} samples", recorded.len());
+    let first = recorded[0];
+    let expected = (0..recorded.len()).map(|n| first.wrapping_add(n as u16 as i16));
+    assert!(recorded.iter().copied().eq(expected), "not what was sent");
 }
 
 #[test]
@@ -171,13 +171,13 @@ fn a_full_disk_ends_the_recording_but_not_the_stream() {
         stderr.contains("stream-0.wav") && stderr.contains("ends there"),
         "{stderr}"
     );
-    let heard = Sound::read(&wav).unwrap().samples;
+    let recorded = Sound::read(&wav).unwrap().samples;
     assert!(
-        (8_000..40_000).contains(&heard.len()),
+        (8_000..40_000).contains(&recorded.len()),
         "{} samples",
-        heard.len()
+        recorded.len()
     );
-    assert!(heard[20_000 / 2..].iter().any(|&sample| sample != 0));
+    assert!(recorded[20_000 / 2..].iter().any(|&sample| sample != 0));
     let rows = String::from_utf8_lossy(&output.stdout).into_owned();
     let row: Vec<&str> = rows.lines().nth(1).unwrap().split(',').collect();
     let packets: u32 = row[6].parse().unwrap();
@@ -245,13 +245,13 @@ fn packets_of_any_size_are_received_whole() {
     // A socket holds few that are so large: a receiver that is halted misses some, but not always.
     let is_whole = |_| {
         let mut child = command.spawn().unwrap();
-        let (mut n, mut heard) = (0, 0);
+        let (mut n, mut delivered) = (0, 0);
         // A quarter of a second each: 22,050 bytes.
-        while heard < 20 {
+        while delivered < 20 {
             assert!(child.try_wait().unwrap().is_none(), "it has ended");
             let packet = counting(11, n, 11_025, 1);
-            heard = if sender.send(&packet.bytes()).is_ok() {
-                heard + 1
+            delivered = if sender.send(&packet.bytes()).is_ok() {
+                delivered + 1
             } else {
                 0
             };
@@ -263,14 +263,14 @@ fn packets_of_any_size_are_received_whole() {
         !stderr_of(&output).contains("faster than they were taken")
     };
     assert!((0..10).any(is_whole));
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
-    assert!(heard.len() >= 19 * 11_025);
-    let first = heard[0];
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
+    assert!(recorded.len() >= 19 * 11_025);
+    let first = recorded[0];
     assert!(
-        heard
+        recorded
             .iter()
             .copied()
-            .eq((0..heard.len()).map(|n| first.wrapping_add(n as u16 as i16)))
+            .eq((0..recorded.len()).map(|n| first.wrapping_add(n as u16 as i16)))
     );
 }
 
@@ -410,7 +410,7 @@ fn a_multicast_group_is_joined_and_filtered_by_source() {
     for group in ["239.255.77.1", "[ff01::77]", "[ff12::77]"] {
         let port = free_ports(1).port();
         let to = format!("{group}:{port}");
-        let heard = |source: Option<&str>, is_heard: bool| {
+        let delivered = |source: Option<&str>, is_heard: bool| {
             let on = [
                 "receive",
                 "--streams",
@@ -461,17 +461,17 @@ fn a_multicast_group_is_joined_and_filtered_by_source() {
                 .parse::<SocketAddr>();
             Some(row.unwrap().ip().to_string())
         };
-        let Some(source) = heard(None, true) else {
+        let Some(source) = delivered(None, true) else {
             assert!(group.starts_with('['), "{to} is not heard");
             continue;
         };
-        assert_eq!(heard(Some(&source), true), Some(source.clone()), "{to}");
+        assert_eq!(delivered(Some(&source), true), Some(source.clone()), "{to}");
         let other = if group.starts_with('2') {
             "192.0.2.1"
         } else {
             "2001:db8::1"
         };
-        assert_eq!(heard(Some(other), false), None, "{to}");
+        assert_eq!(delivered(Some(other), false), None, "{to}");
     }
 }
 

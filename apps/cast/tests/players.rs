@@ -116,17 +116,17 @@ fn audio_from_ffmpeg_is_received_sample_by_sample() {
         assert_eq!(measured.warnings, Vec::<String>::new(), "{format}");
         // Its report came on the next port or on none; it never counts as a packet.
         assert!(source.jitter_ms.unwrap() < 100.0);
-        let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+        let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
         assert_eq!(
-            (heard.rate, heard.channels),
+            (recorded.rate, recorded.channels),
             (parsed.rate(), usize::from(channels))
         );
         assert!(
-            heard.samples.len() >= samples.len() * 9 / 10,
+            recorded.samples.len() >= samples.len() * 9 / 10,
             "{format}: {}",
-            heard.samples.len()
+            recorded.samples.len()
         );
-        let compared = heard.samples.len().min(samples.len());
+        let compared = recorded.samples.len().min(samples.len());
         let lossless = format.starts_with("L16");
         let step = |sample: i16| {
             if lossless {
@@ -135,9 +135,11 @@ fn audio_from_ffmpeg_is_received_sample_by_sample() {
                 (i32::from(sample).abs() / 16).max(16)
             }
         };
-        let pairs = heard.samples[..compared].iter().zip(&samples[..compared]);
-        let close = |(&heard, &sent): (&i16, &i16)| {
-            (i32::from(heard) - i32::from(sent)).abs() <= step(sent)
+        let pairs = recorded.samples[..compared]
+            .iter()
+            .zip(&samples[..compared]);
+        let close = |(&recorded, &sent): (&i16, &i16)| {
+            (i32::from(recorded) - i32::from(sent)).abs() <= step(sent)
         };
         assert!(
             pairs.into_iter().all(close),
@@ -208,10 +210,11 @@ fn audio_from_gstreamer_is_received_with_its_reports() {
             "{format}: {:?}",
             measured.unrecognized
         );
-        let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-        let seconds = heard.samples.len() as f64 / f64::from(heard.rate) / heard.channels as f64;
+        let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+        let seconds =
+            recorded.samples.len() as f64 / f64::from(recorded.rate) / recorded.channels as f64;
         assert!((1.2..2.0).contains(&seconds), "{format}: {seconds} s");
-        assert!(heard.samples.iter().any(|&sample| sample > 15_000));
+        assert!(recorded.samples.iter().any(|&sample| sample > 15_000));
     }
 }
 
@@ -230,12 +233,12 @@ fn ffmpeg_plays_our_stream_from_our_description() {
         let format: Format = format.parse().unwrap();
         let mut session = RtpSession::new(to, payload_type, format);
         session.packet_time = 10 * MS;
-        let (sdp, heard) = (folder.0.join("stream.sdp"), folder.0.join("heard.wav"));
+        let (sdp, recorded) = (folder.0.join("stream.sdp"), folder.0.join("heard.wav"));
         std::fs::write(&sdp, RtpSession::describe(std::slice::from_ref(&session))).unwrap();
         ffmpeg
             .args(["-protocol_whitelist", "file,udp,rtp", "-i"])
             .arg(&sdp);
-        ffmpeg.args(["-t", "0.5"]).arg(&heard);
+        ffmpeg.args(["-t", "0.5"]).arg(&recorded);
         let mut player = Player(ffmpeg.spawn().unwrap());
         let plan = send::Plan {
             sessions: vec![session],
@@ -248,7 +251,7 @@ fn ffmpeg_plays_our_stream_from_our_description() {
         let ended = std::cell::RefCell::new(&mut player.0);
         // It sends until the player has had enough.
         send::run(&plan, &|| ended.borrow_mut().try_wait().unwrap().is_some()).unwrap();
-        let sound = Sound::read(&heard).unwrap();
+        let sound = Sound::read(&recorded).unwrap();
         assert_eq!(
             (sound.rate, sound.channels),
             (format.rate(), usize::from(format.channels))
@@ -397,9 +400,13 @@ fn opus_works_in_both_directions() {
         .arg(format!("rtp://{on}"));
     let measured = received(&folder, on, &[(97, "opus/48000/2")], from);
     assert_eq!((measured.lost, measured.warnings), (0, Vec::new()));
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert_eq!((heard.rate, heard.channels), (48_000, 2));
-    assert!((hertz(&heard) - 440.0).abs() < 5.0, "{} Hz", hertz(&heard));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!((recorded.rate, recorded.channels), (48_000, 2));
+    assert!(
+        (hertz(&recorded) - 440.0).abs() < 5.0,
+        "{} Hz",
+        hertz(&recorded)
+    );
 
     let Some(mut back) = ffmpeg() else { return };
     let to = free_port();
@@ -422,8 +429,12 @@ fn opus_works_in_both_directions() {
     };
     let ended = std::cell::RefCell::new(&mut player.0);
     send::run(&plan, &|| ended.borrow_mut().try_wait().unwrap().is_some()).unwrap();
-    let heard = Sound::read(&wav).unwrap();
-    assert!((hertz(&heard) - 330.0).abs() < 5.0, "{} Hz", hertz(&heard));
+    let recorded = Sound::read(&wav).unwrap();
+    assert!(
+        (hertz(&recorded) - 330.0).abs() < 5.0,
+        "{} Hz",
+        hertz(&recorded)
+    );
 }
 
 /// A network that loses: what comes to its sockets goes on, but for some packets.

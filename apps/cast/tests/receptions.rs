@@ -26,9 +26,9 @@ fn payload_types_clocks_and_channels_are_used() {
         .map(|n| (at(u64::from(n) * 5_000), counting(97, n, 240, 2)))
         .collect();
     let measured = analysed(&folder.0, &[(97, "L16/48000/2")], &packets);
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert_eq!((heard.rate, heard.channels), (48_000, 2));
-    assert!(heard.samples == counted(100 * 480));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!((recorded.rate, recorded.channels), (48_000, 2));
+    assert!(recorded.samples == counted(100 * 480));
     assert_eq!((measured.late, measured.lost), (0, 0));
     assert!(measured.sources[0].jitter_ms.unwrap() < 0.03);
     // µ-law by its static type: a byte a sample.
@@ -40,8 +40,11 @@ fn payload_types_clocks_and_channels_are_used() {
         .map(|n| (at(u64::from(n) * 20_000), silent(n)))
         .collect();
     analysed(&folder.0, &[], &packets);
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert_eq!((heard.rate, heard.samples), (8_000, vec![32_124; 8_000]));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!(
+        (recorded.rate, recorded.samples),
+        (8_000, vec![32_124; 8_000])
+    );
 }
 
 #[test]
@@ -130,8 +133,8 @@ fn jitter_matches_the_delays() {
         "{measured_max} ms, not {most}"
     );
     // All that was delayed is where it belongs.
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert!(heard.samples == counted(2_000 * 441));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert!(recorded.samples == counted(2_000 * 441));
 }
 
 #[test]
@@ -158,8 +161,8 @@ fn a_packet_75_late_is_one_late_packet() {
         (source.lost, source.reordered, source.restarts, source.late),
         (0, 1, 0, 1)
     );
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert!(heard.samples == counted(400 * 441));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert!(recorded.samples == counted(400 * 441));
 }
 
 #[test]
@@ -207,14 +210,14 @@ fn a_restarted_sender_continues_its_recording_at_its_arrival_time() {
         (1, 0, 0, 0)
     );
     assert_eq!(source.packets, 200);
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
-    assert!(heard[..100 * 441] == counted(100 * 441));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
+    assert!(recorded[..100 * 441] == counted(100 * 441));
     assert!(
-        heard[100 * 441..2 * 44_100]
+        recorded[100 * 441..2 * 44_100]
             .iter()
             .all(|&sample| sample == 0)
     );
-    assert!(heard[2 * 44_100..] == counted(100 * 441));
+    assert!(recorded[2 * 44_100..] == counted(100 * 441));
 }
 
 #[test]

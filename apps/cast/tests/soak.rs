@@ -137,23 +137,23 @@ fn an_hour_of_packets_leaves_no_memory_behind() {
     let (begin, warm) = (Instant::now(), MS * (send.buffers / 5) as u32);
     let used = || (resident_bytes(), descriptors());
     // Once a fifth is through, and at the last look.
-    let looks = RefCell::new((None, None));
+    let samples = RefCell::new((None, None));
     let over = AtomicBool::new(false);
     let (measured, relayed, sent) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| send::run(&send, &|| false).unwrap());
         let relaying = scope.spawn(|| relay.run(&|| over.load(Ordering::Relaxed)));
         let measured = receiver.run(&|| {
-            let mut looks = looks.borrow_mut();
+            let mut samples = samples.borrow_mut();
             if begin.elapsed() > warm && !sending.is_finished() {
-                looks.0 = looks.0.or_else(|| Some(used()));
-                looks.1 = Some(used());
+                samples.0 = samples.0.or_else(|| Some(used()));
+                samples.1 = Some(used());
             }
             false
         });
         over.store(true, Ordering::Relaxed);
         (measured, relaying.join().unwrap(), sending.join().unwrap())
     });
-    let (Some(first), Some(last)) = looks.into_inner() else {
+    let (Some(first), Some(last)) = samples.into_inner() else {
         panic!("it was over before anybody looked");
     };
     let rate = measured.buffers as f64 / measured.used.time.as_secs_f64().max(0.001);

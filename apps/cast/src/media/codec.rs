@@ -220,10 +220,10 @@ mod tests {
 
     fn round_trip(text: &str, samples: &[i16]) -> (usize, Vec<i16>) {
         let format: Format = text.parse().unwrap();
-        let (mut payload, mut heard) = (Vec::new(), Vec::new());
+        let (mut payload, mut decoded) = (Vec::new(), Vec::new());
         Encoder::new(format).unwrap().encode(samples, &mut payload);
-        Decoder::new(format).unwrap().decode(&payload, &mut heard);
-        (payload.len(), heard)
+        Decoder::new(format).unwrap().decode(&payload, &mut decoded);
+        (payload.len(), decoded)
     }
 
     #[test]
@@ -237,15 +237,15 @@ mod tests {
     fn g711_round_trips_within_one_step() {
         let samples: Vec<i16> = (i16::MIN..=i16::MAX).collect();
         for law in ["PCMU", "PCMA"] {
-            let (bytes, heard) = round_trip(law, &samples);
-            assert_eq!((bytes, heard.len()), (65_536, 65_536));
-            for (&sample, &heard) in samples.iter().zip(&heard) {
+            let (bytes, decoded) = round_trip(law, &samples);
+            assert_eq!((bytes, decoded.len()), (65_536, 65_536));
+            for (&sample, &decoded) in samples.iter().zip(&decoded) {
                 // A step is a sixteenth of the value's power of two, and 16 near zero; µ-law
                 // clips at 32,635.
-                let far = (i32::from(sample) - i32::from(heard)).abs();
+                let far = (i32::from(sample) - i32::from(decoded)).abs();
                 assert!(
                     far <= (i32::from(sample).abs() / 16).max(16),
-                    "{law}: {sample} as {heard}"
+                    "{law}: {sample} as {decoded}"
                 );
             }
         }
@@ -285,8 +285,8 @@ mod tests {
         let mut payload = Vec::new();
         let format: Format = "PCMA".parse().unwrap();
         Encoder::new(format).unwrap().encode(&samples, &mut payload);
-        let (_, heard) = round_trip("PCMA", &samples);
-        for ((&sample, byte), heard) in samples.iter().zip(payload).zip(heard) {
+        let (_, decoded) = round_trip("PCMA", &samples);
+        for ((&sample, byte), decoded) in samples.iter().zip(payload).zip(decoded) {
             let sample = i32::from(sample);
             // Decision values belong to the step above them, of negative ones to that below.
             let size = if sample < 0 { -1 - sample } else { sample };
@@ -296,7 +296,7 @@ mod tests {
             assert_eq!(byte, (sign | number as u8) ^ 0x55, "{sample}");
             let middle = first + step / 2;
             let middle = if sample < 0 { -middle } else { middle };
-            assert_eq!(i32::from(heard), middle, "{sample}");
+            assert_eq!(i32::from(decoded), middle, "{sample}");
         }
     }
 
@@ -304,10 +304,10 @@ mod tests {
     fn g722_needs_half_a_byte_per_sample_and_keeps_the_tone() {
         let mut tone = vec![0; 3_200];
         crate::media::tone::Tone::new(Default::default(), 440.0, 16_000).fill(&mut tone);
-        let (bytes, heard) = round_trip("G722", &tone);
-        assert_eq!((bytes, heard.len()), (1_600, 3_200));
+        let (bytes, decoded) = round_trip("G722", &tone);
+        assert_eq!((bytes, decoded.len()), (1_600, 3_200));
         let energy = |samples: &[i16]| samples.iter().map(|&s| f64::from(s).powi(2)).sum::<f64>();
-        let share = energy(&heard[400..]) / energy(&tone[400..]);
+        let share = energy(&decoded[400..]) / energy(&tone[400..]);
         assert!((0.8..1.2).contains(&share), "{share}");
     }
 

@@ -124,16 +124,16 @@ impl Playout {
             let frame = self.frame as i64;
             self.pending_change = self.pending_change.max((-early / frame + 1) * frame);
         }
-        let place = self.packets.partition_point(|packet| packet.at < at);
+        let index = self.packets.partition_point(|packet| packet.at < at);
         let is_there = self
             .packets
-            .get(place)
+            .get(index)
             .is_some_and(|packet| packet.at == at);
         if is_there || at + samples.len() as i64 <= next || self.packets.len() >= PACKETS_MAX {
             self.spare.push(samples);
             return;
         }
-        self.packets.insert(place, BufferedPacket { at, samples });
+        self.packets.insert(index, BufferedPacket { at, samples });
     }
 
     /// The next frame; false: nothing has come yet or for long, and it is silence.
@@ -206,8 +206,8 @@ impl Playout {
             } else {
                 let from = (at - packet.at) as usize;
                 let run = (packet.samples.len() - from).min(samples.len() - done);
-                let heard = &packet.samples[from..from + run];
-                samples[done..done + run].copy_from_slice(heard);
+                let available = &packet.samples[from..from + run];
+                samples[done..done + run].copy_from_slice(available);
                 self.conceal.played(&mut samples[done..done + run]);
                 done += run;
             }
@@ -451,10 +451,10 @@ mod tests {
                 playout.play(&mut frame);
                 worst = worst.max(playout.delay().abs());
             }
-            let heard = playout.stats();
-            assert!(heard.late < 10 && heard.restarts == 0, "{ppm}: {heard:?}");
+            let stats = playout.stats();
+            assert!(stats.late < 10 && stats.restarts == 0, "{ppm}: {stats:?}");
             assert!(worst <= 5 * FRAME as i64, "{ppm}: {worst}");
-            assert!(heard.concealed < 20 * FRAME as u64, "{ppm}: {heard:?}");
+            assert!(stats.concealed < 20 * FRAME as u64, "{ppm}: {stats:?}");
         }
     }
 

@@ -233,21 +233,21 @@ mod tests {
     fn reordered_and_duplicate_chunks_are_written_at_their_positions() {
         let scratch = Scratch::new("places");
         let mut recording = Recording::create(&scratch.0, 8_000, 2).unwrap();
-        let piece = |n: i64| -> Vec<i16> { (0..20).map(|i| (n * 20 + i) as i16).collect() };
+        let chunk = |n: i64| -> Vec<i16> { (0..20).map(|i| (n * 20 + i) as i16).collect() };
         // Pieces of ten frames; the first to come is not the first, 5 is lost, 7 comes twice.
         let mut order: Vec<i64> = vec![1, 0, 2, 3, 4, 7, 6, 7];
         order.extend(8..60);
         order.swap(20, 50);
         for n in order {
-            recording.put(1_000 + n * 10, &piece(n)).unwrap();
+            recording.put(1_000 + n * 10, &chunk(n)).unwrap();
         }
         recording.finish().unwrap();
-        let heard = Sound::read(&scratch.0).unwrap();
-        assert_eq!((heard.rate, heard.channels), (8_000, 2));
+        let read_back = Sound::read(&scratch.0).unwrap();
+        assert_eq!((read_back.rate, read_back.channels), (8_000, 2));
         let expected: Vec<i16> = (0..60)
-            .flat_map(|n| if n == 5 { vec![0; 20] } else { piece(n) })
+            .flat_map(|n| if n == 5 { vec![0; 20] } else { chunk(n) })
             .collect();
-        assert_eq!(heard.samples, expected);
+        assert_eq!(read_back.samples, expected);
     }
 
     #[test]

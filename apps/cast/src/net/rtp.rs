@@ -107,9 +107,9 @@ fn parse_some(packet: &[u8], is_whole: bool) -> Result<(Header, &[u8]), Malforme
     let mut payload = packet.get(begin..).ok_or(short(begin))?;
     if fixed[0] & 0x20 != 0 && is_whole {
         let padding = payload.last().copied().unwrap_or(0);
-        let kept = payload.len().checked_sub(usize::from(padding));
-        let kept = kept.filter(|_| padding > 0);
-        payload = &payload[..kept.ok_or(Malformed::Padding(padding))?];
+        let payload_len = payload.len().checked_sub(usize::from(padding));
+        let payload_len = payload_len.filter(|_| padding > 0);
+        payload = &payload[..payload_len.ok_or(Malformed::Padding(padding))?];
     }
     let header = Header {
         payload_type: fixed[1] & 0x7f,

@@ -428,7 +428,7 @@ impl Demux {
         let reports = by_address.into_iter().flat_map(|(to, blocks)| {
             let of_address: Vec<_> = blocks
                 .chunks(31)
-                .map(|some| (to, rtcp::receiver_report(ssrc, some, cname)))
+                .map(|chunk| (to, rtcp::receiver_report(ssrc, chunk, cname)))
                 .collect();
             of_address
         });

@@ -98,10 +98,10 @@ impl Leg {
     }
 
     /// The packet with what it shall hear.
-    pub(super) fn build_packet(&mut self, heard: &[i16], datagram: &mut Vec<u8>) {
+    pub(super) fn build_packet(&mut self, mix: &[i16], datagram: &mut Vec<u8>) {
         datagram.clear();
         datagram.extend(self.outgoing_header.to_bytes());
-        self.encoder.encode(heard, datagram);
+        self.encoder.encode(mix, datagram);
         debug_assert!(datagram.len() > HEADER_BYTES);
         self.outgoing_header.marker = false;
         self.outgoing_header.sequence = self.outgoing_header.sequence.wrapping_add(1);
@@ -117,15 +117,15 @@ impl Leg {
     }
 
     pub(super) fn report(&self, room: usize) -> LegReport {
-        let heard = self.playout.stats();
+        let stats = self.playout.stats();
         LegReport {
             room,
             from: self.from,
             format: self.format,
             packets: self.packets,
             sent: self.sent,
-            late: heard.late,
-            concealed: heard.concealed as f64 / self.played.max(1) as f64,
+            late: stats.late,
+            concealed: stats.concealed as f64 / self.played.max(1) as f64,
             keys: self.keys.keys().to_owned(),
         }
     }

@@ -136,23 +136,23 @@ impl RtpSink {
         let (_, keys) = self.layout.keys.as_ref()?;
         let ms =
             |periods: u64| periods * frames as u64 * 1_000 / u64::from(self.layout.format.rate());
-        let held = periods_in(KEY_MS, ms(1)) + ENDS - 1;
-        let whole = held + periods_in(PAUSE_MS, ms(1));
+        let sent_periods = periods_in(KEY_MS, ms(1)) + ENDS - 1;
+        let whole = sent_periods + periods_in(PAUSE_MS, ms(1));
         let key = keys.chars().nth((period / whole) as usize)?;
         let at = period % whole;
-        if at >= held {
+        if at >= sent_periods {
             return None;
         }
         let event = dtmf::event(key)?;
-        let pressed = (at + 1).min(held + 1 - ENDS);
+        let pressed = (at + 1).min(sent_periods + 1 - ENDS);
         let ticks = self
             .layout
             .format
             .ticks(frames)
             .saturating_mul(pressed as u32);
-        let begun = (period - at) as u32;
-        let payload = dtmf::payload(event, ticks.min(0xffff) as u16, at + ENDS >= held);
-        Some((payload, at == 0, begun))
+        let event_start = (period - at) as u32;
+        let payload = dtmf::payload(event, ticks.min(0xffff) as u16, at + ENDS >= sent_periods);
+        Some((payload, at == 0, event_start))
     }
 
     fn report(&mut self, now: u64, timestamp: u32, ends: bool) {
@@ -208,9 +208,9 @@ impl Sink for RtpSink {
                     .wrapping_add((period as u32).wrapping_mul(ticks))
             };
             let timestamp = at(buffer.sequence);
-            if let Some((payload, marker, begun)) = self.key(buffer.sequence, frames) {
+            if let Some((payload, marker, event_start)) = self.key(buffer.sequence, frames) {
                 let number = self.layout.keys.as_ref().map_or(0, |(number, _)| *number);
-                datagram.extend(self.header(number, marker, at(begun.into())));
+                datagram.extend(self.header(number, marker, at(event_start.into())));
                 datagram.extend(payload);
             } else {
                 let is_first = self.sent.packets == 0 || skipped > 0;

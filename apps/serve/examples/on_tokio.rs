@@ -48,7 +48,7 @@ struct App {
     store: Store,
     admission: Arc<Admission>,
     metrics: Metrics,
-    begun: Instant,
+    started: Instant,
 }
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         store: Store::open(&cli.store, &none, &Arc::default())?,
         admission: Arc::new(Admission::new(limits)),
         metrics: Metrics::default(),
-        begun: Instant::now(),
+        started: Instant::now(),
     });
     runtime.block_on(async {
         let listener = TcpListener::bind(&cli.listen).await?;
@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 impl App {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
-        let (begun, route) = (Instant::now(), Route::of(request.uri().path()));
+        let (started, route) = (Instant::now(), Route::of(request.uri().path()));
         if route == Route::Metrics {
             return Response::new(Full::from(
                 self.metrics.text(&self.admission, self.store.is_ready()),
@@ -115,13 +115,13 @@ impl App {
         let request_timeout =
             routes::request_timeout(request.headers(), DEFAULT_TIMEOUT, Duration::from_secs(60));
         let request_timeout = request_timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let work = Arc::clone(&self).work(route, request, begun + request_timeout);
+        let work = Arc::clone(&self).work(route, request, started + request_timeout);
         let reply = match tokio::time::timeout(request_timeout, work).await {
             Ok(reply) => reply.unwrap_or_else(|refusal| error_reply(&refusal)),
             Err(_) => error_reply(&Refusal::Late),
         };
         self.metrics
-            .answered(route, reply.status().as_u16(), begun.elapsed());
+            .answered(route, reply.status().as_u16(), started.elapsed());
         reply
     }
 
@@ -140,14 +140,14 @@ impl App {
         let body = Limited::new(request.into_body(), 64 << 10).collect().await;
         let body: Bytes = body.map_err(|_| Refusal::TooLarge)?.to_bytes();
         let job = routes::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
-        let nanos = |at: Instant| at.saturating_duration_since(self.begun).as_nanos() as u64;
+        let nanos = |at: Instant| at.saturating_duration_since(self.started).as_nanos() as u64;
         let queued = self
             .admission
             .enter(job.kind(), nanos(Instant::now()), nanos(deadline));
         let queued = queued.map_err(Refusal::Shed)?;
         let (crypto, app) = (Arc::clone(&self.crypto), Arc::clone(&self));
         let done = tokio::task::spawn_blocking(move || {
-            let nanos = || app.begun.elapsed().as_nanos() as u64;
+            let nanos = || app.started.elapsed().as_nanos() as u64;
             let from = nanos();
             let (_, permit) = queued.start(from).map_err(Refusal::Shed)?;
             let done = crypto.perform(&job);

@@ -476,9 +476,9 @@ mod tests {
                     (0..2 * burst_ms).filter_map(|_| admission.enter(0, now, now + 1000 * MS).ok());
                 queue.extend(burst);
             }
-            let begun = std::iter::from_fn(|| queue.pop_front())
+            let started = std::iter::from_fn(|| queue.pop_front())
                 .find_map(|next: Queued| next.start(now).ok());
-            match begun {
+            match started {
                 Some((delay, permit)) => {
                     permit.finish(MS);
                     delays.push(delay / MS);

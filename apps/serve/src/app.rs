@@ -116,9 +116,9 @@ impl App {
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let begun = Instant::now();
+        let started = Instant::now();
         let route = Route::of(request.uri().path());
-        let in_flight = InFlight::new(&self.metrics, route, begun);
+        let in_flight = InFlight::new(&self.metrics, route, started);
         // In HTTP/2 all streams are told at once, in the end.
         let can_close = request.version() < Version::HTTP_2;
         let line = self.log.is_some().then(|| {
@@ -127,7 +127,7 @@ impl App {
                 request.uri().path().to_owned(),
             )
         });
-        let reply = self.outcome(route, request, begun).await;
+        let reply = self.outcome(route, request, started).await;
         let mut reply = reply.unwrap_or_else(|refusal| self.error_reply(&refusal));
         if can_close && self.is_draining() {
             let close = HeaderValue::from_static("close");
@@ -140,7 +140,7 @@ impl App {
                 &method,
                 &path,
                 reply.status().as_u16(),
-                begun.elapsed(),
+                started.elapsed(),
                 bytes,
             ));
         }
@@ -151,7 +151,7 @@ impl App {
         &self,
         route: Route,
         request: Request<B>,
-        begun: Instant,
+        started: Instant,
     ) -> Result<Reply, Refusal>
     where
         B: Body,
@@ -186,8 +186,8 @@ impl App {
         let request_timeout =
             routes::request_timeout(request.headers(), self.deadline, self.deadline_max);
         let request_timeout = request_timeout.map_err(|why| Refusal::Bad(why.to_owned()))?;
-        let work = self.work(route, request, begun + request_timeout);
-        let left = request_timeout.saturating_sub(begun.elapsed());
+        let work = self.work(route, request, started + request_timeout);
+        let left = request_timeout.saturating_sub(started.elapsed());
         timeout(left, work).await.unwrap_or_else(|_| {
             self.metrics.late.fetch_add(1, Relaxed);
             Err(Refusal::Late)
@@ -243,8 +243,8 @@ impl App {
             return Err(Refusal::TooLarge);
         }
         // A little before it, so that there is time to say so.
-        let begun = Instant::now();
-        let left = deadline.saturating_duration_since(begun).mul_f64(0.9);
+        let started = Instant::now();
+        let left = deadline.saturating_duration_since(started).mul_f64(0.9);
         let mut body = pin!(body);
         let collected = timeout(left, async {
             if is_too_large {
@@ -258,7 +258,7 @@ impl App {
         });
         let collected = collected.await.unwrap_or(Err(Refusal::Slow));
         if drains && collected == Err(Refusal::TooLarge) {
-            let left = left.saturating_sub(begun.elapsed());
+            let left = left.saturating_sub(started.elapsed());
             let _ = timeout(left, drain(body)).await;
         }
         collected
@@ -387,18 +387,18 @@ pub fn error_reply(refusal: &Refusal) -> Reply {
 struct InFlight<'a> {
     metrics: &'a Metrics,
     route: Route,
-    begun: Instant,
+    started: Instant,
     is_answered: bool,
 }
 
 impl<'a> InFlight<'a> {
-    fn new(metrics: &'a Metrics, route: Route, begun: Instant) -> Self {
-        metrics.begun.fetch_add(1, Relaxed);
+    fn new(metrics: &'a Metrics, route: Route, started: Instant) -> Self {
+        metrics.started.fetch_add(1, Relaxed);
         metrics.in_flight.fetch_add(1, Relaxed);
         InFlight {
             metrics,
             route,
-            begun,
+            started,
             is_answered: false,
         }
     }
@@ -406,7 +406,7 @@ impl<'a> InFlight<'a> {
     fn answered(mut self, status: StatusCode) {
         self.is_answered = true;
         self.metrics
-            .answered(self.route, status.as_u16(), self.begun.elapsed());
+            .answered(self.route, status.as_u16(), self.started.elapsed());
     }
 }
 
@@ -415,7 +415,8 @@ impl Drop for InFlight<'_> {
         self.metrics.in_flight.fetch_sub(1, Relaxed);
         if !self.is_answered {
             self.metrics.left.fetch_add(1, Relaxed);
-            self.metrics.answered(self.route, 499, self.begun.elapsed());
+            self.metrics
+                .answered(self.route, 499, self.started.elapsed());
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct CryptoPool {
     pub(crate) admission: Arc<Admission>,
     pub(crate) crypto: Arc<Crypto>,
     metrics: Arc<Metrics>,
-    begun: Instant,
+    started: Instant,
 }
 
 impl CryptoPool {
@@ -40,26 +40,26 @@ impl CryptoPool {
             admission: Arc::new(admission),
             crypto: Arc::new(crypto),
             metrics,
-            begun: Instant::now(),
+            started: Instant::now(),
         }
     }
 
     /// Does a job when its turn comes. Dropped, it leaves out what was not begun.
     pub(crate) async fn perform(&self, job: Job, deadline: Instant) -> Result<Done, JobError> {
-        let deadline = nanos(deadline.saturating_duration_since(self.begun));
+        let deadline = nanos(deadline.saturating_duration_since(self.started));
         let queued = self.admission.enter(job.kind(), self.now(), deadline);
         let queued = queued.map_err(JobError::Shed)?;
-        let (crypto, metrics, begun) = (
+        let (crypto, metrics, started) = (
             Arc::clone(&self.crypto),
             Arc::clone(&self.metrics),
-            self.begun,
+            self.started,
         );
         let work = self.pool.spawn(async move {
-            let from = nanos(begun.elapsed());
+            let from = nanos(started.elapsed());
             let (delay, permit) = queued.start(from).map_err(JobError::Shed)?;
             metrics.delay.record(Duration::from_nanos(delay));
             let done = crypto.perform(&job);
-            permit.finish(nanos(begun.elapsed()).saturating_sub(from));
+            permit.finish(nanos(started.elapsed()).saturating_sub(from));
             Ok(done)
         });
         work.cancel_on_drop()
@@ -68,7 +68,7 @@ impl CryptoPool {
     }
 
     fn now(&self) -> Nanos {
-        nanos(self.begun.elapsed())
+        nanos(self.started.elapsed())
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) async fn trim_when_idle(metrics: Arc<Metrics>) {
     let (mut seen, mut idle_polls) = (0, IDLE_POLLS);
     loop {
         creel::time::sleep(POLL_INTERVAL).await;
-        let now = metrics.begun.load(Relaxed);
+        let now = metrics.started.load(Relaxed);
         if now != seen {
             (seen, idle_polls) = (now, 0);
         } else if idle_polls < IDLE_POLLS {

@@ -86,7 +86,7 @@ pub struct Metrics {
     /// Clients that left before their answer.
     pub left: AtomicU64,
     /// Requests so far.
-    pub begun: AtomicU64,
+    pub started: AtomicU64,
     /// Of these, those that are being answered.
     pub in_flight: AtomicI64,
     /// Answers that the store did not give.
@@ -104,11 +104,11 @@ impl Metrics {
     /// Counts an answer; 499 is that the client left.
     pub fn answered(&self, route: Route, status: u16, took: Duration) {
         let last = STATUSES.len() - 1;
-        let place = STATUSES
+        let index = STATUSES
             .iter()
             .position(|other| *other == status)
             .unwrap_or(last);
-        self.answers[route as usize][place].fetch_add(1, Relaxed);
+        self.answers[route as usize][index].fetch_add(1, Relaxed);
         self.times[route as usize].record(took);
     }
 

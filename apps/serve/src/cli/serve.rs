@@ -192,10 +192,10 @@ fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
         let (mut int, mut term) = (pin!(int.recv()), pin!(term.recv()));
         let mut hup = pin!(hup.recv());
         poll_fn(|cx| {
-            let came = int.as_mut().poll(cx).is_ready()
+            let signalled = int.as_mut().poll(cx).is_ready()
                 || term.as_mut().poll(cx).is_ready()
                 || handles_hup && hup.as_mut().poll(cx).is_ready();
-            if came || interrupt.requested() {
+            if signalled || interrupt.requested() {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -262,8 +262,8 @@ impl Options {
 
     /// What they amount to. Makes the folder, if something is to be kept there.
     fn settings(self) -> anyhow::Result<Settings> {
-        let unless = Settings::default();
-        let time = |value: Option<Time>, unless| value.map_or(unless, |time: Time| time.0);
+        let defaults = Settings::default();
+        let time = |value: Option<Time>, default| value.map_or(default, |time: Time| time.0);
         let data = self.data.unwrap_or_else(|| "creel-serve-data".into());
         let store = match self.store {
             Some(text) => text
@@ -299,26 +299,26 @@ impl Options {
             ));
         }
         Ok(Settings {
-            listen: self.listen.unwrap_or(unless.listen),
+            listen: self.listen.unwrap_or(defaults.listen),
             workers: self.workers,
             io_workers: self.io_workers,
-            io_wait: self.io_wait.unwrap_or(unless.io_wait),
+            io_wait: self.io_wait.unwrap_or(defaults.io_wait),
             store,
             key: Some(key),
-            password_cost: self.password_cost.unwrap_or(unless.password_cost),
+            password_cost: self.password_cost.unwrap_or(defaults.password_cost),
             admission: self.admission != Some(Switch::Off),
-            target: time(self.target, unless.target),
-            interval: time(self.interval, unless.interval),
-            queue: self.queue.unwrap_or(unless.queue),
-            deadline: time(self.deadline, unless.deadline),
-            deadline_max: time(self.deadline_max, unless.deadline_max),
-            body_max: self.body_max.unwrap_or(unless.body_max),
-            head_max: self.head_max.unwrap_or(unless.head_max),
-            head_timeout: time(self.head_timeout, unless.head_timeout),
-            write_timeout: time(self.write_timeout, unless.write_timeout),
-            connections: self.connections.unwrap_or(unless.connections),
-            drain: time(self.drain, unless.drain),
-            grace: time(self.grace, unless.grace),
+            target: time(self.target, defaults.target),
+            interval: time(self.interval, defaults.interval),
+            queue: self.queue.unwrap_or(defaults.queue),
+            deadline: time(self.deadline, defaults.deadline),
+            deadline_max: time(self.deadline_max, defaults.deadline_max),
+            body_max: self.body_max.unwrap_or(defaults.body_max),
+            head_max: self.head_max.unwrap_or(defaults.head_max),
+            head_timeout: time(self.head_timeout, defaults.head_timeout),
+            write_timeout: time(self.write_timeout, defaults.write_timeout),
+            connections: self.connections.unwrap_or(defaults.connections),
+            drain: time(self.drain, defaults.drain),
+            grace: time(self.grace, defaults.grace),
             access_log: self.access_log,
             tls,
         })

@@ -31,7 +31,7 @@ pub(super) struct Schedule {
     is_ramp: bool,
     arrivals: Arrivals,
     random: Random,
-    begun: Instant,
+    started: Instant,
     /// The step of the last one, and when in it, in seconds.
     step: usize,
     within_s: f64,
@@ -39,14 +39,14 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(plan: &Plan, begun: Instant) -> Schedule {
+    pub(super) fn new(plan: &Plan, started: Instant) -> Schedule {
         Schedule {
             rates: plan.rates.clone(),
             step_s: plan.step.as_secs_f64(),
             is_ramp: plan.is_ramp,
             arrivals: plan.arrivals,
             random: Random(plan.seed),
-            begun,
+            started,
             step: 0,
             within_s: 0.0,
             number: 0,
@@ -65,7 +65,7 @@ impl Schedule {
     /// The next one; none at the end.
     pub(super) fn next(&mut self) -> Option<Due> {
         // How many arrivals it is away, were they at equal distances.
-        let mut away = match self.arrivals {
+        let mut remaining = match self.arrivals {
             Arrivals::Constant => 1.0,
             Arrivals::Poisson => -(1.0 - self.random.unit()).ln(),
         };
@@ -73,20 +73,20 @@ impl Schedule {
             let (rate, slope) = self.rate()?;
             let left_s = self.step_s - self.within_s;
             let to_come = rate * left_s + slope * left_s * left_s / 2.0;
-            if to_come > away {
-                // Where the rate's integral is `away`; in this form also if it does not change.
-                let root = (rate * rate + 2.0 * slope * away).max(0.0).sqrt();
-                self.within_s += (2.0 * away / (rate + root)).min(left_s);
+            if to_come > remaining {
+                // Where the rate's integral is `remaining`; in this form also if it does not change.
+                let root = (rate * rate + 2.0 * slope * remaining).max(0.0).sqrt();
+                self.within_s += (2.0 * remaining / (rate + root)).min(left_s);
                 break;
             }
-            away -= to_come;
+            remaining -= to_come;
             self.step += 1;
             self.within_s = 0.0;
         }
         let number = self.number;
         self.number += 1;
         let at_s = self.step as f64 * self.step_s + self.within_s;
-        let at = self.begun + Duration::from_secs_f64(at_s);
+        let at = self.started + Duration::from_secs_f64(at_s);
         Some(Due {
             at,
             step: self.step,
@@ -142,7 +142,7 @@ mod tests {
             is_ramp,
             arrivals,
             random: Random(1),
-            begun: Instant::now(),
+            started: Instant::now(),
             step: 0,
             within_s: 0.0,
             number: 0,
@@ -151,7 +151,7 @@ mod tests {
 
     fn counts(mut schedule: Schedule, steps: usize) -> Vec<usize> {
         let mut counts = vec![0; steps];
-        let end = schedule.begun + Duration::from_secs(3600);
+        let end = schedule.started + Duration::from_secs(3600);
         schedule
             .overdue(end)
             .into_iter()

@@ -148,11 +148,11 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         .map_err(LoadError::Pool)?;
     let report = pool.block_on(async {
         let builder = RequestBuilder::new(&plan).await?;
-        let begun = Instant::now() + Duration::from_millis(20);
+        let started = Instant::now() + Duration::from_millis(20);
         let shared = Arc::new(Shared {
-            schedule: Mutex::new(Schedule::new(&plan, begun)),
-            tally: Mutex::new(Tally::new(&plan, begun)),
-            end: begun + plan.step * Schedule::steps(plan.rates.len(), plan.is_ramp) as u32,
+            schedule: Mutex::new(Schedule::new(&plan, started)),
+            tally: Mutex::new(Tally::new(&plan, started)),
+            end: started + plan.step * Schedule::steps(plan.rates.len(), plan.is_ramp) as u32,
             builder,
             plan,
         });

@@ -95,8 +95,8 @@ impl RequestBuilder {
         };
         let has = |kind| plan.mix.0.iter().any(|part| part.0 == kind);
         // Whether there is a service at all.
-        let there = creel::time::timeout(plan.timeout, Client::connect(plan.to)).await;
-        there.map_err(|_| ErrorKind::TimedOut)??;
+        let connected = creel::time::timeout(plan.timeout, Client::connect(plan.to)).await;
+        connected.map_err(|_| ErrorKind::TimedOut)??;
         if has(Kind::Sign) && plan.check {
             let body = builder.fetch(plan, "GET", "/key", b"").await?;
             builder.key = parsed::<Key>(&body)

@@ -152,7 +152,7 @@ struct Bucket {
 /// Counts while the load runs.
 pub(super) struct Tally {
     plan: Plan,
-    begun: Instant,
+    started: Instant,
     bucket: Duration,
     steps: Vec<Counts>,
     buckets: BTreeMap<u32, Bucket>,
@@ -160,11 +160,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(plan: &Plan, begun: Instant) -> Tally {
+    pub(super) fn new(plan: &Plan, started: Instant) -> Tally {
         let steps = Schedule::steps(plan.rates.len(), plan.is_ramp);
         Tally {
             plan: plan.clone(),
-            begun,
+            started,
             bucket: plan
                 .step
                 .mul_f64(steps as f64 / MOMENTS)
@@ -189,16 +189,22 @@ impl Tally {
         }
     }
 
-    pub(super) fn count(&mut self, due: Due, left: Instant, came: Instant, outcome: Outcome) {
+    pub(super) fn count(
+        &mut self,
+        due: Due,
+        left: Instant,
+        answered_at: Instant,
+        outcome: Outcome,
+    ) {
         let Some(counts) = self.steps.get_mut(due.step) else {
             return;
         };
-        let us = |from: Instant| came.saturating_duration_since(from).as_micros() as u64;
+        let us = |from: Instant| answered_at.saturating_duration_since(from).as_micros() as u64;
         let (corrected, uncorrected) = (us(due.at), us(left));
         counts.due += 1;
         counts.sent += 1;
         counts.in_time += u64::from(left.saturating_duration_since(due.at) <= LATE);
-        let at = due.at.saturating_duration_since(self.begun);
+        let at = due.at.saturating_duration_since(self.started);
         let bucket = (at.as_secs_f64() / self.bucket.as_secs_f64()) as u32;
         let bucket = self.buckets.entry(bucket).or_insert_with(|| Bucket {
             due: 0,
@@ -274,7 +280,7 @@ impl Tally {
             false => rates[index],
         };
         // It may have been stopped in the middle of it.
-        let from = self.begun + self.plan.step * index as u32;
+        let from = self.started + self.plan.step * index as u32;
         let seconds = now
             .saturating_duration_since(from)
             .min(self.plan.step)

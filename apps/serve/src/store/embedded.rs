@@ -60,10 +60,10 @@ impl Embedded {
     pub(super) fn open(path: Option<&Path>, state: Arc<State>) -> Result<Embedded, StoreError> {
         let (opening, has_space): (Opening, SpaceCheck) = match path.map(Path::to_owned) {
             Some(path) => {
-                let there = path.clone();
+                let database_path = path.clone();
                 (
                     Box::new(move || Database::create(&path)),
-                    Box::new(move || has_free_space(&there)),
+                    Box::new(move || has_free_space(&database_path)),
                 )
             }
             None => (
@@ -292,9 +292,9 @@ mod tests {
     }
 
     fn eventually(what: &str, is_so: impl Fn() -> bool) {
-        let begun = Instant::now();
+        let started = Instant::now();
         while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            assert!(started.elapsed() < Duration::from_secs(60), "{what}");
             std::thread::yield_now();
         }
     }
@@ -302,8 +302,8 @@ mod tests {
     #[test]
     fn a_full_disk_blocks_writes_but_not_reads_until_space_is_free() {
         let disk = Disk::default();
-        let (there, seen) = (disk.clone(), disk.clone());
-        let opening = Box::new(move || Database::builder().create_with_backend(there.clone()));
+        let (backend, seen) = (disk.clone(), disk.clone());
+        let opening = Box::new(move || Database::builder().create_with_backend(backend.clone()));
         let has_space = Box::new(move || {
             let is_full = seen.is_full.load(Relaxed);
             seen.space_checks.fetch_add(usize::from(is_full), Relaxed);
@@ -318,25 +318,25 @@ mod tests {
             assert!(sender.try_send(StoreRequest { command, answer }).is_ok());
             outcome.recv_blocking().unwrap()
         };
-        let keep = |id, bytes| request(Command::Put([id; 32], vec![id; bytes].into()));
+        let put = |id, bytes| request(Command::Put([id; 32], vec![id; bytes].into()));
         let has = |id, bytes| {
             let record = Some(Bytes::from(vec![id; bytes]));
             request(Command::Get([id; 32])) == Ok(Answer::Record(record))
         };
-        assert_eq!(keep(1, 96), Ok(Answer::Stored));
+        assert_eq!(put(1, 96), Ok(Answer::Stored));
         assert!(state.is_writable.load(Relaxed));
         disk.is_full.store(true, Relaxed);
-        let error = keep(2, 1 << 20).unwrap_err();
+        let error = put(2, 1 << 20).unwrap_err();
         assert!(error.to_string().contains("storage"), "{error}");
         assert!(!state.is_writable.load(Relaxed));
         // A small one would find a place.
-        assert_eq!(keep(3, 96), Err(StoreError::Unavailable));
+        assert_eq!(put(3, 96), Err(StoreError::Unavailable));
         eventually("room is looked for", || disk.space_checks.load(Relaxed) > 1);
         assert!(!state.is_writable.load(Relaxed));
         assert!(state.is_up.load(Relaxed) && has(1, 96));
         disk.is_full.store(false, Relaxed);
         eventually("it keeps again", || state.is_writable.load(Relaxed));
-        assert_eq!(keep(4, 1 << 20), Ok(Answer::Stored));
+        assert_eq!(put(4, 1 << 20), Ok(Answer::Stored));
         assert!(has(1, 96) && has(4, 1 << 20));
         drop(sender);
         thread.join().unwrap();

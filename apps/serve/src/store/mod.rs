@@ -268,11 +268,11 @@ impl Store {
     }
 
     async fn try_request(&self, command: Command) -> Outcome {
-        let takes = match command {
+        let is_available = match command {
             Command::Put(..) => self.is_ready(),
             _ => self.state.is_up.load(Relaxed),
         };
-        let requests = self.requests.as_ref().filter(|_| takes);
+        let requests = self.requests.as_ref().filter(|_| is_available);
         let requests = requests.ok_or(StoreError::Unavailable)?;
         let (answer, outcome) = oneshot::channel();
         requests

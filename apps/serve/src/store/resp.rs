@@ -106,8 +106,8 @@ mod tests {
     fn replies_are_parsed_from_chunks_of_any_size() {
         for size in 1..=ALL.len() {
             let (mut bytes, mut read) = (BytesMut::new(), Vec::new());
-            for piece in ALL.chunks(size) {
-                bytes.extend_from_slice(piece);
+            for chunk in ALL.chunks(size) {
+                bytes.extend_from_slice(chunk);
                 while let Some(reply) = take(&mut bytes).unwrap() {
                     read.push(reply);
                 }

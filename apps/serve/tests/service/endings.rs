@@ -49,11 +49,11 @@ fn clients_that_honour_connection_close_lose_nothing_during_drain() {
     let mut idle: Vec<_> = (0..8).map(|_| service.connect()).collect();
     for stream in &mut idle {
         stream.write_all(request).unwrap();
-        let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+        let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
         while !answer.ends_with(b"}") {
-            let read = stream.read(&mut piece).unwrap();
+            let read = stream.read(&mut chunk).unwrap();
             assert!(read > 0, "{answer:?}");
-            answer.extend_from_slice(&piece[..read]);
+            answer.extend_from_slice(&chunk[..read]);
         }
         assert!(answer.starts_with(b"HTTP/1.1 200"));
     }

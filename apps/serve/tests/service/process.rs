@@ -161,9 +161,9 @@ impl Answer {
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
         // A reset after the answer is its end, too.
-        let mut piece = [0; 4096];
-        while let Ok(read @ 1..) = stream.read(&mut piece) {
-            bytes.extend_from_slice(&piece[..read]);
+        let mut chunk = [0; 4096];
+        while let Ok(read @ 1..) = stream.read(&mut chunk) {
+            bytes.extend_from_slice(&chunk[..read]);
         }
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -186,10 +186,10 @@ impl Answer {
 
 /// Looks until it is so.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !is_so() {
         assert!(
-            begun.elapsed() < HANG_TIMEOUT,
+            started.elapsed() < HANG_TIMEOUT,
             "not within {HANG_TIMEOUT:?}: {what}"
         );
         std::thread::sleep(Duration::from_millis(10));

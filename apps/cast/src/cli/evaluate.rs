@@ -40,7 +40,7 @@ pub struct Evaluate {
     /// Numbers of streams
     #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "100,200,300,400,500", value_parser = count)]
     streams: Vec<usize>,
-    /// Runs of each; the medians are told
+    /// Runs of each point; the report has their medians
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = count)]
     runs: usize,
     /// Numbers of contexts

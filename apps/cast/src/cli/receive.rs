@@ -25,7 +25,7 @@ Examples:
   creel-cast receive --pcap capture.pcapng --streams-format csv
           a capture, analysed";
 
-/// Receive streams, and tell what was lost, late, out of order or twice
+/// Receive streams, and report lost, late, reordered and duplicate packets
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Receive {
@@ -89,7 +89,7 @@ pub fn framing(text: &str) -> Result<bool, String> {
         "raw" => Ok(true),
         "rtp" => Ok(false),
         _ => Err(format!(
-            "`{text}` is not raw or rtp; payload types are told by --codec N=NAME/CLOCK"
+            "`{text}` is not raw or rtp; use --codec N=NAME/CLOCK to describe a payload type"
         )),
     }
 }

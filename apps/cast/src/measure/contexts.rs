@@ -64,7 +64,7 @@ impl Contexts {
         self.pools.iter().map(of_thread).sum()
     }
 
-    /// Waits until `time`, then tells the usage; none if `interrupted` said so before.
+    /// Waits until `time`, then returns the usage; none if `interrupted` said so before.
     pub fn usage_at(&self, time: Instant, interrupted: &dyn Fn() -> bool) -> Option<Usage> {
         loop {
             let left = time.saturating_duration_since(Instant::now());
@@ -149,7 +149,7 @@ fn cpu(clock: ClockId) -> Duration {
     )
 }
 
-/// The memory that the process has at the moment, in bytes; none where the system does not tell.
+/// The memory that the process has at the moment, in bytes; none where the system does not report it.
 ///
 /// Source: proc(5), `VmRSS` of /proc/self/status.
 pub fn resident_bytes() -> Option<u64> {

@@ -7,7 +7,7 @@ use crate::net::udp::Clients;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
-/// The clients of all streams: each client is told by its first port, and gets stream n on
+/// The clients of all streams: each client is named by its first port, and gets stream n on
 /// port + n, or all streams on one port.
 #[derive(Debug)]
 pub struct ClientRegistry {

@@ -57,7 +57,7 @@ impl CaptureSummary {
         let mut all = Vec::new();
         if self.is_truncated {
             all.push(format!(
-                "{path}: it ends within a packet; what is whole before is told"
+                "{path}: the file ends within a packet; the whole packets before it are reported"
             ));
         }
         if self.fragments > 0 {

@@ -287,9 +287,9 @@ impl<'a> Receiver<'a> {
             .filter(|(_, ended, _)| *ended == Ended::Failed);
         let failed = failed.count();
         if failed > 0 {
-            measured
-                .warnings
-                .push(format!("{failed} sockets failed; what came before is told"));
+            measured.warnings.push(format!(
+                "{failed} sockets failed; packets received before that are reported"
+            ));
         }
         demuxes.sort_by_key(|(number, ..)| *number);
         for (_, _, demux) in demuxes {

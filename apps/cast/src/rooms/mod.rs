@@ -105,7 +105,7 @@ pub struct LegReport {
     pub keys: String,
 }
 
-/// What all rooms tell.
+/// The totals of all rooms.
 #[derive(Debug, Default)]
 struct Totals {
     legs: Vec<LegReport>,

@@ -45,13 +45,13 @@ pub struct Load {
     /// When requests are due
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     arrivals: How,
-    /// Connections at most; with too few, requests leave late, which is told
+    /// Connections at most; with too few, requests leave late, which the report shows
     #[arg(long, value_name = "N", default_value_t = 256)]
     connections: usize,
     /// How long an answer may take
     #[arg(long, value_name = "TIME", default_value = "5s")]
     timeout: Time,
-    /// Tell the service how long that is, by x-timeout-ms
+    /// Send this timeout to the service, in the header x-timeout-ms
     #[arg(long, alias = "patience", value_name = "TIME")]
     request_timeout: Option<Time>,
     /// Compare each answer with the right one

@@ -95,8 +95,8 @@ pub struct Options {
     /// Connections at most; others wait to be accepted [default: 20000]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
-    /// For how long, in the end, clients are told to go elsewhere, by /ready and by each answer, before
-    /// nobody is let in any more; 0s: not at all [default: 1s]
+    /// How long to ask clients to go elsewhere, by /ready and by each answer, before the listener
+    /// closes; 0s: not at all [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = or_zero)]
     #[serde(deserialize_with = "drain")]
     drain: Option<Time>,

@@ -67,7 +67,7 @@ pub struct Evaluate {
     /// How long each run takes
     #[arg(long, value_name = "TIME", default_value = "4s")]
     step: Time,
-    /// How often each is measured; the middle one by goodput is told
+    /// How often each is measured; the report has the median by goodput
     #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: usize,
     /// Where records are kept

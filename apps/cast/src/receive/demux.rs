@@ -2,7 +2,6 @@
 //! packet of a known source.
 
 use super::recorder::{Folder, Recorder};
-use super::report::SourceReport;
 use super::rtp_source::{Packet, RtpSource};
 use crate::measure::reception::SequenceUpdate;
 use crate::measure::stats::StreamStats;
@@ -10,6 +9,7 @@ use crate::media::format::Formats;
 use crate::net::rtcp::{self, Item, SenderInfo};
 use crate::net::rtp::{self, Header};
 use crate::net::session::{Rtcp, RtpSession};
+use crate::results::{SourceReport, Unrecognized};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
@@ -42,31 +42,6 @@ pub(super) struct PendingRtcp {
     /// Its last report, and when that came.
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
-}
-
-/// What came to a socket, beside what its sources tell.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unrecognized {
-    /// Datagrams that are neither RTP nor RTCP.
-    pub malformed: u64,
-    /// Packets of sources that sent no two in sequence.
-    pub unvalidated: u64,
-    /// Packets of sources beyond those there is room for, or not asked for.
-    pub unknown: u64,
-    /// Packets that were truncated because they were longer than the buffer.
-    pub truncated: u64,
-    /// RTCP's.
-    pub rtcp: u64,
-}
-
-impl Unrecognized {
-    pub(super) fn add(&mut self, other: &Unrecognized) {
-        self.malformed += other.malformed;
-        self.unvalidated += other.unvalidated;
-        self.unknown += other.unknown;
-        self.truncated += other.truncated;
-        self.rtcp += other.rtcp;
-    }
 }
 
 /// Hashes SSRCs, which are random already.

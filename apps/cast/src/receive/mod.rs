@@ -3,13 +3,11 @@
 mod counters;
 mod demux;
 mod recorder;
-mod report;
 mod rtp_source;
 mod tcp_reader;
 mod udp_reader;
 
-pub use demux::Unrecognized;
-pub use report::SourceReport;
+pub use crate::results::{SourceReport, Unrecognized};
 
 use crate::error::Error;
 use crate::measure::context::with_histograms;

@@ -8,7 +8,7 @@ use crate::media::dtmf::DtmfReceiver;
 use crate::media::format::{Encoding, Format, Formats};
 use crate::net::rtcp::{LossInterval, ReportBlock, SenderInfo, compact_ntp};
 use crate::net::rtp::Header;
-use crate::receive::report::SourceReport;
+use crate::results::SourceReport;
 use creel::time::Clock;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -2,9 +2,13 @@
 
 use crate::measure::contexts::Used;
 use crate::measure::stats::{Histograms, Moments, StreamStats};
-use crate::receive::{SourceReport, Unrecognized};
-use crate::send::SentReport;
 use std::collections::BTreeSet;
+
+mod received;
+mod sent;
+
+pub use received::{SourceReport, Unrecognized};
+pub use sent::{ReceiverReport, SentReport};
 
 /// What a run measured, of all streams.
 #[derive(Debug, Clone, Default)]

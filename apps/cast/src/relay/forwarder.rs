@@ -1,7 +1,8 @@
 //! One port's task: what comes goes to all clients, in one call where it can.
 
+use super::plan::Plan;
+use super::report::{ClientReport, Shared, lock};
 use super::rewrite::Rewrite;
-use super::{ClientReport, Plan, Shared, lock};
 use crate::net::rtcp::{self, Item};
 use crate::net::rtp::is_rtcp;
 use crate::net::session::Rtcp;

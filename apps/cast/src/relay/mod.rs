@@ -1,111 +1,33 @@
 //! From N ports to M clients each, payloads byte for byte.
 
 mod forwarder;
+mod plan;
+mod report;
 mod rewrite;
 
 pub use crate::net::control_port::serve;
+pub use plan::Plan;
+pub use report::{ClientReport, PortReport};
 
 use crate::error::Error;
 use crate::measure::contexts::Contexts;
 use crate::media::format::Format;
 use crate::net::client_registry::ClientRegistry;
-use crate::net::options::{Options, socket_error};
+use crate::net::options::socket_error;
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, buffer_bytes, port_of_stream};
 use crate::net::session::{Rtcp, RtpSession};
 use crate::results::Measured;
 use creel::net::UdpSocket;
 use forwarder::Forwarder;
+use report::{Shared, lock};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the program looks what has come.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// What is relayed.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// What comes to port + n goes to port + n of each client.
-    pub on: SocketAddr,
-    /// How many ports.
-    pub ports: usize,
-    /// Clients at the beginning.
-    pub to: Vec<SocketAddr>,
-    /// All ports' packets go to one port of a client.
-    pub shared_port: bool,
-    /// Contexts: pools of one worker.
-    pub contexts: usize,
-    /// How long a context waits before it reacts again.
-    pub wait: Duration,
-    /// What others may do with the contexts from outside.
-    pub observe: creel::Observe,
-    /// Sources get new names and numbers.
-    pub rewrite: bool,
-    /// Reports are passed on the same ports, on those next to them, or not at all.
-    pub rtcp: Rtcp,
-    /// Packets that wait for a client at most; then the oldest are dropped.
-    pub queue: usize,
-    /// Ends when nothing has come for so long, once something has.
-    pub idle: Option<Duration>,
-    /// Ends after so long in any case.
-    pub time_limit: Option<Duration>,
-    /// What is asked of the sockets.
-    pub options: Options,
-}
-
-impl Plan {
-    /// One port, once in 2 ms, to nobody yet; reports on the same port.
-    pub fn new(on: SocketAddr) -> Self {
-        Plan {
-            on,
-            ports: 1,
-            to: Vec::new(),
-            shared_port: false,
-            contexts: 1,
-            wait: Duration::from_millis(2),
-            observe: creel::Observe::default(),
-            rewrite: false,
-            rtcp: Rtcp::Mux,
-            queue: 1_024,
-            idle: None,
-            time_limit: None,
-            options: Options::default(),
-        }
-    }
-}
-
-/// What one client has got of one port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientReport {
-    /// Its address.
-    pub to: SocketAddr,
-    /// Packets that were sent to it, or tried.
-    pub sent: u64,
-    /// Packets that waited too long, the oldest ones.
-    pub dropped: u64,
-}
-
-/// What has come to one port and gone on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PortReport {
-    /// The port.
-    pub port: u16,
-    /// Packets that came.
-    pub packets: u64,
-    /// Reports that came, from either side.
-    pub rtcp: u64,
-    /// Packets that the system refused to send.
-    pub refused: u64,
-    /// Why it refused the first.
-    pub why: Option<String>,
-    /// Of those who hear now, and who heard.
-    pub clients: Vec<ClientReport>,
-}
-
-/// A port's figures, between its task and those who ask.
-type Shared = Arc<Mutex<PortReport>>;
 
 /// Open ports, from which packets go to an audience.
 #[derive(Debug)]
@@ -275,8 +197,4 @@ impl<'a> Relay<'a> {
         }
         (measured, reports)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! One who talks and listens.
 
-use super::LegReport;
+use super::report::LegReport;
 use crate::media::codec::{Decoder, Encoder};
 use crate::media::dtmf;
 use crate::media::format::{Encoding, Format, Formats};

@@ -11,115 +11,30 @@
 //! another rate than the room's.
 
 mod leg;
+mod plan;
+mod report;
 mod room;
+
+pub use plan::Plan;
+pub use report::LegReport;
 
 use crate::error::Error;
 use crate::measure::contexts::Contexts;
-use crate::media::format::{Format, Formats};
-use crate::net::options::Options;
+use crate::media::format::Format;
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, port_of_stream};
 use crate::net::session::RtpSession;
 use crate::results::Measured;
+use report::{Shared, lock};
 use room::Room;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the program looks what has come.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// What a room's socket is asked to hold: a second of many legs.
 const SOCKET_BYTES: usize = 256 * 1024;
-
-/// What is conferred.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Room n is port + n.
-    pub on: SocketAddr,
-    /// Rooms.
-    pub rooms: usize,
-    /// What payload types mean.
-    pub formats: Formats,
-    /// Samples a second in the rooms: only legs of this rate are heard.
-    pub rate: u32,
-    /// How long a packet lasts that is sent.
-    pub packet_time: Duration,
-    /// Legs in one room at most.
-    pub legs: usize,
-    /// A leg that sends nothing for so long has left.
-    pub silence: Duration,
-    /// Contexts: pools of one worker.
-    pub contexts: usize,
-    /// How long a context waits before it reacts again.
-    pub wait: Duration,
-    /// What others may do with the contexts from outside.
-    pub observe: creel::Observe,
-    /// Ends when nothing has come for so long, once something has.
-    pub idle: Option<Duration>,
-    /// Ends after so long in any case.
-    pub time_limit: Option<Duration>,
-    /// What is asked of the sockets.
-    pub options: Options,
-}
-
-impl Plan {
-    /// Rooms of telephony: 8,000 samples a second, 20 ms a packet.
-    pub fn new(on: SocketAddr, rooms: usize) -> Self {
-        Plan {
-            on,
-            rooms,
-            formats: Formats::default(),
-            rate: 8_000,
-            packet_time: Duration::from_millis(20),
-            legs: 64,
-            silence: Duration::from_secs(10),
-            contexts: 1,
-            wait: Duration::from_millis(5),
-            observe: creel::Observe::default(),
-            idle: None,
-            time_limit: None,
-            options: Options::default(),
-        }
-    }
-}
-
-/// What a leg has said and heard.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LegReport {
-    /// Its room.
-    pub room: usize,
-    /// Its address.
-    pub from: SocketAddr,
-    /// Its format.
-    pub format: Format,
-    /// Packets that came from it.
-    pub packets: u64,
-    /// Packets that were sent to it.
-    pub sent: u64,
-    /// Packets that came after their time.
-    pub late: u64,
-    /// The share of its time that was concealed, 0 to 1.
-    pub concealed: f64,
-    /// The keys that it pressed.
-    pub keys: String,
-}
-
-/// The totals of all rooms.
-#[derive(Debug, Default)]
-struct Totals {
-    legs: Vec<LegReport>,
-    packets: u64,
-    sent: u64,
-    /// Packets of no leg: another rate, no codec, no room for one more, no RTP.
-    refused: u64,
-}
-
-type Shared = Arc<Mutex<Totals>>;
-
-fn lock(totals: &Shared) -> std::sync::MutexGuard<'_, Totals> {
-    totals.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Opens the rooms and lets people talk. Blocks until it is over; `interrupted` is asked some times
 /// a second and ends it, too.

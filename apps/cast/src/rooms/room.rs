@@ -1,7 +1,8 @@
 //! One room's task.
 
 use super::leg::Leg;
-use super::{Plan, Shared, lock};
+use super::plan::Plan;
+use super::report::{Shared, lock};
 use crate::media::format::Formats;
 use crate::net::rtcp::{self, Item};
 use crate::net::rtp;

@@ -2,9 +2,11 @@
 
 mod replay;
 mod rtp_sink;
+mod unsent;
 
 pub use crate::results::{ReceiverReport, SentReport};
 pub use replay::{Replay, replay};
+pub(crate) use unsent::refused;
 
 use crate::error::Error;
 use crate::measure::context::{StatsSink, Window};
@@ -34,6 +36,7 @@ use rtp_sink::{InitialNumbers, Layout, RtpSink, Transport};
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use unsent::report_unsent;
 
 /// Packets on their way into a TCP connection; the oldest are dropped when it is slow.
 const TCP_QUEUE: usize = 64;
@@ -311,35 +314,6 @@ fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
         round_trip_ms: reported.round_trip.map(|time| time.as_secs_f64() * 1e3),
     };
     reports.of(ssrc).into_iter().map(row).collect()
-}
-
-/// What is said of packets that the system did not take, and why it did not take the first.
-pub(crate) fn refused(count: u64, why: Option<&str>) -> String {
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{count} packets were refused by the system{why}")
-}
-
-/// What the outboxes could not send.
-fn report_unsent(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
-    let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
-    let failed = counted(Outbox::failed);
-    let dropped = counted(Outbox::dropped);
-    measured.lost = failed + dropped;
-    if failed > 0 {
-        let why = outboxes.iter().find_map(|outbox| outbox.first_error());
-        measured.warnings.push(refused(failed, why.as_deref()));
-    }
-    if dropped > 0 {
-        measured.warnings.push(format!(
-            "{dropped} packets were dropped: the socket's buffer stayed full"
-        ));
-    }
-    if measured.skipped > 0 {
-        let skipped = measured.skipped;
-        measured.warnings.push(format!(
-            "{skipped} packets were not sent: the program did not run when they were due"
-        ));
-    }
 }
 
 /// Opens the contexts' sockets and starts their tasks.

@@ -1,6 +1,6 @@
 //! A capture, sent again at its own pace.
 
-use super::{Measured, report_unsent};
+use super::unsent::report_unsent;
 use crate::error::Error;
 use crate::measure::contexts::Contexts;
 use crate::net::client_registry::ClientRegistry;
@@ -8,6 +8,7 @@ use crate::net::options::{Options, socket_error};
 use crate::net::pcap;
 use crate::net::session::Rtcp;
 use crate::net::udp::{Outbox, Reports};
+use crate::results::Measured;
 use creel::Observe;
 use creel::time::sleep_until;
 use std::collections::HashMap;

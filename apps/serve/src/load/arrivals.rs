@@ -2,16 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Plan;
-
-/// How requests follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Independently, as those of many clients do.
-    Poisson,
-    /// At equal distances.
-    Constant,
-}
+use super::plan::{Arrivals, Plan};
 
 /// A request that is due.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -10,58 +10,31 @@
 
 mod arrivals;
 mod client;
+mod mix;
+mod outcome;
+mod plan;
+mod report;
 mod request;
 mod tally;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use creel::task::JoinSet;
 use creel::{BuildError, Pool};
 
-pub use arrivals::Arrivals;
-pub use request::Mix;
-pub use tally::{Latency, Moment, Step};
+pub use mix::Mix;
+pub use plan::{Arrivals, Plan};
+pub use report::{Latency, Moment, Report, Step};
 
 use arrivals::Schedule;
 use client::{Client, Response};
+use outcome::Outcome;
 use request::{BuiltRequest, RequestBuilder};
 use tally::LATE;
 use tally::Tally;
-
-/// What to send, and how much of it.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// The service.
-    pub to: SocketAddr,
-    /// What is asked for.
-    pub mix: Mix,
-    /// Requests a second, step after step.
-    pub rates: Vec<f64>,
-    /// How long each step takes.
-    pub step: Duration,
-    /// The rate goes from one to the next in a line, instead of in steps.
-    pub is_ramp: bool,
-    /// When requests are due.
-    pub arrivals: Arrivals,
-    /// Connections at most.
-    pub connections: usize,
-    /// How long an answer may take before the connection is given up.
-    pub timeout: Duration,
-    /// What the service is told of that, by `x-timeout-ms`.
-    pub request_timeout: Option<Duration>,
-    /// Whether each answer is compared with the right one.
-    pub check: bool,
-    /// Bytes of a message.
-    pub size: usize,
-    /// Of what is drawn.
-    pub seed: u64,
-    /// Workers.
-    pub workers: usize,
-}
 
 /// Why there was no load.
 #[derive(Debug)]
@@ -82,48 +55,6 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
-
-/// What became of a load.
-#[derive(Debug)]
-pub struct Report {
-    /// One a rate.
-    pub steps: Vec<Step>,
-    /// Over time.
-    pub moments: Vec<Moment>,
-    /// What the service acknowledged to keep, in hex; where answers are compared.
-    pub acknowledged: Vec<String>,
-}
-
-impl Report {
-    /// Whether in each step 99 % of what was due left in its time or soon after.
-    pub fn is_offered(&self) -> bool {
-        self.steps.iter().all(Step::is_offered)
-    }
-
-    /// Whether of what was not offered most found no connection free, because all waited for answers.
-    pub fn is_crowded(&self) -> bool {
-        let late = |step: &Step| step.due as f64 * (1.0 - step.offered_share);
-        let late: f64 = self.steps.iter().map(late).sum();
-        let crowded: u64 = self.steps.iter().map(|step| step.crowded).sum();
-        2.0 * crowded as f64 > late
-    }
-
-    /// Requests that were not answered, or with neither 200 nor 503.
-    pub fn failed(&self) -> u64 {
-        let of = |step: &Step| step.other + step.timeouts + step.errors;
-        self.steps.iter().map(of).sum()
-    }
-
-    /// Whether not one answer was good.
-    pub fn has_no_success(&self) -> bool {
-        self.steps.iter().all(|step| step.good == 0)
-    }
-
-    /// Answers that were wrong.
-    pub fn wrong(&self) -> u64 {
-        self.steps.iter().map(|step| step.wrong).sum()
-    }
-}
 
 /// What all connections share.
 struct Shared {
@@ -220,21 +151,6 @@ async fn connection(shared: Arc<Shared>) {
         };
         lock(&shared.tally).count(due, left, Instant::now(), outcome);
     }
-}
-
-/// What became of a request.
-#[derive(Debug)]
-enum Outcome {
-    /// 200; with what was acknowledged, where somebody wants to know.
-    Good(Option<String>),
-    /// 503.
-    Refused,
-    /// Another status.
-    Other,
-    /// 200 with what is not right.
-    Wrong,
-    /// No answer.
-    Failed(io::ErrorKind),
 }
 
 fn classify(shared: &Shared, request: &BuiltRequest, response: Response) -> Outcome {

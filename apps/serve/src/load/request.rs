@@ -1,57 +1,16 @@
 //! What is asked for, and what the right answer is.
 
 use std::io::{self, ErrorKind};
-use std::str::FromStr;
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::Plan;
 use super::arrivals::Random;
 use super::client::Client;
+use super::mix::{Kind, Mix};
+use super::plan::Plan;
 use crate::routes::TIMEOUT_HEADER;
-
-/// What may be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Sign,
-    Digest,
-    Check,
-    Password,
-    Health,
-}
-
-/// Kinds of requests, and how often each comes: `sign`, `sign=9,check=1`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mix(Vec<(Kind, u64)>);
-
-impl FromStr for Mix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Mix, String> {
-        let part = |part: &str| {
-            let (name, weight) = part.split_once('=').unwrap_or((part, "1"));
-            let kind = match name {
-                "sign" => Kind::Sign,
-                "digest" => Kind::Digest,
-                "check" => Kind::Check,
-                "password" => Kind::Password,
-                "health" => Kind::Health,
-                _ => return None,
-            };
-            weight
-                .parse()
-                .ok()
-                .filter(|weight| (1..=1000).contains(weight))
-                .map(|weight| (kind, weight))
-        };
-        let parts: Option<Vec<_>> = text.split(',').map(part).collect();
-        let why =
-            "sign, digest, password, check or health, or several with weights: sign=9,check=1";
-        parts.map(Mix).ok_or_else(|| why.to_owned())
-    }
-}
 
 /// A request.
 #[derive(Debug)]

@@ -4,103 +4,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
 
 use super::arrivals::{Due, Schedule};
-use super::{Outcome, Plan, Report};
+use super::outcome::Outcome;
+use super::plan::Plan;
+use super::report::{Latency, Moment, Report, Step};
 
 /// A request that leaves later than this after it was due was not offered in time.
 pub(super) const LATE: Duration = Duration::from_millis(50);
 /// How many points there are over time, about.
 const MOMENTS: f64 = 120.0;
-
-/// Latencies, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Latency {
-    /// Half of them are no longer.
-    pub p50_us: u64,
-    /// All but a hundredth.
-    pub p99_us: u64,
-    /// All but a thousandth.
-    pub p999_us: u64,
-    /// The longest.
-    pub max_us: u64,
-}
-
-impl Latency {
-    /// None where nothing was measured.
-    fn of(histogram: &Histogram<u64>) -> Option<Latency> {
-        (!histogram.is_empty()).then(|| Latency {
-            p50_us: histogram.value_at_quantile(0.5),
-            p99_us: histogram.value_at_quantile(0.99),
-            p999_us: histogram.value_at_quantile(0.999),
-            max_us: histogram.max(),
-        })
-    }
-}
-
-/// What became of the requests of a step.
-#[derive(Debug, Clone, Serialize)]
-pub struct Step {
-    /// What was asked for; of a ramp, in its middle.
-    pub rate_per_second: f64,
-    /// How long it took.
-    pub duration_s: f64,
-    /// Requests that were due.
-    pub due: u64,
-    /// Of these, those that left no more than 50 ms late, or found an answer in spite of that.
-    pub sent: u64,
-    /// Of those that were due, those that left in time.
-    pub offered_share: f64,
-    /// Of those that did not, those that found no connection free: all waited for answers.
-    pub crowded: u64,
-    /// Answered 200, and right where that was looked at.
-    pub good: u64,
-    /// The same a second.
-    pub goodput_per_second: f64,
-    /// Answered 503.
-    pub refused: u64,
-    /// Answered otherwise.
-    pub other: u64,
-    /// Answered 200, and wrong.
-    pub wrong: u64,
-    /// Not answered in time.
-    pub timeouts: u64,
-    /// Not answered for another reason.
-    pub errors: u64,
-    /// Of good answers, from when they were due; none without.
-    pub corrected: Option<Latency>,
-    /// Of good answers, from when the request left.
-    pub uncorrected: Option<Latency>,
-    /// Of the answers 503, from when the request left.
-    pub refusal: Option<Latency>,
-}
-
-impl Step {
-    /// Whether what was asked for is what the service got.
-    pub fn is_offered(&self) -> bool {
-        self.offered_share >= 0.99
-    }
-}
-
-/// What became of the requests that were due within a short time.
-#[derive(Debug, Clone, Serialize)]
-pub struct Moment {
-    /// Its middle, from the beginning.
-    pub at_s: f64,
-    /// Requests that were due, a second.
-    pub due_per_second: f64,
-    /// Good answers, a second.
-    pub goodput_per_second: f64,
-    /// Answers 503, a second.
-    pub refused_per_second: f64,
-    /// All others, a second.
-    pub failed_per_second: f64,
-    /// Corrected, of good answers; none without.
-    pub p50_us: Option<u64>,
-    /// The same.
-    pub p99_us: Option<u64>,
-}
 
 struct Counts {
     due: u64,

@@ -20,7 +20,7 @@ use creel::channel::{TryRecvError, ring};
 use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableTable, TableDefinition};
 
-use super::{Answer, Command, Outcome, State, StoreError, StoreRequest};
+use super::request::{Answer, Command, Outcome, State, StoreError, StoreRequest};
 
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");

@@ -7,160 +7,27 @@
 //! was acknowledged, and may count what was not.
 
 mod embedded;
+mod kind;
 mod redis;
+mod request;
 mod resp;
 
 use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use creel::Pool;
 use creel::channel::{oneshot, ring};
 
+pub use kind::{Kind, RedisAddr};
+pub use request::{Id, StoreError};
+
 use crate::metrics::Metrics;
+use request::{Answer, Command, Outcome, State, StoreRequest};
 
 /// Orders that may wait for the store.
 const REQUESTS_MAX: usize = 4096;
-
-/// A record's name: the SHA-256 of what was signed.
-pub type Id = [u8; 32];
-
-/// Which store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
-    /// In this process's memory: gone when it ends.
-    Memory,
-    /// An embedded database in a file.
-    File(PathBuf),
-    /// A Redis server.
-    Redis(RedisAddr),
-}
-
-/// Where a server is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RedisAddr {
-    /// A host and a port.
-    Tcp(String),
-    /// A socket's path.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for RedisAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RedisAddr::Tcp(address) => f.write_str(address),
-            RedisAddr::Unix(path) => path.display().fmt(f),
-        }
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    /// `memory`, `redis://HOST:PORT`, `unix:PATH` of a Redis, or a file's path.
-    fn from_str(text: &str) -> Result<Kind, String> {
-        if let Some(address) = text.strip_prefix("redis://") {
-            if address.contains(['@', '/']) {
-                let known = "redis://HOST:PORT is all: no user or password, no database";
-                return Err(known.into());
-            }
-            let port = address
-                .rsplit_once(':')
-                .map(|(_, port)| port.parse::<u16>());
-            return match port {
-                Some(Ok(_)) => Ok(Kind::Redis(RedisAddr::Tcp(address.to_owned()))),
-                _ => Err("redis://HOST:PORT is needed".into()),
-            };
-        }
-        if let Some((scheme, _)) = text.split_once(':').filter(|(head, _)| is_scheme(head)) {
-            return Err(format!(
-                "{scheme}: is no store's; redis://HOST:PORT, unix:PATH, or ./{scheme}:… if it is a file"
-            ));
-        }
-        match (text.strip_prefix("unix:"), text) {
-            (_, "" | "unix:") => {
-                Err("memory, redis://HOST:PORT, unix:PATH or a file is needed".into())
-            }
-            (_, "memory") => Ok(Kind::Memory),
-            (Some(path), _) => Ok(Kind::Redis(RedisAddr::Unix(path.into()))),
-            (None, path) => Ok(Kind::File(path.into())),
-        }
-    }
-}
-
-/// Whether it looks like what a URL begins with, as no file's name should.
-///
-/// Source: RFC 3986, section 3.1; of one letter, it is a drive.
-fn is_scheme(head: &str) -> bool {
-    let rest = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    let is_one = head.starts_with(|c: char| c.is_ascii_alphabetic()) && head.chars().all(rest);
-    is_one && head.len() > 1 && head != "unix"
-}
-
-/// Why the store did not answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreError {
-    /// It is not there, or too much waits for it: later it may.
-    Unavailable,
-    /// It said no.
-    Refused(String),
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreError::Unavailable => f.write_str("the store is not available"),
-            StoreError::Refused(why) => write!(f, "the store: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
-
-/// What is asked of a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Command {
-    Put(Id, Bytes),
-    Get(Id),
-    Count,
-    /// Whether something could be kept.
-    Probe,
-}
-
-/// What it answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Answer {
-    /// It is kept, also when the power fails, as far as the store promises that.
-    Stored,
-    Record(Option<Bytes>),
-    Count(u64),
-}
-
-type Outcome = Result<Answer, StoreError>;
-
-/// A command and who waits for the answer.
-struct StoreRequest {
-    command: Command,
-    answer: oneshot::Sender<Outcome>,
-}
-
-impl StoreRequest {
-    fn is_abandoned(&self) -> bool {
-        self.answer.is_closed()
-    }
-}
-
-/// What is known of a store. Hints, which order nothing.
-#[derive(Debug, Default)]
-struct State {
-    /// Whether it answers.
-    is_up: AtomicBool,
-    /// Whether it also kept what it was last to keep.
-    is_writable: AtomicBool,
-}
 
 /// Takes orders.
 pub struct Store {
@@ -298,36 +165,6 @@ fn unexpected(answer: &Answer) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn store_names_are_parsed() {
-        let of = |text: &str| text.parse::<Kind>();
-        assert_eq!(of("memory"), Ok(Kind::Memory));
-        assert_eq!(
-            of("redis://localhost:6379"),
-            Ok(Kind::Redis(RedisAddr::Tcp("localhost:6379".into())))
-        );
-        assert_eq!(
-            of("unix:/run/r.sock"),
-            Ok(Kind::Redis(RedisAddr::Unix("/run/r.sock".into())))
-        );
-        for file in ["a/b.redb", "./redis:a", "C:\\a.redb"] {
-            assert_eq!(of(file), Ok(Kind::File(file.into())));
-        }
-        for bad in [
-            "",
-            "redis://localhost",
-            "redis://localhost:x",
-            "redis://:secret@localhost:6379",
-            "redis://localhost:6379/2",
-            "rediss://localhost:6379",
-            "redis:localhost:6379",
-            "file:a.redb",
-        ] {
-            let why = of(bad).unwrap_err();
-            assert!(!why.contains("secret"), "{bad}: {why}");
-        }
-    }
 
     #[test]
     fn records_and_counter_survive_reopening_the_file() {

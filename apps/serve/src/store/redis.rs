@@ -25,8 +25,9 @@ use creel::channel::{oneshot, ring};
 use creel::net::{Connection, Stream, TcpStream, UnixStream};
 use creel::time::{sleep, timeout};
 
+use super::kind::RedisAddr;
+use super::request::{Answer, Command, Outcome, State, StoreError, StoreRequest};
 use super::resp::{self, Reply};
-use super::{Answer, Command, Outcome, RedisAddr, State, StoreError, StoreRequest};
 use crate::metrics::Metrics;
 
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);

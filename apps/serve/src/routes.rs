@@ -231,6 +231,19 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_hash_may_be_called_kept() {
+        for name in ["stored_hash", "kept"] {
+            let body = format!("{{\"password\":\"a\",\"{name}\":\"b\"}}");
+            let job = job(
+                Route::Check,
+                &"/password/check".parse().unwrap(),
+                body.into(),
+            );
+            assert!(matches!(job, Ok(Job::Check { .. })), "{name}: {job:?}");
+        }
+    }
+
+    #[test]
     fn request_timeout_is_bounded() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
         let mut headers = HeaderMap::new();

@@ -86,7 +86,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// A gate before any work.
+    /// Creates admission control that has seen no work yet.
     pub fn new(limits: Limits) -> Admission {
         Admission {
             limits,
@@ -243,7 +243,7 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Its turn has come: how long it has waited, and who is to be told what it cost.
+    /// Starts the work. Returns how long the request has waited, and a permit to report its cost.
     ///
     /// # Errors
     ///

@@ -83,7 +83,7 @@ pub(crate) struct App {
     pub(crate) deadline: Duration,
     pub(crate) deadline_max: Duration,
     pub(crate) body_max: usize,
-    /// Told to end: clients are to go elsewhere. A hint, which orders nothing.
+    /// Set during shutdown: clients should go elsewhere. A hint that needs no memory ordering.
     pub(crate) is_draining: AtomicBool,
 }
 

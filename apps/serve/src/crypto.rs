@@ -31,11 +31,11 @@ pub enum Job {
     Digest(Algo, Bytes),
     /// A password to be kept.
     Hash(Bytes),
-    /// Whether a password is the one that was kept.
+    /// Whether a password matches a stored hash.
     Check {
         /// The password.
         password: Bytes,
-        /// What was kept of it.
+        /// Its stored hash.
         stored_hash: String,
     },
 }
@@ -187,10 +187,10 @@ impl Crypto {
 
     fn check(&self, password: &[u8], stored_hash: &str) -> Done {
         let Ok(stored_hash) = PasswordHash::new(stored_hash) else {
-            return Done::Rejected("what was kept is no PHC string");
+            return Done::Rejected("stored_hash is not a PHC string");
         };
         let Ok(params) = Params::try_from(&stored_hash) else {
-            return Done::Rejected("what was kept is not argon2's");
+            return Done::Rejected("stored_hash is not an argon2 hash");
         };
         // Whoever sends it chooses what it costs.
         let own = self.argon2.params();

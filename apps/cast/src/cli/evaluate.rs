@@ -148,7 +148,7 @@ impl Evaluate {
         Ok(Exit::Done)
     }
 
-    /// All points, in the order in which they are told.
+    /// All points, in the order of the report.
     fn points(&self) -> Vec<Point> {
         let mut subjects = Vec::new();
         if !self.only_udp {
@@ -400,7 +400,7 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
     }
 }
 
-/// What a curve is called: its groups and quantum only where there are several.
+/// The name of a curve, with its contexts and quantum only if there are several.
 fn curve(row: &Row, rows: &[Row]) -> String {
     let mut name = row.sink.clone();
     if rows.iter().any(|other| other.contexts != row.contexts) {

@@ -32,7 +32,7 @@ pub(super) struct Forwarder {
     state: ForwardState,
 }
 
-/// What a pipe knows beside its sockets.
+/// The state of a forwarder, except its sockets.
 #[derive(Debug)]
 struct ForwardState {
     clients: Clients,

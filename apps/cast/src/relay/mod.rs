@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// How often the program looks what has come.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Open ports, from which packets go to an audience.
+/// Open ports whose packets go to the registered clients.
 #[derive(Debug)]
 pub struct Relay<'a> {
     plan: &'a Plan,

@@ -207,7 +207,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     run_with(plan, &plan.client_registry()?, interrupted)
 }
 
-/// The same to an audience that may be changed meanwhile.
+/// Like [`run`], for clients that may change while it sends.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The embedded store: a file, one thread, and a transaction for all that waits.
 //!
 //! A transaction is on the disk before its answers go out. That takes milliseconds, in which more
-//! orders come; they share the next one.
+//! requests come; they share the next one.
 //!
 //! After an error, of a full disk for one, the database takes nothing any more until it is opened
 //! again. So it is, at once, and what is kept can be had; the store is told to keep nothing until a
@@ -28,7 +28,7 @@ const SIGNED: &str = "signed";
 /// What there must be room for before a write is tried again: a small transaction also goes where the
 /// next one does not, and a database takes harm from each that it has to give up half-way.
 const FREE_SPACE_BYTES: usize = 256 << 10;
-/// Orders in a transaction.
+/// Requests in a transaction.
 const BATCH: usize = 1024;
 
 /// The database's own errors, of which nobody needs more than the words.
@@ -38,7 +38,7 @@ type Failure = Box<dyn std::error::Error>;
 /// write is read through when it is opened, however large it is.
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// Meanwhile, between two looks for orders.
+/// The poll interval for requests while the store cannot write.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 type Opening = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
@@ -96,7 +96,7 @@ impl Embedded {
         })
     }
 
-    /// Carries out orders until nobody can give any more.
+    /// Executes requests until all senders are gone.
     pub(super) fn run(mut self, requests: &ring::Receiver<StoreRequest>) {
         let mut batch = Vec::new();
         while let Some(first) = self.next(requests) {
@@ -132,7 +132,7 @@ impl Embedded {
         }
     }
 
-    /// The next order, while nothing can be kept with attempts to; none when there will be no more.
+    /// The next request. While the store cannot write, it also retries. None when all senders are gone.
     fn next(&mut self, requests: &ring::Receiver<StoreRequest>) -> Option<StoreRequest> {
         while !self.state.is_writable.load(Relaxed) {
             match requests.try_recv() {

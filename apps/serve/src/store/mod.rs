@@ -1,7 +1,7 @@
 //! Where records and counters are kept.
 //!
-//! Two stores, an embedded one and Redis, stand at the other end of one bounded line of orders.
-//! Whoever orders awaits the answer, or gives up: what has been sent to the store by then may be kept
+//! Two stores, an embedded one and Redis, take their requests from one bounded queue.
+//! A caller awaits the answer, or gives up: what has been sent to the store by then may be kept
 //! or not, which is the same to a client that was told 503. A record is named by what was signed and
 //! a signature depends on nothing else, so keeping it twice changes nothing; the counter counts what
 //! was acknowledged, and may count what was not.
@@ -26,10 +26,10 @@ pub use request::{Id, StoreError};
 use crate::metrics::Metrics;
 use request::{Answer, Command, Outcome, State, StoreRequest};
 
-/// Orders that may wait for the store.
+/// Requests that may wait for the store.
 const REQUESTS_MAX: usize = 4096;
 
-/// Takes orders.
+/// Sends requests to a store.
 pub struct Store {
     requests: Option<ring::Sender<StoreRequest>>,
     state: Arc<State>,

@@ -78,7 +78,7 @@ impl RedisClient {
         }
     }
 
-    /// Carries out orders until nobody can give any more, over as many connections as it takes.
+    /// Executes requests until all senders are gone, over as many connections as it takes.
     pub(super) async fn run(self, requests: ring::Receiver<StoreRequest>) {
         let mut pause = RECONNECT_MIN;
         loop {
@@ -151,7 +151,7 @@ async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>)
     .await
 }
 
-/// Sends orders; done when there will be no more.
+/// Sends requests; done when all senders are gone.
 async fn write<C: Connection>(
     stream: &Stream<C>,
     requests: &ring::Receiver<StoreRequest>,

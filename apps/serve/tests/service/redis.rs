@@ -95,7 +95,7 @@ fn the_service_survives_redis_restarts() {
             "--check",
             "--acknowledged",
             &names,
-            "--patience",
+            "--request-timeout",
             "1s",
             "--timeout",
             "60s",

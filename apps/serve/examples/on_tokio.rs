@@ -1,8 +1,8 @@
 //! The same service on tokio, to stand beside: hyper, the same cryptography and store, the blocking
 //! pool for what computes.
 //!
-//! `--workers N` and `--blocking N` are the runtime's two numbers; without, they are tokio's own. With
-//! `--admission on` the library's admission control runs before the work.
+//! `--workers N` and `--blocking N` are the runtime's two numbers; without, they are tokio's own.
+//! With `--admission on` the library's admission control runs before the work.
 
 use std::convert::Infallible;
 use std::sync::Arc;

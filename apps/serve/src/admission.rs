@@ -8,9 +8,10 @@
 //!
 //! A queue that is too short is empty now and then, and then the machine is somebody else's: where
 //! others have the cores for tens of milliseconds, requests come in heaps, and of each heap only so
-//! much would be let in as the target allows. So after an interval in which a turn left nobody waiting
-//! the limit is doubled, up to the burst; after one in which none did it falls by a quarter. At the
-//! burst, with every fourth turn such a one, or without any turn, there is no overload any more.
+//! much would be let in as the target allows. So after an interval in which a turn left nobody
+//! waiting the limit is doubled, up to the burst; after one in which none did it falls by a
+//! quarter. At the burst, with every fourth turn such a one, or without any turn, there is no
+//! overload any more.
 //!
 //! The second look is when a request's turn comes: who cannot be done in time any more is refused
 //! before any work; so is who has waited too long by then, if there are others for all workers.

@@ -1,8 +1,8 @@
 //! Gives memory back that connections at rest have freed, which only C can do.
 //!
-//! The C library keeps what is free between blocks in use; of ten thousand connections that asked once
-//! that is some 80 MB. While requests come it is used again, so it is given back when none has come
-//! for a while.
+//! The C library keeps what is free between blocks in use; of ten thousand connections that asked
+//! once that is some 80 MB. While requests come it is used again, so it is given back when none has
+//! come for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

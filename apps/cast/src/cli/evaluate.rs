@@ -346,8 +346,8 @@ fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     written.with_context(|| path.display().to_string())
 }
 
-/// What is kept of a run, in the order of [`COLUMNS`](super::finished_runs::COLUMNS); over a network the CPU
-/// time is that of the side's own contexts.
+/// What is kept of a run, in the order of [`COLUMNS`](super::finished_runs::COLUMNS); over a
+/// network the CPU time is that of the side's own contexts.
 fn values(measured: &Measured, of_contexts: bool) -> Values {
     let body = Body::new(measured, true);
     let cpu = match of_contexts {

@@ -2,9 +2,9 @@
 //!
 //! Each piece of sound goes to its position, so what was late is in its place, what came twice is
 //! there once, and what was lost is silence. The file begins with the earliest of the first pieces:
-//! those are held back until there are [`FIRST_CHUNKS`] of them. The header tells of what has been written
-//! up to then, and is put right once a second of sound: a recording whose program is killed is a
-//! recording of all but the last second.
+//! those are held back until there are [`FIRST_CHUNKS`] of them. The header tells of what has been
+//! written up to then, and is put right once a second of sound: a recording whose program is killed
+//! is a recording of all but the last second.
 //!
 //! Left out: files above 4 GiB; a recording ends there.
 

@@ -148,7 +148,8 @@ impl ClientRegistry {
 impl FromStr for Command {
     type Err = String;
 
-    /// Reads `list`, `add HOST:PORT`, `remove HOST:PORT` or `clear`. Blocks while a name is looked up.
+    /// Reads `list`, `add HOST:PORT`, `remove HOST:PORT` or `clear`. Blocks while a name is looked
+    /// up.
     fn from_str(line: &str) -> Result<Self, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let resolve = |text: &str| {

@@ -1,7 +1,7 @@
 //! What one TCP port's tasks do: one accepts, and one a connection takes what comes over it.
 //!
-//! The connections of a port share its demultiplexer, as the sources of a UDP port do. They run on one
-//! context, so nobody waits for the lock.
+//! The connections of a port share its demultiplexer, as the sources of a UDP port do. They run on
+//! one context, so nobody waits for the lock.
 //!
 //! Left out: reports into the connections.
 //!

@@ -48,10 +48,12 @@ pub struct Options {
     #[arg(long, value_name = "HOW")]
     #[serde(deserialize_with = "optional")]
     io_wait: Option<Wait>,
-    /// A folder for the key and the embedded store; made if it is not there [default: creel-serve-data]
+    /// A folder for the key and the embedded store; made if it is not there [default:
+    /// creel-serve-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where records are kept: a file, redis://HOST:PORT, unix:PATH of a Redis, or memory [default: records.redb in the folder]
+    /// Where records are kept: a file, redis://HOST:PORT, unix:PATH of a Redis, or memory [default:
+    /// records.redb in the folder]
     // Parsed later: clap and toml print what they refuse, and a password may be in it.
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
@@ -140,8 +142,8 @@ fn drain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Take settings from a TOML file, whose names are those of these flags and quiet; flags go before
-    /// it
+    /// Take settings from a TOML file, whose names are those of these flags and quiet; flags go
+    /// before it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]

@@ -132,7 +132,8 @@ impl Embedded {
         }
     }
 
-    /// The next request. While the store cannot write, it also retries. None when all senders are gone.
+    /// The next request. While the store cannot write, it also retries. None when all senders are
+    /// gone.
     fn next(&mut self, requests: &ring::Receiver<StoreRequest>) -> Option<StoreRequest> {
         while !self.state.is_writable.load(Relaxed) {
             match requests.try_recv() {

@@ -3,13 +3,14 @@
 //! Invariant: an entry of `pending` stands for replies that have not come, in the order in which they
 //! will, whether anybody still waits for them or not. So an answer never goes to another's question.
 //!
-//! A server that does not answer for [`REPLY_TIMEOUT`] is taken for gone: the connection is given up, and
-//! with it what was asked on it. New ones are tried after [`RECONNECT_MIN`] to [`RECONNECT_MAX`], so that it
-//! is found again within half a second of its return.
+//! A server that does not answer for [`REPLY_TIMEOUT`] is taken for gone: the connection is given
+//! up, and with it what was asked on it. New ones are tried after [`RECONNECT_MIN`] to
+//! [`RECONNECT_MAX`], so that it is found again within half a second of its return.
 //!
 //! A server may answer and keep nothing: its memory is full, it has become a replica. So each
-//! connection begins with a write, and has one every [`PROBE_INTERVAL`], whether anything else is to be kept
-//! or not; by these it is also seen, without any request, that the server does not answer.
+//! connection begins with a write, and has one every [`PROBE_INTERVAL`], whether anything else is
+//! to be kept or not; by these it is also seen, without any request, that the server does not
+//! answer.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -56,3 +56,26 @@ fn main() -> ExitCode {
     };
     conclude("creel-cast", done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_is_an_alias_of_contexts() {
+        for line in [
+            "standalone",
+            "send --to 127.0.0.1:5004",
+            "receive",
+            "relay",
+            "rooms",
+            "evaluate",
+        ] {
+            for flag in ["--contexts", "--groups"] {
+                let words = format!("creel-cast {line} {flag} 2");
+                let parsed = Cli::try_parse_from(words.split(' '));
+                assert!(parsed.is_ok(), "{words}: {parsed:?}");
+            }
+        }
+    }
+}

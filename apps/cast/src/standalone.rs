@@ -1,11 +1,12 @@
 //! The evaluation without a network: many sources and sinks, a few contexts, everything measured.
 
+use crate::error::Error;
 use crate::measure::context::{StatsSink, Window};
 use crate::measure::contexts::{Contexts, resident_bytes};
 use crate::measure::stats::StreamStats;
-use crate::run::{Error, Measured};
+use crate::results::Measured;
 use crate::stream::flow::Stream;
-use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, Way};
+use crate::stream::sink::{AsyncInPlace, Drain, InPlace, Pull, Push, SinkMode};
 use crate::stream::source::{Blank, Paced};
 use creel::channel::leaky::{self, Leak};
 use creel::channel::slot;
@@ -27,7 +28,7 @@ pub struct Plan {
     /// Streams, spread evenly over the contexts, and their first buffers over one period.
     pub streams: usize,
     /// Contexts: pools of one worker.
-    pub groups: usize,
+    pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
     /// What others may do with the contexts from outside.
@@ -37,7 +38,7 @@ pub struct Plan {
     /// Buffers of each stream that are measured.
     pub buffers: u64,
     /// How the sinks get them.
-    pub way: Way,
+    pub mode: SinkMode,
     /// Samples of a buffer.
     pub samples: usize,
     /// Left out at the beginning.
@@ -58,7 +59,7 @@ impl Plan {
 ///
 /// If a context cannot be made, or it was interrupted.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
+    let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let memory = resident_bytes();
     let begin = Instant::now() + plan.ramp_up;
     let end = begin + plan.period * u32::try_from(plan.buffers).unwrap_or(u32::MAX);
@@ -68,7 +69,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
         end: ramp + plan.buffers,
     });
     let (done, results) = mpsc::channel();
-    let launch = Launch {
+    let launcher = Launcher {
         plan,
         window,
         changes: Changes::default(),
@@ -76,9 +77,9 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
         done,
     };
     let controls: Vec<Arc<Control>> = (0..plan.streams)
-        .map(|index| launch.start(index, contexts.of(index)))
+        .map(|index| launcher.start(index, contexts.of(index)))
         .collect();
-    drop(launch);
+    drop(launcher);
     let first = contexts.usage_at(begin, interrupted);
     let grown = resident_bytes().zip(memory);
     let last = contexts.usage_at(end, interrupted);
@@ -104,7 +105,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
 }
 
 /// What all streams have in common.
-struct Launch<'a> {
+struct Launcher<'a> {
     plan: &'a Plan,
     window: Arc<Window>,
     changes: Changes,
@@ -112,25 +113,25 @@ struct Launch<'a> {
     done: mpsc::Sender<StreamStats>,
 }
 
-impl Launch<'_> {
+impl Launcher<'_> {
     fn start(&self, index: usize, context: &Pool) -> Arc<Control> {
         let sink = StatsSink::new(Arc::clone(&self.window));
-        match self.plan.way {
-            Way::SyncMutex => {
+        match self.plan.mode {
+            SinkMode::SyncMutex => {
                 let stats = |push: InPlace<StatsSink>| Some(push.into_sink().stats);
                 self.spawn(index, context, InPlace::new(sink), stats)
             }
-            Way::AsyncMutex => {
+            SinkMode::AsyncMutex => {
                 let sink = Arc::new(async_lock::Mutex::new(sink));
                 let stats = |push: AsyncInPlace<StatsSink>| Some(push.mutex().try_lock()?.stats);
                 self.spawn(index, context, AsyncInPlace::new(sink), stats)
             }
-            Way::Task => {
+            SinkMode::Task => {
                 let (push, pull) = leaky::channel(CHANNEL, Leak::No);
                 self.spawn_sink(context, pull, sink);
                 self.spawn(index, context, push, |_| None)
             }
-            Way::Slot => {
+            SinkMode::Slot => {
                 let (push, pull) = slot::channel();
                 self.spawn_sink(context, pull, sink);
                 self.spawn(index, context, push, |_| None)
@@ -144,8 +145,8 @@ impl Launch<'_> {
         context.spawn(self.report(drain, stats)).detach();
     }
 
-    fn report<W, F>(&self, work: W, stats: F) -> Report<W, F> {
-        Report {
+    fn report<W, F>(&self, work: W, stats: F) -> ReportWhenDone<W, F> {
+        ReportWhenDone {
             work: Some((work, stats)),
             done: self.done.clone(),
         }
@@ -176,12 +177,12 @@ impl Launch<'_> {
 
 /// Does the work and then tells what it has measured, if anything. No `async` block: that would
 /// keep a second place for the work.
-struct Report<W, F> {
+struct ReportWhenDone<W, F> {
     work: Option<(W, F)>,
     done: mpsc::Sender<StreamStats>,
 }
 
-impl<W, F> Future for Report<W, F>
+impl<W, F> Future for ReportWhenDone<W, F>
 where
     W: Future + Unpin,
     F: FnOnce(W) -> Option<StreamStats> + Unpin,

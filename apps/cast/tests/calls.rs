@@ -98,7 +98,7 @@ fn scenario(sound: &str, playing: Duration) -> String {
 }
 
 #[test]
-fn what_sipp_plays_is_heard_sample_by_sample() {
+fn audio_from_sipp_is_received_sample_by_sample() {
     let Some(mut sipp) = player("sipp", "-v") else {
         return;
     };
@@ -113,7 +113,7 @@ fn what_sipp_plays_is_heard_sample_by_sample() {
     let plan = receive::Plan {
         wait: MS,
         idle: 1_000 * MS,
-        at_most: Some(30_000 * MS),
+        time_limit: Some(30_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions)
     };
@@ -130,16 +130,16 @@ fn what_sipp_plays_is_heard_sample_by_sample() {
     });
     let source = &measured.sources[0];
     assert_eq!((source.packets, source.lost), (50, 0));
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
     let expected: Vec<i16> = played.iter().copied().map(sample).collect();
     assert!(
-        heard.rate == 8_000 && heard.samples == expected,
+        recorded.rate == 8_000 && recorded.samples == expected,
         "it heard something else"
     );
 }
 
 #[test]
-fn a_telephone_confers() {
+fn a_sip_phone_joins_a_room() {
     let Some(mut baresip) = player("baresip", "-h") else {
         return;
     };

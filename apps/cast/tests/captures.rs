@@ -54,7 +54,7 @@ fn pcap(path: &Path, link: DataLink, header: &[u8]) {
     }
 }
 
-fn told(path: &Path) -> Result<Measured, Error> {
+fn read_capture(path: &Path) -> Result<Measured, Error> {
     let plan = Plan::new(vec![session(5_004, &[(97, "L16/8000")])]);
     analyse(&plan, path)
 }
@@ -72,20 +72,20 @@ fn is_whole(measured: &Measured) {
 }
 
 #[test]
-fn what_tcpdump_writes_of_any_interface_is_read() {
+fn tcpdump_link_types_are_read() {
     let folder = Folder::new("cooked");
     let path = folder.0.join("a.pcap");
     // Protocol, nothing, interface, kind of hardware, direction, length of the address, address.
     let mut cooked = vec![0; 20];
     cooked[..2].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
     pcap(&path, DataLink::LINUX_SLL2, &cooked);
-    is_whole(&told(&path).unwrap());
+    is_whole(&read_capture(&path).unwrap());
     let mut cooked = vec![0; 16];
     cooked[14..].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
     pcap(&path, DataLink::LINUX_SLL, &cooked);
-    is_whole(&told(&path).unwrap());
+    is_whole(&read_capture(&path).unwrap());
     pcap(&path, DataLink::IEEE802_11, &[0; 24]);
-    let error = told(&path).unwrap_err();
+    let error = read_capture(&path).unwrap_err();
     assert!(matches!(error, Error::Malformed(..)));
     assert!(
         error
@@ -96,7 +96,7 @@ fn what_tcpdump_writes_of_any_interface_is_read() {
 }
 
 #[test]
-fn the_time_of_a_pcapng_is_in_its_interface_s_units() {
+fn pcapng_timestamps_use_the_interface_resolution() {
     let folder = Folder::new("units");
     let path = folder.0.join("a.pcapng");
     // Where nothing is said it is microseconds; 0x94 is 2 to the power of -20.
@@ -106,10 +106,10 @@ fn the_time_of_a_pcapng_is_in_its_interface_s_units() {
         (Some(9), 1_000_000_000),
         (Some(0x94), 1 << 20),
     ];
-    for (told_as, a_second) in units {
+    for (resolution, a_second) in units {
         let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
         let mut interface = InterfaceDescriptionBlock::new(DataLink::RAW, 65_535);
-        let option = told_as.map(InterfaceDescriptionOption::IfTsResol);
+        let option = resolution.map(InterfaceDescriptionOption::IfTsResol);
         interface.options.extend(option);
         writer.write_pcapng_block(interface).unwrap();
         for (at, bytes) in (0..COUNT).map(packet) {
@@ -125,12 +125,12 @@ fn the_time_of_a_pcapng_is_in_its_interface_s_units() {
             writer.write_pcapng_block(block).unwrap();
         }
         drop(writer);
-        is_whole(&told(&path).unwrap());
+        is_whole(&read_capture(&path).unwrap());
     }
 }
 
 #[test]
-fn the_headers_of_packets_that_were_cut_tell_all_the_same() {
+fn truncated_packets_are_measured_by_their_headers() {
     const SNAP: usize = 60;
     let folder = Folder::new("snap");
     let path = folder.0.join("a.pcap");
@@ -151,20 +151,20 @@ fn the_headers_of_packets_that_were_cut_tell_all_the_same() {
         writer.write_raw_packet(&record).unwrap();
     }
     drop(writer);
-    let measured = told(&path).unwrap();
+    let measured = read_capture(&path).unwrap();
     is_whole(&measured);
-    assert_eq!(measured.junk.cut, u64::from(COUNT));
+    assert_eq!(measured.unrecognized.truncated, COUNT.into());
 }
 
 #[test]
-fn of_a_capture_that_was_broken_off_what_is_whole_is_told() {
+fn the_whole_packets_of_a_torn_capture_are_reported() {
     let folder = Folder::new("torn");
     let path = folder.0.join("a.pcap");
     pcap(&path, DataLink::RAW, &[]);
     let whole = std::fs::read(&path).unwrap();
     let a_packet = (whole.len() - 24) / COUNT as usize;
     std::fs::write(&path, &whole[..24 + 30 * a_packet + 100]).unwrap();
-    let measured = told(&path).unwrap();
+    let measured = read_capture(&path).unwrap();
     assert_eq!(
         (measured.sources[0].packets, measured.sources[0].lost),
         (30, 0)
@@ -182,7 +182,7 @@ fn of_a_capture_that_was_broken_off_what_is_whole_is_told() {
 }
 
 #[test]
-fn fragments_are_counted_and_named() {
+fn fragments_are_counted_and_warned_about() {
     let folder = Folder::new("fragments");
     let path = folder.0.join("a.pcap");
     let head = PcapHeader {
@@ -199,7 +199,7 @@ fn fragments_are_counted_and_named() {
         }
     }
     drop(writer);
-    let warnings = told(&path).unwrap().warnings;
+    let warnings = read_capture(&path).unwrap().warnings;
     assert!(
         warnings[0].contains("100 packets are fragments of IP"),
         "{warnings:?}"
@@ -208,7 +208,7 @@ fn fragments_are_counted_and_named() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_disk_that_is_full_is_called_so() {
+fn a_full_disk_is_reported_by_name() {
     let on = free_ports(1);
     let mut receiver = Command::new(env!("CARGO_BIN_EXE_creel-cast"));
     receiver.args([
@@ -226,16 +226,16 @@ fn a_disk_that_is_full_is_called_so() {
     let mut receiver = receiver.stderr(Stdio::piped()).spawn().unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.connect(on).unwrap();
-    let (mut n, mut heard) = (0, 0);
-    while heard < 20 && receiver.try_wait().unwrap().is_none() {
+    let (mut n, mut delivered) = (0, 0);
+    while delivered < 20 && receiver.try_wait().unwrap().is_none() {
         // An error tells that nobody heard the one before.
         let is_sent = sender.send(&counting(11, n, 441, 1).bytes()).is_ok();
-        heard = if is_sent { heard + 1 } else { 0 };
+        delivered = if is_sent { delivered + 1 } else { 0 };
         n += 1;
         std::thread::sleep(Duration::from_millis(5));
     }
     let output = receiver.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("No space left on device"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("No space left on device"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
 }

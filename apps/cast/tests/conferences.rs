@@ -58,7 +58,7 @@ fn conferring(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
 }
 
 #[test]
-fn everybody_hears_the_others_and_not_themselves() {
+fn each_leg_hears_the_others_but_not_itself() {
     let on = free_ports(2);
     let plan = Plan {
         wait: MS,
@@ -70,7 +70,7 @@ fn everybody_hears_the_others_and_not_themselves() {
     let sum: i32 = VOICES.iter().map(|&voice| sample(voice)).sum();
     let others = VOICES.map(|voice| sum - sample(voice));
     // To a step of the law at that level.
-    let is_sum = |heard: i32, others: i32| (heard - others).abs() <= others.abs() / 16;
+    let is_sum = |received: i32, others: i32| (received - others).abs() <= others.abs() / 16;
     let mut last = [0; 3];
     let reports = conferring(&plan, || {
         let begin = Instant::now();
@@ -130,8 +130,8 @@ impl Pair {
                 self.n += 1;
                 std::thread::sleep(20 * MS);
             }
-            let heard = std::iter::from_fn(|| self.stays.recv(&mut bytes).ok());
-            if is_so(heard.count()) {
+            let received = std::iter::from_fn(|| self.stays.recv(&mut bytes).ok());
+            if is_so(received.count()) {
                 return true;
             }
         }
@@ -140,7 +140,7 @@ impl Pair {
 }
 
 #[test]
-fn who_says_good_bye_or_nothing_has_left() {
+fn a_leg_leaves_by_bye_or_by_silence() {
     // Who says good-bye has left long before the silence would tell.
     for (silence, says_good_bye) in [(200 * MS, false), (600_000 * MS, true)] {
         let on = free_ports(1);
@@ -157,21 +157,21 @@ fn who_says_good_bye_or_nothing_has_left() {
             n,
         };
         conferring(&plan, || {
-            let is_there = pair.until(true, |heard| heard > 0);
+            let is_there = pair.until(true, |received| received > 0);
             if says_good_bye {
                 let bye = [0x81, 203, 0, 1, 0, 0, 0, 2];
                 pair.other.send_to(&bye, on).unwrap();
             }
-            let is_gone = pair.until(false, |heard| heard == 0);
+            let is_gone = pair.until(false, |received| received == 0);
             assert!(is_there && is_gone, "{silence:?}: {is_there}, {is_gone}");
         });
     }
 }
 
 #[test]
-fn rooms_with_nobody_in_them_sleep() {
+fn empty_rooms_sleep() {
     let plan = Plan {
-        at_most: Some(1_000 * MS),
+        time_limit: Some(1_000 * MS),
         ..Plan::new(free_ports(100), 100)
     };
     // A thread that woke every 5 ms for a hundred rooms would be seen here each time; a noisy machine

@@ -23,7 +23,7 @@ fn creel_cast(line: &str) -> Command {
     command
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -40,9 +40,9 @@ fn send(child: &mut Child, to: SocketAddr, packets: impl Iterator<Item = Packet>
         // An error is of the packet before, or of this one: it was not heard.
         while sender.send(&packet.bytes()).is_err() || sender.take_error().unwrap().is_some() {
             if let Some(status) = child.try_wait().unwrap() {
-                let mut told = String::new();
-                let _ = child.stderr.take().unwrap().read_to_string(&mut told);
-                panic!("it has ended, {status}: {told}");
+                let mut stderr = String::new();
+                let _ = child.stderr.take().unwrap().read_to_string(&mut stderr);
+                panic!("it has ended, {status}: {stderr}");
             }
             assert!(begin.elapsed() < 60_000 * MS, "it does not listen");
             std::thread::sleep(MS);
@@ -59,7 +59,7 @@ fn kill(child: &Child, signal: &str) {
 }
 
 #[test]
-fn an_interrupted_run_tells_its_figures_and_that_it_was_interrupted() {
+fn an_interrupted_run_prints_its_figures_and_exits_with_130() {
     for program in ["receive --streams 1 --buffers 1000", "rooms", "relay"] {
         for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
             let on = free_ports(1);
@@ -72,7 +72,7 @@ fn an_interrupted_run_tells_its_figures_and_that_it_was_interrupted() {
                 output.status.code(),
                 Some(code),
                 "{line}: {}",
-                told(&output)
+                stderr_of(&output)
             );
             assert!(printed(&output).contains(r#""buffers""#), "{line}");
         }
@@ -80,7 +80,7 @@ fn an_interrupted_run_tells_its_figures_and_that_it_was_interrupted() {
 }
 
 #[test]
-fn documents_have_the_fields_of_the_schema() {
+fn json_documents_have_the_fields_of_the_schema() {
     for (program, fields) in [
         ("relay", &["packets", "rtcp", "overflowed", "ports"][..]),
         ("rooms", &["packets", "overflowed", "legs"][..]),
@@ -103,7 +103,7 @@ fn documents_have_the_fields_of_the_schema() {
 }
 
 #[test]
-fn packets_of_which_none_follows_another_are_told_and_end() {
+fn a_run_with_only_unvalidated_packets_ends_with_a_warning() {
     let on = free_ports(1);
     let line = format!("receive --streams 1 --on {on} --idle 3s --for 600s");
     let mut child = creel_cast(&line).spawn().unwrap();
@@ -119,12 +119,12 @@ fn packets_of_which_none_follows_another_are_told_and_end() {
     }
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = told(&output);
-    assert!(told.contains("nothing was received but"), "{told}");
+    let stderr = stderr_of(&output);
+    assert!(stderr.contains("nothing was received but"), "{stderr}");
 }
 
 #[test]
-fn a_description_says_what_is_sent() {
+fn the_printed_description_matches_the_sent_packets() {
     let output =
         creel_cast("send --to 239.1.1.1:5004 --ttl 5 --codec PCMA --keys 12 --streams 1 --sdp");
     let text = printed(&{ output }.output().unwrap());
@@ -138,7 +138,7 @@ fn a_description_says_what_is_sent() {
 }
 
 #[test]
-fn what_is_described_and_cannot_be_done_is_bad_data_and_sends_nothing() {
+fn an_unsupported_description_is_bad_data_and_sends_nothing() {
     let folder = Folder::new("described");
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_nonblocking(true).unwrap();
@@ -154,7 +154,12 @@ fn what_is_described_and_cannot_be_done_is_bad_data_and_sends_nothing() {
         for program in ["send --buffers 5 --ramp-up 0s", "receive --for 100ms"] {
             let line = format!("{program} --from-sdp {}", path.display());
             let output = creel_cast(&line).output().unwrap();
-            assert_eq!(output.status.code(), Some(65), "{line}: {}", told(&output));
+            assert_eq!(
+                output.status.code(),
+                Some(65),
+                "{line}: {}",
+                stderr_of(&output)
+            );
         }
     }
     assert!(
@@ -164,7 +169,7 @@ fn what_is_described_and_cannot_be_done_is_bad_data_and_sends_nothing() {
 }
 
 #[test]
-fn rooms_of_an_impossible_rate_are_refused() {
+fn an_unsupported_room_rate_is_rejected() {
     for rate in [0, 7, 4_294_967_295_u32] {
         let output = creel_cast(&format!("rooms --rate {rate} --for 100ms")).output();
         assert_eq!(output.unwrap().status.code(), Some(2), "{rate}");
@@ -195,7 +200,7 @@ fn sender_packets(rows: &str) -> (bool, bool) {
 /// Reports to the next port: the last one counts, though a good-bye comes with it, and the
 /// receiver's leave by that port.
 #[test]
-fn the_last_report_of_a_sender_counts_on_the_next_port() {
+fn the_last_sender_report_on_the_rtcp_port_counts() {
     let on = free_ports(2);
     let next = SocketAddr::new(on.ip(), on.port() + 1);
     let line = format!("receive --streams 1 --on {on} --rtcp own --idle 3s --streams-format json");
@@ -228,7 +233,7 @@ fn the_last_report_of_a_sender_counts_on_the_next_port() {
 
 /// The same of a capture.
 #[test]
-fn the_last_report_of_a_sender_counts_in_a_capture() {
+fn the_last_sender_report_in_a_capture_counts() {
     let folder = Folder::new("reports");
     let path = folder.0.join("a.pcap");
     let mut datagrams: Vec<_> = (0..50)
@@ -244,7 +249,7 @@ fn the_last_report_of_a_sender_counts_in_a_capture() {
 /// In a network of its own, where the group's route is not by the interface that is named.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_source_specific_join_is_on_the_interface_that_is_named() {
+fn a_source_specific_join_uses_the_named_interface() {
     const NETWORK: &str = "ip link add v0 type veth peer name v1 && ip addr add 10.99.0.2/24 dev v1 \
         && ip link set v0 up && ip link set v1 up && ip link set lo up \
         && ip route add 232.0.0.0/8 dev lo";
@@ -269,7 +274,7 @@ fn a_source_specific_join_is_on_the_interface_that_is_named() {
         .unwrap();
     let joined = printed(&output);
     let row = joined.lines().find(|line| line.contains("0xe8010203"));
-    let row = row.unwrap_or_else(|| panic!("{joined}{}", told(&output)));
+    let row = row.unwrap_or_else(|| panic!("{joined}{}", stderr_of(&output)));
     assert!(
         row.split_whitespace().nth(1) == Some("v1") && row.contains("0x0a630001"),
         "{row}"

@@ -17,7 +17,7 @@ const MS: Duration = Duration::from_millis(1);
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[test]
-fn too_few_descriptors_are_told_and_the_ports_that_are_open_work() {
+fn too_few_descriptors_give_one_warning_and_the_open_ports_work() {
     let on = free_ports(1);
     let program = env!("CARGO_BIN_EXE_creel-cast");
     let line = format!(
@@ -32,23 +32,23 @@ fn too_few_descriptors_are_told_and_the_ports_that_are_open_work() {
     let (receiving, n) = Receiving::start(command, on);
     receiving.send(n..n + 10);
     let output = receiving.end();
-    let told = told(&output);
-    let lines: Vec<&str> = told
+    let stderr = stderr_of(&output);
+    let lines: Vec<&str> = stderr
         .lines()
         .filter(|line| line.contains("ports could not"))
         .collect();
-    assert_eq!(lines.len(), 1, "{told}");
+    assert_eq!(lines.len(), 1, "{stderr}");
     assert!(
         lines[0].contains("of 100 ports could not be opened"),
-        "{told}"
+        "{stderr}"
     );
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let rows = String::from_utf8_lossy(&output.stdout);
     assert!(rows.lines().nth(1).unwrap().starts_with("1,"), "{rows}");
 }
 
 #[test]
-fn an_interrupted_sender_tells_its_figures_and_that_it_was_interrupted() {
+fn an_interrupted_sender_prints_its_figures_and_exits_with_130() {
     let client = UdpSocket::bind(LOCAL).unwrap();
     client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
@@ -89,12 +89,12 @@ impl Receiving {
         let mut child = command.spawn().unwrap();
         sender.connect(to).unwrap();
         let mut n = 0;
-        let mut heard = 0;
-        while heard < 4 {
+        let mut delivered = 0;
+        while delivered < 4 {
             assert!(child.try_wait().unwrap().is_none(), "it has ended");
             // An error tells that nobody heard the one before.
-            heard = if sender.send(&counting(11, n, 441, 1).bytes()).is_ok() {
-                heard + 1
+            delivered = if sender.send(&counting(11, n, 441, 1).bytes()).is_ok() {
+                delivered + 1
             } else {
                 0
             };
@@ -116,12 +116,12 @@ impl Receiving {
     }
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn a_killed_receiver_leaves_whole_recordings() {
+fn a_killed_receiver_leaves_valid_recordings() {
     let (folder, on) = (Folder::new("killed"), free_ports(1));
     let wav = folder.0.join("stream-0.wav");
     let mut command = creel_cast(&["receive", "--shared-port", "--streams", "1"]);
@@ -139,15 +139,15 @@ fn a_killed_receiver_leaves_whole_recordings() {
     let Receiving { mut child, .. } = receiving;
     child.kill().unwrap();
     child.wait().unwrap();
-    let heard = Sound::read(&wav).unwrap().samples;
-    assert!(heard.len() >= 44_100, "{} samples", heard.len());
-    let first = heard[0];
-    let expected = (0..heard.len()).map(|n| first.wrapping_add(n as u16 as i16));
-    assert!(heard.iter().copied().eq(expected), "not what was sent");
+    let recorded = Sound::read(&wav).unwrap().samples;
+    assert!(recorded.len() >= 44_100, "{} samples", recorded.len());
+    let first = recorded[0];
+    let expected = (0..recorded.len()).map(|n| first.wrapping_add(n as u16 as i16));
+    assert!(recorded.iter().copied().eq(expected), "not what was sent");
 }
 
 #[test]
-fn a_full_disk_ends_the_recording_and_not_the_stream() {
+fn a_full_disk_ends_the_recording_but_not_the_stream() {
     let (folder, on) = (Folder::new("full"), free_ports(1));
     let program = env!("CARGO_BIN_EXE_creel-cast");
     let wav = folder.0.join("stream-0.wav");
@@ -165,19 +165,19 @@ fn a_full_disk_ends_the_recording_and_not_the_stream() {
     let (receiving, n) = Receiving::start(command, on);
     receiving.send(n..n + 300);
     let output = receiving.end();
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = stderr_of(&output);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        told.contains("stream-0.wav") && told.contains("ends there"),
-        "{told}"
+        stderr.contains("stream-0.wav") && stderr.contains("ends there"),
+        "{stderr}"
     );
-    let heard = Sound::read(&wav).unwrap().samples;
+    let recorded = Sound::read(&wav).unwrap().samples;
     assert!(
-        (8_000..40_000).contains(&heard.len()),
+        (8_000..40_000).contains(&recorded.len()),
         "{} samples",
-        heard.len()
+        recorded.len()
     );
-    assert!(heard[20_000 / 2..].iter().any(|&sample| sample != 0));
+    assert!(recorded[20_000 / 2..].iter().any(|&sample| sample != 0));
     let rows = String::from_utf8_lossy(&output.stdout).into_owned();
     let row: Vec<&str> = rows.lines().nth(1).unwrap().split(',').collect();
     let packets: u32 = row[6].parse().unwrap();
@@ -186,21 +186,21 @@ fn a_full_disk_ends_the_recording_and_not_the_stream() {
 }
 
 #[test]
-fn nothing_received_is_told_and_is_a_failure() {
+fn receiving_nothing_is_a_failure_with_a_warning() {
     let on = free_ports(1).to_string();
     let output = creel_cast(&["receive", "--streams", "1", "--on", &on, "--for", "200ms"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told(&output).contains("nothing was received"),
+        stderr_of(&output).contains("nothing was received"),
         "{}",
-        told(&output)
+        stderr_of(&output)
     );
 }
 
 #[test]
-fn some_ports_in_use_make_the_exit_code_say_so() {
+fn ports_in_use_set_the_exit_code() {
     let on = free_ports(2);
     let _taken = UdpSocket::bind((on.ip(), on.port() + 1)).unwrap();
     let mut command = creel_cast(&[
@@ -218,9 +218,9 @@ fn some_ports_in_use_make_the_exit_code_say_so() {
     let output = receiving.end();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told(&output).contains("1 of 2 ports could not be opened"),
+        stderr_of(&output).contains("1 of 2 ports could not be opened"),
         "{}",
-        told(&output)
+        stderr_of(&output)
     );
     let document = String::from_utf8_lossy(&output.stdout).into_owned();
     for field in [
@@ -235,7 +235,7 @@ fn some_ports_in_use_make_the_exit_code_say_so() {
 }
 
 #[test]
-fn packets_of_any_size_are_heard_whole() {
+fn packets_of_any_size_are_received_whole() {
     let (folder, on) = (Folder::new("large"), free_ports(1));
     let mut command = creel_cast(&["receive", "--streams", "1", "--idle", "2s", "--wav"]);
     command.arg(&folder.0).args(["--on", &on.to_string()]);
@@ -245,13 +245,13 @@ fn packets_of_any_size_are_heard_whole() {
     // A socket holds few that are so large: a receiver that is halted misses some, but not always.
     let is_whole = |_| {
         let mut child = command.spawn().unwrap();
-        let (mut n, mut heard) = (0, 0);
+        let (mut n, mut delivered) = (0, 0);
         // A quarter of a second each: 22,050 bytes.
-        while heard < 20 {
+        while delivered < 20 {
             assert!(child.try_wait().unwrap().is_none(), "it has ended");
             let packet = counting(11, n, 11_025, 1);
-            heard = if sender.send(&packet.bytes()).is_ok() {
-                heard + 1
+            delivered = if sender.send(&packet.bytes()).is_ok() {
+                delivered + 1
             } else {
                 0
             };
@@ -259,23 +259,23 @@ fn packets_of_any_size_are_heard_whole() {
             std::thread::sleep(5 * MS);
         }
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", told(&output));
-        !told(&output).contains("faster than they were taken")
+        assert!(output.status.success(), "{}", stderr_of(&output));
+        !stderr_of(&output).contains("faster than they were taken")
     };
     assert!((0..10).any(is_whole));
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
-    assert!(heard.len() >= 19 * 11_025);
-    let first = heard[0];
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
+    assert!(recorded.len() >= 19 * 11_025);
+    let first = recorded[0];
     assert!(
-        heard
+        recorded
             .iter()
             .copied()
-            .eq((0..heard.len()).map(|n| first.wrapping_add(n as u16 as i16)))
+            .eq((0..recorded.len()).map(|n| first.wrapping_add(n as u16 as i16)))
     );
 }
 
 #[test]
-fn a_sender_that_was_stopped_does_not_make_up_for_it_at_once() {
+fn a_stopped_sender_does_not_send_a_burst_afterwards() {
     let client = UdpSocket::bind(LOCAL).unwrap();
     client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
@@ -318,10 +318,10 @@ fn a_sender_that_was_stopped_does_not_make_up_for_it_at_once() {
         after += 1;
     }
     let output = sender.wait_with_output().unwrap();
-    let told = told(&output);
+    let stderr = stderr_of(&output);
     // Some 150 packets were due while it stood still.
     assert!(before + after < 500, "{before} and {after} of 600");
-    assert!(told.contains("were not sent"), "{told}");
+    assert!(stderr.contains("were not sent"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
     // The sequence goes on, the time has passed.
     assert_eq!(next.0.wrapping_sub(last.0), 1);
@@ -329,7 +329,7 @@ fn a_sender_that_was_stopped_does_not_make_up_for_it_at_once() {
 }
 
 #[test]
-fn an_ipv6_client_of_an_ipv4_sender_hears_it() {
+fn an_ipv6_client_receives_from_an_ipv4_sender() {
     let Ok(six) = UdpSocket::bind("[::1]:0") else {
         eprintln!("skipped: no IPv6 here");
         return;
@@ -340,8 +340,12 @@ fn an_ipv6_client_of_an_ipv4_sender_hears_it() {
     sender.args(["--buffers", "20", "--ramp-up", "0s"]);
     let output = sender.output().unwrap();
     // One that is halted leaves packets out.
-    let is_halted = told(&output).contains("were not sent");
-    assert!(output.status.success() || is_halted, "{}", told(&output));
+    let is_halted = stderr_of(&output).contains("were not sent");
+    assert!(
+        output.status.success() || is_halted,
+        "{}",
+        stderr_of(&output)
+    );
     let came = [four, six].map(|socket| {
         socket.set_nonblocking(true).unwrap();
         let mut bytes = [0; 2_048];
@@ -352,7 +356,7 @@ fn an_ipv6_client_of_an_ipv4_sender_hears_it() {
 }
 
 #[test]
-fn numbers_begin_at_random_unless_they_are_given() {
+fn initial_numbers_are_random_unless_given() {
     let client = UdpSocket::bind(LOCAL).unwrap();
     client.set_read_timeout(Some(60_000 * MS)).unwrap();
     let to = client.local_addr().unwrap().to_string();
@@ -363,7 +367,7 @@ fn numbers_begin_at_random_unless_they_are_given() {
             .args(more)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", stderr_of(&output));
         let mut bytes = [0; 2_048];
         client.recv(&mut bytes).unwrap();
         bytes[2..12].to_vec()
@@ -401,12 +405,12 @@ fn is_open(port: u16) -> bool {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
+fn a_multicast_group_is_joined_and_filtered_by_source() {
     // RFC 2365 (administratively scoped), RFC 4291 (interface-local, link-local).
     for group in ["239.255.77.1", "[ff01::77]", "[ff12::77]"] {
         let port = free_ports(1).port();
         let to = format!("{group}:{port}");
-        let heard = |source: Option<&str>, is_heard: bool| {
+        let delivered = |source: Option<&str>, is_heard: bool| {
             let on = [
                 "receive",
                 "--streams",
@@ -430,20 +434,24 @@ fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
             let mut sender = creel_cast(&["send", "--streams", "1", "--interface", "lo"]);
             sender.args(["--to", &to, "--buffers", "60", "--ramp-up", "500ms"]);
             let sent = sender.output().unwrap();
-            let is_refused = told(&sent).contains("refused by the system");
+            let is_refused = stderr_of(&sent).contains("refused by the system");
             if is_refused {
                 // Nothing will come.
                 receiver.kill().unwrap();
             }
             let output = receiver.wait_with_output().unwrap();
-            assert!(!told(&output).contains("os error"), "{}", told(&output));
+            assert!(
+                !stderr_of(&output).contains("os error"),
+                "{}",
+                stderr_of(&output)
+            );
             if is_refused {
                 eprintln!("skipped: there is no route to {to} on the loopback");
                 return None;
             }
             // One that is halted leaves packets out.
-            let is_halted = told(&sent).contains("were not sent");
-            assert!(sent.status.success() || is_halted, "{}", told(&sent));
+            let is_halted = stderr_of(&sent).contains("were not sent");
+            assert!(sent.status.success() || is_halted, "{}", stderr_of(&sent));
             let rows = String::from_utf8_lossy(&output.stdout).into_owned();
             let row = rows
                 .lines()
@@ -453,22 +461,22 @@ fn a_multicast_group_is_joined_and_only_its_source_is_heard() {
                 .parse::<SocketAddr>();
             Some(row.unwrap().ip().to_string())
         };
-        let Some(source) = heard(None, true) else {
+        let Some(source) = delivered(None, true) else {
             assert!(group.starts_with('['), "{to} is not heard");
             continue;
         };
-        assert_eq!(heard(Some(&source), true), Some(source.clone()), "{to}");
+        assert_eq!(delivered(Some(&source), true), Some(source.clone()), "{to}");
         let other = if group.starts_with('2') {
             "192.0.2.1"
         } else {
             "2001:db8::1"
         };
-        assert_eq!(heard(Some(other), false), None, "{to}");
+        assert_eq!(delivered(Some(other), false), None, "{to}");
     }
 }
 
 #[test]
-fn a_tcp_client_that_is_not_there_is_told() {
+fn a_missing_tcp_client_is_reported() {
     let to = free_ports(1).to_string();
     let mut sender = creel_cast(&["send", "--streams", "1", "--over-tcp", "--to", &to]);
     let output = sender
@@ -477,8 +485,8 @@ fn a_tcp_client_that_is_not_there_is_told() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told(&output).contains("1 of 1 streams failed"),
+        stderr_of(&output).contains("1 of 1 streams failed"),
         "{}",
-        told(&output)
+        stderr_of(&output)
     );
 }

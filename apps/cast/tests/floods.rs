@@ -53,7 +53,7 @@ fn passed_on(to: SocketAddr, listener: &UdpSocket, count: u32) {
 }
 
 #[test]
-fn a_flood_of_one_port_keeps_neither_the_others_nor_the_end() {
+fn a_flooded_port_delays_neither_other_ports_nor_the_end() {
     let (on, client) = (free_ports(2), free_ports(2));
     // Held, so that nobody else gets what is sent there.
     let crowd: Vec<_> = (0..CROWD)

@@ -6,7 +6,7 @@ mod ports;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
-use creel_cast::{Format, Formats, Measured, Rtcp, Session, Shape, Sound, Tone};
+use creel_cast::{Format, Formats, Measured, Rtcp, RtpSession, Shape, Sound, Tone};
 use folder::Folder;
 use peers::{Player, free_port, player, wav};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -69,7 +69,7 @@ fn received(
     let plan = receive::Plan {
         wait: MS,
         idle: 700 * MS,
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions)
     };
@@ -81,7 +81,7 @@ fn received(
 }
 
 #[test]
-fn what_ffmpeg_sends_is_heard_sample_by_sample() {
+fn audio_from_ffmpeg_is_received_sample_by_sample() {
     for (codec, payload_type, format) in [
         ("pcm_s16be", 97, "L16/8000"),
         ("pcm_s16be", 97, "L16/8000/2"),
@@ -116,17 +116,17 @@ fn what_ffmpeg_sends_is_heard_sample_by_sample() {
         assert_eq!(measured.warnings, Vec::<String>::new(), "{format}");
         // Its report came on the next port or on none; it never counts as a packet.
         assert!(source.jitter_ms.unwrap() < 100.0);
-        let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+        let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
         assert_eq!(
-            (heard.rate, heard.channels),
+            (recorded.rate, recorded.channels),
             (parsed.rate(), usize::from(channels))
         );
         assert!(
-            heard.samples.len() >= samples.len() * 9 / 10,
+            recorded.samples.len() >= samples.len() * 9 / 10,
             "{format}: {}",
-            heard.samples.len()
+            recorded.samples.len()
         );
-        let compared = heard.samples.len().min(samples.len());
+        let compared = recorded.samples.len().min(samples.len());
         let lossless = format.starts_with("L16");
         let step = |sample: i16| {
             if lossless {
@@ -135,9 +135,11 @@ fn what_ffmpeg_sends_is_heard_sample_by_sample() {
                 (i32::from(sample).abs() / 16).max(16)
             }
         };
-        let pairs = heard.samples[..compared].iter().zip(&samples[..compared]);
-        let close = |(&heard, &sent): (&i16, &i16)| {
-            (i32::from(heard) - i32::from(sent)).abs() <= step(sent)
+        let pairs = recorded.samples[..compared]
+            .iter()
+            .zip(&samples[..compared]);
+        let close = |(&recorded, &sent): (&i16, &i16)| {
+            (i32::from(recorded) - i32::from(sent)).abs() <= step(sent)
         };
         assert!(
             pairs.into_iter().all(close),
@@ -147,7 +149,7 @@ fn what_ffmpeg_sends_is_heard_sample_by_sample() {
 }
 
 #[test]
-fn what_gstreamer_sends_is_heard_with_its_reports() {
+fn audio_from_gstreamer_is_received_with_its_reports() {
     for (encoder, format, payload_type) in [
         (
             "audio/x-raw,format=S16BE,rate=48000,channels=2 ! rtpL16pay pt=97",
@@ -186,7 +188,7 @@ fn what_gstreamer_sends_is_heard_with_its_reports() {
         let plan = receive::Plan {
             wait: MS,
             idle: 1_000 * MS,
-            at_most: Some(60_000 * MS),
+            time_limit: Some(60_000 * MS),
             wav: Some(folder.0.clone()),
             ..receive::Plan::new(receive::Plan::sessions(on, 1, &named, Rtcp::Own).unwrap())
         };
@@ -204,19 +206,20 @@ fn what_gstreamer_sends_is_heard_with_its_reports() {
         );
         assert_eq!(source.format, Some(format.parse().unwrap()));
         assert!(
-            measured.junk.rtcp > 0 && source.left,
+            measured.unrecognized.rtcp > 0 && source.left,
             "{format}: {:?}",
-            measured.junk
+            measured.unrecognized
         );
-        let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-        let seconds = heard.samples.len() as f64 / f64::from(heard.rate) / heard.channels as f64;
+        let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+        let seconds =
+            recorded.samples.len() as f64 / f64::from(recorded.rate) / recorded.channels as f64;
         assert!((1.2..2.0).contains(&seconds), "{format}: {seconds} s");
-        assert!(heard.samples.iter().any(|&sample| sample > 15_000));
+        assert!(recorded.samples.iter().any(|&sample| sample > 15_000));
     }
 }
 
 #[test]
-fn ffmpeg_hears_what_is_sent_by_its_description() {
+fn ffmpeg_plays_our_stream_from_our_description() {
     for (format, payload_type, lossless) in [
         ("L16/8000", 96, true),
         ("L16/44100", 11, true),
@@ -228,27 +231,27 @@ fn ffmpeg_hears_what_is_sent_by_its_description() {
         let Some(mut ffmpeg) = ffmpeg() else { return };
         let (folder, to) = (Folder::new("to-ffmpeg"), free_port());
         let format: Format = format.parse().unwrap();
-        let mut session = Session::new(to, payload_type, format);
+        let mut session = RtpSession::new(to, payload_type, format);
         session.packet_time = 10 * MS;
-        let (sdp, heard) = (folder.0.join("stream.sdp"), folder.0.join("heard.wav"));
-        std::fs::write(&sdp, Session::describe(std::slice::from_ref(&session))).unwrap();
+        let (sdp, recorded) = (folder.0.join("stream.sdp"), folder.0.join("heard.wav"));
+        std::fs::write(&sdp, RtpSession::describe(std::slice::from_ref(&session))).unwrap();
         ffmpeg
             .args(["-protocol_whitelist", "file,udp,rtp", "-i"])
             .arg(&sdp);
-        ffmpeg.args(["-t", "0.5"]).arg(&heard);
+        ffmpeg.args(["-t", "0.5"]).arg(&recorded);
         let mut player = Player(ffmpeg.spawn().unwrap());
         let plan = send::Plan {
             sessions: vec![session],
             wait: MS,
             buffers: 6_000,
             ramp_up: Duration::ZERO,
-            program: send::Program::Tone(Shape::Sine, 441.0),
+            content: send::Content::Tone(Shape::Sine, 441.0),
             ..send::Plan::new(to, 1)
         };
         let ended = std::cell::RefCell::new(&mut player.0);
         // It sends until the player has had enough.
         send::run(&plan, &|| ended.borrow_mut().try_wait().unwrap().is_some()).unwrap();
-        let sound = Sound::read(&heard).unwrap();
+        let sound = Sound::read(&recorded).unwrap();
         assert_eq!(
             (sound.rate, sound.channels),
             (format.rate(), usize::from(format.channels))
@@ -297,7 +300,7 @@ fn reporter(to: SocketAddr, back: SocketAddr, name: &str, number: u8) -> Option<
 
 /// One stream with reports on a port of their own, until it is told to end.
 fn reported(to: SocketAddr, name: &str, number: u8, ssrc: u32) -> send::Plan {
-    let mut session = Session::new(to, number, name.parse().unwrap());
+    let mut session = RtpSession::new(to, number, name.parse().unwrap());
     session.rtcp = Rtcp::Own;
     send::Plan {
         sessions: vec![session],
@@ -333,7 +336,7 @@ impl Block {
 }
 
 #[test]
-fn gstreamer_reports_what_it_gets() {
+fn gstreamer_sends_receiver_reports_to_us() {
     let (to, back) = (free_port(), free_port());
     let Some(_player) = reporter(to, back, "PCMU", 0) else {
         return;
@@ -379,7 +382,7 @@ fn hertz(sound: &Sound) -> f64 {
 
 #[cfg(feature = "opus")]
 #[test]
-fn opus_is_heard_in_both_directions() {
+fn opus_works_in_both_directions() {
     let Some(mut from) = ffmpeg() else { return };
     let (folder, on) = (Folder::new("opus"), free_port());
     from.args(["-re", "-f", "lavfi", "-i"])
@@ -397,16 +400,20 @@ fn opus_is_heard_in_both_directions() {
         .arg(format!("rtp://{on}"));
     let measured = received(&folder, on, &[(97, "opus/48000/2")], from);
     assert_eq!((measured.lost, measured.warnings), (0, Vec::new()));
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert_eq!((heard.rate, heard.channels), (48_000, 2));
-    assert!((hertz(&heard) - 440.0).abs() < 5.0, "{} Hz", hertz(&heard));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!((recorded.rate, recorded.channels), (48_000, 2));
+    assert!(
+        (hertz(&recorded) - 440.0).abs() < 5.0,
+        "{} Hz",
+        hertz(&recorded)
+    );
 
     let Some(mut back) = ffmpeg() else { return };
     let to = free_port();
-    let mut session = Session::new(to, 96, "opus/48000/2".parse().unwrap());
+    let mut session = RtpSession::new(to, 96, "opus/48000/2".parse().unwrap());
     session.packet_time = 20 * MS;
     let (sdp, wav) = (folder.0.join("ours.sdp"), folder.0.join("back.wav"));
-    std::fs::write(&sdp, Session::describe(std::slice::from_ref(&session))).unwrap();
+    std::fs::write(&sdp, RtpSession::describe(std::slice::from_ref(&session))).unwrap();
     back.args(["-protocol_whitelist", "file,udp,rtp", "-i"])
         .arg(&sdp)
         .args(["-t", "1"])
@@ -417,13 +424,17 @@ fn opus_is_heard_in_both_directions() {
         wait: MS,
         buffers: 3_000,
         ramp_up: Duration::ZERO,
-        program: send::Program::Tone(Shape::Sine, 330.0),
+        content: send::Content::Tone(Shape::Sine, 330.0),
         ..send::Plan::new(to, 1)
     };
     let ended = std::cell::RefCell::new(&mut player.0);
     send::run(&plan, &|| ended.borrow_mut().try_wait().unwrap().is_some()).unwrap();
-    let heard = Sound::read(&wav).unwrap();
-    assert!((hertz(&heard) - 330.0).abs() < 5.0, "{} Hz", hertz(&heard));
+    let recorded = Sound::read(&wav).unwrap();
+    assert!(
+        (hertz(&recorded) - 330.0).abs() < 5.0,
+        "{} Hz",
+        hertz(&recorded)
+    );
 }
 
 /// A network that loses: what comes to its sockets goes on, but for some packets.
@@ -449,7 +460,7 @@ impl Lossy {
                 let _ = self.packets.send_to(&bytes[..len], to);
             }
         }
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         while let Ok((len, from)) = self.reports.recv_from(&mut bytes) {
             let _ = self.reports.send_to(&bytes[..len], next);
             self.reports.connect(from).unwrap();
@@ -457,14 +468,14 @@ impl Lossy {
         while let Ok(len) = self.back.recv(&mut bytes) {
             // To the sender, which is known from its own first report on.
             let _ = self.reports.send(&bytes[..len]);
-            told.push(bytes[..len].to_vec());
+            reports.push(bytes[..len].to_vec());
         }
-        told
+        reports
     }
 }
 
 #[test]
-fn gstreamer_and_the_sender_agree_on_what_was_lost() {
+fn gstreamer_and_the_sender_agree_on_the_loss() {
     const LOST: u32 = 30;
     let (through, to, back) = (free_port(), free_port(), free_port());
     let bound = |port: u16| {
@@ -485,16 +496,16 @@ fn gstreamer_and_the_sender_agree_on_what_was_lost() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| send::run(&plan, &|| over.load(Ordering::Relaxed)));
-        let (begin, mut count, mut told) = (std::time::Instant::now(), 0, 0);
+        let (begin, mut count, mut reported_lost) = (std::time::Instant::now(), 0, 0);
         // It begins to count where it is ready to.
-        while told + 20 < LOST as i32 || (told - LOST as i32).abs() > 2 {
+        while reported_lost + 20 < LOST as i32 || (reported_lost - LOST as i32).abs() > 2 {
             assert!(
                 begin.elapsed() < Duration::from_secs(60),
-                "it says {told} of {LOST}"
+                "it says {reported_lost} of {LOST}"
             );
             for report in lossy.pass(to, &mut count, LOST) {
                 if let Some(block) = Block::of(&report, 0x0506_0708) {
-                    told = block.lost;
+                    reported_lost = block.lost;
                 }
             }
             std::thread::sleep(MS);
@@ -505,6 +516,6 @@ fn gstreamer_and_the_sender_agree_on_what_was_lost() {
         let sent = sending.join().unwrap().unwrap();
         let receivers = &sent.sent[0].receivers;
         assert_eq!(receivers.len(), 1, "{receivers:?}");
-        assert_eq!(receivers[0].lost as i32, told);
+        assert_eq!(receivers[0].lost as i32, reported_lost);
     });
 }

@@ -26,7 +26,7 @@ fn creel_cast(args: &[&str]) -> Command {
 /// A context's socket among Linux' abstract names answers, while others have none.
 #[test]
 #[cfg(target_os = "linux")]
-fn contexts_let_themselves_be_looked_at_when_told_so() {
+fn observe_look_shows_the_contexts() {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
     let sockets = |pid: u32| {
@@ -40,7 +40,7 @@ fn contexts_let_themselves_be_looked_at_when_told_so() {
             "standalone",
             "--streams",
             "10",
-            "--groups",
+            "--contexts",
             "2",
             "-q",
             "--observe",
@@ -78,7 +78,7 @@ fn contexts_let_themselves_be_looked_at_when_told_so() {
 }
 
 #[test]
-fn what_comes_over_tcp_is_heard_over_udp() {
+fn samples_from_tcp_are_sent_over_udp() {
     const BUFFERS: usize = 20;
     let folder = Folder::new("tcp");
     let on = free_ports(1);
@@ -87,7 +87,7 @@ fn what_comes_over_tcp_is_heard_over_udp() {
         streams: Some(2),
         wait: MS,
         buffers: Some(BUFFERS as u64),
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions)
     };
@@ -119,7 +119,7 @@ fn what_comes_over_tcp_is_heard_over_udp() {
 }
 
 #[test]
-fn clients_come_and_go_while_it_sends() {
+fn clients_are_added_and_removed_while_sending() {
     let clients = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     let [first, second] = [0, 1].map(|n| clients[n].local_addr().unwrap());
     let mut sender = creel_cast(&["send", "--control", "--streams", "1", "--shared-port"]);
@@ -128,7 +128,7 @@ fn clients_come_and_go_while_it_sends() {
     let mut sender = sender.stdout(Stdio::null()).spawn().unwrap();
     let mut commands = sender.stdin.take().unwrap();
     let mut answers = BufReader::new(sender.stderr.take().unwrap()).lines();
-    let mut tell = |command: String| {
+    let mut execute = |command: String| {
         writeln!(commands, "{command}").unwrap();
         answers.next().unwrap().unwrap()
     };
@@ -138,25 +138,25 @@ fn clients_come_and_go_while_it_sends() {
             .recv(&mut [0; 2048])
             .unwrap_or_else(|e| panic!("{after}: {e}"));
     };
-    tell(format!("add {first}"));
+    execute(format!("add {first}"));
     hears(&clients[0], first);
-    tell(format!("add {second}"));
+    execute(format!("add {second}"));
     hears(&clients[1], second);
-    let listed = tell("list".into());
+    let listed = execute("list".into());
     assert!(listed.contains(&first.to_string()) && listed.contains(&second.to_string()));
-    tell(format!("remove {first}"));
-    let listed = tell("list".into());
+    execute(format!("remove {first}"));
+    let listed = execute("list".into());
     assert!(!listed.contains(&first.to_string()), "{listed}");
-    tell("clear".into());
-    let listed = tell("list".into());
+    execute("clear".into());
+    let listed = execute("list".into());
     assert!(!listed.contains(&second.to_string()), "{listed}");
-    assert!(tell("shout".into()).contains("shout"));
+    assert!(execute("shout".into()).contains("shout"));
     sender.kill().unwrap();
     sender.wait().unwrap();
 }
 
 #[test]
-fn an_interrupted_evaluation_goes_on_where_it_stopped() {
+fn an_interrupted_evaluation_resumes() {
     let folder = Folder::new("evaluate");
     let runs = folder.0.join("runs.csv");
     let evaluate = || {
@@ -183,10 +183,10 @@ fn an_interrupted_evaluation_goes_on_where_it_stopped() {
     let there = before.lines().count() - 1;
     assert!(there >= 2, "{before}");
     let second = evaluate().output().unwrap();
-    let told = String::from_utf8_lossy(&second.stderr);
-    assert!(second.status.success(), "{told}");
-    let told_of = format!("{there} of 4 runs are there already");
-    assert!(told.contains(&told_of), "{told}");
+    let stderr = String::from_utf8_lossy(&second.stderr);
+    assert!(second.status.success(), "{stderr}");
+    let expected = format!("{there} of 4 runs are there already");
+    assert!(stderr.contains(&expected), "{stderr}");
     let after = std::fs::read_to_string(&runs).unwrap();
     assert!(after.starts_with(&before));
     assert_eq!(after.lines().count(), 5);
@@ -199,7 +199,7 @@ fn an_interrupted_evaluation_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn an_evaluation_over_udp_is_one_page() {
+fn an_evaluation_over_udp_writes_one_page() {
     let folder = Folder::new("page");
     let page = folder.0.join("page.html");
     let mut evaluate = creel_cast(&[
@@ -223,8 +223,8 @@ fn an_evaluation_over_udp_is_one_page() {
         ])
         .arg(&page);
     let output = evaluate.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     // Both sides, two ways to have ports, two numbers of streams.
     assert_eq!(table.lines().count(), 1 + 2 * 2 * 2, "{table}");
@@ -236,7 +236,7 @@ fn an_evaluation_over_udp_is_one_page() {
 }
 
 #[test]
-fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
+fn streams_pass_through_tcp_and_a_capture() {
     let folder = Folder::new("tcp-pcap");
     let on = free_ports(1).to_string();
     // Over TCP: the sender connects once the receiver listens.
@@ -262,11 +262,11 @@ fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
             ])
             .args(more);
         let output = sender.output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         // One that is halted leaves packets out.
         assert!(
-            output.status.success() || told.contains("were not sent"),
-            "{told}"
+            output.status.success() || stderr.contains("were not sent"),
+            "{stderr}"
         );
         packets(&output.stdout)
     };
@@ -320,7 +320,7 @@ fn streams_go_over_tcp_and_into_a_capture_and_out_of_it() {
 
 /// Three connections at once, to a port for all and to a port each: no row waits for another.
 #[test]
-fn connections_are_heard_side_by_side() {
+fn concurrent_tcp_connections_are_received() {
     const PACKETS: u32 = 40;
     // Whether packets came as they were sent; not, if the receiver began late or was halted.
     let side_by_side = |shared: bool| {
@@ -414,7 +414,7 @@ fn packets(rows: &[u8]) -> u64 {
 }
 
 #[test]
-fn a_description_that_was_printed_is_taken_by_both_sides_and_reports_agree() {
+fn both_sides_accept_a_printed_description_and_their_reports_agree() {
     let folder = Folder::new("sdp");
     let on = free_ports(2);
     let sdp = folder.0.join("session.sdp");
@@ -443,10 +443,10 @@ fn a_description_that_was_printed_is_taken_by_both_sides_and_reports_agree() {
             .output()
             .unwrap();
         let came = receiver.wait_with_output().unwrap();
-        let told = String::from_utf8_lossy(&sent.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&sent.stderr).into_owned();
         // One that is halted leaves packets out, but not always.
-        (!told.contains("were not sent")).then(|| {
-            assert!(sent.status.success(), "{told}");
+        (!stderr.contains("were not sent")).then(|| {
+            assert!(sent.status.success(), "{stderr}");
             [came, sent].map(|it| String::from_utf8_lossy(&it.stdout).into_owned())
         })
     };

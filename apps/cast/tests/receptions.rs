@@ -20,15 +20,15 @@ fn even(count: u32) -> Vec<(Duration, Packet)> {
 }
 
 #[test]
-fn payload_types_clocks_and_channels_are_heeded() {
+fn payload_types_clocks_and_channels_are_used() {
     let folder = Folder::new("formats");
     let packets: Vec<_> = (0..100)
         .map(|n| (at(u64::from(n) * 5_000), counting(97, n, 240, 2)))
         .collect();
     let measured = analysed(&folder.0, &[(97, "L16/48000/2")], &packets);
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert_eq!((heard.rate, heard.channels), (48_000, 2));
-    assert!(heard.samples == counted(100 * 480));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!((recorded.rate, recorded.channels), (48_000, 2));
+    assert!(recorded.samples == counted(100 * 480));
     assert_eq!((measured.late, measured.lost), (0, 0));
     assert!(measured.sources[0].jitter_ms.unwrap() < 0.03);
     // µ-law by its static type: a byte a sample.
@@ -40,12 +40,15 @@ fn payload_types_clocks_and_channels_are_heeded() {
         .map(|n| (at(u64::from(n) * 20_000), silent(n)))
         .collect();
     analysed(&folder.0, &[], &packets);
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert_eq!((heard.rate, heard.samples), (8_000, vec![32_124; 8_000]));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert_eq!(
+        (recorded.rate, recorded.samples),
+        (8_000, vec![32_124; 8_000])
+    );
 }
 
 #[test]
-fn an_unknown_payload_type_is_told_with_its_number() {
+fn an_unknown_payload_type_is_warned_about_by_number() {
     let folder = Folder::new("unknown");
     let packets: Vec<_> = (0..10)
         .map(|n| (at(u64::from(n) * 10_000), counting(99, n, 441, 1)))
@@ -63,7 +66,7 @@ fn an_unknown_payload_type_is_told_with_its_number() {
 }
 
 #[test]
-fn packets_of_any_length_in_time_are_not_late() {
+fn punctual_packets_of_any_length_are_not_late() {
     let folder = Folder::new("times");
     for millis in [1, 5, 26, 60] {
         let frames = 48 * millis;
@@ -80,7 +83,7 @@ fn packets_of_any_length_in_time_are_not_late() {
 }
 
 #[test]
-fn jitter_is_what_the_delays_make_it() {
+fn jitter_matches_the_delays() {
     let folder = Folder::new("jitter");
     let seed = std::env::var("CREEL_SEED").map_or_else(
         |_| u64::from(std::process::id()),
@@ -120,19 +123,22 @@ fn jitter_is_what_the_delays_make_it() {
     assert_eq!((source.lost, source.duplicates), (0, 0));
     assert_eq!(source.reordered, behind);
     // A tick of the clock is 0.023 ms.
-    let (told, told_most) = (source.jitter_ms.unwrap(), source.jitter_max_ms.unwrap());
-    assert!((told - jitter).abs() < 0.05, "{told} ms, not {jitter}");
+    let (measured, measured_max) = (source.jitter_ms.unwrap(), source.jitter_max_ms.unwrap());
     assert!(
-        (told_most - most).abs() < 0.05,
-        "{told_most} ms, not {most}"
+        (measured - jitter).abs() < 0.05,
+        "{measured} ms, not {jitter}"
+    );
+    assert!(
+        (measured_max - most).abs() < 0.05,
+        "{measured_max} ms, not {most}"
     );
     // All that was delayed is where it belongs.
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert!(heard.samples == counted(2_000 * 441));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert!(recorded.samples == counted(2_000 * 441));
 }
 
 #[test]
-fn a_sender_whose_clock_is_slow_does_not_become_late() {
+fn a_sender_with_a_slow_clock_does_not_become_late() {
     let folder = Folder::new("slow");
     let packets: Vec<_> = (0..12_000)
         .map(|n| (at(u64::from(n) * 10_005), counting(11, n, 441, 1)))
@@ -144,7 +150,7 @@ fn a_sender_whose_clock_is_slow_does_not_become_late() {
 }
 
 #[test]
-fn one_packet_75_late_is_one_late_packet() {
+fn a_packet_75_late_is_one_late_packet() {
     let folder = Folder::new("late");
     let mut packets = even(400);
     let (_, late) = packets.remove(100);
@@ -155,12 +161,12 @@ fn one_packet_75_late_is_one_late_packet() {
         (source.lost, source.reordered, source.restarts, source.late),
         (0, 1, 0, 1)
     );
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
-    assert!(heard.samples == counted(400 * 441));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+    assert!(recorded.samples == counted(400 * 441));
 }
 
 #[test]
-fn losses_are_silence_duplicates_are_there_once_and_both_are_told() {
+fn losses_become_silence_and_duplicates_are_written_once() {
     let folder = Folder::new("gaps");
     let mut packets = even(300);
     for n in [50, 51, 200] {
@@ -185,7 +191,7 @@ fn losses_are_silence_duplicates_are_there_once_and_both_are_told() {
 }
 
 #[test]
-fn a_restarted_sender_goes_on_and_its_sound_is_where_it_came() {
+fn a_restarted_sender_continues_its_recording_at_its_arrival_time() {
     let folder = Folder::new("restart");
     let mut packets = even(100);
     // A second later, from other numbers, under the same name.
@@ -204,18 +210,18 @@ fn a_restarted_sender_goes_on_and_its_sound_is_where_it_came() {
         (1, 0, 0, 0)
     );
     assert_eq!(source.packets, 200);
-    let heard = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
-    assert!(heard[..100 * 441] == counted(100 * 441));
+    let recorded = Sound::read(&folder.0.join("stream-0.wav")).unwrap().samples;
+    assert!(recorded[..100 * 441] == counted(100 * 441));
     assert!(
-        heard[100 * 441..2 * 44_100]
+        recorded[100 * 441..2 * 44_100]
             .iter()
             .all(|&sample| sample == 0)
     );
-    assert!(heard[2 * 44_100..] == counted(100 * 441));
+    assert!(recorded[2 * 44_100..] == counted(100 * 441));
 }
 
 #[test]
-fn rtcp_and_junk_are_no_packets_on_whichever_port() {
+fn rtcp_and_unrecognized_datagrams_do_not_count_as_packets() {
     let folder = Folder::new("rtcp");
     // A sender's report of 9 packets and 8 octets, without blocks.
     let mut report = vec![0x80, 200, 0, 6];
@@ -241,8 +247,15 @@ fn rtcp_and_junk_are_no_packets_on_whichever_port() {
     let measured = creel_cast::receive::analyse(&plan, &path).unwrap();
     assert_eq!((measured.sources.len(), measured.lost), (1, 0));
     assert_eq!(measured.sources[0].sender_packets, Some(9));
-    let junk = measured.junk;
-    assert_eq!((junk.malformed, junk.unproven, junk.rtcp), (200, 1, 400));
+    let unrecognized = measured.unrecognized;
+    assert_eq!(
+        (
+            unrecognized.malformed,
+            unrecognized.unvalidated,
+            unrecognized.rtcp
+        ),
+        (200, 1, 400)
+    );
     assert!(
         measured
             .notes
@@ -252,7 +265,7 @@ fn rtcp_and_junk_are_no_packets_on_whichever_port() {
 }
 
 #[test]
-fn any_number_of_sources_share_a_port_whatever_their_names() {
+fn many_sources_share_a_port_with_any_ssrc() {
     let folder = Folder::new("names");
     let packets: Vec<_> = (0..10_u32)
         .flat_map(|n| {
@@ -272,7 +285,7 @@ fn any_number_of_sources_share_a_port_whatever_their_names() {
 }
 
 #[test]
-fn keys_are_heard_and_are_no_sound() {
+fn telephone_keys_are_received_and_not_recorded() {
     let folder = Folder::new("keys");
     let mut packets = even(60);
     for n in 20..35_u32 {
@@ -293,7 +306,7 @@ fn keys_are_heard_and_are_no_sound() {
 }
 
 #[test]
-fn what_is_no_capture_is_told_with_its_name() {
+fn a_file_that_is_not_a_capture_is_named_in_the_error() {
     let folder = Folder::new("no-capture");
     let path = folder.0.join("a.pcap");
     let plan = creel_cast::receive::Plan::new(vec![session(5_004, &[])]);

@@ -27,7 +27,7 @@ fn address(socket: &UdpSocket) -> SocketAddr {
     socket.local_addr().unwrap()
 }
 
-fn heard(socket: &UdpSocket) -> Vec<u8> {
+fn recv(socket: &UdpSocket) -> Vec<u8> {
     let mut bytes = [0; 65_536];
     let len = socket.recv(&mut bytes).expect("it is passed on");
     bytes[..len].to_vec()
@@ -46,7 +46,7 @@ fn relaying(plan: &relay::Plan, talk: impl FnOnce()) -> Vec<relay::PortReport> {
 }
 
 #[test]
-fn payloads_go_to_all_clients_byte_for_byte() {
+fn payloads_are_relayed_byte_for_byte_to_all_clients() {
     let on = free_ports(2);
     let (sender, clients) = (socket(), [socket(), socket(), socket()]);
     let plan = relay::Plan {
@@ -63,7 +63,7 @@ fn payloads_go_to_all_clients_byte_for_byte() {
             }
             sender.send_to(&packet, on).unwrap();
             for client in &clients {
-                assert!(heard(client) == packet, "packet {n}");
+                assert!(recv(client) == packet, "packet {n}");
             }
         }
         // A lot in a row.
@@ -72,7 +72,7 @@ fn payloads_go_to_all_clients_byte_for_byte() {
             sender.send_to(packet, on).unwrap();
         });
         for client in &clients {
-            assert!(lot.iter().all(|packet| heard(client) == *packet));
+            assert!(lot.iter().all(|packet| recv(client) == *packet));
         }
     });
     assert_eq!(reports[0].packets, 350);
@@ -85,7 +85,7 @@ fn payloads_go_to_all_clients_byte_for_byte() {
 }
 
 #[test]
-fn reports_find_their_way_in_both_directions() {
+fn reports_are_relayed_in_both_directions() {
     for rewrite in [false, true] {
         let on = free_ports(1);
         let (sender, client, other) = (socket(), socket(), socket());
@@ -98,13 +98,13 @@ fn reports_find_their_way_in_both_directions() {
         relaying(&plan, || {
             let packet = counting(96, 0, 80, 1);
             sender.send_to(&packet.bytes(), on).unwrap();
-            let got = heard(&client);
+            let got = recv(&client);
             assert_eq!(got[12..], packet.bytes()[12..]);
             let ssrc: [u8; 4] = got[8..12].try_into().unwrap();
             assert_eq!(ssrc == packet.ssrc.to_be_bytes(), !rewrite);
             // The next one goes on from there.
             sender.send_to(&counting(96, 1, 80, 1).bytes(), on).unwrap();
-            let next = heard(&client);
+            let next = recv(&client);
             let number = |bytes: &[u8]| u16::from_be_bytes([bytes[2], bytes[3]]);
             let time = |bytes: &[u8]| u32::from_be_bytes(bytes[4..8].try_into().unwrap());
             assert_eq!(number(&next).wrapping_sub(number(&got)), 1);
@@ -117,10 +117,10 @@ fn reports_find_their_way_in_both_directions() {
             report.extend(packet.timestamp.to_be_bytes());
             report.extend([0, 0, 0, 1, 0, 0, 0, 160]);
             sender.send_to(&report, on).unwrap();
-            let told = heard(&client);
-            assert_eq!((told[1], &told[4..8]), (200, &ssrc[..]));
+            let report = recv(&client);
+            assert_eq!((report[1], &report[4..8]), (200, &ssrc[..]));
             assert_eq!(
-                u32::from_be_bytes(told[16..20].try_into().unwrap()),
+                u32::from_be_bytes(report[16..20].try_into().unwrap()),
                 time(&got)
             );
             // And what the client says of it.
@@ -129,15 +129,15 @@ fn reports_find_their_way_in_both_directions() {
             reply.extend([12, 0, 0, 34]);
             reply.extend([0; 16]);
             client.send_to(&reply, on).unwrap();
-            let told = heard(&sender);
+            let report = recv(&sender);
             assert_eq!(
-                (told[1], &told[8..12]),
+                (report[1], &report[8..12]),
                 (201, &packet.ssrc.to_be_bytes()[..])
             );
-            assert_eq!(told[12..16], [12, 0, 0, 34]);
+            assert_eq!(report[12..16], [12, 0, 0, 34]);
             // The other client has got the packets and the sender's report, and no more.
             sender.send_to(&counting(96, 2, 80, 1).bytes(), on).unwrap();
-            let types: Vec<u8> = (0..4).map(|_| heard(&other)[1]).collect();
+            let types: Vec<u8> = (0..4).map(|_| recv(&other)[1]).collect();
             assert_eq!(types, [96, 96, 200, 96]);
         });
     }
@@ -152,7 +152,7 @@ struct Done {
 }
 
 #[test]
-fn a_receiver_tells_what_a_bad_network_has_done() {
+fn a_receiver_measures_what_a_bad_network_does() {
     const COUNT: u32 = 1_500;
     const FRAMES: u32 = 240;
     let (on, folder) = (free_ports(1), Folder::new("impaired"));
@@ -178,7 +178,7 @@ fn a_receiver_tells_what_a_bad_network_has_done() {
         streams: Some(1),
         wait: MS,
         idle: 5_000 * MS,
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions.unwrap())
     };
@@ -203,7 +203,7 @@ fn a_receiver_tells_what_a_bad_network_has_done() {
             done.duplicates += 1;
         }
     }
-    order.sort_by_key(|&(place, n)| (place, n));
+    order.sort_by_key(|&(delay, n)| (delay, n));
     let (mut newest, mut seen) = (0, BTreeSet::new());
     for &(_, n) in &order {
         done.reordered += u64::from(n < newest && !seen.contains(&n));
@@ -219,8 +219,8 @@ fn a_receiver_tells_what_a_bad_network_has_done() {
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| receiver.run(&|| false));
             let (sender, begin) = (socket(), Instant::now());
-            for &(place, n) in &order {
-                std::thread::sleep((begin + MS * place).saturating_duration_since(Instant::now()));
+            for &(delay, n) in &order {
+                std::thread::sleep((begin + MS * delay).saturating_duration_since(Instant::now()));
                 let packet = Packet {
                     ssrc: 5,
                     ..counting(97, n, FRAMES, 1)
@@ -235,7 +235,7 @@ fn a_receiver_tells_what_a_bad_network_has_done() {
     let measured = runs.find(|measured| measured.overflowed == 0);
     let measured = measured.expect("all comes to the receiver");
     let source = &measured.sources[0];
-    let told = (
+    let report = (
         source.lost,
         source.duplicates,
         source.reordered,
@@ -243,7 +243,7 @@ fn a_receiver_tells_what_a_bad_network_has_done() {
         source.strays,
     );
     assert_eq!(
-        told,
+        report,
         (
             done.lost.len() as u64,
             done.duplicates,

@@ -7,7 +7,7 @@ use creel_cast::measure::resident_bytes;
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
 use creel_cast::standalone;
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 use creel_cast::{Formats, Rtcp, relay};
 use ports::free_ports;
 use std::cell::RefCell;
@@ -21,15 +21,15 @@ const WARM: u64 = 300;
 /// What it may grow by after that.
 const GROWTH_BYTES: u64 = 4 << 20;
 
-fn standalone(way: Way) {
+fn standalone(mode: SinkMode) {
     let plan = standalone::Plan {
         streams: 300,
-        groups: 2,
+        contexts: 2,
         wait: MS,
         observe: creel::Observe::Off,
         period: MS,
         buffers: 20,
-        way,
+        mode,
         samples: 80,
         ramp_up: 5 * MS,
     };
@@ -44,7 +44,7 @@ fn over_loopback(to: SocketAddr) {
         wait: MS,
         buffers: Some(10),
         idle: 5_000 * MS,
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         ..receive::Plan::new(sessions)
     };
     let send = send::Plan {
@@ -73,12 +73,12 @@ fn descriptors() -> Option<usize> {
 
 #[test]
 #[ignore = "takes minutes"]
-fn nothing_leaks() {
+fn memory_and_descriptors_do_not_leak() {
     let rounds = std::env::var("CREEL_SOAK_ROUNDS").map_or(2_000, |text| text.parse().unwrap());
     let mut warm = None;
     let to = free_ports(1);
     for round in 0..rounds.max(2 * WARM) {
-        standalone(Way::ALL[round as usize % Way::ALL.len()].1);
+        standalone(SinkMode::ALL[round as usize % SinkMode::ALL.len()].1);
         if round % 10 == 0 {
             over_loopback(to);
         }
@@ -106,7 +106,7 @@ const HOUR_S_PACKETS: u64 = 50 * 50 * 3_600;
 /// From a sender by a relay to a receiver, with reports, in this process.
 #[test]
 #[ignore = "takes minutes"]
-fn an_hour_s_packets_leave_nothing() {
+fn an_hour_of_packets_leaves_no_memory_behind() {
     let packets =
         std::env::var("CREEL_SOAK_PACKETS").map_or(HOUR_S_PACKETS, |text| text.parse().unwrap());
     let (through, to) = (free_ports(1), free_ports(1));
@@ -137,23 +137,23 @@ fn an_hour_s_packets_leave_nothing() {
     let (begin, warm) = (Instant::now(), MS * (send.buffers / 5) as u32);
     let used = || (resident_bytes(), descriptors());
     // Once a fifth is through, and at the last look.
-    let looks = RefCell::new((None, None));
+    let samples = RefCell::new((None, None));
     let over = AtomicBool::new(false);
     let (measured, relayed, sent) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| send::run(&send, &|| false).unwrap());
         let relaying = scope.spawn(|| relay.run(&|| over.load(Ordering::Relaxed)));
         let measured = receiver.run(&|| {
-            let mut looks = looks.borrow_mut();
+            let mut samples = samples.borrow_mut();
             if begin.elapsed() > warm && !sending.is_finished() {
-                looks.0 = looks.0.or_else(|| Some(used()));
-                looks.1 = Some(used());
+                samples.0 = samples.0.or_else(|| Some(used()));
+                samples.1 = Some(used());
             }
             false
         });
         over.store(true, Ordering::Relaxed);
         (measured, relaying.join().unwrap(), sending.join().unwrap())
     });
-    let (Some(first), Some(last)) = looks.into_inner() else {
+    let (Some(first), Some(last)) = samples.into_inner() else {
         panic!("it was over before anybody looked");
     };
     let rate = measured.buffers as f64 / measured.used.time.as_secs_f64().max(0.001);

@@ -6,7 +6,7 @@ mod ports;
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
 use creel_cast::standalone;
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 use creel_cast::{Error, Formats, Measured, Rtcp, Shape, Sound, Tone};
 use folder::Folder;
 use ports::free_ports;
@@ -18,24 +18,24 @@ const BUFFER_SAMPLES: usize = 441;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn standalone_plan(way: Way) -> standalone::Plan {
+fn standalone_plan(mode: SinkMode) -> standalone::Plan {
     standalone::Plan {
         streams: 50,
-        groups: 2,
+        contexts: 2,
         wait: MS,
         observe: creel::Observe::Off,
         period: 5 * MS,
         buffers: 20,
-        way,
+        mode,
         samples: 80,
         ramp_up: 50 * MS,
     }
 }
 
 #[test]
-fn every_way_to_a_sink_measures_every_stream() {
-    for (name, way) in Way::ALL {
-        let plan = standalone_plan(way);
+fn every_sink_mode_measures_every_stream() {
+    for (name, mode) in SinkMode::ALL {
+        let plan = standalone_plan(mode);
         // A machine that halts it for longer than it makes up for leaves buffers out, but not always.
         let begin = Instant::now();
         loop {
@@ -56,10 +56,10 @@ fn every_way_to_a_sink_measures_every_stream() {
 }
 
 #[test]
-fn a_run_can_be_given_up() {
+fn a_run_can_be_interrupted() {
     let plan = standalone::Plan {
         buffers: 100_000,
-        ..standalone_plan(Way::Slot)
+        ..standalone_plan(SinkMode::Slot)
     };
     let given_up = standalone::run(&plan, &|| true);
     assert!(matches!(given_up, Err(Error::Interrupted)));
@@ -85,7 +85,7 @@ fn receive_plan(on: SocketAddr, streams: usize, shared_port: bool) -> receive::P
         wait: MS,
         buffers: Some(30 + 10),
         idle: 5_000 * MS,
-        at_most: Some(60_000 * MS),
+        time_limit: Some(60_000 * MS),
         ..receive::Plan::new(sessions)
     }
 }
@@ -113,7 +113,7 @@ fn sent_and_received(send: &send::Plan, receive: &receive::Plan) -> (Measured, M
 }
 
 #[test]
-fn what_is_sent_is_what_is_heard() {
+fn received_audio_equals_sent_audio() {
     let base = free_ports(3);
     let folder = Folder::new("heard");
     let receive = receive::Plan {
@@ -142,7 +142,7 @@ fn what_is_sent_is_what_is_heard() {
 }
 
 #[test]
-fn keys_that_are_pressed_are_heard_and_the_sound_goes_on_after_them() {
+fn sent_keys_are_received_and_the_audio_continues() {
     let base = free_ports(2);
     let formats = Formats::new(vec![(101, "telephone-event/8000".parse().unwrap())]);
     let mut send = send_plan(base, 2, false);
@@ -173,7 +173,7 @@ fn keys_that_are_pressed_are_heard_and_the_sound_goes_on_after_them() {
 }
 
 #[test]
-fn streams_on_one_port_are_told_apart() {
+fn streams_on_one_port_are_demultiplexed() {
     let base = free_ports(1);
     let plans = (send_plan(base, 20, true), receive_plan(base, 20, true));
     let (sent, received) = sent_and_received(&plans.0, &plans.1);
@@ -187,7 +187,7 @@ fn streams_on_one_port_are_told_apart() {
 }
 
 #[test]
-fn a_port_in_use_is_told_and_the_others_go_on() {
+fn a_port_in_use_is_a_warning_and_the_others_work() {
     let base = free_ports(3);
     let taken = SocketAddr::new(base.ip(), base.port() + 1);
     let _taken = UdpSocket::bind(taken).unwrap();
@@ -208,7 +208,7 @@ fn a_port_in_use_is_told_and_the_others_go_on() {
 }
 
 #[test]
-fn no_port_at_all_is_an_error_that_names_it() {
+fn having_no_port_is_an_error_that_names_the_address() {
     let base = free_ports(1);
     let _taken = UdpSocket::bind(base).unwrap();
     let error = receive::run(&receive_plan(base, 1, false), &|| false).unwrap_err();
@@ -216,7 +216,7 @@ fn no_port_at_all_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_client_that_is_not_there_does_not_disturb_the_others() {
+fn a_missing_client_does_not_disturb_the_others() {
     let base = free_ports(4);
     let nobody = SocketAddr::new(base.ip(), base.port() + 2);
     let send = send::Plan {
@@ -229,7 +229,7 @@ fn a_client_that_is_not_there_does_not_disturb_the_others() {
 }
 
 #[test]
-fn packets_that_are_refused_say_why() {
+fn rejected_packets_have_a_reason() {
     // Broadcasts, which nobody has asked for.
     let to = SocketAddr::from(([255, 255, 255, 255], 9));
     let plan = send::Plan {
@@ -248,7 +248,7 @@ fn packets_that_are_refused_say_why() {
 }
 
 #[test]
-fn ports_that_do_not_suffice_are_refused() {
+fn too_few_ports_are_rejected() {
     let base = SocketAddr::from((Ipv4Addr::LOCALHOST, 65_000));
     let error = send::run(&send_plan(base, 1_000, false), &|| false).unwrap_err();
     assert!(error.to_string().contains("--shared-port"), "{error}");

@@ -1,8 +1,8 @@
 //! The same service on tokio, to stand beside: hyper, the same cryptography and store, the blocking
 //! pool for what computes.
 //!
-//! `--workers N` and `--blocking N` are the runtime's two numbers; without, they are tokio's own. With
-//! `--admission on` the library's gate is before the work.
+//! `--workers N` and `--blocking N` are the runtime's two numbers; without, they are tokio's own.
+//! With `--admission on` the library's admission control runs before the work.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Parser;
-use creel_serve::app::{Refusal, Reply, refused, reply, told};
-use creel_serve::ask::{self, Route};
+use creel_serve::admission::{Admission, Limits};
+use creel_serve::app::{Refusal, Reply, error_reply, reply, respond};
 use creel_serve::crypto::{Cost, Crypto};
-use creel_serve::gate::{Gate, Limits};
 use creel_serve::metrics::Metrics;
+use creel_serve::routes::{self, Route};
 use creel_serve::store::{Kind, Store};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -46,12 +46,12 @@ struct Cli {
 struct App {
     crypto: Arc<Crypto>,
     store: Store,
-    gate: Arc<Gate>,
+    admission: Arc<Admission>,
     metrics: Metrics,
-    begun: Instant,
+    started: Instant,
 }
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cli = Cli::parse();
@@ -78,9 +78,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let app = Arc::new(App {
         crypto: Arc::new(Crypto::new(&seed, cli.password_cost.unwrap_or_default())?),
         store: Store::open(&cli.store, &none, &Arc::default())?,
-        gate: Arc::new(Gate::new(limits)),
+        admission: Arc::new(Admission::new(limits)),
         metrics: Metrics::default(),
-        begun: Instant::now(),
+        started: Instant::now(),
     });
     runtime.block_on(async {
         let listener = TcpListener::bind(&cli.listen).await?;
@@ -106,21 +106,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 impl App {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
-        let (begun, route) = (Instant::now(), Route::of(request.uri().path()));
+        let (started, route) = (Instant::now(), Route::of(request.uri().path()));
         if route == Route::Metrics {
             return Response::new(Full::from(
-                self.metrics.text(&self.gate, self.store.is_ready()),
+                self.metrics.text(&self.admission, self.store.is_ready()),
             ));
         }
-        let patience = ask::patience(request.headers(), PATIENCE, Duration::from_secs(60));
-        let patience = patience.unwrap_or(PATIENCE);
-        let work = Arc::clone(&self).work(route, request, begun + patience);
-        let reply = match tokio::time::timeout(patience, work).await {
-            Ok(reply) => reply.unwrap_or_else(|refusal| refused(&refusal)),
-            Err(_) => refused(&Refusal::Late),
+        let request_timeout =
+            routes::request_timeout(request.headers(), DEFAULT_TIMEOUT, Duration::from_secs(60));
+        let request_timeout = request_timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let work = Arc::clone(&self).work(route, request, started + request_timeout);
+        let reply = match tokio::time::timeout(request_timeout, work).await {
+            Ok(reply) => reply.unwrap_or_else(|refusal| error_reply(&refusal)),
+            Err(_) => error_reply(&Refusal::Late),
         };
         self.metrics
-            .answered(route, reply.status().as_u16(), begun.elapsed());
+            .answered(route, reply.status().as_u16(), started.elapsed());
         reply
     }
 
@@ -138,22 +139,22 @@ impl App {
         let uri = request.uri().clone();
         let body = Limited::new(request.into_body(), 64 << 10).collect().await;
         let body: Bytes = body.map_err(|_| Refusal::TooLarge)?.to_bytes();
-        let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
-        let nanos = |at: Instant| at.saturating_duration_since(self.begun).as_nanos() as u64;
-        let ticket = self
-            .gate
+        let job = routes::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let nanos = |at: Instant| at.saturating_duration_since(self.started).as_nanos() as u64;
+        let queued = self
+            .admission
             .enter(job.kind(), nanos(Instant::now()), nanos(deadline));
-        let ticket = ticket.map_err(Refusal::Shed)?;
+        let queued = queued.map_err(Refusal::Shed)?;
         let (crypto, app) = (Arc::clone(&self.crypto), Arc::clone(&self));
         let done = tokio::task::spawn_blocking(move || {
-            let nanos = || app.begun.elapsed().as_nanos() as u64;
+            let nanos = || app.started.elapsed().as_nanos() as u64;
             let from = nanos();
-            let (_, turn) = ticket.begin(from).map_err(Refusal::Shed)?;
+            let (_, permit) = queued.start(from).map_err(Refusal::Shed)?;
             let done = crypto.perform(&job);
-            turn.end(nanos() - from);
+            permit.finish(nanos() - from);
             Ok(done)
         });
         let done = done.await.unwrap_or(Err(Refusal::Broken))?;
-        told(done, &self.crypto, &self.store).await
+        respond(done, &self.crypto, &self.store).await
     }
 }

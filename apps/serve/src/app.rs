@@ -18,17 +18,17 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode, Version};
 use serde_json::json;
 
-use crate::ask::{self, Route};
+use crate::admission::Shed;
 use crate::crypto::{Crypto, Done};
-use crate::gate::Shed;
-use crate::hands::{Fault, Hands};
-use crate::log::{AccessLog, Line};
+use crate::crypto_pool::{CryptoPool, JobError};
+use crate::log::{AccessLog, LogEntry};
 use crate::metrics::Metrics;
+use crate::routes::{self, Route};
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
 /// Of a body that is too long, what is read over HTTP/2.
-const FORGOTTEN_MAX: usize = 16 << 20;
+const DRAIN_MAX: usize = 16 << 20;
 
 /// Why a request is not answered as asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,11 +61,11 @@ impl From<StoreError> for Refusal {
     }
 }
 
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Refusal {
+impl From<JobError> for Refusal {
+    fn from(fault: JobError) -> Refusal {
         match fault {
-            Fault::Shed(shed) => Refusal::Shed(shed),
-            Fault::Broken => Refusal::Broken,
+            JobError::Shed(shed) => Refusal::Shed(shed),
+            JobError::Panicked => Refusal::Broken,
         }
     }
 }
@@ -76,38 +76,38 @@ pub type Reply = Response<Full<Bytes>>;
 /// All that answers.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) hands: Hands,
+    pub(crate) crypto_pool: CryptoPool,
     pub(crate) store: Store,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) log: Option<AccessLog>,
     pub(crate) deadline: Duration,
     pub(crate) deadline_max: Duration,
     pub(crate) body_max: usize,
-    /// Told to end: clients are to go elsewhere. A hint, which orders nothing.
-    pub(crate) is_ending: AtomicBool,
+    /// Set during shutdown: clients should go elsewhere. A hint that needs no memory ordering.
+    pub(crate) is_draining: AtomicBool,
 }
 
 impl App {
     pub(crate) fn new(
         settings: &Settings,
-        hands: Hands,
+        crypto_pool: CryptoPool,
         store: Store,
         metrics: Arc<Metrics>,
     ) -> App {
         App {
-            hands,
+            crypto_pool,
             store,
             metrics,
             log: None,
             deadline: settings.deadline,
             deadline_max: settings.deadline_max,
             body_max: settings.body_max,
-            is_ending: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
         }
     }
 
-    fn is_ending(&self) -> bool {
-        self.is_ending.load(Relaxed)
+    fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
     }
 
     /// Answers a request, and counts it.
@@ -116,31 +116,31 @@ impl App {
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let begun = Instant::now();
+        let started = Instant::now();
         let route = Route::of(request.uri().path());
-        let counted = Counted::new(&self.metrics, route, begun);
+        let in_flight = InFlight::new(&self.metrics, route, started);
         // In HTTP/2 all streams are told at once, in the end.
-        let is_told = request.version() < Version::HTTP_2;
+        let can_close = request.version() < Version::HTTP_2;
         let line = self.log.is_some().then(|| {
             (
                 request.method().to_string(),
                 request.uri().path().to_owned(),
             )
         });
-        let reply = self.outcome(route, request, begun).await;
-        let mut reply = reply.unwrap_or_else(|refusal| self.refused(&refusal));
-        if is_told && self.is_ending() {
+        let reply = self.outcome(route, request, started).await;
+        let mut reply = reply.unwrap_or_else(|refusal| self.error_reply(&refusal));
+        if can_close && self.is_draining() {
             let close = HeaderValue::from_static("close");
             reply.headers_mut().insert(CONNECTION, close);
         }
-        counted.answered(reply.status());
+        in_flight.answered(reply.status());
         if let (Some(log), Some((method, path))) = (&self.log, line) {
             let bytes = reply.body().size_hint().exact().unwrap_or(0) as usize;
-            log.line(Line::new(
+            log.line(LogEntry::new(
                 &method,
                 &path,
                 reply.status().as_u16(),
-                begun.elapsed(),
+                started.elapsed(),
                 bytes,
             ));
         }
@@ -151,13 +151,13 @@ impl App {
         &self,
         route: Route,
         request: Request<B>,
-        begun: Instant,
+        started: Instant,
     ) -> Result<Reply, Refusal>
     where
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        sound(&request)?;
+        validate(&request)?;
         if route == Route::Unknown {
             return Err(Refusal::NotFound);
         }
@@ -171,18 +171,23 @@ impl App {
         // Whoever looks after the service is never refused.
         match route {
             Route::Health => return Ok(reply(json!({"status": "alive"}))),
-            Route::Ready if self.store.is_ready() && !self.is_ending() => {
+            Route::Ready if self.store.is_ready() && !self.is_draining() => {
                 return Ok(reply(json!({"status": "ready"})));
             }
             Route::Ready => return Err(StoreError::Unavailable.into()),
             Route::Metrics => return Ok(self.metrics()),
-            Route::Key => return Ok(reply(json!({"key": hex::encode(self.hands.crypto.key())}))),
+            Route::Key => {
+                return Ok(reply(
+                    json!({"key": hex::encode(self.crypto_pool.crypto.key())}),
+                ));
+            }
             _ => {}
         }
-        let patience = ask::patience(request.headers(), self.deadline, self.deadline_max);
-        let patience = patience.map_err(|why| Refusal::Bad(why.to_owned()))?;
-        let work = self.work(route, request, begun + patience);
-        let left = patience.saturating_sub(begun.elapsed());
+        let request_timeout =
+            routes::request_timeout(request.headers(), self.deadline, self.deadline_max);
+        let request_timeout = request_timeout.map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let work = self.work(route, request, started + request_timeout);
+        let left = request_timeout.saturating_sub(started.elapsed());
         timeout(left, work).await.unwrap_or_else(|_| {
             self.metrics.late.fetch_add(1, Relaxed);
             Err(Refusal::Late)
@@ -201,7 +206,7 @@ impl App {
     {
         match route {
             Route::Record => {
-                let id = ask::record(request.uri().path()).ok_or(Refusal::NotFound)?;
+                let id = routes::record(request.uri().path()).ok_or(Refusal::NotFound)?;
                 let record = self.store.get(id).await?.ok_or(Refusal::NotFound)?;
                 let (key, signature) = record.split_at_checked(32).ok_or(Refusal::Broken)?;
                 return Ok(reply(json!({
@@ -216,30 +221,30 @@ impl App {
             _ => {}
         }
         let uri = request.uri().clone();
-        let is_told_whole = request.version() >= Version::HTTP_2;
+        let drains_body = request.version() >= Version::HTTP_2;
         let body = self
-            .body(request.into_body(), is_told_whole, deadline)
+            .body(request.into_body(), drains_body, deadline)
             .await?;
-        let job = ask::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
-        let done = self.hands.perform(job, deadline).await?;
-        told(done, &self.hands.crypto, &self.store).await
+        let job = routes::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let done = self.crypto_pool.perform(job, deadline).await?;
+        respond(done, &self.crypto_pool.crypto, &self.store).await
     }
 
     /// A request's body, if it is no longer than allowed and there before the deadline. Some clients
-    /// of HTTP/2 hear no answer to what they were not let finish: what is too long is read `whole`
+    /// of HTTP/2 hear no answer to what they were not let finish: what is too long is read `drains`
     /// then, up to a bound, and forgotten.
-    async fn body<B>(&self, body: B, whole: bool, deadline: Instant) -> Result<Bytes, Refusal>
+    async fn body<B>(&self, body: B, drains: bool, deadline: Instant) -> Result<Bytes, Refusal>
     where
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let is_too_large = body.size_hint().lower() > self.body_max as u64;
-        if is_too_large && !whole {
+        if is_too_large && !drains {
             return Err(Refusal::TooLarge);
         }
         // A little before it, so that there is time to say so.
-        let begun = Instant::now();
-        let left = deadline.saturating_duration_since(begun).mul_f64(0.9);
+        let started = Instant::now();
+        let left = deadline.saturating_duration_since(started).mul_f64(0.9);
         let mut body = pin!(body);
         let collected = timeout(left, async {
             if is_too_large {
@@ -252,44 +257,46 @@ impl App {
             }
         });
         let collected = collected.await.unwrap_or(Err(Refusal::Slow));
-        if whole && collected == Err(Refusal::TooLarge) {
-            let left = left.saturating_sub(begun.elapsed());
-            let _ = timeout(left, forget(body)).await;
+        if drains && collected == Err(Refusal::TooLarge) {
+            let left = left.saturating_sub(started.elapsed());
+            let _ = timeout(left, drain(body)).await;
         }
         collected
     }
 
     fn metrics(&self) -> Reply {
-        let text = self.metrics.text(&self.hands.gate, self.store.is_ready());
+        let text = self
+            .metrics
+            .text(&self.crypto_pool.admission, self.store.is_ready());
         let mut reply = Response::new(Full::from(text));
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");
         reply.headers_mut().insert(CONTENT_TYPE, kind);
         reply
     }
 
-    fn refused(&self, refusal: &Refusal) -> Reply {
+    fn error_reply(&self, refusal: &Refusal) -> Reply {
         if let Refusal::Shed(shed) = refusal {
             self.metrics.refused(*shed);
         }
-        refused(refusal)
+        error_reply(refusal)
     }
 }
 
 /// Reads a body to its end, or until it has been too much.
-async fn forget<B: Body>(mut body: Pin<&mut B>) {
+async fn drain<B: Body>(mut body: Pin<&mut B>) {
     let mut read = 0;
     while let Some(Ok(frame)) = body.frame().await {
         read += frame.data_ref().map_or(0, Buf::remaining);
-        if read > FORGOTTEN_MAX {
+        if read > DRAIN_MAX {
             return;
         }
     }
 }
 
-/// What hyper leaves to us.
+/// Validates the parts of a request that hyper leaves to us.
 ///
 /// Source: RFC 9112, sections 3.2 and 6.1.
-fn sound<B>(request: &Request<B>) -> Result<(), Refusal> {
+fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
     if request.version() != Version::HTTP_11 {
         return Ok(());
     }
@@ -304,19 +311,19 @@ fn sound<B>(request: &Request<B>) -> Result<(), Refusal> {
 }
 
 /// What is answered to what was done; what is to be kept is, first.
-pub async fn told(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply, Refusal> {
+pub async fn respond(done: Done, crypto: &Crypto, store: &Store) -> Result<Reply, Refusal> {
     let value = match done {
         Done::Signed(id, signature) => {
             let key = crypto.key();
             let record = [&key[..], &signature].concat();
-            store.keep(id, record.into()).await?;
+            store.put(id, record.into()).await?;
             let (id, key) = (hex::encode(id), hex::encode(key));
             json!({"id": id, "key": key, "signature": hex::encode(signature)})
         }
-        Done::Told(right) => json!({"valid": right}),
+        Done::Verified(right) => json!({"valid": right}),
         Done::Digest(digest) => json!({"digest": hex::encode(digest)}),
-        Done::Hash(kept) => json!({"kept": kept}),
-        Done::Refused(why) => return Err(Refusal::Bad(why.to_owned())),
+        Done::Hash(hash) => json!({"stored_hash": hash}),
+        Done::Rejected(why) => return Err(Refusal::Bad(why.to_owned())),
     };
     Ok(reply(value))
 }
@@ -330,7 +337,7 @@ pub fn reply(value: serde_json::Value) -> Reply {
 }
 
 /// What a client is told.
-pub fn refused(refusal: &Refusal) -> Reply {
+pub fn error_reply(refusal: &Refusal) -> Reply {
     let (status, why) = match refusal {
         Refusal::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
         Refusal::NotFound => (StatusCode::NOT_FOUND, "not found".into()),
@@ -377,21 +384,21 @@ pub fn refused(refusal: &Refusal) -> Reply {
 }
 
 /// A request that is being answered; dropped before, its client has left.
-struct Counted<'a> {
+struct InFlight<'a> {
     metrics: &'a Metrics,
     route: Route,
-    begun: Instant,
+    started: Instant,
     is_answered: bool,
 }
 
-impl<'a> Counted<'a> {
-    fn new(metrics: &'a Metrics, route: Route, begun: Instant) -> Self {
-        metrics.begun.fetch_add(1, Relaxed);
+impl<'a> InFlight<'a> {
+    fn new(metrics: &'a Metrics, route: Route, started: Instant) -> Self {
+        metrics.started.fetch_add(1, Relaxed);
         metrics.in_flight.fetch_add(1, Relaxed);
-        Counted {
+        InFlight {
             metrics,
             route,
-            begun,
+            started,
             is_answered: false,
         }
     }
@@ -399,16 +406,17 @@ impl<'a> Counted<'a> {
     fn answered(mut self, status: StatusCode) {
         self.is_answered = true;
         self.metrics
-            .answered(self.route, status.as_u16(), self.begun.elapsed());
+            .answered(self.route, status.as_u16(), self.started.elapsed());
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.metrics.in_flight.fetch_sub(1, Relaxed);
         if !self.is_answered {
             self.metrics.left.fetch_add(1, Relaxed);
-            self.metrics.answered(self.route, 499, self.begun.elapsed());
+            self.metrics
+                .answered(self.route, 499, self.started.elapsed());
         }
     }
 }

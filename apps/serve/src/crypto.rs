@@ -11,7 +11,7 @@ use bytes::Bytes;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::gate::KINDS;
+use crate::admission::KINDS;
 
 /// What the cryptography is asked for.
 #[derive(Debug, Clone)]
@@ -31,12 +31,12 @@ pub enum Job {
     Digest(Algo, Bytes),
     /// A password to be kept.
     Hash(Bytes),
-    /// Whether a password is the one that was kept.
+    /// Whether a password matches a stored hash.
     Check {
         /// The password.
         password: Bytes,
-        /// What was kept of it.
-        kept: String,
+        /// Its stored hash.
+        stored_hash: String,
     },
 }
 
@@ -55,13 +55,13 @@ pub enum Done {
     /// The message's SHA-256, by which its record is kept, and its signature.
     Signed([u8; 32], [u8; 64]),
     /// Whether it was right.
-    Told(bool),
+    Verified(bool),
     /// A digest.
     Digest(Vec<u8>),
     /// What is kept of a password, as a PHC string.
     Hash(String),
     /// It cannot be answered, and why.
-    Refused(&'static str),
+    Rejected(&'static str),
 }
 
 impl Job {
@@ -168,36 +168,39 @@ impl Crypto {
             } => match VerifyingKey::from_bytes(key) {
                 Ok(key) => {
                     let signature = Signature::from_bytes(signature);
-                    Done::Told(key.verify_strict(message, &signature).is_ok())
+                    Done::Verified(key.verify_strict(message, &signature).is_ok())
                 }
-                Err(_) => Done::Refused("no such key can be"),
+                Err(_) => Done::Rejected("no such key can be"),
             },
             Job::Digest(Algo::Sha256, bytes) => Done::Digest(Sha256::digest(bytes).to_vec()),
             Job::Digest(Algo::Sha512, bytes) => Done::Digest(Sha512::digest(bytes).to_vec()),
             Job::Hash(password) => match self.argon2.hash_password(password) {
                 Ok(hash) => Done::Hash(hash.to_string()),
-                Err(_) => Done::Refused("a password that argon2 does not take"),
+                Err(_) => Done::Rejected("a password that argon2 does not take"),
             },
-            Job::Check { password, kept } => self.check(password, kept),
+            Job::Check {
+                password,
+                stored_hash,
+            } => self.check(password, stored_hash),
         }
     }
 
-    fn check(&self, password: &[u8], kept: &str) -> Done {
-        let Ok(kept) = PasswordHash::new(kept) else {
-            return Done::Refused("what was kept is no PHC string");
+    fn check(&self, password: &[u8], stored_hash: &str) -> Done {
+        let Ok(stored_hash) = PasswordHash::new(stored_hash) else {
+            return Done::Rejected("stored_hash is not a PHC string");
         };
-        let Ok(asked) = Params::try_from(&kept) else {
-            return Done::Refused("what was kept is not argon2's");
+        let Ok(params) = Params::try_from(&stored_hash) else {
+            return Done::Rejected("stored_hash is not an argon2 hash");
         };
         // Whoever sends it chooses what it costs.
         let own = self.argon2.params();
-        if asked.m_cost() > own.m_cost()
-            || asked.t_cost() > own.t_cost()
-            || asked.p_cost() > own.p_cost()
+        if params.m_cost() > own.m_cost()
+            || params.t_cost() > own.t_cost()
+            || params.p_cost() > own.p_cost()
         {
-            return Done::Refused("it would cost more than this service gives a password");
+            return Done::Rejected("it would cost more than this service gives a password");
         }
-        Done::Told(self.argon2.verify_password(password, &kept).is_ok())
+        Done::Verified(self.argon2.verify_password(password, &stored_hash).is_ok())
     }
 }
 
@@ -211,8 +214,8 @@ pub fn seed(path: &Path) -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     match fs::read_to_string(path) {
         Ok(text) => {
-            let told = hex::decode_to_slice(text.trim(), &mut seed);
-            told.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not 64 hex digits"))?;
+            let decoded = hex::decode_to_slice(text.trim(), &mut seed);
+            decoded.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not 64 hex digits"))?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             getrandom::fill(&mut seed).map_err(io::Error::other)?;
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_is_verified_and_what_was_changed_is_not() {
+    fn signatures_verify_and_changed_messages_do_not() {
         let (crypto, message) = (crypto(), Bytes::from_static(b"hello"));
         let Done::Signed(id, signature) = crypto.perform(&Job::Sign(message.clone())) else {
             panic!();
@@ -255,16 +258,16 @@ mod tests {
                 message: message.into(),
             })
         };
-        assert_eq!(verify(b"hello", signature), Done::Told(true));
-        assert_eq!(verify(b"hellO", signature), Done::Told(false));
+        assert_eq!(verify(b"hello", signature), Done::Verified(true));
+        assert_eq!(verify(b"hellO", signature), Done::Verified(false));
         let mut other = signature;
         other[3] ^= 1;
-        assert_eq!(verify(b"hello", other), Done::Told(false));
+        assert_eq!(verify(b"hello", other), Done::Verified(false));
     }
 
     /// Source: RFC 8032, section 7.1, test 1.
     #[test]
-    fn a_signature_is_the_standards() {
+    fn signatures_match_rfc_8032() {
         let mut seed = [0; 32];
         hex::decode_to_slice(
             "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
@@ -285,26 +288,29 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_told_from_others_and_costs_no_more_than_ours() {
+    fn passwords_are_verified_and_costlier_hashes_rejected() {
         let crypto = crypto();
-        let Done::Hash(kept) = crypto.perform(&Job::Hash("secret".into())) else {
+        let Done::Hash(stored_hash) = crypto.perform(&Job::Hash("secret".into())) else {
             panic!();
         };
-        let check = |password: &'static str, kept: &str| {
+        let check = |password: &'static str, stored_hash: &str| {
             crypto.perform(&Job::Check {
                 password: password.into(),
-                kept: kept.to_owned(),
+                stored_hash: stored_hash.to_owned(),
             })
         };
-        assert_eq!(check("secret", &kept), Done::Told(true));
-        assert_eq!(check("Secret", &kept), Done::Told(false));
+        assert_eq!(check("secret", &stored_hash), Done::Verified(true));
+        assert_eq!(check("Secret", &stored_hash), Done::Verified(false));
         for (from, to) in [
             ("m=64", "m=4194304"),
             ("t=1", "t=1000"),
             ("$argon2id", "argon"),
         ] {
-            let dear = kept.replace(from, to);
-            assert!(matches!(check("secret", &dear), Done::Refused(_)), "{dear}");
+            let expensive = stored_hash.replace(from, to);
+            assert!(
+                matches!(check("secret", &expensive), Done::Rejected(_)),
+                "{expensive}"
+            );
         }
     }
 }

@@ -18,13 +18,13 @@ use serde::Serialize;
 
 use crate::metrics::Metrics;
 
-const LINES: usize = 8192;
+const QUEUE_MAX: usize = 8192;
 /// For which the last lines are waited for in the end: a pipe may have nobody who reads it.
-const END: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A line.
 #[derive(Debug, Serialize)]
-pub struct Line {
+pub struct LogEntry {
     /// When the answer was ready, in milliseconds since 1970.
     time_ms: u64,
     method: String,
@@ -34,13 +34,13 @@ pub struct Line {
     bytes: usize,
 }
 
-impl Line {
+impl LogEntry {
     /// Of an answer that is ready now.
-    pub fn new(method: &str, path: &str, status: u16, took: Duration, bytes: usize) -> Line {
+    pub fn new(method: &str, path: &str, status: u16, took: Duration, bytes: usize) -> LogEntry {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        Line {
+        LogEntry {
             time_ms: now.as_millis() as u64,
             method: method.to_owned(),
             path: path.to_owned(),
@@ -54,9 +54,9 @@ impl Line {
 /// Where lines go.
 #[derive(Debug)]
 pub struct AccessLog {
-    lines: Option<ring::Sender<Line>>,
+    lines: Option<ring::Sender<LogEntry>>,
     /// Closed when the thread has written all.
-    all_out: Mutex<mpsc::Receiver<()>>,
+    done: Mutex<mpsc::Receiver<()>>,
     metrics: Arc<Metrics>,
 }
 
@@ -78,23 +78,23 @@ impl AccessLog {
                 Box::new(options.open(path)?)
             }
         };
-        let (sender, lines) = ring::channel(LINES);
-        let (is_out, all_out) = mpsc::channel::<()>();
+        let (sender, lines) = ring::channel(QUEUE_MAX);
+        let (done_sender, done) = mpsc::channel::<()>();
         let thread = thread::Builder::new().name("access-log".into());
         let counted = Arc::clone(&metrics);
         thread.spawn(move || {
-            let _is_out = is_out;
+            let _done_sender = done_sender;
             write(&lines, BufWriter::new(out), &counted);
         })?;
         Ok(AccessLog {
             lines: Some(sender),
-            all_out: Mutex::new(all_out),
+            done: Mutex::new(done),
             metrics,
         })
     }
 
     /// Writes a line, or counts that there was no room.
-    pub fn line(&self, line: Line) {
+    pub fn line(&self, line: LogEntry) {
         if let Some(lines) = &self.lines
             && lines.try_send(line).is_err()
         {
@@ -107,13 +107,13 @@ impl Drop for AccessLog {
     /// All lines are out then, if somebody takes them.
     fn drop(&mut self) {
         self.lines = None;
-        if let Ok(all_out) = self.all_out.get_mut() {
-            let _ = all_out.recv_timeout(END);
+        if let Ok(done) = self.done.get_mut() {
+            let _ = done.recv_timeout(FLUSH_TIMEOUT);
         }
     }
 }
 
-fn write(lines: &ring::Receiver<Line>, mut out: impl Write, metrics: &Metrics) {
+fn write(lines: &ring::Receiver<LogEntry>, mut out: impl Write, metrics: &Metrics) {
     while let Ok(line) = lines.recv_blocking() {
         let mut next = Some(line);
         while let Some(line) = next {

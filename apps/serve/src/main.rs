@@ -46,3 +46,17 @@ fn main() -> ExitCode {
     };
     conclude("creel-serve", done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_an_alias_of_request_timeout() {
+        for flag in ["--request-timeout", "--patience"] {
+            let words = ["creel-serve", "load", "http://127.0.0.1:8080", flag, "1s"];
+            let parsed = Cli::try_parse_from(words);
+            assert!(parsed.is_ok(), "{flag}: {parsed:?}");
+        }
+    }
+}

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use creel_hyper::{End, Event};
 
-use crate::ask::Route;
-use crate::gate::{Gate, Shed};
+use crate::admission::{Admission, Shed};
+use crate::routes::Route;
 
 const ROUTES: usize = Route::ALL.len();
 /// The statuses that the service answers with; all others are told as the last one.
@@ -86,7 +86,7 @@ pub struct Metrics {
     /// Clients that left before their answer.
     pub left: AtomicU64,
     /// Requests so far.
-    pub begun: AtomicU64,
+    pub started: AtomicU64,
     /// Of these, those that are being answered.
     pub in_flight: AtomicI64,
     /// Answers that the store did not give.
@@ -104,15 +104,15 @@ impl Metrics {
     /// Counts an answer; 499 is that the client left.
     pub fn answered(&self, route: Route, status: u16, took: Duration) {
         let last = STATUSES.len() - 1;
-        let place = STATUSES
+        let index = STATUSES
             .iter()
             .position(|other| *other == status)
             .unwrap_or(last);
-        self.answers[route as usize][place].fetch_add(1, Relaxed);
+        self.answers[route as usize][index].fetch_add(1, Relaxed);
         self.times[route as usize].record(took);
     }
 
-    /// Counts one that the gate refused.
+    /// Counts a request that admission control rejected.
     pub fn refused(&self, shed: Shed) {
         self.shed[shed as usize].fetch_add(1, Relaxed);
     }
@@ -145,7 +145,7 @@ impl Metrics {
     }
 
     /// As Prometheus reads it.
-    pub fn text(&self, gate: &Gate, store_is_ready: bool) -> String {
+    pub fn text(&self, admission: &Admission, store_is_ready: bool) -> String {
         let mut out = String::with_capacity(16 << 10);
         let head = |out: &mut String, name: &str, kind: &str, help: &str| {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -271,12 +271,12 @@ impl Metrics {
             (
                 "creel_serve_waiting",
                 "Work that waits for its turn.",
-                gate.waiting(),
+                admission.waiting(),
             ),
             (
                 "creel_serve_overloaded",
                 "Whether the delay has been above its target for long.",
-                gate.is_overloaded().into(),
+                admission.is_overloaded().into(),
             ),
             (
                 "creel_serve_store_up",
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_holds_what_is_no_more_than_its_end() {
+    fn bucket_bounds_are_inclusive() {
         let histogram = Histogram::default();
         for us in [100, 101, 20_000_000] {
             histogram.record(Duration::from_micros(us));

@@ -20,10 +20,10 @@ use creel_topology::{Budget, Machine};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 
+use crate::admission::{Admission, Limits};
 use crate::app::App;
 use crate::crypto::{self, Crypto};
-use crate::gate::{Gate, Limits};
-use crate::hands::Hands;
+use crate::crypto_pool::CryptoPool;
 use crate::log::AccessLog;
 use crate::memory;
 use crate::metrics::Metrics;
@@ -136,8 +136,9 @@ impl Server {
         let crypto = crypto(settings)?;
         let metrics = Arc::new(Metrics::default());
         let store = Store::open(&settings.store, &io, &metrics).map_err(ServerError::Store)?;
-        let hands = Hands::new(work, Gate::new(limits), crypto, Arc::clone(&metrics));
-        let mut app = App::new(settings, hands, store, Arc::clone(&metrics));
+        let crypto_pool =
+            CryptoPool::new(work, Admission::new(limits), crypto, Arc::clone(&metrics));
+        let mut app = App::new(settings, crypto_pool, store, Arc::clone(&metrics));
         if let Some(path) = &settings.access_log {
             let log = AccessLog::open(path, metrics);
             app.log = Some(log.map_err(|error| ServerError::File(path.clone(), error))?);
@@ -175,11 +176,11 @@ impl Server {
             ..
         } = self;
         let metrics = Arc::clone(&app.metrics);
-        let told = Arc::clone(&app);
+        let draining = Arc::clone(&app);
         let stop = async move {
             stop.await;
-            told.is_ending.store(true, Relaxed);
-            drop(told);
+            draining.is_draining.store(true, Relaxed);
+            drop(draining);
             sleep(settings.drain).await;
         };
         let service = service_fn(move |request| {
@@ -207,14 +208,14 @@ impl Server {
             .http1(http1)
             .http2(http2);
         io.block_on(async {
-            let _tidy = creel::task::spawn(memory::tidy(metrics)).cancel_on_drop();
+            let _trim = creel::task::spawn(memory::trim_when_idle(metrics)).cancel_on_drop();
             #[cfg(feature = "tls")]
             if let Some(acceptor) = tls {
-                let greet = move |stream| {
-                    let greeted = acceptor.accept(stream);
-                    async move { Ok(FuturesIo(greeted.await?)) }
+                let handshake = move |stream| {
+                    let accepted = acceptor.accept(stream);
+                    async move { Ok(FuturesIo(accepted.await?)) }
                 };
-                return serving.handshake(greet).until(stop).await;
+                return serving.handshake(handshake).until(stop).await;
             }
             serving.until(stop).await;
         });
@@ -243,8 +244,8 @@ fn crypto(settings: &Settings) -> Result<Crypto, ServerError> {
         Some(path) => crypto::seed(path).map_err(|error| ServerError::File(path.clone(), error))?,
         None => {
             let mut seed = [0; 32];
-            let told = getrandom::fill(&mut seed);
-            told.map_err(|error| ServerError::Setting(format!("no random numbers: {error}")))?;
+            let filled = getrandom::fill(&mut seed);
+            filled.map_err(|error| ServerError::Setting(format!("no random numbers: {error}")))?;
             seed
         }
     };

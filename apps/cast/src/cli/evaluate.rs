@@ -11,15 +11,15 @@ use anyhow::Context;
 use clap::Args;
 use creel::Observe;
 use creel_cast::standalone;
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 use creel_cast::{Error, Formats, Measured, Rtcp, receive, send};
 use creel_console::plot::{Chart, Series};
 use creel_console::{Align, Common, Exit, Format, Interrupt, Progress, Table, output};
 use serde::Serialize;
 
-use super::kept::{Kept, Values};
+use super::finished_runs::{FinishedRuns, Values};
 use super::report::{Body, print_document};
-use super::{count, failed, period, time};
+use super::{count, exit_error, period, time};
 
 /// Where the receiver of the UDP half listens; stream n on port + n.
 const PORT: u16 = 20_000;
@@ -30,7 +30,7 @@ const EXAMPLES: &str = "\
 Examples:
   creel-cast evaluate --page evaluation.html --format csv > table.csv
           sinks in one process, the medians of ten runs, in five minutes
-  creel-cast evaluate --udp --streams 100,1000,5000 --groups 1,2 --wait 1ms,20ms --runs 3 --resume runs.csv
+  creel-cast evaluate --udp --streams 100,1000,5000 --contexts 1,2 --wait 1ms,20ms --runs 3 --resume runs.csv
           senders and receivers over the loopback, too; interrupted and given again, it goes on";
 
 /// Measure every way to a sink, and UDP, over the number of streams; five minutes as it stands
@@ -40,12 +40,12 @@ pub struct Evaluate {
     /// Numbers of streams
     #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "100,200,300,400,500", value_parser = count)]
     streams: Vec<usize>,
-    /// Runs of each; the medians are told
+    /// Runs of each point; the report has their medians
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = count)]
     runs: usize,
     /// Numbers of contexts
-    #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count)]
-    groups: Vec<usize>,
+    #[arg(long, alias = "groups", value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count)]
+    contexts: Vec<usize>,
     /// How long a context waits before it reacts again
     #[arg(long, value_delimiter = ',', value_name = "TIME,TIME,…", default_value = "20ms", value_parser = time)]
     wait: Vec<Duration>,
@@ -76,7 +76,7 @@ pub struct Evaluate {
 /// What is measured: a way to a sink, or both sides of UDP.
 #[derive(Debug, Clone, Copy)]
 enum Subject {
-    Sink(&'static str, Way),
+    Sink(&'static str, SinkMode),
     Udp { shared_port: bool },
 }
 
@@ -98,7 +98,7 @@ impl Subject {
 struct Point {
     subject: Subject,
     streams: usize,
-    groups: usize,
+    contexts: usize,
     wait: Duration,
 }
 
@@ -107,7 +107,7 @@ struct Point {
 struct Row {
     sink: String,
     streams: usize,
-    groups: usize,
+    contexts: usize,
     wait_ms: f64,
     runs: usize,
     cpu_ns_per_buffer: f64,
@@ -148,11 +148,11 @@ impl Evaluate {
         Ok(Exit::Done)
     }
 
-    /// All points, in the order in which they are told.
+    /// All points, in the order of the report.
     fn points(&self) -> Vec<Point> {
         let mut subjects = Vec::new();
         if !self.only_udp {
-            subjects.extend(Way::ALL.map(|(name, way)| Subject::Sink(name, way)));
+            subjects.extend(SinkMode::ALL.map(|(name, mode)| Subject::Sink(name, mode)));
         }
         if self.udp {
             subjects.extend([false, true].map(|shared_port| Subject::Udp { shared_port }));
@@ -160,11 +160,11 @@ impl Evaluate {
         let mut points = Vec::new();
         for subject in subjects {
             for &wait in &self.wait {
-                for &groups in &self.groups {
+                for &contexts in &self.contexts {
                     let of = |&streams| Point {
                         subject,
                         streams,
-                        groups,
+                        contexts,
                         wait,
                     };
                     points.extend(self.streams.iter().map(of));
@@ -177,39 +177,39 @@ impl Evaluate {
     /// Runs what has not been run yet.
     fn measure(&self, common: &Common) -> anyhow::Result<Vec<Row>> {
         let interrupt = Interrupt::install()?;
-        let mut kept = self
+        let mut finished = self
             .resume
             .as_deref()
-            .map_or(Ok(Kept::none()), Kept::open)?;
+            .map_or(Ok(FinishedRuns::none()), FinishedRuns::open)?;
         let points = self.points();
         let total = (points.len() * self.runs) as u64;
         let progress = Progress::new(total, "runs", common.quiet);
-        self.tell_kept(&kept, &points, common, &progress);
+        self.report_finished(&finished, &points, common, &progress);
         let mut rows = Vec::new();
         for point in points {
             let names = point.subject.names();
             progress.set_message(format!("{}, {} streams", names[0], point.streams));
             let mut runs: Vec<Vec<Values>> = names
                 .iter()
-                .map(|name| kept.of(&self.key(name, &point), self.runs))
+                .map(|name| finished.of(&self.key(name, &point), self.runs))
                 .collect();
             // Of a run with two rows that was torn between them, the first one is told alone.
-            let there = runs.iter().map(Vec::len).min().unwrap_or(0);
-            progress.advance(there as u64);
-            for _ in there..self.runs {
+            let done = runs.iter().map(Vec::len).min().unwrap_or(0);
+            progress.advance(done as u64);
+            for _ in done..self.runs {
                 let values = self
                     .once(&point, &|| interrupt.requested())
-                    .map_err(failed)?;
+                    .map_err(exit_error)?;
                 for ((name, values), runs) in names.iter().zip(values).zip(&mut runs) {
                     if runs.len() < self.runs {
-                        kept.add(&self.key(name, &point), values)?;
+                        finished.add(&self.key(name, &point), values)?;
                         runs.push(values);
                     }
                 }
                 progress.advance(1);
             }
-            let told = names.iter().zip(&runs);
-            rows.extend(told.map(|(name, runs)| medians(name, &point, runs)));
+            let measured = names.iter().zip(&runs);
+            rows.extend(measured.map(|(name, runs)| medians(name, &point, runs)));
         }
         Ok(rows)
     }
@@ -217,8 +217,8 @@ impl Evaluate {
     /// One run: what its rows have measured.
     fn once(&self, point: &Point, interrupted: &dyn Fn() -> bool) -> Result<Vec<Values>, Error> {
         match point.subject {
-            Subject::Sink(_, way) => {
-                let measured = standalone::run(&self.plan(point, way), interrupted)?;
+            Subject::Sink(_, mode) => {
+                let measured = standalone::run(&self.plan(point, mode), interrupted)?;
                 Ok(vec![values(&measured, false)])
             }
             Subject::Udp { shared_port } => {
@@ -239,7 +239,7 @@ impl Evaluate {
         let ports = if shared_port { 1 } else { point.streams };
         let receive = receive::Plan {
             streams: Some(point.streams),
-            groups: point.groups,
+            contexts: point.contexts,
             wait: point.wait,
             idle: Duration::from_millis(300) + point.wait,
             ..receive::Plan::new(receive::Plan::sessions(
@@ -251,7 +251,7 @@ impl Evaluate {
         };
         let send = send::Plan {
             shared_port,
-            groups: point.groups,
+            contexts: point.contexts,
             wait: point.wait,
             // The receiver leaves out its first second.
             buffers: self.buffers as u64
@@ -275,45 +275,49 @@ impl Evaluate {
     }
 
     /// Says what need not be run again.
-    fn tell_kept(&self, kept: &Kept, points: &[Point], common: &Common, progress: &Progress) {
+    fn report_finished(
+        &self,
+        finished: &FinishedRuns,
+        points: &[Point],
+        common: &Common,
+        progress: &Progress,
+    ) {
         let total = points.len() * self.runs;
         let of_point = |point: &Point| {
             let names = point.subject.names().into_iter();
-            let there = names.map(|name| kept.of(&self.key(name, point), self.runs).len());
-            there.min().unwrap_or(0)
+            let done = names.map(|name| finished.of(&self.key(name, point), self.runs).len());
+            done.min().unwrap_or(0)
         };
-        let there: usize = points.iter().map(of_point).sum();
-        if let Some(path) = self.resume.as_ref().filter(|_| there > 0 && !common.quiet) {
+        let done: usize = points.iter().map(of_point).sum();
+        if let Some(path) = self.resume.as_ref().filter(|_| done > 0 && !common.quiet) {
             let path = path.display();
-            progress.println(&format!(
-                "{path}: {there} of {total} runs are there already"
-            ));
+            progress.println(&format!("{path}: {done} of {total} runs are there already"));
         }
     }
 
     /// What tells runs apart in the file.
     fn key(&self, sink: &str, point: &Point) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let (streams, groups, buffers) = (point.streams, point.groups, self.buffers);
+        let (streams, contexts, buffers) = (point.streams, point.contexts, self.buffers);
         let period = match point.subject {
             Subject::Sink(..) => ms(self.period),
             Subject::Udp { .. } => ms(PACKET_TIME),
         };
         format!(
-            "{sink},{streams},{groups},{},{period},{buffers}",
+            "{sink},{streams},{contexts},{},{period},{buffers}",
             ms(point.wait)
         )
     }
 
-    fn plan(&self, point: &Point, way: Way) -> standalone::Plan {
+    fn plan(&self, point: &Point, mode: SinkMode) -> standalone::Plan {
         standalone::Plan {
             streams: point.streams,
-            groups: point.groups,
+            contexts: point.contexts,
             wait: point.wait,
             observe: Observe::Off,
             period: self.period,
             buffers: self.buffers as u64,
-            way,
+            mode,
             samples: 80,
             ramp_up: Duration::from_millis(500),
         }
@@ -340,8 +344,8 @@ fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// What is kept of a run, in the order of [`COLUMNS`](super::kept::COLUMNS); over a network the CPU
-/// time is that of the side's own contexts.
+/// What is kept of a run, in the order of [`COLUMNS`](super::finished_runs::COLUMNS); over a
+/// network the CPU time is that of the side's own contexts.
 fn values(measured: &Measured, of_contexts: bool) -> Values {
     let body = Body::new(measured, true);
     let cpu = match of_contexts {
@@ -380,7 +384,7 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
     Row {
         sink: sink.into(),
         streams: point.streams,
-        groups: point.groups,
+        contexts: point.contexts,
         wait_ms: point.wait.as_secs_f64() * 1e3,
         runs: runs.len(),
         cpu_ns_per_buffer: cpu,
@@ -394,11 +398,11 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
     }
 }
 
-/// What a curve is called: its groups and quantum only where there are several.
+/// The name of a curve, with its contexts and quantum only if there are several.
 fn curve(row: &Row, rows: &[Row]) -> String {
     let mut name = row.sink.clone();
-    if rows.iter().any(|other| other.groups != row.groups) {
-        name += &format!(", {} groups", row.groups);
+    if rows.iter().any(|other| other.contexts != row.contexts) {
+        name += &format!(", {} contexts", row.contexts);
     }
     if rows.iter().any(|other| other.wait_ms != row.wait_ms) {
         name += &format!(", {} ms", row.wait_ms);
@@ -431,7 +435,7 @@ fn chart(rows: &[Row], (title, label, value): Measure) -> Chart {
 const HEADER: [&str; 9] = [
     "sink",
     "streams",
-    "groups",
+    "contexts",
     "wait, ms",
     "CPU, ns a buffer",
     "parked, %",
@@ -444,7 +448,7 @@ fn cells(row: &Row) -> [String; 9] {
     [
         row.sink.clone(),
         row.streams.to_string(),
-        row.groups.to_string(),
+        row.contexts.to_string(),
         row.wait_ms.to_string(),
         format!("{:.0}", row.cpu_ns_per_buffer),
         format!("{:.1}", 100.0 * row.parked_share),

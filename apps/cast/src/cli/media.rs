@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
-use creel_cast::{Encoding, Format, Formats, Options, Rtcp, Session};
+use creel_cast::{Encoding, Format, Formats, Options, Rtcp, RtpSession};
 use creel_console::{Exit, Failure};
 
 use super::rows::read_file;
@@ -65,11 +65,11 @@ impl Media {
     }
 
     /// The sessions of the description, if one is given.
-    pub fn described(&self) -> anyhow::Result<Option<Vec<Session>>> {
+    pub fn described(&self) -> anyhow::Result<Option<Vec<RtpSession>>> {
         let Some(path) = &self.from_sdp else {
             return Ok(None);
         };
-        let sessions = Session::read(&read_file(path)?).map_err(|why| {
+        let sessions = RtpSession::read(&read_file(path)?).map_err(|why| {
             let text = format!("{}: {why}", path.display());
             Failure::new(Exit::BadData, text)
         })?;

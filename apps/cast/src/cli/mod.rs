@@ -1,7 +1,7 @@
 //! The command line: a file a program.
 
 pub mod evaluate;
-mod kept;
+mod finished_runs;
 mod media;
 pub mod receive;
 pub mod relay;
@@ -20,23 +20,23 @@ use creel_console::{Exit, Failure, Interrupt, exit_of};
 
 /// The contexts, as all programs have them.
 #[derive(Args, Debug)]
-struct Contexts {
+struct ContextArgs {
     /// Streams
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = count)]
     streams: usize,
     /// Contexts: threads that share the streams
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
-    groups: usize,
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
+    contexts: usize,
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
     #[command(flatten)]
-    seen: Seen,
+    observe_args: ObserveArgs,
 }
 
 /// Who else may look at the contexts, as all programs have it.
 #[derive(Args, Debug)]
-struct Seen {
+struct ObserveArgs {
     /// What others may do with the contexts from outside: off, or look (`creel top` shows them)
     #[arg(long, value_name = "O", value_parser = observe)]
     observe: Option<Observe>,
@@ -75,7 +75,7 @@ fn period(text: &str) -> Result<Duration, String> {
 }
 
 /// The code of a run that has told its figures: that it was interrupted goes before what they say.
-fn ended(interrupt: &Interrupt, exit: Exit) -> Exit {
+fn exit_code(interrupt: &Interrupt, exit: Exit) -> Exit {
     match interrupt.check() {
         Ok(()) => exit,
         Err(failure) => {
@@ -87,7 +87,7 @@ fn ended(interrupt: &Interrupt, exit: Exit) -> Exit {
 }
 
 /// The library's error with the exit code that it asks for.
-fn failed(error: Error) -> anyhow::Error {
+fn exit_error(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Plan(_) | Error::Pool(_) => Exit::Usage,
         Error::Interrupted => Exit::Interrupted,

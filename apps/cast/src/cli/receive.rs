@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use creel_cast::Session;
+use creel_cast::RtpSession;
 use creel_cast::receive::{self, Plan};
 use creel_console::{Common, Exit, Interrupt};
 
 use super::media::{Media, source};
 use super::rows::RowsFormat;
-use super::{Seen, count, ended, failed, period, report, time};
+use super::{ObserveArgs, count, exit_code, exit_error, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
   creel-cast receive --pcap capture.pcapng --streams-format csv
           a capture, analysed";
 
-/// Receive streams, and tell what was lost, late, out of order or twice
+/// Receive streams, and report lost, late, reordered and duplicate packets
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Receive {
@@ -33,13 +33,13 @@ pub struct Receive {
     #[arg(long, value_name = "N", value_parser = count)]
     streams: Option<usize>,
     /// Contexts: threads that share the streams
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
-    groups: usize,
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
+    contexts: usize,
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
     #[command(flatten)]
-    seen: Seen,
+    observe_args: ObserveArgs,
     /// A packet is late that comes so long, and a wait, after its time: what a player's buffer holds
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
     late_after: Duration,
@@ -89,7 +89,7 @@ pub fn framing(text: &str) -> Result<bool, String> {
         "raw" => Ok(true),
         "rtp" => Ok(false),
         _ => Err(format!(
-            "`{text}` is not raw or rtp; payload types are told by --codec N=NAME/CLOCK"
+            "`{text}` is not raw or rtp; use --codec N=NAME/CLOCK to describe a payload type"
         )),
     }
 }
@@ -102,12 +102,12 @@ impl Receive {
             Some(capture) => receive::analyse(&plan, capture),
             None => receive::run(&plan, &|| interrupt.requested()),
         };
-        let measured = measured.map_err(failed)?;
+        let measured = measured.map_err(exit_error)?;
         if !measured.sources.is_empty() && measured.buffers == 0 && !common.quiet {
             eprintln!("creel-cast: it ended in the first second, which CPU and parked leave out");
         }
         let exit = report::print(&measured, common, self.streams_format)?;
-        Ok(ended(&interrupt, exit))
+        Ok(exit_code(&interrupt, exit))
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {
@@ -122,13 +122,13 @@ impl Receive {
         Ok(Plan {
             streams,
             raw: self.framing,
-            groups: self.groups,
+            contexts: self.contexts,
             wait: self.wait,
-            observe: self.seen.observe.unwrap_or_default(),
-            patience: self.late_after,
+            observe: self.observe_args.observe.unwrap_or_default(),
+            late_after: self.late_after,
             buffers: self.buffers.map(|buffers| buffers as u64),
             idle: self.idle,
-            at_most: self.r#for,
+            time_limit: self.r#for,
             wav: self.wav.clone(),
             capture: self.write_pcap.clone(),
             options: self.media.options(),
@@ -136,7 +136,7 @@ impl Receive {
         })
     }
 
-    fn sessions(&self) -> anyhow::Result<Vec<Session>> {
+    fn sessions(&self) -> anyhow::Result<Vec<RtpSession>> {
         let ports = match (self.shared_port, self.streams) {
             (true, _) => 1,
             (false, Some(streams)) => streams,
@@ -145,7 +145,7 @@ impl Receive {
             (false, None) => 500,
         };
         let sessions = Plan::sessions(self.on, ports, &self.media.formats(), self.media.rtcp);
-        let mut sessions = sessions.map_err(failed)?;
+        let mut sessions = sessions.map_err(exit_error)?;
         for session in &mut sessions {
             session.source = self.source;
             session.tcp = self.tcp;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::resolve;
 use super::report::{Body, print_document, warn};
-use super::{Seen, count, ended, failed, period, time};
+use super::{ObserveArgs, count, exit_code, exit_error, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,13 +38,13 @@ pub struct Relay {
     #[arg(long)]
     shared_port: bool,
     /// Contexts: threads that share the ports
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
-    groups: usize,
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
+    contexts: usize,
     /// How long a context waits before it reacts again; 0ms: as soon as it can
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     wait: Duration,
     #[command(flatten)]
-    seen: Seen,
+    observe_args: ObserveArgs,
     /// Give sources new names and numbers
     #[arg(long)]
     rewrite: bool,
@@ -107,14 +107,14 @@ impl Relay {
             ports: self.ports,
             to: to?,
             shared_port: self.shared_port,
-            groups: self.groups,
+            contexts: self.contexts,
             wait: self.wait,
-            observe: self.seen.observe.unwrap_or_default(),
+            observe: self.observe_args.observe.unwrap_or_default(),
             rewrite: self.rewrite,
             rtcp: self.rtcp,
             queue: self.queue,
             idle: self.idle,
-            at_most: self.r#for,
+            time_limit: self.r#for,
             options: Options {
                 dscp: self.dscp,
                 interface: self.interface.clone(),
@@ -122,11 +122,12 @@ impl Relay {
             },
             ..Plan::new(self.on)
         };
-        let relay = relay::Relay::open(&plan).map_err(failed)?;
+        let relay = relay::Relay::open(&plan).map_err(exit_error)?;
         if let Some(control) = self.control {
             let figures = relay.figures();
             let metrics = move || prometheus(&figures());
-            let bound = relay::serve(control, relay.audience(), metrics).map_err(failed)?;
+            let bound =
+                relay::serve(control, relay.client_registry(), metrics).map_err(exit_error)?;
             if !common.quiet {
                 eprintln!("creel-cast: commands are taken at {bound}");
             }
@@ -152,7 +153,7 @@ impl Relay {
             true => Exit::Done,
             false => Exit::SomeFailed,
         };
-        Ok(ended(&interrupt, exit))
+        Ok(exit_code(&interrupt, exit))
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Network {
     pub jitter_ms: Option<f64>,
     pub payload_types: Vec<u8>,
     pub malformed: u64,
-    pub unproven: u64,
+    pub unvalidated: u64,
     pub rtcp: u64,
     pub restarts: u64,
     pub skipped: u64,
@@ -50,34 +50,37 @@ pub struct Network {
 impl Network {
     /// The totals; jitter is the streams' mean.
     fn new(measured: &Measured) -> Option<Self> {
-        let (came, sent) = (&measured.sources, &measured.sent);
-        if came.is_empty()
+        let (received, sent) = (&measured.sources, &measured.sent);
+        if received.is_empty()
             && sent.is_empty()
             && measured.streams.is_empty()
             && measured.warnings.is_empty()
         {
             return None;
         }
-        let jitters: Vec<f64> = came.iter().filter_map(|source| source.jitter_ms).collect();
-        let mut types: Vec<u8> = came
+        let jitters: Vec<f64> = received
+            .iter()
+            .filter_map(|source| source.jitter_ms)
+            .collect();
+        let mut types: Vec<u8> = received
             .iter()
             .flat_map(|source| source.payload_types.clone())
             .collect();
         types.sort_unstable();
         types.dedup();
         Some(Network {
-            packets: came.iter().map(|source| source.packets).sum::<u64>()
+            packets: received.iter().map(|source| source.packets).sum::<u64>()
                 + sent.iter().map(|sent| sent.packets).sum::<u64>(),
-            bytes: came.iter().map(|source| source.bytes).sum::<u64>()
+            bytes: received.iter().map(|source| source.bytes).sum::<u64>()
                 + sent.iter().map(|sent| sent.bytes).sum::<u64>(),
-            expected: came.iter().map(|source| source.expected).sum(),
+            expected: received.iter().map(|source| source.expected).sum(),
             jitter_ms: (!jitters.is_empty())
                 .then(|| jitters.iter().sum::<f64>() / jitters.len() as f64),
             payload_types: types,
-            malformed: measured.junk.malformed,
-            unproven: measured.junk.unproven,
-            rtcp: measured.junk.rtcp,
-            restarts: came.iter().map(|source| source.restarts).sum(),
+            malformed: measured.unrecognized.malformed,
+            unvalidated: measured.unrecognized.unvalidated,
+            rtcp: measured.unrecognized.rtcp,
+            restarts: received.iter().map(|source| source.restarts).sum(),
             skipped: measured.skipped,
             overflowed: measured.overflowed,
         })

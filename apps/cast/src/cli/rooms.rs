@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::media::Media;
 use super::report::{Body, print_document, warn};
-use super::{Seen, count, ended, failed, period, time};
+use super::{ObserveArgs, count, exit_code, exit_error, period, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,13 +42,13 @@ pub struct Rooms {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period)]
     silence: Duration,
     /// Contexts: threads that share the rooms
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
-    groups: usize,
+    #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
+    contexts: usize,
     /// How long a context waits before it reacts again
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = time)]
     wait: Duration,
     #[command(flatten)]
-    seen: Seen,
+    observe_args: ObserveArgs,
     /// End when nothing has come for so long, once something has
     #[arg(long, value_name = "TIME", value_parser = period)]
     idle: Option<Duration>,
@@ -95,15 +95,15 @@ impl Rooms {
             packet_time: self.packet_time,
             legs: self.legs,
             silence: self.silence,
-            groups: self.groups,
+            contexts: self.contexts,
             wait: self.wait,
-            observe: self.seen.observe.unwrap_or_default(),
+            observe: self.observe_args.observe.unwrap_or_default(),
             idle: self.idle,
-            at_most: self.r#for,
+            time_limit: self.r#for,
             options: self.media.options(),
             ..Plan::new(self.on, self.rooms)
         };
-        let (measured, legs) = rooms::run(&plan, &|| interrupt.requested()).map_err(failed)?;
+        let (measured, legs) = rooms::run(&plan, &|| interrupt.requested()).map_err(exit_error)?;
         warn(&measured, common);
         let legs: Vec<Row> = legs.iter().map(Row::new).collect();
         match common.format {
@@ -123,7 +123,7 @@ impl Rooms {
             true => Exit::Done,
             false => Exit::SomeFailed,
         };
-        Ok(ended(&interrupt, exit))
+        Ok(exit_code(&interrupt, exit))
     }
 }
 

@@ -26,7 +26,7 @@ pub enum RowsFormat {
 
 /// A stream that came.
 #[derive(Serialize, Debug)]
-struct Came {
+struct ReceivedRow {
     stream: usize,
     ssrc: u32,
     port: u16,
@@ -54,10 +54,10 @@ struct Came {
     left: bool,
 }
 
-impl Came {
+impl ReceivedRow {
     fn new(row: &SourceReport) -> Self {
         let types: Vec<String> = row.payload_types.iter().map(u8::to_string).collect();
-        Came {
+        ReceivedRow {
             stream: row.stream,
             ssrc: row.ssrc,
             port: row.port,
@@ -89,7 +89,7 @@ impl Came {
 
 /// A stream that was sent, and what a receiver said of it; a row a receiver.
 #[derive(Serialize, Debug)]
-struct Sent {
+struct SentRow {
     stream: usize,
     ssrc: u32,
     packets: u64,
@@ -102,9 +102,9 @@ struct Sent {
     round_trip_ms: Option<f64>,
 }
 
-impl Sent {
-    fn rows(row: &SentReport) -> Vec<Sent> {
-        let one = |receiver: Option<&creel_cast::send::ReceiverReport>| Sent {
+impl SentRow {
+    fn rows(row: &SentReport) -> Vec<SentRow> {
+        let one = |receiver: Option<&creel_cast::send::ReceiverReport>| SentRow {
             stream: row.stream,
             ssrc: row.ssrc,
             packets: row.packets,
@@ -129,15 +129,15 @@ impl Sent {
 
 /// Prints a row a stream to stdout.
 pub fn print(measured: &Measured, format: RowsFormat) -> anyhow::Result<()> {
-    let came: Vec<Came> = measured.sources.iter().map(Came::new).collect();
-    let sent: Vec<Sent> = measured.sent.iter().flat_map(Sent::rows).collect();
+    let received: Vec<ReceivedRow> = measured.sources.iter().map(ReceivedRow::new).collect();
+    let sent: Vec<SentRow> = measured.sent.iter().flat_map(SentRow::rows).collect();
     match format {
-        RowsFormat::Text if sent.is_empty() => output::text(&came_table(&came))?,
+        RowsFormat::Text if sent.is_empty() => output::text(&received_table(&received))?,
         RowsFormat::Text => output::text(&sent_table(&sent))?,
-        RowsFormat::Csv if sent.is_empty() => output::csv(came)?,
+        RowsFormat::Csv if sent.is_empty() => output::csv(received)?,
         RowsFormat::Csv => output::csv(sent)?,
         RowsFormat::Json => {
-            for row in &came {
+            for row in &received {
                 output::json_line(row)?;
             }
             for row in &sent {
@@ -149,7 +149,7 @@ pub fn print(measured: &Measured, format: RowsFormat) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn came_table(rows: &[Came]) -> String {
+fn received_table(rows: &[ReceivedRow]) -> String {
     let mut table = Table::new(&[
         ("stream", Align::Right),
         ("SSRC", Align::Right),
@@ -192,7 +192,7 @@ fn came_table(rows: &[Came]) -> String {
     table.text()
 }
 
-fn sent_table(rows: &[Sent]) -> String {
+fn sent_table(rows: &[SentRow]) -> String {
     let mut table = Table::new(&[
         ("stream", Align::Right),
         ("SSRC", Align::Right),
@@ -301,7 +301,7 @@ pub fn prometheus(measured: &Measured) -> String {
         let _ = writeln!(
             text,
             "creel_cast_malformed_total {}",
-            measured.junk.malformed
+            measured.unrecognized.malformed
         );
         return text;
     }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use creel_cast::send::{self, Plan, Program, Replay};
-use creel_cast::{Audience, Rtcp, Session, Shape, Sound};
+use creel_cast::send::{self, Content, Plan, Replay};
+use creel_cast::{ClientRegistry, Rtcp, RtpSession, Shape, Sound};
 use creel_console::{Common, Exit, Failure, Interrupt, output};
 
 use super::media::{Media, resolve};
 use super::receive::framing;
 use super::rows::RowsFormat;
-use super::{Contexts, count, ended, failed, period, report, time};
+use super::{ContextArgs, count, exit_code, exit_error, period, report, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Send {
     #[command(flatten)]
-    contexts: Contexts,
+    contexts: ContextArgs,
     /// Clients; stream n goes to port + n of each
     #[arg(long, required_unless_present_any = ["control", "from_sdp"], num_args = 1.., value_name = "HOST:PORT")]
     to: Vec<String>,
@@ -121,22 +121,22 @@ impl Send {
         let interrupt = Interrupt::install()?;
         let stop = || interrupt.requested();
         let measured = if let Some(capture) = &self.pcap {
-            send::replay(&self.replay(capture)?, &stop).map_err(failed)?
+            send::replay(&self.replay(capture)?, &stop).map_err(exit_error)?
         } else {
             let plan = self.plan()?;
             if self.sdp {
                 return self.print_sdp(&plan);
             }
-            let audience = Arc::new(plan.audience().map_err(failed)?);
+            let registry = Arc::new(plan.client_registry().map_err(exit_error)?);
             if self.control {
-                let audience = Arc::clone(&audience);
+                let registry = Arc::clone(&registry);
                 // It ends with the process: a read of stdin cannot be given up.
-                std::thread::spawn(move || obey(&audience));
+                std::thread::spawn(move || execute_commands(&registry));
             }
-            send::run_with(&plan, &audience, &stop).map_err(failed)?
+            send::run_with(&plan, &registry, &stop).map_err(exit_error)?
         };
         let exit = report::print(&measured, common, self.streams_format)?;
-        Ok(ended(&interrupt, exit))
+        Ok(exit_code(&interrupt, exit))
     }
 
     fn clients(&self) -> anyhow::Result<Vec<SocketAddr>> {
@@ -152,7 +152,7 @@ impl Send {
             to: self.clients()?,
             shared_port: self.shared_port,
             wait: self.contexts.wait,
-            observe: self.contexts.seen.observe.unwrap_or_default(),
+            observe: self.contexts.observe_args.observe.unwrap_or_default(),
             options: self.media.options(),
         })
     }
@@ -179,13 +179,13 @@ impl Send {
         plan.described = is_described;
         plan.to = to;
         plan.shared_port = self.shared_port;
-        plan.groups = self.contexts.groups;
+        plan.contexts = self.contexts.contexts;
         plan.wait = self.contexts.wait;
-        plan.observe = self.contexts.seen.observe.unwrap_or_default();
+        plan.observe = self.contexts.observe_args.observe.unwrap_or_default();
         plan.buffers = self.buffers as u64;
         plan.ramp_up = self.ramp_up;
         plan.raw = self.framing;
-        plan.program = self.program()?;
+        plan.content = self.content()?;
         (plan.ssrc, plan.sequence) = (self.ssrc, self.sequence);
         (plan.timestamp, plan.seed) = (self.timestamp, self.seed);
         plan.keys = self
@@ -199,7 +199,7 @@ impl Send {
         Ok(plan)
     }
 
-    fn flags(&self, sessions: &mut [Session]) -> anyhow::Result<()> {
+    fn flags(&self, sessions: &mut [RtpSession]) -> anyhow::Result<()> {
         let Some(&first) = self.clients()?.first() else {
             return Ok(());
         };
@@ -225,21 +225,21 @@ impl Send {
     }
 
     /// The payload type of keys.
-    fn key_type(&self, sessions: &[Session]) -> u8 {
+    fn key_type(&self, sessions: &[RtpSession]) -> u8 {
         let named = sessions.iter().flat_map(|session| session.formats.named());
         let mut events = named.filter(|(_, format)| format.encoding == creel_cast::Encoding::Event);
         events.next().map_or(101, |&(number, _)| number)
     }
 
-    fn program(&self) -> anyhow::Result<Program> {
+    fn content(&self) -> anyhow::Result<Content> {
         if let Some(from) = self.tcp {
-            return Ok(Program::Tcp(from));
+            return Ok(Content::Tcp(from));
         }
         let Some(path) = &self.wav else {
-            return Ok(Program::Tone(self.tone, self.hertz));
+            return Ok(Content::Tone(self.tone, self.hertz));
         };
-        let sound = Sound::read(path).map_err(|error| failed(error.into()))?;
-        Ok(Program::Sound(Arc::new(sound)))
+        let sound = Sound::read(path).map_err(|error| exit_error(error.into()))?;
+        Ok(Content::Sound(Arc::new(sound)))
     }
 
     fn print_sdp(&self, plan: &Plan) -> anyhow::Result<Exit> {
@@ -248,22 +248,22 @@ impl Send {
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if plan.to.is_empty() {
-            let sessions: Vec<Session> = plan.sessions.iter().map(|s| plan.as_sent(s)).collect();
-            output::text(&Session::describe(&sessions))?;
+            let sessions: Vec<RtpSession> = plan.sessions.iter().map(|s| plan.as_sent(s)).collect();
+            output::text(&RtpSession::describe(&sessions))?;
         }
         for &client in &plan.to {
-            let sessions = plan.described_to(client).map_err(failed)?;
-            output::text(&Session::describe(&sessions))?;
+            let sessions = plan.described_to(client).map_err(exit_error)?;
+            output::text(&RtpSession::describe(&sessions))?;
         }
         Ok(Exit::Done)
     }
 }
 
 /// Does what the lines of stdin say, and answers on stderr: stdout is for the figures.
-fn obey(audience: &Audience) {
+fn execute_commands(registry: &ClientRegistry) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.parse() {
-            Ok(command) => eprintln!("{}", audience.obey(command)),
+            Ok(command) => eprintln!("{}", registry.execute(command)),
             Err(why) => creel_console::report("creel-cast", &anyhow::anyhow!(why)),
         }
     }

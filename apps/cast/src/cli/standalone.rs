@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use clap::Args;
 use creel_cast::standalone::{self, Plan};
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 use creel_console::{Common, Exit, Interrupt};
 
-use super::{Contexts, count, failed, period, report, time};
+use super::{ContextArgs, count, exit_error, period, report, time};
 
 /// Run sources and sinks without a network, and measure every stream
 #[derive(Args, Debug)]
 pub struct Standalone {
     #[command(flatten)]
-    contexts: Contexts,
+    contexts: ContextArgs,
     /// From one buffer of a stream to the next
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = period)]
     period: Duration,
@@ -21,8 +21,8 @@ pub struct Standalone {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = count)]
     buffers: usize,
     /// How sinks get buffers: sync-mutex, async-mutex, task, slot
-    #[arg(long, value_name = "WAY", default_value_t)]
-    sink: Way,
+    #[arg(long, value_name = "MODE", default_value_t)]
+    sink: SinkMode,
     /// Samples of a buffer
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = count)]
     samples: usize,
@@ -36,12 +36,12 @@ impl Standalone {
         let interrupt = Interrupt::install()?;
         let plan = Plan {
             streams: self.contexts.streams,
-            groups: self.contexts.groups,
+            contexts: self.contexts.contexts,
             wait: self.contexts.wait,
-            observe: self.contexts.seen.observe.unwrap_or_default(),
+            observe: self.contexts.observe_args.observe.unwrap_or_default(),
             period: self.period,
             buffers: self.buffers as u64,
-            way: self.sink,
+            mode: self.sink,
             samples: self.samples,
             ramp_up: self.ramp_up,
         };
@@ -49,7 +49,7 @@ impl Standalone {
         if measured.is_err() {
             interrupt.check()?;
         }
-        let measured = measured.map_err(failed)?;
+        let measured = measured.map_err(exit_error)?;
         report::print(&measured, common, None)
     }
 }

@@ -7,7 +7,7 @@ use rustix::time::ClockId;
 use std::time::{Duration, Instant};
 
 /// How often a waiting program looks whether it shall go on.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pools of one worker each, over which streams are spread.
 #[derive(Debug)]
@@ -22,13 +22,13 @@ impl Contexts {
     /// # Errors
     ///
     /// If a pool cannot be made.
-    pub fn new(groups: usize, wait: Duration, observe: Observe) -> Result<Self, BuildError> {
-        let pool = |group| {
+    pub fn new(contexts: usize, wait: Duration, observe: Observe) -> Result<Self, BuildError> {
+        let pool = |index| {
             let builder = Pool::builder().workers(1).wait(Wait::Throttle(wait));
             let builder = builder.observe(observe);
-            builder.name(format!("context-{group}")).build()
+            builder.name(format!("context-{index}")).build()
         };
-        let pools = (0..groups.max(1)).map(pool).collect::<Result<_, _>>()?;
+        let pools = (0..contexts.max(1)).map(pool).collect::<Result<_, _>>()?;
         Ok(Contexts { pools })
     }
 
@@ -64,7 +64,7 @@ impl Contexts {
         self.pools.iter().map(of_thread).sum()
     }
 
-    /// Waits until `time`, then tells the usage; none if `interrupted` said so before.
+    /// Waits until `time`, then returns the usage; none if `interrupted` said so before.
     pub fn usage_at(&self, time: Instant, interrupted: &dyn Fn() -> bool) -> Option<Usage> {
         loop {
             let left = time.saturating_duration_since(Instant::now());
@@ -74,7 +74,7 @@ impl Contexts {
             if interrupted() {
                 return None;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 
@@ -149,7 +149,7 @@ fn cpu(clock: ClockId) -> Duration {
     )
 }
 
-/// The memory that the process has at the moment, in bytes; none where the system does not tell.
+/// The memory that the process has at the moment, in bytes; none where the system does not report it.
 ///
 /// Source: proc(5), `VmRSS` of /proc/self/status.
 pub fn resident_bytes() -> Option<u64> {

@@ -17,7 +17,7 @@ pub(crate) const MISORDER: u16 = 100;
 
 /// What a packet was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum SequenceUpdate {
     /// The newest so far.
     Newest,
     /// It fills a gap.
@@ -32,14 +32,14 @@ pub(crate) enum Note {
 
 /// The sequence numbers of one source that has passed its probation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sequence {
+pub(crate) struct SequenceTracker {
     /// The first number of this start, and the newest, extended by cycles.
     base: i64,
     newest: i64,
     /// Which of the newest and the 127 numbers before it have come: bit 0 is the newest.
     seen: u128,
     /// A number that would be the next one after a stray.
-    after_stray: Option<u16>,
+    bad_seq: Option<u16>,
     counts: Counts,
     /// Of former starts: what was expected.
     expected_before: u64,
@@ -60,14 +60,14 @@ pub struct Counts {
     pub restarts: u64,
 }
 
-impl Sequence {
+impl SequenceTracker {
     /// A source whose first packet has this number.
     pub(crate) fn new(first: u16) -> Self {
-        Sequence {
+        SequenceTracker {
             base: i64::from(first),
             newest: i64::from(first),
             seen: 1,
-            after_stray: None,
+            bad_seq: None,
             counts: Counts {
                 received: 1,
                 ..Counts::default()
@@ -78,20 +78,20 @@ impl Sequence {
 
     /// Notes the next packet.
     #[inline]
-    pub(crate) fn note(&mut self, number: u16) -> Note {
+    pub(crate) fn update(&mut self, number: u16) -> SequenceUpdate {
         let ahead = number.wrapping_sub(self.newest as u16);
         if ahead != 0 && ahead < DROPOUT {
             self.newest += i64::from(ahead);
             self.seen = self.seen.checked_shl(u32::from(ahead)).unwrap_or(0) | 1;
             self.counts.received += 1;
-            self.after_stray = None;
-            return Note::Newest;
+            self.bad_seq = None;
+            return SequenceUpdate::Newest;
         }
-        self.note_behind(number)
+        self.update_behind(number)
     }
 
     #[cold]
-    fn note_behind(&mut self, number: u16) -> Note {
+    fn update_behind(&mut self, number: u16) -> SequenceUpdate {
         let behind = (self.newest as u16).wrapping_sub(number);
         if behind <= MISORDER {
             let bit = 1 << behind;
@@ -102,26 +102,26 @@ impl Sequence {
             self.base = self.base.min(self.newest - i64::from(behind));
             return if is_new {
                 self.counts.reordered += 1;
-                Note::Reordered
+                SequenceUpdate::Reordered
             } else {
                 self.counts.duplicates += 1;
-                Note::Duplicate
+                SequenceUpdate::Duplicate
             };
         }
-        if self.after_stray.replace(number.wrapping_add(1)) != Some(number) {
+        if self.bad_seq.replace(number.wrapping_add(1)) != Some(number) {
             self.counts.strays += 1;
-            return Note::Stray;
+            return SequenceUpdate::Stray;
         }
         self.expected_before = self.expected();
         self.counts.strays -= 1;
         self.counts.restarts += 1;
         self.counts.received += 2;
-        self.after_stray = None;
+        self.bad_seq = None;
         // The stray and this one.
         self.base = i64::from(number) - 1;
         self.newest = i64::from(number);
         self.seen = 0b11;
-        Note::Restart
+        SequenceUpdate::Restart
     }
 
     /// What has come.
@@ -163,7 +163,7 @@ pub(crate) struct Jitter {
 impl Jitter {
     /// Notes a packet that arrived at `arrival` nanoseconds.
     #[inline]
-    pub(crate) fn note(&mut self, timestamp: u32, arrival: u64, clock: u32) {
+    pub(crate) fn update(&mut self, timestamp: u32, arrival: u64, clock: u32) {
         // Seconds and the rest apart: the products stay within 64 bits.
         let (seconds, rest) = (arrival / 1_000_000_000, arrival % 1_000_000_000);
         let clock = u64::from(clock);
@@ -228,17 +228,17 @@ impl Lateness {
     /// Notes a packet whose sound belongs `media` nanoseconds after the source's first; how long
     /// after its time it came.
     #[inline]
-    pub(crate) fn note(&mut self, media: i64, arrival: u64) -> Duration {
+    pub(crate) fn update(&mut self, media: i64, arrival: u64) -> Duration {
         let transit = arrival as i64 - media;
         if arrival >= self.until {
-            self.turn(arrival);
+            self.next_window(arrival);
         }
         self.least = self.least.min(transit);
         Duration::from_nanos((transit - self.least.min(self.before)).max(0) as u64)
     }
 
     #[cold]
-    fn turn(&mut self, arrival: u64) {
+    fn next_window(&mut self, arrival: u64) {
         if self.least != i64::MAX {
             self.first.get_or_insert((arrival, self.least));
         }
@@ -270,18 +270,18 @@ impl Lateness {
 mod tests {
     use super::*;
 
-    fn noted(numbers: &[u16]) -> Sequence {
-        let mut sequence = Sequence::new(numbers[0]);
+    fn tracked(numbers: &[u16]) -> SequenceTracker {
+        let mut sequence = SequenceTracker::new(numbers[0]);
         for &number in &numbers[1..] {
-            sequence.note(number);
+            sequence.update(number);
         }
         sequence
     }
 
     #[test]
-    fn losses_late_comers_and_duplicates_are_told_apart() {
+    fn losses_reordered_packets_and_duplicates_are_counted_separately() {
         // 65535 is late, 1 is lost, 2 comes twice.
-        let sequence = noted(&[65_533, 65_534, 0, 65_535, 2, 2, 3]);
+        let sequence = tracked(&[65_533, 65_534, 0, 65_535, 2, 2, 3]);
         let counts = sequence.counts();
         assert_eq!(
             (counts.received, counts.reordered, counts.duplicates),
@@ -294,10 +294,10 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_75_late_is_reordered_and_nothing_else() {
+    fn a_packet_75_late_counts_as_reordered_only() {
         let mut numbers: Vec<u16> = (0..200).filter(|&n| n != 50).collect();
         numbers.insert(125, 50);
-        let sequence = noted(&numbers);
+        let sequence = tracked(&numbers);
         let counts = sequence.counts();
         assert_eq!(
             (
@@ -311,27 +311,27 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_from_elsewhere_is_a_stray_and_two_in_sequence_a_new_start() {
-        let mut sequence = noted(&[10, 11, 12]);
-        assert_eq!(sequence.note(40_000), Note::Stray);
-        assert_eq!(sequence.note(13), Note::Newest);
+    fn one_distant_packet_is_a_stray_and_two_in_sequence_restart_the_source() {
+        let mut sequence = tracked(&[10, 11, 12]);
+        assert_eq!(sequence.update(40_000), SequenceUpdate::Stray);
+        assert_eq!(sequence.update(13), SequenceUpdate::Newest);
         assert_eq!(sequence.counts().strays, 1);
-        assert_eq!(sequence.note(50_000), Note::Stray);
-        assert_eq!(sequence.note(50_001), Note::Restart);
-        assert_eq!(sequence.note(50_003), Note::Newest);
+        assert_eq!(sequence.update(50_000), SequenceUpdate::Stray);
+        assert_eq!(sequence.update(50_001), SequenceUpdate::Restart);
+        assert_eq!(sequence.update(50_003), SequenceUpdate::Newest);
         let counts = sequence.counts();
         assert_eq!((counts.strays, counts.restarts, counts.received), (1, 1, 7));
         assert_eq!((sequence.expected(), sequence.lost()), (4 + 4, 1));
     }
 
     #[test]
-    fn a_packet_before_the_first_one_moves_the_begin() {
-        let sequence = noted(&[5, 3, 6]);
+    fn a_packet_before_the_first_moves_the_base_sequence() {
+        let sequence = tracked(&[5, 3, 6]);
         assert_eq!((sequence.expected(), sequence.lost()), (4, 1));
     }
 
     #[test]
-    fn any_order_within_the_window_loses_nothing() {
+    fn no_loss_is_counted_for_any_order_within_the_window() {
         let mut state = 1_u64;
         for seed in 0..200_u16 {
             let mut numbers: Vec<u16> = (0..300)
@@ -345,7 +345,7 @@ mod tests {
                     chunk.swap(n, (state >> 33) as usize % (n + 1));
                 }
             }
-            let sequence = noted(&numbers);
+            let sequence = tracked(&numbers);
             assert_eq!(
                 (sequence.lost(), sequence.expected()),
                 (0, 300),
@@ -356,14 +356,14 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_that_of_the_rfc() {
+    fn jitter_matches_rfc_3550() {
         let mut jitter = Jitter::default();
         // 20 ms at 8,000 ticks: 160. Even arrivals, then one 5 ms late and even ones after it.
         for n in 0..100_u64 {
-            jitter.note(n as u32 * 160, 1_000_000_000 + n * 20_000_000, 8_000);
+            jitter.update(n as u32 * 160, 1_000_000_000 + n * 20_000_000, 8_000);
         }
         assert_eq!(jitter.ticks(), 0);
-        jitter.note(
+        jitter.update(
             100 * 160,
             1_000_000_000 + 100 * 20_000_000 + 5_000_000,
             8_000,
@@ -373,28 +373,28 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_sender_is_not_late_and_its_drift_is_told() {
+    fn a_slow_sender_is_not_late_and_its_drift_is_measured() {
         for ppm in [-500.0, 0.0, 500.0] {
             let mut lateness = Lateness::default();
             let mut most = Duration::ZERO;
             for n in 0..30_000_u64 {
                 let media = n as i64 * 10_000_000;
                 let arrival = (media as f64 * (1.0 - ppm / 1e6)) as u64 + 1_000_000_000;
-                most = most.max(lateness.note(media, arrival));
+                most = most.max(lateness.update(media, arrival));
             }
             assert!(most <= Duration::from_millis(5), "{ppm}: {most:?}");
-            let told = lateness.drift_ppm().unwrap();
-            assert!((told - ppm).abs() < 20.0, "{ppm}: told {told}");
+            let drift = lateness.drift_ppm().unwrap();
+            assert!((drift - ppm).abs() < 20.0, "{ppm}: got {drift}");
         }
     }
 
     #[test]
-    fn what_comes_late_is_late_by_that_much() {
+    fn lateness_equals_the_added_delay() {
         let mut lateness = Lateness::default();
         for n in 0..100_u64 {
             let late = if n == 50 { 30_000_000 } else { 0 };
-            let told = lateness.note(n as i64 * 10_000_000, 7 + n * 10_000_000 + late);
-            assert_eq!(told, Duration::from_nanos(late));
+            let got = lateness.update(n as i64 * 10_000_000, 7 + n * 10_000_000 + late);
+            assert_eq!(got, Duration::from_nanos(late));
         }
     }
 }

@@ -39,9 +39,9 @@ impl fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// Reads payloads of one stream.
-pub struct Decoder(Read);
+pub struct Decoder(DecoderKind);
 
-enum Read {
+enum DecoderKind {
     L16,
     L24,
     Library(Box<dyn audio_codec::Decoder>),
@@ -58,16 +58,16 @@ impl Decoder {
     pub fn new(format: Format) -> Result<Self, Unsupported> {
         let mono = format.channels == 1;
         Ok(Decoder(match format.encoding {
-            Encoding::L16 => Read::L16,
-            Encoding::L24 => Read::L24,
-            Encoding::Pcmu if mono => Read::Library(Box::new(PcmuDecoder::new())),
-            Encoding::Pcma if mono => Read::Library(Box::new(PcmaDecoder::new())),
-            Encoding::G722 if mono => Read::Library(Box::new(G722Decoder::new())),
+            Encoding::L16 => DecoderKind::L16,
+            Encoding::L24 => DecoderKind::L24,
+            Encoding::Pcmu if mono => DecoderKind::Library(Box::new(PcmuDecoder::new())),
+            Encoding::Pcma if mono => DecoderKind::Library(Box::new(PcmaDecoder::new())),
+            Encoding::G722 if mono => DecoderKind::Library(Box::new(G722Decoder::new())),
             #[cfg(feature = "opus")]
             Encoding::Opus => {
                 let channels = opus_channels(format)?;
                 let decoder = opus::Decoder::new(format.clock, channels);
-                Read::Opus(decoder.map_err(|_| Unsupported(format))?, channels as usize)
+                DecoderKind::Opus(decoder.map_err(|_| Unsupported(format))?, channels as usize)
             }
             _ => return Err(Unsupported(format)),
         }))
@@ -77,11 +77,11 @@ impl Decoder {
     /// the codec refuses, whole.
     pub fn decode(&mut self, payload: &[u8], samples: &mut Vec<i16>) {
         match &mut self.0 {
-            Read::L16 => {
+            DecoderKind::L16 => {
                 let (pairs, _odd) = payload.as_chunks::<2>();
                 samples.extend(pairs.iter().map(|&pair| i16::from_be_bytes(pair)));
             }
-            Read::L24 => {
+            DecoderKind::L24 => {
                 let (triples, _odd) = payload.as_chunks::<3>();
                 samples.extend(
                     triples
@@ -89,14 +89,14 @@ impl Decoder {
                         .map(|&[high, low, _]| i16::from_be_bytes([high, low])),
                 );
             }
-            Read::Library(decoder) => {
+            DecoderKind::Library(decoder) => {
                 let begin = samples.len();
                 samples.resize(begin + decoder.max_decode_samples(payload.len()), 0);
                 let written = decoder.decode_into(payload, &mut samples[begin..]);
                 samples.truncate(begin + written.unwrap_or(0));
             }
             #[cfg(feature = "opus")]
-            Read::Opus(decoder, channels) => {
+            DecoderKind::Opus(decoder, channels) => {
                 let begin = samples.len();
                 samples.resize(begin + OPUS_FRAMES_MAX * *channels, 0);
                 let frames = decoder.decode(payload, &mut samples[begin..], false);
@@ -122,9 +122,9 @@ fn opus_channels(format: Format) -> Result<opus::Channels, Unsupported> {
 }
 
 /// Makes payloads of one stream.
-pub struct Encoder(Write);
+pub struct Encoder(EncoderKind);
 
-enum Write {
+enum EncoderKind {
     L16,
     L24,
     Pcma,
@@ -142,16 +142,16 @@ impl Encoder {
     pub fn new(format: Format) -> Result<Self, Unsupported> {
         let mono = format.channels == 1;
         Ok(Encoder(match format.encoding {
-            Encoding::L16 => Write::L16,
-            Encoding::L24 => Write::L24,
-            Encoding::Pcmu if mono => Write::Library(Box::new(PcmuEncoder::new())),
-            Encoding::Pcma if mono => Write::Pcma,
-            Encoding::G722 if mono => Write::Library(Box::new(G722Encoder::new())),
+            Encoding::L16 => EncoderKind::L16,
+            Encoding::L24 => EncoderKind::L24,
+            Encoding::Pcmu if mono => EncoderKind::Library(Box::new(PcmuEncoder::new())),
+            Encoding::Pcma if mono => EncoderKind::Pcma,
+            Encoding::G722 if mono => EncoderKind::Library(Box::new(G722Encoder::new())),
             #[cfg(feature = "opus")]
             Encoding::Opus => {
                 let channels = opus_channels(format)?;
                 let encoder = opus::Encoder::new(format.clock, channels, opus::Application::Audio);
-                Write::Opus(encoder.map_err(|_| Unsupported(format))?)
+                EncoderKind::Opus(encoder.map_err(|_| Unsupported(format))?)
             }
             _ => return Err(Unsupported(format)),
         }))
@@ -161,29 +161,29 @@ impl Encoder {
     /// not have) appends nothing.
     pub fn encode(&mut self, samples: &[i16], payload: &mut Vec<u8>) {
         match &mut self.0 {
-            Write::L16 => {
+            EncoderKind::L16 => {
                 let begin = payload.len();
                 payload.resize(begin + samples.len() * 2, 0);
                 for (pair, sample) in payload[begin..].chunks_exact_mut(2).zip(samples) {
                     pair.copy_from_slice(&sample.to_be_bytes());
                 }
             }
-            Write::L24 => {
+            EncoderKind::L24 => {
                 let triple = |sample: &i16| {
                     let [high, low] = sample.to_be_bytes();
                     [high, low, 0]
                 };
                 payload.extend(samples.iter().flat_map(triple));
             }
-            Write::Pcma => payload.extend(samples.iter().map(|&sample| a_law(sample))),
-            Write::Library(encoder) => {
+            EncoderKind::Pcma => payload.extend(samples.iter().map(|&sample| a_law(sample))),
+            EncoderKind::Library(encoder) => {
                 let begin = payload.len();
                 payload.resize(begin + encoder.max_encode_bytes(samples.len()), 0);
                 let written = encoder.encode_into(samples, &mut payload[begin..]);
                 payload.truncate(begin + written.unwrap_or(0));
             }
             #[cfg(feature = "opus")]
-            Write::Opus(encoder) => {
+            EncoderKind::Opus(encoder) => {
                 let begin = payload.len();
                 payload.resize(begin + 4_000, 0);
                 let written = encoder.encode(samples, &mut payload[begin..]);
@@ -220,39 +220,39 @@ mod tests {
 
     fn round_trip(text: &str, samples: &[i16]) -> (usize, Vec<i16>) {
         let format: Format = text.parse().unwrap();
-        let (mut payload, mut heard) = (Vec::new(), Vec::new());
+        let (mut payload, mut decoded) = (Vec::new(), Vec::new());
         Encoder::new(format).unwrap().encode(samples, &mut payload);
-        Decoder::new(format).unwrap().decode(&payload, &mut heard);
-        (payload.len(), heard)
+        Decoder::new(format).unwrap().decode(&payload, &mut decoded);
+        (payload.len(), decoded)
     }
 
     #[test]
-    fn linear_samples_come_back_as_they_were() {
+    fn linear_pcm_round_trips() {
         let samples = [0, 1, -1, i16::MIN, i16::MAX, 0x1234];
         assert_eq!(round_trip("L16/48000/2", &samples), (12, samples.to_vec()));
         assert_eq!(round_trip("L24/48000/2", &samples), (18, samples.to_vec()));
     }
 
     #[test]
-    fn every_sample_comes_back_within_the_law_s_step() {
+    fn g711_round_trips_within_one_step() {
         let samples: Vec<i16> = (i16::MIN..=i16::MAX).collect();
         for law in ["PCMU", "PCMA"] {
-            let (bytes, heard) = round_trip(law, &samples);
-            assert_eq!((bytes, heard.len()), (65_536, 65_536));
-            for (&sample, &heard) in samples.iter().zip(&heard) {
+            let (bytes, decoded) = round_trip(law, &samples);
+            assert_eq!((bytes, decoded.len()), (65_536, 65_536));
+            for (&sample, &decoded) in samples.iter().zip(&decoded) {
                 // A step is a sixteenth of the value's power of two, and 16 near zero; µ-law
                 // clips at 32,635.
-                let far = (i32::from(sample) - i32::from(heard)).abs();
+                let far = (i32::from(sample) - i32::from(decoded)).abs();
                 assert!(
                     far <= (i32::from(sample).abs() / 16).max(16),
-                    "{law}: {sample} as {heard}"
+                    "{law}: {sample} as {decoded}"
                 );
             }
         }
     }
 
     #[test]
-    fn the_laws_have_the_bytes_of_the_recommendation() {
+    fn g711_bytes_match_the_recommendation() {
         // G.711: silence, and the ends of the scale.
         for (law, silence, most) in [("PCMU", 0xff, 0x80), ("PCMA", 0xd5, 0xaa)] {
             let mut payload = Vec::new();
@@ -265,7 +265,7 @@ mod tests {
     /// G.711's table 1a: a segment's first decision value and step, of 4,096 to the full scale,
     /// sixteen steps a segment. Whoever lies in a step has its number, and is heard in its middle.
     #[test]
-    fn every_sample_has_the_a_law_s_number_and_middle() {
+    fn a_law_codes_and_decoded_values_match_table_1a() {
         let segments = [
             (0, 2),
             (32, 2),
@@ -285,8 +285,8 @@ mod tests {
         let mut payload = Vec::new();
         let format: Format = "PCMA".parse().unwrap();
         Encoder::new(format).unwrap().encode(&samples, &mut payload);
-        let (_, heard) = round_trip("PCMA", &samples);
-        for ((&sample, byte), heard) in samples.iter().zip(payload).zip(heard) {
+        let (_, decoded) = round_trip("PCMA", &samples);
+        for ((&sample, byte), decoded) in samples.iter().zip(payload).zip(decoded) {
             let sample = i32::from(sample);
             // Decision values belong to the step above them, of negative ones to that below.
             let size = if sample < 0 { -1 - sample } else { sample };
@@ -296,23 +296,23 @@ mod tests {
             assert_eq!(byte, (sign | number as u8) ^ 0x55, "{sample}");
             let middle = first + step / 2;
             let middle = if sample < 0 { -middle } else { middle };
-            assert_eq!(i32::from(heard), middle, "{sample}");
+            assert_eq!(i32::from(decoded), middle, "{sample}");
         }
     }
 
     #[test]
-    fn g722_takes_half_a_byte_a_sample_and_keeps_the_tone() {
+    fn g722_needs_half_a_byte_per_sample_and_keeps_the_tone() {
         let mut tone = vec![0; 3_200];
         crate::media::tone::Tone::new(Default::default(), 440.0, 16_000).fill(&mut tone);
-        let (bytes, heard) = round_trip("G722", &tone);
-        assert_eq!((bytes, heard.len()), (1_600, 3_200));
+        let (bytes, decoded) = round_trip("G722", &tone);
+        assert_eq!((bytes, decoded.len()), (1_600, 3_200));
         let energy = |samples: &[i16]| samples.iter().map(|&s| f64::from(s).powi(2)).sum::<f64>();
-        let share = energy(&heard[400..]) / energy(&tone[400..]);
+        let share = energy(&decoded[400..]) / energy(&tone[400..]);
         assert!((0.8..1.2).contains(&share), "{share}");
     }
 
     #[test]
-    fn what_there_is_no_codec_for_is_told() {
+    fn formats_without_a_codec_are_rejected() {
         for text in ["AMR/8000", "telephone-event/8000", "G722/8000/2"] {
             let format: Format = text.parse().unwrap();
             assert!(Decoder::new(format).is_err() && Encoder::new(format).is_err());

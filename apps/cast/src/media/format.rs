@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_read_back_what_they_print() {
+    fn formats_parse_their_own_output() {
         for text in [
             "L16/44100",
             "L16/48000/2",
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_s_own_types_go_before_the_static_ones() {
+    fn session_payload_types_override_the_static_ones() {
         let formats = Formats::new(vec![(0, "L16/8000".parse().unwrap())]);
         assert_eq!(formats.of(0).unwrap().encoding, Encoding::L16);
         assert_eq!(formats.of(8).unwrap().encoding, Encoding::Pcma);

@@ -15,24 +15,24 @@
 use std::collections::VecDeque;
 
 /// Packets that wait at most.
-const PIECES_MAX: usize = 64;
+const PACKETS_MAX: usize = 64;
 /// Played frames after which the lag is judged again: two seconds of 20 ms.
-const JUDGED: u32 = 100;
+const ADAPT_FRAMES: u32 = 100;
 /// An eightieth of a frame is left out or played twice while the lag changes.
 const STRETCH: usize = 80;
 /// A packet further from what is played than this many frames begins anew.
-const FAR: i64 = 50;
+const RESTART_FRAMES: i64 = 50;
 
 /// A packet's samples.
 #[derive(Debug)]
-struct Piece {
+struct BufferedPacket {
     at: i64,
     samples: Vec<i16>,
 }
 
 /// What has become of the packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct PlayoutStats {
     /// Packets that came after their time.
     pub(crate) late: u64,
     /// Samples that were concealed, until the voice had faded: after that it is silence, as that of
@@ -48,19 +48,19 @@ pub(crate) struct Heard {
 #[derive(Debug)]
 pub(crate) struct Playout {
     frame: usize,
-    pieces: VecDeque<Piece>,
+    packets: VecDeque<BufferedPacket>,
     spare: Vec<Vec<i16>>,
     /// The sample that is played next; none before the first packet.
     next: Option<i64>,
     /// The newest timestamp, extended.
     newest: i64,
     /// Of the packets since the last judgement: the least time, in samples, before one was played.
-    least: i64,
-    judged: u32,
+    min_margin: i64,
+    since_adapt: u32,
     /// Samples by which the lag shall change: it shall grow where positive.
-    owed: i64,
+    pending_change: i64,
     conceal: Conceal,
-    heard: Heard,
+    stats: PlayoutStats,
 }
 
 impl Playout {
@@ -68,47 +68,47 @@ impl Playout {
     pub(crate) fn new(rate: u32, frame: usize) -> Self {
         Playout {
             frame,
-            pieces: VecDeque::new(),
+            packets: VecDeque::new(),
             spare: Vec::new(),
             next: None,
             newest: 0,
-            least: i64::MAX,
-            judged: 0,
-            owed: 0,
+            min_margin: i64::MAX,
+            since_adapt: 0,
+            pending_change: 0,
             conceal: Conceal::new(rate),
-            heard: Heard::default(),
+            stats: PlayoutStats::default(),
         }
     }
 
     /// What has become of the packets so far.
-    pub(crate) fn heard(&self) -> Heard {
-        self.heard
+    pub(crate) fn stats(&self) -> PlayoutStats {
+        self.stats
     }
 
     /// Samples between what has come and what is played.
     #[cfg(test)]
-    fn lag(&self) -> i64 {
-        self.pieces.back().map_or(0, |piece| {
-            piece.at + piece.samples.len() as i64 - self.next.unwrap_or(piece.at)
+    fn delay(&self) -> i64 {
+        self.packets.back().map_or(0, |packet| {
+            packet.at + packet.samples.len() as i64 - self.next.unwrap_or(packet.at)
         })
     }
 
     /// Memory for a packet's samples.
-    pub(crate) fn memory(&mut self) -> Vec<i16> {
+    pub(crate) fn spare_buffer(&mut self) -> Vec<i16> {
         let mut samples = self.spare.pop().unwrap_or_default();
         samples.clear();
         samples
     }
 
     /// Takes a packet: the timestamp of its first sample, in samples, modulo 2³².
-    pub(crate) fn take(&mut self, timestamp: u32, samples: Vec<i16>) {
+    pub(crate) fn insert(&mut self, timestamp: u32, samples: Vec<i16>) {
         let mut at = self.newest + i64::from(timestamp.wrapping_sub(self.newest as u32) as i32);
-        let far = FAR * self.frame as i64;
+        let restart_distance = RESTART_FRAMES * self.frame as i64;
         let next = match self.next {
-            Some(next) if (at - next).abs() <= far => next,
+            Some(next) if (at - next).abs() <= restart_distance => next,
             before => {
-                self.heard.restarts += u64::from(before.is_some());
-                self.pieces.clear();
+                self.stats.restarts += u64::from(before.is_some());
+                self.packets.clear();
                 at = i64::from(timestamp);
                 // A frame of lag to begin with.
                 at - self.frame as i64
@@ -117,20 +117,23 @@ impl Playout {
         self.next = Some(next);
         self.newest = at;
         let early = at - next;
-        self.least = self.least.min(early);
+        self.min_margin = self.min_margin.min(early);
         if early < 0 {
-            self.heard.late += 1;
+            self.stats.late += 1;
             // Grow at once, by whole frames that are concealed, so that the next one is in time.
             let frame = self.frame as i64;
-            self.owed = self.owed.max((-early / frame + 1) * frame);
+            self.pending_change = self.pending_change.max((-early / frame + 1) * frame);
         }
-        let place = self.pieces.partition_point(|piece| piece.at < at);
-        let is_there = self.pieces.get(place).is_some_and(|piece| piece.at == at);
-        if is_there || at + samples.len() as i64 <= next || self.pieces.len() >= PIECES_MAX {
+        let index = self.packets.partition_point(|packet| packet.at < at);
+        let is_there = self
+            .packets
+            .get(index)
+            .is_some_and(|packet| packet.at == at);
+        if is_there || at + samples.len() as i64 <= next || self.packets.len() >= PACKETS_MAX {
             self.spare.push(samples);
             return;
         }
-        self.pieces.insert(place, Piece { at, samples });
+        self.packets.insert(index, BufferedPacket { at, samples });
     }
 
     /// The next frame; false: nothing has come yet or for long, and it is silence.
@@ -139,95 +142,95 @@ impl Playout {
             frame.fill(0);
             return false;
         };
-        self.judge();
+        self.adapt();
         let step = frame.len() / STRETCH;
         // Behind by more than a frame, the whole frame is concealed, and the lag is there.
-        if self.owed >= frame.len() as i64 {
-            self.owed -= frame.len() as i64;
-            return self.fill(frame);
+        if self.pending_change >= frame.len() as i64 {
+            self.pending_change -= frame.len() as i64;
+            return self.conceal_gap(frame);
         }
-        let change = match self.owed {
-            owed if owed >= step as i64 => -(step as i64),
-            owed if owed <= -(step as i64) => step as i64,
+        let change = match self.pending_change {
+            pending_change if pending_change >= step as i64 => -(step as i64),
+            pending_change if pending_change <= -(step as i64) => step as i64,
             _ => 0,
         };
         let wanted = (frame.len() as i64 + change) as usize;
         if change == 0 {
-            let is_heard = self.gather(next, frame);
+            let is_audible = self.assemble(next, frame);
             self.next = Some(next + wanted as i64);
-            return is_heard;
+            return is_audible;
         }
-        self.owed += change;
-        self.heard.stretched += 1;
-        let mut samples = self.memory();
+        self.pending_change += change;
+        self.stats.stretched += 1;
+        let mut samples = self.spare_buffer();
         samples.resize(wanted, 0);
-        let is_heard = self.gather(next, &mut samples);
+        let is_audible = self.assemble(next, &mut samples);
         self.next = Some(next + wanted as i64);
         resample(&samples, frame);
         self.spare.push(samples);
-        is_heard
+        is_audible
     }
 
     /// Every two seconds: whether the lag may shrink.
-    fn judge(&mut self) {
-        self.judged += 1;
-        if self.judged < JUDGED {
+    fn adapt(&mut self) {
+        self.since_adapt += 1;
+        if self.since_adapt < ADAPT_FRAMES {
             return;
         }
-        self.judged = 0;
-        let least = std::mem::replace(&mut self.least, i64::MAX);
+        self.since_adapt = 0;
+        let least = std::mem::replace(&mut self.min_margin, i64::MAX);
         // A frame to spare is what is aimed at: half of one is tight, as with a sender's slow
         // clock, and half of one more is too much.
         let (frame, spare) = (self.frame as i64, least.saturating_sub(self.frame as i64));
         if least != i64::MAX && spare.abs() > frame / 2 {
-            self.owed = -spare;
+            self.pending_change = -spare;
         }
     }
 
     /// Collects samples from `next` on; what is missing is concealed.
-    fn gather(&mut self, next: i64, samples: &mut [i16]) -> bool {
-        let (mut done, mut is_heard) = (0, true);
+    fn assemble(&mut self, next: i64, samples: &mut [i16]) -> bool {
+        let (mut done, mut is_audible) = (0, true);
         while done < samples.len() {
             let at = next + done as i64;
-            let Some(piece) = self.pieces.front() else {
-                is_heard = self.fill(&mut samples[done..]);
+            let Some(packet) = self.packets.front() else {
+                is_audible = self.conceal_gap(&mut samples[done..]);
                 break;
             };
-            let end = piece.at + piece.samples.len() as i64;
+            let end = packet.at + packet.samples.len() as i64;
             if end <= at {
                 self.drop_front();
-            } else if piece.at > at {
-                let gap = ((piece.at - at) as usize).min(samples.len() - done);
-                self.fill(&mut samples[done..done + gap]);
+            } else if packet.at > at {
+                let gap = ((packet.at - at) as usize).min(samples.len() - done);
+                self.conceal_gap(&mut samples[done..done + gap]);
                 done += gap;
             } else {
-                let from = (at - piece.at) as usize;
-                let run = (piece.samples.len() - from).min(samples.len() - done);
-                let heard = &piece.samples[from..from + run];
-                samples[done..done + run].copy_from_slice(heard);
-                self.conceal.heard(&mut samples[done..done + run]);
+                let from = (at - packet.at) as usize;
+                let run = (packet.samples.len() - from).min(samples.len() - done);
+                let available = &packet.samples[from..from + run];
+                samples[done..done + run].copy_from_slice(available);
+                self.conceal.played(&mut samples[done..done + run]);
                 done += run;
             }
         }
-        while self.pieces.front().is_some_and(|piece| {
-            piece.at + piece.samples.len() as i64 <= next + samples.len() as i64
+        while self.packets.front().is_some_and(|packet| {
+            packet.at + packet.samples.len() as i64 <= next + samples.len() as i64
         }) {
             self.drop_front();
         }
-        is_heard
+        is_audible
     }
 
-    fn fill(&mut self, samples: &mut [i16]) -> bool {
+    fn conceal_gap(&mut self, samples: &mut [i16]) -> bool {
         let is_voice = self.conceal.fill(samples);
-        self.heard.concealed += u64::from(is_voice) * samples.len() as u64;
+        self.stats.concealed += u64::from(is_voice) * samples.len() as u64;
         is_voice
     }
 
     fn drop_front(&mut self) {
-        if let Some(piece) = self.pieces.pop_front()
-            && self.spare.len() < PIECES_MAX
+        if let Some(packet) = self.packets.pop_front()
+            && self.spare.len() < PACKETS_MAX
         {
-            self.spare.push(piece.samples);
+            self.spare.push(packet.samples);
         }
     }
 }
@@ -275,7 +278,7 @@ impl Conceal {
     }
 
     /// Notes what is heard; after a gap it fades in over the voice that went on.
-    fn heard(&mut self, samples: &mut [i16]) {
+    fn played(&mut self, samples: &mut [i16]) {
         if self.filled > 0 {
             let overlap = (self.lags.0).min(samples.len());
             for (n, sample) in samples[..overlap].iter_mut().enumerate() {
@@ -351,10 +354,10 @@ mod tests {
 
     /// The `n`th packet of a tone of 200 Hz, which has whole periods in a packet.
     fn packet(playout: &mut Playout, n: u32) {
-        let mut samples = playout.memory();
+        let mut samples = playout.spare_buffer();
         samples.resize(FRAME, 0);
         Tone::new(Shape::Sine, 200.0, 8_000).fill(&mut samples);
-        playout.take(n * FRAME as u32, samples);
+        playout.insert(n * FRAME as u32, samples);
     }
 
     fn energy(frame: &[i16]) -> f64 {
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_evenly_is_played_as_it_was() {
+    fn evenly_spaced_packets_are_played_unchanged() {
         let mut playout = Playout::new(8_000, FRAME);
         let mut tone = vec![0; FRAME];
         Tone::new(Shape::Sine, 200.0, 8_000).fill(&mut tone);
@@ -379,39 +382,39 @@ mod tests {
                 assert_eq!(frame.as_slice(), tone, "frame {n}");
             }
         }
-        assert_eq!(playout.heard().late, 0);
-        assert!(playout.heard().concealed <= FRAME as u64);
+        assert_eq!(playout.stats().late, 0);
+        assert!(playout.stats().concealed <= FRAME as u64);
     }
 
     #[test]
-    fn a_lost_packet_is_concealed_by_the_voice_that_goes_on() {
+    fn a_lost_packet_is_concealed_by_the_last_pitch_period() {
         let mut playout = Playout::new(8_000, FRAME);
         let (mut frame, mut usual) = ([0; FRAME], 0.0);
         for n in 0..300 {
             if n != 50 && n < 90 {
                 packet(&mut playout, n);
             }
-            let is_heard = playout.play(&mut frame);
+            let is_audible = playout.play(&mut frame);
             match n {
                 49 => usual = energy(&frame),
                 // A frame later, for the lag.
                 51 => assert!(energy(&frame) > 0.6 * usual, "{}", energy(&frame) / usual),
-                95.. => assert!(!is_heard && energy(&frame) == 0.0),
+                95.. => assert!(!is_audible && energy(&frame) == 0.0),
                 _ => {}
             }
         }
         // The silence after the voice has faded is none that was concealed.
-        let concealed = playout.heard().concealed;
+        let concealed = playout.stats().concealed;
         assert!(concealed <= 7 * FRAME as u64, "{concealed} samples");
     }
 
     #[test]
-    fn jitter_makes_the_lag_grow_and_calm_lets_it_shrink() {
+    fn the_delay_grows_with_jitter_and_shrinks_without() {
         let mut playout = Playout::new(8_000, FRAME);
         let mut frame = [0; FRAME];
         let mut waiting = Vec::new();
         let mut lates = [0; 3];
-        let mut lags = [0; 3];
+        let mut delays = [0; 3];
         for n in 0..3_000 {
             let third = n as usize / 1_000;
             // In the second third every tenth packet comes three frames later.
@@ -421,19 +424,19 @@ mod tests {
             waiting = later;
             now.into_iter().for_each(|(_, n)| packet(&mut playout, n));
             playout.play(&mut frame);
-            lates[third] = playout.heard().late;
-            lags[third] = playout.lag();
+            lates[third] = playout.stats().late;
+            delays[third] = playout.delay();
         }
         assert_eq!(lates[0], 0);
         // The first late ones teach it.
         assert!(lates[1] < 10, "{lates:?}");
-        assert!(lags[1] >= 3 * FRAME as i64, "{lags:?}");
-        assert!(lags[2] <= 2 * FRAME as i64 + FRAME as i64, "{lags:?}");
-        assert!(lags[2] < lags[1], "{lags:?}");
+        assert!(delays[1] >= 3 * FRAME as i64, "{delays:?}");
+        assert!(delays[2] <= 2 * FRAME as i64 + FRAME as i64, "{delays:?}");
+        assert!(delays[2] < delays[1], "{delays:?}");
     }
 
     #[test]
-    fn a_sender_s_clock_is_followed_either_way() {
+    fn a_fast_or_slow_sender_clock_is_followed() {
         for ppm in [-500_i64, 500] {
             let mut playout = Playout::new(8_000, FRAME);
             let mut frame = [0; FRAME];
@@ -446,24 +449,24 @@ mod tests {
                     sent += 1;
                 }
                 playout.play(&mut frame);
-                worst = worst.max(playout.lag().abs());
+                worst = worst.max(playout.delay().abs());
             }
-            let heard = playout.heard();
-            assert!(heard.late < 10 && heard.restarts == 0, "{ppm}: {heard:?}");
+            let stats = playout.stats();
+            assert!(stats.late < 10 && stats.restarts == 0, "{ppm}: {stats:?}");
             assert!(worst <= 5 * FRAME as i64, "{ppm}: {worst}");
-            assert!(heard.concealed < 20 * FRAME as u64, "{ppm}: {heard:?}");
+            assert!(stats.concealed < 20 * FRAME as u64, "{ppm}: {stats:?}");
         }
     }
 
     #[test]
-    fn any_packets_give_whole_frames() {
+    fn random_packets_always_yield_whole_frames() {
         let mut random = crate::net::identity::Random::new(Some(7));
         let mut playout = Playout::new(8_000, FRAME);
         let mut frame = [0; FRAME];
         for _ in 0..20_000 {
             let number = random.next();
             let samples = vec![1; (number % 700) as usize];
-            playout.take(
+            playout.insert(
                 if number.is_multiple_of(50) {
                     (number >> 32) as u32
                 } else {

@@ -2,9 +2,9 @@
 //!
 //! Each piece of sound goes to its position, so what was late is in its place, what came twice is
 //! there once, and what was lost is silence. The file begins with the earliest of the first pieces:
-//! those are held back until there are [`HEAD`] of them. The header tells of what has been written
-//! up to then, and is put right once a second of sound: a recording whose program is killed is a
-//! recording of all but the last second.
+//! those are held back until there are [`FIRST_CHUNKS`] of them. The header tells of what has been
+//! written up to then, and is put right once a second of sound: a recording whose program is killed
+//! is a recording of all but the last second.
 //!
 //! Left out: files above 4 GiB; a recording ends there.
 
@@ -17,9 +17,9 @@ const HEADER_BYTES: u64 = 44;
 /// The most bytes of sound in a file.
 const BYTES_MAX: u64 = u32::MAX as u64 - HEADER_BYTES;
 /// Pieces that are held back at the beginning.
-const HEAD: usize = 32;
+const FIRST_CHUNKS: usize = 32;
 /// Bytes that are gathered before they are written.
-const GATHERED: usize = 1 << 15;
+const WRITE_BYTES: usize = 1 << 15;
 
 /// The header of a file with so many bytes of sound.
 pub(crate) fn header(rate: u32, channels: u16, bytes: u32) -> [u8; HEADER_BYTES as usize] {
@@ -47,15 +47,15 @@ pub(crate) struct Recording {
     rate: u32,
     channels: u16,
     /// The first pieces, until it is known which of them is the first.
-    head: Option<Vec<(i64, Vec<i16>)>>,
+    first_chunks: Option<Vec<(i64, Vec<i16>)>>,
     /// The frame at which the file begins.
     base: i64,
     /// Bytes that are not written yet, and where they belong after the header.
-    gathered: Vec<u8>,
-    gathered_at: u64,
+    buffer: Vec<u8>,
+    buffer_start: u64,
     /// Bytes of sound up to the last one, and those that the header tells of.
     end: u64,
-    told: u64,
+    header_bytes: u64,
 }
 
 impl Recording {
@@ -74,12 +74,12 @@ impl Recording {
             file: begun.map_err(|error| WavError::Io(path.into(), error))?,
             rate,
             channels,
-            head: Some(Vec::with_capacity(HEAD)),
+            first_chunks: Some(Vec::with_capacity(FIRST_CHUNKS)),
             base: 0,
-            gathered: Vec::new(),
-            gathered_at: 0,
+            buffer: Vec::new(),
+            buffer_start: 0,
             end: 0,
-            told: 0,
+            header_bytes: 0,
         })
     }
 
@@ -89,22 +89,22 @@ impl Recording {
     ///
     /// If the file cannot be written, or would exceed 4 GiB; what was written before stays.
     pub(crate) fn put(&mut self, frame: i64, samples: &[i16]) -> Result<(), WavError> {
-        if let Some(head) = &mut self.head {
-            head.push((frame, samples.to_vec()));
-            if head.len() < HEAD {
+        if let Some(first_chunks) = &mut self.first_chunks {
+            first_chunks.push((frame, samples.to_vec()));
+            if first_chunks.len() < FIRST_CHUNKS {
                 return Ok(());
             }
-            return self.end_head();
+            return self.write_first_chunks();
         }
         self.write(frame, samples)
     }
 
-    fn end_head(&mut self) -> Result<(), WavError> {
-        let mut head = self.head.take().unwrap_or_default();
-        head.sort_by_key(|(frame, _)| *frame);
-        self.base = head.first().map_or(0, |(frame, _)| *frame);
+    fn write_first_chunks(&mut self) -> Result<(), WavError> {
+        let mut first_chunks = self.first_chunks.take().unwrap_or_default();
+        first_chunks.sort_by_key(|(frame, _)| *frame);
+        self.base = first_chunks.first().map_or(0, |(frame, _)| *frame);
         let mut written = Ok(());
-        for (frame, samples) in head {
+        for (frame, samples) in first_chunks {
             written = written.and_then(|()| self.write(frame, &samples));
         }
         written
@@ -125,46 +125,46 @@ impl Recording {
         if end > BYTES_MAX {
             return Err(error(io::ErrorKind::FileTooLarge.into()));
         }
-        if at != self.gathered_at + self.gathered.len() as u64 || self.gathered.len() >= GATHERED {
+        if at != self.buffer_start + self.buffer.len() as u64 || self.buffer.len() >= WRITE_BYTES {
             self.flush()?;
-            self.gathered_at = at;
+            self.buffer_start = at;
         }
-        self.gathered
+        self.buffer
             .extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
         self.end = self.end.max(end);
-        if self.end - self.told >= u64::from(self.rate) * channels as u64 * 2 {
-            self.tell()?;
+        if self.end - self.header_bytes >= u64::from(self.rate) * channels as u64 * 2 {
+            self.update_header()?;
         }
         Ok(())
     }
 
     /// Writes what is gathered.
     fn flush(&mut self) -> Result<(), WavError> {
-        let gathered = std::mem::take(&mut self.gathered);
-        let at = HEADER_BYTES + self.gathered_at;
+        let buffer = std::mem::take(&mut self.buffer);
+        let at = HEADER_BYTES + self.buffer_start;
         let written = self
             .file
             .seek(SeekFrom::Start(at))
-            .and_then(|_| self.file.write_all(&gathered));
-        self.gathered_at += gathered.len() as u64;
-        self.gathered = gathered;
-        self.gathered.clear();
+            .and_then(|_| self.file.write_all(&buffer));
+        self.buffer_start += buffer.len() as u64;
+        self.buffer = buffer;
+        self.buffer.clear();
         written.map_err(|error| WavError::Io(self.path.clone(), error))
     }
 
     /// Puts the header right.
-    fn tell(&mut self) -> Result<(), WavError> {
+    fn update_header(&mut self) -> Result<(), WavError> {
         self.flush()?;
-        self.tell_of(self.end)
+        self.write_header(self.end)
     }
 
-    fn tell_of(&mut self, bytes: u64) -> Result<(), WavError> {
+    fn write_header(&mut self, bytes: u64) -> Result<(), WavError> {
         let header = header(self.rate, self.channels, bytes as u32);
         let written = self
             .file
             .seek(SeekFrom::Start(0))
             .and_then(|_| self.file.write_all(&header));
-        self.told = bytes;
+        self.header_bytes = bytes;
         written.map_err(|error| WavError::Io(self.path.clone(), error))
     }
 
@@ -174,14 +174,14 @@ impl Recording {
     ///
     /// If it cannot be written; it is whole up to what could be.
     pub(crate) fn finish(mut self) -> Result<(), WavError> {
-        let written = match self.head {
-            Some(_) => self.end_head(),
+        let written = match self.first_chunks {
+            Some(_) => self.write_first_chunks(),
             None => Ok(()),
         };
-        let told = written.and_then(|()| self.tell());
-        if told.is_err() {
-            self.save();
-            return told;
+        let finished = written.and_then(|()| self.update_header());
+        if finished.is_err() {
+            self.repair_header();
+            return finished;
         }
         self.file
             .sync_all()
@@ -189,12 +189,12 @@ impl Recording {
     }
 
     /// After an error: the header tells of what is in the file.
-    pub(crate) fn save(&mut self) {
+    pub(crate) fn repair_header(&mut self) {
         let len = self.file.metadata().map_or(0, |found| found.len());
         let frame = u64::from(self.channels) * 2;
         let bytes = len.saturating_sub(HEADER_BYTES).min(BYTES_MAX);
         // It failed before; what the header says then is true of what was told last.
-        let _ = self.tell_of(bytes / frame * frame);
+        let _ = self.write_header(bytes / frame * frame);
     }
 }
 
@@ -221,44 +221,44 @@ mod tests {
     }
 
     #[test]
-    fn pieces_in_any_order_and_twice_come_to_their_places() {
+    fn reordered_and_duplicate_chunks_are_written_at_their_positions() {
         let scratch = Scratch::new("places");
         let mut recording = Recording::create(&scratch.0, 8_000, 2).unwrap();
-        let piece = |n: i64| -> Vec<i16> { (0..20).map(|i| (n * 20 + i) as i16).collect() };
+        let chunk = |n: i64| -> Vec<i16> { (0..20).map(|i| (n * 20 + i) as i16).collect() };
         // Pieces of ten frames; the first to come is not the first, 5 is lost, 7 comes twice.
         let mut order: Vec<i64> = vec![1, 0, 2, 3, 4, 7, 6, 7];
         order.extend(8..60);
         order.swap(20, 50);
         for n in order {
-            recording.put(1_000 + n * 10, &piece(n)).unwrap();
+            recording.put(1_000 + n * 10, &chunk(n)).unwrap();
         }
         recording.finish().unwrap();
-        let heard = Sound::read(&scratch.0).unwrap();
-        assert_eq!((heard.rate, heard.channels), (8_000, 2));
+        let read_back = Sound::read(&scratch.0).unwrap();
+        assert_eq!((read_back.rate, read_back.channels), (8_000, 2));
         let expected: Vec<i16> = (0..60)
-            .flat_map(|n| if n == 5 { vec![0; 20] } else { piece(n) })
+            .flat_map(|n| if n == 5 { vec![0; 20] } else { chunk(n) })
             .collect();
-        assert_eq!(heard.samples, expected);
+        assert_eq!(read_back.samples, expected);
     }
 
     #[test]
-    fn a_recording_is_whole_at_any_time() {
+    fn a_recording_is_a_valid_file_at_any_time() {
         let scratch = Scratch::new("killed");
         let mut recording = Recording::create(&scratch.0, 8_000, 1).unwrap();
         for n in 0..200 {
             recording.put(n * 160, &[n as i16; 160]).unwrap();
             // As a kill finds it.
             let bytes = fs::read(&scratch.0).unwrap();
-            let told = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]);
-            assert!(told as usize + 44 <= bytes.len());
-            let behind = (n + 1) * 320 - i64::from(told);
+            let header_bytes = u32::from_le_bytes([bytes[40], bytes[41], bytes[42], bytes[43]]);
+            assert!(header_bytes as usize + 44 <= bytes.len());
+            let behind = (n + 1) * 320 - i64::from(header_bytes);
             assert!(behind <= 2 * 8_000 + 320, "{behind} bytes behind");
         }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_recording_begins_only_where_it_can_be_written() {
+    fn create_fails_for_an_unwritable_path() {
         let error = Recording::create(Path::new("/proc/creel/none.wav"), 8_000, 1).unwrap_err();
         assert!(
             error.to_string().contains("/proc/creel/none.wav"),

@@ -93,7 +93,7 @@ struct Rotations {
     /// Cosine and sine of 0, 1, … steps: from a row's first point to each of it.
     row: [(f32, f32); LANES],
     /// The same of `LANES` steps: from a row to the next.
-    turn: (f32, f32),
+    row_rotation: (f32, f32),
 }
 
 impl Rotations {
@@ -108,7 +108,7 @@ impl Rotations {
         }
         Rotations {
             row,
-            turn: at(LANES as u64),
+            row_rotation: at(LANES as u64),
         }
     }
 }
@@ -159,7 +159,7 @@ impl Tone {
     }
 
     fn fill_sine(&mut self, samples: &mut [i16]) {
-        for piece in samples.chunks_mut(LANES * ROWS) {
+        for chunk in samples.chunks_mut(LANES * ROWS) {
             let angle = radians(self.phase);
             let (sin, cos) = (angle.sin() as f32, angle.cos() as f32);
             let mut x = [0.0; LANES];
@@ -169,14 +169,14 @@ impl Tone {
                 x[lane] = self.level * (cos * c - sin * s);
                 y[lane] = self.level * (sin * c + cos * s);
             }
-            let (c, s) = self.rotations.turn;
-            let mut rows = piece.chunks_exact_mut(LANES);
+            let (c, s) = self.rotations.row_rotation;
+            let mut rows = chunk.chunks_exact_mut(LANES);
             for row in &mut rows {
                 for lane in 0..LANES {
                     row[lane] = rounded(y[lane]);
-                    let turned = x[lane] * c - y[lane] * s;
+                    let rotated = x[lane] * c - y[lane] * s;
                     y[lane] = x[lane] * s + y[lane] * c;
-                    x[lane] = turned;
+                    x[lane] = rotated;
                 }
             }
             for (sample, y) in rows.into_remainder().iter_mut().zip(y) {
@@ -184,7 +184,7 @@ impl Tone {
             }
             self.phase = self
                 .phase
-                .wrapping_add(self.step.wrapping_mul(piece.len() as u64));
+                .wrapping_add(self.step.wrapping_mul(chunk.len() as u64));
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sine_is_exact_within_a_step_after_a_day() {
+    fn a_sine_is_accurate_to_one_step_after_a_day() {
         for hertz in [1, 440, 997, 10_007, 22_000] {
             let tone = Tone::new(Shape::Sine, hertz as f64, RATE);
             for start in [0, 86_400 * u64::from(RATE) + 7] {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn skipping_is_the_same_as_filling() {
+    fn skip_equals_fill() {
         for (_, shape) in SHAPES {
             let mut filled = Tone::new(shape, 1234.5, RATE);
             let mut skipped = filled.clone();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shapes_are_what_their_names_say() {
+    fn each_shape_has_its_waveform() {
         let period = |shape| {
             let mut samples = [0_i16; 100];
             Tone::new(shape, f64::from(RATE) / 100.0, RATE).fill(&mut samples);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_read_back_what_they_print() {
+    fn shapes_parse_their_own_output() {
         for (_, shape) in SHAPES {
             assert_eq!(shape.to_string().parse(), Ok(shape));
         }

@@ -189,7 +189,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn stereo_and_odd_chunks_are_read() {
+    fn stereo_files_and_odd_sized_chunks_are_read() {
         let mut bytes = b"RIFF\0\0\0\0WAVELIST\x03\0\0\0abc\0fmt \x10\0\0\0".to_vec();
         bytes.extend([1, 0, 2, 0, 0x44, 0xac, 0, 0, 0, 0, 0, 0, 4, 0, 16, 0]);
         bytes.extend(b"data\xff\xff\0\0");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wav_is_refused_without_a_panic() {
+    fn malformed_wav_is_rejected_without_a_panic() {
         let mut whole = super::super::recording::header(44_100, 1, 8).to_vec();
         whole.extend([1, 0, 2, 0, 3, 0, 4, 0]);
         for len in 0..=whole.len() {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_looped_sound_has_no_seam() {
+    fn a_looped_sound_wraps_without_a_gap() {
         let sound = Arc::new(Sound {
             rate: 44_100,
             channels: 1,

@@ -1,4 +1,4 @@
-//! Clients that come and go while streams are sent, told over TCP: a command a line, or HTTP.
+//! The control port: clients are added and removed over TCP, by one command per line, or by HTTP.
 //!
 //! | a line | HTTP | |
 //! |---|---|---|
@@ -9,11 +9,11 @@
 //! | `metrics` | `GET /metrics` | figures, for Prometheus |
 //!
 //! It listens on the loopback only: whoever may connect may send streams anywhere. A connection has
-//! a thread of its own, up to [`CONNECTIONS_MAX`]; a line, or a request, must be whole within
-//! [`PATIENCE`], or it gives way. An answer that is not taken holds it up no longer than that.
+//! a thread of its own, up to [`CONNECTIONS_MAX`]; a line, or a request, must be complete within
+//! [`REQUEST_TIMEOUT`], or it gives way. An answer that is not taken holds it up no longer than that.
 
-use super::audience::{Audience, Command};
-use crate::run::Error;
+use super::client_registry::{ClientRegistry, Command};
+use crate::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const LINE_BYTES: u64 = 1_024;
 /// Lines of an HTTP request's head.
 const HEAD_LINES: usize = 64;
 /// The time that a connection has for its next line, or its request; and to take an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections at a time; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -36,7 +36,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// If the address is not the loopback's, or is in use.
 pub fn serve(
     address: SocketAddr,
-    audience: Arc<Audience>,
+    registry: Arc<ClientRegistry>,
     metrics: impl Fn() -> String + Send + Sync + 'static,
 ) -> Result<SocketAddr, Error> {
     if !address.ip().is_loopback() {
@@ -48,43 +48,43 @@ pub fn serve(
     let listener = TcpListener::bind(address).map_err(error)?;
     let bound = listener.local_addr().map_err(error)?;
     let metrics = Arc::new(metrics);
-    let named = || std::thread::Builder::new().name("commands".into());
+    let thread = || std::thread::Builder::new().name("commands".into());
     let serving = move || {
         // A connection's thread holds a clone: so many are there.
-        let places = Arc::new(());
+        let connections = Arc::new(());
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
                 // Descriptors are used up, perhaps: some are given back before long.
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
-            if Arc::strong_count(&places) > CONNECTIONS_MAX {
+            if Arc::strong_count(&connections) > CONNECTIONS_MAX {
                 continue;
             }
-            let place = Arc::clone(&places);
-            let (audience, metrics) = (Arc::clone(&audience), Arc::clone(&metrics));
-            let conversing = move || {
+            let guard = Arc::clone(&connections);
+            let (registry, metrics) = (Arc::clone(&registry), Arc::clone(&metrics));
+            let handler = move || {
                 // One that breaks off has said what it had to say.
-                let _ = converse(connection, &audience, &*metrics);
-                drop(place);
+                let _ = handle_connection(connection, &registry, &*metrics);
+                drop(guard);
             };
             // Without a thread it is closed.
-            let _ = named().spawn(conversing);
+            let _ = thread().spawn(handler);
         }
     };
-    named().spawn(serving).map_err(error)?;
+    thread().spawn(serving).map_err(error)?;
     Ok(bound)
 }
 
 /// A connection that is read until a time.
-struct Patient {
+struct DeadlineReader {
     connection: TcpStream,
-    until: Instant,
+    deadline: Instant,
 }
 
-impl Read for Patient {
+impl Read for DeadlineReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -93,15 +93,18 @@ impl Read for Patient {
     }
 }
 
-fn converse(
+fn handle_connection(
     connection: TcpStream,
-    audience: &Audience,
+    registry: &ClientRegistry,
     metrics: &dyn Fn() -> String,
 ) -> io::Result<()> {
-    connection.set_write_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut answers = connection.try_clone()?;
-    let until = Instant::now() + PATIENCE;
-    let mut lines = BufReader::new(Patient { connection, until });
+    let deadline = Instant::now() + REQUEST_TIMEOUT;
+    let mut lines = BufReader::new(DeadlineReader {
+        connection,
+        deadline,
+    });
     while let Some(line) = read_line(&mut lines)? {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [method, path, version] = words[..]
@@ -112,7 +115,7 @@ fn converse(
                     break;
                 }
             }
-            let (status, body) = answer(method, path, audience, metrics);
+            let (status, body) = answer(method, path, registry, metrics);
             let head = format!(
                 "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
                  Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -120,16 +123,16 @@ fn converse(
             );
             return answers.write_all((head + &body).as_bytes());
         }
-        let told = match words[..] {
+        let reply = match words[..] {
             ["metrics"] => metrics(),
             _ => {
                 line.parse()
-                    .map_or_else(|why| why, |command| audience.obey(command))
+                    .map_or_else(|why| why, |command| registry.execute(command))
                     + "\n"
             }
         };
-        answers.write_all(told.as_bytes())?;
-        lines.get_mut().until = Instant::now() + PATIENCE;
+        answers.write_all(reply.as_bytes())?;
+        lines.get_mut().deadline = Instant::now() + REQUEST_TIMEOUT;
     }
     Ok(())
 }
@@ -149,11 +152,11 @@ fn read_line(lines: &mut impl BufRead) -> io::Result<Option<String>> {
 fn answer(
     method: &str,
     path: &str,
-    audience: &Audience,
+    registry: &ClientRegistry,
     metrics: &dyn Fn() -> String,
 ) -> (&'static str, String) {
     let command = |line: String| match line.parse::<Command>() {
-        Ok(command) => ("200 OK", audience.obey(command) + "\n"),
+        Ok(command) => ("200 OK", registry.execute(command) + "\n"),
         Err(why) => ("400 Bad Request", why + "\n"),
     };
     match (method, path, path.strip_prefix("/clients/")) {
@@ -174,7 +177,7 @@ mod tests {
     use super::*;
     use crate::net::session::Rtcp;
 
-    fn asked(address: SocketAddr, text: &str) -> String {
+    fn exchange(address: SocketAddr, text: &str) -> String {
         let mut connection = TcpStream::connect(address).unwrap();
         connection.write_all(text.as_bytes()).unwrap();
         connection.shutdown(std::net::Shutdown::Write).unwrap();
@@ -184,58 +187,58 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_by_lines_and_by_http() {
-        let audience = Arc::new(Audience::new(2, false, Rtcp::Off));
+    fn clients_are_changed_by_line_commands_and_by_http() {
+        let registry = Arc::new(ClientRegistry::new(2, false, Rtcp::Off));
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let address = serve(local, Arc::clone(&audience), || "figures 1\n".into()).unwrap();
-        let told = asked(address, "add 127.0.0.1:5004\nlist\nshout\nmetrics\n");
-        let lines: Vec<&str> = told.lines().collect();
+        let address = serve(local, Arc::clone(&registry), || "figures 1\n".into()).unwrap();
+        let reply = exchange(address, "add 127.0.0.1:5004\nlist\nshout\nmetrics\n");
+        let lines: Vec<&str> = reply.lines().collect();
         assert_eq!(
             lines[..2],
             ["added 127.0.0.1:5004", "1 clients: 127.0.0.1:5004"]
         );
         assert!(
             lines[2].contains("shout") && lines[3] == "figures 1",
-            "{told}"
+            "{reply}"
         );
         let http =
-            |request: &str| asked(address, &format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            |request: &str| exchange(address, &format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(http("PUT /clients/127.0.0.1:6000").starts_with("HTTP/1.1 200"));
-        assert_eq!(audience.list().len(), 2);
+        assert_eq!(registry.list().len(), 2);
         assert!(http("DELETE /clients/127.0.0.1:5004").contains("removed"));
         assert!(http("GET /clients").ends_with("1 clients: 127.0.0.1:6000\n"));
         assert!(http("GET /metrics").ends_with("figures 1\n"));
         assert!(http("GET /secrets").starts_with("HTTP/1.1 404"));
         assert!(http("PUT /clients/nowhere").starts_with("HTTP/1.1 400"));
         assert!(http("PATCH /clients").starts_with("HTTP/1.1 405"));
-        asked(address, &"x".repeat(5_000));
+        exchange(address, &"x".repeat(5_000));
         assert!(http("DELETE /clients").starts_with("HTTP/1.1 200"));
-        assert!(audience.list().is_empty());
+        assert!(registry.list().is_empty());
     }
 
     #[test]
-    fn those_who_say_nothing_hold_up_nobody() {
-        let audience = Arc::new(Audience::new(1, false, Rtcp::Off));
+    fn silent_connections_do_not_block_others() {
+        let registry = Arc::new(ClientRegistry::new(1, false, Rtcp::Off));
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let address = serve(local, audience, || "figures 1\n".into()).unwrap();
+        let address = serve(local, registry, || "figures 1\n".into()).unwrap();
         let begin = Instant::now();
         let silent: Vec<_> = (0..8)
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
-        assert_eq!(asked(address, "metrics\n"), "figures 1\n");
-        assert!(begin.elapsed() < PATIENCE, "it waited for them");
+        assert_eq!(exchange(address, "metrics\n"), "figures 1\n");
+        assert!(begin.elapsed() < REQUEST_TIMEOUT, "it waited for them");
         // They are closed in the end; what they drop by drop say does not help them.
         let mut one = &silent[0];
         while one.write_all(b"x").is_ok() {
-            assert!(begin.elapsed() < 4 * PATIENCE, "it waits on");
+            assert!(begin.elapsed() < 4 * REQUEST_TIMEOUT, "it waits on");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
     #[test]
-    fn commands_are_taken_on_the_loopback_only() {
-        let audience = Arc::new(Audience::new(1, false, Rtcp::Off));
+    fn only_loopback_addresses_are_accepted() {
+        let registry = Arc::new(ClientRegistry::new(1, false, Rtcp::Off));
         let any = SocketAddr::from(([0, 0, 0, 0], 0));
-        assert!(serve(any, audience, String::new).is_err());
+        assert!(serve(any, registry, String::new).is_err());
     }
 }

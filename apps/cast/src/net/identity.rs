@@ -2,20 +2,20 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A receiver's or sender's names.
+/// A receiver's or sender's SSRC and CNAME.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) ssrc: u32,
     /// The canonical name. Source: RFC 7022 section 4.2.
-    pub(crate) name: String,
+    pub(crate) cname: String,
 }
 
 /// New ones.
-pub(crate) fn of_this_process() -> Identity {
+pub(crate) fn random() -> Identity {
     let mut random = Random::new(None);
     Identity {
         ssrc: random.next() as u32,
-        name: format!("{:016x}", random.next()),
+        cname: format!("{:016x}", random.next()),
     }
 }
 

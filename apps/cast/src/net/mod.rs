@@ -1,6 +1,6 @@
 //! How streams travel: RTP and RTCP, UDP in batches, TCP, session descriptions, captures.
 
-pub(crate) mod audience;
+pub(crate) mod client_registry;
 pub(crate) mod control_port;
 pub(crate) mod identity;
 pub(crate) mod options;

@@ -1,6 +1,6 @@
 //! A socket's options beyond its address: multicast, the interface, the service class.
 
-use crate::run::Error;
+use crate::error::Error;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -55,18 +55,18 @@ impl Options {
             // An IPv4 port of the same number is another's, unless any address will do.
             socket.set_only_v6(!group.is_unspecified())?;
         }
-        let address = self.scoped(address)?;
+        let address = self.with_scope(address)?;
         socket.bind(&address.into())?;
         if group.is_multicast() {
             self.join(&socket, address, source)?;
         }
-        self.mark(&socket, address)?;
+        self.set_packet_options(&socket, address)?;
         Ok(socket.into())
     }
 
     /// The address on the interface: of IPv6, what is of a link or an interface is not complete
     /// without.
-    fn scoped(&self, mut address: SocketAddr) -> io::Result<SocketAddr> {
+    fn with_scope(&self, mut address: SocketAddr) -> io::Result<SocketAddr> {
         if let SocketAddr::V6(address) = &mut address
             && address.scope_id() == 0
             && (address.ip().is_multicast() || address.ip().is_unicast_link_local())
@@ -86,7 +86,7 @@ impl Options {
                 socket.join_multicast_v4_n(group.ip(), &on)
             }
             (SocketAddr::V4(group), Some(IpAddr::V4(source))) => {
-                let on = self.ipv4_of_interface(group)?;
+                let on = self.interface_ipv4(group)?;
                 socket.join_ssm_v4(&source, group.ip(), &on)
             }
             // Of IPv6 the whole group comes, and its other sources are not heard.
@@ -100,7 +100,7 @@ impl Options {
     ///
     /// It is the one that a packet from there to the group would have, which a socket that is bound
     /// to the interface and connected to the group tells; nothing is sent.
-    fn ipv4_of_interface(&self, group: SocketAddrV4) -> io::Result<Ipv4Addr> {
+    fn interface_ipv4(&self, group: SocketAddrV4) -> io::Result<Ipv4Addr> {
         let name = match self.interface.as_deref() {
             None => return Ok(Ipv4Addr::UNSPECIFIED),
             Some("lo") => return Ok(Ipv4Addr::LOCALHOST),
@@ -139,12 +139,12 @@ impl Options {
             socket.set_only_v6(true)?;
         }
         socket.bind(&address.into())?;
-        self.mark(&socket, address)?;
+        self.set_packet_options(&socket, address)?;
         Ok(socket.into())
     }
 
     /// What is asked of a packet that leaves.
-    fn mark(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
+    fn set_packet_options(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
         let index = self.index()?;
         if address.is_ipv4() {
             if let Some(dscp) = self.dscp {

@@ -59,7 +59,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn what_does_not_fit_into_a_socket_is_counted() {
+    fn datagrams_dropped_by_a_full_socket_are_counted() {
         let full = UdpSocket::bind("127.0.0.1:0").unwrap();
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut overflow = Overflow::default();

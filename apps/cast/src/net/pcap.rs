@@ -4,7 +4,7 @@
 //!
 //! Left out: fragments of IP, which are counted and not put together.
 
-use crate::run::Error;
+use crate::error::Error;
 use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, PacketBuilder};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
@@ -26,7 +26,7 @@ const QUEUE: usize = 16_384;
 
 /// A datagram of a capture.
 #[derive(Debug)]
-pub(crate) struct Captured<'a> {
+pub(crate) struct CapturedDatagram<'a> {
     /// In nanoseconds since 1970.
     pub(crate) at: u64,
     pub(crate) from: SocketAddr,
@@ -39,7 +39,7 @@ pub(crate) struct Captured<'a> {
 
 /// What a capture holds beside datagrams.
 #[derive(Debug, Default)]
-pub(crate) struct Passed {
+pub(crate) struct CaptureSummary {
     /// Packets that are no UDP datagrams.
     pub(crate) others: u64,
     /// Fragments of IP packets.
@@ -47,17 +47,17 @@ pub(crate) struct Passed {
     /// Packets of link types that are not understood, by their numbers.
     pub(crate) unknown_links: BTreeMap<u32, u64>,
     /// It ends within a packet.
-    pub(crate) is_torn: bool,
+    pub(crate) is_truncated: bool,
 }
 
-impl Passed {
+impl CaptureSummary {
     /// What is amiss: something may be missing in the figures.
     pub(crate) fn warnings(&self, path: &Path) -> Vec<String> {
         let path = path.display();
         let mut all = Vec::new();
-        if self.is_torn {
+        if self.is_truncated {
             all.push(format!(
-                "{path}: it ends within a packet; what is whole before is told"
+                "{path}: the file ends within a packet; the whole packets before it are reported"
             ));
         }
         if self.fragments > 0 {
@@ -81,7 +81,10 @@ impl Passed {
 ///
 /// If it cannot be read or is none, or nothing in it is of a link type that is understood. What is
 /// torn at its end counts as not there.
-pub(crate) fn read(path: &Path, mut each: impl FnMut(&Captured<'_>)) -> Result<Passed, Error> {
+pub(crate) fn read(
+    path: &Path,
+    mut each: impl FnMut(&CapturedDatagram<'_>),
+) -> Result<CaptureSummary, Error> {
     let io = |error| Error::File(path.into(), error);
     let mut file = BufReader::new(File::open(path).map_err(io)?);
     let mut magic = [0; 4];
@@ -91,34 +94,34 @@ pub(crate) fn read(path: &Path, mut each: impl FnMut(&Captured<'_>)) -> Result<P
     if is_short {
         return Err(malformed("not a capture".into()));
     }
-    let (mut passed, mut understood) = (Passed::default(), 0_u64);
-    let mut take = |at: u64, link: DataLink, bytes: &[u8], cut: bool| {
+    let (mut summary, mut understood) = (CaptureSummary::default(), 0_u64);
+    let mut handle = |at: u64, link: DataLink, bytes: &[u8], truncated: bool| {
         understood += 1;
-        match datagram(at, link, bytes, cut, &mut each) {
-            Taken::Datagram => {}
-            Taken::Fragment => passed.fragments += 1,
-            Taken::Other => passed.others += 1,
-            Taken::Link => {
+        match datagram(at, link, bytes, truncated, &mut each) {
+            PacketKind::Datagram => {}
+            PacketKind::Fragment => summary.fragments += 1,
+            PacketKind::Other => summary.others += 1,
+            PacketKind::Link => {
                 understood -= 1;
-                *passed.unknown_links.entry(link.into()).or_default() += 1;
+                *summary.unknown_links.entry(link.into()).or_default() += 1;
             }
         }
     };
     let ended = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
-        read_pcapng(file, &mut take)
+        read_pcapng(file, &mut handle)
     } else {
-        read_pcap(file, &mut take)
+        read_pcap(file, &mut handle)
     };
     match ended {
         Ok(()) => {}
-        Err(error) if is_end(&error) => passed.is_torn = true,
+        Err(error) if is_end(&error) => summary.is_truncated = true,
         Err(PcapError::IoError(error)) => return Err(io(error)),
         Err(error) => return Err(malformed(error.to_string())),
     }
-    if let (0, Some((link, _))) = (understood, passed.unknown_links.first_key_value()) {
+    if let (0, Some((link, _))) = (understood, summary.unknown_links.first_key_value()) {
         return Err(malformed(format!("link type {link} is not understood")));
     }
-    Ok(passed)
+    Ok(summary)
 }
 
 /// Whether the file was over before the packet was.
@@ -131,7 +134,7 @@ fn is_end(error: &PcapError) -> bool {
 }
 
 /// Without a whole header it is no capture, and not one that was broken off.
-fn headless(error: PcapError) -> PcapError {
+fn header_error(error: PcapError) -> PcapError {
     match is_end(&error) {
         true => PcapError::InvalidField("its header is not whole"),
         false => error,
@@ -139,10 +142,10 @@ fn headless(error: PcapError) -> PcapError {
 }
 
 /// Takes a time, a link type, the bytes, and whether there were more.
-type Take<'a> = dyn FnMut(u64, DataLink, &[u8], bool) + 'a;
+type PacketHandler<'a> = dyn FnMut(u64, DataLink, &[u8], bool) + 'a;
 
-fn read_pcap(file: BufReader<File>, take: &mut Take<'_>) -> Result<(), PcapError> {
-    let mut reader = PcapReader::new(file).map_err(headless)?;
+fn read_pcap(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
+    let mut reader = PcapReader::new(file).map_err(header_error)?;
     let header = reader.header();
     let unit = match header.ts_resolution {
         TsResolution::MicroSecond => 1_000,
@@ -153,7 +156,7 @@ fn read_pcap(file: BufReader<File>, take: &mut Take<'_>) -> Result<(), PcapError
         let packet = packet?;
         let nanos = u64::from(packet.ts_frac) * unit;
         let at = u64::from(packet.ts_sec) * 1_000_000_000 + nanos;
-        take(
+        handle(
             at,
             header.datalink,
             &packet.data,
@@ -163,8 +166,8 @@ fn read_pcap(file: BufReader<File>, take: &mut Take<'_>) -> Result<(), PcapError
     Ok(())
 }
 
-fn read_pcapng(file: BufReader<File>, take: &mut Take<'_>) -> Result<(), PcapError> {
-    let mut reader = PcapNgReader::new(file).map_err(headless)?;
+fn read_pcapng(file: BufReader<File>, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
+    let mut reader = PcapNgReader::new(file).map_err(header_error)?;
     let mut interfaces: Vec<(DataLink, u8)> = Vec::new();
     while let Some(block) = reader.next_block() {
         match block? {
@@ -182,8 +185,8 @@ fn read_pcapng(file: BufReader<File>, take: &mut Take<'_>) -> Result<(), PcapErr
                 let (link, resolution) = interface.unwrap_or((DataLink::ETHERNET, MICROSECONDS));
                 // The library takes all units for nanoseconds.
                 let units = packet.timestamp.as_nanos();
-                let cut = packet.original_len as usize > packet.data.len();
-                take(nanos(units, resolution), link, &packet.data, cut);
+                let truncated = packet.original_len as usize > packet.data.len();
+                handle(nanos(units, resolution), link, &packet.data, truncated);
             }
             _ => {}
         }
@@ -206,7 +209,7 @@ fn nanos(units: u128, resolution: u8) -> u64 {
 }
 
 /// What a packet is.
-enum Taken {
+enum PacketKind {
     Datagram,
     Fragment,
     Other,
@@ -223,9 +226,9 @@ fn datagram(
     at: u64,
     link: DataLink,
     bytes: &[u8],
-    cut: bool,
-    each: &mut impl FnMut(&Captured<'_>),
-) -> Taken {
+    truncated: bool,
+    each: &mut impl FnMut(&CapturedDatagram<'_>),
+) -> PacketKind {
     let cooked = |protocol: usize, header: usize| {
         let number = bytes.get(protocol..protocol + 2)?;
         let number = u16::from_be_bytes([number[0], number[1]]);
@@ -243,10 +246,10 @@ fn datagram(
         DataLink::NULL | DataLink::LOOP => {
             LaxSlicedPacket::from_ip(bytes.get(4..).unwrap_or_default()).ok()
         }
-        _ => return Taken::Link,
+        _ => return PacketKind::Link,
     };
     let Some(sliced) = sliced else {
-        return Taken::Other;
+        return PacketKind::Other;
     };
     let ips: (IpAddr, IpAddr) = match &sliced.net {
         Some(LaxNetSlice::Ipv4(ip)) => (
@@ -257,38 +260,38 @@ fn datagram(
             ip.header().source_addr().into(),
             ip.header().destination_addr().into(),
         ),
-        _ => return Taken::Other,
+        _ => return PacketKind::Other,
     };
     let Some(ip) = sliced.ip_payload() else {
-        return Taken::Other;
+        return PacketKind::Other;
     };
     if ip.fragmented {
-        return Taken::Fragment;
+        return PacketKind::Fragment;
     }
     let (whole, is_udp) = (ip.payload, ip.ip_number == IpNumber::UDP);
     let Some((header, payload)) = whole.split_first_chunk::<8>().filter(|_| is_udp) else {
-        return Taken::Other;
+        return PacketKind::Other;
     };
     let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let Some(length) = usize::from(field(4)).checked_sub(8) else {
-        return Taken::Other;
+        return PacketKind::Other;
     };
-    if length > payload.len() && !cut {
-        return Taken::Other;
+    if length > payload.len() && !truncated {
+        return PacketKind::Other;
     }
-    each(&Captured {
+    each(&CapturedDatagram {
         at,
         from: SocketAddr::new(ips.0, field(0)),
         to: SocketAddr::new(ips.1, field(2)),
         bytes: &payload[..length.min(payload.len())],
         missing: length.saturating_sub(payload.len()),
     });
-    Taken::Datagram
+    PacketKind::Datagram
 }
 
 /// A datagram on its way to the file.
 #[derive(Debug)]
-struct Written {
+struct QueuedDatagram {
     at: Duration,
     from: SocketAddr,
     to: SocketAddr,
@@ -296,18 +299,18 @@ struct Written {
 }
 
 /// The thread that writes; what went wrong, at its end.
-type Writing = JoinHandle<Result<(), String>>;
+type WriterThread = JoinHandle<Result<(), String>>;
 
 /// Writes what comes to a capture, on a thread of its own. Clones write to the same one.
 #[derive(Debug, Clone)]
-pub(crate) struct Tap {
-    sender: SyncSender<Written>,
+pub(crate) struct CaptureWriter {
+    sender: SyncSender<QueuedDatagram>,
     missed: Arc<AtomicU64>,
-    writer: Arc<Mutex<Option<Writing>>>,
+    writer: Arc<Mutex<Option<WriterThread>>>,
     path: PathBuf,
 }
 
-impl Tap {
+impl CaptureWriter {
     /// Begins a capture at `path`.
     ///
     /// # Errors
@@ -319,7 +322,7 @@ impl Tap {
         let (sender, receiver) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new().name("capture".into());
         let writer = thread.spawn(move || write(file, &receiver)).map_err(io)?;
-        Ok(Tap {
+        Ok(CaptureWriter {
             sender,
             missed: Arc::default(),
             writer: Arc::new(Mutex::new(Some(writer))),
@@ -332,7 +335,7 @@ impl Tap {
         let at = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let written = Written {
+        let written = QueuedDatagram {
             at,
             from,
             to,
@@ -346,7 +349,7 @@ impl Tap {
 
     /// Ends the file, once all clones are gone; what went wrong, if something did.
     pub(crate) fn finish(self) -> Option<String> {
-        let Tap {
+        let CaptureWriter {
             sender,
             missed,
             writer,
@@ -369,19 +372,19 @@ impl Tap {
 }
 
 /// The system's reason, if there is one: the library calls a full disk "Error reading bytes".
-fn why(error: &PcapError) -> String {
+fn reason(error: &PcapError) -> String {
     match error {
         PcapError::IoError(error) => error.to_string(),
         error => error.to_string(),
     }
 }
 
-fn write(file: BufWriter<File>, receiver: &Receiver<Written>) -> Result<(), String> {
+fn write(file: BufWriter<File>, receiver: &Receiver<QueuedDatagram>) -> Result<(), String> {
     let header = PcapHeader {
         datalink: DataLink::RAW,
         ..PcapHeader::default()
     };
-    let mut writer = PcapWriter::with_header(file, header).map_err(|error| why(&error))?;
+    let mut writer = PcapWriter::with_header(file, header).map_err(|error| reason(&error))?;
     let mut packet = Vec::new();
     for written in receiver {
         packet.clear();
@@ -403,7 +406,9 @@ fn write(file: BufWriter<File>, receiver: &Receiver<Written>) -> Result<(), Stri
         built.map_err(|error| error.to_string())?;
         let len = packet.len() as u32;
         let record = PcapPacket::new(written.at, len, &packet);
-        writer.write_packet(&record).map_err(|error| why(&error))?;
+        writer
+            .write_packet(&record)
+            .map_err(|error| reason(&error))?;
     }
     writer
         .into_writer()

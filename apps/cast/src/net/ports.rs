@@ -1,8 +1,8 @@
 //! Receiving ports: many of them, one a stream, of which some may not be to be had.
 
+use crate::error::Error;
 use crate::net::options::{Options, receive_buffer};
-use crate::net::session::Session;
-use crate::run::Error;
+use crate::net::session::RtpSession;
 use creel::net::{TcpListener, UdpSocket};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Ports {
     }
 
     /// Opens one more; none if that cannot be, which [`close`](Self::close) tells.
-    pub(crate) fn open(&mut self, options: &Options, session: &Session) -> Option<UdpSocket> {
+    pub(crate) fn open(&mut self, options: &Options, session: &RtpSession) -> Option<UdpSocket> {
         self.asked += 1;
         let opened = options
             .receiver(session.address, session.source)

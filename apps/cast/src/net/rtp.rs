@@ -84,7 +84,7 @@ pub(crate) fn parse(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
 /// # Errors
 ///
 /// As [`parse`].
-pub(crate) fn parse_cut(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
+pub(crate) fn parse_truncated(packet: &[u8]) -> Result<(Header, &[u8]), Malformed> {
     parse_some(packet, false)
 }
 
@@ -107,9 +107,9 @@ fn parse_some(packet: &[u8], is_whole: bool) -> Result<(Header, &[u8]), Malforme
     let mut payload = packet.get(begin..).ok_or(short(begin))?;
     if fixed[0] & 0x20 != 0 && is_whole {
         let padding = payload.last().copied().unwrap_or(0);
-        let kept = payload.len().checked_sub(usize::from(padding));
-        let kept = kept.filter(|_| padding > 0);
-        payload = &payload[..kept.ok_or(Malformed::Padding(padding))?];
+        let payload_len = payload.len().checked_sub(usize::from(padding));
+        let payload_len = payload_len.filter(|_| padding > 0);
+        payload = &payload[..payload_len.ok_or(Malformed::Padding(padding))?];
     }
     let header = Header {
         payload_type: fixed[1] & 0x7f,
@@ -143,7 +143,7 @@ mod tests {
     };
 
     #[test]
-    fn a_header_has_the_bytes_of_the_rfc() {
+    fn a_header_has_the_bytes_of_rfc_3550() {
         let bytes = [
             0x80, 0x8b, 0xff, 0xfe, 0x12, 0x34, 0x56, 0x78, 0xde, 0xad, 0xbe, 0xef,
         ];
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_extensions_and_padding_are_passed_over() {
+    fn csrc_lists_extensions_and_padding_are_skipped() {
         let mut packet = HEADER.to_bytes().to_vec();
         packet[0] |= 0x20 | 0x10 | 2;
         packet.extend([0; 8]); // two CSRCs
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_rtp_is_refused_without_a_panic() {
+    fn malformed_rtp_is_rejected_without_a_panic() {
         let bytes = HEADER.to_bytes();
         for len in 0..HEADER_BYTES {
             assert!(matches!(parse(&bytes[..len]), Err(Malformed::Short { .. })));

@@ -41,7 +41,7 @@ impl std::str::FromStr for Rtcp {
 
 /// One stream's address and formats.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
+pub struct RtpSession {
     /// Where its packets go: this machine's port, a client's, or a multicast group's.
     pub address: SocketAddr,
     /// Of a multicast group: the only source that is heard.
@@ -58,10 +58,10 @@ pub struct Session {
     pub ttl: Option<u8>,
 }
 
-impl Session {
+impl RtpSession {
     /// Packets of `payload_type` and `format` at `address`; nothing else is said of them.
     pub fn new(address: SocketAddr, payload_type: u8, format: Format) -> Self {
-        Session {
+        RtpSession {
             address,
             source: None,
             formats: Formats::new(vec![(payload_type, format)]),
@@ -97,18 +97,18 @@ impl Session {
     /// If it is none, names no audio, or an address or format in it cannot be read.
     ///
     /// ```
-    /// use creel_cast::Session;
+    /// use creel_cast::RtpSession;
     ///
     /// let text = "v=0\r\no=- 0 0 IN IP4 0.0.0.0\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
     ///             m=audio 5004 RTP/AVP 97\r\na=rtpmap:97 L16/48000/2\r\na=ptime:5\r\n";
-    /// let sessions = Session::read(text.as_bytes())?;
+    /// let sessions = RtpSession::read(text.as_bytes())?;
     /// assert_eq!(sessions[0].address.port(), 5004);
     /// assert_eq!(sessions[0].packet_time.as_millis(), 5);
     /// # Ok::<(), String>(())
     /// ```
-    pub fn read(text: &[u8]) -> Result<Vec<Session>, String> {
+    pub fn read(text: &[u8]) -> Result<Vec<RtpSession>, String> {
         let wrong = |error| format!("not a session description: {error}");
-        let whole = sdp_types::Session::parse(after_title(text)).map_err(wrong)?;
+        let whole = sdp_types::Session::parse(skip_title(text)).map_err(wrong)?;
         let mut sessions = Vec::new();
         let audio = whole.medias.iter().filter(|media| media.media == "audio");
         for media in audio.filter(|media| media.port != 0) {
@@ -118,7 +118,7 @@ impl Session {
                 let of_whole = || whole.get_first_attribute_value(name).flatten();
                 of_media.or_else(of_whole)
             };
-            let first = of_media(media, connection, inherited("source-filter"))?;
+            let first = first_stream(media, connection, inherited("source-filter"))?;
             let step = 1 + u16::from(first.rtcp == Rtcp::Own);
             for n in 0..media.num_ports.unwrap_or(1) {
                 let port = n
@@ -126,7 +126,7 @@ impl Session {
                     .and_then(|n| first.address.port().checked_add(n));
                 let port = port.ok_or("more ports than there are above the first")?;
                 let address = SocketAddr::new(first.address.ip(), port);
-                sessions.push(Session {
+                sessions.push(RtpSession {
                     address,
                     ..first.clone()
                 });
@@ -139,7 +139,7 @@ impl Session {
     }
 
     /// The session description of these streams, as their clients need it.
-    pub fn describe(sessions: &[Session]) -> String {
+    pub fn describe(sessions: &[RtpSession]) -> String {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let origin = sessions.first().map_or(any, |session| session.address);
         let mut text = format!(
@@ -191,7 +191,7 @@ impl Session {
 }
 
 /// The description without the lines that ffmpeg prints before it.
-fn after_title(text: &[u8]) -> &[u8] {
+fn skip_title(text: &[u8]) -> &[u8] {
     let begin = text.windows(4).position(|four| four == b"\nv=0");
     match (text.starts_with(b"v=0"), begin) {
         (false, Some(at)) => &text[at + 1..],
@@ -208,13 +208,13 @@ fn family(ip: IpAddr) -> String {
 }
 
 /// The first stream of a media description.
-fn of_media(
+fn first_stream(
     media: &Media,
     connection: Option<&Connection>,
     filter: Option<&str>,
-) -> Result<Session, String> {
-    let is_secret = media.proto.contains("SAVP") || media.has_attribute("crypto");
-    if is_secret {
+) -> Result<RtpSession, String> {
+    let is_encrypted = media.proto.contains("SAVP") || media.has_attribute("crypto");
+    if is_encrypted {
         return Err(format!(
             "its audio is {}, encrypted: SRTP is not supported",
             media.proto
@@ -237,7 +237,7 @@ fn of_media(
     };
     let time = value("ptime").and_then(|text| text.trim().parse::<f64>().ok());
     let time = time.filter(|ms| *ms > 0.0 && *ms <= 1_000.0);
-    Ok(Session {
+    Ok(RtpSession {
         address: SocketAddr::new(address.ip, media.port),
         source: filter.and_then(|text| text.split_whitespace().last()?.parse().ok()),
         formats: formats(media)?,
@@ -282,28 +282,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_title_before_the_description_is_passed_over() {
+    fn a_title_before_the_description_is_skipped() {
         let text = b"SDP:\nv=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\n\
             m=audio 7010 RTP/AVP 97\nb=AS:1536\na=rtpmap:97 L16/48000/2\n\n";
-        let sessions = Session::read(text).unwrap();
+        let sessions = RtpSession::read(text).unwrap();
         assert_eq!(sessions[0].preferred().0, 97);
-        assert!(Session::read(b"SDP:\n").is_err());
+        assert!(RtpSession::read(b"SDP:\n").is_err());
     }
 
     #[test]
-    fn all_streams_are_read_back_as_they_were_described() {
+    fn descriptions_round_trip() {
         let stereo = "L16/48000/2".parse().unwrap();
-        let mut first = Session::new("127.0.0.1:5004".parse().unwrap(), 97, stereo);
+        let mut first = RtpSession::new("127.0.0.1:5004".parse().unwrap(), 97, stereo);
         first.packet_time = Duration::from_millis(5);
         first.rtcp = Rtcp::Own;
-        let mut second = Session::new(
+        let mut second = RtpSession::new(
             "[ff15::1]:6000".parse().unwrap(),
             0,
             "PCMU".parse().unwrap(),
         );
         second.rtcp = Rtcp::Mux;
         second.source = Some("::1".parse().unwrap());
-        let mut third = Session::new(
+        let mut third = RtpSession::new(
             "239.1.2.3:7000".parse().unwrap(),
             8,
             "PCMA".parse().unwrap(),
@@ -315,22 +315,26 @@ mod tests {
             (101, "telephone-event/8000".parse().unwrap()),
         ]);
         let sessions = [first, second, third];
-        let text = Session::describe(&sessions);
-        assert_eq!(Session::read(text.as_bytes()).unwrap(), sessions, "{text}");
+        let text = RtpSession::describe(&sessions);
+        assert_eq!(
+            RtpSession::read(text.as_bytes()).unwrap(),
+            sessions,
+            "{text}"
+        );
     }
 
     #[test]
-    fn what_players_write_is_understood() {
+    fn a_description_written_by_ffmpeg_is_parsed() {
         let text = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=No Name\nc=IN IP4 127.0.0.1\nt=0 0\n\
                     a=tool:libavformat\nm=video 6000 RTP/AVP 96\nm=audio 5004/2 RTP/AVP 0\nb=AS:64\n";
-        let sessions = Session::read(text.as_bytes()).unwrap();
+        let sessions = RtpSession::read(text.as_bytes()).unwrap();
         assert_eq!(sessions.len(), 2);
         assert_eq!(sessions[1].address, "127.0.0.1:5006".parse().unwrap());
         assert_eq!(sessions[0].preferred(), (0, "PCMU".parse().unwrap()));
     }
 
     #[test]
-    fn what_cannot_be_sent_as_it_is_described_is_refused() {
+    fn encrypted_or_incomplete_media_is_rejected() {
         let text = |line: &str| {
             format!("v=0\r\no=- 0 0 IN IP4 a\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n{line}\r\n")
         };
@@ -342,24 +346,24 @@ mod tests {
             ("m=audio 5004 RTP/AVP 96", "rtpmap"),
             ("m=audio 5004 RTP/AVP 0 96", "rtpmap"),
         ] {
-            let told = Session::read(text(line).as_bytes()).unwrap_err();
-            assert!(told.contains(why), "{line}: {told}");
+            let error = RtpSession::read(text(line).as_bytes()).unwrap_err();
+            assert!(error.contains(why), "{line}: {error}");
         }
-        assert!(Session::read(text("m=audio 5004 RTP/AVP 0 8").as_bytes()).is_ok());
+        assert!(RtpSession::read(text("m=audio 5004 RTP/AVP 0 8").as_bytes()).is_ok());
     }
 
     #[test]
-    fn what_is_no_description_is_refused_without_a_panic() {
-        let text = Session::describe(&[Session::new(
+    fn malformed_descriptions_are_rejected_without_a_panic() {
+        let text = RtpSession::describe(&[RtpSession::new(
             "1.2.3.4:5".parse().unwrap(),
             0,
             "PCMU".parse().unwrap(),
         )]);
         for len in 0..text.len() {
-            let _ = Session::read(&text.as_bytes()[..len]);
+            let _ = RtpSession::read(&text.as_bytes()[..len]);
         }
         for text in ["", "hello", "v=0\r\no=- 0 0 IN IP4 a\r\ns=-\r\nt=0 0\r\n"] {
-            assert!(Session::read(text.as_bytes()).is_err(), "{text}");
+            assert!(RtpSession::read(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@
 //! this turn have written together.
 
 use super::options::Options;
-use super::rtcp::{self, Block, Told};
+use super::rtcp::{self, Item, ReportBlock};
 use super::session::Rtcp;
 use creel::Pool;
 use creel::net::{SendQueue, UdpSocket};
@@ -21,7 +21,7 @@ const OUTBOX_MAX: usize = 8_192;
 /// Receivers of one stream whose reports are kept.
 const REPORTERS_MAX: usize = 65_536;
 /// How often a pair of ports in a row is looked for.
-const PAIRS: usize = 64;
+const PORT_PAIR_ATTEMPTS: usize = 64;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -33,7 +33,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Clients(Arc<Mutex<[Vec<SocketAddr>; 2]>>);
 
 /// IPv4 first.
-fn family(address: SocketAddr) -> usize {
+fn family_index(address: SocketAddr) -> usize {
     usize::from(address.is_ipv6())
 }
 
@@ -46,7 +46,7 @@ impl Clients {
     /// Adds a receiver; false if it was there.
     pub fn add(&self, client: SocketAddr) -> bool {
         let mut clients = lock(&self.0);
-        let clients = &mut clients[family(client)];
+        let clients = &mut clients[family_index(client)];
         let is_new = !clients.contains(&client);
         if is_new {
             clients.push(client);
@@ -57,7 +57,7 @@ impl Clients {
     /// Removes a receiver; false if it was not there.
     pub fn remove(&self, client: SocketAddr) -> bool {
         let mut clients = lock(&self.0);
-        let clients = &mut clients[family(client)];
+        let clients = &mut clients[family_index(client)];
         let before = clients.len();
         clients.retain(|other| *other != client);
         clients.len() < before
@@ -71,27 +71,27 @@ impl Clients {
 
 /// What a receiver has reported of a stream.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reported {
-    pub(crate) block: Block,
+pub(crate) struct LatestReport {
+    pub(crate) block: ReportBlock,
     pub(crate) reports: u64,
     pub(crate) round_trip: Option<Duration>,
 }
 
 /// What receivers have reported, by stream and receiver.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reports(Arc<Mutex<BTreeMap<(u32, SocketAddr), Reported>>>);
+pub(crate) struct Reports(Arc<Mutex<BTreeMap<(u32, SocketAddr), LatestReport>>>);
 
 impl Reports {
-    fn note(&self, datagram: &[u8], from: SocketAddr) {
+    fn record(&self, datagram: &[u8], from: SocketAddr) {
         let now = rtcp::ntp_now();
-        rtcp::read(datagram, |told| {
-            let Told::Block(block) = told else { return };
+        rtcp::read(datagram, |item| {
+            let Item::Block(block) = item else { return };
             let mut all = lock(&self.0);
             let reports = all
                 .get(&(block.ssrc, from))
                 .map_or(0, |before| before.reports);
             if reports > 0 || all.len() < REPORTERS_MAX {
-                let reported = Reported {
+                let reported = LatestReport {
                     block,
                     reports: reports + 1,
                     round_trip: block.round_trip(now),
@@ -102,7 +102,7 @@ impl Reports {
     }
 
     /// What has been reported of a stream.
-    pub(crate) fn of(&self, ssrc: u32) -> Vec<(SocketAddr, Reported)> {
+    pub(crate) fn of(&self, ssrc: u32) -> Vec<(SocketAddr, LatestReport)> {
         let all = lock(&self.0);
         all.iter()
             .filter(|((of, _), _)| *of == ssrc)
@@ -113,7 +113,7 @@ impl Reports {
 
 /// The way to the clients of one family.
 #[derive(Debug)]
-struct Lane {
+struct FamilySockets {
     queue: Arc<SendQueue>,
     /// Where reports leave from; the same socket, or one on the next port.
     rtcp: Arc<UdpSocket>,
@@ -123,9 +123,9 @@ struct Lane {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     /// IPv4's and IPv6's; none where the system has no such sockets.
-    lanes: [Option<Lane>; 2],
+    families: [Option<FamilySockets>; 2],
     /// Datagrams of a family that has none. A relaxed counter.
-    astray: AtomicU64,
+    no_socket: AtomicU64,
     reports: Reports,
     /// What the system has made of the buffers asked for.
     pub(crate) buffer: usize,
@@ -143,17 +143,17 @@ impl Outbox {
         bytes: usize,
         reports: Reports,
     ) -> io::Result<Arc<Self>> {
-        let lane = |is_ipv4: bool| -> io::Result<(Lane, usize)> {
-            let (socket, rtcp) = sockets(options, is_ipv4, rtcp == Rtcp::Own)?;
+        let open = |is_ipv4: bool| -> io::Result<(FamilySockets, usize)> {
+            let (socket, rtcp) = open_sockets(options, is_ipv4, rtcp == Rtcp::Own)?;
             let got = socket.set_send_buffer(bytes)?;
             let queue = Arc::new(SendQueue::new(socket, OUTBOX_MAX));
-            Ok((Lane { queue, rtcp }, got))
+            Ok((FamilySockets { queue, rtcp }, got))
         };
-        let (first, buffer) = lane(true)?;
-        let second = lane(false).ok().map(|(lane, _)| lane);
+        let (first, buffer) = open(true)?;
+        let second = open(false).ok().map(|(sockets, _)| sockets);
         Ok(Arc::new(Outbox {
-            lanes: [Some(first), second],
-            astray: AtomicU64::new(0),
+            families: [Some(first), second],
+            no_socket: AtomicU64::new(0),
             reports,
             buffer,
         }))
@@ -161,22 +161,22 @@ impl Outbox {
 
     /// Starts its tasks: those that send, and those that hear the clients' reports if any are asked
     /// for. They end when it is [closed](Self::close).
-    pub(crate) fn start(self: &Arc<Self>, context: &Pool, hears: bool) {
-        for lane in self.lanes.iter().flatten() {
-            let queue = Arc::clone(&lane.queue);
+    pub(crate) fn start(self: &Arc<Self>, context: &Pool, receive_rtcp: bool) {
+        for sockets in self.families.iter().flatten() {
+            let queue = Arc::clone(&sockets.queue);
             context.spawn(async move { queue.run().await }).detach();
-            if hears {
-                let (outbox, socket) = (Arc::downgrade(self), Arc::clone(&lane.rtcp));
-                let hear = async move {
+            if receive_rtcp {
+                let (outbox, socket) = (Arc::downgrade(self), Arc::clone(&sockets.rtcp));
+                let receive = async move {
                     let mut bytes = [0; 2_048];
                     while let Ok((len, from)) = socket.recv_from(&mut bytes).await
                         && let Some(outbox) = outbox.upgrade()
                     {
-                        outbox.reports.note(&bytes[..len], from);
+                        outbox.reports.record(&bytes[..len], from);
                     }
                 };
                 // It ends with its context.
-                context.spawn(hear).detach();
+                context.spawn(receive).detach();
             }
         }
     }
@@ -184,15 +184,15 @@ impl Outbox {
     /// Writes a datagram for all `clients`.
     pub(crate) fn write(&self, datagram: &[u8], clients: &Clients) {
         let clients = lock(&clients.0);
-        for (lane, clients) in self.lanes.iter().zip(clients.iter()) {
+        for (sockets, clients) in self.families.iter().zip(clients.iter()) {
             if clients.is_empty() {
                 continue;
             }
-            match lane {
-                Some(lane) => lane.queue.push(datagram, clients.iter().copied()),
+            match sockets {
+                Some(sockets) => sockets.queue.push(datagram, clients.iter().copied()),
                 None => {
                     let count = clients.len() as u64;
-                    self.astray.fetch_add(count, Ordering::Relaxed);
+                    self.no_socket.fetch_add(count, Ordering::Relaxed);
                 }
             }
         }
@@ -200,20 +200,21 @@ impl Outbox {
 
     /// Datagrams dropped because the outbox was full.
     pub(crate) fn dropped(&self) -> u64 {
-        let lanes = self.lanes.iter().flatten();
-        lanes.map(|lane| lane.queue.dropped()).sum()
+        let families = self.families.iter().flatten();
+        families.map(|sockets| sockets.queue.dropped()).sum()
     }
 
     /// Datagrams that the system refused.
     pub(crate) fn failed(&self) -> u64 {
-        let lanes = self.lanes.iter().flatten();
-        lanes.map(|lane| lane.queue.failed()).sum::<u64>() + self.astray.load(Ordering::Relaxed)
+        let families = self.families.iter().flatten();
+        families.map(|sockets| sockets.queue.failed()).sum::<u64>()
+            + self.no_socket.load(Ordering::Relaxed)
     }
 
     /// Why the first of them was.
-    pub(crate) fn why(&self) -> Option<String> {
-        let mut lanes = self.lanes.iter().flatten();
-        lanes.find_map(|lane| lane.queue.error().map(ToString::to_string))
+    pub(crate) fn first_error(&self) -> Option<String> {
+        let mut families = self.families.iter().flatten();
+        families.find_map(|sockets| sockets.queue.error().map(ToString::to_string))
     }
 
     /// Sends a report to all `clients`, on their own ports for it if there are any. One that does
@@ -223,27 +224,27 @@ impl Outbox {
             if rtcp == Rtcp::Own {
                 client.set_port(client.port().saturating_add(1));
             }
-            if let Some(lane) = &self.lanes[family(client)] {
-                let _ = lane.rtcp.as_std().send_to(datagram, client);
+            if let Some(sockets) = &self.families[family_index(client)] {
+                let _ = sockets.rtcp.as_std().send_to(datagram, client);
             }
         }
     }
 
     /// No stream will write any more: its tasks end when all is sent.
     pub(crate) fn close(&self) {
-        for lane in self.lanes.iter().flatten() {
-            lane.queue.close();
+        for sockets in self.families.iter().flatten() {
+            sockets.queue.close();
         }
     }
 }
 
 /// A sending socket, and one for reports: the same, or one on the next port.
-fn sockets(
+fn open_sockets(
     options: &Options,
     is_ipv4: bool,
     own: bool,
 ) -> io::Result<(Arc<UdpSocket>, Arc<UdpSocket>)> {
-    for _ in 0..PAIRS {
+    for _ in 0..PORT_PAIR_ATTEMPTS {
         let socket = options.sender(is_ipv4)?;
         if !own {
             let socket = Arc::new(UdpSocket::from_std(socket)?);

@@ -1,16 +1,15 @@
 //! Many streams from UDP, TCP or a capture: what came, what did not, and when.
 
-mod counted;
-mod incoming;
-mod inlet;
-mod intake;
+mod counters;
+mod demux;
 mod recorder;
-mod report;
-mod tcp_inlet;
+mod rtp_source;
+mod tcp_reader;
+mod udp_reader;
 
-pub use intake::Junk;
-pub use report::SourceReport;
+pub use crate::results::{SourceReport, Unrecognized};
 
+use crate::error::Error;
 use crate::measure::context::with_histograms;
 use crate::measure::contexts::{Contexts, Usage};
 use crate::measure::stats::Histograms;
@@ -19,13 +18,12 @@ use crate::net::identity;
 use crate::net::options::Options;
 use crate::net::overflow::Overflow;
 use crate::net::ports::{Ports, buffer_bytes};
-use crate::net::session::{Rtcp, Session};
+use crate::net::session::{Rtcp, RtpSession};
 use crate::net::{overflow, pcap};
-use crate::run::{Error, Measured};
-use counted::Counted;
+use crate::results::Measured;
+use counters::ReceiveCounters;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
-use inlet::Inlet;
-use intake::{Common, Intake};
+use demux::{Config, Demux};
 use recorder::Files;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,10 +31,11 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use tcp_inlet::TcpInlet;
+use tcp_reader::TcpReader;
+use udp_reader::UdpReader;
 
 /// How often the program looks what has come.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// What is left out after the first packet: caches and timers find their pace.
 const RAMP_UP: Duration = Duration::from_secs(1);
 
@@ -44,25 +43,25 @@ const RAMP_UP: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// A port each.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<RtpSession>,
     /// Streams that are expected in all; none: whatever comes.
     pub streams: Option<usize>,
     /// Bare samples, little-endian, instead of RTP: losses cannot be told.
     pub raw: bool,
     /// Contexts: pools of one worker.
-    pub groups: usize,
+    pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
     /// What others may do with the contexts from outside.
     pub observe: creel::Observe,
     /// What comes later after its time than this and a quantum is late: a player's buffer.
-    pub patience: Duration,
+    pub late_after: Duration,
     /// Ends after so many packets of each stream.
     pub buffers: Option<u64>,
     /// Ends when nothing has come for so long, once something has.
     pub idle: Duration,
     /// Ends after so long in any case.
-    pub at_most: Option<Duration>,
+    pub time_limit: Option<Duration>,
     /// A folder into which each stream is written as `stream-N.wav`.
     pub wav: Option<PathBuf>,
     /// A file into which everything that comes is written, as a capture.
@@ -73,18 +72,18 @@ pub struct Plan {
 
 impl Plan {
     /// Receives `sessions` once in 2 ms, until nothing has come for two seconds.
-    pub fn new(sessions: Vec<Session>) -> Self {
+    pub fn new(sessions: Vec<RtpSession>) -> Self {
         Plan {
             sessions,
             streams: None,
             raw: false,
-            groups: 1,
+            contexts: 1,
             wait: Duration::from_millis(2),
             observe: creel::Observe::default(),
-            patience: Duration::from_millis(10),
+            late_after: Duration::from_millis(10),
             buffers: None,
             idle: Duration::from_secs(2),
-            at_most: None,
+            time_limit: None,
             wav: None,
             capture: None,
             options: Options::default(),
@@ -101,11 +100,11 @@ impl Plan {
         ports: usize,
         formats: &Formats,
         rtcp: Rtcp,
-    ) -> Result<Vec<Session>, Error> {
+    ) -> Result<Vec<RtpSession>, Error> {
         let step = 1 + usize::from(rtcp == Rtcp::Own);
         let session = |n: usize| {
             let address = crate::net::ports::port_of_stream(on, n * step, false)?;
-            let mut session = Session::new(address, 11, Format::CD_MONO);
+            let mut session = RtpSession::new(address, 11, Format::CD_MONO);
             session.formats = formats.clone();
             session.rtcp = rtcp;
             Ok(session)
@@ -113,15 +112,15 @@ impl Plan {
         (0..ports).map(session).collect()
     }
 
-    fn common(&self, files: Option<&Files>) -> Common {
-        let identity = identity::of_this_process();
-        Common {
-            late_after: (self.wait + self.patience).as_nanos() as u64,
+    fn config(&self, files: Option<&Files>) -> Config {
+        let identity = identity::random();
+        Config {
+            late_after: (self.wait + self.late_after).as_nanos() as u64,
             folder: files.map(Files::folder),
             raw: self.raw,
             ssrc: identity.ssrc,
-            name: identity.name,
-            elsewhere: Default::default(),
+            cname: identity.cname,
+            pending_rtcp: Default::default(),
         }
     }
 
@@ -142,21 +141,21 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
 }
 
 /// What one socket's task does.
-type Task = Running<Inlet>;
-type TcpTask = Running<TcpInlet>;
+type Task = Running<UdpReader>;
+type TcpTask = Running<TcpReader>;
 
 /// Streams whose ports are open: nothing that is sent from now on is lost for want of one.
 #[derive(Debug)]
 pub struct Receiver<'a> {
     plan: &'a Plan,
     contexts: Contexts,
-    inlets: Vec<(usize, Inlet)>,
-    tcp: Vec<(usize, TcpInlet)>,
+    readers: Vec<(usize, UdpReader)>,
+    tcp: Vec<(usize, TcpReader)>,
     files: Option<Files>,
-    capture: Option<pcap::Tap>,
+    capture: Option<pcap::CaptureWriter>,
     warnings: Vec<String>,
     notes: Vec<String>,
-    counted: Counted,
+    counters: ReceiveCounters,
 }
 
 impl<'a> Receiver<'a> {
@@ -172,18 +171,22 @@ impl<'a> Receiver<'a> {
             .clone()
             .map(|path| Files::new(path, false))
             .transpose()?;
-        let capture = plan.capture.as_deref().map(pcap::Tap::create).transpose()?;
-        let common = Arc::new(plan.common(files.as_ref()));
+        let capture = plan
+            .capture
+            .as_deref()
+            .map(pcap::CaptureWriter::create)
+            .transpose()?;
+        let config = Arc::new(plan.config(files.as_ref()));
         let mut receiver = Receiver {
             plan,
-            contexts: Contexts::new(plan.groups, plan.wait, plan.observe)?,
-            inlets: Vec::new(),
+            contexts: Contexts::new(plan.contexts, plan.wait, plan.observe)?,
+            readers: Vec::new(),
             tcp: Vec::new(),
             files,
             capture,
             warnings: Vec::new(),
             notes: Vec::new(),
-            counted: Counted::default(),
+            counters: ReceiveCounters::default(),
         };
         let shared = plan.is_shared();
         let streams_a_port = plan
@@ -192,44 +195,44 @@ impl<'a> Receiver<'a> {
             .div_ceil(plan.sessions.len().max(1));
         let mut ports = Ports::new(buffer_bytes(streams_a_port, plan.wait));
         for (number, session) in plan.sessions.iter().enumerate() {
-            let intake = Intake::new(Arc::clone(&common), session.clone(), number, shared);
+            let demux = Demux::new(Arc::clone(&config), session.clone(), number, shared);
             if session.tcp {
                 if let Some(listener) = ports.listen(session.address) {
-                    let inlet = TcpInlet::new(listener, intake, receiver.counted.clone());
-                    receiver.tcp.push((number, inlet));
+                    let reader = TcpReader::new(listener, demux, receiver.counters.clone());
+                    receiver.tcp.push((number, reader));
                 }
                 continue;
             }
             if let Some(socket) = ports.open(&plan.options, session) {
-                let mut inlet = Inlet::new(socket, intake, shared, receiver.counted.clone());
-                inlet.tap(receiver.capture.as_ref(), session.address);
-                receiver.inlets.push((number, inlet));
+                let mut reader = UdpReader::new(socket, demux, shared, receiver.counters.clone());
+                reader.capture_to(receiver.capture.as_ref(), session.address);
+                receiver.readers.push((number, reader));
             }
             // Reports on a port of their own: what comes there is told apart by its sources.
             if session.rtcp == Rtcp::Own
                 && let Some(address) = session.rtcp_address()
             {
-                let own = Session {
+                let own = RtpSession {
                     address,
                     rtcp: Rtcp::Off,
                     ..session.clone()
                 };
-                let intake = Intake::new(Arc::clone(&common), own.clone(), number, shared);
+                let demux = Demux::new(Arc::clone(&config), own.clone(), number, shared);
                 if let Some(socket) = ports.open(&plan.options, &own) {
-                    if let Some((of, packets)) = receiver.inlets.last_mut()
+                    if let Some((of, packets)) = receiver.readers.last_mut()
                         && *of == number
                     {
-                        packets.report_by(&socket);
+                        packets.send_reports_from(&socket);
                     }
-                    let inlet = Inlet::new(socket, intake, false, Counted::default());
-                    receiver.inlets.push((number, inlet));
+                    let reader = UdpReader::new(socket, demux, false, ReceiveCounters::default());
+                    receiver.readers.push((number, reader));
                 }
             }
         }
         ports.close(
             &mut receiver.warnings,
             &mut receiver.notes,
-            !receiver.inlets.is_empty() || !receiver.tcp.is_empty(),
+            !receiver.readers.is_empty() || !receiver.tcp.is_empty(),
         )?;
         Ok(receiver)
     }
@@ -241,34 +244,34 @@ impl<'a> Receiver<'a> {
         let (done, results) = mpsc::channel();
         let mut controls = Vec::new();
         let mut overflow = Overflow::default();
-        for (number, inlet) in self.inlets {
-            overflow.watch(inlet.socket().as_std().as_fd());
+        for (number, reader) in self.readers {
+            overflow.watch(reader.socket().as_std().as_fd());
             let control = Arc::new(Control::started(changes.clone()));
-            let mut running: Task = control.run(inlet);
+            let mut running: Task = control.run(reader);
             controls.push(control);
             let done = done.clone();
             let task = async move {
                 let ended = (&mut running).await;
                 // The receiver waits for all.
-                let _ = done.send((number, ended, running.into_work().into_intake()));
+                let _ = done.send((number, ended, running.into_work().into_demux()));
             };
             self.contexts.of(number).spawn(task).detach();
         }
-        for (number, inlet) in self.tcp {
+        for (number, reader) in self.tcp {
             let control = Arc::new(Control::started(changes.clone()));
-            let mut running: TcpTask = control.run(inlet);
+            let mut running: TcpTask = control.run(reader);
             controls.push(control);
             let done = done.clone();
             let task = async move {
                 let ended = (&mut running).await;
-                if let Some(intake) = running.into_work().into_intake() {
-                    let _ = done.send((number, ended, intake));
+                if let Some(demux) = running.into_work().into_demux() {
+                    let _ = done.send((number, ended, demux));
                 }
             };
             self.contexts.of(number).spawn(task).detach();
         }
         drop(done);
-        let mut measured = watch(plan, &self.contexts, &self.counted, interrupted);
+        let mut measured = wait_until_done(plan, &self.contexts, &self.counters, interrupted);
         measured.overflowed = overflow.dropped();
         for control in &controls {
             // A stream that has failed already is told in vain.
@@ -276,19 +279,19 @@ impl<'a> Receiver<'a> {
         }
         measured.warnings = self.warnings;
         measured.notes = self.notes;
-        let mut intakes: Vec<_> = results.iter().collect();
-        let failed = intakes
+        let mut demuxes: Vec<_> = results.iter().collect();
+        let failed = demuxes
             .iter()
             .filter(|(_, ended, _)| *ended == Ended::Failed);
         let failed = failed.count();
         if failed > 0 {
-            measured
-                .warnings
-                .push(format!("{failed} sockets failed; what came before is told"));
+            measured.warnings.push(format!(
+                "{failed} sockets failed; packets received before that are reported"
+            ));
         }
-        intakes.sort_by_key(|(number, ..)| *number);
-        for (_, _, intake) in intakes {
-            tell(intake, &mut measured);
+        demuxes.sort_by_key(|(number, ..)| *number);
+        for (_, _, demux) in demuxes {
+            add_reports(demux, &mut measured);
         }
         measured.histograms = self.contexts.take_histograms();
         finish(plan, &mut measured, self.files, self.capture);
@@ -309,13 +312,13 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
         .clone()
         .map(|path| Files::new(path, true))
         .transpose()?;
-    let common = Arc::new(plan.common(files.as_ref()));
-    let mut intakes: Vec<Intake> = Vec::new();
+    let config = Arc::new(plan.config(files.as_ref()));
+    let mut demuxes: Vec<Demux> = Vec::new();
     let mut by_port: HashMap<SocketAddr, usize> = HashMap::new();
     let mut measured = Measured::default();
     // What other runs of this thread have left.
     with_histograms(|histograms| *histograms = Histograms::new());
-    let passed = pcap::read(capture, |packet| {
+    let summary = pcap::read(capture, |packet| {
         let index = *by_port.entry(packet.to).or_insert_with(|| {
             let of_port = plan
                 .sessions
@@ -324,31 +327,33 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
             let formats = of_port
                 .or(plan.sessions.first())
                 .map(|session| session.formats.clone());
-            let mut session = Session::new(packet.to, 11, Format::CD_MONO);
+            let mut session = RtpSession::new(packet.to, 11, Format::CD_MONO);
             session.formats = formats.unwrap_or_default();
-            intakes.push(Intake::new(
-                Arc::clone(&common),
+            demuxes.push(Demux::new(
+                Arc::clone(&config),
                 session,
-                intakes.len(),
+                demuxes.len(),
                 false,
             ));
-            intakes.len() - 1
+            demuxes.len() - 1
         });
         match packet.missing {
-            0 => intakes[index].take(packet.bytes, packet.from, packet.at),
-            missing => intakes[index].take_cut(packet.bytes, missing, packet.from, packet.at),
+            0 => demuxes[index].receive(packet.bytes, packet.from, packet.at),
+            missing => {
+                demuxes[index].receive_truncated(packet.bytes, missing, packet.from, packet.at)
+            }
         }
     })?;
-    measured.warnings.extend(passed.warnings(capture));
-    if passed.others > 0 {
-        let others = passed.others;
+    measured.warnings.extend(summary.warnings(capture));
+    if summary.others > 0 {
+        let others = summary.others;
         measured.notes.push(format!(
             "{others} packets of the capture are no whole UDP datagrams"
         ));
     }
-    drop(common);
-    for intake in intakes {
-        tell(intake, &mut measured);
+    drop(config);
+    for demux in demuxes {
+        add_reports(demux, &mut measured);
     }
     measured.contexts = 1;
     measured.buffers = measured.sources.iter().map(|source| source.packets).sum();
@@ -358,13 +363,13 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
 }
 
 /// Adds what came to one port.
-fn tell(intake: Intake, measured: &mut Measured) {
+fn add_reports(demux: Demux, measured: &mut Measured) {
     let unknown = |source: &SourceReport, formats: &Formats| {
         let is_unknown = |number: &&u8| formats.of(**number).is_none();
         source.payload_types.iter().find(is_unknown).copied()
     };
-    let formats = intake.formats().clone();
-    let (rows, junk) = intake.tell();
+    let formats = demux.formats().clone();
+    let (rows, unrecognized) = demux.into_reports();
     for (mut source, stats) in rows {
         source.stream = measured.sources.len();
         if let Some(number) = unknown(&source, &formats) {
@@ -377,11 +382,16 @@ fn tell(intake: Intake, measured: &mut Measured) {
         measured.streams.push(stats);
         measured.sources.push(source);
     }
-    measured.junk.add(&junk);
+    measured.unrecognized.add(&unrecognized);
 }
 
 /// Ends the files, and says what is amiss.
-fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: Option<pcap::Tap>) {
+fn finish(
+    plan: &Plan,
+    measured: &mut Measured,
+    files: Option<Files>,
+    capture: Option<pcap::CaptureWriter>,
+) {
     measured
         .warnings
         .extend(overflow::warning(measured.overflowed));
@@ -390,37 +400,44 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
         .extend(files.into_iter().flat_map(Files::finish));
     measured
         .warnings
-        .extend(capture.and_then(pcap::Tap::finish));
+        .extend(capture.and_then(pcap::CaptureWriter::finish));
     for number in &measured.unknown_types {
         let text = format!(
             "payload type {number} is not known, so its clock is not: name it with --codec {number}=NAME/CLOCK or --from-sdp"
         );
         measured.warnings.push(text);
     }
-    let unheard: u64 = measured.sources.iter().map(|source| source.unheard).sum();
-    if unheard > 0 {
-        measured.warnings.push(format!("{unheard} packets could not be written to a recording: no codec for them, or another rate than its first ones'{}", no_opus(&measured.sources)));
+    let unrecorded: u64 = measured
+        .sources
+        .iter()
+        .map(|source| source.unrecorded)
+        .sum();
+    if unrecorded > 0 {
+        measured.warnings.push(format!("{unrecorded} packets could not be written to a recording: no codec for them, or another rate than its first ones'{}", no_opus(&measured.sources)));
     }
-    let Junk {
+    let Unrecognized {
         malformed,
-        unproven,
-        strangers,
-        cut,
+        unvalidated,
+        unknown,
+        truncated,
         rtcp: _,
-    } = measured.junk;
-    let told = [
+    } = measured.unrecognized;
+    let counts = [
         (malformed, "datagrams were neither RTP nor RTCP"),
         (
-            unproven,
+            unvalidated,
             "packets were of sources that sent no two in sequence",
         ),
         (
-            strangers,
+            unknown,
             "packets were of sources that were not asked for, or too many",
         ),
-        (cut, "packets were cut: they are counted, and not heard"),
+        (
+            truncated,
+            "packets were cut: they are counted, and not heard",
+        ),
     ];
-    for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         measured.notes.push(format!("{count} {what}"));
     }
     let strays: u64 = measured.sources.iter().map(|source| source.strays).sum();
@@ -429,16 +446,16 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
             "{strays} packets were far from all others of their source"
         ));
     }
-    let came = measured.sources.len();
+    let received = measured.sources.len();
     match plan.streams {
-        _ if came == 0 && unproven > 0 => measured.warnings.push(format!(
-            "nothing was received but {unproven} packets, no two of them in sequence"
+        _ if received == 0 && unvalidated > 0 => measured.warnings.push(format!(
+            "nothing was received but {unvalidated} packets, no two of them in sequence"
         )),
-        _ if came == 0 => measured.warnings.push("nothing was received".into()),
-        Some(streams) if came < streams => {
+        _ if received == 0 => measured.warnings.push("nothing was received".into()),
+        Some(streams) if received < streams => {
             measured.warnings.push(format!(
                 "{} of {streams} streams never came",
-                streams - came
+                streams - received
             ));
         }
         _ => {}
@@ -448,7 +465,7 @@ fn finish(plan: &Plan, measured: &mut Measured, files: Option<Files>, capture: O
 /// Where Opus was to be written by a build that has none.
 fn no_opus(sources: &[SourceReport]) -> &'static str {
     let is_opus = |source: &SourceReport| {
-        source.unheard > 0
+        source.unrecorded > 0
             && source
                 .format
                 .is_some_and(|format| format.encoding == Encoding::Opus)
@@ -460,10 +477,10 @@ fn no_opus(sources: &[SourceReport]) -> &'static str {
 }
 
 /// Waits until the run is over; what was used between the ramp-up and the last packet.
-fn watch(
+fn wait_until_done(
     plan: &Plan,
     contexts: &Contexts,
-    counted: &Counted,
+    counters: &ReceiveCounters,
     interrupted: &dyn Fn() -> bool,
 ) -> Measured {
     let start = Instant::now();
@@ -473,13 +490,13 @@ fn watch(
     let mut begin: Option<(Usage, u64)> = None;
     let mut last = (contexts.usage(), 0);
     // What sends no two packets in sequence is no stream, but somebody is there.
-    let mut alive = (0, start);
+    let mut last_active = (0, start);
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         let now = Instant::now();
-        let count = counted.packets();
-        if counted.signs_of_life() > alive.0 {
-            alive = (counted.signs_of_life(), now);
+        let count = counters.packets();
+        if counters.activity() > last_active.0 {
+            last_active = (counters.activity(), now);
         }
         if count > last.1 {
             let first = *first_packet.get_or_insert(now);
@@ -488,8 +505,10 @@ fn watch(
                 begin.get_or_insert((last.0, count));
             }
         }
-        let is_idle = alive.0 > 0 && now - alive.1 >= plan.idle;
-        let is_over = plan.at_most.is_some_and(|at_most| now - start >= at_most);
+        let is_idle = last_active.0 > 0 && now - last_active.1 >= plan.idle;
+        let is_over = plan
+            .time_limit
+            .is_some_and(|time_limit| now - start >= time_limit);
         let is_done = wanted.is_some_and(|wanted| count >= wanted);
         if is_idle || is_over || is_done || interrupted() {
             break;

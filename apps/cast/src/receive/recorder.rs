@@ -1,10 +1,10 @@
 //! From packets to recordings: decoded where they come, written by a pool of its own.
 
+use crate::error::Error;
 use crate::media::codec::Decoder;
 use crate::media::format::Format;
 use crate::media::recording::Recording;
 use crate::media::wav::WavError;
-use crate::run::Error;
 use crate::stream::buffer::Buffer;
 use creel::channel::leaky::{self, Leak, Sender};
 use creel::{Pool, Wait};
@@ -20,7 +20,7 @@ pub(super) struct Files {
     /// It outlives its recordings: dropped, it would cancel them.
     pool: Arc<Pool>,
     folder: Arc<Folder>,
-    told: mpsc::Receiver<String>,
+    warnings: mpsc::Receiver<String>,
 }
 
 /// What recorders share.
@@ -28,8 +28,8 @@ pub(super) struct Files {
 pub(super) struct Folder {
     pool: Arc<Pool>,
     path: PathBuf,
-    tells: mpsc::Sender<String>,
-    waits: bool,
+    warn: mpsc::Sender<String>,
+    lossless: bool,
 }
 
 impl Files {
@@ -39,22 +39,22 @@ impl Files {
     /// # Errors
     ///
     /// If it cannot be made.
-    pub(super) fn new(path: PathBuf, waits: bool) -> Result<Self, Error> {
+    pub(super) fn new(path: PathBuf, lossless: bool) -> Result<Self, Error> {
         let made = std::fs::create_dir_all(&path);
         made.map_err(|error| Error::Wav(WavError::Io(path.clone(), error)))?;
         let builder = Pool::builder().workers(1).wait(Wait::Park).name("files");
-        let (tells, told) = mpsc::channel();
+        let (warn, warnings) = mpsc::channel();
         let pool = Arc::new(builder.build()?);
         let folder = Folder {
             pool: Arc::clone(&pool),
             path,
-            tells,
-            waits,
+            warn,
+            lossless,
         };
         Ok(Files {
             pool,
             folder: Arc::new(folder),
-            told,
+            warnings,
         })
     }
 
@@ -65,11 +65,15 @@ impl Files {
 
     /// Waits until all files are finished; what went wrong with them. All recorders are gone.
     pub(super) fn finish(self) -> Vec<String> {
-        let Files { pool, folder, told } = self;
+        let Files {
+            pool,
+            folder,
+            warnings,
+        } = self;
         drop(folder);
-        let told = told.iter().collect();
+        let warnings = warnings.iter().collect();
         drop(pool);
-        told
+        warnings
     }
 }
 
@@ -108,7 +112,7 @@ impl Recorder {
 
     /// Puts a payload's sound at a frame; false where it cannot be heard: no codec, or another
     /// rate than the recording's.
-    pub(super) fn hear(
+    pub(super) fn record(
         &mut self,
         payload_type: u8,
         format: Format,
@@ -143,7 +147,7 @@ impl Recorder {
         let frames = buffer.samples.len() / usize::from(format.channels);
         self.end = self.end.max(frame + frames as i64);
         // Without a file any more, the stream goes on.
-        if self.folder.waits {
+        if self.folder.lossless {
             let _ = open.file.send_blocking(buffer);
         } else {
             let _ = open.file.try_send(buffer);
@@ -155,18 +159,18 @@ impl Recorder {
 /// Begins a file, fed through the queue until its sender is dropped.
 fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Buffer> {
     let path = folder.path.join(format!("{name}.wav"));
-    let leak = if folder.waits { Leak::No } else { Leak::New };
+    let leak = if folder.lossless { Leak::No } else { Leak::New };
     let (sender, mut receiver) = leaky::channel::<Buffer>(QUEUE, leak);
-    let tells = folder.tells.clone();
+    let warn = folder.warn.clone();
     let task = async move {
-        let told = match Recording::create(&path, format.rate(), u16::from(format.channels)) {
+        let recorded = match Recording::create(&path, format.rate(), u16::from(format.channels)) {
             Err(error) => Err(error),
             Ok(mut recording) => loop {
                 let Ok(buffer) = receiver.recv().await else {
                     break recording.finish();
                 };
                 if let Err(error) = recording.put(buffer.sequence as i64, &buffer.samples) {
-                    recording.save();
+                    recording.repair_header();
                     break Err(error);
                 }
             },
@@ -174,13 +178,13 @@ fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Buffer> {
         let missed = receiver.leaked();
         if missed > 0 {
             // The receiver waits for all.
-            let _ = tells.send(format!(
+            let _ = warn.send(format!(
                 "{}: {missed} packets came faster than it could be written; they are silence in it",
                 path.display()
             ));
         }
-        if let Err(error) = told {
-            let _ = tells.send(format!("{error}; the recording ends there"));
+        if let Err(error) = recorded {
+            let _ = warn.send(format!("{error}; the recording ends there"));
         }
     };
     folder.pool.spawn(task).detach();

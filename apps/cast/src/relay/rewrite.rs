@@ -1,7 +1,7 @@
 //! New names and numbers for sources: what a client sees does not tell whose stream it is.
 
 use crate::net::identity::Random;
-use crate::net::rtcp::{self, Block, Told};
+use crate::net::rtcp::{self, Item, ReportBlock};
 use crate::net::rtp::is_rtcp;
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ struct Shift {
 #[derive(Debug)]
 pub(super) struct Rewrite {
     random: Random,
-    name: String,
+    cname: String,
     shifts: HashMap<u32, Shift>,
     back: HashMap<u32, u32>,
 }
@@ -29,7 +29,7 @@ impl Rewrite {
     pub(super) fn new() -> Self {
         let mut random = Random::new(None);
         Rewrite {
-            name: format!("{:016x}", random.next()),
+            cname: format!("{:016x}", random.next()),
             random,
             shifts: HashMap::new(),
             back: HashMap::new(),
@@ -77,31 +77,31 @@ impl Rewrite {
     /// A sender's report, of its new name and time.
     fn forward_report(&mut self, datagram: &[u8], into: &mut Vec<u8>) -> Option<()> {
         let (mut sender, mut leaves) = (None, None);
-        rtcp::read(datagram, |told| match told {
-            Told::Sender(ssrc, info) => sender = Some((ssrc, info)),
-            Told::Bye(ssrc) => leaves = Some(ssrc),
-            Told::Block(_) => {}
+        rtcp::read(datagram, |item| match item {
+            Item::Sender(ssrc, info) => sender = Some((ssrc, info)),
+            Item::Bye(ssrc) => leaves = Some(ssrc),
+            Item::Block(_) => {}
         });
         let ssrc = sender.map(|(ssrc, _)| ssrc).or(leaves)?;
         let shift = self.shift(ssrc)?;
         let mut info = sender.map(|(_, info)| info).unwrap_or_default();
         info.timestamp = info.timestamp.wrapping_add(shift.timestamp);
-        *into = rtcp::sender_report(shift.ssrc, info, &self.name, leaves.is_some());
+        *into = rtcp::sender_report(shift.ssrc, info, &self.cname, leaves.is_some());
         Some(())
     }
 
     /// A receiver's report, of the source's own name.
     pub(super) fn backward(&self, datagram: &[u8], into: &mut Vec<u8>) -> Option<()> {
-        let mut blocks: Vec<Block> = Vec::new();
-        rtcp::read(datagram, |told| {
-            if let Told::Block(block) = told
+        let mut blocks: Vec<ReportBlock> = Vec::new();
+        rtcp::read(datagram, |item| {
+            if let Item::Block(block) = item
                 && let Some(&ssrc) = self.back.get(&block.ssrc)
             {
                 let sequence = self.shifts.get(&ssrc).map_or(0, |shift| shift.sequence);
-                let highest = block.highest.wrapping_sub(sequence.into());
-                blocks.push(Block {
+                let highest_sequence = block.highest_sequence.wrapping_sub(sequence.into());
+                blocks.push(ReportBlock {
                     ssrc,
-                    highest,
+                    highest_sequence,
                     ..block
                 });
             }
@@ -110,7 +110,7 @@ impl Rewrite {
             return None;
         }
         let ssrc = datagram.get(4..8).and_then(|bytes| bytes.try_into().ok());
-        *into = rtcp::receiver_report(ssrc.map_or(0, u32::from_be_bytes), &blocks, &self.name);
+        *into = rtcp::receiver_report(ssrc.map_or(0, u32::from_be_bytes), &blocks, &self.cname);
         Some(())
     }
 }

@@ -1,9 +1,9 @@
 //! One who talks and listens.
 
-use super::LegReport;
+use super::report::LegReport;
 use crate::media::codec::{Decoder, Encoder};
+use crate::media::dtmf;
 use crate::media::format::{Encoding, Format, Formats};
-use crate::media::keys;
 use crate::media::playout::Playout;
 use crate::net::identity::Random;
 use crate::net::rtp::{HEADER_BYTES, Header};
@@ -19,16 +19,16 @@ pub(super) struct Leg {
     decoder: Decoder,
     encoder: Encoder,
     playout: Playout,
-    keys: keys::Heard,
+    keys: dtmf::DtmfReceiver,
     /// What it is sent under.
-    ours: Header,
+    outgoing_header: Header,
     packets: u64,
     sent: u64,
     played: u64,
     /// Ticks since its last packet.
-    pub(super) silent: u32,
+    pub(super) silent_ticks: u32,
     /// What it says in this tick.
-    pub(super) voice: Vec<i16>,
+    pub(super) samples: Vec<i16>,
 }
 
 impl Leg {
@@ -45,7 +45,7 @@ impl Leg {
             return None;
         }
         let mut random = Random::new(None);
-        let ours = Header {
+        let outgoing_header = Header {
             payload_type: header.payload_type,
             marker: true,
             sequence: random.next() as u16,
@@ -60,69 +60,72 @@ impl Leg {
             decoder: Decoder::new(format).ok()?,
             encoder: Encoder::new(format).ok()?,
             playout: Playout::new(rate, frame),
-            keys: keys::Heard::default(),
-            ours,
+            keys: dtmf::DtmfReceiver::default(),
+            outgoing_header,
             packets: 0,
             sent: 0,
             played: 0,
-            silent: 0,
-            voice: vec![0; frame],
+            silent_ticks: 0,
+            samples: vec![0; frame],
         })
     }
 
     /// Takes a packet; false if it is of a format that it did not begin with.
-    pub(super) fn take(&mut self, header: Header, payload: &[u8], formats: &Formats) -> bool {
-        self.silent = 0;
+    pub(super) fn receive(&mut self, header: Header, payload: &[u8], formats: &Formats) -> bool {
+        self.silent_ticks = 0;
         if header.payload_type != self.payload_type {
             let is_event = formats
                 .of(header.payload_type)
                 .is_some_and(|format| format.encoding == Encoding::Event);
             if is_event {
-                self.keys.note(header.timestamp, payload);
+                self.keys.record(header.timestamp, payload);
             }
             return is_event;
         }
         self.packets += 1;
-        let mut samples = self.playout.memory();
+        let mut samples = self.playout.spare_buffer();
         self.decoder.decode(payload, &mut samples);
         let timestamp = self.format.frames(i64::from(header.timestamp)) as u32;
-        self.playout.take(timestamp, samples);
+        self.playout.insert(timestamp, samples);
         true
     }
 
-    /// Its next frame goes into `voice`.
-    pub(super) fn speak(&mut self) {
-        self.silent += 1;
-        self.played += self.voice.len() as u64;
-        self.playout.play(&mut self.voice);
+    /// Its next frame goes into `samples`.
+    pub(super) fn play_frame(&mut self) {
+        self.silent_ticks += 1;
+        self.played += self.samples.len() as u64;
+        self.playout.play(&mut self.samples);
     }
 
     /// The packet with what it shall hear.
-    pub(super) fn packet(&mut self, heard: &[i16], datagram: &mut Vec<u8>) {
+    pub(super) fn build_packet(&mut self, mix: &[i16], datagram: &mut Vec<u8>) {
         datagram.clear();
-        datagram.extend(self.ours.to_bytes());
-        self.encoder.encode(heard, datagram);
+        datagram.extend(self.outgoing_header.to_bytes());
+        self.encoder.encode(mix, datagram);
         debug_assert!(datagram.len() > HEADER_BYTES);
-        self.ours.marker = false;
-        self.ours.sequence = self.ours.sequence.wrapping_add(1);
+        self.outgoing_header.marker = false;
+        self.outgoing_header.sequence = self.outgoing_header.sequence.wrapping_add(1);
         self.sent += 1;
     }
 
     /// Time goes on, whether it is sent something or not.
-    pub(super) fn pass(&mut self, frames: usize) {
-        self.ours.timestamp = self.ours.timestamp.wrapping_add(self.format.ticks(frames));
+    pub(super) fn advance_timestamp(&mut self, frames: usize) {
+        self.outgoing_header.timestamp = self
+            .outgoing_header
+            .timestamp
+            .wrapping_add(self.format.ticks(frames));
     }
 
-    pub(super) fn tell(&self, room: usize) -> LegReport {
-        let heard = self.playout.heard();
+    pub(super) fn report(&self, room: usize) -> LegReport {
+        let stats = self.playout.stats();
         LegReport {
             room,
             from: self.from,
             format: self.format,
             packets: self.packets,
             sent: self.sent,
-            late: heard.late,
-            concealed: heard.concealed as f64 / self.played.max(1) as f64,
+            late: stats.late,
+            concealed: stats.concealed as f64 / self.played.max(1) as f64,
             keys: self.keys.keys().to_owned(),
         }
     }

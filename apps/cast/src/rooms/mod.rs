@@ -11,114 +11,30 @@
 //! another rate than the room's.
 
 mod leg;
+mod plan;
+mod report;
 mod room;
 
+pub use plan::Plan;
+pub use report::LegReport;
+
+use crate::error::Error;
 use crate::measure::contexts::Contexts;
-use crate::media::format::{Format, Formats};
-use crate::net::options::Options;
+use crate::media::format::Format;
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{Ports, port_of_stream};
-use crate::net::session::Session;
-use crate::run::{Error, Measured};
+use crate::net::session::RtpSession;
+use crate::results::Measured;
+use report::{Shared, lock};
 use room::Room;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the program looks what has come.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// What a room's socket is asked to hold: a second of many legs.
 const SOCKET_BYTES: usize = 256 * 1024;
-
-/// What is conferred.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Room n is port + n.
-    pub on: SocketAddr,
-    /// Rooms.
-    pub rooms: usize,
-    /// What payload types mean.
-    pub formats: Formats,
-    /// Samples a second in the rooms: only legs of this rate are heard.
-    pub rate: u32,
-    /// How long a packet lasts that is sent.
-    pub packet_time: Duration,
-    /// Legs in one room at most.
-    pub legs: usize,
-    /// A leg that sends nothing for so long has left.
-    pub silence: Duration,
-    /// Contexts: pools of one worker.
-    pub groups: usize,
-    /// How long a context waits before it reacts again.
-    pub wait: Duration,
-    /// What others may do with the contexts from outside.
-    pub observe: creel::Observe,
-    /// Ends when nothing has come for so long, once something has.
-    pub idle: Option<Duration>,
-    /// Ends after so long in any case.
-    pub at_most: Option<Duration>,
-    /// What is asked of the sockets.
-    pub options: Options,
-}
-
-impl Plan {
-    /// Rooms of telephony: 8,000 samples a second, 20 ms a packet.
-    pub fn new(on: SocketAddr, rooms: usize) -> Self {
-        Plan {
-            on,
-            rooms,
-            formats: Formats::default(),
-            rate: 8_000,
-            packet_time: Duration::from_millis(20),
-            legs: 64,
-            silence: Duration::from_secs(10),
-            groups: 1,
-            wait: Duration::from_millis(5),
-            observe: creel::Observe::default(),
-            idle: None,
-            at_most: None,
-            options: Options::default(),
-        }
-    }
-}
-
-/// What a leg has said and heard.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LegReport {
-    /// Its room.
-    pub room: usize,
-    /// Its address.
-    pub from: SocketAddr,
-    /// Its format.
-    pub format: Format,
-    /// Packets that came from it.
-    pub packets: u64,
-    /// Packets that were sent to it.
-    pub sent: u64,
-    /// Packets that came after their time.
-    pub late: u64,
-    /// The share of its time that was concealed, 0 to 1.
-    pub concealed: f64,
-    /// The keys that it pressed.
-    pub keys: String,
-}
-
-/// What all rooms tell.
-#[derive(Debug, Default)]
-struct Told {
-    legs: Vec<LegReport>,
-    packets: u64,
-    sent: u64,
-    /// Packets of no leg: another rate, no codec, no room for one more, no RTP.
-    refused: u64,
-}
-
-type Shared = Arc<Mutex<Told>>;
-
-fn lock(told: &Shared) -> std::sync::MutexGuard<'_, Told> {
-    told.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Opens the rooms and lets people talk. Blocks until it is over; `interrupted` is asked some times
 /// a second and ends it, too.
@@ -130,18 +46,19 @@ pub fn run(
     plan: &Plan,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<(Measured, Vec<LegReport>), Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
+    let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let mut measured = Measured::default();
-    let told: Shared = Arc::default();
+    let totals: Shared = Arc::default();
     let mut ports = Ports::new(SOCKET_BYTES);
     let mut rooms = Vec::new();
     let mut overflow = Overflow::default();
     for number in 0..plan.rooms {
         let address = port_of_stream(plan.on, number, false)?;
-        if let Some(socket) = ports.open(&plan.options, &Session::new(address, 0, Format::CD_MONO))
+        if let Some(socket) =
+            ports.open(&plan.options, &RtpSession::new(address, 0, Format::CD_MONO))
         {
             overflow.watch(socket.as_std().as_fd());
-            let room = Room::new(number, socket, plan, Arc::clone(&told));
+            let room = Room::new(number, socket, plan, Arc::clone(&totals));
             rooms.push((number, room));
         }
     }
@@ -155,15 +72,15 @@ pub fn run(
     let first = contexts.usage();
     let mut last = (0, start);
     while !interrupted() {
-        std::thread::sleep(LOOK);
-        let (packets, now) = (lock(&told).packets, Instant::now());
+        std::thread::sleep(POLL_INTERVAL);
+        let (packets, now) = (lock(&totals).packets, Instant::now());
         if packets > last.0 {
             last = (packets, now);
         }
         let is_idle = plan
             .idle
             .is_some_and(|idle| last.0 > 0 && now - last.1 >= idle);
-        if is_idle || plan.at_most.is_some_and(|most| now - start >= most) {
+        if is_idle || plan.time_limit.is_some_and(|limit| now - start >= limit) {
             break;
         }
     }
@@ -175,14 +92,14 @@ pub fn run(
     // Dropped, they are cancelled, and tell what they have.
     drop(tasks);
     drop(contexts);
-    let mut told = std::mem::take(&mut *lock(&told));
-    told.legs.sort_by_key(|leg| (leg.room, leg.from));
-    measured.buffers = told.packets;
-    if told.refused > 0 {
-        let refused = told.refused;
+    let mut totals = std::mem::take(&mut *lock(&totals));
+    totals.legs.sort_by_key(|leg| (leg.room, leg.from));
+    measured.buffers = totals.packets;
+    if totals.refused > 0 {
+        let refused = totals.refused;
         measured.notes.push(format!(
             "{refused} packets were of no leg: another rate than the rooms', no codec, or too many"
         ));
     }
-    Ok((measured, told.legs))
+    Ok((measured, totals.legs))
 }

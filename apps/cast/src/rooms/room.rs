@@ -1,9 +1,10 @@
 //! One room's task.
 
 use super::leg::Leg;
-use super::{Plan, Shared, lock};
+use super::plan::Plan;
+use super::report::{Shared, lock};
 use crate::media::format::Formats;
-use crate::net::rtcp::{self, Told};
+use crate::net::rtcp::{self, Item};
 use crate::net::rtp;
 use creel::net::{Outgoing, Received, UdpSocket};
 use creel::time::{Interval, interval};
@@ -13,14 +14,14 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 /// Datagrams that are taken at once, and the room for each.
-const SLOTS: usize = 64;
+const BATCH: usize = 64;
 const DATAGRAM_BYTES: usize = 4_096 + 64;
 /// What has come in one tick: more is left to the next one.
-const CALLS: usize = 4;
+const BATCHES_PER_TICK: usize = 4;
 
 thread_local! {
     /// All rooms of a context share it.
-    static RECEIVED: RefCell<Received> = RefCell::new(Received::new(SLOTS, DATAGRAM_BYTES));
+    static RECEIVED: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
 }
 
 /// A room and who is in it.
@@ -41,11 +42,11 @@ pub(super) struct Room {
     datagram: Vec<u8>,
     packets: u64,
     refused: u64,
-    told: Shared,
+    totals: Shared,
 }
 
 impl Room {
-    pub(super) fn new(number: usize, socket: UdpSocket, plan: &Plan, told: Shared) -> Self {
+    pub(super) fn new(number: usize, socket: UdpSocket, plan: &Plan, totals: Shared) -> Self {
         let frame = (plan.packet_time.as_secs_f64() * f64::from(plan.rate)).round() as usize;
         let frame = frame.max(1);
         Room {
@@ -63,7 +64,7 @@ impl Room {
             datagram: Vec::new(),
             packets: 0,
             refused: 0,
-            told,
+            totals,
         }
     }
 
@@ -81,9 +82,9 @@ impl Room {
                 self.mix(&mut outgoing);
                 if !outgoing.is_empty() {
                     let sent = self.socket.send_batch(&mut outgoing).await;
-                    lock(&self.told).sent += sent.sent as u64;
+                    lock(&self.totals).sent += sent.sent as u64;
                 }
-                self.part();
+                self.remove_silent_legs();
             }
         }
     }
@@ -92,7 +93,7 @@ impl Room {
     /// next tick.
     fn receive_all(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
-        for _ in 0..CALLS {
+        for _ in 0..BATCHES_PER_TICK {
             if self.poll_receive(&mut cx).is_pending() {
                 break;
             }
@@ -112,28 +113,28 @@ impl Room {
             ready!(self.socket.poll_recv_batch(cx, received))?;
             let before = self.packets;
             for datagram in received.iter() {
-                self.take(datagram.bytes, datagram.from);
+                self.receive(datagram.bytes, datagram.from);
             }
-            lock(&self.told).packets += self.packets - before;
+            lock(&self.totals).packets += self.packets - before;
             Poll::Ready(Ok(()))
         })
     }
 
-    fn take(&mut self, datagram: &[u8], from: SocketAddr) {
+    fn receive(&mut self, datagram: &[u8], from: SocketAddr) {
         if rtp::is_rtcp(datagram) {
-            return self.take_rtcp(datagram, from);
+            return self.receive_rtcp(datagram, from);
         }
         let Ok((header, payload)) = rtp::parse(datagram) else {
             self.refused += 1;
             return;
         };
         self.packets += 1;
-        let place = self.legs.iter().position(|leg| leg.from == from);
-        let leg = match place {
-            Some(place) if self.legs[place].ssrc == header.ssrc => &mut self.legs[place],
-            place => {
+        let index = self.legs.iter().position(|leg| leg.from == from);
+        let leg = match index {
+            Some(index) if self.legs[index].ssrc == header.ssrc => &mut self.legs[index],
+            index => {
                 // A new one, or one who has begun anew.
-                let leg = match self.legs.len() < self.legs_max || place.is_some() {
+                let leg = match self.legs.len() < self.legs_max || index.is_some() {
                     true => Leg::new(from, header, &self.formats, self.rate, self.frame),
                     false => None,
                 };
@@ -141,66 +142,71 @@ impl Room {
                     self.refused += 1;
                     return;
                 };
-                if let Some(place) = place {
-                    self.leave(place);
+                if let Some(index) = index {
+                    self.remove_leg(index);
                 }
                 self.legs.push(leg);
                 let last = self.legs.len() - 1;
                 &mut self.legs[last]
             }
         };
-        self.refused += u64::from(!leg.take(header, payload, &self.formats));
+        self.refused += u64::from(!leg.receive(header, payload, &self.formats));
     }
 
-    fn take_rtcp(&mut self, datagram: &[u8], from: SocketAddr) {
-        let mut leaves = false;
-        rtcp::read(datagram, |told| leaves |= matches!(told, Told::Bye(_)));
-        let place = self.legs.iter().position(|leg| leg.from == from);
-        if let Some(place) = place.filter(|_| leaves) {
-            self.leave(place);
+    fn receive_rtcp(&mut self, datagram: &[u8], from: SocketAddr) {
+        let mut says_bye = false;
+        rtcp::read(datagram, |item| says_bye |= matches!(item, Item::Bye(_)));
+        let index = self.legs.iter().position(|leg| leg.from == from);
+        if let Some(index) = index.filter(|_| says_bye) {
+            self.remove_leg(index);
         }
     }
 
-    fn leave(&mut self, place: usize) {
-        let leg = self.legs.swap_remove(place);
-        lock(&self.told).legs.push(leg.tell(self.number));
+    fn remove_leg(&mut self, index: usize) {
+        let leg = self.legs.swap_remove(index);
+        lock(&self.totals).legs.push(leg.report(self.number));
     }
 
     /// Each hears the sum of all, without itself.
     fn mix(&mut self, outgoing: &mut Outgoing) {
         self.sum.fill(0);
         for leg in &mut self.legs {
-            leg.speak();
-            for (sum, &voice) in self.sum.iter_mut().zip(&leg.voice) {
-                *sum += i32::from(voice);
+            leg.play_frame();
+            for (sum, &sample) in self.sum.iter_mut().zip(&leg.samples) {
+                *sum += i32::from(sample);
             }
         }
         let alone = self.legs.len() < 2;
         for leg in &mut self.legs {
             if !alone {
-                for ((mix, &sum), &own) in self.mix.iter_mut().zip(&self.sum).zip(&leg.voice) {
+                for ((mix, &sum), &own) in self.mix.iter_mut().zip(&self.sum).zip(&leg.samples) {
                     *mix = (sum - i32::from(own)).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
                 }
-                leg.packet(&self.mix, &mut self.datagram);
+                leg.build_packet(&self.mix, &mut self.datagram);
                 outgoing.push(&self.datagram, leg.from);
             }
-            leg.pass(self.frame);
+            leg.advance_timestamp(self.frame);
         }
     }
 
     /// Those who have been silent for long have left.
-    fn part(&mut self) {
-        while let Some(place) = self.legs.iter().position(|leg| leg.silent > self.silence) {
-            self.leave(place);
+    fn remove_silent_legs(&mut self) {
+        while let Some(index) = self
+            .legs
+            .iter()
+            .position(|leg| leg.silent_ticks > self.silence)
+        {
+            self.remove_leg(index);
         }
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let mut told = lock(&self.told);
-        told.refused += self.refused;
-        told.legs
-            .extend(self.legs.iter().map(|leg| leg.tell(self.number)));
+        let mut totals = lock(&self.totals);
+        totals.refused += self.refused;
+        totals
+            .legs
+            .extend(self.legs.iter().map(|leg| leg.report(self.number)));
     }
 }

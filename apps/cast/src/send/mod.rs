@@ -2,9 +2,13 @@
 
 mod replay;
 mod rtp_sink;
+mod unsent;
 
+pub use crate::results::{ReceiverReport, SentReport};
 pub use replay::{Replay, replay};
+pub(crate) use unsent::refused;
 
+use crate::error::Error;
 use crate::measure::context::{StatsSink, Window};
 use crate::measure::contexts::Contexts;
 use crate::measure::stats::StreamStats;
@@ -12,33 +16,34 @@ use crate::media::codec::Encoder;
 use crate::media::format::{Encoding, Format, Formats};
 use crate::media::tone::{Shape, Tone};
 use crate::media::wav::{Looped, Sound};
-use crate::net::audience::Audience;
+use crate::net::client_registry::ClientRegistry;
 use crate::net::identity::{self, Random};
 use crate::net::options::{Options, socket_error};
 use crate::net::ports::{buffer_bytes, capped};
-use crate::net::session::{Rtcp, Session};
+use crate::net::session::{Rtcp, RtpSession};
 use crate::net::tcp::{self, TcpSource};
 use crate::net::udp::{Outbox, Reports};
-use crate::run::{Error, Measured};
+use crate::results::Measured;
 use crate::stream::buffer::Buffer;
 use crate::stream::flow::Stream;
 use crate::stream::sink::{InPlace, Sink};
-use crate::stream::source::{InAll, Paced, Signal, Source};
+use crate::stream::source::{Paced, SameInAllChannels, Signal, Source};
 use creel::channel::leaky::{self, Leak};
 use creel::task::control::{Changes, Control, Ended, Flow, Trigger};
 use creel::time::interval;
 use creel::{Observe, Pool};
-use rtp_sink::{Begin, Layout, RtpSink, Way};
+use rtp_sink::{InitialNumbers, Layout, RtpSink, Transport};
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use unsent::report_unsent;
 
 /// Packets on their way into a TCP connection; the oldest are dropped when it is slow.
 const TCP_QUEUE: usize = 64;
 
 /// What the streams carry.
 #[derive(Debug, Clone)]
-pub enum Program {
+pub enum Content {
     /// A test signal; each stream a hertz above the one before, to tell them apart.
     Tone(Shape, f64),
     /// A sound, again and again, with the formats' rate and channels.
@@ -51,7 +56,7 @@ pub enum Program {
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// What each stream's packets are; of a description, where they go, too.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<RtpSession>,
     /// They go where their sessions say.
     pub described: bool,
     /// Where to: stream n to port + n of each client, or all to one port.
@@ -59,7 +64,7 @@ pub struct Plan {
     /// All streams go to the same port of a client.
     pub shared_port: bool,
     /// Contexts: pools of one worker, a socket each.
-    pub groups: usize,
+    pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
     /// What others may do with the contexts from outside.
@@ -71,7 +76,7 @@ pub struct Plan {
     /// Bare samples, little-endian, instead of RTP.
     pub raw: bool,
     /// What the streams carry.
-    pub program: Program,
+    pub content: Content,
     /// The first stream's source; the others' follow it. None: random ones.
     pub ssrc: Option<u32>,
     /// The number of each stream's first packet, and its timestamp. None: random ones.
@@ -90,20 +95,20 @@ impl Plan {
     /// `streams` tones of mono L16 at 44,100 Hz, 10 ms a packet, to this client; a thousand
     /// packets each.
     pub fn new(to: SocketAddr, streams: usize) -> Self {
-        let mut session = Session::new(to, 11, Format::CD_MONO);
+        let mut session = RtpSession::new(to, 11, Format::CD_MONO);
         session.packet_time = Duration::from_millis(10);
         Plan {
             sessions: vec![session; streams],
             described: false,
             to: vec![to],
             shared_port: false,
-            groups: 1,
+            contexts: 1,
             wait: Duration::from_millis(2),
             observe: Observe::default(),
             buffers: 1_000,
             ramp_up: Duration::from_secs(1),
             raw: false,
-            program: Program::Tone(Shape::Sine, 440.0),
+            content: Content::Tone(Shape::Sine, 440.0),
             ssrc: None,
             sequence: None,
             timestamp: None,
@@ -124,15 +129,15 @@ impl Plan {
     /// # Errors
     ///
     /// If a port would exceed 65,535.
-    pub fn audience(&self) -> Result<Audience, Error> {
-        let audience = Audience::new(self.sessions.len(), self.shared_port, self.rtcp());
+    pub fn client_registry(&self) -> Result<ClientRegistry, Error> {
+        let registry = ClientRegistry::new(self.sessions.len(), self.shared_port, self.rtcp());
         for &client in &self.to {
-            audience.add(client)?;
+            registry.add(client)?;
         }
         if self.described {
-            audience.add_sessions(&self.sessions);
+            registry.add_sessions(&self.sessions);
         }
-        Ok(audience)
+        Ok(registry)
     }
 
     /// The sessions as the first client's description needs them.
@@ -140,12 +145,12 @@ impl Plan {
     /// # Errors
     ///
     /// If a port would exceed 65,535.
-    pub fn described_to(&self, client: SocketAddr) -> Result<Vec<Session>, Error> {
-        let audience = Audience::new(self.sessions.len(), self.shared_port, self.rtcp());
-        let addresses = audience.addresses(client)?;
+    pub fn described_to(&self, client: SocketAddr) -> Result<Vec<RtpSession>, Error> {
+        let registry = ClientRegistry::new(self.sessions.len(), self.shared_port, self.rtcp());
+        let addresses = registry.addresses(client)?;
         let sessions = self.sessions.iter().zip(addresses);
         Ok(sessions
-            .map(|(session, address)| Session {
+            .map(|(session, address)| RtpSession {
                 address,
                 ..self.as_sent(session)
             })
@@ -153,7 +158,7 @@ impl Plan {
     }
 
     /// A session with what the plan adds to it: the hops of its packets, and keys.
-    pub fn as_sent(&self, session: &Session) -> Session {
+    pub fn as_sent(&self, session: &RtpSession) -> RtpSession {
         let mut session = session.clone();
         session.ttl = self.options.ttl.or(session.ttl);
         let mut named = session.formats.named().to_vec();
@@ -176,52 +181,20 @@ impl Plan {
     }
 
     /// Packets of a stream before the measured ones.
-    fn ramp(&self, session: &Session) -> u64 {
+    fn ramp_up_packets(&self, session: &RtpSession) -> u64 {
         let packets = self.ramp_up.as_secs_f64() / session.packet_time.as_secs_f64();
         packets.ceil() as u64
     }
 
     /// How long the longest stream takes.
     fn time(&self) -> Duration {
-        let of = |session: &Session| {
+        let of = |session: &RtpSession| {
             session
                 .packet_time
-                .mul_f64((self.buffers + self.ramp(session)) as f64)
+                .mul_f64((self.buffers + self.ramp_up_packets(session)) as f64)
         };
         self.sessions.iter().map(of).max().unwrap_or_default()
     }
-}
-
-/// What a stream has sent, and what its receivers have reported of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SentReport {
-    /// Its number.
-    pub stream: usize,
-    /// Its source.
-    pub ssrc: u32,
-    /// Packets, those of the ramp-up included; to each client so many.
-    pub packets: u64,
-    /// Bytes of payload in them.
-    pub bytes: u64,
-    /// Periods that were left out because the program did not run.
-    pub skipped: u64,
-    /// What each receiver reported last.
-    pub receivers: Vec<ReceiverReport>,
-}
-
-/// What a receiver reported of a stream.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReceiverReport {
-    /// Where its reports came from.
-    pub from: SocketAddr,
-    /// Packets that it lacks.
-    pub lost: u32,
-    /// The share that it lacked between its last two reports, 0 to 1.
-    pub fraction_lost: f64,
-    /// Its jitter.
-    pub jitter_ms: f64,
-    /// From the sender to it and back; none before it has heard a report.
-    pub round_trip_ms: Option<f64>,
 }
 
 /// Sends as planned and measures. Blocks for its whole time; `interrupted` is asked some times a
@@ -231,47 +204,51 @@ pub struct ReceiverReport {
 ///
 /// If a context or socket cannot be made, a port would exceed 65,535, or there is no codec.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
-    run_with(plan, &plan.audience()?, interrupted)
+    run_with(plan, &plan.client_registry()?, interrupted)
 }
 
-/// The same to an audience that may be changed meanwhile.
+/// Like [`run`], for clients that may change while it sends.
 ///
 /// # Errors
 ///
 /// As [`run`].
 pub fn run_with(
     plan: &Plan,
-    audience: &Audience,
+    registry: &ClientRegistry,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Measured, Error> {
-    let contexts = Contexts::new(plan.groups, plan.wait, plan.observe)?;
+    let contexts = Contexts::new(plan.contexts, plan.wait, plan.observe)?;
     let (done, results) = mpsc::channel();
     let mut notes = Vec::new();
     let reports = Reports::default();
     let outboxes = outboxes(plan, &contexts, &reports, &mut notes)?;
     let first = Instant::now() + Duration::from_millis(10);
     let (begin, end) = (first + plan.ramp_up, first + plan.time());
-    let launch = Launch {
+    let launcher = Launcher {
         plan,
         changes: Changes::default(),
         done,
         first,
-        name: identity::of_this_process().name.into(),
+        cname: identity::random().cname.into(),
     };
     let mut random = Random::new(plan.seed);
     let mut controls = Vec::with_capacity(plan.sessions.len());
     for (stream, session) in plan.sessions.iter().enumerate() {
         let context = contexts.of(stream);
-        let begin = plan.begin(stream, &mut random);
+        let numbers = plan.initial_numbers(stream, &mut random);
         let sink = if session.tcp {
-            launch.sink(session, begin, tcp_way(context, session.address))?
+            launcher.sink(session, numbers, tcp_transport(context, session.address))?
         } else {
             let outbox = Arc::clone(&outboxes[stream % contexts.count()]);
-            launch.sink(session, begin, Way::Udp(outbox, audience.of_stream(stream)))?
+            launcher.sink(
+                session,
+                numbers,
+                Transport::Udp(outbox, registry.of_stream(stream)),
+            )?
         };
-        controls.push(launch.start(stream, context, sink)?);
+        controls.push(launcher.start(stream, context, sink)?);
     }
-    drop(launch);
+    drop(launcher);
     let used = contexts
         .usage_at(begin, interrupted)
         .map(|first| (first, contexts.usage_at(end, interrupted)));
@@ -283,7 +260,7 @@ pub fn run_with(
     };
     // Of what is made by the clock each stream ends by itself, with its last packet; what comes
     // from elsewhere does not.
-    if !is_over || matches!(plan.program, Program::Tcp(_)) {
+    if !is_over || matches!(plan.content, Content::Tcp(_)) {
         for control in &controls {
             // A stream that has failed already is told in vain.
             let _ = control.trigger(Trigger::Stop);
@@ -295,7 +272,7 @@ pub fn run_with(
         notes,
         ..Measured::default()
     };
-    let mut ended: Vec<Done> = results.iter().collect();
+    let mut ended: Vec<EndedStream> = results.iter().collect();
     ended.sort_by_key(|done| done.stream);
     let failures = ended
         .iter()
@@ -322,14 +299,14 @@ pub fn run_with(
         let clock = plan.sessions[report.stream].preferred().1.clock;
         report.receivers = receivers(&reports, report.ssrc, clock);
     }
-    tell(&outboxes, &mut measured);
+    report_unsent(&outboxes, &mut measured);
     measured.histograms = contexts.take_histograms();
     Ok(measured)
 }
 
 /// What receivers have said of a stream.
 fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
-    let row = |(from, reported): (SocketAddr, crate::net::udp::Reported)| ReceiverReport {
+    let row = |(from, reported): (SocketAddr, crate::net::udp::LatestReport)| ReceiverReport {
         from,
         lost: reported.block.lost,
         fraction_lost: f64::from(reported.block.fraction_lost) / 256.0,
@@ -337,35 +314,6 @@ fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
         round_trip_ms: reported.round_trip.map(|time| time.as_secs_f64() * 1e3),
     };
     reports.of(ssrc).into_iter().map(row).collect()
-}
-
-/// What is said of packets that the system did not take, and why it did not take the first.
-pub(crate) fn refused(count: u64, why: Option<&str>) -> String {
-    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{count} packets were refused by the system{why}")
-}
-
-/// What the outboxes could not send.
-fn tell(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
-    let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
-    let failed = counted(Outbox::failed);
-    let dropped = counted(Outbox::dropped);
-    measured.lost = failed + dropped;
-    if failed > 0 {
-        let why = outboxes.iter().find_map(|outbox| outbox.why());
-        measured.warnings.push(refused(failed, why.as_deref()));
-    }
-    if dropped > 0 {
-        measured.warnings.push(format!(
-            "{dropped} packets were dropped: the socket's buffer stayed full"
-        ));
-    }
-    if measured.skipped > 0 {
-        let skipped = measured.skipped;
-        measured.warnings.push(format!(
-            "{skipped} packets were not sent: the program did not run when they were due"
-        ));
-    }
 }
 
 /// Opens the contexts' sockets and starts their tasks.
@@ -393,17 +341,17 @@ fn outboxes(
 }
 
 /// Connects in a task of its own, which then writes what the stream gives it.
-fn tcp_way(context: &Pool, to: SocketAddr) -> Way {
+fn tcp_transport(context: &Pool, to: SocketAddr) -> Transport {
     let (sender, receiver) = leaky::channel(TCP_QUEUE, Leak::Old);
     context.spawn(tcp::write(to, receiver)).detach();
-    Way::Tcp(sender)
+    Transport::Tcp(sender)
 }
 
 impl Plan {
     /// Where a stream's numbers begin.
-    fn begin(&self, stream: usize, random: &mut Random) -> Begin {
+    fn initial_numbers(&self, stream: usize, random: &mut Random) -> InitialNumbers {
         let (ssrc, numbers) = (random.next() as u32, random.next());
-        Begin {
+        InitialNumbers {
             ssrc: self
                 .ssrc
                 .map_or(ssrc, |first| first.wrapping_add(stream as u32)),
@@ -414,20 +362,20 @@ impl Plan {
 }
 
 /// Measures what another sink takes.
-struct Gauged {
+struct MeasuredSink {
     sink: RtpSink,
-    gauge: StatsSink,
+    stats_sink: StatsSink,
 }
 
-impl Sink for Gauged {
+impl Sink for MeasuredSink {
     fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
         self.sink.take(buffer)?;
-        self.gauge.take(buffer)
+        self.stats_sink.take(buffer)
     }
 }
 
 /// A stream that has ended.
-struct Done {
+struct EndedStream {
     stream: usize,
     ended: Ended,
     stats: StreamStats,
@@ -435,16 +383,21 @@ struct Done {
 }
 
 /// What all streams have in common.
-struct Launch<'a> {
+struct Launcher<'a> {
     plan: &'a Plan,
     changes: Changes,
     first: Instant,
-    done: mpsc::Sender<Done>,
-    name: Arc<str>,
+    done: mpsc::Sender<EndedStream>,
+    cname: Arc<str>,
 }
 
-impl Launch<'_> {
-    fn sink(&self, session: &Session, begin: Begin, way: Way) -> Result<Gauged, Error> {
+impl Launcher<'_> {
+    fn sink(
+        &self,
+        session: &RtpSession,
+        numbers: InitialNumbers,
+        transport: Transport,
+    ) -> Result<MeasuredSink, Error> {
         let (payload_type, format) = session.preferred();
         let encoder = Encoder::new(format).map_err(|error| Error::Plan(error.to_string()))?;
         let layout = Layout {
@@ -452,35 +405,40 @@ impl Launch<'_> {
             format,
             raw: self.plan.raw,
             rtcp: session.rtcp,
-            name: Arc::clone(&self.name),
+            cname: Arc::clone(&self.cname),
             keys: self
                 .plan
                 .keys
                 .as_ref()
                 .map(|(number, keys)| (*number, keys.as_str().into())),
         };
-        let ramp = self.plan.ramp(session);
+        let ramp_up_packets = self.plan.ramp_up_packets(session);
         let window = Window {
-            begin: ramp,
-            end: ramp + self.plan.buffers,
+            begin: ramp_up_packets,
+            end: ramp_up_packets + self.plan.buffers,
         };
-        Ok(Gauged {
-            sink: RtpSink::new(way, layout, encoder, begin),
-            gauge: StatsSink::new(Arc::new(window)),
+        Ok(MeasuredSink {
+            sink: RtpSink::new(transport, layout, encoder, numbers),
+            stats_sink: StatsSink::new(Arc::new(window)),
         })
     }
 
-    fn start(&self, stream: usize, context: &Pool, sink: Gauged) -> Result<Arc<Control>, Error> {
+    fn start(
+        &self,
+        stream: usize,
+        context: &Pool,
+        sink: MeasuredSink,
+    ) -> Result<Arc<Control>, Error> {
         let session = &self.plan.sessions[stream];
         let (_, format) = session.preferred();
         let (rate, channels) = (format.rate(), usize::from(format.channels));
-        Ok(match &self.plan.program {
-            Program::Tone(shape, hertz) => {
+        Ok(match &self.plan.content {
+            Content::Tone(shape, hertz) => {
                 let signal = Tone::new(*shape, hertz + stream as f64, rate);
-                let signal = InAll { signal, channels };
+                let signal = SameInAllChannels { signal, channels };
                 self.spawn(stream, context, self.paced(stream, session, signal), sink)
             }
-            Program::Sound(sound) => {
+            Content::Sound(sound) => {
                 if sound.rate != rate {
                     return Err(Error::Plan(format!(
                         "{format}: the sound has {} frames a second",
@@ -494,20 +452,20 @@ impl Launch<'_> {
                 let looped = Looped::new(sound);
                 self.spawn(stream, context, self.paced(stream, session, looped), sink)
             }
-            Program::Tcp(from) => {
+            Content::Tcp(from) => {
                 let samples = format.samples_in(session.packet_time);
                 self.spawn(stream, context, TcpSource::to(*from, samples), sink)
             }
         })
     }
 
-    fn paced<S: Signal>(&self, stream: usize, session: &Session, signal: S) -> Paced<S> {
+    fn paced<S: Signal>(&self, stream: usize, session: &RtpSession, signal: S) -> Paced<S> {
         let (_, format) = session.preferred();
         let frames = format.frames_in(session.packet_time).max(1);
         let period = format.time_of(frames);
         let phase = period.mul_f64(stream as f64 / self.plan.sessions.len() as f64);
         let pace = interval(period).starting(self.first + phase);
-        let limit = self.plan.ramp(session) + self.plan.buffers;
+        let limit = self.plan.ramp_up_packets(session) + self.plan.buffers;
         Paced::new(pace, signal, frames * usize::from(format.channels), limit)
     }
 
@@ -516,15 +474,18 @@ impl Launch<'_> {
         stream: usize,
         context: &Pool,
         source: impl Source + 'static,
-        sink: Gauged,
+        sink: MeasuredSink,
     ) -> Arc<Control> {
         let control = Arc::new(Control::started(self.changes.clone()));
         let mut running = control.run(Stream::new(source, InPlace::new(sink)));
         let done = self.done.clone();
         let task = context.spawn(async move {
             let ended = (&mut running).await;
-            let Gauged { mut sink, gauge } = running.into_work().into_push().into_sink();
-            sink.leave();
+            let MeasuredSink {
+                mut sink,
+                stats_sink,
+            } = running.into_work().into_push().into_sink();
+            sink.send_bye();
             let sent = sink.sent();
             let report = SentReport {
                 stream,
@@ -535,10 +496,10 @@ impl Launch<'_> {
                 receivers: Vec::new(),
             };
             // The sender waits for all.
-            let _ = done.send(Done {
+            let _ = done.send(EndedStream {
                 stream,
                 ended,
-                stats: gauge.stats,
+                stats: stats_sink.stats,
                 report,
             });
         });

@@ -1,13 +1,14 @@
 //! A capture, sent again at its own pace.
 
-use super::{Measured, tell};
+use super::unsent::report_unsent;
+use crate::error::Error;
 use crate::measure::contexts::Contexts;
-use crate::net::audience::Audience;
+use crate::net::client_registry::ClientRegistry;
 use crate::net::options::{Options, socket_error};
 use crate::net::pcap;
 use crate::net::session::Rtcp;
 use crate::net::udp::{Outbox, Reports};
-use crate::run::Error;
+use crate::results::Measured;
 use creel::Observe;
 use creel::time::sleep_until;
 use std::collections::HashMap;
@@ -38,7 +39,7 @@ pub struct Replay {
 }
 
 /// A datagram and when it is due after the first.
-struct Due {
+struct DueDatagram {
     after: Duration,
     port: usize,
     bytes: Vec<u8>,
@@ -53,14 +54,14 @@ struct Due {
 pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured, Error> {
     let (due, ports, warnings) = read(plan)?;
     let contexts = Contexts::new(1, plan.wait, plan.observe)?;
-    let audience = Audience::new(ports, plan.shared_port, Rtcp::Off);
+    let registry = ClientRegistry::new(ports, plan.shared_port, Rtcp::Off);
     for &client in &plan.to {
-        audience.add(client)?;
+        registry.add(client)?;
     }
     let outbox = Outbox::open(&plan.options, Rtcp::Off, 1 << 20, Reports::default());
     let outbox = outbox.map_err(socket_error("the senders' socket"))?;
     outbox.start(contexts.of(0), false);
-    let clients: Vec<_> = (0..ports).map(|port| audience.of_stream(port)).collect();
+    let clients: Vec<_> = (0..ports).map(|port| registry.of_stream(port)).collect();
     let first = contexts.usage();
     let (sent, ended) = (
         Arc::new(AtomicU64::new(0)),
@@ -104,7 +105,7 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
         warnings,
         ..Measured::default()
     };
-    tell(&[outbox], &mut measured);
+    report_unsent(&[outbox], &mut measured);
     if measured.buffers == 0 {
         measured
             .warnings
@@ -114,11 +115,11 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
 }
 
 /// The datagrams, how many ports they go to, and what is amiss with the capture.
-fn read(plan: &Replay) -> Result<(Vec<Due>, usize, Vec<String>), Error> {
-    let mut due: Vec<Due> = Vec::new();
+fn read(plan: &Replay) -> Result<(Vec<DueDatagram>, usize, Vec<String>), Error> {
+    let mut due: Vec<DueDatagram> = Vec::new();
     let mut ports: HashMap<SocketAddr, usize> = HashMap::new();
     let (mut first, mut bytes, mut cut) = (None, 0, 0);
-    let passed = pcap::read(&plan.capture, |packet| {
+    let summary = pcap::read(&plan.capture, |packet| {
         if packet.missing > 0 {
             cut += 1;
             return;
@@ -129,7 +130,7 @@ fn read(plan: &Replay) -> Result<(Vec<Due>, usize, Vec<String>), Error> {
         }
         let next = ports.len();
         let first = *first.get_or_insert(packet.at);
-        due.push(Due {
+        due.push(DueDatagram {
             after: Duration::from_nanos(packet.at.saturating_sub(first)),
             port: *ports.entry(packet.to).or_insert(next),
             bytes: packet.bytes.to_vec(),
@@ -141,7 +142,7 @@ fn read(plan: &Replay) -> Result<(Vec<Due>, usize, Vec<String>), Error> {
             plan.capture.display()
         )));
     }
-    let mut warnings = passed.warnings(&plan.capture);
+    let mut warnings = summary.warnings(&plan.capture);
     if cut > 0 {
         warnings.push(format!(
             "{cut} packets were captured in part only, and are not sent"

@@ -1,8 +1,8 @@
 //! A stream's buffers as RTP packets, with its reports.
 
 use crate::media::codec::Encoder;
+use crate::media::dtmf;
 use crate::media::format::Format;
-use crate::media::keys;
 use crate::net::identity::Random;
 use crate::net::rtcp::{self, SenderInfo};
 use crate::net::rtp::{HEADER_BYTES, Header};
@@ -23,12 +23,12 @@ thread_local! {
 /// How long a key is held, and the pause after it, in milliseconds.
 const KEY_MS: u64 = 100;
 const PAUSE_MS: u64 = 60;
-/// How often the end of a key is told. Source: RFC 4733 section 2.5.1.4.
+/// How often the end of a key is sent. Source: RFC 4733 section 2.5.1.4.
 const ENDS: u64 = 3;
 
 /// What a stream is called and where its numbers begin.
 #[derive(Debug, Clone)]
-pub(super) struct Begin {
+pub(super) struct InitialNumbers {
     pub(super) ssrc: u32,
     pub(super) sequence: u16,
     pub(super) timestamp: u32,
@@ -42,14 +42,14 @@ pub(super) struct Layout {
     /// Bare samples, little-endian, instead of RTP.
     pub(super) raw: bool,
     pub(super) rtcp: Rtcp,
-    pub(super) name: Arc<str>,
+    pub(super) cname: Arc<str>,
     /// Keys that are pressed from the begin on, and their payload type.
     pub(super) keys: Option<(u8, Arc<str>)>,
 }
 
 /// Where packets go.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum Transport {
     /// To clients over UDP.
     Udp(Arc<Outbox>, Clients),
     /// To one over TCP, each after its length. Source: RFC 4571 section 2.
@@ -59,10 +59,10 @@ pub(super) enum Way {
 /// Sends each buffer.
 #[derive(Debug)]
 pub(super) struct RtpSink {
-    way: Way,
+    transport: Transport,
     layout: Layout,
     encoder: Encoder,
-    begin: Begin,
+    initial: InitialNumbers,
     sent: Sent,
     /// Periods that were left out.
     pub(super) skipped: u64,
@@ -78,12 +78,17 @@ pub(super) struct Sent {
 }
 
 impl RtpSink {
-    pub(super) fn new(way: Way, layout: Layout, encoder: Encoder, begin: Begin) -> Self {
+    pub(super) fn new(
+        transport: Transport,
+        layout: Layout,
+        encoder: Encoder,
+        initial: InitialNumbers,
+    ) -> Self {
         RtpSink {
-            way,
+            transport,
             layout,
             encoder,
-            begin,
+            initial,
             sent: Sent::default(),
             skipped: 0,
             next_period: 0,
@@ -92,7 +97,7 @@ impl RtpSink {
     }
 
     pub(super) fn ssrc(&self) -> u32 {
-        self.begin.ssrc
+        self.initial.ssrc
     }
 
     pub(super) fn sent(&self) -> Sent {
@@ -100,22 +105,22 @@ impl RtpSink {
     }
 
     fn header(&self, payload_type: u8, marker: bool, timestamp: u32) -> [u8; HEADER_BYTES] {
-        let sequence = self.begin.sequence.wrapping_add(self.sent.packets as u16);
+        let sequence = self.initial.sequence.wrapping_add(self.sent.packets as u16);
         let header = Header {
             payload_type,
             marker,
             sequence,
             timestamp,
-            ssrc: self.begin.ssrc,
+            ssrc: self.initial.ssrc,
         };
         header.to_bytes()
     }
 
     /// Fails once its connection has ended.
     fn write(&mut self, datagram: &[u8], payload: usize) -> Result<(), Flow> {
-        match &mut self.way {
-            Way::Udp(outbox, clients) => outbox.write(datagram, clients),
-            Way::Tcp(queue) => {
+        match &mut self.transport {
+            Transport::Udp(outbox, clients) => outbox.write(datagram, clients),
+            Transport::Tcp(queue) => {
                 let mut framed = (datagram.len() as u16).to_be_bytes().to_vec();
                 framed.extend_from_slice(datagram);
                 queue.try_send(framed).map_err(|_| Flow::Failed)?;
@@ -131,28 +136,28 @@ impl RtpSink {
         let (_, keys) = self.layout.keys.as_ref()?;
         let ms =
             |periods: u64| periods * frames as u64 * 1_000 / u64::from(self.layout.format.rate());
-        let held = periods_in(KEY_MS, ms(1)) + ENDS - 1;
-        let whole = held + periods_in(PAUSE_MS, ms(1));
+        let sent_periods = periods_in(KEY_MS, ms(1)) + ENDS - 1;
+        let whole = sent_periods + periods_in(PAUSE_MS, ms(1));
         let key = keys.chars().nth((period / whole) as usize)?;
         let at = period % whole;
-        if at >= held {
+        if at >= sent_periods {
             return None;
         }
-        let event = keys::event(key)?;
-        let pressed = (at + 1).min(held + 1 - ENDS);
+        let event = dtmf::event(key)?;
+        let pressed = (at + 1).min(sent_periods + 1 - ENDS);
         let ticks = self
             .layout
             .format
             .ticks(frames)
             .saturating_mul(pressed as u32);
-        let begun = (period - at) as u32;
-        let payload = keys::payload(event, ticks.min(0xffff) as u16, at + ENDS >= held);
-        Some((payload, at == 0, begun))
+        let event_start = (period - at) as u32;
+        let payload = dtmf::payload(event, ticks.min(0xffff) as u16, at + ENDS >= sent_periods);
+        Some((payload, at == 0, event_start))
     }
 
     fn report(&mut self, now: u64, timestamp: u32, ends: bool) {
         let interval = rtcp::INTERVAL.as_nanos() as u64;
-        let spread = Random::new(Some(now ^ u64::from(self.begin.ssrc))).next() % interval;
+        let spread = Random::new(Some(now ^ u64::from(self.initial.ssrc))).next() % interval;
         self.next_report = now + interval / 2 + spread;
         let info = SenderInfo {
             ntp: rtcp::ntp_now(),
@@ -160,16 +165,16 @@ impl RtpSink {
             packets: self.sent.packets as u32,
             octets: self.sent.bytes as u32,
         };
-        let report = rtcp::sender_report(self.begin.ssrc, info, &self.layout.name, ends);
-        if let Way::Udp(outbox, clients) = &self.way {
+        let report = rtcp::sender_report(self.initial.ssrc, info, &self.layout.cname, ends);
+        if let Transport::Udp(outbox, clients) = &self.transport {
             outbox.report(&report, clients, self.layout.rtcp);
         }
     }
 
-    /// Says good-bye, if it has said anything.
-    pub(super) fn leave(&mut self) {
+    /// Sends RTCP BYE, if any packet was sent.
+    pub(super) fn send_bye(&mut self) {
         if self.layout.rtcp != Rtcp::Off && self.sent.packets > 0 {
-            self.report(0, self.begin.timestamp, true);
+            self.report(0, self.initial.timestamp, true);
         }
     }
 }
@@ -180,8 +185,8 @@ fn periods_in(ms: u64, period_ms: u64) -> u64 {
 
 impl Sink for RtpSink {
     fn take(&mut self, buffer: &Buffer) -> Result<(), Flow> {
-        let left_out = buffer.sequence - self.next_period;
-        self.skipped += left_out;
+        let skipped = buffer.sequence - self.next_period;
+        self.skipped += skipped;
         self.next_period = buffer.sequence + 1;
         DATAGRAM.with_borrow_mut(|datagram| {
             datagram.clear();
@@ -198,17 +203,17 @@ impl Sink for RtpSink {
             let frames = buffer.samples.len() / usize::from(self.layout.format.channels);
             let ticks = self.layout.format.ticks(frames);
             let at = |period: u64| {
-                self.begin
+                self.initial
                     .timestamp
                     .wrapping_add((period as u32).wrapping_mul(ticks))
             };
             let timestamp = at(buffer.sequence);
-            if let Some((payload, marker, begun)) = self.key(buffer.sequence, frames) {
+            if let Some((payload, marker, event_start)) = self.key(buffer.sequence, frames) {
                 let number = self.layout.keys.as_ref().map_or(0, |(number, _)| *number);
-                datagram.extend(self.header(number, marker, at(begun.into())));
+                datagram.extend(self.header(number, marker, at(event_start.into())));
                 datagram.extend(payload);
             } else {
-                let is_first = self.sent.packets == 0 || left_out > 0;
+                let is_first = self.sent.packets == 0 || skipped > 0;
                 datagram.extend(self.header(self.layout.payload_type, is_first, timestamp));
                 self.encoder.encode(&buffer.samples, datagram);
             }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_used_again() {
+    fn a_dropped_buffer_is_reused() {
         let buffer = Buffer::new(80);
         let first = buffer.samples.as_ptr();
         let second = Buffer::new(80);

@@ -1,6 +1,6 @@
 //! What goes wrong around streams does not stop the others, and is told.
 
-use crate::measure::reception::Sequence;
+use crate::measure::reception::SequenceTracker;
 use crate::net::options::Options;
 use crate::net::session::Rtcp;
 use crate::net::tcp::TcpSource;
@@ -30,7 +30,7 @@ fn context() -> Pool {
 #[derive(Clone, Default)]
 struct Counting {
     taken: Arc<AtomicU64>,
-    sequence: Arc<Mutex<Option<Sequence>>>,
+    sequence: Arc<Mutex<Option<SequenceTracker>>>,
 }
 
 impl Counting {
@@ -58,9 +58,9 @@ impl Sink for Counting {
         let number = buffer.sequence as u16;
         match &mut *self.sequence.lock().unwrap() {
             Some(sequence) => {
-                sequence.note(number);
+                sequence.update(number);
             }
-            none => *none = Some(Sequence::new(number)),
+            none => *none = Some(SequenceTracker::new(number)),
         }
         self.taken.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -77,7 +77,7 @@ fn ticking(context: &Pool, sink: impl Sink + 'static) -> Arc<Control> {
 }
 
 /// Whether the one that stays has lost nothing.
-fn a_thousand_come_and_go() -> bool {
+fn start_and_stop_a_thousand() -> bool {
     const ROUNDS: u32 = 200;
     const LOT: u64 = 10;
     let context = context();
@@ -118,8 +118,8 @@ fn a_thousand_come_and_go() -> bool {
 
 /// A source that is halted for longer than it makes up for leaves buffers out; but not always.
 #[test]
-fn a_thousand_streams_a_second_come_and_go_beside_one_that_stays() {
-    assert!((0..20).any(|_| a_thousand_come_and_go()));
+fn starting_and_stopping_a_thousand_streams_a_second_does_not_disturb_another() {
+    assert!((0..20).any(|_| start_and_stop_a_thousand()));
 }
 
 /// Writes a datagram for its clients.
@@ -143,7 +143,7 @@ fn clients(to: SocketAddr) -> Clients {
 }
 
 #[test]
-fn an_outbox_that_nobody_empties_drops_and_counts() {
+fn a_full_outbox_drops_and_counts() {
     let outbox = outbox(1 << 16);
     let mut sink = Writes(Arc::clone(&outbox), clients(([127, 0, 0, 1], 9).into()));
     let buffer = Buffer::new(8);
@@ -154,11 +154,11 @@ fn an_outbox_that_nobody_empties_drops_and_counts() {
 }
 
 #[test]
-fn a_socket_buffer_that_is_full_holds_nobody_back() {
-    assert!((0..20).any(|_| loses_nothing_beside_a_full_socket()));
+fn a_full_socket_buffer_does_not_delay_other_streams() {
+    assert!((0..20).any(|_| loses_nothing_next_to_a_full_socket()));
 }
 
-fn loses_nothing_beside_a_full_socket() -> bool {
+fn loses_nothing_next_to_a_full_socket() -> bool {
     let context = context();
     let receiver = std::net::UdpSocket::bind(LOCAL).unwrap();
     let to = receiver.local_addr().unwrap();
@@ -175,19 +175,19 @@ fn loses_nothing_beside_a_full_socket() -> bool {
 }
 
 #[test]
-fn a_tcp_source_that_ends_or_is_not_there_ends_its_stream() {
+fn a_stream_ends_when_its_tcp_source_ends_or_is_missing() {
     let context = context();
     let listener = std::net::TcpListener::bind(LOCAL).unwrap();
     let address = listener.local_addr().unwrap();
-    let (tell, ended) = mpsc::channel();
+    let (sender, ended) = mpsc::channel();
     let start = |address| {
-        let (tell, sink) = (tell.clone(), Counting::default());
+        let (sender, sink) = (sender.clone(), Counting::default());
         let control = Arc::new(Control::started(Changes::default()));
         let source = TcpSource::to(address, 2);
         let running = control.run(Stream::new(source, InPlace::new(sink.clone())));
         let task = async move {
             let ended = running.await;
-            tell.send((ended, sink.taken())).unwrap();
+            sender.send((ended, sink.taken())).unwrap();
         };
         context.spawn(task).detach();
     };

@@ -8,4 +8,4 @@ pub(crate) mod flow;
 pub(crate) mod sink;
 pub(crate) mod source;
 
-pub use sink::Way;
+pub use sink::SinkMode;

@@ -31,7 +31,7 @@ pub trait Sink: Send + Unpin {
 
 /// How a sink gets its buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Way {
+pub enum SinkMode {
     /// In place, under a mutex.
     #[default]
     SyncMutex,
@@ -43,31 +43,31 @@ pub enum Way {
     Slot,
 }
 
-impl Way {
-    /// All ways, with their names.
-    pub const ALL: [(&'static str, Way); 4] = [
-        ("sync-mutex", Way::SyncMutex),
-        ("async-mutex", Way::AsyncMutex),
-        ("task", Way::Task),
-        ("slot", Way::Slot),
+impl SinkMode {
+    /// All modes, with their names.
+    pub const ALL: [(&'static str, SinkMode); 4] = [
+        ("sync-mutex", SinkMode::SyncMutex),
+        ("async-mutex", SinkMode::AsyncMutex),
+        ("task", SinkMode::Task),
+        ("slot", SinkMode::Slot),
     ];
 }
 
-impl FromStr for Way {
+impl FromStr for SinkMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Way::ALL.iter().find(|(name, _)| *name == text);
-        found.map(|&(_, way)| way).ok_or_else(|| {
-            let names = Way::ALL.map(|(name, _)| name).join(", ");
+        let found = SinkMode::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|&(_, mode)| mode).ok_or_else(|| {
+            let names = SinkMode::ALL.map(|(name, _)| name).join(", ");
             format!("`{text}` is not one of {names}")
         })
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for SinkMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = Way::ALL.iter().find(|(_, way)| way == self);
+        let found = SinkMode::ALL.iter().find(|(_, mode)| mode == self);
         f.write_str(found.map_or("", |(name, _)| name))
     }
 }
@@ -126,19 +126,22 @@ impl<S: Sink> Push for InPlace<S> {
 }
 
 /// The wait for a mutex.
-type Wait<S> = Pin<Box<dyn Future<Output = MutexGuardArc<S>> + Send>>;
+type Locking<S> = Pin<Box<dyn Future<Output = MutexGuardArc<S>> + Send>>;
 
 /// Calls the sink in place, under an asynchronous mutex.
 pub struct AsyncInPlace<S> {
     mutex: Arc<AsyncMutex<S>>,
     /// While somebody else has the sink.
-    waits: Option<Wait<S>>,
+    locking: Option<Locking<S>>,
 }
 
 impl<S> AsyncInPlace<S> {
     /// For the sink in `mutex`.
     pub fn new(mutex: Arc<AsyncMutex<S>>) -> Self {
-        AsyncInPlace { mutex, waits: None }
+        AsyncInPlace {
+            mutex,
+            locking: None,
+        }
     }
 
     /// The mutex around the sink.
@@ -154,15 +157,17 @@ impl<S: Sink + 'static> Push for AsyncInPlace<S> {
         buffer: &mut Option<Buffer>,
     ) -> Poll<Result<(), Flow>> {
         let mut take = |sink: &mut S| buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer));
-        if self.waits.is_none()
+        if self.locking.is_none()
             && let Some(mut sink) = self.mutex.try_lock()
         {
             return Poll::Ready(take(&mut sink));
         }
         let mutex = &self.mutex;
-        let waits = self.waits.get_or_insert_with(|| Box::pin(mutex.lock_arc()));
-        let mut sink = ready!(waits.as_mut().poll(cx));
-        self.waits = None;
+        let locking = self
+            .locking
+            .get_or_insert_with(|| Box::pin(mutex.lock_arc()));
+        let mut sink = ready!(locking.as_mut().poll(cx));
+        self.locking = None;
         Poll::Ready(take(&mut sink))
     }
 }
@@ -263,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_waits_while_somebody_else_has_the_sink() {
+    fn a_buffer_waits_while_the_sink_is_locked() {
         let mutex = Arc::new(AsyncMutex::new(Count(0)));
         let mut push = AsyncInPlace::new(Arc::clone(&mutex));
         let mut cx = Context::from_waker(Waker::noop());

@@ -30,14 +30,14 @@ pub trait Signal: Send + Unpin {
 
 /// A signal with the same samples in all channels of a frame.
 #[derive(Debug)]
-pub struct InAll<S> {
+pub struct SameInAllChannels<S> {
     /// The signal of one channel.
     pub signal: S,
     /// Samples a frame.
     pub channels: usize,
 }
 
-impl<S: Signal> Signal for InAll<S> {
+impl<S: Signal> Signal for SameInAllChannels<S> {
     fn fill(&mut self, samples: &mut [i16]) {
         let frames = samples.len() / self.channels;
         self.signal.fill(&mut samples[..frames]);
@@ -85,7 +85,7 @@ impl Signal for Blank {
 }
 
 /// What a stream catches up at most when its program has not run.
-const BEHIND: Duration = Duration::from_millis(100);
+const CATCH_UP_MAX: Duration = Duration::from_millis(100);
 
 /// A signal that gives a buffer each time its interval ticks. A little late, it catches up: each
 /// deadline gives one buffer. Further behind than 100 ms, it leaves out what is past, as a sound
@@ -136,7 +136,7 @@ impl<S: Signal> Source for Paced<S> {
         }
         let mut due = ready!(self.interval.poll_tick_nanos(cx));
         let now = Clock::monotonic().nanos();
-        if now.saturating_sub(due) > BEHIND.as_nanos() as u64 {
+        if now.saturating_sub(due) > CATCH_UP_MAX.as_nanos() as u64 {
             due = self.skip(due, now);
         }
         let mut buffer = Buffer::new(self.samples);

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use creel_cast::receive::{Plan, analyse};
-use creel_cast::{Format, Formats, Measured, Session};
+use creel_cast::{Format, Formats, Measured, RtpSession};
 use etherparse::PacketBuilder;
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 use std::net::Ipv4Addr;
@@ -78,11 +78,11 @@ pub fn analysed(folder: &Path, formats: &[(u8, &str)], packets: &[(Duration, Pac
     analyse(&plan, &path).unwrap()
 }
 
-pub fn session(port: u16, formats: &[(u8, &str)]) -> Session {
+pub fn session(port: u16, formats: &[(u8, &str)]) -> RtpSession {
     let named = formats
         .iter()
         .map(|(number, text)| (*number, text.parse::<Format>().unwrap()));
-    let mut session = Session::new((Ipv4Addr::LOCALHOST, port).into(), 11, Format::CD_MONO);
+    let mut session = RtpSession::new((Ipv4Addr::LOCALHOST, port).into(), 11, Format::CD_MONO);
     session.formats = Formats::new(named.collect());
     session
 }

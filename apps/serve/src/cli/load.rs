@@ -12,7 +12,7 @@ use creel_serve::load::{self, Arrivals, Latency, LoadError, Mix, Moment, Plan, R
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
-use super::asked;
+use super::stop_requested;
 use super::time::Time;
 
 const EXAMPLES: &str = "\
@@ -45,15 +45,15 @@ pub struct Load {
     /// When requests are due
     #[arg(long, value_name = "HOW", default_value = "poisson")]
     arrivals: How,
-    /// Connections at most; with too few, requests leave late, which is told
+    /// Connections at most; with too few, requests leave late, which the report shows
     #[arg(long, value_name = "N", default_value_t = 256)]
     connections: usize,
     /// How long an answer may take
     #[arg(long, value_name = "TIME", default_value = "5s")]
     timeout: Time,
-    /// Tell the service how long that is, by x-timeout-ms
-    #[arg(long, value_name = "TIME")]
-    patience: Option<Time>,
+    /// Send this timeout to the service, in the header x-timeout-ms
+    #[arg(long, alias = "patience", value_name = "TIME")]
+    request_timeout: Option<Time>,
     /// Compare each answer with the right one
     #[arg(long)]
     check: bool,
@@ -125,11 +125,12 @@ impl Load {
             ));
         }
         let interrupt = Interrupt::install()?;
-        let report =
-            load::run(self.plan(), asked(interrupt.clone())).map_err(|error| match error {
+        let report = load::run(self.plan(), stop_requested(interrupt.clone())).map_err(
+            |error| match error {
                 LoadError::Pool(_) => Failure::new(Exit::Usage, error.to_string()),
                 LoadError::Service(_) => Failure::new(Exit::TryAgain, error.to_string()),
-            })?;
+            },
+        )?;
         self.print(common, &report)?;
         interrupt.check()?;
         if report.wrong() > 0 {
@@ -142,7 +143,7 @@ impl Load {
             let why = format!("{} requests were not answered 200 or 503", report.failed());
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
-        if report.is_vain() {
+        if report.has_no_success() {
             let why = "not one request was answered 200";
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
@@ -173,7 +174,7 @@ impl Load {
             },
             connections: self.connections,
             timeout: self.timeout.0,
-            patience: self.patience.map(|time| time.0),
+            request_timeout: self.request_timeout.map(|time| time.0),
             check: self.check,
             size: self.size,
             seed: self.seed,

@@ -12,7 +12,7 @@ use creel_serve::ServerError;
 use creel_serve::store::StoreError;
 
 /// The library's error with the exit code that it asks for.
-fn failed(error: ServerError) -> anyhow::Error {
+fn exit_error(error: ServerError) -> anyhow::Error {
     use std::io::ErrorKind::{AddrInUse, InvalidData};
     let exit = match &error {
         ServerError::Setting(_) | ServerError::Pool(_) => Exit::Usage,
@@ -25,7 +25,7 @@ fn failed(error: ServerError) -> anyhow::Error {
 }
 
 /// Ready when somebody has asked to stop.
-async fn asked(interrupt: Interrupt) {
+async fn stop_requested(interrupt: Interrupt) {
     while !interrupt.requested() {
         creel::time::sleep(Duration::from_millis(50)).await;
     }

@@ -19,7 +19,7 @@ use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
 use serde::{Deserialize, Deserializer, de};
 
-use super::failed;
+use super::exit_error;
 use super::time::{Time, parsed};
 
 /// On or off.
@@ -48,10 +48,12 @@ pub struct Options {
     #[arg(long, value_name = "HOW")]
     #[serde(deserialize_with = "optional")]
     io_wait: Option<Wait>,
-    /// A folder for the key and the embedded store; made if it is not there [default: creel-serve-data]
+    /// A folder for the key and the embedded store; made if it is not there [default:
+    /// creel-serve-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where records are kept: a file, redis://HOST:PORT, unix:PATH of a Redis, or memory [default: records.redb in the folder]
+    /// Where records are kept: a file, redis://HOST:PORT, unix:PATH of a Redis, or memory [default:
+    /// records.redb in the folder]
     // Parsed later: clap and toml print what they refuse, and a password may be in it.
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
@@ -95,8 +97,8 @@ pub struct Options {
     /// Connections at most; others wait to be accepted [default: 20000]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
-    /// For how long, in the end, clients are told to go elsewhere, by /ready and by each answer, before
-    /// nobody is let in any more; 0s: not at all [default: 1s]
+    /// How long to ask clients to go elsewhere, by /ready and by each answer, before the listener
+    /// closes; 0s: not at all [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = or_zero)]
     #[serde(deserialize_with = "drain")]
     drain: Option<Time>,
@@ -140,8 +142,8 @@ fn drain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Take settings from a TOML file, whose names are those of these flags and quiet; flags go before
-    /// it
+    /// Take settings from a TOML file, whose names are those of these flags and quiet; flags go
+    /// before it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -157,8 +159,8 @@ impl Serve {
         let is_quiet = common.quiet || file.quiet;
         let settings = self.options.over(&file).settings()?;
         // Before the line that says it is there: whoever reads that may end it at once.
-        let stop = told_to_end()?;
-        let server = Server::open(&settings).map_err(failed)?;
+        let stop = shutdown_signal()?;
+        let server = Server::open(&settings).map_err(exit_error)?;
         let scheme = if settings.tls.is_some() {
             "https"
         } else {
@@ -183,19 +185,19 @@ impl Serve {
 
 /// Ready at the first SIGINT or SIGTERM, of which a second one ends the process at once; or SIGHUP,
 /// unless it is to be ignored (`nohup`).
-fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
     let interrupt = Interrupt::install()?;
-    let hears_hup = !is_ignored(SIGHUP);
+    let handles_hup = !is_ignored(SIGHUP);
     let signals = [signal(SIGINT)?, signal(SIGTERM)?, signal(SIGHUP)?];
     Ok(async move {
         let [mut int, mut term, mut hup] = signals;
         let (mut int, mut term) = (pin!(int.recv()), pin!(term.recv()));
         let mut hup = pin!(hup.recv());
         poll_fn(|cx| {
-            let came = int.as_mut().poll(cx).is_ready()
+            let signalled = int.as_mut().poll(cx).is_ready()
                 || term.as_mut().poll(cx).is_ready()
-                || hears_hup && hup.as_mut().poll(cx).is_ready();
-            if came || interrupt.requested() {
+                || handles_hup && hup.as_mut().poll(cx).is_ready();
+            if signalled || interrupt.requested() {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -209,7 +211,7 @@ fn note(settings: &Settings) -> String {
     let store = match &settings.store {
         Kind::Memory => "in memory".to_owned(),
         Kind::File(path) => path.display().to_string(),
-        Kind::Redis(place) => format!("redis at {place}"),
+        Kind::Redis(address) => format!("redis at {address}"),
     };
     format!("records: {store}; Ctrl-C ends\n")
 }
@@ -262,8 +264,8 @@ impl Options {
 
     /// What they amount to. Makes the folder, if something is to be kept there.
     fn settings(self) -> anyhow::Result<Settings> {
-        let unless = Settings::default();
-        let time = |told: Option<Time>, unless| told.map_or(unless, |time: Time| time.0);
+        let defaults = Settings::default();
+        let time = |value: Option<Time>, default| value.map_or(default, |time: Time| time.0);
         let data = self.data.unwrap_or_else(|| "creel-serve-data".into());
         let store = match self.store {
             Some(text) => text
@@ -299,26 +301,26 @@ impl Options {
             ));
         }
         Ok(Settings {
-            listen: self.listen.unwrap_or(unless.listen),
+            listen: self.listen.unwrap_or(defaults.listen),
             workers: self.workers,
             io_workers: self.io_workers,
-            io_wait: self.io_wait.unwrap_or(unless.io_wait),
+            io_wait: self.io_wait.unwrap_or(defaults.io_wait),
             store,
             key: Some(key),
-            password_cost: self.password_cost.unwrap_or(unless.password_cost),
+            password_cost: self.password_cost.unwrap_or(defaults.password_cost),
             admission: self.admission != Some(Switch::Off),
-            target: time(self.target, unless.target),
-            interval: time(self.interval, unless.interval),
-            queue: self.queue.unwrap_or(unless.queue),
-            deadline: time(self.deadline, unless.deadline),
-            deadline_max: time(self.deadline_max, unless.deadline_max),
-            body_max: self.body_max.unwrap_or(unless.body_max),
-            head_max: self.head_max.unwrap_or(unless.head_max),
-            head_timeout: time(self.head_timeout, unless.head_timeout),
-            write_timeout: time(self.write_timeout, unless.write_timeout),
-            connections: self.connections.unwrap_or(unless.connections),
-            drain: time(self.drain, unless.drain),
-            grace: time(self.grace, unless.grace),
+            target: time(self.target, defaults.target),
+            interval: time(self.interval, defaults.interval),
+            queue: self.queue.unwrap_or(defaults.queue),
+            deadline: time(self.deadline, defaults.deadline),
+            deadline_max: time(self.deadline_max, defaults.deadline_max),
+            body_max: self.body_max.unwrap_or(defaults.body_max),
+            head_max: self.head_max.unwrap_or(defaults.head_max),
+            head_timeout: time(self.head_timeout, defaults.head_timeout),
+            write_timeout: time(self.write_timeout, defaults.write_timeout),
+            connections: self.connections.unwrap_or(defaults.connections),
+            drain: time(self.drain, defaults.drain),
+            grace: time(self.grace, defaults.grace),
             access_log: self.access_log,
             tls,
         })

@@ -2,16 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Plan;
-
-/// How requests follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Independently, as those of many clients do.
-    Poisson,
-    /// At equal distances.
-    Constant,
-}
+use super::plan::{Arrivals, Plan};
 
 /// A request that is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +22,7 @@ pub(super) struct Schedule {
     is_ramp: bool,
     arrivals: Arrivals,
     random: Random,
-    begun: Instant,
+    started: Instant,
     /// The step of the last one, and when in it, in seconds.
     step: usize,
     within_s: f64,
@@ -39,14 +30,14 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(plan: &Plan, begun: Instant) -> Schedule {
+    pub(super) fn new(plan: &Plan, started: Instant) -> Schedule {
         Schedule {
             rates: plan.rates.clone(),
             step_s: plan.step.as_secs_f64(),
             is_ramp: plan.is_ramp,
             arrivals: plan.arrivals,
             random: Random(plan.seed),
-            begun,
+            started,
             step: 0,
             within_s: 0.0,
             number: 0,
@@ -65,7 +56,7 @@ impl Schedule {
     /// The next one; none at the end.
     pub(super) fn next(&mut self) -> Option<Due> {
         // How many arrivals it is away, were they at equal distances.
-        let mut away = match self.arrivals {
+        let mut remaining = match self.arrivals {
             Arrivals::Constant => 1.0,
             Arrivals::Poisson => -(1.0 - self.random.unit()).ln(),
         };
@@ -73,20 +64,20 @@ impl Schedule {
             let (rate, slope) = self.rate()?;
             let left_s = self.step_s - self.within_s;
             let to_come = rate * left_s + slope * left_s * left_s / 2.0;
-            if to_come > away {
-                // Where the rate's integral is `away`; in this form also if it does not change.
-                let root = (rate * rate + 2.0 * slope * away).max(0.0).sqrt();
-                self.within_s += (2.0 * away / (rate + root)).min(left_s);
+            if to_come > remaining {
+                // Where the rate's integral is `remaining`; in this form also if it does not change.
+                let root = (rate * rate + 2.0 * slope * remaining).max(0.0).sqrt();
+                self.within_s += (2.0 * remaining / (rate + root)).min(left_s);
                 break;
             }
-            away -= to_come;
+            remaining -= to_come;
             self.step += 1;
             self.within_s = 0.0;
         }
         let number = self.number;
         self.number += 1;
         let at_s = self.step as f64 * self.step_s + self.within_s;
-        let at = self.begun + Duration::from_secs_f64(at_s);
+        let at = self.started + Duration::from_secs_f64(at_s);
         Some(Due {
             at,
             step: self.step,
@@ -95,7 +86,7 @@ impl Schedule {
     }
 
     /// The steps of those that nobody has taken and that were due by then.
-    pub(super) fn rest(&mut self, by: Instant) -> Vec<usize> {
+    pub(super) fn overdue(&mut self, by: Instant) -> Vec<usize> {
         let due = std::iter::from_fn(|| self.next()).take_while(|due| due.at <= by);
         due.map(|due| due.step).collect()
     }
@@ -142,7 +133,7 @@ mod tests {
             is_ramp,
             arrivals,
             random: Random(1),
-            begun: Instant::now(),
+            started: Instant::now(),
             step: 0,
             within_s: 0.0,
             number: 0,
@@ -151,23 +142,23 @@ mod tests {
 
     fn counts(mut schedule: Schedule, steps: usize) -> Vec<usize> {
         let mut counts = vec![0; steps];
-        let end = schedule.begun + Duration::from_secs(3600);
+        let end = schedule.started + Duration::from_secs(3600);
         schedule
-            .rest(end)
+            .overdue(end)
             .into_iter()
             .for_each(|step| counts[step] += 1);
         counts
     }
 
     #[test]
-    fn constant_arrivals_are_as_many_as_asked() {
+    fn constant_arrivals_match_the_rate() {
         let counts = counts(schedule(&[100.0, 300.0], false, Arrivals::Constant), 2);
         assert!((999..=1000).contains(&counts[0]), "{counts:?}");
         assert!((2999..=3001).contains(&counts[1]), "{counts:?}");
     }
 
     #[test]
-    fn poissons_are_about_as_many_and_spread_as_they_should_be() {
+    fn poisson_arrivals_match_the_rate_and_distribution() {
         let mut schedule = schedule(&[1000.0], false, Arrivals::Poisson);
         let times: Vec<Instant> = std::iter::from_fn(|| schedule.next())
             .map(|due| due.at)
@@ -182,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_goes_in_a_line() {
+    fn a_ramp_is_linear() {
         let counts = counts(schedule(&[0.0, 200.0, 200.0], true, Arrivals::Constant), 2);
         assert!((995..=1000).contains(&counts[0]), "{counts:?}");
         assert!((1998..=2002).contains(&counts[1]), "{counts:?}");

@@ -10,11 +10,11 @@ const ANSWER_MAX: usize = 1 << 20;
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct Response {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
     /// Whether the connection can be used again.
-    pub(super) stays: bool,
+    pub(super) keep_alive: bool,
 }
 
 /// A connection.
@@ -36,32 +36,32 @@ impl Client {
 
     /// Sends a request and reads its answer. [`ConnectionReset`](ErrorKind::ConnectionReset): there
     /// was not one byte of it.
-    pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Heard> {
+    pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Response> {
         let nothing = |error: io::Error| match error.kind() {
             ErrorKind::BrokenPipe => ErrorKind::ConnectionReset.into(),
             _ => error,
         };
         self.stream.write_all(request).await.map_err(nothing)?;
         self.bytes.clear();
-        let mut piece = [0; 4096];
+        let mut buffer = [0; 4096];
         loop {
-            let read = self.stream.read(&mut piece).await?;
+            let read = self.stream.read(&mut buffer).await?;
             if read == 0 && self.bytes.is_empty() {
                 return Err(ErrorKind::ConnectionReset.into());
             }
             if read == 0 || self.bytes.len() > ANSWER_MAX {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            self.bytes.extend_from_slice(&piece[..read]);
-            if let Some(heard) = parse(&self.bytes)? {
-                return Ok(heard);
+            self.bytes.extend_from_slice(&buffer[..read]);
+            if let Some(response) = parse(&self.bytes)? {
+                return Ok(response);
             }
         }
     }
 }
 
 /// An answer, if it is all there. It must say how long it is.
-fn parse(bytes: &[u8]) -> io::Result<Option<Heard>> {
+fn parse(bytes: &[u8]) -> io::Result<Option<Response>> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut headers);
     let parsed = head
@@ -70,22 +70,22 @@ fn parse(bytes: &[u8]) -> io::Result<Option<Heard>> {
     let (httparse::Status::Complete(start), Some(status)) = (parsed, head.code) else {
         return Ok(None);
     };
-    let (mut length, mut stays) = (None, true);
+    let (mut length, mut keep_alive) = (None, true);
     for header in head.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
             length = std::str::from_utf8(header.value)
                 .ok()
                 .and_then(|text| text.parse().ok());
         } else if header.name.eq_ignore_ascii_case("connection") {
-            stays = !header.value.eq_ignore_ascii_case(b"close");
+            keep_alive = !header.value.eq_ignore_ascii_case(b"close");
         }
     }
     let length: usize = length.ok_or(ErrorKind::InvalidData)?;
     let body = bytes.get(start..start.saturating_add(length));
-    Ok(body.map(|body| Heard {
+    Ok(body.map(|body| Response {
         status,
         body: body.to_vec(),
-        stays,
+        keep_alive,
     }))
 }
 
@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_there_when_its_last_byte_is() {
+    fn a_response_is_complete_with_its_last_byte() {
         let all = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\nConnection: close\r\n\r\nbusy";
         for end in 0..all.len() {
             assert!(parse(&all[..end]).unwrap().is_none(), "{end}");
         }
-        let heard = parse(all).unwrap().unwrap();
+        let response = parse(all).unwrap().unwrap();
         assert_eq!(
-            (heard.status, &heard.body[..], heard.stays),
+            (response.status, &response.body[..], response.keep_alive),
             (503, &b"busy"[..], false)
         );
         assert!(parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());

@@ -10,58 +10,31 @@
 
 mod arrivals;
 mod client;
+mod mix;
+mod outcome;
+mod plan;
+mod report;
 mod request;
 mod tally;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use creel::task::JoinSet;
 use creel::{BuildError, Pool};
 
-pub use arrivals::Arrivals;
-pub use request::Mix;
-pub use tally::{Latency, Moment, Step};
+pub use mix::Mix;
+pub use plan::{Arrivals, Plan};
+pub use report::{Latency, Moment, Report, Step};
 
 use arrivals::Schedule;
-use client::{Client, Heard};
-use request::{Maker, Sent};
+use client::{Client, Response};
+use outcome::Outcome;
+use request::{BuiltRequest, RequestBuilder};
 use tally::LATE;
 use tally::Tally;
-
-/// What to send, and how much of it.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// The service.
-    pub to: SocketAddr,
-    /// What is asked for.
-    pub mix: Mix,
-    /// Requests a second, step after step.
-    pub rates: Vec<f64>,
-    /// How long each step takes.
-    pub step: Duration,
-    /// The rate goes from one to the next in a line, instead of in steps.
-    pub is_ramp: bool,
-    /// When requests are due.
-    pub arrivals: Arrivals,
-    /// Connections at most.
-    pub connections: usize,
-    /// How long an answer may take before the connection is given up.
-    pub timeout: Duration,
-    /// What the service is told of that, by `x-timeout-ms`.
-    pub patience: Option<Duration>,
-    /// Whether each answer is compared with the right one.
-    pub check: bool,
-    /// Bytes of a message.
-    pub size: usize,
-    /// Of what is drawn.
-    pub seed: u64,
-    /// Workers.
-    pub workers: usize,
-}
 
 /// Why there was no load.
 #[derive(Debug)]
@@ -83,52 +56,10 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// What became of a load.
-#[derive(Debug)]
-pub struct Report {
-    /// One a rate.
-    pub steps: Vec<Step>,
-    /// Over time.
-    pub moments: Vec<Moment>,
-    /// What the service acknowledged to keep, in hex; where answers are compared.
-    pub acknowledged: Vec<String>,
-}
-
-impl Report {
-    /// Whether in each step 99 % of what was due left in its time or soon after.
-    pub fn is_offered(&self) -> bool {
-        self.steps.iter().all(Step::is_offered)
-    }
-
-    /// Whether of what was not offered most found no connection free, because all waited for answers.
-    pub fn is_crowded(&self) -> bool {
-        let late = |step: &Step| step.due as f64 * (1.0 - step.offered_share);
-        let late: f64 = self.steps.iter().map(late).sum();
-        let crowded: u64 = self.steps.iter().map(|step| step.crowded).sum();
-        2.0 * crowded as f64 > late
-    }
-
-    /// Requests that were not answered, or with neither 200 nor 503.
-    pub fn failed(&self) -> u64 {
-        let of = |step: &Step| step.other + step.timeouts + step.errors;
-        self.steps.iter().map(of).sum()
-    }
-
-    /// Whether not one answer was good.
-    pub fn is_vain(&self) -> bool {
-        self.steps.iter().all(|step| step.good == 0)
-    }
-
-    /// Answers that were wrong.
-    pub fn wrong(&self) -> u64 {
-        self.steps.iter().map(|step| step.wrong).sum()
-    }
-}
-
 /// What all connections share.
 struct Shared {
     plan: Plan,
-    maker: Maker,
+    builder: RequestBuilder,
     schedule: Mutex<Schedule>,
     tally: Mutex<Tally>,
     /// Nothing leaves later.
@@ -147,13 +78,13 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         .build()
         .map_err(LoadError::Pool)?;
     let report = pool.block_on(async {
-        let maker = Maker::new(&plan).await?;
-        let begun = Instant::now() + Duration::from_millis(20);
+        let builder = RequestBuilder::new(&plan).await?;
+        let started = Instant::now() + Duration::from_millis(20);
         let shared = Arc::new(Shared {
-            schedule: Mutex::new(Schedule::new(&plan, begun)),
-            tally: Mutex::new(Tally::new(&plan, begun)),
-            end: begun + plan.step * Schedule::steps(plan.rates.len(), plan.is_ramp) as u32,
-            maker,
+            schedule: Mutex::new(Schedule::new(&plan, started)),
+            tally: Mutex::new(Tally::new(&plan, started)),
+            end: started + plan.step * Schedule::steps(plan.rates.len(), plan.is_ramp) as u32,
+            builder,
             plan,
         });
         let mut connections = JoinSet::new();
@@ -163,7 +94,7 @@ pub fn run(plan: Plan, stop: impl Future) -> Result<Report, LoadError> {
         let all = async { while connections.join_next().await.is_some() {} };
         either(all, stop).await;
         connections.cancel_all();
-        let unsent = lock(&shared.schedule).rest(Instant::now());
+        let unsent = lock(&shared.schedule).overdue(Instant::now());
         let mut tally = lock(&shared.tally);
         unsent.into_iter().for_each(|step| {
             tally.unsent(step);
@@ -211,36 +142,21 @@ async fn connection(shared: Arc<Shared>) {
             lock(&shared.tally).unsent(due.step);
             continue;
         }
-        let sent = shared.maker.make(due.number);
-        let (kept, outcome) = exchange(&shared.plan, client.take(), &sent).await;
-        client = kept;
+        let request = shared.builder.build(due.number);
+        let (reused, outcome) = exchange(&shared.plan, client.take(), &request).await;
+        client = reused;
         let outcome = match outcome {
-            Ok(heard) => judge(&shared, &sent, heard),
+            Ok(response) => classify(&shared, &request, response),
             Err(error) => Outcome::Failed(error.kind()),
         };
         lock(&shared.tally).count(due, left, Instant::now(), outcome);
     }
 }
 
-/// What became of a request.
-#[derive(Debug)]
-enum Outcome {
-    /// 200; with what was acknowledged, where somebody wants to know.
-    Good(Option<String>),
-    /// 503.
-    Refused,
-    /// Another status.
-    Other,
-    /// 200 with what is not right.
-    Wrong,
-    /// No answer.
-    Failed(io::ErrorKind),
-}
-
-fn judge(shared: &Shared, sent: &Sent, heard: Heard) -> Outcome {
-    match heard.status {
+fn classify(shared: &Shared, request: &BuiltRequest, response: Response) -> Outcome {
+    match response.status {
         200 if !shared.plan.check => Outcome::Good(None),
-        200 => match shared.maker.check(sent, &heard.body) {
+        200 => match shared.builder.check(request, &response.body) {
             Ok(acknowledged) => Outcome::Good(acknowledged),
             Err(()) => Outcome::Wrong,
         },
@@ -252,29 +168,29 @@ fn judge(shared: &Shared, sent: &Sent, heard: Heard) -> Outcome {
 /// A request and its answer, and the connection, if it can be used again.
 async fn exchange(
     plan: &Plan,
-    kept: Option<Client>,
-    sent: &Sent,
-) -> (Option<Client>, io::Result<Heard>) {
+    reused: Option<Client>,
+    request: &BuiltRequest,
+) -> (Option<Client>, io::Result<Response>) {
     let exchange = async {
         // The service may have closed one that was idle; then there is nothing lost by another.
-        let was_kept = kept.is_some();
-        let mut client = match kept {
+        let was_reused = reused.is_some();
+        let mut client = match reused {
             Some(client) => client,
             None => Client::connect(plan.to).await?,
         };
-        let mut heard = client.exchange(&sent.bytes).await;
-        if was_kept
-            && heard
+        let mut response = client.exchange(&request.bytes).await;
+        if was_reused
+            && response
                 .as_ref()
                 .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
         {
             client = Client::connect(plan.to).await?;
-            heard = client.exchange(&sent.bytes).await;
+            response = client.exchange(&request.bytes).await;
         }
-        Ok((heard?, client))
+        Ok((response?, client))
     };
     match creel::time::timeout(plan.timeout, exchange).await {
-        Ok(Ok((heard, client))) => (heard.stays.then_some(client), Ok(heard)),
+        Ok(Ok((response, client))) => (response.keep_alive.then_some(client), Ok(response)),
         Ok(Err(error)) => (None, Err(error)),
         Err(_) => (None, Err(io::ErrorKind::TimedOut.into())),
     }

@@ -1,61 +1,20 @@
 //! What is asked for, and what the right answer is.
 
 use std::io::{self, ErrorKind};
-use std::str::FromStr;
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::Plan;
 use super::arrivals::Random;
 use super::client::Client;
-use crate::ask::PATIENCE;
-
-/// What may be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Sign,
-    Digest,
-    Check,
-    Password,
-    Health,
-}
-
-/// Kinds of requests, and how often each comes: `sign`, `sign=9,check=1`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mix(Vec<(Kind, u64)>);
-
-impl FromStr for Mix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Mix, String> {
-        let part = |part: &str| {
-            let (name, weight) = part.split_once('=').unwrap_or((part, "1"));
-            let kind = match name {
-                "sign" => Kind::Sign,
-                "digest" => Kind::Digest,
-                "check" => Kind::Check,
-                "password" => Kind::Password,
-                "health" => Kind::Health,
-                _ => return None,
-            };
-            weight
-                .parse()
-                .ok()
-                .filter(|weight| (1..=1000).contains(weight))
-                .map(|weight| (kind, weight))
-        };
-        let parts: Option<Vec<_>> = text.split(',').map(part).collect();
-        let why =
-            "sign, digest, password, check or health, or several with weights: sign=9,check=1";
-        parts.map(Mix).ok_or_else(|| why.to_owned())
-    }
-}
+use super::mix::{Kind, Mix};
+use super::plan::Plan;
+use crate::routes::TIMEOUT_HEADER;
 
 /// A request.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct BuiltRequest {
     pub(super) bytes: Vec<u8>,
     kind: Kind,
     message: Vec<u8>,
@@ -63,7 +22,7 @@ pub(super) struct Sent {
 
 /// Makes requests and judges answers.
 #[derive(Debug)]
-pub(super) struct Maker {
+pub(super) struct RequestBuilder {
     mix: Mix,
     total: u64,
     seed: u64,
@@ -72,55 +31,63 @@ pub(super) struct Maker {
     headers: String,
     key: Option<VerifyingKey>,
     /// What the service keeps of [`PASSWORD`].
-    kept: String,
+    stored_hash: String,
 }
 
 const PASSWORD: &str = "correct horse battery staple";
 
-impl Maker {
+impl RequestBuilder {
     /// Asks the service for what is needed to ask and to judge.
-    pub(super) async fn new(plan: &Plan) -> io::Result<Maker> {
+    pub(super) async fn new(plan: &Plan) -> io::Result<RequestBuilder> {
         let mut headers = format!("Host: {}\r\n", plan.to);
-        if let Some(patience) = plan.patience {
-            headers += &format!("{PATIENCE}: {}\r\n", patience.as_millis());
+        if let Some(request_timeout) = plan.request_timeout {
+            headers += &format!("{TIMEOUT_HEADER}: {}\r\n", request_timeout.as_millis());
         }
-        let mut maker = Maker {
+        let mut builder = RequestBuilder {
             total: plan.mix.0.iter().map(|(_, weight)| weight).sum(),
             mix: plan.mix.clone(),
             seed: plan.seed,
             size: plan.size,
             headers,
             key: None,
-            kept: String::new(),
+            stored_hash: String::new(),
         };
         let has = |kind| plan.mix.0.iter().any(|part| part.0 == kind);
         // Whether there is a service at all.
-        let there = creel::time::timeout(plan.timeout, Client::connect(plan.to)).await;
-        there.map_err(|_| ErrorKind::TimedOut)??;
+        let connected = creel::time::timeout(plan.timeout, Client::connect(plan.to)).await;
+        connected.map_err(|_| ErrorKind::TimedOut)??;
         if has(Kind::Sign) && plan.check {
-            let body = maker.ask(plan, "GET", "/key", b"").await?;
-            maker.key = parsed::<Key>(&body)
-                .and_then(|told| VerifyingKey::from_bytes(&bytes(&told.key)?).ok());
-            maker.key.ok_or(ErrorKind::InvalidData)?;
+            let body = builder.fetch(plan, "GET", "/key", b"").await?;
+            builder.key = parsed::<Key>(&body)
+                .and_then(|reply| VerifyingKey::from_bytes(&bytes(&reply.key)?).ok());
+            builder.key.ok_or(ErrorKind::InvalidData)?;
         }
         if has(Kind::Check) {
-            let body = maker
-                .ask(plan, "POST", "/password", PASSWORD.as_bytes())
+            let body = builder
+                .fetch(plan, "POST", "/password", PASSWORD.as_bytes())
                 .await?;
-            maker.kept = parsed::<Kept>(&body).ok_or(ErrorKind::InvalidData)?.kept;
+            builder.stored_hash = parsed::<StoredHash>(&body)
+                .ok_or(ErrorKind::InvalidData)?
+                .stored_hash;
         }
-        Ok(maker)
+        Ok(builder)
     }
 
-    async fn ask(&self, plan: &Plan, method: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
-        let asked = async {
+    async fn fetch(
+        &self,
+        plan: &Plan,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> io::Result<Vec<u8>> {
+        let exchange = async {
             let mut client = Client::connect(plan.to).await?;
             client.exchange(&self.bytes(method, path, body)).await
         };
-        let heard = creel::time::timeout(plan.timeout, asked).await;
-        let heard = heard.map_err(|_| ErrorKind::TimedOut)??;
-        match heard.status {
-            200 => Ok(heard.body),
+        let response = creel::time::timeout(plan.timeout, exchange).await;
+        let response = response.map_err(|_| ErrorKind::TimedOut)??;
+        match response.status {
+            200 => Ok(response.body),
             status => Err(io::Error::other(format!("{path}: status {status}"))),
         }
     }
@@ -135,7 +102,7 @@ impl Maker {
     }
 
     /// The request of a number.
-    pub(super) fn make(&self, number: u64) -> Sent {
+    pub(super) fn build(&self, number: u64) -> BuiltRequest {
         let mut random = Random(self.seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         let mut at = random.next() % self.total.max(1);
         let mut kind = Kind::Health;
@@ -153,12 +120,14 @@ impl Maker {
             Kind::Digest => self.bytes("POST", "/digest", &message),
             Kind::Password => self.bytes("POST", "/password", PASSWORD.as_bytes()),
             Kind::Check => {
-                let body = serde_json::json!({"password": PASSWORD, "kept": self.kept}).to_string();
+                let body =
+                    serde_json::json!({"password": PASSWORD, "stored_hash": self.stored_hash})
+                        .to_string();
                 self.bytes("POST", "/password/check", body.as_bytes())
             }
             Kind::Health => self.bytes("GET", "/health", b""),
         };
-        Sent {
+        BuiltRequest {
             bytes,
             kind,
             message,
@@ -166,27 +135,27 @@ impl Maker {
     }
 
     /// Whether an answer is right; and what it acknowledges to be kept.
-    pub(super) fn check(&self, sent: &Sent, body: &[u8]) -> Result<Option<String>, ()> {
-        let is_right = match sent.kind {
+    pub(super) fn check(&self, request: &BuiltRequest, body: &[u8]) -> Result<Option<String>, ()> {
+        let is_right = match request.kind {
             Kind::Sign => {
-                let told: Signed = parsed(body).ok_or(())?;
-                let signature = bytes(&told.signature).ok_or(())?;
+                let reply: Signed = parsed(body).ok_or(())?;
+                let signature = bytes(&reply.signature).ok_or(())?;
                 let key = self.key.as_ref().ok_or(())?;
-                let verified = key.verify_strict(&sent.message, &Signature::from_bytes(&signature));
-                let id = hex::encode(Sha256::digest(&sent.message));
-                return match verified.is_ok() && id == told.id {
+                let verified =
+                    key.verify_strict(&request.message, &Signature::from_bytes(&signature));
+                let id = hex::encode(Sha256::digest(&request.message));
+                return match verified.is_ok() && id == reply.id {
                     true => Ok(Some(id)),
                     false => Err(()),
                 };
             }
             Kind::Digest => {
-                let told: Digested = parsed(body).ok_or(())?;
-                told.digest == hex::encode(Sha256::digest(&sent.message))
+                let reply: Digested = parsed(body).ok_or(())?;
+                reply.digest == hex::encode(Sha256::digest(&request.message))
             }
-            Kind::Check => parsed::<Valid>(body).is_some_and(|told| told.valid),
-            Kind::Password => {
-                parsed::<Kept>(body).is_some_and(|told| told.kept.starts_with("$argon2id$"))
-            }
+            Kind::Check => parsed::<Valid>(body).is_some_and(|reply| reply.valid),
+            Kind::Password => parsed::<StoredHash>(body)
+                .is_some_and(|reply| reply.stored_hash.starts_with("$argon2id$")),
             Kind::Health => true,
         };
         is_right.then_some(None).ok_or(())
@@ -207,8 +176,8 @@ struct Digested {
     digest: String,
 }
 #[derive(Deserialize)]
-struct Kept {
-    kept: String,
+struct StoredHash {
+    stored_hash: String,
 }
 #[derive(Deserialize)]
 struct Valid {

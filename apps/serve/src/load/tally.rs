@@ -4,103 +4,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use creel_stats::Histogram;
-use serde::Serialize;
 
 use super::arrivals::{Due, Schedule};
-use super::{Outcome, Plan, Report};
+use super::outcome::Outcome;
+use super::plan::Plan;
+use super::report::{Latency, Moment, Report, Step};
 
 /// A request that leaves later than this after it was due was not offered in time.
 pub(super) const LATE: Duration = Duration::from_millis(50);
 /// How many points there are over time, about.
 const MOMENTS: f64 = 120.0;
-
-/// Latencies, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Latency {
-    /// Half of them are no longer.
-    pub p50_us: u64,
-    /// All but a hundredth.
-    pub p99_us: u64,
-    /// All but a thousandth.
-    pub p999_us: u64,
-    /// The longest.
-    pub max_us: u64,
-}
-
-impl Latency {
-    /// None where nothing was measured.
-    fn of(histogram: &Histogram) -> Option<Latency> {
-        (!histogram.is_empty()).then(|| Latency {
-            p50_us: histogram.quantile(0.5),
-            p99_us: histogram.quantile(0.99),
-            p999_us: histogram.quantile(0.999),
-            max_us: histogram.max(),
-        })
-    }
-}
-
-/// What became of the requests of a step.
-#[derive(Debug, Clone, Serialize)]
-pub struct Step {
-    /// What was asked for; of a ramp, in its middle.
-    pub rate_per_second: f64,
-    /// How long it took.
-    pub duration_s: f64,
-    /// Requests that were due.
-    pub due: u64,
-    /// Of these, those that left no more than 50 ms late, or found an answer in spite of that.
-    pub sent: u64,
-    /// Of those that were due, those that left in time.
-    pub offered_share: f64,
-    /// Of those that did not, those that found no connection free: all waited for answers.
-    pub crowded: u64,
-    /// Answered 200, and right where that was looked at.
-    pub good: u64,
-    /// The same a second.
-    pub goodput_per_second: f64,
-    /// Answered 503.
-    pub refused: u64,
-    /// Answered otherwise.
-    pub other: u64,
-    /// Answered 200, and wrong.
-    pub wrong: u64,
-    /// Not answered in time.
-    pub timeouts: u64,
-    /// Not answered for another reason.
-    pub errors: u64,
-    /// Of good answers, from when they were due; none without.
-    pub corrected: Option<Latency>,
-    /// Of good answers, from when the request left.
-    pub uncorrected: Option<Latency>,
-    /// Of the answers 503, from when the request left.
-    pub refusal: Option<Latency>,
-}
-
-impl Step {
-    /// Whether what was asked for is what the service got.
-    pub fn is_offered(&self) -> bool {
-        self.offered_share >= 0.99
-    }
-}
-
-/// What became of the requests that were due within a short time.
-#[derive(Debug, Clone, Serialize)]
-pub struct Moment {
-    /// Its middle, from the beginning.
-    pub at_s: f64,
-    /// Requests that were due, a second.
-    pub due_per_second: f64,
-    /// Good answers, a second.
-    pub goodput_per_second: f64,
-    /// Answers 503, a second.
-    pub refused_per_second: f64,
-    /// All others, a second.
-    pub failed_per_second: f64,
-    /// Corrected, of good answers; none without.
-    pub p50_us: Option<u64>,
-    /// The same.
-    pub p99_us: Option<u64>,
-}
 
 struct Counts {
     due: u64,
@@ -138,7 +51,7 @@ impl Counts {
     }
 }
 
-struct Slot {
+struct Bucket {
     due: u64,
     good: u64,
     refused: u64,
@@ -149,25 +62,25 @@ struct Slot {
 /// Counts while the load runs.
 pub(super) struct Tally {
     plan: Plan,
-    begun: Instant,
-    slot: Duration,
+    started: Instant,
+    bucket: Duration,
     steps: Vec<Counts>,
-    slots: BTreeMap<u32, Slot>,
+    buckets: BTreeMap<u32, Bucket>,
     acknowledged: Vec<String>,
 }
 
 impl Tally {
-    pub(super) fn new(plan: &Plan, begun: Instant) -> Tally {
+    pub(super) fn new(plan: &Plan, started: Instant) -> Tally {
         let steps = Schedule::steps(plan.rates.len(), plan.is_ramp);
         Tally {
             plan: plan.clone(),
-            begun,
-            slot: plan
+            started,
+            bucket: plan
                 .step
                 .mul_f64(steps as f64 / MOMENTS)
                 .max(Duration::from_millis(50)),
             steps: (0..steps).map(|_| Counts::new()).collect(),
-            slots: BTreeMap::new(),
+            buckets: BTreeMap::new(),
             acknowledged: Vec::new(),
         }
     }
@@ -186,30 +99,37 @@ impl Tally {
         }
     }
 
-    pub(super) fn count(&mut self, due: Due, left: Instant, came: Instant, outcome: Outcome) {
+    pub(super) fn count(
+        &mut self,
+        due: Due,
+        left: Instant,
+        answered_at: Instant,
+        outcome: Outcome,
+    ) {
         let Some(counts) = self.steps.get_mut(due.step) else {
             return;
         };
-        let us = |from: Instant| came.saturating_duration_since(from).as_micros() as u64;
+        let us = |from: Instant| answered_at.saturating_duration_since(from).as_micros() as u64;
         let (corrected, uncorrected) = (us(due.at), us(left));
         counts.due += 1;
         counts.sent += 1;
         counts.in_time += u64::from(left.saturating_duration_since(due.at) <= LATE);
-        let at = due.at.saturating_duration_since(self.begun);
-        let slot = (at.as_secs_f64() / self.slot.as_secs_f64()) as u32;
-        let slot = self.slots.entry(slot).or_insert_with(|| Slot {
+        let at = due.at.saturating_duration_since(self.started);
+        let bucket = (at.as_secs_f64() / self.bucket.as_secs_f64()) as u32;
+        let bucket = self.buckets.entry(bucket).or_insert_with(|| Bucket {
             due: 0,
             good: 0,
             refused: 0,
             failed: 0,
             corrected: Vec::new(),
         });
-        slot.due += 1;
+        bucket.due += 1;
         match outcome {
             Outcome::Good(acknowledged) => {
                 counts.good += 1;
-                slot.good += 1;
-                slot.corrected
+                bucket.good += 1;
+                bucket
+                    .corrected
                     .push(u32::try_from(corrected).unwrap_or(u32::MAX));
                 counts.corrected.record(corrected);
                 counts.uncorrected.record(uncorrected);
@@ -218,7 +138,7 @@ impl Tally {
             }
             Outcome::Refused => {
                 counts.refused += 1;
-                slot.refused += 1;
+                bucket.refused += 1;
                 counts.refusal.record(uncorrected);
                 return;
             }
@@ -227,7 +147,7 @@ impl Tally {
             Outcome::Failed(std::io::ErrorKind::TimedOut) => counts.timeouts += 1,
             Outcome::Failed(_) => counts.errors += 1,
         }
-        slot.failed += 1;
+        bucket.failed += 1;
     }
 
     pub(super) fn report(&mut self, now: Instant) -> Report {
@@ -235,29 +155,30 @@ impl Tally {
         let steps = steps
             .map(|(index, counts)| self.step(index, counts, now))
             .collect();
-        let slots = std::mem::take(&mut self.slots);
-        let seconds = self.slot.as_secs_f64();
-        let moment = |(index, mut slot): (u32, Slot)| {
-            slot.corrected.sort_unstable();
+        let buckets = std::mem::take(&mut self.buckets);
+        let seconds = self.bucket.as_secs_f64();
+        let moment = |(index, mut bucket): (u32, Bucket)| {
+            bucket.corrected.sort_unstable();
             let of = |share: f64| {
-                let last = slot.corrected.len().checked_sub(1)?;
-                slot.corrected
+                let last = bucket.corrected.len().checked_sub(1)?;
+                bucket
+                    .corrected
                     .get((last as f64 * share) as usize)
                     .map(|us| u64::from(*us))
             };
             Moment {
                 at_s: (f64::from(index) + 0.5) * seconds,
-                due_per_second: slot.due as f64 / seconds,
-                goodput_per_second: slot.good as f64 / seconds,
-                refused_per_second: slot.refused as f64 / seconds,
-                failed_per_second: slot.failed as f64 / seconds,
+                due_per_second: bucket.due as f64 / seconds,
+                goodput_per_second: bucket.good as f64 / seconds,
+                refused_per_second: bucket.refused as f64 / seconds,
+                failed_per_second: bucket.failed as f64 / seconds,
                 p50_us: of(0.5),
                 p99_us: of(0.99),
             }
         };
         Report {
             steps,
-            moments: slots.into_iter().map(moment).collect(),
+            moments: buckets.into_iter().map(moment).collect(),
             acknowledged: std::mem::take(&mut self.acknowledged),
         }
     }
@@ -269,7 +190,7 @@ impl Tally {
             false => rates[index],
         };
         // It may have been stopped in the middle of it.
-        let from = self.begun + self.plan.step * index as u32;
+        let from = self.started + self.plan.step * index as u32;
         let seconds = now
             .saturating_duration_since(from)
             .min(self.plan.step)

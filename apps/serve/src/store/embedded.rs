@@ -1,7 +1,7 @@
 //! The embedded store: a file, one thread, and a transaction for all that waits.
 //!
 //! A transaction is on the disk before its answers go out. That takes milliseconds, in which more
-//! orders come; they share the next one.
+//! requests come; they share the next one.
 //!
 //! After an error, of a full disk for one, the database takes nothing any more until it is opened
 //! again. So it is, at once, and what is kept can be had; the store is told to keep nothing until a
@@ -20,15 +20,15 @@ use creel::channel::{TryRecvError, ring};
 use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableTable, TableDefinition};
 
-use super::{Answer, Command, Order, Outcome, State, StoreError};
+use super::request::{Answer, Command, Outcome, State, StoreError, StoreRequest};
 
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");
 const SIGNED: &str = "signed";
 /// What there must be room for before a write is tried again: a small transaction also goes where the
 /// next one does not, and a database takes harm from each that it has to give up half-way.
-const ROOM: usize = 256 << 10;
-/// Orders in a transaction.
+const FREE_SPACE_BYTES: usize = 256 << 10;
+/// Requests in a transaction.
 const BATCH: usize = 1024;
 
 /// The database's own errors, of which nobody needs more than the words.
@@ -36,17 +36,17 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Between two attempts to write again, the first and the last ones: a database that has failed to
 /// write is read through when it is opened, however large it is.
-const PAUSE_MIN: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Meanwhile, between two looks for orders.
-const LOOK: Duration = Duration::from_millis(5);
+const RETRY_MIN: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+/// The poll interval for requests while the store cannot write.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 type Opening = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
-type Room = Box<dyn Fn() -> bool + Send>;
+type SpaceCheck = Box<dyn Fn() -> bool + Send>;
 
 pub(super) struct Embedded {
     opening: Opening,
-    room: Room,
+    has_space: SpaceCheck,
     /// None where it could not be opened again.
     database: Option<Database>,
     state: Arc<State>,
@@ -58,12 +58,12 @@ pub(super) struct Embedded {
 impl Embedded {
     /// Opens a file, or makes one; without, what is kept is kept in memory.
     pub(super) fn open(path: Option<&Path>, state: Arc<State>) -> Result<Embedded, StoreError> {
-        let (opening, room): (Opening, Room) = match path.map(Path::to_owned) {
+        let (opening, has_space): (Opening, SpaceCheck) = match path.map(Path::to_owned) {
             Some(path) => {
-                let there = path.clone();
+                let database_path = path.clone();
                 (
                     Box::new(move || Database::create(&path)),
-                    Box::new(move || has_room(&there)),
+                    Box::new(move || has_free_space(&database_path)),
                 )
             }
             None => (
@@ -71,84 +71,91 @@ impl Embedded {
                 Box::new(|| true),
             ),
         };
-        Embedded::by(opening, room, state)
+        Embedded::open_with(opening, has_space, state)
     }
 
-    fn by(opening: Opening, room: Room, state: Arc<State>) -> Result<Embedded, StoreError> {
+    fn open_with(
+        opening: Opening,
+        has_space: SpaceCheck,
+        state: Arc<State>,
+    ) -> Result<Embedded, StoreError> {
         let database = opening().map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => StoreError::Unavailable,
             other => StoreError::Refused(other.to_string()),
         })?;
-        make(&database).map_err(|error| StoreError::Refused(error.to_string()))?;
+        create_tables(&database).map_err(|error| StoreError::Refused(error.to_string()))?;
         state.is_up.store(true, Relaxed);
-        state.keeps.store(true, Relaxed);
+        state.is_writable.store(true, Relaxed);
         Ok(Embedded {
             opening,
-            room,
+            has_space,
             database: Some(database),
             state,
             tried: Instant::now(),
-            pause: PAUSE_MIN,
+            pause: RETRY_MIN,
         })
     }
 
-    /// Carries out orders until nobody can give any more.
-    pub(super) fn run(mut self, orders: &ring::Receiver<Order>) {
+    /// Executes requests until all senders are gone.
+    pub(super) fn run(mut self, requests: &ring::Receiver<StoreRequest>) {
         let mut batch = Vec::new();
-        while let Some(first) = self.next(orders) {
-            let more = std::iter::from_fn(|| orders.try_recv().ok());
+        while let Some(first) = self.next(requests) {
+            let more = std::iter::from_fn(|| requests.try_recv().ok());
             let all = [first].into_iter().chain(more).take(BATCH);
-            let keeps = self.state.keeps.load(Relaxed);
-            for order in all.filter(|order| !order.is_given_up()) {
-                if keeps || !matches!(order.command, Command::Keep(..)) {
-                    batch.push(order);
+            let is_writable = self.state.is_writable.load(Relaxed);
+            for request in all.filter(|request| !request.is_abandoned()) {
+                if is_writable || !matches!(request.command, Command::Put(..)) {
+                    batch.push(request);
                 } else {
-                    let _ = order.answer.send(Err(StoreError::Unavailable));
+                    let _ = request.answer.send(Err(StoreError::Unavailable));
                 }
             }
             let outcomes = match &self.database {
-                Some(database) => carry_out(database, &batch),
+                Some(database) => execute(database, &batch),
                 None => Ok(vec![Err(StoreError::Unavailable); batch.len()]),
             };
             let is_broken = outcomes.is_err();
             if is_broken {
-                self.state.keeps.store(false, Relaxed);
+                self.state.is_writable.store(false, Relaxed);
             }
             let outcomes = outcomes.unwrap_or_else(|error| {
                 vec![Err(StoreError::Refused(error.to_string())); batch.len()]
             });
-            for (order, outcome) in batch.drain(..).zip(outcomes) {
+            for (request, outcome) in batch.drain(..).zip(outcomes) {
                 // Who has given up meanwhile does not want to know.
-                let _ = order.answer.send(outcome);
+                let _ = request.answer.send(outcome);
             }
             if is_broken {
                 self.reopen();
-                (self.tried, self.pause) = (Instant::now(), PAUSE_MIN);
+                (self.tried, self.pause) = (Instant::now(), RETRY_MIN);
             }
         }
     }
 
-    /// The next order, while nothing can be kept with attempts to; none when there will be no more.
-    fn next(&mut self, orders: &ring::Receiver<Order>) -> Option<Order> {
-        while !self.state.keeps.load(Relaxed) {
-            match orders.try_recv() {
-                Ok(order) => return Some(order),
+    /// The next request. While the store cannot write, it also retries. None when all senders are
+    /// gone.
+    fn next(&mut self, requests: &ring::Receiver<StoreRequest>) -> Option<StoreRequest> {
+        while !self.state.is_writable.load(Relaxed) {
+            match requests.try_recv() {
+                Ok(request) => return Some(request),
                 Err(TryRecvError::Closed) => return None,
                 Err(_) if self.tried.elapsed() >= self.pause => self.try_again(),
-                Err(_) => sleep(LOOK),
+                Err(_) => sleep(POLL_INTERVAL),
             }
         }
-        orders.recv_blocking().ok()
+        requests.recv_blocking().ok()
     }
 
     fn try_again(&mut self) {
         self.tried = Instant::now();
-        self.pause = (2 * self.pause).min(PAUSE_MAX);
-        if self.database.is_some() && !(self.room)() {
+        self.pause = (2 * self.pause).min(RETRY_MAX);
+        if self.database.is_some() && !(self.has_space)() {
             return;
         }
         match &self.database {
-            Some(database) if make(database).is_ok() => self.state.keeps.store(true, Relaxed),
+            Some(database) if create_tables(database).is_ok() => {
+                self.state.is_writable.store(true, Relaxed)
+            }
             _ => self.reopen(),
         }
     }
@@ -161,10 +168,10 @@ impl Embedded {
     }
 }
 
-fn carry_out(database: &Database, batch: &[Order]) -> Result<Vec<Outcome>, Failure> {
+fn execute(database: &Database, batch: &[StoreRequest]) -> Result<Vec<Outcome>, Failure> {
     if batch
         .iter()
-        .all(|order| !matches!(order.command, Command::Keep(..)))
+        .all(|request| !matches!(request.command, Command::Put(..)))
     {
         let transaction = database.begin_read()?;
         let (records, counters) = (
@@ -173,7 +180,7 @@ fn carry_out(database: &Database, batch: &[Order]) -> Result<Vec<Outcome>, Failu
         );
         let outcomes = batch
             .iter()
-            .map(|order| look(&order.command, &records, &counters));
+            .map(|request| read_only(&request.command, &records, &counters));
         return outcomes.collect();
     }
     let transaction = database.begin_write()?;
@@ -181,15 +188,15 @@ fn carry_out(database: &Database, batch: &[Order]) -> Result<Vec<Outcome>, Failu
     {
         let mut records = transaction.open_table(RECORDS)?;
         let mut counters = transaction.open_table(COUNTERS)?;
-        for order in batch {
-            outcomes.push(match &order.command {
-                Command::Keep(id, record) => {
+        for request in batch {
+            outcomes.push(match &request.command {
+                Command::Put(id, record) => {
                     records.insert(&id[..], &record[..])?;
                     let count = counters.get(SIGNED)?.map_or(0, |count| count.value());
                     counters.insert(SIGNED, count + 1)?;
-                    Ok(Answer::Kept)
+                    Ok(Answer::Stored)
                 }
-                command => look(command, &records, &counters)?,
+                command => read_only(command, &records, &counters)?,
             });
         }
     }
@@ -197,7 +204,7 @@ fn carry_out(database: &Database, batch: &[Order]) -> Result<Vec<Outcome>, Failu
     Ok(outcomes)
 }
 
-fn make(database: &Database) -> Result<(), Failure> {
+fn create_tables(database: &Database) -> Result<(), Failure> {
     let transaction = database.begin_write()?;
     transaction.open_table(RECORDS)?;
     transaction.open_table(COUNTERS)?;
@@ -206,12 +213,12 @@ fn make(database: &Database) -> Result<(), Failure> {
 }
 
 /// Whether there is room beside a file.
-fn has_room(path: &Path) -> bool {
+fn has_free_space(path: &Path) -> bool {
     let mut name = path.as_os_str().to_owned();
     name.push(".room");
     let write = || {
         let mut file = File::create(&name)?;
-        file.write_all(&[0; ROOM])?;
+        file.write_all(&[0; FREE_SPACE_BYTES])?;
         file.sync_all()
     };
     let written: io::Result<()> = write();
@@ -220,7 +227,7 @@ fn has_room(path: &Path) -> bool {
 }
 
 /// Carries out a command that changes nothing.
-fn look(
+fn read_only(
     command: &Command,
     records: &impl ReadableTable<&'static [u8], &'static [u8]>,
     counters: &impl ReadableTable<&'static str, u64>,
@@ -253,7 +260,7 @@ mod tests {
         written: Arc<AtomicUsize>,
         is_full: Arc<AtomicBool>,
         /// How often room was looked for in vain.
-        looks: Arc<AtomicUsize>,
+        space_checks: Arc<AtomicUsize>,
     }
 
     impl StorageBackend for Disk {
@@ -286,62 +293,65 @@ mod tests {
     }
 
     fn eventually(what: &str, is_so: impl Fn() -> bool) {
-        let begun = Instant::now();
+        let started = Instant::now();
         while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            assert!(started.elapsed() < Duration::from_secs(60), "{what}");
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn on_a_full_disk_nothing_is_kept_and_all_can_be_had_until_there_is_room() {
+    fn a_full_disk_blocks_writes_but_not_reads_until_space_is_free() {
         let disk = Disk::default();
-        let (there, seen) = (disk.clone(), disk.clone());
-        let opening = Box::new(move || Database::builder().create_with_backend(there.clone()));
-        let room = Box::new(move || {
+        let (backend, seen) = (disk.clone(), disk.clone());
+        let opening = Box::new(move || Database::builder().create_with_backend(backend.clone()));
+        let has_space = Box::new(move || {
             let is_full = seen.is_full.load(Relaxed);
-            seen.looks.fetch_add(usize::from(is_full), Relaxed);
+            seen.space_checks.fetch_add(usize::from(is_full), Relaxed);
             !is_full
         });
         let state = Arc::new(State::default());
-        let store = Embedded::by(opening, room, Arc::clone(&state)).unwrap();
-        let (sender, orders) = ring::channel(16);
-        let thread = std::thread::spawn(move || store.run(&orders));
-        let order = |command| {
+        let store = Embedded::open_with(opening, has_space, Arc::clone(&state)).unwrap();
+        let (sender, requests) = ring::channel(16);
+        let thread = std::thread::spawn(move || store.run(&requests));
+        let request = |command| {
             let (answer, outcome) = oneshot::channel();
-            assert!(sender.try_send(Order { command, answer }).is_ok());
+            assert!(sender.try_send(StoreRequest { command, answer }).is_ok());
             outcome.recv_blocking().unwrap()
         };
-        let keep = |id, bytes| order(Command::Keep([id; 32], vec![id; bytes].into()));
+        let put = |id, bytes| request(Command::Put([id; 32], vec![id; bytes].into()));
         let has = |id, bytes| {
             let record = Some(Bytes::from(vec![id; bytes]));
-            order(Command::Get([id; 32])) == Ok(Answer::Record(record))
+            request(Command::Get([id; 32])) == Ok(Answer::Record(record))
         };
-        assert_eq!(keep(1, 96), Ok(Answer::Kept));
-        assert!(state.keeps.load(Relaxed));
+        assert_eq!(put(1, 96), Ok(Answer::Stored));
+        assert!(state.is_writable.load(Relaxed));
         disk.is_full.store(true, Relaxed);
-        let error = keep(2, 1 << 20).unwrap_err();
+        let error = put(2, 1 << 20).unwrap_err();
         assert!(error.to_string().contains("storage"), "{error}");
-        assert!(!state.keeps.load(Relaxed));
+        assert!(!state.is_writable.load(Relaxed));
         // A small one would find a place.
-        assert_eq!(keep(3, 96), Err(StoreError::Unavailable));
-        eventually("room is looked for", || disk.looks.load(Relaxed) > 1);
-        assert!(!state.keeps.load(Relaxed));
+        assert_eq!(put(3, 96), Err(StoreError::Unavailable));
+        eventually("room is looked for", || disk.space_checks.load(Relaxed) > 1);
+        assert!(!state.is_writable.load(Relaxed));
         assert!(state.is_up.load(Relaxed) && has(1, 96));
         disk.is_full.store(false, Relaxed);
-        eventually("it keeps again", || state.keeps.load(Relaxed));
-        assert_eq!(keep(4, 1 << 20), Ok(Answer::Kept));
+        eventually("it keeps again", || state.is_writable.load(Relaxed));
+        assert_eq!(put(4, 1 << 20), Ok(Answer::Stored));
         assert!(has(1, 96) && has(4, 1 << 20));
         drop(sender);
         thread.join().unwrap();
     }
 
     #[test]
-    fn room_is_looked_for_beside_the_file_and_nothing_is_left() {
+    fn the_space_check_writes_next_to_the_file_and_cleans_up() {
         let folder = std::env::temp_dir().join(format!("creel-serve-room-{}", std::process::id()));
-        assert!(!has_room(&folder.join("a.redb")), "there is no such folder");
+        assert!(
+            !has_free_space(&folder.join("a.redb")),
+            "there is no such folder"
+        );
         fs::create_dir_all(&folder).unwrap();
-        assert!(has_room(&folder.join("a.redb")));
+        assert!(has_free_space(&folder.join("a.redb")));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         fs::remove_dir(&folder).unwrap();
     }

@@ -1,15 +1,16 @@
 //! Redis over one connection: all that waits goes out in one write, and answers come in order.
 //!
-//! Invariant: an entry of `asked` stands for replies that have not come, in the order in which they
+//! Invariant: an entry of `pending` stands for replies that have not come, in the order in which they
 //! will, whether anybody still waits for them or not. So an answer never goes to another's question.
 //!
-//! A server that does not answer for [`STALL`] is taken for gone: the connection is given up, and
-//! with it what was asked on it. New ones are tried after [`PAUSE_MIN`] to [`PAUSE_MAX`], so that it
-//! is found again within half a second of its return.
+//! A server that does not answer for [`REPLY_TIMEOUT`] is taken for gone: the connection is given
+//! up, and with it what was asked on it. New ones are tried after [`RECONNECT_MIN`] to
+//! [`RECONNECT_MAX`], so that it is found again within half a second of its return.
 //!
 //! A server may answer and keep nothing: its memory is full, it has become a replica. So each
-//! connection begins with a write, and has one every [`PROBE`], whether anything else is to be kept
-//! or not; by these it is also seen, without any request, that the server does not answer.
+//! connection begins with a write, and has one every [`PROBE_INTERVAL`], whether anything else is
+//! to be kept or not; by these it is also seen, without any request, that the server does not
+//! answer.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -25,31 +26,32 @@ use creel::channel::{oneshot, ring};
 use creel::net::{Connection, Stream, TcpStream, UnixStream};
 use creel::time::{sleep, timeout};
 
+use super::kind::RedisAddr;
+use super::request::{Answer, Command, Outcome, State, StoreError, StoreRequest};
 use super::resp::{self, Reply};
-use super::{Answer, Command, Order, Outcome, Place, State, StoreError};
 use crate::metrics::Metrics;
 
-const STALL: Duration = Duration::from_millis(500);
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 /// For a connection and its first answer.
-const HELLO: Duration = Duration::from_millis(250);
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_millis(250);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(250);
+const RECONNECT_MIN: Duration = Duration::from_millis(10);
+const RECONNECT_MAX: Duration = Duration::from_millis(250);
 /// Between two writes that only ask whether one may write.
-const PROBE: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// What goes out at once.
 const WRITE_MAX: usize = 64 << 10;
 /// What may be asked and not answered.
-const ASKED_MAX: usize = 16 << 10;
+const PENDING_MAX: usize = 16 << 10;
 
 /// The way to one server.
-pub(super) struct Link {
-    place: Place,
+pub(super) struct RedisClient {
+    address: RedisAddr,
     state: Arc<State>,
     metrics: Arc<Metrics>,
 }
 
 /// Who waits for replies.
-struct Asked {
+struct PendingReply {
     at: Instant,
     /// How many come before the one that answers.
     before: usize,
@@ -60,73 +62,76 @@ struct Asked {
 }
 
 #[derive(Default)]
-struct Line(Mutex<VecDeque<Asked>>);
+struct Pipeline(Mutex<VecDeque<PendingReply>>);
 
-impl Line {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Asked>> {
+impl Pipeline {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<PendingReply>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Link {
-    pub(super) fn new(place: Place, state: Arc<State>, metrics: Arc<Metrics>) -> Link {
-        Link {
-            place,
+impl RedisClient {
+    pub(super) fn new(address: RedisAddr, state: Arc<State>, metrics: Arc<Metrics>) -> RedisClient {
+        RedisClient {
+            address,
             state,
             metrics,
         }
     }
 
-    /// Carries out orders until nobody can give any more, over as many connections as it takes.
-    pub(super) async fn run(self, orders: ring::Receiver<Order>) {
-        let mut pause = PAUSE_MIN;
+    /// Executes requests until all senders are gone, over as many connections as it takes.
+    pub(super) async fn run(self, requests: ring::Receiver<StoreRequest>) {
+        let mut pause = RECONNECT_MIN;
         loop {
-            let connected = match &self.place {
-                Place::Tcp(address) => {
-                    self.over(TcpStream::connect_to(address.clone()), &orders)
+            let connected = match &self.address {
+                RedisAddr::Tcp(address) => {
+                    self.run_connection(TcpStream::connect_to(address.clone()), &requests)
                         .await
                 }
-                Place::Unix(path) => self.over(UnixStream::connect(path), &orders).await,
+                RedisAddr::Unix(path) => {
+                    self.run_connection(UnixStream::connect(path), &requests)
+                        .await
+                }
             };
             match connected {
                 Some(Ok(())) => return,
-                Some(Err(_)) => pause = PAUSE_MIN,
+                Some(Err(_)) => pause = RECONNECT_MIN,
                 None => {}
             }
             sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = (pause * 2).min(RECONNECT_MAX);
         }
     }
 
     /// Over one connection, to its end; none if it was not to be had.
-    async fn over<C: Connection>(
+    async fn run_connection<C: Connection>(
         &self,
         connect: impl Future<Output = io::Result<Stream<C>>>,
-        orders: &ring::Receiver<Order>,
+        requests: &ring::Receiver<StoreRequest>,
     ) -> Option<io::Result<()>> {
-        let greeted = async {
+        let connected = async {
             let stream = connect.await?;
-            greet(&stream).await?;
+            handshake(&stream).await?;
             Ok::<_, io::Error>(stream)
         };
-        let stream = timeout(HELLO, greeted).await.ok()?.ok()?;
+        let stream = timeout(HANDSHAKE_TIMEOUT, connected).await.ok()?.ok()?;
         self.metrics.store_connections.fetch_add(1, Relaxed);
         self.state.is_up.store(true, Relaxed);
         // Dropped at the end, it tells those who wait that nothing will come.
-        let line = Line::default();
+        let pipeline = Pipeline::default();
         let ended = either(
-            write(&stream, orders, &line),
-            read(&stream, &line, &self.state),
+            write(&stream, requests, &pipeline),
+            read(&stream, &pipeline, &self.state),
         )
         .await;
         self.state.is_up.store(false, Relaxed);
-        self.state.keeps.store(false, Relaxed);
+        self.state.is_writable.store(false, Relaxed);
         Some(ended)
     }
 }
 
 /// Small requests are not held back, and the other side is a Redis that answers.
-async fn greet<C: Connection>(stream: &Stream<C>) -> io::Result<()> {
+async fn handshake<C: Connection>(stream: &Stream<C>) -> io::Result<()> {
     let _ = stream.as_std().without_delay();
     stream.write_all(b"*1\r\n$4\r\nPING\r\n").await?;
     let mut pong = [0; 7];
@@ -147,34 +152,34 @@ async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>)
     .await
 }
 
-/// Sends orders; done when there will be no more.
+/// Sends requests; done when all senders are gone.
 async fn write<C: Connection>(
     stream: &Stream<C>,
-    orders: &ring::Receiver<Order>,
-    line: &Line,
+    requests: &ring::Receiver<StoreRequest>,
+    pipeline: &Pipeline,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     let mut probe = Instant::now();
     loop {
         let left = probe.saturating_duration_since(Instant::now());
-        let mut next = match timeout(left, orders.recv()).await {
-            Ok(Ok(order)) => Some(order),
+        let mut next = match timeout(left, requests.recv()).await {
+            Ok(Ok(request)) => Some(request),
             Ok(Err(_)) => break,
             Err(_) => None,
         };
         if probe <= Instant::now() {
-            probe = Instant::now() + PROBE;
+            probe = Instant::now() + PROBE_INTERVAL;
             // What it is told is seen where replies are read.
             let (answer, _) = oneshot::channel();
             let command = Command::Probe;
-            ask(Order { command, answer }, line, &mut bytes);
+            enqueue(StoreRequest { command, answer }, pipeline, &mut bytes);
         }
-        while let Some(order) = next {
-            if !order.is_given_up() {
-                ask(order, line, &mut bytes);
+        while let Some(request) = next {
+            if !request.is_abandoned() {
+                enqueue(request, pipeline, &mut bytes);
             }
             next = if bytes.len() < WRITE_MAX {
-                orders.try_recv().ok()
+                requests.try_recv().ok()
             } else {
                 None
             };
@@ -184,27 +189,27 @@ async fn write<C: Connection>(
         bytes.shrink_to(2 * WRITE_MAX);
     }
     // What was asked is answered before the end.
-    while !line.lock().is_empty() {
+    while !pipeline.lock().is_empty() {
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
 
 /// Puts a command's words behind all others, and who asks in the line.
-fn ask(order: Order, line: &Line, bytes: &mut Vec<u8>) {
-    let Order { command, answer } = order;
+fn enqueue(request: StoreRequest, pipeline: &Pipeline, bytes: &mut Vec<u8>) {
+    let StoreRequest { command, answer } = request;
     let key = |id| [b"creel:record:", hex::encode::<[u8; 32]>(id).as_bytes()].concat();
     let (before, writes) = match command {
-        Command::Keep(..) | Command::Probe => (1, true),
+        Command::Put(..) | Command::Probe => (1, true),
         Command::Get(_) | Command::Count => (0, false),
     };
-    let mut asked = line.lock();
-    if asked.len() >= ASKED_MAX {
+    let mut pending = pipeline.lock();
+    if pending.len() >= PENDING_MAX {
         let _ = answer.send(Err(StoreError::Unavailable));
         return;
     }
     match command {
-        Command::Keep(id, record) => {
+        Command::Put(id, record) => {
             resp::put(&[b"SET", &key(id), &record], bytes);
             resp::put(&[b"INCR", b"creel:signed"], bytes);
         }
@@ -216,7 +221,7 @@ fn ask(order: Order, line: &Line, bytes: &mut Vec<u8>) {
         Command::Get(id) => resp::put(&[b"GET", &key(id)], bytes),
         Command::Count => resp::put(&[b"INCRBY", b"creel:signed", b"0"], bytes),
     }
-    asked.push_back(Asked {
+    pending.push_back(PendingReply {
         at: Instant::now(),
         before,
         error: None,
@@ -226,34 +231,46 @@ fn ask(order: Order, line: &Line, bytes: &mut Vec<u8>) {
 }
 
 /// Reads replies and passes them on; ends when the connection does.
-async fn read<C: Connection>(stream: &Stream<C>, line: &Line, state: &State) -> io::Result<()> {
+async fn read<C: Connection>(
+    stream: &Stream<C>,
+    pipeline: &Pipeline,
+    state: &State,
+) -> io::Result<()> {
     let mut bytes = BytesMut::new();
-    let mut piece = vec![0; 16 << 10];
-    let mut heard = Instant::now();
+    let mut buffer = vec![0; 16 << 10];
+    let mut last_read = Instant::now();
     loop {
-        let since = line.lock().front().map(|asked| asked.at.max(heard));
-        let left = since.map_or(STALL, |since| STALL.saturating_sub(since.elapsed()));
-        match timeout(left, stream.read(&mut piece)).await {
+        let since = pipeline
+            .lock()
+            .front()
+            .map(|pending| pending.at.max(last_read));
+        let left = since.map_or(REPLY_TIMEOUT, |since| {
+            REPLY_TIMEOUT.saturating_sub(since.elapsed())
+        });
+        match timeout(left, stream.read(&mut buffer)).await {
             Ok(Ok(0)) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(Ok(read)) => bytes.extend_from_slice(&piece[..read]),
+            Ok(Ok(read)) => bytes.extend_from_slice(&buffer[..read]),
             Ok(Err(error)) => return Err(error),
             Err(_) => {
-                let since = line.lock().front().map(|asked| asked.at.max(heard));
-                if since.is_some_and(|since| since.elapsed() >= STALL) {
+                let since = pipeline
+                    .lock()
+                    .front()
+                    .map(|pending| pending.at.max(last_read));
+                if since.is_some_and(|since| since.elapsed() >= REPLY_TIMEOUT) {
                     return Err(ErrorKind::TimedOut.into());
                 }
                 continue;
             }
         }
-        heard = Instant::now();
+        last_read = Instant::now();
         while let Some(reply) = resp::take(&mut bytes).map_err(|_| ErrorKind::InvalidData)? {
-            pass_on(reply, &mut line.lock(), state)?;
+            deliver(reply, &mut pipeline.lock(), state)?;
         }
     }
 }
 
-fn pass_on(reply: Reply, asked: &mut VecDeque<Asked>, state: &State) -> io::Result<()> {
-    let Some(first) = asked.front_mut() else {
+fn deliver(reply: Reply, pending: &mut VecDeque<PendingReply>, state: &State) -> io::Result<()> {
+    let Some(first) = pending.front_mut() else {
         // Nobody has asked.
         return Err(ErrorKind::InvalidData.into());
     };
@@ -264,10 +281,10 @@ fn pass_on(reply: Reply, asked: &mut VecDeque<Asked>, state: &State) -> io::Resu
         }
         return Ok(());
     }
-    let Some(last) = asked.pop_front() else {
+    let Some(last) = pending.pop_front() else {
         return Ok(());
     };
-    let Asked {
+    let PendingReply {
         error,
         writes,
         answer,
@@ -277,10 +294,10 @@ fn pass_on(reply: Reply, asked: &mut VecDeque<Asked>, state: &State) -> io::Resu
         (Some(why), _) | (None, Reply::Error(why)) => Err(refused(why)),
         (None, Reply::Number(count)) => Ok(Answer::Count(count.max(0) as u64)),
         (None, Reply::Data(record)) => Ok(Answer::Record(record)),
-        (None, Reply::Done(_)) => Ok(Answer::Kept),
+        (None, Reply::Done(_)) => Ok(Answer::Stored),
     };
     if writes {
-        state.keeps.store(outcome.is_ok(), Relaxed);
+        state.is_writable.store(outcome.is_ok(), Relaxed);
     }
     let _ = answer.send(outcome);
     Ok(())
@@ -288,8 +305,8 @@ fn pass_on(reply: Reply, asked: &mut VecDeque<Asked>, state: &State) -> io::Resu
 
 /// What the server says while it starts, or has a master that is gone, is over soon.
 fn refused(why: String) -> StoreError {
-    const FOR_NOW: [&str; 5] = ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"];
-    match FOR_NOW.iter().any(|word| why.starts_with(word)) {
+    const TRANSIENT: [&str; 5] = ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"];
+    match TRANSIENT.iter().any(|word| why.starts_with(word)) {
         true => StoreError::Unavailable,
         false => StoreError::Refused(why),
     }
@@ -300,12 +317,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_before_the_answer_is_the_answer() {
-        let mut asked = VecDeque::new();
+    fn an_error_of_an_earlier_reply_becomes_the_outcome() {
+        let mut pending = VecDeque::new();
         let mut outcomes = Vec::new();
         for before in [1, 1, 0] {
             let (answer, outcome) = oneshot::channel();
-            asked.push_back(Asked {
+            pending.push_back(PendingReply {
                 at: Instant::now(),
                 before,
                 error: None,
@@ -321,12 +338,12 @@ mod tests {
             Reply::Number(5),
             Reply::Data(None),
         ];
-        let (state, mut keeps) = (State::default(), Vec::new());
+        let (state, mut is_writable) = (State::default(), Vec::new());
         for reply in replies {
-            pass_on(reply, &mut asked, &state).unwrap();
-            keeps.push(state.keeps.load(Relaxed));
+            deliver(reply, &mut pending, &state).unwrap();
+            is_writable.push(state.is_writable.load(Relaxed));
         }
-        assert_eq!(keeps, [false, true, true, false, false]);
+        assert_eq!(is_writable, [false, true, true, false, false]);
         let mut answered = outcomes
             .iter_mut()
             .map(|outcome| outcome.try_recv().unwrap());
@@ -337,13 +354,13 @@ mod tests {
         );
         assert_eq!(answered.next(), Some(Ok(Answer::Record(None))));
         assert!(
-            pass_on(Reply::Number(1), &mut asked, &state).is_err(),
+            deliver(Reply::Number(1), &mut pending, &state).is_err(),
             "nobody has asked"
         );
     }
 
     #[test]
-    fn what_passes_is_told_from_what_does_not() {
+    fn transient_errors_are_unavailable() {
         assert_eq!(
             refused("LOADING Redis is loading".into()),
             StoreError::Unavailable

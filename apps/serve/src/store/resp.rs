@@ -103,11 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn replies_come_in_pieces_of_any_size() {
+    fn replies_are_parsed_from_chunks_of_any_size() {
         for size in 1..=ALL.len() {
             let (mut bytes, mut read) = (BytesMut::new(), Vec::new());
-            for piece in ALL.chunks(size) {
-                bytes.extend_from_slice(piece);
+            for chunk in ALL.chunks(size) {
+                bytes.extend_from_slice(chunk);
                 while let Some(reply) = take(&mut bytes).unwrap() {
                     read.push(reply);
                 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_or_too_long_is_told() {
+    fn malformed_and_oversized_replies_are_rejected() {
         for bad in [
             "OK\r\n",
             "\r\n",
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_an_array_of_data() {
+    fn a_command_is_an_array_of_bulk_strings() {
         let mut bytes = Vec::new();
         put(&[b"SET", b"a", b""], &mut bytes);
         assert_eq!(bytes, b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$0\r\n\r\n");

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use crate::process::{Answer, Folder, PROGRAM, Service, eventually, run};
 
 #[test]
-fn what_is_signed_is_verified_kept_and_counted() {
+fn signed_messages_verify_and_are_stored_and_counted() {
     let folder = Folder::new("signed");
     let service = Service::start(&folder, &[]);
     assert_eq!(service.get("/counters").json()["signed"], 0);
@@ -37,7 +37,7 @@ fn what_is_signed_is_verified_kept_and_counted() {
 }
 
 #[test]
-fn digests_and_passwords() {
+fn digests_and_passwords_work() {
     let folder = Folder::new("digests");
     let service = Service::start(&folder, &[]);
     // FIPS 180-2, appendix C.1.
@@ -48,9 +48,10 @@ fn digests_and_passwords() {
             .unwrap()
             .starts_with("ddaf35a193617abacc417349ae204131")
     );
-    let kept = service.post("/password", "secret").json();
+    let hash = service.post("/password", "secret").json();
     for (password, valid) in [("secret", true), ("Secret", false)] {
-        let body = serde_json::json!({"password": password, "kept": kept["kept"]}).to_string();
+        let body = serde_json::json!({"password": password, "stored_hash": hash["stored_hash"]})
+            .to_string();
         assert_eq!(
             service.post("/password/check", &body).json()["valid"],
             valid
@@ -59,7 +60,7 @@ fn digests_and_passwords() {
 }
 
 #[test]
-fn what_cannot_be_answered_says_why() {
+fn error_replies_have_a_reason() {
     let folder = Folder::new("errors");
     let service = Service::start(&folder, &["--body-max", "100"]);
     let expect = |answer: Answer, status, word: &str| {
@@ -72,23 +73,23 @@ fn what_cannot_be_answered_says_why() {
     assert!(expect(service.get("/sign"), 405, "method").contains("allow: post"));
     assert!(expect(service.post("/ready", ""), 405, "method").contains("allow: get, head"));
     for path in ["/health", "/ready", "/metrics"] {
-        let answer = service.ask("HEAD", path, "", b"");
+        let answer = service.request("HEAD", path, "", b"");
         assert_eq!((answer.status, &answer.body[..]), (200, ""), "{path}");
     }
     expect(service.post("/verify?key=ab", "x"), 400, "key");
     expect(service.post("/digest?algorithm=md5", "x"), 400, "sha512");
-    expect(service.post("/password/check", "{}"), 400, "kept");
+    expect(service.post("/password/check", "{}"), 400, "stored_hash");
     expect(service.post("/sign", &"x".repeat(101)), 413, "too large");
     assert_eq!(service.post("/sign", &"x".repeat(100)).status, 200);
-    let told = service.ask("POST", "/sign", "x-timeout-ms: soon\r\n", b"x");
-    expect(told, 400, "x-timeout-ms");
+    let reply = service.request("POST", "/sign", "x-timeout-ms: soon\r\n", b"x");
+    expect(reply, 400, "x-timeout-ms");
     // No time at all is not enough.
-    let late = service.ask("POST", "/sign", "x-timeout-ms: 0\r\n", b"x");
+    let late = service.request("POST", "/sign", "x-timeout-ms: 0\r\n", b"x");
     assert!(expect(late, 503, "").contains("retry-after: 1"));
 }
 
 #[test]
-fn who_begins_with_http2_is_answered_in_it() {
+fn http2_with_prior_knowledge_works() {
     let folder = Folder::new("http2");
     let service = Service::start(&folder, &[]);
     let mut stream = service.connect();
@@ -102,7 +103,7 @@ fn who_begins_with_http2_is_answered_in_it() {
 }
 
 #[test]
-fn a_file_sets_what_flags_do_not() {
+fn flags_override_the_config_file() {
     let folder = Folder::new("config");
     let config = folder.path("serve.toml");
     std::fs::write(
@@ -122,7 +123,7 @@ fn a_file_sets_what_flags_do_not() {
 }
 
 #[test]
-fn what_cannot_start_says_why_and_how_it_ends() {
+fn failed_starts_have_a_reason_and_an_exit_code() {
     let folder = Folder::new("starts");
     let data = folder.0.to_str().unwrap();
     let service = Service::start(&folder, &[]);
@@ -158,7 +159,7 @@ fn data(bytes: &[u8], is_last: bool) -> Vec<u8> {
 }
 
 #[test]
-fn over_http2_a_body_that_is_too_long_is_read_and_refused() {
+fn an_oversized_http2_body_is_drained_and_rejected() {
     let folder = Folder::new("http2-large");
     let service = Service::start(&folder, &["--body-max", "1000"]);
     let mut stream = service.connect();
@@ -189,7 +190,7 @@ fn over_http2_a_body_that_is_too_long_is_read_and_refused() {
 }
 
 #[test]
-fn a_load_without_a_good_answer_has_no_latency_and_fails() {
+fn a_load_without_a_good_response_fails_and_has_no_latency() {
     let folder = Folder::new("vain");
     // A store that is never there.
     let store = format!("unix:{}", folder.path("none.sock"));
@@ -210,7 +211,7 @@ fn a_load_without_a_good_answer_has_no_latency_and_fails() {
 /// Runs it where no more files than that may be opened.
 #[cfg(unix)]
 #[test]
-fn too_few_open_files_are_told_before_the_start() {
+fn too_few_open_files_prevent_the_start() {
     let folder = Folder::new("files");
     let command = format!("ulimit -n 24 && exec {PROGRAM} \"$@\"");
     let data = folder.0.to_str().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::process::{Answer, Folder, Service, eventually};
 
 #[test]
-fn a_body_that_does_not_come_is_given_up() {
+fn a_missing_body_times_out() {
     let folder = Folder::new("slow-body");
     let service = Service::start(&folder, &[]);
     let mut stream = service.connect();
@@ -22,7 +22,7 @@ fn a_body_that_does_not_come_is_given_up() {
 }
 
 #[test]
-fn a_body_without_an_end_is_refused_where_it_is_too_long() {
+fn an_endless_body_is_rejected_at_the_limit() {
     let folder = Folder::new("endless-body");
     let service = Service::start(&folder, &["--deadline", "60s", "--body-max", "1000"]);
     let mut stream = service.connect();
@@ -38,7 +38,7 @@ fn a_body_without_an_end_is_refused_where_it_is_too_long() {
 }
 
 #[test]
-fn who_leaves_is_not_waited_for() {
+fn a_disconnected_client_is_not_served() {
     let folder = Folder::new("leaves");
     let service = Service::start(&folder, &["--deadline", "60s"]);
     for how in [Shutdown::Both, Shutdown::Write] {
@@ -58,7 +58,7 @@ fn who_leaves_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_no_http_ends_the_connection_and_harms_nobody() {
+fn malformed_http_closes_only_its_connection() {
     let folder = Folder::new("garbage");
     let service = Service::start(&folder, &[]);
     for garbage in [
@@ -83,7 +83,7 @@ fn what_is_no_http_ends_the_connection_and_harms_nobody() {
 }
 
 #[test]
-fn a_head_that_comes_too_slowly_is_not_waited_for() {
+fn a_slow_head_times_out() {
     let folder = Folder::new("slow-head");
     let service = Service::start(&folder, &["--head-timeout", "1s", "--connections", "8"]);
     // As many as may be: while they are there, nobody else gets in.
@@ -99,7 +99,7 @@ fn a_head_that_comes_too_slowly_is_not_waited_for() {
 }
 
 #[test]
-fn a_head_that_is_too_large_is_refused() {
+fn an_oversized_head_is_rejected() {
     let folder = Folder::new("large-head");
     let service = Service::start(&folder, &[]);
     let mut stream = service.connect();
@@ -110,7 +110,7 @@ fn a_head_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn who_never_reads_its_answers_is_cut_off_and_counted() {
+fn a_client_that_never_reads_is_disconnected_and_counted() {
     let folder = Folder::new("never-reads");
     let service = Service::start(&folder, &["--write-timeout", "1s"]);
     let mut stream = service.connect();

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use crate::process::{Answer, Folder, Service, eventually, exists};
 
 #[test]
-fn who_has_asked_is_answered_before_the_end() {
+fn pending_requests_are_answered_before_shutdown() {
     let folder = Folder::new("graceful");
     let log = folder.path("access.log");
     let mut service = Service::start(&folder, &["--access-log", &log, "--deadline", "60s"]);
@@ -42,26 +42,26 @@ fn who_has_asked_is_answered_before_the_end() {
 }
 
 #[test]
-fn who_heeds_close_loses_nothing_while_the_end_is_told() {
+fn clients_that_honour_connection_close_lose_nothing_during_drain() {
     let folder = Folder::new("drain");
     let service = Service::start(&folder, &["--drain", "600s"]);
     let request = b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
-    let mut kept: Vec<_> = (0..8).map(|_| service.connect()).collect();
-    for stream in &mut kept {
+    let mut idle: Vec<_> = (0..8).map(|_| service.connect()).collect();
+    for stream in &mut idle {
         stream.write_all(request).unwrap();
-        let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+        let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
         while !answer.ends_with(b"}") {
-            let read = stream.read(&mut piece).unwrap();
+            let read = stream.read(&mut chunk).unwrap();
             assert!(read > 0, "{answer:?}");
-            answer.extend_from_slice(&piece[..read]);
+            answer.extend_from_slice(&chunk[..read]);
         }
         assert!(answer.starts_with(b"HTTP/1.1 200"));
     }
     assert_eq!(service.get("/ready").status, 200);
     service.signal("TERM");
     // By connections that are let in.
-    eventually("it is told", || service.get("/ready").status == 503);
-    for stream in &mut kept {
+    eventually("/ready is 503", || service.get("/ready").status == 503);
+    for stream in &mut idle {
         stream.write_all(request).unwrap();
         let answer = Answer::read(stream);
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -74,7 +74,7 @@ fn who_heeds_close_loses_nothing_while_the_end_is_told() {
 /// A pipe that nobody reads holds up neither the start nor the end.
 #[cfg(unix)]
 #[test]
-fn a_log_that_nobody_reads_holds_up_nothing() {
+fn an_unread_access_log_does_not_block_the_service() {
     let folder = Folder::new("pipe");
     let pipe = folder.path("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -90,7 +90,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
 }
 
 #[test]
-fn keys_and_acknowledged_records_outlive_a_kill() {
+fn keys_and_acknowledged_records_survive_a_kill() {
     let folder = Folder::new("kill");
     let store = folder.path("records.redb");
     let arguments = ["--store", &store[..], "--deadline", "60s"];
@@ -105,9 +105,9 @@ fn keys_and_acknowledged_records_outlive_a_kill() {
     let service = Service::start(&folder, &arguments);
     for record in signed {
         let id = record["id"].as_str().unwrap();
-        let kept = service.get(&format!("/records/{id}")).json();
-        assert_eq!(kept["signature"], record["signature"]);
-        assert_eq!(kept["key"], service.get("/key").json()["key"]);
+        let stored = service.get(&format!("/records/{id}")).json();
+        assert_eq!(stored["signature"], record["signature"]);
+        assert_eq!(stored["key"], service.get("/key").json()["key"]);
     }
     assert_eq!(service.get("/counters").json()["signed"], 20);
 }

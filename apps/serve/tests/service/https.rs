@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::process::{Folder, Service, run};
 
 #[test]
-fn the_same_is_answered_over_tls_in_both_protocols() {
+fn tls_serves_both_http_versions() {
     let folder = Folder::new("https");
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (chain, key) = (folder.path("chain.pem"), folder.path("key.pem"));
@@ -31,9 +31,9 @@ fn the_same_is_answered_over_tls_in_both_protocols() {
             println!("skipped: there is no curl");
             return;
         };
-        let told = String::from_utf8(curl.stdout).unwrap();
-        assert!(told.starts_with("{\"digest\":\"ba7816bf"), "{told}");
-        assert!(told.ends_with(&format!(" {version}")), "{told}");
+        let stdout = String::from_utf8(curl.stdout).unwrap();
+        assert!(stdout.starts_with("{\"digest\":\"ba7816bf"), "{stdout}");
+        assert!(stdout.ends_with(&format!(" {version}")), "{stdout}");
     }
     // Who speaks plainly gets no answer, and harms nobody.
     assert_ne!(service.get("/health").status, 200);

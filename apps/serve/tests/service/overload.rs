@@ -3,7 +3,7 @@
 use crate::process::{Folder, Service, run};
 
 #[test]
-fn every_answer_is_right_or_503_and_counted() {
+fn every_response_under_overload_is_correct_or_503_and_counted() {
     let folder = Folder::new("overload");
     let service = Service::start(
         &folder,

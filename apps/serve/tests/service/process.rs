@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// For what must come: only a hang takes this long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-serve");
 
@@ -80,20 +80,20 @@ impl Service {
 
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(HANG_TIMEOUT)).unwrap();
         stream
     }
 
     pub fn post(&self, path: &str, body: &str) -> Answer {
-        self.ask("POST", path, "", body.as_bytes())
+        self.request("POST", path, "", body.as_bytes())
     }
 
     pub fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, "", b"")
+        self.request("GET", path, "", b"")
     }
 
-    pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
+    pub fn request(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
         let mut stream = self.connect();
         let length = body.len();
         let head = format!(
@@ -161,9 +161,9 @@ impl Answer {
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
         // A reset after the answer is its end, too.
-        let mut piece = [0; 4096];
-        while let Ok(read @ 1..) = stream.read(&mut piece) {
-            bytes.extend_from_slice(&piece[..read]);
+        let mut chunk = [0; 4096];
+        while let Ok(read @ 1..) = stream.read(&mut chunk) {
+            bytes.extend_from_slice(&chunk[..read]);
         }
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -186,11 +186,11 @@ impl Answer {
 
 /// Looks until it is so.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !is_so() {
         assert!(
-            begun.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
+            started.elapsed() < HANG_TIMEOUT,
+            "not within {HANG_TIMEOUT:?}: {what}"
         );
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::process::{Folder, PATIENCE, PROGRAM, Service, eventually, exists, signal};
+use crate::process::{Folder, HANG_TIMEOUT, PROGRAM, Service, eventually, exists, signal};
 
 /// A server on a socket of its own, which writes all that it acknowledges to a file.
 struct Redis(Child);
@@ -43,9 +43,9 @@ impl Redis {
     }
 
     /// By a connection of one's own; it says `+OK`.
-    fn tell(&self, folder: &Folder, command: &str) {
+    fn execute(&self, folder: &Folder, command: &str) {
         let mut stream = UnixStream::connect(folder.path("redis.sock")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         stream.write_all(command.as_bytes()).unwrap();
         let mut answer = [0; 3];
         stream.read_exact(&mut answer).unwrap();
@@ -65,7 +65,7 @@ impl Drop for Redis {
 }
 
 #[test]
-fn redis_may_come_and_go() {
+fn the_service_survives_redis_restarts() {
     let folder = Folder::new("redis");
     let Some(mut redis) = Redis::start(&folder) else {
         println!("skipped: there is no redis-server");
@@ -95,7 +95,7 @@ fn redis_may_come_and_go() {
             "--check",
             "--acknowledged",
             &names,
-            "--patience",
+            "--request-timeout",
             "1s",
             "--timeout",
             "60s",
@@ -149,7 +149,7 @@ fn redis_may_come_and_go() {
 }
 
 #[test]
-fn a_redis_that_keeps_nothing_or_does_not_answer_is_found_out_by_nobodys_asking() {
+fn probes_detect_a_redis_that_rejects_writes_or_hangs() {
     let folder = Folder::new("redis-full");
     let Some(redis) = Redis::start(&folder) else {
         println!("skipped: there is no redis-server");
@@ -172,10 +172,10 @@ fn a_redis_that_keeps_nothing_or_does_not_answer_is_found_out_by_nobodys_asking(
             "*3\r\n$9\r\nREPLICAOF\r\n$2\r\nNO\r\n$3\r\nONE\r\n",
         ),
     ] {
-        redis.tell(&folder, one);
+        redis.execute(&folder, one);
         eventually("it is known to keep nothing", || !is_ready());
         assert_eq!(service.get(&record).status, 200, "it still has what it has");
-        redis.tell(&folder, other);
+        redis.execute(&folder, other);
         eventually("it keeps again", is_ready);
     }
     redis.signal("STOP");

@@ -19,7 +19,7 @@ use creel::time::Clock;
 use creel_cast::Measured;
 use creel_cast::measure::{Histograms, Percentiles, Stations, StreamStats};
 use creel_cast::standalone::{self, Plan as Streams};
-use creel_cast::stream::Way;
+use creel_cast::stream::SinkMode;
 
 use crate::harness::{Case, Metric, Subject};
 use crate::setting::Setting;
@@ -81,22 +81,22 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
 
 fn case(setting: &Setting, streams: usize) -> Case {
     let mut subjects = vec![
-        creel("creel [in place, 20 ms]", streams, QUANTUM, Way::SyncMutex),
-        creel("creel [slot, 20 ms]", streams, QUANTUM, Way::Slot),
-        creel("creel [task, 20 ms]", streams, QUANTUM, Way::Task),
+        creel("creel [in place, 20 ms]", streams, QUANTUM, SinkMode::SyncMutex),
+        creel("creel [slot, 20 ms]", streams, QUANTUM, SinkMode::Slot),
+        creel("creel [task, 20 ms]", streams, QUANTUM, SinkMode::Task),
         creel(
             "creel [async mutex, 20 ms]",
             streams,
             QUANTUM,
-            Way::AsyncMutex,
+            SinkMode::AsyncMutex,
         ),
         creel(
             "creel [in place, 2 ms]",
             streams,
             SHORT_QUANTUM,
-            Way::SyncMutex,
+            SinkMode::SyncMutex,
         ),
-        creel("creel [slot, 2 ms]", streams, SHORT_QUANTUM, Way::Slot),
+        creel("creel [slot, 2 ms]", streams, SHORT_QUANTUM, SinkMode::Slot),
         tokio::mutex(streams),
         tokio::channel(streams),
         floor::wheel("bare wheel, 20 ms", streams, QUANTUM),
@@ -115,15 +115,15 @@ fn case(setting: &Setting, streams: usize) -> Case {
     }
 }
 
-fn creel(name: &str, streams: usize, wait: Duration, way: Way) -> Subject {
+fn creel(name: &str, streams: usize, wait: Duration, mode: SinkMode) -> Subject {
     Subject::with_metrics(name, move |plan| {
         let streams = Streams {
             streams,
-            groups: 1,
+            contexts: 1,
             wait,
             period: PERIOD,
             buffers: (plan.sample.as_nanos() / PERIOD.as_nanos()).max(1) as u64,
-            way,
+            mode,
             samples: SAMPLES,
             ramp_up: plan.warm_up,
             observe: creel::Observe::Off,

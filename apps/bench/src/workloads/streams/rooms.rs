@@ -51,7 +51,7 @@ fn creel(rooms: usize, legs: usize) -> Subject {
         std::thread::scope(|scope| {
             let talking = scope.spawn(|| talk(legs, on, &over));
             let plan = Plan {
-                at_most: Some(time),
+                time_limit: Some(time),
                 ..Plan::new(on, rooms)
             };
             let ran = rooms::run(&plan, &|| false).context("creel-cast rooms");

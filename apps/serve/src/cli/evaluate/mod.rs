@@ -19,7 +19,7 @@ use creel_serve::load::{self, Arrivals, Mix, Plan, Step};
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
 
-use super::asked;
+use super::stop_requested;
 use super::time::Time;
 use process::{Folder, Memory, Neighbour, Process};
 
@@ -67,7 +67,7 @@ pub struct Evaluate {
     /// How long each run takes
     #[arg(long, value_name = "TIME", default_value = "4s")]
     step: Time,
-    /// How often each is measured; the middle one by goodput is told
+    /// How often each is measured; the report has the median by goodput
     #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: usize,
     /// Where records are kept
@@ -173,7 +173,8 @@ struct Site<'a> {
 
 impl Evaluate {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        self.look().map_err(|why| Failure::new(Exit::Usage, why))?;
+        self.validate()
+            .map_err(|why| Failure::new(Exit::Usage, why))?;
         let interrupt = Interrupt::install()?;
         let machine = Machine::detect()?;
         let folder = Folder::new()?;
@@ -224,7 +225,7 @@ impl Evaluate {
     }
 
     /// What cannot be measured, before anything is.
-    fn look(&self) -> Result<(), String> {
+    fn validate(&self) -> Result<(), String> {
         let none = [
             ("--loads", self.loads.contains(&0)),
             ("--times", self.times.contains(&0)),
@@ -427,14 +428,14 @@ impl Evaluate {
                 None => 4 * Budget::of(&Machine::detect()?).workers(),
             },
             timeout: Duration::from_secs(3),
-            patience: None,
+            request_timeout: None,
             check: false,
             size: 64,
             seed: 1,
             workers: 1,
         };
-        let middle = looked_at(memory.clone(), self.step.0 / 2);
-        let report = load::run(plan, asked(site.interrupt.clone()))
+        let middle = memory_after(memory.clone(), self.step.0 / 2);
+        let report = load::run(plan, stop_requested(site.interrupt.clone()))
             .map_err(|error| anyhow!("{}: {error}", subject.name))?;
         let memory_end_bytes = memory.now_bytes();
         middle.thread().unpark();
@@ -466,7 +467,7 @@ impl Evaluate {
 }
 
 /// What memory there is after a while.
-fn looked_at(memory: Memory, after: Duration) -> std::thread::JoinHandle<u64> {
+fn memory_after(memory: Memory, after: Duration) -> std::thread::JoinHandle<u64> {
     std::thread::spawn(move || {
         // Or until the run has ended before.
         std::thread::park_timeout(after);

@@ -1,22 +1,22 @@
-//! One source as it comes: what RFC 3550 makes of it, when it came, and what is heard of it.
+//! The state of one RTP source: RFC 3550's statistics, arrival times, and the recording.
 
 use super::recorder::Recorder;
 use crate::measure::context::with_histograms;
-use crate::measure::reception::{Jitter, Lateness, Note, Sequence};
+use crate::measure::reception::{Jitter, Lateness, SequenceTracker, SequenceUpdate};
 use crate::measure::stats::{Stations, StreamStats};
+use crate::media::dtmf::DtmfReceiver;
 use crate::media::format::{Encoding, Format, Formats};
-use crate::media::keys::Heard;
-use crate::net::rtcp::{Block, Reporter, SenderInfo, middle};
+use crate::net::rtcp::{LossInterval, ReportBlock, SenderInfo, compact_ntp};
 use crate::net::rtp::Header;
-use crate::receive::report::SourceReport;
+use crate::results::SourceReport;
 use creel::time::Clock;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Payload types that are told of one source.
-const TYPES_MAX: usize = 16;
-/// A leap of the timestamps that the arrivals do not share: another clock, not a silence.
-const LEAP: i64 = 10_000_000_000;
+/// Payload types that are listed for one source.
+const PAYLOAD_TYPES_MAX: usize = 16;
+/// A jump of the timestamps that the arrival times do not share means another clock, not a pause.
+const TIMESTAMP_JUMP: i64 = 10_000_000_000;
 
 /// A packet, as it came.
 #[derive(Debug, Clone, Copy)]
@@ -36,12 +36,12 @@ pub(super) struct Packet<'a> {
 /// first, in a row and without a pointer to elsewhere.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Incoming {
+pub(super) struct RtpSource {
     ssrc: u32,
     /// The last packet's payload type, and what it means.
-    present: Option<(u8, Option<Format>)>,
+    current_type: Option<(u8, Option<Format>)>,
     from: SocketAddr,
-    sequence: Sequence,
+    sequence: SequenceTracker,
     jitter: Jitter,
     lateness: Lateness,
     stats: StreamStats,
@@ -58,25 +58,25 @@ pub(super) struct Incoming {
     first_arrival: u64,
     /// Frames before the present start.
     offset: i64,
-    keys: Heard,
+    keys: DtmfReceiver,
     /// The last packet far from all others, in case that the next one follows it.
     stray: Option<(Header, Vec<u8>, usize, u64)>,
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
-    reporter: Reporter,
+    loss_interval: LossInterval,
     /// Formats differ from what is recorded.
-    unheard: u64,
+    unrecorded: u64,
 }
 
-impl Incoming {
+impl RtpSource {
     /// A source whose first packet this is.
     pub(super) fn new(first: &Packet<'_>, recorder: Option<Recorder>) -> Self {
         let timestamp = i64::from(first.header.timestamp);
-        Incoming {
+        RtpSource {
             ssrc: first.header.ssrc,
-            present: None,
+            current_type: None,
             from: first.from,
-            sequence: Sequence::new(first.header.sequence),
+            sequence: SequenceTracker::new(first.header.sequence),
             jitter: Jitter::default(),
             lateness: Lateness::default(),
             stats: StreamStats::default(),
@@ -89,13 +89,13 @@ impl Incoming {
             timestamp,
             base: timestamp,
             offset: 0,
-            keys: Heard::default(),
+            keys: DtmfReceiver::default(),
             recorder,
             stray: None,
             sender: None,
             has_left: false,
-            reporter: Reporter::default(),
-            unheard: 0,
+            loss_interval: LossInterval::default(),
+            unrecorded: 0,
         }
     }
 
@@ -104,14 +104,14 @@ impl Incoming {
     }
 
     /// Notes a packet after the first. `late_after` nanoseconds a player would wait for it.
-    pub(super) fn note(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
-        let note = self.sequence.note(packet.header.sequence);
-        match note {
-            Note::Stray => return self.keep_stray(packet),
-            Note::Restart => self.begin_anew(packet, formats, late_after),
+    pub(super) fn receive(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
+        let update = self.sequence.update(packet.header.sequence);
+        match update {
+            SequenceUpdate::Stray => return self.keep_stray(packet),
+            SequenceUpdate::Restart => self.restart_from_stray(packet, formats, late_after),
             _ => {}
         }
-        self.take(packet, note, formats, late_after);
+        self.accept(packet, update, formats, late_after);
     }
 
     #[cold]
@@ -122,7 +122,7 @@ impl Incoming {
 
     /// With the stray that this packet follows.
     #[cold]
-    fn begin_anew(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
+    fn restart_from_stray(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         let Some((header, payload, missing, arrival)) = self.stray.take() else {
             return self.restart(packet);
         };
@@ -134,14 +134,14 @@ impl Incoming {
             arrival,
         };
         self.restart(&first);
-        self.take(&first, Note::Newest, formats, late_after);
+        self.accept(&first, SequenceUpdate::Newest, formats, late_after);
     }
 
     /// Takes a packet that is the source's own.
-    pub(super) fn take(
+    pub(super) fn accept(
         &mut self,
         packet: &Packet<'_>,
-        note: Note,
+        update: SequenceUpdate,
         formats: &Formats,
         late_after: u64,
     ) {
@@ -151,50 +151,51 @@ impl Incoming {
         if self.from != packet.from {
             self.from = packet.from;
         }
-        let meant = match self.present {
-            Some((number, meant)) if number == header.payload_type => meant,
-            _ => self.note_type(header.payload_type, formats),
+        let of_type = match self.current_type {
+            Some((number, of_type)) if number == header.payload_type => of_type,
+            _ => self.set_payload_type(header.payload_type, formats),
         };
         let distance = header.timestamp.wrapping_sub(self.timestamp as u32) as i32;
         let extended = self.timestamp + i64::from(distance);
-        let Some(format) = meant else {
+        let Some(format) = of_type else {
             self.timestamp = extended;
-            self.time(packet, 0);
+            self.record_times(packet, 0);
             return;
         };
         if format.encoding == Encoding::Event {
             // Their timestamps stand still while a key is held: they tell nothing of time.
-            self.keys.note(header.timestamp, packet.payload);
-            self.time(packet, 0);
+            self.keys.record(header.timestamp, packet.payload);
+            self.record_times(packet, 0);
             return;
         }
         let clock = i64::from(format.clock);
         // Seconds and the rest apart: the products stay within 64 bits.
         let nanos =
             |ticks: i64| ticks / clock * 1_000_000_000 + ticks % clock * 1_000_000_000 / clock;
-        let leap = nanos(i64::from(distance)) - (packet.arrival as i64 - self.stats.last() as i64);
-        if self.stats.last() > 0 && leap.abs() > LEAP && note == Note::Newest {
+        let jump = nanos(i64::from(distance)) - (packet.arrival as i64 - self.stats.last() as i64);
+        if self.stats.last() > 0 && jump.abs() > TIMESTAMP_JUMP && update == SequenceUpdate::Newest
+        {
             self.restart(packet);
-            return self.hear(packet, i64::from(header.timestamp), format, note);
+            return self.record(packet, i64::from(header.timestamp), format, update);
         }
-        if distance > 0 || note == Note::Newest {
+        if distance > 0 || update == SequenceUpdate::Newest {
             self.timestamp = extended;
         }
-        if note != Note::Duplicate {
+        if update != SequenceUpdate::Duplicate {
             self.jitter
-                .note(header.timestamp, packet.arrival, format.clock);
+                .update(header.timestamp, packet.arrival, format.clock);
         }
         let late = self
             .lateness
-            .note(nanos(extended - self.base), packet.arrival)
+            .update(nanos(extended - self.base), packet.arrival)
             .as_nanos() as u64;
         self.late += u64::from(late > late_after);
-        self.time(packet, late);
-        self.hear(packet, extended, format, note);
+        self.record_times(packet, late);
+        self.record(packet, extended, format, update);
     }
 
     #[inline]
-    fn time(&mut self, packet: &Packet<'_>, late: u64) {
+    fn record_times(&mut self, packet: &Packet<'_>, late: u64) {
         let at = Stations {
             due: packet.arrival.saturating_sub(late),
             made: packet.arrival,
@@ -205,22 +206,22 @@ impl Incoming {
 
     /// A packet is of another type than the one before; what it means.
     #[cold]
-    fn note_type(&mut self, number: u8, formats: &Formats) -> Option<Format> {
+    fn set_payload_type(&mut self, number: u8, formats: &Formats) -> Option<Format> {
         let there = self.payload_types.iter().position(|&known| known == number);
         match there {
             // The present one stands last.
             Some(at) => self.payload_types[at..].rotate_left(1),
-            None if self.payload_types.len() < TYPES_MAX => self.payload_types.push(number),
+            None if self.payload_types.len() < PAYLOAD_TYPES_MAX => self.payload_types.push(number),
             None => {}
         }
-        let meant = formats.of(number);
-        self.present = Some((number, meant));
-        let heard = meant.filter(|format| format.encoding != Encoding::Event);
-        if let Some(format) = heard.filter(|_| self.format.is_none_or(|(known, _)| known != number))
+        let of_type = formats.of(number);
+        self.current_type = Some((number, of_type));
+        let audio = of_type.filter(|format| format.encoding != Encoding::Event);
+        if let Some(format) = audio.filter(|_| self.format.is_none_or(|(known, _)| known != number))
         {
             self.format = Some((number, format));
         }
-        meant
+        of_type
     }
 
     /// It began anew: what comes goes where its arrival says.
@@ -237,47 +238,56 @@ impl Incoming {
         self.lateness.restart();
     }
 
-    fn hear(&mut self, packet: &Packet<'_>, extended: i64, format: Format, note: Note) {
+    fn record(
+        &mut self,
+        packet: &Packet<'_>,
+        extended: i64,
+        format: Format,
+        update: SequenceUpdate,
+    ) {
         let Some(recorder) = &mut self.recorder else {
             return;
         };
-        if note == Note::Duplicate || packet.missing > 0 {
+        if update == SequenceUpdate::Duplicate || packet.missing > 0 {
             return;
         }
         let frame = self.offset + format.frames(extended - self.base);
-        if !recorder.hear(packet.header.payload_type, format, frame, packet.payload) {
-            self.unheard += 1;
+        if !recorder.record(packet.header.payload_type, format, frame, packet.payload) {
+            self.unrecorded += 1;
         }
     }
 
     /// What the source says of itself.
-    pub(super) fn sender_says(&mut self, info: SenderInfo, arrival: u64) {
+    pub(super) fn set_sender_info(&mut self, info: SenderInfo, arrival: u64) {
         if self.sender.is_none_or(|(_, before)| before <= arrival) {
             self.sender = Some((info, arrival));
         }
     }
 
-    pub(super) fn leaves(&mut self) {
+    pub(super) fn mark_left(&mut self) {
         self.has_left = true;
     }
 
     /// What a receiver reports of it.
-    pub(super) fn block(&mut self, now: u64) -> Block {
+    pub(super) fn block(&mut self, now: u64) -> ReportBlock {
         let counts = self.sequence.counts();
-        let (last_report, since_report) = self.sender.map_or((0, 0), |(info, arrival)| {
+        let (last_sr, delay_since_last_sr) = self.sender.map_or((0, 0), |(info, arrival)| {
             let since = u128::from(now.saturating_sub(arrival));
-            (middle(info.ntp), (since * 65_536 / 1_000_000_000) as u32)
+            (
+                compact_ntp(info.ntp),
+                (since * 65_536 / 1_000_000_000) as u32,
+            )
         });
-        Block {
+        ReportBlock {
             ssrc: self.ssrc,
             fraction_lost: self
-                .reporter
+                .loss_interval
                 .fraction_lost(self.sequence.expected(), counts.received),
             lost: self.sequence.reported_lost().max(0) as u32,
-            highest: self.sequence.extended(),
+            highest_sequence: self.sequence.extended(),
             jitter: self.jitter.ticks(),
-            last_report,
-            since_report,
+            last_sr,
+            delay_since_last_sr,
         }
     }
 
@@ -287,7 +297,7 @@ impl Incoming {
     }
 
     /// Its row. Ends its recording.
-    pub(super) fn tell(self, port: u16) -> (SourceReport, StreamStats) {
+    pub(super) fn into_report(self, port: u16) -> (SourceReport, StreamStats) {
         let counts = self.sequence.counts();
         let (jitter_ms, jitter_max_ms) = self.format.map_or((None, None), |(_, format)| {
             let (now, most) = self.jitter.millis(format.clock);
@@ -320,7 +330,7 @@ impl Incoming {
             sender_packets: self.sender.map(|(info, _)| info.packets),
             sender_bytes: self.sender.map(|(info, _)| info.octets),
             left: self.has_left,
-            unheard: self.unheard,
+            unrecorded: self.unrecorded,
         };
         (report, self.stats)
     }

@@ -1,25 +1,25 @@
-//! Keys of a telephone in a stream of their own payload type.
+//! DTMF: telephone keys in packets of their own payload type.
 //!
 //! Source: RFC 4733 section 2.3 (the payload), 2.5.1.4 (the end three times).
 
 /// The keys, by event number.
 const KEYS: &[u8; 16] = b"0123456789*#ABCD";
 /// The most keys that are kept of a stream.
-const KEPT: usize = 256;
+const DIGITS_MAX: usize = 256;
 /// What a key's level is: dBm0 below zero.
 const VOLUME: u8 = 10;
 
-/// The keys that a stream has told of.
+/// Collects the keys that a stream has pressed.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct DtmfReceiver {
     keys: String,
     /// The timestamp of the last event, which all of its packets share.
     last: Option<u32>,
 }
 
-impl Heard {
+impl DtmfReceiver {
     /// Notes a payload.
-    pub(crate) fn note(&mut self, timestamp: u32, payload: &[u8]) {
+    pub(crate) fn record(&mut self, timestamp: u32, payload: &[u8]) {
         let Some(&key) = payload
             .first()
             .and_then(|&event| KEYS.get(usize::from(event)))
@@ -28,7 +28,7 @@ impl Heard {
         };
         if payload.len() >= 4
             && self.last.replace(timestamp) != Some(timestamp)
-            && self.keys.len() < KEPT
+            && self.keys.len() < DIGITS_MAX
         {
             self.keys.push(char::from(key));
         }
@@ -59,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_is_heard_once() {
-        let mut heard = Heard::default();
+    fn each_key_is_received_once() {
+        let mut receiver = DtmfReceiver::default();
         for (n, key) in "12#a".chars().enumerate() {
             let event = event(key).unwrap();
             for (ticks, released) in [
@@ -70,14 +70,14 @@ mod tests {
                 (480, true),
                 (480, true),
             ] {
-                heard.note(n as u32 * 800, &payload(event, ticks, released));
+                receiver.record(n as u32 * 800, &payload(event, ticks, released));
             }
         }
-        assert_eq!(heard.keys(), "12#A");
-        heard.note(9, &[99, 0, 0, 0]);
-        heard.note(10, &[1]);
-        heard.note(11, &[]);
-        assert_eq!(heard.keys(), "12#A");
+        assert_eq!(receiver.keys(), "12#A");
+        receiver.record(9, &[99, 0, 0, 0]);
+        receiver.record(10, &[1]);
+        receiver.record(11, &[]);
+        assert_eq!(receiver.keys(), "12#A");
         assert_eq!(event('x'), None);
     }
 }

@@ -1,4 +1,5 @@
-//! Admission: who may wait for the cryptography, by how long those who waited before have waited.
+//! Admission control: decides which requests may wait for the cryptography, by the delay of the
+//! requests before them.
 //!
 //! A request is let in if, by what its kind has cost of late and what waits already, it will be
 //! done by its deadline and begun within a limit. The limit is [`Limits::burst`] until the delay
@@ -7,14 +8,15 @@
 //!
 //! A queue that is too short is empty now and then, and then the machine is somebody else's: where
 //! others have the cores for tens of milliseconds, requests come in heaps, and of each heap only so
-//! much would be let in as the target allows. So after an interval in which a turn left nobody waiting
-//! the limit is doubled, up to the burst; after one in which none did it falls by a quarter. At the
-//! burst, with every fourth turn such a one, or without any turn, there is no overload any more.
+//! much would be let in as the target allows. So after an interval in which a turn left nobody
+//! waiting the limit is doubled, up to the burst; after one in which none did it falls by a
+//! quarter. At the burst, with every fourth turn such a one, or without any turn, there is no
+//! overload any more.
 //!
 //! The second look is when a request's turn comes: who cannot be done in time any more is refused
 //! before any work; so is who has waited too long by then, if there are others for all workers.
 //!
-//! Invariant: a [`Ticket`] is counted as waiting exactly until it begins or is dropped.
+//! Invariant: a [`Queued`] is counted as waiting exactly until it starts or is dropped.
 //!
 //! Source: Nichols and Jacobson, "Controlling Queue Delay" (RFC 8289), for the two times; Maurer,
 //! "Fail at Scale" (ACM Queue 13/8), for their use with requests.
@@ -29,7 +31,7 @@ pub type Nanos = u64;
 /// How many kinds of work there are; each has a cost of its own.
 pub const KINDS: usize = 5;
 
-/// The numbers that a [`Gate`] goes by.
+/// The numbers that [`Admission`] goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Off: all are let in, and nobody is refused for having waited.
@@ -62,7 +64,7 @@ pub enum Shed {
 /// The numbers are hints: they are read and written one by one, by many threads, and a decision
 /// made by a stale one is as good as one made a microsecond earlier. So all are relaxed.
 #[derive(Debug)]
-pub struct Gate {
+pub struct Admission {
     limits: Limits,
     /// How many wait.
     waiting: AtomicU64,
@@ -77,17 +79,17 @@ pub struct Gate {
     /// Whether that has lasted.
     is_overloaded: AtomicBool,
     /// If so: the delay that is let pass, unless the target is more.
-    held: AtomicU64,
+    delay_limit: AtomicU64,
     /// Since when the turns are counted, all and those that left nobody waiting.
-    counted_since: AtomicU64,
-    turns: AtomicU64,
-    lone: AtomicU64,
+    interval_start: AtomicU64,
+    starts: AtomicU64,
+    idle_starts: AtomicU64,
 }
 
-impl Gate {
-    /// A gate before any work.
-    pub fn new(limits: Limits) -> Gate {
-        Gate {
+impl Admission {
+    /// Creates admission control that has seen no work yet.
+    pub fn new(limits: Limits) -> Admission {
+        Admission {
             limits,
             waiting: AtomicU64::new(0),
             waiting_nanos: AtomicU64::new(0),
@@ -95,10 +97,10 @@ impl Gate {
             mean: AtomicU64::new(0),
             above_since: AtomicU64::new(0),
             is_overloaded: AtomicBool::new(false),
-            held: AtomicU64::new(0),
-            counted_since: AtomicU64::new(0),
-            turns: AtomicU64::new(0),
-            lone: AtomicU64::new(0),
+            delay_limit: AtomicU64::new(0),
+            interval_start: AtomicU64::new(0),
+            starts: AtomicU64::new(0),
+            idle_starts: AtomicU64::new(0),
         }
     }
 
@@ -112,24 +114,24 @@ impl Gate {
         kind: usize,
         now: Nanos,
         deadline: Nanos,
-    ) -> Result<Ticket, Shed> {
+    ) -> Result<Queued, Shed> {
         let cost = self.costs[kind].load(Relaxed);
         if self.limits.is_on {
-            self.look(cost, now, deadline)?;
+            self.check(cost, now, deadline)?;
         }
         self.waiting.fetch_add(1, Relaxed);
         self.waiting_nanos.fetch_add(cost, Relaxed);
-        let gate = Arc::clone(self);
-        Ok(Ticket {
-            gate,
+        let admission = Arc::clone(self);
+        Ok(Queued {
+            admission,
             kind,
             cost,
-            entered: now,
+            enqueued_at: now,
             deadline,
         })
     }
 
-    fn look(&self, cost: u64, now: Nanos, deadline: Nanos) -> Result<(), Shed> {
+    fn check(&self, cost: u64, now: Nanos, deadline: Nanos) -> Result<(), Shed> {
         if self.waiting() >= self.limits.waiting_max as u64 {
             return Err(Shed::Full);
         }
@@ -137,50 +139,55 @@ impl Gate {
         if now + wait + cost > deadline {
             return Err(Shed::Deadline);
         }
-        if self.waiting() > 0 && wait > self.limit(now) {
+        if self.waiting() > 0 && wait > self.current_limit(now) {
             return Err(Shed::Delay);
         }
         Ok(())
     }
 
     /// How long one may wait at present.
-    fn limit(&self, now: Nanos) -> Nanos {
+    fn current_limit(&self, now: Nanos) -> Nanos {
         if self.is_overloaded.load(Relaxed) {
-            self.review(now);
+            self.adjust_limit(now);
         }
         match self.is_overloaded.load(Relaxed) {
-            true => self.held.load(Relaxed).max(self.target()),
-            false => self.most(),
+            true => self.delay_limit.load(Relaxed).max(self.target()),
+            false => self.burst_limit(),
         }
     }
 
     /// After each interval of an overload: whether the limit leaves workers without work.
-    fn review(&self, now: Nanos) {
-        let since = self.counted_since.load(Relaxed);
+    fn adjust_limit(&self, now: Nanos) {
+        let since = self.interval_start.load(Relaxed);
         if now.saturating_sub(since) <= nanos(self.limits.interval) {
             return;
         }
         // One decides; the others would find nothing counted.
         let first = self
-            .counted_since
+            .interval_start
             .compare_exchange(since, now, Relaxed, Relaxed);
         if first.is_err() {
             return;
         }
-        let (turns, lone) = (self.turns.swap(0, Relaxed), self.lone.swap(0, Relaxed));
-        let held = self.held.load(Relaxed).max(self.target());
-        if turns == 0 || (4 * lone >= turns && held >= self.most()) {
+        let (starts, idle_starts) = (
+            self.starts.swap(0, Relaxed),
+            self.idle_starts.swap(0, Relaxed),
+        );
+        let delay_limit = self.delay_limit.load(Relaxed).max(self.target());
+        if starts == 0 || (4 * idle_starts >= starts && delay_limit >= self.burst_limit()) {
             self.is_overloaded.store(false, Relaxed);
             self.above_since.store(0, Relaxed);
-        } else if lone > 0 {
-            self.held.store((2 * held).min(self.most()), Relaxed);
+        } else if idle_starts > 0 {
+            self.delay_limit
+                .store((2 * delay_limit).min(self.burst_limit()), Relaxed);
         } else {
-            self.held.store(held - held / 4, Relaxed);
+            self.delay_limit
+                .store(delay_limit - delay_limit / 4, Relaxed);
         }
     }
 
     /// What may wait where there is no overload.
-    fn most(&self) -> Nanos {
+    fn burst_limit(&self) -> Nanos {
         nanos(self.limits.burst).max(self.target())
     }
 
@@ -190,8 +197,8 @@ impl Gate {
     }
 
     /// Learns what a turn that has come has waited for; it still counts as waiting.
-    fn learn(&self, delay: Nanos, now: Nanos) {
-        self.turns.fetch_add(1, Relaxed);
+    fn record_delay(&self, delay: Nanos, now: Nanos) {
+        self.starts.fetch_add(1, Relaxed);
         if delay <= self.target() {
             self.above_since.store(0, Relaxed);
             return;
@@ -202,10 +209,10 @@ impl Gate {
         } else if now.saturating_sub(since) > nanos(self.limits.interval)
             && !self.is_overloaded.swap(true, Relaxed)
         {
-            self.held.store(0, Relaxed);
-            self.counted_since.store(now, Relaxed);
-            self.turns.store(0, Relaxed);
-            self.lone.store(0, Relaxed);
+            self.delay_limit.store(0, Relaxed);
+            self.interval_start.store(now, Relaxed);
+            self.starts.store(0, Relaxed);
+            self.idle_starts.store(0, Relaxed);
         }
     }
 
@@ -228,29 +235,31 @@ impl Gate {
 /// The right to wait.
 #[derive(Debug)]
 #[must_use = "it waits until it begins or is dropped"]
-pub struct Ticket {
-    gate: Arc<Gate>,
+pub struct Queued {
+    admission: Arc<Admission>,
     kind: usize,
     cost: u64,
-    entered: Nanos,
+    enqueued_at: Nanos,
     deadline: Nanos,
 }
 
-impl Ticket {
-    /// Its turn has come: how long it has waited, and who is to be told what it cost.
+impl Queued {
+    /// Starts the work. Returns how long the request has waited, and a permit to report its cost.
     ///
     /// # Errors
     ///
     /// Why it is too late for it.
-    pub fn begin(self, now: Nanos) -> Result<(Nanos, Turn), Shed> {
-        let delay = now.saturating_sub(self.entered);
-        let gate = Arc::clone(&self.gate);
-        gate.learn(delay, now);
-        if gate.limits.is_on {
-            let cost = gate.costs[self.kind].load(Relaxed);
+    pub fn start(self, now: Nanos) -> Result<(Nanos, Permit), Shed> {
+        let delay = now.saturating_sub(self.enqueued_at);
+        let admission = Arc::clone(&self.admission);
+        admission.record_delay(delay, now);
+        if admission.limits.is_on {
+            let cost = admission.costs[self.kind].load(Relaxed);
             let shed = if now + cost > self.deadline {
                 Some(Shed::Deadline)
-            } else if delay > gate.limit(now) && gate.waiting() > gate.limits.workers as u64 {
+            } else if delay > admission.current_limit(now)
+                && admission.waiting() > admission.limits.workers as u64
+            {
                 Some(Shed::Delay)
             } else {
                 None
@@ -259,38 +268,38 @@ impl Ticket {
                 return Err(shed);
             }
         }
-        if gate.waiting() <= 1 {
-            gate.lone.fetch_add(1, Relaxed);
+        if admission.waiting() <= 1 {
+            admission.idle_starts.fetch_add(1, Relaxed);
         }
         let kind = self.kind;
-        Ok((delay, Turn { gate, kind }))
+        Ok((delay, Permit { admission, kind }))
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Queued {
     fn drop(&mut self) {
-        self.gate.waiting.fetch_sub(1, Relaxed);
-        self.gate.waiting_nanos.fetch_sub(self.cost, Relaxed);
+        self.admission.waiting.fetch_sub(1, Relaxed);
+        self.admission.waiting_nanos.fetch_sub(self.cost, Relaxed);
     }
 }
 
 /// Work that is being done.
 #[derive(Debug)]
-pub struct Turn {
-    gate: Arc<Gate>,
+pub struct Permit {
+    admission: Arc<Admission>,
     kind: usize,
 }
 
-impl Turn {
+impl Permit {
     /// It took this long.
-    pub fn end(self, took: Nanos) {
-        blend(&self.gate.costs[self.kind], took);
-        blend(&self.gate.mean, took);
+    pub fn finish(self, took: Nanos) {
+        update_mean(&self.admission.costs[self.kind], took);
+        update_mean(&self.admission.mean, took);
     }
 }
 
 /// A mean over some sixteen, for which a lost update is as good as none.
-fn blend(mean: &AtomicU64, took: u64) {
+fn update_mean(mean: &AtomicU64, took: u64) {
     let before = mean.load(Relaxed);
     let after = match before {
         0 => took,
@@ -310,10 +319,10 @@ mod tests {
     const MS: u64 = 1_000_000;
     const NEVER: u64 = u64::MAX / 2;
 
-    fn gate(is_on: bool, waiting_max: usize) -> Arc<Gate> {
+    fn admission(is_on: bool, waiting_max: usize) -> Arc<Admission> {
         let time = Duration::from_millis;
         let (target, interval, burst) = (time(5), time(100), time(100));
-        Arc::new(Gate::new(Limits {
+        Arc::new(Admission::new(Limits {
             is_on,
             workers: 1,
             target,
@@ -324,87 +333,108 @@ mod tests {
     }
 
     /// What costs a millisecond each.
-    fn known(is_on: bool, waiting_max: usize) -> Arc<Gate> {
-        let gate = gate(is_on, waiting_max);
-        gate.enter(0, 0, NEVER).unwrap().begin(0).unwrap().1.end(MS);
-        gate
+    fn with_known_cost(is_on: bool, waiting_max: usize) -> Arc<Admission> {
+        let admission = admission(is_on, waiting_max);
+        admission
+            .enter(0, 0, NEVER)
+            .unwrap()
+            .start(0)
+            .unwrap()
+            .1
+            .finish(MS);
+        admission
     }
 
     #[test]
-    fn who_leaves_is_not_counted() {
-        let gate = known(true, 10);
-        let tickets: Vec<Ticket> = (0..3).map(|_| gate.enter(0, 0, NEVER).unwrap()).collect();
+    fn a_dropped_request_is_no_longer_counted_as_waiting() {
+        let admission = with_known_cost(true, 10);
+        let queued: Vec<Queued> = (0..3)
+            .map(|_| admission.enter(0, 0, NEVER).unwrap())
+            .collect();
         assert_eq!(
-            (gate.waiting(), gate.waiting_nanos.load(Relaxed)),
+            (admission.waiting(), admission.waiting_nanos.load(Relaxed)),
             (3, 3 * MS)
         );
-        drop(tickets);
-        assert_eq!((gate.waiting(), gate.waiting_nanos.load(Relaxed)), (0, 0));
+        drop(queued);
+        assert_eq!(
+            (admission.waiting(), admission.waiting_nanos.load(Relaxed)),
+            (0, 0)
+        );
         // One that was let in before its kind's cost was known leaves what it came with.
-        let early = gate.enter(1, 0, NEVER).unwrap();
-        gate.enter(1, 0, NEVER).unwrap().begin(0).unwrap().1.end(MS);
+        let early = admission.enter(1, 0, NEVER).unwrap();
+        admission
+            .enter(1, 0, NEVER)
+            .unwrap()
+            .start(0)
+            .unwrap()
+            .1
+            .finish(MS);
         drop(early);
-        assert_eq!(gate.waiting_nanos.load(Relaxed), 0);
+        assert_eq!(admission.waiting_nanos.load(Relaxed), 0);
     }
 
     #[test]
-    fn no_more_wait_than_may() {
-        let gate = gate(true, 2);
-        let _held = [
-            gate.enter(0, 0, NEVER).unwrap(),
-            gate.enter(0, 0, NEVER).unwrap(),
+    fn the_queue_length_is_bounded() {
+        let admission = admission(true, 2);
+        let _queued = [
+            admission.enter(0, 0, NEVER).unwrap(),
+            admission.enter(0, 0, NEVER).unwrap(),
         ];
-        assert_eq!(gate.enter(0, 0, NEVER).unwrap_err(), Shed::Full);
+        assert_eq!(admission.enter(0, 0, NEVER).unwrap_err(), Shed::Full);
     }
 
     #[test]
-    fn who_cannot_be_done_in_time_is_refused_at_the_door_and_at_its_turn() {
-        let gate = known(true, 100);
-        let _before: Vec<Ticket> = (0..10).map(|_| gate.enter(0, 0, NEVER).unwrap()).collect();
-        assert_eq!(gate.enter(0, 0, 10 * MS).unwrap_err(), Shed::Deadline);
-        let just = gate.enter(0, 0, 11 * MS).unwrap();
-        assert_eq!(just.begin(11 * MS).unwrap_err(), Shed::Deadline);
-    }
-
-    #[test]
-    fn a_burst_is_let_in_and_a_lasting_delay_is_not() {
-        let gate = known(true, 1000);
-        // A hundred at once are a burst of 100 ms; one more would wait longer.
-        let mut burst: Vec<Ticket> = (0..=100)
-            .map(|_| gate.enter(0, MS, NEVER).unwrap())
+    fn requests_that_would_miss_their_deadline_are_shed_on_entry_and_on_start() {
+        let admission = with_known_cost(true, 100);
+        let _before: Vec<Queued> = (0..10)
+            .map(|_| admission.enter(0, 0, NEVER).unwrap())
             .collect();
-        assert_eq!(gate.enter(0, MS, NEVER).unwrap_err(), Shed::Delay);
+        assert_eq!(admission.enter(0, 0, 10 * MS).unwrap_err(), Shed::Deadline);
+        let just = admission.enter(0, 0, 11 * MS).unwrap();
+        assert_eq!(just.start(11 * MS).unwrap_err(), Shed::Deadline);
+    }
+
+    #[test]
+    fn bursts_are_admitted_and_lasting_delay_is_shed() {
+        let admission = with_known_cost(true, 1000);
+        // A hundred at once are a burst of 100 ms; one more would wait longer.
+        let mut burst: Vec<Queued> = (0..=100)
+            .map(|_| admission.enter(0, MS, NEVER).unwrap())
+            .collect();
+        assert_eq!(admission.enter(0, MS, NEVER).unwrap_err(), Shed::Delay);
         // They are taken one a millisecond, the last ones after 100 ms.
         burst.reverse();
         let mut now = MS;
         while let Some(next) = burst.pop() {
-            let (_, turn) = next.begin(now).unwrap();
+            let (_, permit) = next.start(now).unwrap();
             now += MS;
-            turn.end(MS);
+            permit.finish(MS);
         }
-        assert!(!gate.is_overloaded());
+        assert!(!admission.is_overloaded());
         // More keep coming, so that each has waited for 50 ms: for 100 ms they are let in.
-        let other = gate.enter(0, now, NEVER).unwrap();
+        let other = admission.enter(0, now, NEVER).unwrap();
         let mut refused = None;
         for _ in 0..200 {
-            let ticket = gate.enter(0, now - 50 * MS, NEVER).unwrap();
-            if ticket.begin(now).is_err() {
+            let queued = admission.enter(0, now - 50 * MS, NEVER).unwrap();
+            if queued.start(now).is_err() {
                 refused.get_or_insert(now);
             }
             now += MS;
         }
-        assert!(gate.is_overloaded());
+        assert!(admission.is_overloaded());
         assert!(refused.is_some());
         drop(other);
         // Now the limit is the target: 5 ms of waiting, and no more.
-        let few: Vec<Ticket> = (0..6).map(|_| gate.enter(0, now, NEVER).unwrap()).collect();
-        assert_eq!(gate.enter(0, now, NEVER).unwrap_err(), Shed::Delay);
+        let few: Vec<Queued> = (0..6)
+            .map(|_| admission.enter(0, now, NEVER).unwrap())
+            .collect();
+        assert_eq!(admission.enter(0, now, NEVER).unwrap_err(), Shed::Delay);
         let begin_some = |others: usize| {
             for _ in 0..8 {
-                let _others: Vec<Ticket> = (0..others)
-                    .map(|_| gate.enter(0, now, NEVER).unwrap())
+                let _others: Vec<Queued> = (0..others)
+                    .map(|_| admission.enter(0, now, NEVER).unwrap())
                     .collect();
-                drop(gate.enter(0, now, NEVER).unwrap().begin(now));
+                drop(admission.enter(0, now, NEVER).unwrap().start(now));
             }
         };
         drop(few);
@@ -419,32 +449,39 @@ mod tests {
             (7, 0, 100 * MS),
         ] {
             begin_some(others);
-            assert_eq!(gate.limit(now + interval * 101 * MS), limit, "{interval}");
-            assert!(gate.is_overloaded());
+            assert_eq!(
+                admission.current_limit(now + interval * 101 * MS),
+                limit,
+                "{interval}"
+            );
+            assert!(admission.is_overloaded());
         }
         begin_some(0);
-        assert_eq!(gate.limit(now + 808 * MS), 100 * MS);
-        assert!(!gate.is_overloaded());
+        assert_eq!(admission.current_limit(now + 808 * MS), 100 * MS);
+        assert!(!admission.is_overloaded());
     }
 
     /// What one worker gets done of twice what it can do, in ten seconds, if requests are seen every
-    /// `heap_ms` only, because somebody else has the core meanwhile; and how long who was worked on
+    /// `burst_ms` only, because somebody else has the core meanwhile; and how long who was worked on
     /// had waited, all but one in a hundred.
-    fn modelled(heap_ms: u64) -> (f64, u64) {
-        let (gate, mut queue) = (known(true, 4096), std::collections::VecDeque::new());
+    fn simulate(burst_ms: u64) -> (f64, u64) {
+        let (admission, mut queue) = (
+            with_known_cost(true, 4096),
+            std::collections::VecDeque::new(),
+        );
         let (mut done, mut idle, mut delays) = (0, 0, Vec::new());
         for ms in 1..10_000 {
             let now = ms * MS;
-            if ms % heap_ms == 0 {
-                let heap =
-                    (0..2 * heap_ms).filter_map(|_| gate.enter(0, now, now + 1000 * MS).ok());
-                queue.extend(heap);
+            if ms % burst_ms == 0 {
+                let burst =
+                    (0..2 * burst_ms).filter_map(|_| admission.enter(0, now, now + 1000 * MS).ok());
+                queue.extend(burst);
             }
-            let begun = std::iter::from_fn(|| queue.pop_front())
-                .find_map(|next: Ticket| next.begin(now).ok());
-            match begun {
-                Some((delay, turn)) => {
-                    turn.end(MS);
+            let started = std::iter::from_fn(|| queue.pop_front())
+                .find_map(|next: Queued| next.start(now).ok());
+            match started {
+                Some((delay, permit)) => {
+                    permit.finish(MS);
                     delays.push(delay / MS);
                     done += 1;
                 }
@@ -459,40 +496,43 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_kept_busy_however_requests_come() {
-        for (heap_ms, least, wait_ms_max) in [
+    fn a_worker_stays_busy_for_any_arrival_pattern() {
+        for (burst_ms, least, wait_ms_max) in [
             (1, 0.99, 12),
             (10, 0.98, 40),
             (30, 0.95, 100),
             (60, 0.9, 100),
         ] {
-            let (share, wait_ms) = modelled(heap_ms);
+            let (share, wait_ms) = simulate(burst_ms);
             println!(
-                "heaps of {heap_ms} ms: {share:.3} of what can be done, p99 of the wait {wait_ms} ms"
+                "heaps of {burst_ms} ms: {share:.3} of what can be done, p99 of the wait {wait_ms} ms"
             );
-            assert!(share >= least, "{heap_ms}: {share}");
-            assert!(wait_ms <= wait_ms_max, "{heap_ms}: {wait_ms} ms");
+            assert!(share >= least, "{burst_ms}: {share}");
+            assert!(wait_ms <= wait_ms_max, "{burst_ms}: {wait_ms} ms");
         }
     }
 
     #[test]
-    fn the_target_is_no_less_than_two_of_what_there_is_to_do() {
-        let gate = gate(true, 1000);
-        gate.enter(0, 0, NEVER)
+    fn the_target_is_at_least_twice_the_mean_cost() {
+        let admission = admission(true, 1000);
+        admission
+            .enter(0, 0, NEVER)
             .unwrap()
-            .begin(0)
+            .start(0)
             .unwrap()
             .1
-            .end(20 * MS);
-        assert_eq!(gate.target(), 40 * MS);
+            .finish(20 * MS);
+        assert_eq!(admission.target(), 40 * MS);
     }
 
     #[test]
-    fn switched_off_it_lets_all_in_at_any_time() {
-        let gate = known(false, 1);
-        let late: Vec<Ticket> = (0..10).map(|_| gate.enter(0, 0, MS).unwrap()).collect();
-        for ticket in late {
-            assert_eq!(ticket.begin(NEVER).unwrap().0, NEVER);
+    fn admission_off_admits_everything() {
+        let admission = with_known_cost(false, 1);
+        let late: Vec<Queued> = (0..10)
+            .map(|_| admission.enter(0, 0, MS).unwrap())
+            .collect();
+        for queued in late {
+            assert_eq!(queued.start(NEVER).unwrap().0, NEVER);
         }
     }
 }

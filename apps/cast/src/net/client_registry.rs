@@ -1,16 +1,16 @@
-//! Who hears the streams of a sender: clients that come and go while it sends.
+//! The clients of a sender. They can be added and removed while it sends.
 
+use crate::error::Error;
 use crate::net::ports::port_of_stream;
-use crate::net::session::{Rtcp, Session};
+use crate::net::session::{Rtcp, RtpSession};
 use crate::net::udp::Clients;
-use crate::run::Error;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
-/// The clients of all streams: each client is told by its first port, and gets stream n on
+/// The clients of all streams: each client is named by its first port, and gets stream n on
 /// port + n, or all streams on one port.
 #[derive(Debug)]
-pub struct Audience {
+pub struct ClientRegistry {
     streams: Vec<Clients>,
     shared_port: bool,
     /// Ports from one stream to the next.
@@ -19,10 +19,10 @@ pub struct Audience {
     own: Vec<SocketAddr>,
 }
 
-/// What somebody asks of a running sender.
+/// A command to a running sender or relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Tell who hears stream 0.
+    /// List the clients of stream 0.
     List,
     /// Send to this one, too.
     Add(SocketAddr),
@@ -32,10 +32,10 @@ pub enum Command {
     Clear,
 }
 
-impl Audience {
+impl ClientRegistry {
     /// For so many streams, which all go to one port of a client if it is shared: nobody yet.
     pub fn new(streams: usize, shared_port: bool, rtcp: Rtcp) -> Self {
-        Audience {
+        ClientRegistry {
             streams: (0..streams).map(|_| Clients::default()).collect(),
             shared_port,
             step: 1 + usize::from(rtcp == Rtcp::Own),
@@ -43,13 +43,13 @@ impl Audience {
         }
     }
 
-    /// These are our own: no client is taken there.
-    pub(crate) fn keep_from(&mut self, own: Vec<SocketAddr>) {
+    /// Excludes our own addresses: a client there is rejected.
+    pub(crate) fn exclude(&mut self, own: Vec<SocketAddr>) {
         self.own = own;
     }
 
     /// Whether a packet to this address would come to one of our own.
-    fn is_own(&self, address: SocketAddr) -> bool {
+    fn is_own_address(&self, address: SocketAddr) -> bool {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         // Who may bind an address has it; what is sent to none goes to this machine.
         let is_local = || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok();
@@ -60,13 +60,13 @@ impl Audience {
     }
 
     /// Each stream goes where its session says, too.
-    pub(crate) fn add_sessions(&self, sessions: &[Session]) {
+    pub(crate) fn add_sessions(&self, sessions: &[RtpSession]) {
         for (clients, session) in self.streams.iter().zip(sessions) {
             clients.add(session.address);
         }
     }
 
-    /// The clients of a stream; they stay the audience's to change.
+    /// The clients of a stream. The registry can still change them.
     pub fn of_stream(&self, stream: usize) -> Clients {
         self.streams[stream].clone()
     }
@@ -86,7 +86,10 @@ impl Audience {
             return Err(Error::Plan(format!("{client}: 0 is no port")));
         }
         let addresses = self.addresses(client)?;
-        if let Some(own) = addresses.iter().find(|&&address| self.is_own(address)) {
+        if let Some(own) = addresses
+            .iter()
+            .find(|&&address| self.is_own_address(address))
+        {
             return Err(Error::Plan(format!(
                 "{client}: {own} is our own port, and all would come back"
             )));
@@ -113,8 +116,8 @@ impl Audience {
         self.streams.iter().for_each(Clients::clear);
     }
 
-    /// Does what is asked, and tells the outcome in one line.
-    pub fn obey(&self, command: Command) -> String {
+    /// Executes a command and returns a reply of one line.
+    pub fn execute(&self, command: Command) -> String {
         match command {
             Command::List => {
                 let clients: Vec<_> = self.list().iter().map(SocketAddr::to_string).collect();
@@ -145,7 +148,8 @@ impl Audience {
 impl FromStr for Command {
     type Err = String;
 
-    /// Reads `list`, `add HOST:PORT`, `remove HOST:PORT` or `clear`. Blocks while a name is looked up.
+    /// Reads `list`, `add HOST:PORT`, `remove HOST:PORT` or `clear`. Blocks while a name is looked
+    /// up.
     fn from_str(line: &str) -> Result<Self, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let resolve = |text: &str| {
@@ -170,54 +174,54 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_hears_each_stream_on_its_port() {
+    fn a_client_gets_each_stream_on_its_own_port() {
         for (shared, last) in [(false, "127.0.0.1:5006"), (true, "127.0.0.1:5004")] {
-            let audience = Audience::new(3, shared, Rtcp::Off);
-            let obey = |line: &str| audience.obey(line.parse().unwrap());
-            assert_eq!(obey("add 127.0.0.1:5004"), "added 127.0.0.1:5004");
-            assert!(obey("add 127.0.0.1:5004").ends_with("already"));
-            assert_eq!(audience.of_stream(2).list(), [last.parse().unwrap()]);
-            assert_eq!(obey(" list "), "1 clients: 127.0.0.1:5004");
-            assert_eq!(obey("remove 127.0.0.1:5004"), "removed 127.0.0.1:5004");
-            assert!(obey("remove 127.0.0.1:5004").ends_with("not there"));
-            assert!(audience.of_stream(2).list().is_empty());
-            obey("add 127.0.0.1:9");
-            assert_eq!(obey("clear"), "cleared");
-            assert!(audience.list().is_empty());
+            let registry = ClientRegistry::new(3, shared, Rtcp::Off);
+            let execute = |line: &str| registry.execute(line.parse().unwrap());
+            assert_eq!(execute("add 127.0.0.1:5004"), "added 127.0.0.1:5004");
+            assert!(execute("add 127.0.0.1:5004").ends_with("already"));
+            assert_eq!(registry.of_stream(2).list(), [last.parse().unwrap()]);
+            assert_eq!(execute(" list "), "1 clients: 127.0.0.1:5004");
+            assert_eq!(execute("remove 127.0.0.1:5004"), "removed 127.0.0.1:5004");
+            assert!(execute("remove 127.0.0.1:5004").ends_with("not there"));
+            assert!(registry.of_stream(2).list().is_empty());
+            execute("add 127.0.0.1:9");
+            assert_eq!(execute("clear"), "cleared");
+            assert!(registry.list().is_empty());
         }
     }
 
     #[test]
-    fn a_client_without_ports_for_all_is_added_to_none() {
-        let audience = Audience::new(3, false, Rtcp::Off);
-        let told = audience.obey(Command::Add(([127, 0, 0, 1], 65_534).into()));
-        assert!(told.contains("--shared-port"), "{told}");
-        assert!(audience.list().is_empty());
+    fn a_client_without_enough_ports_is_not_added() {
+        let registry = ClientRegistry::new(3, false, Rtcp::Off);
+        let reply = registry.execute(Command::Add(([127, 0, 0, 1], 65_534).into()));
+        assert!(reply.contains("--shared-port"), "{reply}");
+        assert!(registry.list().is_empty());
     }
 
     #[test]
-    fn what_would_come_back_or_goes_nowhere_is_refused() {
-        let mut audience = Audience::new(2, false, Rtcp::Off);
+    fn own_addresses_and_port_zero_are_rejected() {
+        let mut registry = ClientRegistry::new(2, false, Rtcp::Off);
         let any = |port| SocketAddr::from(([0, 0, 0, 0], port));
-        audience.keep_from(vec![any(5_004), any(5_005)]);
+        registry.exclude(vec![any(5_004), any(5_005)]);
         for client in [
             "127.0.0.1:0",
             "127.0.0.1:5004",
             "127.0.0.1:5005",
             "127.0.0.1:5003",
         ] {
-            let told = audience.obey(Command::Add(client.parse().unwrap()));
-            assert!(told.contains("port"), "{told}");
+            let reply = registry.execute(Command::Add(client.parse().unwrap()));
+            assert!(reply.contains("port"), "{reply}");
         }
-        assert!(audience.list().is_empty());
+        assert!(registry.list().is_empty());
         // The same port of another machine is another's.
-        assert!(audience.add("192.0.2.77:5004".parse().unwrap()).unwrap());
-        audience.keep_from(vec!["127.0.0.2:5004".parse().unwrap()]);
-        assert!(audience.add("127.0.0.1:5004".parse().unwrap()).unwrap());
+        assert!(registry.add("192.0.2.77:5004".parse().unwrap()).unwrap());
+        registry.exclude(vec!["127.0.0.2:5004".parse().unwrap()]);
+        assert!(registry.add("127.0.0.1:5004".parse().unwrap()).unwrap());
     }
 
     #[test]
-    fn what_is_no_command_is_told() {
+    fn invalid_commands_are_rejected() {
         for line in ["", "add", "add nowhere", "list all", "quit"] {
             assert!(line.parse::<Command>().is_err(), "{line}");
         }

@@ -1,4 +1,4 @@
-//! A row a stream: all that is known of one source.
+//! The results of received streams: one report per source, and the datagrams of no source.
 
 use crate::media::format::Format;
 use std::net::SocketAddr;
@@ -57,5 +57,30 @@ pub struct SourceReport {
     /// It said good-bye.
     pub left: bool,
     /// Packets of another format than its recording's.
-    pub unheard: u64,
+    pub unrecorded: u64,
+}
+
+/// What came to a socket, beside what its sources tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unrecognized {
+    /// Datagrams that are neither RTP nor RTCP.
+    pub malformed: u64,
+    /// Packets of sources that sent no two in sequence.
+    pub unvalidated: u64,
+    /// Packets of sources beyond those there is room for, or not asked for.
+    pub unknown: u64,
+    /// Packets that were truncated because they were longer than the buffer.
+    pub truncated: u64,
+    /// RTCP's.
+    pub rtcp: u64,
+}
+
+impl Unrecognized {
+    pub(crate) fn add(&mut self, other: &Unrecognized) {
+        self.malformed += other.malformed;
+        self.unvalidated += other.unvalidated;
+        self.unknown += other.unknown;
+        self.truncated += other.truncated;
+        self.rtcp += other.rtcp;
+    }
 }

@@ -1,8 +1,9 @@
 //! One port's task: what comes goes to all clients, in one call where it can.
 
+use super::plan::Plan;
+use super::report::{ClientReport, Shared, lock};
 use super::rewrite::Rewrite;
-use super::{ClientReport, Plan, Shared, lock};
-use crate::net::rtcp::{self, Told};
+use crate::net::rtcp::{self, Item};
 use crate::net::rtp::is_rtcp;
 use crate::net::session::Rtcp;
 use crate::net::udp::Clients;
@@ -15,25 +16,25 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 /// Datagrams a system call, and the room for each.
-const SLOTS: usize = 64;
+const BATCH: usize = 64;
 const DATAGRAM_BYTES: usize = 1 << 16;
 /// What is taken while a send waits, before others have their turn.
-const CALLS: usize = 16;
+const BATCHES_PER_SEND: usize = 16;
 /// Sources whose address is known for the reports of clients.
 const SOURCES_MAX: usize = 32_768;
 
 /// A port, and where its packets go.
 #[derive(Debug)]
-pub(super) struct Pipe {
+pub(super) struct Forwarder {
     socket: UdpSocket,
     /// For clients of the other family of addresses.
     other: Option<UdpSocket>,
-    way: Way,
+    state: ForwardState,
 }
 
-/// What a pipe knows beside its sockets.
+/// The state of a forwarder, except its sockets.
 #[derive(Debug)]
-struct Way {
+struct ForwardState {
     clients: Clients,
     /// Of clients' ports: one where it is the port of reports.
     offset: u16,
@@ -42,11 +43,11 @@ struct Way {
     rewrite: Option<Rewrite>,
     rewritten: Vec<u8>,
     /// The clients as they were last, and what they have got.
-    known: Vec<ClientReport>,
-    gone: Vec<ClientReport>,
+    current: Vec<ClientReport>,
+    departed: Vec<ClientReport>,
     sources: HashMap<u32, SocketAddr>,
     /// What waits while the socket's buffer is full.
-    waiting: VecDeque<Vec<u8>>,
+    queued: VecDeque<Vec<u8>>,
     queue: usize,
     packets: u64,
     reports: u64,
@@ -56,7 +57,7 @@ struct Way {
     shared: Shared,
 }
 
-impl Pipe {
+impl Forwarder {
     pub(super) fn new(
         socket: UdpSocket,
         other: Option<UdpSocket>,
@@ -65,17 +66,17 @@ impl Pipe {
         plan: &Plan,
         shared: Shared,
     ) -> Self {
-        let way = Way {
+        let state = ForwardState {
             clients,
             offset,
             rtcp: plan.rtcp,
             is_ipv4: plan.on.is_ipv4(),
             rewrite: plan.rewrite.then(Rewrite::new),
             rewritten: Vec::new(),
-            known: Vec::new(),
-            gone: Vec::new(),
+            current: Vec::new(),
+            departed: Vec::new(),
             sources: HashMap::new(),
-            waiting: VecDeque::new(),
+            queued: VecDeque::new(),
             queue: plan.queue,
             packets: 0,
             reports: 0,
@@ -83,44 +84,48 @@ impl Pipe {
             outgoing: [Outgoing::new(), Outgoing::new()],
             shared,
         };
-        Pipe { socket, other, way }
+        Forwarder {
+            socket,
+            other,
+            state,
+        }
     }
 
     /// Relays until it is dropped.
     pub(super) async fn run(self) {
-        let Pipe {
+        let Forwarder {
             socket,
             other,
-            mut way,
+            mut state,
         } = self;
-        let mut received = Received::new(SLOTS, DATAGRAM_BYTES);
+        let mut received = Received::new(BATCH, DATAGRAM_BYTES);
         while let Ok(filled) = socket.recv_batch(&mut received).await {
-            way.look_at_clients();
-            way.take(&received, &socket);
-            way.tell();
-            let mut outgoing = std::mem::take(&mut way.outgoing);
+            state.update_clients();
+            state.take(&received, &socket);
+            state.publish();
+            let mut outgoing = std::mem::take(&mut state.outgoing);
             let [own, others] = &mut outgoing;
             if !own.is_empty() {
-                let sent = sent(&socket, own, &mut received, &mut way).await;
-                way.note(&sent);
+                let sent = sent(&socket, own, &mut received, &mut state).await;
+                state.count_failures(&sent);
             }
             if let Some(other) = &other
                 && !others.is_empty()
             {
                 let sent = other.send_batch(others).await;
-                way.note(&sent);
+                state.count_failures(&sent);
             }
-            way.outgoing = outgoing;
-            while !way.waiting.is_empty() {
+            state.outgoing = outgoing;
+            while !state.queued.is_empty() {
                 // What has come meanwhile is on its way before more is taken.
-                way.take_waiting();
-                let mut outgoing = std::mem::take(&mut way.outgoing);
-                let sent = sent(&socket, &mut outgoing[0], &mut received, &mut way).await;
-                way.note(&sent);
-                way.outgoing = outgoing;
+                state.push_queued();
+                let mut outgoing = std::mem::take(&mut state.outgoing);
+                let sent = sent(&socket, &mut outgoing[0], &mut received, &mut state).await;
+                state.count_failures(&sent);
+                state.outgoing = outgoing;
             }
             // What never ends must not keep the context from its other ports, or from its end.
-            if filled == SLOTS {
+            if filled == BATCH {
                 yield_now().await;
             }
         }
@@ -132,16 +137,16 @@ async fn sent(
     socket: &UdpSocket,
     outgoing: &mut Outgoing,
     received: &mut Received,
-    way: &mut Way,
+    state: &mut ForwardState,
 ) -> Sent {
     let mut sending = pin!(socket.send_batch(outgoing));
     std::future::poll_fn(|cx: &mut Context<'_>| {
         if let Poll::Ready(sent) = sending.as_mut().poll(cx) {
             return Poll::Ready(sent);
         }
-        for _ in 0..CALLS {
+        for _ in 0..BATCHES_PER_SEND {
             match socket.poll_recv_batch(cx, received) {
-                Poll::Ready(Ok(_)) => way.wait(received, socket),
+                Poll::Ready(Ok(_)) => state.enqueue(received, socket),
                 _ => return Poll::Pending,
             }
         }
@@ -152,27 +157,27 @@ async fn sent(
     .await
 }
 
-impl Way {
+impl ForwardState {
     /// Who hears now: those who came and went are noted.
-    fn look_at_clients(&mut self) {
+    fn update_clients(&mut self) {
         let now = self.clients.list();
         let at = |client: SocketAddr| {
             SocketAddr::new(client.ip(), client.port().saturating_add(self.offset))
         };
-        let is_same = now.len() == self.known.len()
+        let is_same = now.len() == self.current.len()
             && now
                 .iter()
-                .zip(&self.known)
-                .all(|(&client, known)| at(client) == known.to);
+                .zip(&self.current)
+                .all(|(&client, current)| at(client) == current.to);
         if is_same {
             return;
         }
-        let mut before = std::mem::take(&mut self.known);
-        before.append(&mut self.gone);
+        let mut before = std::mem::take(&mut self.current);
+        before.append(&mut self.departed);
         for client in now.into_iter().map(at) {
-            let known = before.iter().position(|known| known.to == client);
-            let report = known.map(|index| before.swap_remove(index));
-            self.known.push(report.unwrap_or(ClientReport {
+            let current = before.iter().position(|current| current.to == client);
+            let report = current.map(|index| before.swap_remove(index));
+            self.current.push(report.unwrap_or(ClientReport {
                 to: client,
                 sent: 0,
                 dropped: 0,
@@ -180,19 +185,19 @@ impl Way {
         }
         // As many as come and go in a year are no reason to grow.
         before.truncate(1_024);
-        self.gone = before;
+        self.departed = before;
     }
 
     fn take(&mut self, received: &Received, socket: &UdpSocket) {
-        let one_by_one = self.rewrite.is_some() || self.known.len() == 1;
+        let one_by_one = self.rewrite.is_some() || self.current.len() == 1;
         // Which of them go to clients; there are at most as many as slots.
-        let mut passed = 0_u64;
+        let mut forwarded = 0_u64;
         for (index, datagram) in received.iter().enumerate() {
-            if self.is_for_the_source(datagram.bytes, datagram.from, socket) {
+            if self.handle_report(datagram.bytes, datagram.from, socket) {
                 continue;
             }
             self.packets += u64::from(!is_rtcp(datagram.bytes));
-            passed |= 1 << index;
+            forwarded |= 1 << index;
             if one_by_one {
                 self.push(datagram.bytes);
             }
@@ -201,16 +206,16 @@ impl Way {
             return;
         }
         // Client after client: what goes to one in a row the kernel may take as one.
-        let Way {
-            known,
+        let ForwardState {
+            current,
             outgoing,
             is_ipv4,
             ..
         } = self;
-        for client in known {
+        for client in current {
             let outgoing = &mut outgoing[usize::from(client.to.is_ipv4() != *is_ipv4)];
-            let passed = |(index, _): &(usize, _)| (passed >> index) & 1 == 1;
-            for (_, datagram) in received.iter().enumerate().filter(passed) {
+            let forwarded = |(index, _): &(usize, _)| (forwarded >> index) & 1 == 1;
+            for (_, datagram) in received.iter().enumerate().filter(forwarded) {
                 outgoing.push(datagram.bytes, client.to);
                 client.sent += 1;
             }
@@ -219,10 +224,10 @@ impl Way {
 
     /// Writes a datagram for all clients.
     fn push(&mut self, datagram: &[u8]) {
-        let Way {
+        let ForwardState {
             rewrite,
             rewritten,
-            known,
+            current,
             outgoing,
             is_ipv4,
             ..
@@ -234,7 +239,7 @@ impl Way {
                 None => return,
             },
         };
-        for client in known {
+        for client in current {
             outgoing[usize::from(client.to.is_ipv4() != *is_ipv4)].push(bytes, client.to);
             client.sent += 1;
         }
@@ -242,12 +247,12 @@ impl Way {
 
     /// Whether it is a client's report, which then goes to the source that it is about; or a report
     /// where none are passed.
-    fn is_for_the_source(&mut self, datagram: &[u8], from: SocketAddr, socket: &UdpSocket) -> bool {
+    fn handle_report(&mut self, datagram: &[u8], from: SocketAddr, socket: &UdpSocket) -> bool {
         if !is_rtcp(datagram) {
             if self.rtcp == Rtcp::Mux
                 && let Some(ssrc) = datagram.get(8..12).and_then(|bytes| bytes.try_into().ok())
             {
-                self.know(u32::from_be_bytes(ssrc), from);
+                self.remember_source(u32::from_be_bytes(ssrc), from);
             }
             return false;
         }
@@ -255,15 +260,15 @@ impl Way {
         if self.rtcp == Rtcp::Off {
             return true;
         }
-        if !self.known.iter().any(|client| client.to == from) {
+        if !self.current.iter().any(|client| client.to == from) {
             let mut ssrc = None;
-            rtcp::read(datagram, |told| {
-                if let Told::Sender(of, _) = told {
+            rtcp::read(datagram, |item| {
+                if let Item::Sender(of, _) = item {
                     ssrc = Some(of);
                 }
             });
             if let Some(ssrc) = ssrc {
-                self.know(ssrc, from);
+                self.remember_source(ssrc, from);
             }
             return false;
         }
@@ -275,8 +280,8 @@ impl Way {
             },
         };
         let mut to = Vec::new();
-        rtcp::read(back, |told| {
-            if let Told::Block(block) = told
+        rtcp::read(back, |item| {
+            if let Item::Block(block) = item
                 && let Some(&source) = self.sources.get(&block.ssrc)
                 && !to.contains(&source)
             {
@@ -290,38 +295,40 @@ impl Way {
         true
     }
 
-    fn know(&mut self, ssrc: u32, from: SocketAddr) {
+    fn remember_source(&mut self, ssrc: u32, from: SocketAddr) {
         if self.sources.get(&ssrc) != Some(&from) && self.sources.len() < SOURCES_MAX {
             self.sources.insert(ssrc, from);
         }
     }
 
     /// While the socket's buffer is full.
-    fn wait(&mut self, received: &Received, socket: &UdpSocket) {
+    fn enqueue(&mut self, received: &Received, socket: &UdpSocket) {
         for datagram in received.iter() {
-            if self.is_for_the_source(datagram.bytes, datagram.from, socket) {
+            if self.handle_report(datagram.bytes, datagram.from, socket) {
                 continue;
             }
             self.packets += u64::from(!is_rtcp(datagram.bytes));
             let mut bytes = Vec::new();
-            if self.waiting.len() >= self.queue {
-                bytes = self.waiting.pop_front().unwrap_or_default();
-                self.known.iter_mut().for_each(|client| client.dropped += 1);
+            if self.queued.len() >= self.queue {
+                bytes = self.queued.pop_front().unwrap_or_default();
+                self.current
+                    .iter_mut()
+                    .for_each(|client| client.dropped += 1);
             }
             bytes.clear();
             bytes.extend_from_slice(datagram.bytes);
-            self.waiting.push_back(bytes);
+            self.queued.push_back(bytes);
         }
     }
 
-    fn take_waiting(&mut self) {
-        self.look_at_clients();
-        for datagram in std::mem::take(&mut self.waiting) {
+    fn push_queued(&mut self) {
+        self.update_clients();
+        for datagram in std::mem::take(&mut self.queued) {
             self.push(&datagram);
         }
     }
 
-    fn note(&mut self, sent: &Sent) {
+    fn count_failures(&mut self, sent: &Sent) {
         self.refused += sent.failed as u64;
         if let Some(error) = &sent.error {
             lock(&self.shared)
@@ -331,14 +338,14 @@ impl Way {
     }
 
     /// Tells those who ask.
-    fn tell(&mut self) {
+    fn publish(&mut self) {
         let mut shared = lock(&self.shared);
         (shared.packets, shared.rtcp, shared.refused) = (self.packets, self.reports, self.refused);
-        let len = self.known.len() + self.gone.len();
+        let len = self.current.len() + self.departed.len();
         shared.clients.truncate(len);
-        for (index, client) in self.known.iter().chain(&self.gone).enumerate() {
+        for (index, client) in self.current.iter().chain(&self.departed).enumerate() {
             match shared.clients.get_mut(index) {
-                Some(told) => told.clone_from(client),
+                Some(report) => report.clone_from(client),
                 None => shared.clients.push(client.clone()),
             }
         }
@@ -351,7 +358,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn what_waits_is_bounded_and_its_oldest_are_dropped_and_counted() {
+    fn a_full_queue_drops_and_counts_its_oldest_packets() {
         let pool = creel::Pool::builder().workers(1).build().unwrap();
         let local = (Ipv4Addr::LOCALHOST, 0);
         let client = std::net::UdpSocket::bind(local).unwrap();
@@ -363,22 +370,22 @@ mod tests {
         clients.add(client.local_addr().unwrap());
         let socket = UdpSocket::bind(local.into()).unwrap();
         let on = socket.local_addr().unwrap();
-        let Pipe {
-            socket, mut way, ..
-        } = Pipe::new(socket, None, clients, 0, &plan, Shared::default());
-        way.look_at_clients();
-        let mut received = Received::new(SLOTS, 64);
+        let Forwarder {
+            socket, mut state, ..
+        } = Forwarder::new(socket, None, clients, 0, &plan, Shared::default());
+        state.update_clients();
+        let mut received = Received::new(BATCH, 64);
         for n in 0..5 {
             client.send_to(&[0x80, n, n, n], on).unwrap();
             let came = pool.block_on(socket.recv_batch(&mut received));
             assert!(came.is_ok());
-            way.wait(&received, &socket);
-            assert!(way.waiting.len() <= 3);
+            state.enqueue(&received, &socket);
+            assert!(state.queued.len() <= 3);
         }
-        assert_eq!((way.packets, way.known[0].dropped), (5, 2));
-        way.take_waiting();
-        assert_eq!((way.outgoing[0].len(), way.known[0].sent), (3, 3));
-        let mut outgoing = std::mem::take(&mut way.outgoing);
+        assert_eq!((state.packets, state.current[0].dropped), (5, 2));
+        state.push_queued();
+        assert_eq!((state.outgoing[0].len(), state.current[0].sent), (3, 3));
+        let mut outgoing = std::mem::take(&mut state.outgoing);
         let sent = pool.block_on(socket.send_batch(&mut outgoing[0]));
         assert_eq!((sent.sent, sent.failed), (3, 0));
         let mut bytes = [0; 64];

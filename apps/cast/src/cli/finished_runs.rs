@@ -26,20 +26,20 @@ pub const COLUMNS: [&str; 8] = [
     "lateness_p99_ms",
 ];
 /// Those of what was run: a run's key.
-const KEY_COLUMNS: &str = "sink,streams,groups,wait_ms,period_ms,buffers";
+const KEY_COLUMNS: &str = "sink,streams,contexts,wait_ms,period_ms,buffers";
 
 /// Runs that need not be run again.
-pub struct Kept {
+pub struct FinishedRuns {
     /// Keys and values, in the order of the file.
     runs: Vec<(String, Values)>,
     /// Where new ones go; none: nowhere.
     file: Option<(PathBuf, File)>,
 }
 
-impl Kept {
+impl FinishedRuns {
     /// None, and new ones are not kept either.
     pub fn none() -> Self {
-        Kept {
+        FinishedRuns {
             runs: Vec::new(),
             file: None,
         }
@@ -86,7 +86,7 @@ impl Kept {
                 file.write_all(header.as_bytes()).with_context(name)?;
             }
         }
-        Ok(Kept {
+        Ok(FinishedRuns {
             runs,
             file: Some((path.to_owned(), file.with_context(name)?)),
         })
@@ -142,33 +142,36 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_there_again_but_for_a_torn_line() {
+    fn finished_runs_are_reread_and_a_torn_last_line_is_dropped() {
         let file = Scratch::new("kept");
         let (first, second) = ([1.5; 8], [0.1; 8]);
-        Kept::open(&file.0).unwrap().add(KEY, first).unwrap();
+        FinishedRuns::open(&file.0)
+            .unwrap()
+            .add(KEY, first)
+            .unwrap();
         let torn = fs::read_to_string(&file.0).unwrap() + "slot,100,1,20,20,50,9";
         fs::write(&file.0, torn).unwrap();
-        let mut kept = Kept::open(&file.0).unwrap();
-        assert_eq!(kept.of(KEY, 9), [first]);
-        kept.add(KEY, second).unwrap();
-        let kept = Kept::open(&file.0).unwrap();
-        assert_eq!(kept.of(KEY, 9), [first, second]);
-        assert_eq!(kept.of(KEY, 1), [first]);
-        assert!(kept.of("slot,200,1,20,20,50", 9).is_empty());
+        let mut finished = FinishedRuns::open(&file.0).unwrap();
+        assert_eq!(finished.of(KEY, 9), [first]);
+        finished.add(KEY, second).unwrap();
+        let finished = FinishedRuns::open(&file.0).unwrap();
+        assert_eq!(finished.of(KEY, 9), [first, second]);
+        assert_eq!(finished.of(KEY, 1), [first]);
+        assert!(finished.of("slot,200,1,20,20,50", 9).is_empty());
     }
 
     #[test]
-    fn another_file_is_refused_and_left_alone() {
+    fn a_file_of_another_kind_is_rejected_and_not_changed() {
         let file = Scratch::new("other");
         for bytes in [&b"a,b\n1,2\n"[..], b"no line", b"\xff\x00"] {
             fs::write(&file.0, bytes).unwrap();
-            let error = Kept::open(&file.0).err().unwrap().to_string();
+            let error = FinishedRuns::open(&file.0).err().unwrap().to_string();
             assert!(error.ends_with("not the runs of an evaluation"), "{error}");
             assert_eq!(fs::read(&file.0).unwrap(), bytes);
         }
         let header = format!("{KEY_COLUMNS},{}\n", COLUMNS.join(","));
         fs::write(&file.0, header + "slot,1\n").unwrap();
-        let error = Kept::open(&file.0).err().unwrap().to_string();
+        let error = FinishedRuns::open(&file.0).err().unwrap().to_string();
         assert!(error.ends_with("line 2: not a run"), "{error}");
     }
 }

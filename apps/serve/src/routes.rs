@@ -1,4 +1,4 @@
-//! What may be asked for, and how: paths, methods, queries.
+//! The routes: paths, methods and queries.
 
 use hyper::http::uri::Uri;
 use hyper::{HeaderMap, Method};
@@ -20,7 +20,7 @@ pub enum Route {
     Digest,
     /// `POST /password`: what to keep of the password that is the body.
     Hash,
-    /// `POST /password/check`: whether `{"password", "kept"}` belong together.
+    /// `POST /password/check`: whether `{"password", "stored_hash"}` belong together.
     Check,
     /// `GET /records/ID`: what was signed.
     Record,
@@ -133,14 +133,17 @@ pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
             #[derive(Deserialize)]
             struct Pair {
                 password: String,
-                kept: String,
+                #[serde(alias = "kept")]
+                stored_hash: String,
             }
             let pair: Result<Pair, _> = serde_json::from_slice(&body);
-            let Pair { password, kept } =
-                pair.map_err(|_| "{\"password\", \"kept\"} are needed")?;
+            let Pair {
+                password,
+                stored_hash,
+            } = pair.map_err(|_| "{\"password\", \"stored_hash\"} are needed")?;
             Ok(Job::Check {
                 password: password.into(),
-                kept,
+                stored_hash,
             })
         }
         _ => Err("nothing to be done"),
@@ -163,20 +166,20 @@ fn value<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
 }
 
 /// The header that says how long the client will wait, in milliseconds.
-pub const PATIENCE: &str = "x-timeout-ms";
+pub const TIMEOUT_HEADER: &str = "x-timeout-ms";
 
 /// How long the client will wait: what it says, within what the service gives anybody.
-pub fn patience(
+pub fn request_timeout(
     headers: &HeaderMap,
     default: Duration,
     most: Duration,
 ) -> Result<Duration, &'static str> {
-    let Some(told) = headers.get(PATIENCE) else {
+    let Some(timeout) = headers.get(TIMEOUT_HEADER) else {
         return Ok(default);
     };
-    let told = told.to_str().ok().and_then(|text| text.parse().ok());
-    let told = told.ok_or("x-timeout-ms: a number of milliseconds is needed")?;
-    Ok(Duration::from_millis(told).min(most))
+    let timeout = timeout.to_str().ok().and_then(|text| text.parse().ok());
+    let timeout = timeout.ok_or("x-timeout-ms: a number of milliseconds is needed")?;
+    Ok(Duration::from_millis(timeout).min(most))
 }
 
 #[cfg(test)]
@@ -184,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_where_they_say() {
+    fn paths_map_to_their_routes() {
         for route in Route::ALL {
             assert_eq!(
                 route as usize,
@@ -202,45 +205,62 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_is_wrong_is_told() {
-        let ask = |route, uri: &str| job(route, &uri.parse().unwrap(), Bytes::from_static(b"x"));
+    fn invalid_queries_are_rejected() {
+        let parse = |route, uri: &str| job(route, &uri.parse().unwrap(), Bytes::from_static(b"x"));
         let (key, signature) = ("00".repeat(32), "11".repeat(64));
         assert!(
-            ask(
+            parse(
                 Route::Verify,
                 &format!("/verify?signature={signature}&key={key}")
             )
             .is_ok()
         );
         assert!(
-            ask(Route::Verify, &format!("/verify?key={key}"))
+            parse(Route::Verify, &format!("/verify?key={key}"))
                 .unwrap_err()
                 .contains("signature")
         );
         assert!(
-            ask(Route::Verify, "/verify?key=xx")
+            parse(Route::Verify, "/verify?key=xx")
                 .unwrap_err()
                 .contains("key")
         );
-        assert!(ask(Route::Digest, "/digest?algorithm=sha512").is_ok());
-        assert!(ask(Route::Digest, "/digest?algorithm=md5").is_err());
-        assert!(ask(Route::Check, "/password/check").is_err());
+        assert!(parse(Route::Digest, "/digest?algorithm=sha512").is_ok());
+        assert!(parse(Route::Digest, "/digest?algorithm=md5").is_err());
+        assert!(parse(Route::Check, "/password/check").is_err());
     }
 
     #[test]
-    fn patience_is_bounded() {
+    fn a_stored_hash_may_be_called_kept() {
+        for name in ["stored_hash", "kept"] {
+            let body = format!("{{\"password\":\"a\",\"{name}\":\"b\"}}");
+            let job = job(
+                Route::Check,
+                &"/password/check".parse().unwrap(),
+                body.into(),
+            );
+            assert!(matches!(job, Ok(Job::Check { .. })), "{name}: {job:?}");
+        }
+    }
+
+    #[test]
+    fn request_timeout_is_bounded() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
         let mut headers = HeaderMap::new();
-        assert_eq!(patience(&headers, second, minute), Ok(second));
-        for (text, told) in [
+        assert_eq!(request_timeout(&headers, second, minute), Ok(second));
+        for (text, timeout) in [
             ("250", Some(250)),
             ("99999999", Some(60_000)),
             ("-1", None),
             ("", None),
         ] {
-            headers.insert(PATIENCE, text.parse().unwrap());
-            let expected = told.map(Duration::from_millis);
-            assert_eq!(patience(&headers, second, minute).ok(), expected, "{text}");
+            headers.insert(TIMEOUT_HEADER, text.parse().unwrap());
+            let expected = timeout.map(Duration::from_millis);
+            assert_eq!(
+                request_timeout(&headers, second, minute).ok(),
+                expected,
+                "{text}"
+            );
         }
     }
 }

@@ -1,14 +1,14 @@
 //! What one TCP port's tasks do: one accepts, and one a connection takes what comes over it.
 //!
-//! The connections of a port share its intake, as the sources of a UDP port do. They run on one
-//! context, so nobody waits for the lock.
+//! The connections of a port share its demultiplexer, as the sources of a UDP port do. They run on
+//! one context, so nobody waits for the lock.
 //!
 //! Left out: reports into the connections.
 //!
 //! Source: RFC 4571 section 2: each packet comes after its length in two bytes.
 
-use super::counted::{Counted, Told};
-use super::intake::Intake;
+use super::counters::{Published, ReceiveCounters};
+use super::demux::Demux;
 use creel::net::{TcpListener, TcpStream};
 use creel::task::control::{Flow, Work};
 use creel::task::{JoinSet, yield_now};
@@ -34,15 +34,15 @@ thread_local! {
 /// The wait for a connection.
 type Accepting = Pin<Box<dyn Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send>>;
 
-/// What the connections of a port share; the intake is gone once the port is closed.
+/// What the connections of a port share; the demultiplexer is gone once the port is closed.
 #[derive(Debug)]
 struct Shared {
-    intake: Mutex<Option<(Intake, Told)>>,
-    counted: Counted,
+    demux: Mutex<Option<(Demux, Published)>>,
+    counters: ReceiveCounters,
 }
 
 /// A TCP port, with all its connections.
-pub(super) struct TcpInlet {
+pub(super) struct TcpReader {
     listener: Arc<TcpListener>,
     accepting: Option<Accepting>,
     connections: JoinSet<()>,
@@ -51,24 +51,24 @@ pub(super) struct TcpInlet {
     shared: Arc<Shared>,
 }
 
-impl TcpInlet {
-    pub(super) fn new(listener: TcpListener, intake: Intake, counted: Counted) -> Self {
-        TcpInlet {
+impl TcpReader {
+    pub(super) fn new(listener: TcpListener, demux: Demux, counters: ReceiveCounters) -> Self {
+        TcpReader {
             listener: Arc::new(listener),
             accepting: None,
             connections: JoinSet::new(),
             full: false,
             shared: Arc::new(Shared {
-                intake: Mutex::new(Some((intake, Told::default()))),
-                counted,
+                demux: Mutex::new(Some((demux, Published::default()))),
+                counters,
             }),
         }
     }
 
     /// Closes the connections.
-    pub(super) fn into_intake(self) -> Option<Intake> {
-        let mut intake = lock(&self.shared.intake);
-        intake.take().map(|(intake, _)| intake)
+    pub(super) fn into_demux(self) -> Option<Demux> {
+        let mut demux = lock(&self.shared.demux);
+        demux.take().map(|(demux, _)| demux)
     }
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
@@ -90,7 +90,7 @@ impl TcpInlet {
         let connection = Connection {
             stream,
             from,
-            rest: Vec::new(),
+            partial: Vec::new(),
             shared: Arc::clone(&self.shared),
         };
         self.connections.spawn(connection.run());
@@ -98,7 +98,7 @@ impl TcpInlet {
     }
 }
 
-impl Work for TcpInlet {
+impl Work for TcpReader {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
         // Those that have ended make room.
         while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {
@@ -112,9 +112,9 @@ impl Work for TcpInlet {
     }
 }
 
-impl std::fmt::Debug for TcpInlet {
+impl std::fmt::Debug for TcpReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TcpInlet")
+        f.debug_struct("TcpReader")
             .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
@@ -125,14 +125,14 @@ struct Connection {
     stream: TcpStream,
     from: SocketAddr,
     /// The begin of a packet that has not come whole.
-    rest: Vec<u8>,
+    partial: Vec<u8>,
     shared: Arc<Shared>,
 }
 
 impl Connection {
     /// Takes what comes until either side closes.
     async fn run(mut self) {
-        while let Some(read) = poll_fn(|cx| self.poll_take(cx)).await {
+        while let Some(read) = poll_fn(|cx| self.poll_receive(cx)).await {
             if read == READ_BYTES {
                 // There is more than its share: the others are next.
                 yield_now().await;
@@ -141,29 +141,29 @@ impl Connection {
     }
 
     /// Takes what there is, and tells how many bytes that was; none at the end.
-    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
         READ.with_borrow_mut(|bytes| match ready!(self.stream.poll_read(cx, bytes)) {
-            Ok(read @ 1..) => Poll::Ready(self.take(&bytes[..read]).then_some(read)),
+            Ok(read @ 1..) => Poll::Ready(self.receive(&bytes[..read]).then_some(read)),
             Ok(0) | Err(_) => Poll::Ready(None),
         })
     }
 
     /// Takes the whole packets; false if the port is closed.
-    fn take(&mut self, read: &[u8]) -> bool {
-        let mut intake = lock(&self.shared.intake);
-        let Some((intake, told)) = intake.as_mut() else {
+    fn receive(&mut self, read: &[u8]) -> bool {
+        let mut demux = lock(&self.shared.demux);
+        let Some((demux, published)) = demux.as_mut() else {
             return false;
         };
         let now = Clock::monotonic().nanos();
-        let mut each = |packet: &[u8]| intake.take(packet, self.from, now);
-        if self.rest.is_empty() {
-            self.rest.extend_from_slice(split(read, &mut each));
+        let mut each = |packet: &[u8]| demux.receive(packet, self.from, now);
+        if self.partial.is_empty() {
+            self.partial.extend_from_slice(split(read, &mut each));
         } else {
-            self.rest.extend_from_slice(read);
-            let left = split(&self.rest, &mut each).len();
-            self.rest.drain(..self.rest.len() - left);
+            self.partial.extend_from_slice(read);
+            let left = split(&self.partial, &mut each).len();
+            self.partial.drain(..self.partial.len() - left);
         }
-        self.shared.counted.add(intake, told);
+        self.shared.counters.add(demux, published);
         true
     }
 }

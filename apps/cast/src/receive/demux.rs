@@ -1,0 +1,450 @@
+//! Demultiplexes the packets of one socket by source, and counts everything that is not a valid
+//! packet of a known source.
+
+use super::recorder::{Folder, Recorder};
+use super::rtp_source::{Packet, RtpSource};
+use crate::measure::reception::SequenceUpdate;
+use crate::measure::stats::StreamStats;
+use crate::media::format::Formats;
+use crate::net::rtcp::{self, Item, SenderInfo};
+use crate::net::rtp::{self, Header};
+use crate::net::session::{Rtcp, RtpSession};
+use crate::results::{SourceReport, Unrecognized};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Sources of one socket at most; packets of further sources count as unknown.
+const SOURCES_MAX: usize = 32_768;
+/// Bytes of all packets that are held during probation, and packets that are held of one source.
+const PROBATION_BYTES_MAX: usize = 32 << 20;
+const PROBATION_PACKETS_MAX: usize = 4;
+
+/// The configuration that all sockets of a run share.
+#[derive(Debug)]
+pub(super) struct Config {
+    /// After this time, in nanoseconds, a player would not wait for a packet any more.
+    pub(super) late_after: u64,
+    pub(super) folder: Option<Arc<Folder>>,
+    /// Bare samples instead of RTP, little-endian.
+    pub(super) raw: bool,
+    /// The receiver's own SSRC and CNAME in reports.
+    pub(super) ssrc: u32,
+    pub(super) cname: String,
+    /// Sender info and BYE that arrived on another port than their source, or before it, by SSRC.
+    pub(super) pending_rtcp: Mutex<HashMap<u32, PendingRtcp>>,
+}
+
+/// RTCP of a source that no demultiplexer has attributed yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PendingRtcp {
+    /// Its last report, and when that came.
+    sender: Option<(SenderInfo, u64)>,
+    has_left: bool,
+}
+
+/// Hashes SSRCs, which are random already.
+#[derive(Debug, Default)]
+pub(super) struct SsrcHasher(u64);
+
+impl Hasher for SsrcHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+}
+
+/// A packet that is held until its source has passed probation.
+#[derive(Debug)]
+struct ProbationPacket {
+    header: Header,
+    payload: Vec<u8>,
+    missing: usize,
+    from: SocketAddr,
+    arrival: u64,
+}
+
+/// The sources of one socket.
+#[derive(Debug)]
+pub(super) struct Demux {
+    config: Arc<Config>,
+    session: RtpSession,
+    number: usize,
+    by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
+    sources: Vec<RtpSource>,
+    /// Whose packet came last, and so probably whose comes next: it, or the one after it.
+    last: usize,
+    probation: HashMap<u32, Vec<ProbationPacket>>,
+    /// Bytes of payload in them.
+    probation_bytes: usize,
+    unrecognized: Unrecognized,
+    packets: u64,
+    /// Packets that arrived while their source was on probation.
+    probation_packets: u64,
+    /// Of bare samples.
+    raw: (u16, u32),
+    next_report: u64,
+    shared: bool,
+}
+
+impl Demux {
+    /// For the socket with this number; `shared` by streams that are planned.
+    pub(super) fn new(
+        config: Arc<Config>,
+        session: RtpSession,
+        number: usize,
+        shared: bool,
+    ) -> Self {
+        Demux {
+            config,
+            session,
+            number,
+            by_ssrc: HashMap::default(),
+            sources: Vec::new(),
+            last: 0,
+            probation: HashMap::new(),
+            probation_bytes: 0,
+            unrecognized: Unrecognized::default(),
+            packets: 0,
+            probation_packets: 0,
+            raw: (0, 0),
+            next_report: 0,
+            shared,
+        }
+    }
+
+    /// The packets that its sources have got so far.
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// The packets so far that arrived while their source was on probation.
+    pub(super) fn probation_packets(&self) -> u64 {
+        self.probation_packets
+    }
+
+    /// Takes a datagram.
+    #[inline]
+    pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+        if self.config.raw {
+            return self.receive_raw(datagram, from, arrival);
+        }
+        if rtp::is_rtcp(datagram) {
+            return self.receive_rtcp(datagram, arrival);
+        }
+        let Ok((header, payload)) = rtp::parse(datagram) else {
+            self.unrecognized.malformed += 1;
+            return;
+        };
+        if self
+            .session
+            .source
+            .is_some_and(|source| source != from.ip())
+        {
+            self.unrecognized.unknown += 1;
+            return;
+        }
+        let packet = Packet {
+            header,
+            payload,
+            missing: 0,
+            from,
+            arrival,
+        };
+        self.receive_packet(&packet);
+    }
+
+    /// Takes what there is of a datagram of which so many bytes at its end are missing: it counts
+    /// as if it were whole, and is not heard.
+    #[cold]
+    pub(super) fn receive_truncated(
+        &mut self,
+        datagram: &[u8],
+        missing: usize,
+        from: SocketAddr,
+        arrival: u64,
+    ) {
+        self.unrecognized.truncated += 1;
+        if rtp::is_rtcp(datagram) {
+            self.unrecognized.rtcp += 1;
+            return;
+        }
+        let Ok((header, payload)) = rtp::parse_truncated(datagram) else {
+            self.unrecognized.malformed += 1;
+            return;
+        };
+        self.receive_packet(&Packet {
+            header,
+            payload,
+            missing,
+            from,
+            arrival,
+        });
+    }
+
+    /// Where the next datagram comes from, if it need not be asked: its one source's packets come
+    /// from where they came from before, most of the time.
+    pub(super) fn expected_from(&self) -> Option<SocketAddr> {
+        let is_alone = self.sources.len() == 1 && self.probation.is_empty();
+        let source = self
+            .sources
+            .first()
+            .filter(|_| is_alone && self.session.source.is_none());
+        source.map(RtpSource::from)
+    }
+
+    /// Counts a datagram that the socket truncated.
+    pub(super) fn count_truncated(&mut self) {
+        self.unrecognized.truncated += 1;
+    }
+
+    #[inline]
+    fn receive_packet(&mut self, packet: &Packet<'_>) {
+        let ssrc = packet.header.ssrc;
+        let is_it = |at: usize| {
+            self.sources
+                .get(at)
+                .is_some_and(|source| source.ssrc() == ssrc)
+        };
+        let at = if is_it(self.last + 1) {
+            self.last + 1
+        } else if is_it(self.last) {
+            self.last
+        } else {
+            match self.by_ssrc.get(&ssrc) {
+                Some(&at) => at,
+                None => return self.receive_on_probation(packet),
+            }
+        };
+        self.last = at;
+        self.packets += 1;
+        let late_after = self.config.late_after;
+        self.sources[at].receive(packet, &self.session.formats, late_after);
+    }
+
+    /// Takes a packet of a source on probation. The source is valid once two of its packets follow
+    /// one another, in either order of arrival.
+    #[cold]
+    fn receive_on_probation(&mut self, packet: &Packet<'_>) {
+        if self.sources.len() >= SOURCES_MAX {
+            self.unrecognized.unknown += 1;
+            return;
+        }
+        self.probation_packets += 1;
+        let ssrc = packet.header.ssrc;
+        if self.probation_bytes > PROBATION_BYTES_MAX || self.probation.len() >= SOURCES_MAX {
+            let all = self.probation.drain().map(|(_, early)| early.len() as u64);
+            self.unrecognized.unvalidated += all.sum::<u64>();
+            self.probation_bytes = 0;
+        }
+        self.probation_bytes += packet.payload.len();
+        let early = self.probation.entry(ssrc).or_default();
+        let number = packet.header.sequence;
+        let follows = |other: &ProbationPacket| {
+            matches!(number.wrapping_sub(other.header.sequence), 1 | u16::MAX)
+        };
+        let is_valid = early.iter().any(follows);
+        if early.len() == PROBATION_PACKETS_MAX {
+            self.probation_bytes -= early.remove(0).payload.len();
+            self.unrecognized.unvalidated += 1;
+        }
+        early.push(ProbationPacket {
+            header: packet.header,
+            payload: packet.payload.to_vec(),
+            missing: packet.missing,
+            from: packet.from,
+            arrival: packet.arrival,
+        });
+        if is_valid && let Some(early) = self.probation.remove(&ssrc) {
+            let bytes: usize = early.iter().map(|early| early.payload.len()).sum();
+            self.probation_bytes -= bytes;
+            self.add_source(&early);
+        }
+    }
+
+    /// Adds a source that has passed probation, with the packets that were held.
+    fn add_source(&mut self, early: &[ProbationPacket]) {
+        let packets = early.iter().map(|early| Packet {
+            header: early.header,
+            payload: &early.payload,
+            missing: early.missing,
+            from: early.from,
+            arrival: early.arrival,
+        });
+        let late_after = self.config.late_after;
+        for (n, packet) in packets.enumerate() {
+            if n > 0 {
+                if let Some(source) = self.sources.last_mut() {
+                    source.receive(&packet, &self.session.formats, late_after);
+                }
+                continue;
+            }
+            let recorder = self.recorder(packet.header.ssrc);
+            let mut source = RtpSource::new(&packet, recorder);
+            source.accept(
+                &packet,
+                SequenceUpdate::Newest,
+                &self.session.formats,
+                late_after,
+            );
+            let index = self.sources.len();
+            self.by_ssrc.insert(source.ssrc(), index);
+            self.sources.push(source);
+        }
+        self.last = self.sources.len() - 1;
+        self.packets += early.len() as u64;
+    }
+
+    /// A recording is named by its stream's number; a second source of one stream, by its own
+    /// name, too.
+    fn recorder(&self, ssrc: u32) -> Option<Recorder> {
+        let folder = self.config.folder.clone()?;
+        let name = match (self.shared, self.sources.len()) {
+            (true, index) => format!("stream-{}", self.number + index),
+            (false, 0) => format!("stream-{}", self.number),
+            (false, _) => format!("stream-{}-{ssrc:08x}", self.number),
+        };
+        Some(Recorder::new(folder, name))
+    }
+
+    fn receive_rtcp(&mut self, datagram: &[u8], arrival: u64) {
+        self.unrecognized.rtcp += 1;
+        let (sources, by_ssrc, config) = (&mut self.sources, &self.by_ssrc, &self.config);
+        let is_rtcp = rtcp::read(datagram, |item| {
+            let ssrc = match item {
+                Item::Sender(ssrc, _) | Item::Bye(ssrc) => ssrc,
+                // Of streams that are sent.
+                Item::Block(_) => return,
+            };
+            match (by_ssrc.get(&ssrc).map(|&at| &mut sources[at]), item) {
+                (Some(source), Item::Sender(_, info)) => source.set_sender_info(info, arrival),
+                (Some(source), _) => source.mark_left(),
+                (None, item) => {
+                    let mut pending_rtcp = config
+                        .pending_rtcp
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    if pending_rtcp.len() >= SOURCES_MAX && !pending_rtcp.contains_key(&ssrc) {
+                        return;
+                    }
+                    let pending = pending_rtcp.entry(ssrc).or_default();
+                    match item {
+                        // A good-bye leaves what was said before.
+                        Item::Sender(_, info) => pending.sender = Some((info, arrival)),
+                        _ => pending.has_left = true,
+                    }
+                }
+            }
+        });
+        if !is_rtcp {
+            self.unrecognized.rtcp -= 1;
+            self.unrecognized.malformed += 1;
+        }
+    }
+
+    fn receive_raw(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+        let (payload_type, format) = self.session.preferred();
+        let (sequence, timestamp) = self.raw;
+        let frames = datagram.len() / 2 / usize::from(format.channels);
+        self.raw = (
+            sequence.wrapping_add(1),
+            timestamp.wrapping_add(frames as u32),
+        );
+        // As L16 has it.
+        let swapped: Vec<u8> = datagram
+            .chunks_exact(2)
+            .flat_map(|pair| [pair[1], pair[0]])
+            .collect();
+        let header = Header {
+            payload_type,
+            marker: false,
+            sequence,
+            timestamp,
+            ssrc: 0,
+        };
+        self.receive_packet(&Packet {
+            header,
+            payload: &swapped,
+            missing: 0,
+            from,
+            arrival,
+        });
+    }
+
+    /// What is to be reported now, and where to; nothing before the next report is due.
+    pub(super) fn reports(&mut self, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
+        if self.session.rtcp == Rtcp::Off || now < self.next_report || self.sources.is_empty() {
+            return Vec::new();
+        }
+        // The first one early, so that short streams have one; spread as section 6.3.1 asks.
+        let interval = rtcp::INTERVAL.as_nanos() as u64;
+        let spread = interval / 2 + (u64::from(self.config.ssrc) ^ now) % interval;
+        self.next_report = now + spread;
+        self.apply_pending_rtcp();
+        let own_port = self.session.rtcp == Rtcp::Own;
+        let mut by_address: HashMap<SocketAddr, Vec<rtcp::ReportBlock>> = HashMap::new();
+        for source in &mut self.sources {
+            let mut to = source.from();
+            if own_port {
+                to.set_port(to.port().saturating_add(1));
+            }
+            by_address.entry(to).or_default().push(source.block(now));
+        }
+        let (ssrc, cname) = (self.config.ssrc, &self.config.cname);
+        let reports = by_address.into_iter().flat_map(|(to, blocks)| {
+            let of_address: Vec<_> = blocks
+                .chunks(31)
+                .map(|chunk| (to, rtcp::receiver_report(ssrc, chunk, cname)))
+                .collect();
+            of_address
+        });
+        reports.collect()
+    }
+
+    /// What came of its sources' reports on other ports.
+    fn apply_pending_rtcp(&mut self) {
+        let pending_rtcp = &self.config.pending_rtcp;
+        let pending_rtcp = pending_rtcp.lock().unwrap_or_else(PoisonError::into_inner);
+        for source in &mut self.sources {
+            let Some(pending) = pending_rtcp.get(&source.ssrc()) else {
+                continue;
+            };
+            if let Some((info, arrival)) = pending.sender {
+                source.set_sender_info(info, arrival);
+            }
+            if pending.has_left {
+                source.mark_left();
+            }
+        }
+    }
+
+    /// What came: a row a source, and what was none.
+    pub(super) fn into_reports(mut self) -> (Vec<(SourceReport, StreamStats)>, Unrecognized) {
+        self.unrecognized.unvalidated += self
+            .probation
+            .values()
+            .map(|early| early.len() as u64)
+            .sum::<u64>();
+        let port = self.session.address.port();
+        self.apply_pending_rtcp();
+        let rows = self
+            .sources
+            .into_iter()
+            .map(|source| source.into_report(port));
+        (rows.collect(), self.unrecognized)
+    }
+
+    /// What its packets mean.
+    pub(super) fn formats(&self) -> &Formats {
+        &self.session.formats
+    }
+}

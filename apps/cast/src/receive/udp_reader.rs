@@ -1,0 +1,150 @@
+//! The task of one UDP socket. It passes datagrams to the demultiplexer and sends RTCP reports.
+
+use super::counters::{Published, ReceiveCounters};
+use super::demux::Demux;
+use crate::net::pcap::CaptureWriter;
+use creel::net::{Received, UdpSocket};
+use creel::task::control::{Flow, Work};
+use creel::time::Clock;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
+
+/// Room for any datagram.
+const DATAGRAM_BYTES: usize = 1 << 16;
+/// Datagrams a system call, of a port for all; and of one stream's port, where one comes a turn.
+const BATCH: usize = 64;
+const BATCH_OF_ONE: usize = 2;
+/// The reader of a single stream checks the source address once per this many packets, because a
+/// system call that returns the address takes half as long again.
+const ADDRESS_CHECK_PACKETS: u32 = 64;
+
+thread_local! {
+    /// Where datagrams lie until they are noted; all sockets of a context share it.
+    static MANY: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
+    static FEW: RefCell<Received> = RefCell::new(Received::new(BATCH_OF_ONE, DATAGRAM_BYTES));
+    static ONE: RefCell<Vec<u8>> = RefCell::new(vec![0; DATAGRAM_BYTES]);
+}
+
+/// A UDP port.
+#[derive(Debug)]
+pub(super) struct UdpReader {
+    socket: UdpSocket,
+    demux: Demux,
+    /// Of several streams.
+    shared: bool,
+    counters: ReceiveCounters,
+    /// The part of the demultiplexer's counts that is in `counters`.
+    published: Published,
+    /// Reports leave by another socket than packets come to.
+    rtcp_socket: Option<std::net::UdpSocket>,
+    capture: Option<(CaptureWriter, SocketAddr)>,
+    /// Packets since the source address was last checked.
+    since_address_check: u32,
+    clock: Clock,
+}
+
+impl UdpReader {
+    pub(super) fn new(
+        socket: UdpSocket,
+        demux: Demux,
+        shared: bool,
+        counters: ReceiveCounters,
+    ) -> Self {
+        UdpReader {
+            socket,
+            demux,
+            shared,
+            counters,
+            published: Published::default(),
+            rtcp_socket: None,
+            capture: None,
+            since_address_check: 0,
+            clock: Clock::monotonic(),
+        }
+    }
+
+    /// Everything that comes goes into the capture, too.
+    pub(super) fn capture_to(&mut self, capture: Option<&CaptureWriter>, address: SocketAddr) {
+        self.capture = capture.map(|capture| (capture.clone(), address));
+    }
+
+    /// Reports leave by this socket: the one to which they come.
+    ///
+    /// Source: RFC 4961 section 4.
+    pub(super) fn send_reports_from(&mut self, socket: &UdpSocket) {
+        self.rtcp_socket = socket.as_std().try_clone().ok();
+    }
+
+    pub(super) fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    pub(super) fn into_demux(self) -> Demux {
+        self.demux
+    }
+
+    fn receive_batch(&mut self, received: &Received) {
+        let now = self.clock.nanos();
+        for datagram in received.iter() {
+            self.receive(datagram.bytes, datagram.from, now);
+            if datagram.truncated {
+                self.demux.count_truncated();
+            }
+        }
+        self.send_reports(now);
+    }
+
+    #[inline]
+    fn receive(&mut self, datagram: &[u8], from: SocketAddr, now: u64) {
+        if let Some((capture, to)) = &self.capture {
+            capture.write(datagram, from, *to);
+        }
+        self.demux.receive(datagram, from, now);
+    }
+
+    /// Reports, and counts what its sources got.
+    fn send_reports(&mut self, now: u64) {
+        for (to, report) in self.demux.reports(now) {
+            // A report that does not get through is made up for by the next one.
+            let socket = self.rtcp_socket.as_ref().unwrap_or(self.socket.as_std());
+            let _ = socket.send_to(&report, to);
+        }
+        self.counters.add(&self.demux, &mut self.published);
+    }
+
+    /// A packet of a port's one stream, without asking where it comes from.
+    fn poll_one(&mut self, cx: &mut Context<'_>, from: SocketAddr) -> Poll<Result<(), Flow>> {
+        ONE.with_borrow_mut(|bytes| {
+            let Ok(len) = ready!(self.socket.poll_recv(cx, bytes)) else {
+                return Poll::Ready(Err(Flow::Failed));
+            };
+            self.since_address_check += 1;
+            let now = self.clock.nanos();
+            self.receive(&bytes[..len], from, now);
+            self.send_reports(now);
+            Poll::Ready(Ok(()))
+        })
+    }
+}
+
+impl Work for UdpReader {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+        if !self.shared
+            && self.since_address_check < ADDRESS_CHECK_PACKETS
+            && let Some(from) = self.demux.expected_from()
+        {
+            return self.poll_one(cx, from);
+        }
+        self.since_address_check = 0;
+        let memory = if self.shared { &MANY } else { &FEW };
+        memory.with_borrow_mut(|received| {
+            let filled = ready!(self.socket.poll_recv_batch(cx, received));
+            if filled.is_err() {
+                return Poll::Ready(Err(Flow::Failed));
+            }
+            self.receive_batch(received);
+            Poll::Ready(Ok(()))
+        })
+    }
+}

@@ -1,0 +1,34 @@
+//! The warnings about packets that could not be sent.
+
+use crate::net::udp::Outbox;
+use crate::results::Measured;
+use std::sync::Arc;
+
+/// What is said of packets that the system did not take, and why it did not take the first.
+pub(crate) fn refused(count: u64, why: Option<&str>) -> String {
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{count} packets were refused by the system{why}")
+}
+
+/// What the outboxes could not send.
+pub(super) fn report_unsent(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
+    let counted = |count: fn(&Outbox) -> u64| outboxes.iter().map(|o| count(o)).sum::<u64>();
+    let failed = counted(Outbox::failed);
+    let dropped = counted(Outbox::dropped);
+    measured.lost = failed + dropped;
+    if failed > 0 {
+        let why = outboxes.iter().find_map(|outbox| outbox.first_error());
+        measured.warnings.push(refused(failed, why.as_deref()));
+    }
+    if dropped > 0 {
+        measured.warnings.push(format!(
+            "{dropped} packets were dropped: the socket's buffer stayed full"
+        ));
+    }
+    if measured.skipped > 0 {
+        let skipped = measured.skipped;
+        measured.warnings.push(format!(
+            "{skipped} packets were not sent: the program did not run when they were due"
+        ));
+    }
+}

@@ -102,8 +102,8 @@ def run(command, output, jobs):
     part = f"{output}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
-            # We copy through a pipe, so that we notice a full disk ourselves. The command would only
-            # fail with a code of its own.
+            # We copy through a pipe, so that we notice a full disk ourselves. The command would
+            # only fail with a code of its own.
             command = command + (["--jobs", jobs] if jobs else [])
             with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
                 shutil.copyfileobj(program.stdout, file)

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-/// Takes each page's file together with the name of a module for its tests.
+/// Includes each page as the documentation of a module, so that `cargo test` runs its code blocks.
 macro_rules! pages {
     ($($page:literal $module:ident)*) => {
         $(

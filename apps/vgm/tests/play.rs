@@ -10,7 +10,7 @@ use creel_vgm::batch::Source;
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::play::{
-    Desk, Device, News, Order, Orders, Parts, Queue, Seeing, Sound, Tap, Track, parts,
+    Device, News, Order, Orders, Parts, PlayerControls, Queue, Seeing, Sound, Tap, Track, parts,
 };
 use creel_vgm::render::{Buffers, Player, Settings};
 
@@ -39,7 +39,7 @@ impl Tape {
         std::mem::take(&mut self.state.lock().unwrap().given)
     }
 
-    /// Waits until the sink has looked at its desk after now: what it offers then is of the turn
+    /// Waits until the sink has looked at its controls after now: what it offers then is of the turn
     /// that it finds there.
     fn settle(&self) {
         let seen = self.state.lock().unwrap().offers;
@@ -78,7 +78,7 @@ impl Device for Recorder {
 
 struct Deck {
     tape: Arc<Tape>,
-    desk: Arc<Desk>,
+    controls: Arc<PlayerControls>,
     orders: Orders,
     news: creel::channel::ring::Receiver<News>,
     taps: creel::channel::ring::Receiver<Tap>,
@@ -105,12 +105,12 @@ impl Deck {
         let Parts {
             renderer,
             sink,
-            desk,
+            controls,
             orders,
             news,
             taps,
         } = parts(Queue::new(songs), rate, choose, open);
-        desk.see(Seeing::Levels);
+        controls.see(Seeing::Levels);
         let pool = || Pool::builder().workers(1).build().unwrap();
         let pools = [pool(), pool()];
         let device = Box::new(Recorder(Arc::clone(&tape)));
@@ -120,7 +120,7 @@ impl Deck {
         ];
         Deck {
             tape,
-            desk,
+            controls,
             orders,
             news,
             taps,
@@ -140,7 +140,7 @@ impl Deck {
 
     /// Orders something, and waits until a block of its doing is on its way.
     fn order_until(&self, order: Order, made: impl Fn(&Tap) -> bool) {
-        // What is heard now is on the desk.
+        // What is heard now is on the controls.
         self.tape.settle();
         while self.news.try_recv().is_ok() {}
         while self.taps.try_recv().is_ok() {}
@@ -231,15 +231,15 @@ fn what_was_ordered_is_heard_next() {
         silent.iter().all(|frame| *frame == [0.0; 2]),
         "no such voice"
     );
-    assert_eq!(deck.desk.heard() & 1, 0);
+    assert_eq!(deck.controls.heard() & 1, 0);
     deck.order_until(Order::HearAll, second_of(6000));
-    assert_eq!(deck.desk.heard(), u64::MAX);
+    assert_eq!(deck.controls.heard(), u64::MAX);
     assert!(has(&first, 6000, 3000), "it has played on");
-    deck.desk.set_volume(0.5);
+    deck.controls.set_volume(0.5);
     deck.tape.settle();
     let half = deck.tape.take(1000);
     assert_eq!(half[999], first[9999].map(|sample| sample * 0.5));
-    deck.desk.set_volume(1.0);
+    deck.controls.set_volume(1.0);
     deck.order_until(Order::Pitch(2000), second_of(10_000));
     assert!(!has(&first, 10_000, 3000), "higher, and as fast");
     deck.end();
@@ -253,7 +253,7 @@ fn a_device_that_vanishes_is_taken_up_again_where_it_was() {
     assert!(deck.tape.take(2000) == song[..2000]);
     deck.tape.state.lock().unwrap().gone = true;
     assert!(deck.tape.take(2000) == song[2000..4000]);
-    assert!(!deck.desk.is_lost());
+    assert!(!deck.controls.is_lost());
     deck.end();
 }
 
@@ -311,7 +311,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
     let Parts {
         renderer,
         sink,
-        desk,
+        controls,
         orders,
         ..
     } = parts(Queue::new(carried(1)), 44_100, choose, open);
@@ -331,7 +331,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
     let set = |change: &dyn Fn(&mut Bench)| change(&mut bench.lock().unwrap());
     // It has something left at each look: no gap, whatever the clock says.
     until("it takes", &|bench| bench.taken > 10_000);
-    assert_eq!((desk.gaps(), desk.stalls()), ((0, 0), (0, 0)));
+    assert_eq!((controls.gaps(), controls.stalls()), ((0, 0), (0, 0)));
     let has_left = |held: usize| {
         set(&|bench| bench.held = held);
         let taken = bench.lock().unwrap().taken;
@@ -339,7 +339,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
     };
     let begin = std::time::Instant::now();
     // It stands still: it has nothing left, and takes nothing. The sink may have looked just between.
-    while desk.stalls().0 == 0 {
+    while controls.stalls().0 == 0 {
         set(&|bench| (bench.held, bench.takes, bench.refused) = (0, false, 0));
         until("it refuses", &|bench| bench.refused > 20);
         set(&|bench| bench.takes = true);
@@ -347,17 +347,17 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
         has_left(1);
         assert!(begin.elapsed().as_secs() < 60, "no stall");
     }
-    assert_eq!(desk.gaps(), (0, 0));
-    assert_eq!(desk.stalls().0, 1);
-    assert!(desk.stalls().1 >= 1000, "{:?}", desk.stalls());
+    assert_eq!(controls.gaps(), (0, 0));
+    assert_eq!(controls.stalls().0, 1);
+    assert!(controls.stalls().1 >= 1000, "{:?}", controls.stalls());
     // Who comes late to a device that takes all was late himself.
     set(&|bench| bench.is_slow = true);
-    while desk.gaps().0 == 0 {
+    while controls.gaps().0 == 0 {
         has_left(1);
         has_left(0);
         assert!(begin.elapsed().as_secs() < 60, "no gap");
     }
-    assert_eq!(desk.stalls().0, 1);
+    assert_eq!(controls.stalls().0, 1);
     set(&|bench| bench.is_slow = false);
     assert!(orders.send(Order::Quit));
     for end in ends {
@@ -396,7 +396,7 @@ fn a_renderer_that_panics_ends_the_desk() {
     let Parts {
         renderer,
         sink,
-        desk,
+        controls,
         ..
     } = parts(queue, 44_100, choose, open);
     let pool = Pool::builder().workers(1).build().unwrap();
@@ -407,6 +407,6 @@ fn a_renderer_that_panics_ends_the_desk() {
         pool.block_on(renderer),
         Err(creel::JoinError::Panicked(_))
     ));
-    assert!(desk.is_ended());
+    assert!(controls.is_ended());
     pool.block_on(sink).unwrap();
 }

@@ -5,19 +5,19 @@
 //! interface ────────► renderer ════════════════════════► sink ────► device
 //!     ▲                 │  ▲                              │ │
 //!     │   news of them  │  └───────── empty blocks ───────┘ │
-//!     └─────────────────┴──────────── the desk ─────────────┘
+//!     └─────────────────┴────────── the controls ───────────┘
 //! ```
 //!
 //! The renderer ([`renderer`]) makes blocks as long as there are empty ones; so many there are, so
 //! much sound is made ahead. The sink ([`sink`]) gives them to the device when it has room. The
-//! interface is not here: it sends [`Order`]s, looks at the [`Desk`] and takes what [`News`] there is.
+//! interface is not here: it sends [`Order`]s, looks at the [`PlayerControls`] and takes what [`News`] there is.
 //!
 //! Invariants. No part waits for the interface: news that it does not take are dropped. The sink
 //! takes no lock and allocates nothing for a block. What is heard is what was ordered last: blocks of
 //! an older *turn* (before a seek, a mute, another song) are thrown away, not played. A gap in the
 //! sound that nobody asked for is counted.
 
-mod desk;
+mod controls;
 pub mod device;
 mod first;
 mod notes;
@@ -27,7 +27,7 @@ pub mod renderer;
 pub mod sink;
 mod track;
 
-pub use desk::{Desk, Seeing};
+pub use controls::{PlayerControls, Seeing};
 pub use device::Device;
 pub use notes::{Note, note_name};
 pub use queue::{Queue, Repeat};
@@ -139,7 +139,7 @@ pub struct Tap {
     pub frame: u64,
     /// How long it took to make, as a share of how long it lasts, in thousandths.
     pub load: u32,
-    /// Left and right together; empty while [nobody looks](Desk::see).
+    /// Left and right together; empty while [nobody looks](PlayerControls::see).
     pub mix: Vec<f32>,
     /// What the voices play; empty at most blocks.
     pub voices: Vec<Seen>,
@@ -178,13 +178,13 @@ enum Inbox {
 #[derive(Clone)]
 pub struct Orders {
     sender: ring::Sender<Inbox>,
-    desk: Arc<Desk>,
+    controls: Arc<PlayerControls>,
 }
 
 impl Orders {
     /// Orders something. False: the renderer has ended, or has more orders than it can see to.
     ///
-    /// What holds from now on is on the desk at once.
+    /// What holds from now on is on the controls at once.
     pub fn send(&self, order: Order) -> bool {
         let order = match order {
             Order::Tempo(tempo) => Order::Tempo(tempo.clamp(*PACE.start(), *PACE.end())),
@@ -193,7 +193,7 @@ impl Orders {
         };
         let sent = self.sender.try_send(Inbox::Order(order, Instant::now()));
         if sent.is_ok() {
-            self.desk.note(order);
+            self.controls.note(order);
         }
         sent.is_ok()
     }
@@ -230,12 +230,12 @@ pub struct Parts {
     /// To be run on another: [`Sink::run`].
     pub sink: Sink,
     /// What is played, and how.
-    pub desk: Arc<Desk>,
+    pub controls: Arc<PlayerControls>,
     /// Where orders go.
     pub orders: Orders,
     /// What the renderer tells; what is not taken in time is dropped.
     pub news: ring::Receiver<News>,
-    /// What was made: each block while [somebody looks](Desk::see), else one in ten; dropped as well.
+    /// What was made: each block while [somebody looks](PlayerControls::see), else one in ten; dropped as well.
     pub taps: ring::Receiver<Tap>,
 }
 
@@ -260,22 +260,22 @@ pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open)
         let sent = to_renderer.try_send(Inbox::Empty(Box::new(block)));
         debug_assert!(sent.is_ok(), "there is a place for each");
     }
-    let desk = Arc::new(Desk::new(sample_rate));
-    desk.note(Order::Repeat(queue.repeat()));
-    desk.note(Order::Shuffle(queue.is_shuffled()));
+    let controls = Arc::new(PlayerControls::new(sample_rate));
+    controls.note(Order::Repeat(queue.repeat()));
+    controls.note(Order::Shuffle(queue.is_shuffled()));
     Parts {
-        sink: Sink::new(blocks, to_renderer.clone(), Arc::clone(&desk), open),
+        sink: Sink::new(blocks, to_renderer.clone(), Arc::clone(&controls), open),
         renderer: Renderer::new(
             queue,
             choose,
             (inbox, to_sink, tell, show),
-            Arc::clone(&desk),
+            Arc::clone(&controls),
         ),
         orders: Orders {
             sender: to_renderer,
-            desk: Arc::clone(&desk),
+            controls: Arc::clone(&controls),
         },
-        desk,
+        controls,
         news,
         taps,
     }

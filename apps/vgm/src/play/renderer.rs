@@ -9,8 +9,8 @@ use creel::task::yield_now;
 
 use super::track::{Looks, Playing};
 use super::{
-    BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, Choose, Desk, Inbox, News, Order, Queue, Seeing,
-    Sound, Tap, Track,
+    BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, Choose, Inbox, News, Order, PlayerControls,
+    Queue, Seeing, Sound, Tap, Track,
 };
 use crate::chips::set::missing;
 use crate::effects::Chain;
@@ -33,7 +33,7 @@ pub struct Renderer {
     blocks: ring::Sender<Box<Block>>,
     news: ring::Sender<News>,
     taps: ring::Sender<Tap>,
-    desk: Arc<Desk>,
+    controls: Arc<PlayerControls>,
     serial: u64,
     turn: u64,
     /// When that was ordered which began this turn, until a block says so.
@@ -44,8 +44,8 @@ pub struct Renderer {
     kept: VecDeque<Inbox>,
 }
 
-/// Ends the desk however the renderer ends, by a panic too: nobody waits for one that is gone.
-struct End(Arc<Desk>);
+/// Ends the controls however the renderer ends, by a panic too: nobody waits for one that is gone.
+struct End(Arc<PlayerControls>);
 
 impl Drop for End {
     fn drop(&mut self) {
@@ -72,7 +72,12 @@ enum Way {
 }
 
 impl Renderer {
-    pub(super) fn new(queue: Queue, choose: Choose, ends: Ends, desk: Arc<Desk>) -> Self {
+    pub(super) fn new(
+        queue: Queue,
+        choose: Choose,
+        ends: Ends,
+        controls: Arc<PlayerControls>,
+    ) -> Self {
         let (inbox, blocks, news, taps) = ends;
         Renderer {
             queue,
@@ -81,7 +86,7 @@ impl Renderer {
             blocks,
             news,
             taps,
-            desk,
+            controls,
             serial: 0,
             turn: 0,
             ordered: None,
@@ -103,7 +108,7 @@ impl Renderer {
     ///
     /// At the queue's end it waits for orders.
     pub async fn run(mut self) {
-        let _end = End(Arc::clone(&self.desk));
+        let _end = End(Arc::clone(&self.controls));
         self.serve().await;
     }
 
@@ -128,7 +133,7 @@ impl Renderer {
                 Ok(Way::Leave) => self.turn(),
                 Ok(Way::Quit) => return,
                 Err(error) => {
-                    self.desk.add_failed();
+                    self.controls.add_failed();
                     self.tell(News::Failed(place, error));
                     self.queue.fail();
                 }
@@ -141,7 +146,7 @@ impl Renderer {
         let mut empty = Vec::new();
         loop {
             // The sink has none left.
-            self.desk.set_played_out(empty.len() == BLOCKS);
+            self.controls.set_played_out(empty.len() == BLOCKS);
             match self.receive().await? {
                 Inbox::Empty(block) => empty.push(block),
                 Inbox::Order(Order::Quit, _) => return Ok(false),
@@ -154,7 +159,7 @@ impl Renderer {
                 }
             }
         }
-        self.desk.set_played_out(false);
+        self.controls.set_played_out(false);
         self.turn();
         for block in empty {
             // Their places in the sink's ring are free: it gives them back.
@@ -198,21 +203,21 @@ impl Renderer {
         let rate = settings.sample_rate;
         let mut chain = Chain::whole(&effects, rate, gain, SampleFormat::F32);
         let loops = settings.loops;
-        if self.desk.is_forever() {
+        if self.controls.is_forever() {
             settings.loops = FOREVER;
         }
         let mut playing = Playing::new(song, &settings).map_err(|error| error.to_string())?;
         self.queue.succeed();
-        playing.set_pace(self.desk.tempo(), self.desk.pitch());
-        self.desk.set_heard(playing.heard());
+        playing.set_pace(self.controls.tempo(), self.controls.pitch());
+        self.controls.set_heard(playing.heard());
         let named = (place, source);
         let track = self.track(song, &playing, &settings, named.clone());
         self.tell(News::Begun(self.serial + 1, Arc::new(track)));
         if self.serial == 0 {
-            self.desk.set_place(0, 0);
-        } else if self.desk.is_paused() {
+            self.controls.set_place(0, 0);
+        } else if self.controls.is_paused() {
             // As good as heard: who looks sees the song that is to come.
-            self.desk.set_place(self.serial + 1, 0);
+            self.controls.set_place(self.serial + 1, 0);
         }
         loop {
             let block = match self.receive().await {
@@ -257,9 +262,9 @@ impl Renderer {
         chain: &mut Chain,
     ) -> Box<Block> {
         let begin = Instant::now();
-        let seeing = self.desk.seeing();
+        let seeing = self.controls.seeing();
         let mut voices = Vec::new();
-        let frames = (self.desk.sample_rate() / BLOCKS_PER_SECOND) as usize;
+        let frames = (self.controls.sample_rate() / BLOCKS_PER_SECOND) as usize;
         if self.looks.is_due(seeing) {
             let long = if seeing == Seeing::Waves { 2 } else { 1 };
             voices = playing.look(frames * long);
@@ -271,7 +276,7 @@ impl Renderer {
         let made = playing.fill(&mut block.frames);
         block.frames.truncate(made);
         chain.apply(&mut block.frames);
-        block.tempo = self.desk.tempo();
+        block.tempo = self.controls.tempo();
         (block.turn, block.ordered) = (self.turn, None);
         if made > 0 {
             self.serial += 1;
@@ -302,7 +307,7 @@ impl Renderer {
     /// Does what is ordered while a song plays; says how it is left, if it is.
     async fn obey(&mut self, order: Order, playing: &mut Playing<'_>) -> Option<Way> {
         let now = self.heard_frame(playing);
-        let rate = u64::from(self.desk.sample_rate());
+        let rate = u64::from(self.controls.sample_rate());
         let frames = |ms: u64| ms.saturating_mul(rate) / 1000;
         match order {
             Order::Quit => return Some(Way::Quit),
@@ -331,7 +336,7 @@ impl Renderer {
             Order::Tempo(_) | Order::Pitch(_) => {
                 let next = self.next_frame(playing);
                 self.seek(playing, next).await;
-                playing.set_pace(self.desk.tempo(), self.desk.pitch());
+                playing.set_pace(self.controls.tempo(), self.controls.pitch());
             }
             _ => return self.elsewhere(order).then_some(Way::Leave),
         }
@@ -343,7 +348,7 @@ impl Renderer {
         let next = self.next_frame(playing);
         self.seek(playing, next).await;
         playing.hear(heard);
-        self.desk.set_heard(heard);
+        self.controls.set_heard(heard);
     }
 
     /// Goes to a frame of the song. An order to go elsewhere ends the way there, others wait; who
@@ -352,7 +357,7 @@ impl Renderer {
         self.turn();
         let to = playing.depart(to);
         while playing.walk(to, &mut self.scratch) {
-            self.desk.set_seeking(true);
+            self.controls.set_seeking(true);
             yield_now().await;
             while self.kept.len() < KEPT_MAX
                 && let Ok(next) = self.inbox.try_recv()
@@ -366,25 +371,25 @@ impl Renderer {
             }
         }
         playing.arrive();
-        self.desk.set_seeking(false);
-        if self.desk.is_paused() {
+        self.controls.set_seeking(false);
+        if self.controls.is_paused() {
             // Nothing is played that would say so.
-            self.desk.set_place(self.serial, playing.frame());
+            self.controls.set_place(self.serial, playing.frame());
         }
     }
 
     /// What was made and is not with the device yet is not played.
     fn turn(&mut self) {
-        self.turn = self.desk.next_turn();
+        self.turn = self.controls.next_turn();
     }
 
     /// The frame of this song that follows what the device has; its start, if it has none of it yet.
     fn next_frame(&self, playing: &Playing<'_>) -> u64 {
-        self.desk.next_frame().min(playing.frame())
+        self.controls.next_frame().min(playing.frame())
     }
 
     fn heard_frame(&self, playing: &Playing<'_>) -> u64 {
-        self.desk.frame().min(playing.frame())
+        self.controls.frame().min(playing.frame())
     }
 
     fn track(

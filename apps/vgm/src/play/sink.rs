@@ -8,7 +8,7 @@ use creel::time::{sleep, timeout};
 
 use super::device::{Device, Open};
 use super::first::come_first;
-use super::{Block, Desk, Inbox, Order};
+use super::{Block, Inbox, Order, PlayerControls};
 
 /// How soon a full device is asked again: when it has played half of what it holds, within these
 /// bounds.
@@ -27,7 +27,7 @@ const REST: Duration = Duration::from_millis(500);
 pub struct Sink {
     blocks: ring::Receiver<Box<Block>>,
     back: ring::Sender<Inbox>,
-    desk: Arc<Desk>,
+    controls: Arc<PlayerControls>,
     open: Open,
     /// When the device was last opened again, or looked for.
     opened: Option<Instant>,
@@ -37,13 +37,13 @@ impl Sink {
     pub(super) fn new(
         blocks: ring::Receiver<Box<Block>>,
         back: ring::Sender<Inbox>,
-        desk: Arc<Desk>,
+        controls: Arc<PlayerControls>,
         open: Open,
     ) -> Self {
         Sink {
             blocks,
             back,
-            desk,
+            controls,
             open,
             opened: None,
         }
@@ -70,38 +70,38 @@ impl Sink {
                 },
             };
             let mut at = 0;
-            while at < block.frames.len() && block.turn == self.desk.turn() {
-                if self.desk.is_paused() {
+            while at < block.frames.len() && block.turn == self.controls.turn() {
+                if self.controls.is_paused() {
                     (sounding, stands) = (None, false);
-                    self.desk.set_held(device.held());
-                    self.desk.woken().await;
+                    self.controls.set_held(device.held());
+                    self.controls.woken().await;
                     continue;
                 }
                 let gap = match sounding.filter(|sounding| sounding.0 == block.turn) {
                     Some((_, until)) if device.held() == 0 => until.elapsed(),
                     _ => Duration::ZERO,
                 };
-                scale(&block.frames[at..], self.desk.volume(), &mut scaled);
+                scale(&block.frames[at..], self.controls.volume(), &mut scaled);
                 match device.write(&scaled) {
                     Ok(0) => {
                         let held = device.held();
                         stands |= gap > GAP_MIN;
-                        self.desk.set_held(held);
+                        self.controls.set_held(held);
                         let again = (self.seconds(held) / 2).clamp(AGAIN_MIN, AGAIN_MAX);
                         // Another turn ends the wait: what is to be heard next is not this block.
-                        let _ = timeout(again, self.desk.woken()).await;
+                        let _ = timeout(again, self.controls.woken()).await;
                     }
                     Ok(frames) => {
                         at += frames;
-                        self.desk.add_played(frames);
+                        self.controls.add_played(frames);
                         let of_song = at as u64 * u64::from(block.tempo) / 1000;
-                        self.desk.set_place(block.serial, block.first + of_song);
+                        self.controls.set_place(block.serial, block.first + of_song);
                         if gap > GAP_MIN {
-                            self.desk.add_gap(gap.as_micros() as u64, stands);
+                            self.controls.add_gap(gap.as_micros() as u64, stands);
                         }
                         stands = false;
                         let held = device.held();
-                        self.desk.set_held(held);
+                        self.controls.set_held(held);
                         // One that never holds anything has no clock, and can wait.
                         if held > 0 && !comes_first {
                             come_first(is_alone);
@@ -110,10 +110,11 @@ impl Sink {
                         let until = Instant::now() + self.seconds(held);
                         sounding = (held > 0).then_some((block.turn, until));
                         if let Some(ordered) = block.ordered.take() {
-                            self.desk.set_answer(ordered.elapsed().as_micros() as u64);
+                            self.controls
+                                .set_answer(ordered.elapsed().as_micros() as u64);
                         }
                     }
-                    Err(error) if device.is_gone_for_good() => return self.desk.fail(error),
+                    Err(error) if device.is_gone_for_good() => return self.controls.fail(error),
                     Err(_) => {
                         (sounding, stands) = (None, false);
                         match self.reopen().await {
@@ -130,11 +131,11 @@ impl Sink {
         // Who quits does not wait for what the device has, and nobody for one that stands still.
         let until = Instant::now() + self.seconds(device.held()) + REST;
         let waits = |device: &mut dyn Device| device.held() > 0 && Instant::now() < until;
-        while self.desk.is_played_out() && waits(device.as_mut()) && device.write(&[]).is_ok() {
+        while self.controls.is_played_out() && waits(device.as_mut()) && device.write(&[]).is_ok() {
             sleep(AGAIN_MIN).await;
         }
-        if let Err(error) = device.finish(self.desk.is_played_out()) {
-            self.desk.fail(error);
+        if let Err(error) = device.finish(self.controls.is_played_out()) {
+            self.controls.fail(error);
         }
     }
 
@@ -142,7 +143,7 @@ impl Sink {
     async fn next(&mut self, device: &mut dyn Device) -> Result<Box<Block>, Closed> {
         loop {
             let held = device.held();
-            self.desk.set_held(held);
+            self.controls.set_held(held);
             let block = self.blocks.recv();
             if held == 0 {
                 return block.await;
@@ -155,28 +156,28 @@ impl Sink {
 
     /// Waits for the device to come back; none if the renderer has ended.
     async fn reopen(&mut self) -> Option<Box<dyn Device>> {
-        self.desk.set_lost(true);
+        self.controls.set_lost(true);
         loop {
             // One that is lost as soon as it is opened is not opened without a pause.
             while self
                 .opened
                 .is_some_and(|opened| opened.elapsed() < LOOK_FOR)
             {
-                if self.desk.is_ended() {
+                if self.controls.is_ended() {
                     return None;
                 }
                 sleep(LOOK).await;
             }
             self.opened = Some(Instant::now());
             if let Ok(device) = (self.open)() {
-                self.desk.set_lost(false);
+                self.controls.set_lost(false);
                 return Some(device);
             }
         }
     }
 
     fn seconds(&self, frames: usize) -> Duration {
-        Duration::from_secs_f64(frames as f64 / f64::from(self.desk.sample_rate()))
+        Duration::from_secs_f64(frames as f64 / f64::from(self.controls.sample_rate()))
     }
 }
 

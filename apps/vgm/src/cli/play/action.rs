@@ -160,7 +160,7 @@ impl Action {
     ///
     /// Why it cannot be done.
     pub fn apply(self, deck: &Deck) -> Result<(), String> {
-        let desk = &deck.desk;
+        let controls = &deck.controls;
         let thousandths = |percent: f32| (percent * 10.0).round().clamp(0.0, 1e6) as u32;
         let voice = |voice: usize| {
             let voices = deck
@@ -177,21 +177,21 @@ impl Action {
             Action::Next => deck.order(Order::Next),
             Action::Previous => deck.order(Order::Previous),
             Action::Pause(paused) => {
-                desk.pause(paused.unwrap_or(!desk.is_paused()));
+                controls.pause(paused.unwrap_or(!controls.is_paused()));
                 Ok(())
             }
             Action::Seek(ms) => deck.order(Order::Seek(ms)),
             Action::SeekTo(ms) => deck.order(Order::SeekTo(ms)),
             Action::Volume(change) => {
-                desk.set_volume(change.of(desk.volume() * 100.0) / 100.0);
+                controls.set_volume(change.of(controls.volume() * 100.0) / 100.0);
                 Ok(())
             }
             Action::Tempo(change) => {
-                let percent = change.of(desk.tempo() as f32 / 10.0);
+                let percent = change.of(controls.tempo() as f32 / 10.0);
                 deck.order(Order::Tempo(thousandths(percent)))
             }
             Action::Pitch(change) => {
-                let percent = change.of(desk.pitch() as f32 / 10.0);
+                let percent = change.of(controls.pitch() as f32 / 10.0);
                 deck.order(Order::Pitch(thousandths(percent)))
             }
             Action::Jump(place) if place < deck.names.len() => deck.order(Order::Jump(place)),
@@ -199,11 +199,11 @@ impl Action {
             Action::Toggle(place) => deck.order(Order::Toggle(voice(place)?)),
             Action::Solo(place) => deck.order(Order::Solo(voice(place)?)),
             Action::HearAll => deck.order(Order::HearAll),
-            Action::LoopForever(forever) => {
-                deck.order(Order::LoopForever(forever.unwrap_or(!desk.is_forever())))
-            }
+            Action::LoopForever(forever) => deck.order(Order::LoopForever(
+                forever.unwrap_or(!controls.is_forever()),
+            )),
             Action::Repeat(repeat) => {
-                let next = match desk.repeat() {
+                let next = match controls.repeat() {
                     Repeat::Off => Repeat::All,
                     Repeat::All => Repeat::One,
                     Repeat::One => Repeat::Off,
@@ -211,7 +211,7 @@ impl Action {
                 deck.order(Order::Repeat(repeat.unwrap_or(next)))
             }
             Action::Shuffle(shuffled) => {
-                deck.order(Order::Shuffle(shuffled.unwrap_or(!desk.is_shuffled())))
+                deck.order(Order::Shuffle(shuffled.unwrap_or(!controls.is_shuffled())))
             }
             Action::Quit => {
                 deck.quit();

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use creel_vgm::format::Gd3;
-use creel_vgm::play::{Desk, Order, Orders, Repeat, Track};
+use creel_vgm::play::{Order, Orders, PlayerControls, Repeat, Track};
 use serde::Serialize;
 
 use crate::cli::plain::plain;
 
 /// A player under way.
 pub struct Deck {
-    pub desk: Arc<Desk>,
+    pub controls: Arc<PlayerControls>,
     pub orders: Orders,
     /// What the songs of the queue are called, by their places.
     pub names: Vec<String>,
@@ -34,9 +34,14 @@ pub struct Now {
 }
 
 impl Deck {
-    pub fn new(desk: Arc<Desk>, orders: Orders, names: Vec<String>, refused: usize) -> Self {
+    pub fn new(
+        controls: Arc<PlayerControls>,
+        orders: Orders,
+        names: Vec<String>,
+        refused: usize,
+    ) -> Self {
         Deck {
-            desk,
+            controls,
             orders,
             titles: vec![OnceLock::new(); names.len()],
             names,
@@ -75,12 +80,12 @@ impl Deck {
 
     /// Songs that could not be played, and paths that were refused.
     pub fn failed(&self) -> usize {
-        self.refused + self.desk.failed() as usize
+        self.refused + self.controls.failed() as usize
     }
 
     /// Sends an order; one that found no room is a defect that the user should hear of.
     pub fn order(&self, order: Order) -> Result<(), String> {
-        if self.orders.send(order) || self.desk.is_ended() {
+        if self.orders.send(order) || self.controls.is_ended() {
             Ok(())
         } else {
             Err("the renderer does not take orders".into())
@@ -89,24 +94,24 @@ impl Deck {
 
     /// How it stands.
     pub fn status(&self) -> Status {
-        let desk = &self.desk;
+        let controls = &self.controls;
         let now = self.now();
         let track = now.track.as_deref();
-        let rate = f64::from(desk.sample_rate());
+        let rate = f64::from(controls.sample_rate());
         let seconds = |frames: u64| (frames as f64 / rate * 1000.0).round() / 1000.0;
-        let (gaps, gap_us) = desk.gaps();
-        let (stalls, stall_us) = desk.stalls();
+        let (gaps, gap_us) = controls.gaps();
+        let (stalls, stall_us) = controls.stalls();
         let tag =
             |get: fn(&Track) -> &String| track.map_or(String::new(), |track| plain(get(track)));
         let voice = |(place, name): (usize, &String)| Voice {
             name: plain(name),
-            heard: desk.heard() >> place.min(63) & 1 == 1,
+            heard: controls.heard() >> place.min(63) & 1 == 1,
         };
         Status {
-            state: match (desk.is_played_out(), desk.is_paused()) {
+            state: match (controls.is_played_out(), controls.is_paused()) {
                 (true, _) => "ended",
                 (_, true) => "paused",
-                _ if desk.is_seeking() => "seeking",
+                _ if controls.is_seeking() => "seeking",
                 _ => "playing",
             },
             place: track.map(|track| track.place + 1),
@@ -116,30 +121,30 @@ impl Deck {
             game: tag(|track| &track.tags.game),
             system: tag(|track| &track.tags.system),
             author: tag(|track| &track.tags.author),
-            position_s: seconds(desk.frame()),
+            position_s: seconds(controls.frame()),
             length_s: track.and_then(|track| track.frames).map(seconds),
-            pass: track.and_then(|track| pass(track, desk.frame())),
-            volume_percent: (desk.volume() * 100.0).round() as u32,
-            tempo_percent: f64::from(desk.tempo()) / 10.0,
-            pitch_percent: f64::from(desk.pitch()) / 10.0,
-            loop_forever: desk.is_forever(),
-            repeat: match desk.repeat() {
+            pass: track.and_then(|track| pass(track, controls.frame())),
+            volume_percent: (controls.volume() * 100.0).round() as u32,
+            tempo_percent: f64::from(controls.tempo()) / 10.0,
+            pitch_percent: f64::from(controls.pitch()) / 10.0,
+            loop_forever: controls.is_forever(),
+            repeat: match controls.repeat() {
                 Repeat::Off => "off",
                 Repeat::All => "all",
                 Repeat::One => "one",
             },
-            shuffle: desk.is_shuffled(),
+            shuffle: controls.is_shuffled(),
             voices: track.map_or(Vec::new(), |track| {
                 track.voices.iter().enumerate().map(voice).collect()
             }),
-            device_lost: desk.is_lost(),
-            buffer_ms: desk.held_ms(),
+            device_lost: controls.is_lost(),
+            buffer_ms: controls.held_ms(),
             gaps,
             gap_ms: gap_us as f64 / 1000.0,
             stalls,
             stall_ms: stall_us as f64 / 1000.0,
             render_percent: f64::from((now.load * 10.0).round()) / 100.0,
-            answer_ms: desk.answer_us() as f64 / 1000.0,
+            answer_ms: controls.answer_us() as f64 / 1000.0,
             failed: self.failed(),
             message: now.message.as_deref().map(plain),
         }

@@ -261,7 +261,7 @@ fn clicked(mouse: MouseEvent, view: &mut View) {
         MouseEventKind::Down(MouseButton::Left) if areas.bar.contains(at) => {
             let length = view.track.as_ref().and_then(|track| length(&track.1));
             if let Some(frames) = length {
-                let rate = u64::from(view.deck.desk.sample_rate());
+                let rate = u64::from(view.deck.controls.sample_rate());
                 let share = f64::from(at.x - areas.bar.x) / f64::from(areas.bar.width.max(1));
                 let ms = (frames * 1000 / rate) as f64 * share;
                 act(view, Action::SeekTo(ms as u64));

@@ -207,12 +207,12 @@ impl Play {
         let Parts {
             renderer,
             sink,
-            desk,
+            controls,
             orders,
             news,
             taps,
         } = parts(queue, rate, choose, open);
-        desk.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
+        controls.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
         let has_two = config.jobs.unwrap_or(2) > 1;
         let rendering = self.pool("render")?;
         let sounding = if has_two {
@@ -220,7 +220,7 @@ impl Play {
         } else {
             None
         };
-        let deck = Arc::new(Deck::new(desk, orders, names, refused));
+        let deck = Arc::new(Deck::new(controls, orders, names, refused));
         if start > 0 {
             deck.orders.send(Order::SeekTo(start));
         }
@@ -253,8 +253,8 @@ impl Play {
         let left = left(&keeper.paths, &deck);
         measured.stop();
         deck.orders.send(Order::Quit);
-        deck.desk.pause(false);
-        let limit = if deck.desk.is_played_out() {
+        deck.controls.pause(false);
+        let limit = if deck.controls.is_played_out() {
             ENDS
         } else {
             QUITS
@@ -282,7 +282,7 @@ impl Play {
             kill_current_process_group(Signal::INT)?;
         }
         interrupt.check()?;
-        match deck.desk.failure() {
+        match deck.controls.failure() {
             // Who reads has had enough.
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let message = format!("--sink {name}: {error}");
@@ -290,7 +290,7 @@ impl Play {
             }
             _ => {}
         }
-        Ok(match (deck.failed(), deck.desk.played()) {
+        Ok(match (deck.failed(), deck.controls.played()) {
             (0, _) => Exit::Done,
             (_, 0) => Exit::BadData,
             _ => Exit::SomeFailed,
@@ -518,7 +518,7 @@ fn interface(
             }
             drawn => drawn?,
         }
-        let wait = if view.deck.desk.is_paused() {
+        let wait = if view.deck.controls.is_paused() {
             FRAME_PAUSED
         } else {
             FRAME
@@ -534,10 +534,10 @@ fn interface(
             }
             Wish::Redraw => terminal.redraw()?,
             Wish::Suspend => {
-                let paused = view.deck.desk.is_paused();
-                view.deck.desk.pause(true);
+                let paused = view.deck.controls.is_paused();
+                view.deck.controls.pause(true);
                 terminal.suspend()?;
-                view.deck.desk.pause(paused);
+                view.deck.controls.pause(paused);
             }
         }
     }

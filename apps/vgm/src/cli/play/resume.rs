@@ -104,11 +104,11 @@ impl Keeper {
 pub fn left(paths: &[PathBuf], deck: &Deck) -> Option<Left> {
     let now = deck.now();
     let track = now.track.as_ref()?;
-    let rate = u64::from(deck.desk.sample_rate());
+    let rate = u64::from(deck.controls.sample_rate());
     // After the end, it begins anew.
-    let (source, ms) = match deck.desk.is_played_out() {
+    let (source, ms) = match deck.controls.is_played_out() {
         true => (String::new(), 0),
-        false => (track.source.clone(), deck.desk.frame() * 1000 / rate),
+        false => (track.source.clone(), deck.controls.frame() * 1000 / rate),
     };
     Some(Left {
         paths: paths.to_vec(),

@@ -21,7 +21,7 @@ pub fn read(songs: Vec<Source>, deck: &Arc<Deck>) -> std::io::Result<()> {
         #[cfg(target_os = "linux")]
         let _ = rustix::process::setpriority_process(None, 19);
         for (place, song) in songs.iter().enumerate() {
-            if deck.is_quitting() || deck.desk.is_ended() {
+            if deck.is_quitting() || deck.controls.is_ended() {
                 return;
             }
             if !matches!(song, Source::Packed(_))

@@ -103,9 +103,9 @@ impl View {
 
     /// Takes what was told since, and shows of it what is heard by now.
     pub fn look(&mut self) {
-        let desk = &self.deck.desk;
+        let controls = &self.deck.controls;
         // Before all that is looked at here: it is told before.
-        self.is_over = desk.is_played_out() && desk.held_ms() == 0;
+        self.is_over = controls.is_played_out() && controls.held_ms() == 0;
         self.taps
             .extend(std::iter::from_fn(|| self.shown.try_recv().ok()));
         while let Ok(news) = self.news.try_recv() {
@@ -118,7 +118,7 @@ impl View {
                 }
             }
         }
-        let lost = self.deck.desk.is_lost();
+        let lost = self.deck.controls.is_lost();
         if lost != self.lost {
             self.lost = lost;
             self.messages.push(match lost {
@@ -126,11 +126,11 @@ impl View {
                 false => "the sound device is back".into(),
             });
         }
-        let serial = self.deck.desk.serial();
+        let serial = self.deck.controls.serial();
         while self.begun.front().is_some_and(|begun| begun.0 <= serial) {
             self.begin();
         }
-        if !self.deck.desk.is_paused() {
+        if !self.deck.controls.is_paused() {
             for lane in &mut self.lanes {
                 lane.level *= FALL;
                 lane.shine = lane.shine.saturating_sub(1);
@@ -157,7 +157,7 @@ impl View {
             (self.selected, self.first_lane) = (0, 0);
         }
         // Of the same song, only its length has changed, if it goes on.
-        let goes_on = is_same && self.deck.desk.frame() > 0;
+        let goes_on = is_same && self.deck.controls.frame() > 0;
         if !goes_on {
             self.played.push(Arc::clone(&begun.1));
         }
@@ -191,17 +191,17 @@ impl View {
 
     /// Says what the renderer is to make for the screen.
     pub fn ask(&self) {
-        let seeing = match (self.deck.desk.is_paused(), self.waves) {
+        let seeing = match (self.deck.controls.is_paused(), self.waves) {
             (true, _) => Seeing::Nothing,
             (_, true) => Seeing::Waves,
             _ => Seeing::Levels,
         };
-        self.deck.desk.see(seeing);
+        self.deck.controls.see(seeing);
     }
 
     /// Whether all was played.
     pub fn is_over(&self) -> bool {
-        self.is_over || self.deck.desk.is_ended() || self.deck.is_quitting()
+        self.is_over || self.deck.controls.is_ended() || self.deck.is_quitting()
     }
 
     /// Which songs are listed: all, or those that are looked for.

@@ -1,6 +1,6 @@
 //! `creel-vgm serve`: a page to listen to an archive, for browsers on this machine.
 //!
-//! The index (`index.rs`) knows the songs, a desk a song that is open (`booth.rs`) makes its sound,
+//! The index (`index.rs`) knows the songs, a session a song that is open (`booth.rs`) makes its sound,
 //! and the page asks for a tenth of a second at a time, as FLAC where the browser reads it: what it asks for next is made with the voices
 //! that are heard by then.
 

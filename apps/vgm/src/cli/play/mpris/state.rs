@@ -42,33 +42,33 @@ pub struct State {
 
 impl State {
     pub fn of(deck: &Deck) -> State {
-        let desk = &deck.desk;
+        let controls = &deck.controls;
         let now = deck.now();
-        let us = |frames: u64| (frames as f64 * 1e6 / f64::from(desk.sample_rate())) as i64;
+        let us = |frames: u64| (frames as f64 * 1e6 / f64::from(controls.sample_rate())) as i64;
         State {
             status: match (
-                desk.is_played_out() || now.track.is_none(),
-                desk.is_paused(),
+                controls.is_played_out() || now.track.is_none(),
+                controls.is_paused(),
             ) {
                 (false, false) => "Playing",
-                (false, true) if desk.frame() > 0 => "Paused",
+                (false, true) if controls.frame() > 0 => "Paused",
                 _ => "Stopped",
             },
-            loops: match desk.repeat() {
+            loops: match controls.repeat() {
                 Repeat::Off => "None",
                 Repeat::All => "Playlist",
                 Repeat::One => "Track",
             },
-            rate: f64::from(desk.tempo()) / 1000.0,
-            shuffle: desk.is_shuffled(),
-            volume: f64::from(desk.volume()),
+            rate: f64::from(controls.tempo()) / 1000.0,
+            shuffle: controls.is_shuffled(),
+            volume: f64::from(controls.volume()),
             metadata: now
                 .track
                 .as_deref()
                 .map_or_else(Metadata::default, |track| {
                     Metadata::of(track, track.frames.map(us))
                 }),
-            position_us: us(desk.frame()),
+            position_us: us(controls.frame()),
             at: Instant::now(),
         }
     }

@@ -138,8 +138,8 @@ fn clock(frames: u64, rate: u32) -> String {
 }
 
 fn position(view: &mut View, area: Rect) -> Line<'static> {
-    let desk = &view.deck.desk;
-    let (rate, now) = (desk.sample_rate(), desk.frame());
+    let controls = &view.deck.controls;
+    let (rate, now) = (controls.sample_rate(), controls.frame());
     let track = view.track.as_ref().map(|track| track.1.as_ref());
     let total = track.and_then(|track| track.frames);
     let end = total.map_or("for ever".into(), |frames| clock(frames, rate));
@@ -152,7 +152,7 @@ fn position(view: &mut View, area: Rect) -> Line<'static> {
         from.is_some_and(|from| now >= from && track.faded > 0)
     });
     let fade = if fades { " fade" } else { "" };
-    let pause = match (desk.is_paused(), desk.is_seeking()) {
+    let pause = match (controls.is_paused(), controls.is_seeking()) {
         (true, _) => " paused",
         (_, true) => " seeking",
         _ => "",
@@ -242,39 +242,43 @@ fn foot_line(view: &View) -> Line<'static> {
             "/{text}_   {found} of {all}, enter plays, esc leaves"
         ));
     }
-    let desk = &view.deck.desk;
-    let (gaps, us) = desk.gaps();
+    let controls = &view.deck.controls;
+    let (gaps, us) = controls.gaps();
     let gaps = match gaps {
         0 => "no gaps".into(),
         1 => format!("1 gap, {} ms", us / 1000),
         _ => format!("{gaps} gaps, {} ms", us / 1000),
     };
-    let stalls = match desk.stalls() {
+    let stalls = match controls.stalls() {
         (0, _) => String::new(),
         (_, us) => format!("  device stood {} ms", us / 1000),
     };
-    let device = if desk.is_lost() {
+    let device = if controls.is_lost() {
         "device lost".into()
     } else {
-        format!("buffer {} ms", desk.held_ms())
+        format!("buffer {} ms", controls.held_ms())
     };
     let mut modes = String::new();
     let percent = |name: &str, value: u32| match value {
         1000 => String::new(),
         value => format!(" {name} {}%", f64::from(value) / 10.0),
     };
-    modes.push_str(&percent("tempo", desk.tempo()));
-    modes.push_str(&percent("pitch", desk.pitch()));
-    modes.push_str(if desk.is_forever() { " loop" } else { "" });
-    modes.push_str(if desk.is_shuffled() { " shuffle" } else { "" });
-    modes.push_str(match desk.repeat() {
+    modes.push_str(&percent("tempo", controls.tempo()));
+    modes.push_str(&percent("pitch", controls.pitch()));
+    modes.push_str(if controls.is_forever() { " loop" } else { "" });
+    modes.push_str(if controls.is_shuffled() {
+        " shuffle"
+    } else {
+        ""
+    });
+    modes.push_str(match controls.repeat() {
         Repeat::Off => "",
         Repeat::All => " repeat",
         Repeat::One => " repeat one",
     });
     Line::from(format!(
         "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}{stalls}  render {:.1}%",
-        desk.volume() * 100.0,
+        controls.volume() * 100.0,
         view.deck.now().load / 10.0
     ))
 }

@@ -23,7 +23,7 @@ pub enum Seeing {
 }
 
 /// Switches and gauges. All may be read and written from any thread; nothing blocks.
-pub struct Desk {
+pub struct PlayerControls {
     sample_rate: u32,
     paused: AtomicBool,
     /// The bits of an f32.
@@ -66,10 +66,10 @@ pub struct Desk {
     woken: ring::Receiver<()>,
 }
 
-impl Desk {
+impl PlayerControls {
     pub(super) fn new(sample_rate: u32) -> Self {
         let (wake, woken) = ring::channel(1);
-        Desk {
+        PlayerControls {
             sample_rate,
             paused: AtomicBool::new(false),
             volume: AtomicU32::new(1.0f32.to_bits()),

@@ -197,64 +197,64 @@ fn long() -> Settings {
 #[test]
 fn songs_follow_each_other_without_a_gap_and_with_the_bits_of_a_render() {
     let songs = carried(3);
-    let deck = Deck::new(songs.clone(), &Settings::default());
+    let session = Deck::new(songs.clone(), &Settings::default());
     for source in &songs {
         let whole = whole(source, &Settings::default());
-        assert!(deck.tape.take(whole.len()) == whole, "{source}");
+        assert!(session.tape.take(whole.len()) == whole, "{source}");
     }
-    deck.end();
+    session.end();
 }
 
 #[test]
 fn what_was_ordered_is_heard_next() {
     let songs = carried(2);
-    let deck = Deck::new(songs.clone(), &long());
+    let session = Deck::new(songs.clone(), &long());
     let (first, second) = (whole(&songs[0], &long()), whole(&songs[1], &long()));
     let has = |song: &[[f32; 2]], frame: usize, frames: usize| {
-        deck.tape.take(frames) == song[frame..frame + frames]
+        session.tape.take(frames) == song[frame..frame + frames]
     };
     let second_of = |frame: u64| move |tap: &Tap| tap.frame == frame;
     assert!(has(&first, 0, 5000));
-    deck.order_until(Order::SeekTo(1000), second_of(44_100));
+    session.order_until(Order::SeekTo(1000), second_of(44_100));
     assert!(has(&first, 44_100, 3000), "forward");
-    deck.order_until(Order::Seek(-500), second_of(47_100 - 22_050));
+    session.order_until(Order::Seek(-500), second_of(47_100 - 22_050));
     assert!(has(&first, 47_100 - 22_050, 3000), "back");
-    deck.order_until(Order::Next, second_of(0));
-    assert_eq!(deck.begun.take().unwrap().place, 1);
+    session.order_until(Order::Next, second_of(0));
+    assert_eq!(session.begun.take().unwrap().place, 1);
     assert!(has(&second, 0, 3000), "next");
-    deck.order_until(Order::Previous, second_of(0));
-    assert_eq!(deck.begun.take().unwrap().place, 0);
+    session.order_until(Order::Previous, second_of(0));
+    assert_eq!(session.begun.take().unwrap().place, 0);
     assert!(has(&first, 0, 3000), "previous");
-    deck.order_until(Order::Solo(40), second_of(3000));
-    let silent = deck.tape.take(3000);
+    session.order_until(Order::Solo(40), second_of(3000));
+    let silent = session.tape.take(3000);
     assert!(
         silent.iter().all(|frame| *frame == [0.0; 2]),
         "no such voice"
     );
-    assert_eq!(deck.controls.heard() & 1, 0);
-    deck.order_until(Order::HearAll, second_of(6000));
-    assert_eq!(deck.controls.heard(), u64::MAX);
+    assert_eq!(session.controls.heard() & 1, 0);
+    session.order_until(Order::HearAll, second_of(6000));
+    assert_eq!(session.controls.heard(), u64::MAX);
     assert!(has(&first, 6000, 3000), "it has played on");
-    deck.controls.set_volume(0.5);
-    deck.tape.settle();
-    let half = deck.tape.take(1000);
+    session.controls.set_volume(0.5);
+    session.tape.settle();
+    let half = session.tape.take(1000);
     assert_eq!(half[999], first[9999].map(|sample| sample * 0.5));
-    deck.controls.set_volume(1.0);
-    deck.order_until(Order::Pitch(2000), second_of(10_000));
+    session.controls.set_volume(1.0);
+    session.order_until(Order::Pitch(2000), second_of(10_000));
     assert!(!has(&first, 10_000, 3000), "higher, and as fast");
-    deck.end();
+    session.end();
 }
 
 #[test]
 fn a_device_that_vanishes_is_taken_up_again_where_it_was() {
     let songs = carried(1);
-    let deck = Deck::new(songs.clone(), &long());
+    let session = Deck::new(songs.clone(), &long());
     let song = whole(&songs[0], &long());
-    assert!(deck.tape.take(2000) == song[..2000]);
-    deck.tape.state.lock().unwrap().gone = true;
-    assert!(deck.tape.take(2000) == song[2000..4000]);
-    assert!(!deck.controls.is_lost());
-    deck.end();
+    assert!(session.tape.take(2000) == song[..2000]);
+    session.tape.state.lock().unwrap().gone = true;
+    assert!(session.tape.take(2000) == song[2000..4000]);
+    assert!(!session.controls.is_lost());
+    session.end();
 }
 
 /// A device of the test's own: how much it holds, and whether it takes something.
@@ -369,20 +369,20 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
 fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
     let broken = Source::StandardInput(Arc::new(b"not a song".to_vec()));
     let songs = vec![broken, carried(1).remove(0)];
-    let deck = Deck::new(songs.clone(), &Settings::default());
-    let Ok(News::Failed(0, why)) = deck.news.recv_blocking() else {
+    let session = Deck::new(songs.clone(), &Settings::default());
+    let Ok(News::Failed(0, why)) = session.news.recv_blocking() else {
         panic!("the first song is broken");
     };
     assert!(why.contains("not a VGM song"), "{why}");
-    assert_eq!(deck.track().place, 1);
+    assert_eq!(session.track().place, 1);
     let whole = whole(&songs[1], &Settings::default());
-    assert!(deck.tape.take(whole.len()) == whole);
+    assert!(session.tape.take(whole.len()) == whole);
     // At the end it waits, and plays again when told. News that nobody takes leave no room for more.
-    while deck.news.try_recv().is_ok() {}
-    deck.order(Order::Jump(1));
-    assert_eq!(deck.track().place, 1);
-    assert!(deck.tape.take(500) == whole[..500]);
-    deck.end();
+    while session.news.try_recv().is_ok() {}
+    session.order(Order::Jump(1));
+    assert_eq!(session.track().place, 1);
+    assert!(session.tape.take(500) == whole[..500]);
+    session.end();
     let song = Song::parse(demo::CARRIED[0].packed.to_vec()).unwrap();
     assert!(song.repeat().is_some());
 }

@@ -2,7 +2,7 @@
 
 use creel_vgm::play::{Order, Repeat};
 
-use super::deck::Deck;
+use super::session::PlayerSession;
 
 /// Something that a player can be told.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -159,11 +159,11 @@ impl Action {
     /// # Errors
     ///
     /// Why it cannot be done.
-    pub fn apply(self, deck: &Deck) -> Result<(), String> {
-        let controls = &deck.controls;
+    pub fn apply(self, session: &PlayerSession) -> Result<(), String> {
+        let controls = &session.controls;
         let thousandths = |percent: f32| (percent * 10.0).round().clamp(0.0, 1e6) as u32;
         let voice = |voice: usize| {
-            let voices = deck
+            let voices = session
                 .now()
                 .track
                 .as_ref()
@@ -174,32 +174,32 @@ impl Action {
             }
         };
         match self {
-            Action::Next => deck.order(Order::Next),
-            Action::Previous => deck.order(Order::Previous),
+            Action::Next => session.order(Order::Next),
+            Action::Previous => session.order(Order::Previous),
             Action::Pause(paused) => {
                 controls.pause(paused.unwrap_or(!controls.is_paused()));
                 Ok(())
             }
-            Action::Seek(ms) => deck.order(Order::Seek(ms)),
-            Action::SeekTo(ms) => deck.order(Order::SeekTo(ms)),
+            Action::Seek(ms) => session.order(Order::Seek(ms)),
+            Action::SeekTo(ms) => session.order(Order::SeekTo(ms)),
             Action::Volume(change) => {
                 controls.set_volume(change.of(controls.volume() * 100.0) / 100.0);
                 Ok(())
             }
             Action::Tempo(change) => {
                 let percent = change.of(controls.tempo() as f32 / 10.0);
-                deck.order(Order::Tempo(thousandths(percent)))
+                session.order(Order::Tempo(thousandths(percent)))
             }
             Action::Pitch(change) => {
                 let percent = change.of(controls.pitch() as f32 / 10.0);
-                deck.order(Order::Pitch(thousandths(percent)))
+                session.order(Order::Pitch(thousandths(percent)))
             }
-            Action::Jump(place) if place < deck.names.len() => deck.order(Order::Jump(place)),
-            Action::Jump(_) => Err(format!("there are {} songs", deck.names.len())),
-            Action::Toggle(place) => deck.order(Order::Toggle(voice(place)?)),
-            Action::Solo(place) => deck.order(Order::Solo(voice(place)?)),
-            Action::HearAll => deck.order(Order::HearAll),
-            Action::LoopForever(forever) => deck.order(Order::LoopForever(
+            Action::Jump(place) if place < session.names.len() => session.order(Order::Jump(place)),
+            Action::Jump(_) => Err(format!("there are {} songs", session.names.len())),
+            Action::Toggle(place) => session.order(Order::Toggle(voice(place)?)),
+            Action::Solo(place) => session.order(Order::Solo(voice(place)?)),
+            Action::HearAll => session.order(Order::HearAll),
+            Action::LoopForever(forever) => session.order(Order::LoopForever(
                 forever.unwrap_or(!controls.is_forever()),
             )),
             Action::Repeat(repeat) => {
@@ -208,13 +208,13 @@ impl Action {
                     Repeat::All => Repeat::One,
                     Repeat::One => Repeat::Off,
                 };
-                deck.order(Order::Repeat(repeat.unwrap_or(next)))
+                session.order(Order::Repeat(repeat.unwrap_or(next)))
             }
             Action::Shuffle(shuffled) => {
-                deck.order(Order::Shuffle(shuffled.unwrap_or(!controls.is_shuffled())))
+                session.order(Order::Shuffle(shuffled.unwrap_or(!controls.is_shuffled())))
             }
             Action::Quit => {
-                deck.quit();
+                session.quit();
                 Ok(())
             }
         }

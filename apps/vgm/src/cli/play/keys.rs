@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::action::{Action, Change};
-use super::deck::length;
+use super::session::length;
 use super::view::{Over, View};
 
 /// What only the program's loop can do.
@@ -95,7 +95,7 @@ fn is_gone(terminal: &File, wait: Duration) -> io::Result<bool> {
 
 /// Does it; what cannot be done is told.
 fn act(view: &mut View, action: Action) {
-    if let Err(why) = action.apply(&view.deck) {
+    if let Err(why) = action.apply(&view.session) {
         view.messages.push(why);
     }
 }
@@ -261,7 +261,7 @@ fn clicked(mouse: MouseEvent, view: &mut View) {
         MouseEventKind::Down(MouseButton::Left) if areas.bar.contains(at) => {
             let length = view.track.as_ref().and_then(|track| length(&track.1));
             if let Some(frames) = length {
-                let rate = u64::from(view.deck.controls.sample_rate());
+                let rate = u64::from(view.session.controls.sample_rate());
                 let share = f64::from(at.x - areas.bar.x) / f64::from(areas.bar.width.max(1));
                 let ms = (frames * 1000 / rate) as f64 * share;
                 act(view, Action::SeekTo(ms as u64));

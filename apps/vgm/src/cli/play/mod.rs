@@ -6,7 +6,6 @@
 mod action;
 mod backend;
 mod config;
-mod deck;
 mod gains;
 mod keys;
 #[cfg(feature = "mpris")]
@@ -14,6 +13,7 @@ mod mpris;
 mod remote;
 mod resume;
 mod screen;
+mod session;
 mod sinks;
 mod terminal;
 mod titles;
@@ -44,12 +44,12 @@ use super::sound::{ReplayGain, Resampler, Tone};
 use super::tell_of_folders;
 pub use action::WORDS as ACTION_WORDS;
 use config::{Config, Tastes, as_often};
-use deck::Deck;
 use gains::Gains;
 use keys::Wish;
 use remote::Remote;
 pub use remote::default_socket;
 use resume::{Keeper, left};
+use session::PlayerSession;
 use terminal::Terminal;
 use view::View;
 
@@ -220,14 +220,14 @@ impl Play {
         } else {
             None
         };
-        let deck = Arc::new(Deck::new(controls, orders, names, refused));
+        let session = Arc::new(PlayerSession::new(controls, orders, names, refused));
         if start > 0 {
-            deck.orders.send(Order::SeekTo(start));
+            session.orders.send(Order::SeekTo(start));
         }
-        let remote = self.remote(&config, &deck, &rendering)?;
+        let remote = self.remote(&config, &session, &rendering)?;
         #[cfg(feature = "mpris")]
         if config.mpris != Some(false) {
-            mpris::serve(&deck, &rendering);
+            mpris::serve(&session, &rendering);
         }
         let ends = [
             rendering.spawn(renderer.run()),
@@ -237,10 +237,10 @@ impl Play {
                 .spawn(sink.run(device, has_two)),
         ];
         end_by_signals(&interrupt, &rendering)?;
-        let mut view = View::new(Arc::clone(&deck), news, taps);
+        let mut view = View::new(Arc::clone(&session), news, taps);
         let mut keeper = Keeper::new(&self.paths, config.resume == Some(true));
         let told = if self.has_interface(name) {
-            titles::read(listed, &deck)?;
+            titles::read(listed, &session)?;
             interface(
                 &mut view,
                 &interrupt,
@@ -250,11 +250,11 @@ impl Play {
         } else {
             lines(&mut view, &interrupt, &mut keeper, common.quiet)
         };
-        let left = left(&keeper.paths, &deck);
+        let left = left(&keeper.paths, &session);
         measured.stop();
-        deck.orders.send(Order::Quit);
-        deck.controls.pause(false);
-        let limit = if deck.controls.is_played_out() {
+        session.orders.send(Order::Quit);
+        session.controls.pause(false);
+        let limit = if session.controls.is_played_out() {
             ENDS
         } else {
             QUITS
@@ -282,7 +282,7 @@ impl Play {
             kill_current_process_group(Signal::INT)?;
         }
         interrupt.check()?;
-        match deck.controls.failure() {
+        match session.controls.failure() {
             // Who reads has had enough.
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let message = format!("--sink {name}: {error}");
@@ -290,7 +290,7 @@ impl Play {
             }
             _ => {}
         }
-        Ok(match (deck.failed(), deck.controls.played()) {
+        Ok(match (session.failed(), session.controls.played()) {
             (0, _) => Exit::Done,
             (_, 0) => Exit::BadData,
             _ => Exit::SomeFailed,
@@ -362,7 +362,7 @@ impl Play {
     fn remote(
         &self,
         config: &Config,
-        deck: &Arc<Deck>,
+        session: &Arc<PlayerSession>,
         pool: &Pool,
     ) -> anyhow::Result<Option<Remote>> {
         let Some(path) = &config.listen else {
@@ -373,7 +373,7 @@ impl Play {
                 .map_err(|why| Failure::new(Exit::Usage, format!("--listen auto: {why}")))?,
             _ => path.clone(),
         };
-        let remote = Remote::listen(&path, deck, pool);
+        let remote = Remote::listen(&path, session, pool);
         let remote = remote.with_context(|| format!("--listen {}", path.display()))?;
         Ok(Some(remote))
     }
@@ -508,7 +508,7 @@ fn interface(
         if view.is_over() || interrupt.requested() {
             return Ok(None);
         }
-        keeper.look(&view.deck);
+        keeper.look(&view.session);
         view.ask();
         view.played.clear();
         match terminal.draw(|frame| screen::draw(frame, view)) {
@@ -518,7 +518,7 @@ fn interface(
             }
             drawn => drawn?,
         }
-        let wait = if view.deck.controls.is_paused() {
+        let wait = if view.session.controls.is_paused() {
             FRAME_PAUSED
         } else {
             FRAME
@@ -534,10 +534,10 @@ fn interface(
             }
             Wish::Redraw => terminal.redraw()?,
             Wish::Suspend => {
-                let paused = view.deck.controls.is_paused();
-                view.deck.controls.pause(true);
+                let paused = view.session.controls.is_paused();
+                view.session.controls.pause(true);
                 terminal.suspend()?;
-                view.deck.controls.pause(paused);
+                view.session.controls.pause(paused);
             }
         }
     }
@@ -561,7 +561,7 @@ fn lines(
         if view.is_over() || interrupt.requested() {
             return Ok(None);
         }
-        keeper.look(&view.deck);
+        keeper.look(&view.session);
         std::thread::sleep(LOOK);
     }
 }

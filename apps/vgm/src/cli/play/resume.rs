@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::deck::Deck;
+use super::session::PlayerSession;
 
 /// Queues that are remembered, at most.
 const QUEUES_MAX: usize = 100;
@@ -76,12 +76,12 @@ impl Keeper {
     }
 
     /// Looks whether there is something to be kept: another song, or the place every some seconds.
-    pub fn look(&mut self, deck: &Deck) {
+    pub fn look(&mut self, session: &PlayerSession) {
         if !self.is_asked {
             return;
         }
         let is_another = |last: &Left| {
-            let now = deck.now();
+            let now = session.now();
             now.track
                 .as_ref()
                 .is_some_and(|track| track.source != last.source)
@@ -91,7 +91,7 @@ impl Keeper {
             return;
         }
         self.at = Instant::now();
-        let left = left(&self.paths, deck);
+        let left = left(&self.paths, session);
         if let Some(left) = left.filter(|left| Some(left) != self.last.as_ref()) {
             // What cannot be kept is told at the end.
             let _ = leave(left.clone());
@@ -101,14 +101,14 @@ impl Keeper {
 }
 
 /// Where the queue is now; none before its first song.
-pub fn left(paths: &[PathBuf], deck: &Deck) -> Option<Left> {
-    let now = deck.now();
+pub fn left(paths: &[PathBuf], session: &PlayerSession) -> Option<Left> {
+    let now = session.now();
     let track = now.track.as_ref()?;
-    let rate = u64::from(deck.controls.sample_rate());
+    let rate = u64::from(session.controls.sample_rate());
     // After the end, it begins anew.
-    let (source, ms) = match deck.controls.is_played_out() {
+    let (source, ms) = match session.controls.is_played_out() {
         true => (String::new(), 0),
-        false => (track.source.clone(), deck.controls.frame() * 1000 / rate),
+        false => (track.source.clone(), session.controls.frame() * 1000 / rate),
     };
     Some(Left {
         paths: paths.to_vec(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use creel::channel::ring::Receiver;
 use creel_vgm::play::{News, Seeing, Seen, Tap, Track};
 
-use super::deck::{Deck, named};
+use super::session::{PlayerSession, named};
 use crate::cli::plain::plain;
 
 /// Levels fall by this factor a frame of the screen.
@@ -38,7 +38,7 @@ pub enum Over {
 
 /// What is shown.
 pub struct View {
-    pub deck: Arc<Deck>,
+    pub session: Arc<PlayerSession>,
     news: Receiver<News>,
     shown: Receiver<Tap>,
     /// Songs that are made but not heard yet, with their first blocks.
@@ -74,9 +74,9 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(deck: Arc<Deck>, news: Receiver<News>, taps: Receiver<Tap>) -> Self {
+    pub fn new(session: Arc<PlayerSession>, news: Receiver<News>, taps: Receiver<Tap>) -> Self {
         View {
-            deck,
+            session,
             news,
             shown: taps,
             begun: VecDeque::new(),
@@ -103,7 +103,7 @@ impl View {
 
     /// Takes what was told since, and shows of it what is heard by now.
     pub fn look(&mut self) {
-        let controls = &self.deck.controls;
+        let controls = &self.session.controls;
         // Before all that is looked at here: it is told before.
         self.is_over = controls.is_played_out() && controls.held_ms() == 0;
         self.taps
@@ -112,13 +112,13 @@ impl View {
             match news {
                 News::Begun(serial, track) => self.begun.push_back((serial, track)),
                 News::Failed(place, why) => {
-                    let message = format!("{}: {why}", self.deck.names[place]);
-                    self.deck.now().message = Some(message.clone());
+                    let message = format!("{}: {why}", self.session.names[place]);
+                    self.session.now().message = Some(message.clone());
                     self.messages.push(message);
                 }
             }
         }
-        let lost = self.deck.controls.is_lost();
+        let lost = self.session.controls.is_lost();
         if lost != self.lost {
             self.lost = lost;
             self.messages.push(match lost {
@@ -126,11 +126,11 @@ impl View {
                 false => "the sound device is back".into(),
             });
         }
-        let serial = self.deck.controls.serial();
+        let serial = self.session.controls.serial();
         while self.begun.front().is_some_and(|begun| begun.0 <= serial) {
             self.begin();
         }
-        if !self.deck.controls.is_paused() {
+        if !self.session.controls.is_paused() {
             for lane in &mut self.lanes {
                 lane.level *= FALL;
                 lane.shine = lane.shine.saturating_sub(1);
@@ -157,12 +157,12 @@ impl View {
             (self.selected, self.first_lane) = (0, 0);
         }
         // Of the same song, only its length has changed, if it goes on.
-        let goes_on = is_same && self.deck.controls.frame() > 0;
+        let goes_on = is_same && self.session.controls.frame() > 0;
         if !goes_on {
             self.played.push(Arc::clone(&begun.1));
         }
-        self.deck.entitle(begun.1.place, &begun.1.tags);
-        self.deck.now().track = Some(Arc::clone(&begun.1));
+        self.session.entitle(begun.1.place, &begun.1.tags);
+        self.session.now().track = Some(Arc::clone(&begun.1));
         self.track = Some(begun);
     }
 
@@ -185,34 +185,34 @@ impl View {
         self.sound.extend(tap.mix);
         let too_many = self.sound.len().saturating_sub(HEARD_FRAMES);
         self.sound.drain(..too_many);
-        let mut now = self.deck.now();
+        let mut now = self.session.now();
         now.load += (tap.load as f32 - now.load) / 50.0;
     }
 
     /// Says what the renderer is to make for the screen.
     pub fn ask(&self) {
-        let seeing = match (self.deck.controls.is_paused(), self.waves) {
+        let seeing = match (self.session.controls.is_paused(), self.waves) {
             (true, _) => Seeing::Nothing,
             (_, true) => Seeing::Waves,
             _ => Seeing::Levels,
         };
-        self.deck.controls.see(seeing);
+        self.session.controls.see(seeing);
     }
 
     /// Whether all was played.
     pub fn is_over(&self) -> bool {
-        self.is_over || self.deck.controls.is_ended() || self.deck.is_quitting()
+        self.is_over || self.session.controls.is_ended() || self.session.is_quitting()
     }
 
     /// Which songs are listed: all, or those that are looked for.
     pub fn listed(&self) -> Vec<usize> {
         let wanted = self.search.as_deref().unwrap_or("").to_lowercase();
-        let names = self.deck.names.iter().enumerate();
+        let names = self.session.names.iter().enumerate();
         let is_wanted = |(place, name): &(usize, &String)| {
             if wanted.is_empty() {
                 return true;
             }
-            let title = self.deck.title(*place).unwrap_or("");
+            let title = self.session.title(*place).unwrap_or("");
             let text = format!("{title} {name}").to_lowercase();
             wanted.split_whitespace().all(|word| text.contains(word))
         };

@@ -4,7 +4,7 @@
 //! Without a session bus there is nobody to talk to, and nothing is said about it; a bus that goes
 //! away is not looked for again. Nobody waits for it.
 //!
-//! What changes is looked for [`LOOK`] apart, in the deck, whoever changed it, and told as changed
+//! What changes is looked for [`LOOK`] apart, in the session, whoever changed it, and told as changed
 //! properties (`state.rs`); a place that is not where time would have led is told as `Seeked`.
 //!
 //! Source: MPRIS D-Bus Interface Specification 2.2. Left out on purpose: the track list and
@@ -22,7 +22,7 @@ use zbus::Connection;
 use zbus::connection::Builder;
 use zbus::fdo::RequestNameFlags;
 
-use super::deck::Deck;
+use super::session::PlayerSession;
 use line::Line;
 use objects::{Player, Program};
 use state::State;
@@ -33,19 +33,19 @@ const NAME: &str = "org.mpris.MediaPlayer2.creel_vgm";
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Lets the desktop tell the player what to do, from now on until the pool ends.
-pub fn serve(deck: &Arc<Deck>, pool: &Pool) {
-    let (deck, handle) = (Arc::clone(deck), pool.handle());
+pub fn serve(session: &Arc<PlayerSession>, pool: &Pool) {
+    let (session, handle) = (Arc::clone(session), pool.handle());
     // A desktop that is not there, or goes, changes nothing for who listens.
     pool.spawn(async move {
-        let _ = run(&deck, &handle).await;
+        let _ = run(&session, &handle).await;
     });
 }
 
-async fn run(deck: &Arc<Deck>, handle: &Handle) -> zbus::Result<()> {
+async fn run(session: &Arc<PlayerSession>, handle: &Handle) -> zbus::Result<()> {
     let bus = Builder::socket(Line::to_session()?)
         .internal_executor(false)
-        .serve_at(PATH, Program(Arc::clone(deck)))?
-        .serve_at(PATH, Player(Arc::clone(deck)))?
+        .serve_at(PATH, Program(Arc::clone(session)))?
+        .serve_at(PATH, Player(Arc::clone(session)))?
         .build()
         .await?;
     let executor = bus.executor().clone();
@@ -56,10 +56,10 @@ async fn run(deck: &Arc<Deck>, handle: &Handle) -> zbus::Result<()> {
     });
     take_name(&bus).await?;
     let player = bus.object_server().interface::<_, Player>(PATH).await?;
-    let mut told = State::of(deck);
+    let mut told = State::of(session);
     loop {
         creel::time::sleep(LOOK).await;
-        let now = State::of(deck);
+        let now = State::of(session);
         now.tell(&told, &player).await?;
         told = now;
     }

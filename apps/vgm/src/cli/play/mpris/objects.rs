@@ -11,10 +11,10 @@ use zbus::zvariant::{ObjectPath, Value};
 
 use super::state::State;
 use crate::cli::play::action::{Action, Change};
-use crate::cli::play::deck::Deck;
+use crate::cli::play::session::PlayerSession;
 
 /// The program.
-pub struct Program(pub Arc<Deck>);
+pub struct Program(pub Arc<PlayerSession>);
 
 #[interface(name = "org.mpris.MediaPlayer2")]
 impl Program {
@@ -56,7 +56,7 @@ impl Program {
 }
 
 /// What is played.
-pub struct Player(pub Arc<Deck>);
+pub struct Player(pub Arc<PlayerSession>);
 
 impl Player {
     fn told(&self, action: Action) -> Result<()> {

@@ -9,7 +9,7 @@ use zbus::zvariant::{ObjectPath, Value};
 
 use super::objects::Player;
 use crate::cli::plain::plain;
-use crate::cli::play::deck::Deck;
+use crate::cli::play::session::PlayerSession;
 
 /// A place this far from where time would have led was jumped to, in microseconds.
 const JUMP_US: i64 = 500_000;
@@ -41,9 +41,9 @@ pub struct State {
 }
 
 impl State {
-    pub fn of(deck: &Deck) -> State {
-        let controls = &deck.controls;
-        let now = deck.now();
+    pub fn of(session: &PlayerSession) -> State {
+        let controls = &session.controls;
+        let now = session.now();
         let us = |frames: u64| (frames as f64 * 1e6 / f64::from(controls.sample_rate())) as i64;
         State {
             status: match (

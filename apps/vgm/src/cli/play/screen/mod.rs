@@ -12,8 +12,8 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Wrap};
 
-use super::deck::{length, pass, within};
 use super::keys::HELP;
+use super::session::{length, pass, within};
 use super::view::{Over, View, title};
 use crate::cli::plain::plain;
 use style::{Ink, Style, ink};
@@ -138,7 +138,7 @@ fn clock(frames: u64, rate: u32) -> String {
 }
 
 fn position(view: &mut View, area: Rect) -> Line<'static> {
-    let controls = &view.deck.controls;
+    let controls = &view.session.controls;
     let (rate, now) = (controls.sample_rate(), controls.frame());
     let track = view.track.as_ref().map(|track| track.1.as_ref());
     let total = track.and_then(|track| track.frames);
@@ -205,7 +205,7 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
             style = style.add_modifier(Modifier::REVERSED);
         }
         let number = format!("{:>4}  ", place + 1);
-        let title = view.deck.title(*place);
+        let title = view.session.title(*place);
         let mut room = usize::from(area.width).saturating_sub(number.len());
         let mut spans = vec![Span::styled(number, style)];
         if let Some(title) = title {
@@ -216,7 +216,10 @@ fn songs(view: &mut View, area: Rect) -> Vec<Line<'static>> {
         // Of a song with a title, a word of its path tells nothing.
         if title.is_none() || room >= NAME_COLUMNS_MIN {
             let style = title.map_or(style, |_| ink(Ink::Faint));
-            spans.push(Span::styled(ending(&view.deck.names[*place], room), style));
+            spans.push(Span::styled(
+                ending(&view.session.names[*place], room),
+                style,
+            ));
         }
         Line::from(spans)
     };
@@ -236,13 +239,13 @@ fn ending(path: &str, columns: usize) -> String {
 
 fn foot_line(view: &View) -> Line<'static> {
     if let Some(text) = &view.search {
-        let (found, all) = (view.listed().len(), view.deck.names.len());
+        let (found, all) = (view.listed().len(), view.session.names.len());
         let text = plain(text);
         return Line::from(format!(
             "/{text}_   {found} of {all}, enter plays, esc leaves"
         ));
     }
-    let controls = &view.deck.controls;
+    let controls = &view.session.controls;
     let (gaps, us) = controls.gaps();
     let gaps = match gaps {
         0 => "no gaps".into(),
@@ -279,7 +282,7 @@ fn foot_line(view: &View) -> Line<'static> {
     Line::from(format!(
         "vol {:.0}%{modes}  ? help  q quit  {device}  {gaps}{stalls}  render {:.1}%",
         controls.volume() * 100.0,
-        view.deck.now().load / 10.0
+        view.session.now().load / 10.0
     ))
 }
 

@@ -27,9 +27,9 @@ pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
     let each = columns.div_ceil(BANDS_MAX);
     let bands = columns / each;
     view.bands.resize(bands, 0.0);
-    let rate = view.deck.controls.sample_rate() as f32;
+    let rate = view.session.controls.sample_rate() as f32;
     let sound = view.sound.make_contiguous();
-    let is_paused = view.deck.controls.is_paused();
+    let is_paused = view.session.controls.is_paused();
     for (place, band) in view.bands.iter_mut().enumerate().filter(|_| !is_paused) {
         let hz = LOW * (HIGH / LOW).powf(place as f32 / (bands - 1).max(1) as f32);
         let db = 20.0 * strength(sound, hz / rate).max(1e-6).log10();

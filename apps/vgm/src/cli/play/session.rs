@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::plain::plain;
 
 /// A player under way.
-pub struct Deck {
+pub struct PlayerSession {
     pub controls: Arc<PlayerControls>,
     pub orders: Orders,
     /// What the songs of the queue are called, by their places.
@@ -33,14 +33,14 @@ pub struct Now {
     pub message: Option<String>,
 }
 
-impl Deck {
+impl PlayerSession {
     pub fn new(
         controls: Arc<PlayerControls>,
         orders: Orders,
         names: Vec<String>,
         refused: usize,
     ) -> Self {
-        Deck {
+        PlayerSession {
             controls,
             orders,
             titles: vec![OnceLock::new(); names.len()],

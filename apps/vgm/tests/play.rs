@@ -76,7 +76,7 @@ impl Device for Recorder {
     }
 }
 
-struct Deck {
+struct TestPlayer {
     tape: Arc<Tape>,
     controls: Arc<PlayerControls>,
     orders: Orders,
@@ -88,8 +88,8 @@ struct Deck {
     pools: [Pool; 2],
 }
 
-impl Deck {
-    fn new(songs: Vec<Source>, settings: &Settings) -> Deck {
+impl TestPlayer {
+    fn new(songs: Vec<Source>, settings: &Settings) -> TestPlayer {
         let tape = Arc::new(Tape::default());
         let again = Arc::clone(&tape);
         let open = Box::new(move || {
@@ -118,7 +118,7 @@ impl Deck {
             pools[0].spawn(renderer.run()),
             pools[1].spawn(sink.run(device, true)),
         ];
-        Deck {
+        TestPlayer {
             tape,
             controls,
             orders,
@@ -197,7 +197,7 @@ fn long() -> Settings {
 #[test]
 fn songs_follow_each_other_without_a_gap_and_with_the_bits_of_a_render() {
     let songs = carried(3);
-    let session = Deck::new(songs.clone(), &Settings::default());
+    let session = TestPlayer::new(songs.clone(), &Settings::default());
     for source in &songs {
         let whole = whole(source, &Settings::default());
         assert!(session.tape.take(whole.len()) == whole, "{source}");
@@ -208,7 +208,7 @@ fn songs_follow_each_other_without_a_gap_and_with_the_bits_of_a_render() {
 #[test]
 fn what_was_ordered_is_heard_next() {
     let songs = carried(2);
-    let session = Deck::new(songs.clone(), &long());
+    let session = TestPlayer::new(songs.clone(), &long());
     let (first, second) = (whole(&songs[0], &long()), whole(&songs[1], &long()));
     let has = |song: &[[f32; 2]], frame: usize, frames: usize| {
         session.tape.take(frames) == song[frame..frame + frames]
@@ -248,7 +248,7 @@ fn what_was_ordered_is_heard_next() {
 #[test]
 fn a_device_that_vanishes_is_taken_up_again_where_it_was() {
     let songs = carried(1);
-    let session = Deck::new(songs.clone(), &long());
+    let session = TestPlayer::new(songs.clone(), &long());
     let song = whole(&songs[0], &long());
     assert!(session.tape.take(2000) == song[..2000]);
     session.tape.state.lock().unwrap().gone = true;
@@ -369,7 +369,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
 fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
     let broken = Source::StandardInput(Arc::new(b"not a song".to_vec()));
     let songs = vec![broken, carried(1).remove(0)];
-    let session = Deck::new(songs.clone(), &Settings::default());
+    let session = TestPlayer::new(songs.clone(), &Settings::default());
     let Ok(News::Failed(0, why)) = session.news.recv_blocking() else {
         panic!("the first song is broken");
     };
@@ -388,7 +388,7 @@ fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
 }
 
 #[test]
-fn a_renderer_that_panics_ends_the_desk() {
+fn a_renderer_that_panics_ends_the_controls() {
     let queue = Queue::new(vec![Source::Carried(&demo::CARRIED[0])]);
     let choose =
         Box::new(|_: &Source, _: Option<&Source>| -> Sound { panic!("so it was asked for") });

@@ -1,11 +1,11 @@
 //! `creel-vgm serve`: a page to listen to an archive, for browsers on this machine.
 //!
-//! The index (`index.rs`) knows the songs, a session a song that is open (`booth.rs`) makes its sound,
+//! The index (`index.rs`) knows the songs, a session a song that is open (`song_session.rs`) makes its sound,
 //! and the page asks for a tenth of a second at a time, as FLAC where the browser reads it: what it asks for next is made with the voices
 //! that are heard by then.
 
-mod booth;
 mod index;
+mod song_session;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ use creel_console::{Common, Exit, Failure, Interrupt};
 use serde_json::json;
 
 use super::plain::tell;
-use booth::Booths;
 use index::{Index, Song};
+use song_session::SongSessions;
 
 /// Listen to an archive in a browser
 ///
@@ -85,7 +85,7 @@ impl Serve {
             tell(&format!("http://{}/", listener.local_addr()?));
         }
         let site = Arc::new(Site {
-            booths: Booths::new(pool.handle()),
+            sessions: SongSessions::new(pool.handle()),
             songs: RwLock::default(),
             index,
             folders: self.folders.clone(),
@@ -114,7 +114,7 @@ struct Known {
 /// What pages ask.
 struct Site {
     songs: RwLock<Vec<Known>>,
-    booths: Booths,
+    sessions: SongSessions,
     index: Index,
     folders: Vec<PathBuf>,
     pool: Arc<Pool>,
@@ -176,9 +176,11 @@ impl Site {
                 let place = request.number("id").and_then(|id| usize::try_from(id).ok());
                 match place.and_then(|place| Some((place, self.song(place)?))) {
                     None => Answer::refused("404 Not Found"),
-                    Some((_, song)) if request.path == "/wav" => booth::wav(&song, request),
-                    Some((_, song)) if request.path == "/flac" => booth::flac(&song, request),
-                    Some((place, song)) => self.booths.answer(place, &song, request),
+                    Some((_, song)) if request.path == "/wav" => song_session::wav(&song, request),
+                    Some((_, song)) if request.path == "/flac" => {
+                        song_session::flac(&song, request)
+                    }
+                    Some((place, song)) => self.sessions.answer(place, &song, request),
                 }
             }
             _ => Answer::refused("404 Not Found"),

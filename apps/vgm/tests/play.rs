@@ -10,7 +10,8 @@ use creel_vgm::batch::Source;
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::play::{
-    Device, News, Order, Orders, Parts, PlayerControls, Queue, Seeing, Sound, Tap, Track, parts,
+    Command, CommandSender, Device, News, Parts, PlayerControls, Queue, Seeing, Sound, Tap, Track,
+    parts,
 };
 use creel_vgm::render::{Buffers, Player, Settings};
 
@@ -79,7 +80,7 @@ impl Device for Recorder {
 struct TestPlayer {
     tape: Arc<Tape>,
     controls: Arc<PlayerControls>,
-    orders: Orders,
+    commands: CommandSender,
     news: creel::channel::ring::Receiver<News>,
     taps: creel::channel::ring::Receiver<Tap>,
     begun: RefCell<Option<Arc<Track>>>,
@@ -106,7 +107,7 @@ impl TestPlayer {
             renderer,
             sink,
             controls,
-            orders,
+            commands,
             news,
             taps,
         } = parts(Queue::new(songs), rate, choose, open);
@@ -121,7 +122,7 @@ impl TestPlayer {
         TestPlayer {
             tape,
             controls,
-            orders,
+            commands,
             news,
             taps,
             begun: RefCell::default(),
@@ -138,13 +139,13 @@ impl TestPlayer {
         }
     }
 
-    /// Orders something, and waits until a block of its doing is on its way.
-    fn order_until(&self, order: Order, made: impl Fn(&Tap) -> bool) {
+    /// Commands something, and waits until a block of its doing is on its way.
+    fn send_until(&self, command: Command, made: impl Fn(&Tap) -> bool) {
         // What is heard now is on the controls.
         self.tape.settle();
         while self.news.try_recv().is_ok() {}
         while self.taps.try_recv().is_ok() {}
-        self.order(order);
+        self.send(command);
         while !made(&self.taps.recv_blocking().unwrap()) {}
         while let Ok(News::Begun(_, track)) = self.news.try_recv() {
             *self.begun.borrow_mut() = Some(track);
@@ -152,12 +153,12 @@ impl TestPlayer {
         self.tape.settle();
     }
 
-    fn order(&self, order: Order) {
-        assert!(self.orders.send(order));
+    fn send(&self, command: Command) {
+        assert!(self.commands.send(command));
     }
 
     fn end(self) {
-        self.order(Order::Quit);
+        self.send(Command::Quit);
         // The sink may wait for room.
         self.tape.state.lock().unwrap().room = usize::MAX / 2;
         for end in self.ends {
@@ -215,24 +216,24 @@ fn what_was_ordered_is_heard_next() {
     };
     let second_of = |frame: u64| move |tap: &Tap| tap.frame == frame;
     assert!(has(&first, 0, 5000));
-    session.order_until(Order::SeekTo(1000), second_of(44_100));
+    session.send_until(Command::SeekTo(1000), second_of(44_100));
     assert!(has(&first, 44_100, 3000), "forward");
-    session.order_until(Order::Seek(-500), second_of(47_100 - 22_050));
+    session.send_until(Command::Seek(-500), second_of(47_100 - 22_050));
     assert!(has(&first, 47_100 - 22_050, 3000), "back");
-    session.order_until(Order::Next, second_of(0));
+    session.send_until(Command::Next, second_of(0));
     assert_eq!(session.begun.take().unwrap().place, 1);
     assert!(has(&second, 0, 3000), "next");
-    session.order_until(Order::Previous, second_of(0));
+    session.send_until(Command::Previous, second_of(0));
     assert_eq!(session.begun.take().unwrap().place, 0);
     assert!(has(&first, 0, 3000), "previous");
-    session.order_until(Order::Solo(40), second_of(3000));
+    session.send_until(Command::SoloVoice(40), second_of(3000));
     let silent = session.tape.take(3000);
     assert!(
         silent.iter().all(|frame| *frame == [0.0; 2]),
         "no such voice"
     );
     assert_eq!(session.controls.heard() & 1, 0);
-    session.order_until(Order::HearAll, second_of(6000));
+    session.send_until(Command::UnmuteAll, second_of(6000));
     assert_eq!(session.controls.heard(), u64::MAX);
     assert!(has(&first, 6000, 3000), "it has played on");
     session.controls.set_volume(0.5);
@@ -240,7 +241,7 @@ fn what_was_ordered_is_heard_next() {
     let half = session.tape.take(1000);
     assert_eq!(half[999], first[9999].map(|sample| sample * 0.5));
     session.controls.set_volume(1.0);
-    session.order_until(Order::Pitch(2000), second_of(10_000));
+    session.send_until(Command::Pitch(2000), second_of(10_000));
     assert!(!has(&first, 10_000, 3000), "higher, and as fast");
     session.end();
 }
@@ -312,7 +313,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
         renderer,
         sink,
         controls,
-        orders,
+        commands,
         ..
     } = parts(Queue::new(carried(1)), 44_100, choose, open);
     let pools = [0; 2].map(|_| Pool::builder().workers(1).build().unwrap());
@@ -359,7 +360,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
     }
     assert_eq!(controls.stalls().0, 1);
     set(&|bench| bench.is_slow = false);
-    assert!(orders.send(Order::Quit));
+    assert!(commands.send(Command::Quit));
     for end in ends {
         pools[0].block_on(end).unwrap();
     }
@@ -379,7 +380,7 @@ fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
     assert!(session.tape.take(whole.len()) == whole);
     // At the end it waits, and plays again when told. News that nobody takes leave no room for more.
     while session.news.try_recv().is_ok() {}
-    session.order(Order::Jump(1));
+    session.send(Command::Jump(1));
     assert_eq!(session.track().place, 1);
     assert!(session.tape.take(500) == whole[..500]);
     session.end();

@@ -1,5 +1,5 @@
 //! What the parts see of each other at any time, without waiting: the interface's switches and the
-//! sink's gauges. A word each; none orders another.
+//! sink's gauges. A word each; none commands another.
 
 use std::io;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 
 use creel::channel::ring;
 
-use super::{Order, Repeat};
+use super::{Command, Repeat};
 use crate::render::TEMPO;
 
 /// What of the voices somebody looks at.
@@ -52,8 +52,8 @@ pub struct PlayerControls {
     /// Which voices of the song under way are heard, a bit each.
     voices: AtomicU64,
     played: AtomicU64,
-    /// From the last order to the first sound of its doing that went to the device.
-    answer_us: AtomicU64,
+    /// From the last command to the first sound of its doing that went to the device.
+    command_latency_us: AtomicU64,
     seeing: AtomicU8,
     /// What was ordered last of what lasts.
     forever: AtomicBool,
@@ -89,7 +89,7 @@ impl PlayerControls {
             failed: AtomicU64::new(0),
             voices: AtomicU64::new(u64::MAX),
             played: AtomicU64::new(0),
-            answer_us: AtomicU64::new(0),
+            command_latency_us: AtomicU64::new(0),
             seeing: AtomicU8::new(0),
             forever: AtomicBool::new(false),
             repeat: AtomicU8::new(0),
@@ -180,10 +180,10 @@ impl PlayerControls {
         self.seeking.load(Relaxed)
     }
 
-    /// How long it took from the last order that changes the sound until its first sound went to the
+    /// How long it took from the last command that changes the sound until its first sound went to the
     /// device, in microseconds.
-    pub fn answer_us(&self) -> u64 {
-        self.answer_us.load(Relaxed)
+    pub fn command_latency_us(&self) -> u64 {
+        self.command_latency_us.load(Relaxed)
     }
 
     /// Says what is looked at.
@@ -228,20 +228,20 @@ impl PlayerControls {
         self.pitch.load(Relaxed)
     }
 
-    /// Takes down what an order changes for good.
-    pub(super) fn note(&self, order: Order) {
-        match order {
-            Order::LoopForever(forever) => self.forever.store(forever, Relaxed),
-            Order::Repeat(repeat) => self.repeat.store(repeat as u8, Relaxed),
-            Order::Shuffle(shuffled) => self.shuffled.store(shuffled, Relaxed),
-            Order::Tempo(tempo) => self.tempo.store(tempo, Relaxed),
-            Order::Pitch(pitch) => self.pitch.store(pitch, Relaxed),
+    /// Takes down what a command changes for good.
+    pub(super) fn apply(&self, command: Command) {
+        match command {
+            Command::LoopForever(forever) => self.forever.store(forever, Relaxed),
+            Command::Repeat(repeat) => self.repeat.store(repeat as u8, Relaxed),
+            Command::Shuffle(shuffled) => self.shuffled.store(shuffled, Relaxed),
+            Command::Tempo(tempo) => self.tempo.store(tempo, Relaxed),
+            Command::Pitch(pitch) => self.pitch.store(pitch, Relaxed),
             _ => {}
         }
     }
 
-    pub(super) fn set_answer(&self, us: u64) {
-        self.answer_us.store(us, Relaxed);
+    pub(super) fn set_command_latency(&self, us: u64) {
+        self.command_latency_us.store(us, Relaxed);
     }
 
     /// Whether the queue is at its end, and all of it went to the device.

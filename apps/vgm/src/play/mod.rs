@@ -1,7 +1,7 @@
 //! Playing songs one after another: three parts that never wait for each other.
 //!
 //! ```text
-//!            orders              blocks, each of 10 ms
+//!            commands              blocks, each of 10 ms
 //! interface ────────► renderer ════════════════════════► sink ────► device
 //!     ▲                 │  ▲                              │ │
 //!     │   news of them  │  └───────── empty blocks ───────┘ │
@@ -10,7 +10,7 @@
 //!
 //! The renderer ([`renderer`]) makes blocks as long as there are empty ones; so many there are, so
 //! much sound is made ahead. The sink ([`sink`]) gives them to the device when it has room. The
-//! interface is not here: it sends [`Order`]s, looks at the [`PlayerControls`] and takes what [`News`] there is.
+//! interface is not here: it sends [`Command`]s, looks at the [`PlayerControls`] and takes what [`News`] there is.
 //!
 //! Invariants. No part waits for the interface: news that it does not take are dropped. The sink
 //! takes no lock and allocates nothing for a block. What is heard is what was ordered last: blocks of
@@ -52,11 +52,11 @@ const BLOCKS: usize = 20;
 /// Voices that are told of and can be muted, at most; more are always heard.
 pub const VOICES_MAX: usize = 64;
 /// The slowest and the fastest tempo, the lowest and the highest pitch, in thousandths.
-pub const PACE: std::ops::RangeInclusive<u32> = 250..=4000;
+pub const TEMPO_RANGE: std::ops::RangeInclusive<u32> = 250..=4000;
 
 /// What the interface asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum Command {
     /// The next song of the queue.
     Next,
     /// The start of this song, or, within its first two seconds, the song before.
@@ -68,11 +68,11 @@ pub enum Order {
     /// To so many milliseconds from the song's start.
     SeekTo(u64),
     /// A voice is heard, or not: its place among the song's voices.
-    Toggle(usize),
+    ToggleVoice(usize),
     /// This voice alone is heard; if that is so already, all are.
-    Solo(usize),
+    SoloVoice(usize),
     /// All voices are heard.
-    HearAll,
+    UnmuteAll,
     /// Songs that loop are played for ever, or as often as was set.
     LoopForever(bool),
     /// What comes after the last song, or after this one.
@@ -87,15 +87,15 @@ pub enum Order {
     Quit,
 }
 
-impl Order {
+impl Command {
     /// Whether it leads away from where the song is.
-    fn leads(self) -> bool {
+    fn changes_position(self) -> bool {
         match self {
-            Order::Next | Order::Previous | Order::Jump(_) | Order::Quit => true,
-            Order::Seek(_) | Order::SeekTo(_) => true,
-            Order::Toggle(_) | Order::Solo(_) | Order::HearAll => false,
-            Order::LoopForever(_) | Order::Repeat(_) | Order::Shuffle(_) => false,
-            Order::Tempo(_) | Order::Pitch(_) => false,
+            Command::Next | Command::Previous | Command::Jump(_) | Command::Quit => true,
+            Command::Seek(_) | Command::SeekTo(_) => true,
+            Command::ToggleVoice(_) | Command::SoloVoice(_) | Command::UnmuteAll => false,
+            Command::LoopForever(_) | Command::Repeat(_) | Command::Shuffle(_) => false,
+            Command::Tempo(_) | Command::Pitch(_) => false,
         }
     }
 }
@@ -165,35 +165,41 @@ struct Block {
     first: u64,
     tempo: u32,
     /// When that was ordered which it is the first to follow, if it is.
-    ordered: Option<Instant>,
+    commanded_at: Option<Instant>,
 }
 
 /// What the renderer waits for.
-enum Inbox {
-    Order(Order, Instant),
-    Empty(Box<Block>),
+enum RendererMessage {
+    Command(Command, Instant),
+    EmptyBlock(Box<Block>),
 }
 
-/// Sends orders; clones send to the same renderer.
+/// Sends commands; clones send to the same renderer.
 #[derive(Clone)]
-pub struct Orders {
-    sender: ring::Sender<Inbox>,
+pub struct CommandSender {
+    sender: ring::Sender<RendererMessage>,
     controls: Arc<PlayerControls>,
 }
 
-impl Orders {
-    /// Orders something. False: the renderer has ended, or has more orders than it can see to.
+impl CommandSender {
+    /// Commands something. False: the renderer has ended, or has more commands than it can see to.
     ///
     /// What holds from now on is on the controls at once.
-    pub fn send(&self, order: Order) -> bool {
-        let order = match order {
-            Order::Tempo(tempo) => Order::Tempo(tempo.clamp(*PACE.start(), *PACE.end())),
-            Order::Pitch(pitch) => Order::Pitch(pitch.clamp(*PACE.start(), *PACE.end())),
-            order => order,
+    pub fn send(&self, command: Command) -> bool {
+        let command = match command {
+            Command::Tempo(tempo) => {
+                Command::Tempo(tempo.clamp(*TEMPO_RANGE.start(), *TEMPO_RANGE.end()))
+            }
+            Command::Pitch(pitch) => {
+                Command::Pitch(pitch.clamp(*TEMPO_RANGE.start(), *TEMPO_RANGE.end()))
+            }
+            command => command,
         };
-        let sent = self.sender.try_send(Inbox::Order(order, Instant::now()));
+        let sent = self
+            .sender
+            .try_send(RendererMessage::Command(command, Instant::now()));
         if sent.is_ok() {
-            self.controls.note(order);
+            self.controls.apply(command);
         }
         sent.is_ok()
     }
@@ -231,8 +237,8 @@ pub struct Parts {
     pub sink: Sink,
     /// What is played, and how.
     pub controls: Arc<PlayerControls>,
-    /// Where orders go.
-    pub orders: Orders,
+    /// Where commands go.
+    pub commands: CommandSender,
     /// What the renderer tells; what is not taken in time is dropped.
     pub news: ring::Receiver<News>,
     /// What was made: each block while [somebody looks](PlayerControls::see), else one in ten; dropped as well.
@@ -243,7 +249,7 @@ pub struct Parts {
 /// chosen must have this rate.
 pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open) -> Parts {
     let frames = (sample_rate / BLOCKS_PER_SECOND) as usize;
-    // Orders on top of the blocks, all of which may be in there.
+    // Commands on top of the blocks, all of which may be in there.
     let (to_renderer, inbox) = ring::channel(BLOCKS + 56);
     let (to_sink, blocks) = ring::channel(BLOCKS);
     let (tell, news) = ring::channel(256);
@@ -255,14 +261,14 @@ pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open)
             turn: 0,
             first: 0,
             tempo: TEMPO,
-            ordered: None,
+            commanded_at: None,
         };
-        let sent = to_renderer.try_send(Inbox::Empty(Box::new(block)));
+        let sent = to_renderer.try_send(RendererMessage::EmptyBlock(Box::new(block)));
         debug_assert!(sent.is_ok(), "there is a place for each");
     }
     let controls = Arc::new(PlayerControls::new(sample_rate));
-    controls.note(Order::Repeat(queue.repeat()));
-    controls.note(Order::Shuffle(queue.is_shuffled()));
+    controls.apply(Command::Repeat(queue.repeat()));
+    controls.apply(Command::Shuffle(queue.is_shuffled()));
     Parts {
         sink: Sink::new(blocks, to_renderer.clone(), Arc::clone(&controls), open),
         renderer: Renderer::new(
@@ -271,7 +277,7 @@ pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open)
             (inbox, to_sink, tell, show),
             Arc::clone(&controls),
         ),
-        orders: Orders {
+        commands: CommandSender {
             sender: to_renderer,
             controls: Arc::clone(&controls),
         },

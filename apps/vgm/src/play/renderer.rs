@@ -9,8 +9,8 @@ use creel::task::yield_now;
 
 use super::track::{Looks, Playing};
 use super::{
-    BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, Choose, Inbox, News, Order, PlayerControls,
-    Queue, Seeing, Sound, Tap, Track,
+    BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, Choose, Command, News, PlayerControls, Queue,
+    RendererMessage, Seeing, Sound, Tap, Track,
 };
 use crate::chips::set::missing;
 use crate::effects::Chain;
@@ -22,14 +22,14 @@ use crate::render::Settings;
 const FOREVER: u32 = u32::MAX;
 /// Before this, "previous" is the song before, not this one's start.
 const EARLY_SECONDS: u64 = 2;
-/// Orders and blocks that are kept on a long way, at most; others stay where they are.
-const KEPT_MAX: usize = 256;
+/// Commands and blocks that are kept on a long way, at most; others stay where they are.
+const DEFERRED_MAX: usize = 256;
 
 /// Makes the sound.
 pub struct Renderer {
     queue: Queue,
     choose: Choose,
-    inbox: ring::Receiver<Inbox>,
+    inbox: ring::Receiver<RendererMessage>,
     blocks: ring::Sender<Box<Block>>,
     news: ring::Sender<News>,
     taps: ring::Sender<Tap>,
@@ -37,11 +37,11 @@ pub struct Renderer {
     serial: u64,
     turn: u64,
     /// When that was ordered which began this turn, until a block says so.
-    ordered: Option<Instant>,
+    commanded_at: Option<Instant>,
     looks: Looks,
     scratch: Vec<[f32; 2]>,
     /// What came during a long way through a song.
-    kept: VecDeque<Inbox>,
+    deferred: VecDeque<RendererMessage>,
 }
 
 /// Ends the controls however the renderer ends, by a panic too: nobody waits for one that is gone.
@@ -56,7 +56,7 @@ impl Drop for End {
 }
 
 type Ends = (
-    ring::Receiver<Inbox>,
+    ring::Receiver<RendererMessage>,
     ring::Sender<Box<Block>>,
     ring::Sender<News>,
     ring::Sender<Tap>,
@@ -89,24 +89,24 @@ impl Renderer {
             controls,
             serial: 0,
             turn: 0,
-            ordered: None,
+            commanded_at: None,
             looks: Looks::default(),
             scratch: Vec::new(),
-            kept: VecDeque::new(),
+            deferred: VecDeque::new(),
         }
     }
 
     /// What comes next.
-    async fn receive(&mut self) -> Result<Inbox, Closed> {
-        match self.kept.pop_front() {
+    async fn receive(&mut self) -> Result<RendererMessage, Closed> {
+        match self.deferred.pop_front() {
             Some(kept) => Ok(kept),
             None => self.inbox.recv().await,
         }
     }
 
-    /// Plays the queue; returns when [`Order::Quit`] has come or nobody listens any more.
+    /// Plays the queue; returns when [`Command::Quit`] has come or nobody listens any more.
     ///
-    /// At the queue's end it waits for orders.
+    /// At the queue's end it waits for commands.
     pub async fn run(mut self) {
         let _end = End(Arc::clone(&self.controls));
         self.serve().await;
@@ -141,18 +141,18 @@ impl Renderer {
         }
     }
 
-    /// Waits for an order that leads to a song; false: it was to quit.
+    /// Waits for a command that leads to a song; false: it was to quit.
     async fn idle(&mut self) -> Result<bool, Closed> {
         let mut empty = Vec::new();
         loop {
             // The sink has none left.
             self.controls.set_played_out(empty.len() == BLOCKS);
             match self.receive().await? {
-                Inbox::Empty(block) => empty.push(block),
-                Inbox::Order(Order::Quit, _) => return Ok(false),
-                Inbox::Order(order, when) => {
-                    self.ordered = Some(when);
-                    self.elsewhere(order);
+                RendererMessage::EmptyBlock(block) => empty.push(block),
+                RendererMessage::Command(Command::Quit, _) => return Ok(false),
+                RendererMessage::Command(command, when) => {
+                    self.commanded_at = Some(when);
+                    self.apply_queue_command(command);
                     if self.queue.current().is_some() {
                         break;
                     }
@@ -170,17 +170,17 @@ impl Renderer {
         Ok(true)
     }
 
-    /// What an order does that is not about the song under way. True: the queue was moved.
-    fn elsewhere(&mut self, order: Order) -> bool {
-        match order {
-            Order::Next => self.queue.next(),
-            Order::Previous => self.queue.previous(),
-            Order::Jump(place) => self.queue.jump(place),
-            Order::Repeat(repeat) => {
+    /// What a command does that is not about the song under way. True: the queue was moved.
+    fn apply_queue_command(&mut self, command: Command) -> bool {
+        match command {
+            Command::Next => self.queue.next(),
+            Command::Previous => self.queue.previous(),
+            Command::Jump(place) => self.queue.jump(place),
+            Command::Repeat(repeat) => {
                 self.queue.set_repeat(repeat);
                 return false;
             }
-            Order::Shuffle(shuffled) => {
+            Command::Shuffle(shuffled) => {
                 self.queue.shuffle(shuffled);
                 return false;
             }
@@ -221,8 +221,8 @@ impl Renderer {
         }
         loop {
             let block = match self.receive().await {
-                Ok(Inbox::Empty(block)) => block,
-                Ok(Inbox::Order(Order::LoopForever(forever), _)) => {
+                Ok(RendererMessage::EmptyBlock(block)) => block,
+                Ok(RendererMessage::Command(Command::LoopForever(forever), _)) => {
                     settings.loops = if forever { FOREVER } else { loops };
                     // What is made already is not taken back.
                     playing.set_length(&settings);
@@ -230,11 +230,11 @@ impl Renderer {
                     self.tell(News::Begun(self.serial, Arc::new(track)));
                     continue;
                 }
-                Ok(Inbox::Order(order, when)) => {
+                Ok(RendererMessage::Command(command, when)) => {
                     let turn = self.turn;
-                    let way = self.obey(order, &mut playing).await;
+                    let way = self.apply_command(command, &mut playing).await;
                     if self.turn != turn || way.is_some() {
-                        self.ordered = Some(when);
+                        self.commanded_at = Some(when);
                     }
                     match way {
                         Some(way) => return Ok(way),
@@ -277,10 +277,10 @@ impl Renderer {
         block.frames.truncate(made);
         chain.apply(&mut block.frames);
         block.tempo = self.controls.tempo();
-        (block.turn, block.ordered) = (self.turn, None);
+        (block.turn, block.commanded_at) = (self.turn, None);
         if made > 0 {
             self.serial += 1;
-            block.ordered = self.ordered.take();
+            block.commanded_at = self.commanded_at.take();
             let took = begin.elapsed().as_nanos() * 1000 / BLOCK_TIME.as_nanos();
             // Who does not look is told now and then, so that there is room for what is rare.
             let is_told = seeing != Seeing::Nothing || self.serial.is_multiple_of(10);
@@ -305,26 +305,26 @@ impl Renderer {
     }
 
     /// Does what is ordered while a song plays; says how it is left, if it is.
-    async fn obey(&mut self, order: Order, playing: &mut Playing<'_>) -> Option<Way> {
+    async fn apply_command(&mut self, command: Command, playing: &mut Playing<'_>) -> Option<Way> {
         let now = self.heard_frame(playing);
         let rate = u64::from(self.controls.sample_rate());
         let frames = |ms: u64| ms.saturating_mul(rate) / 1000;
-        match order {
-            Order::Quit => return Some(Way::Quit),
-            Order::Previous if now >= EARLY_SECONDS * rate => self.seek(playing, 0).await,
-            Order::Seek(ms) if ms < 0 => {
+        match command {
+            Command::Quit => return Some(Way::Quit),
+            Command::Previous if now >= EARLY_SECONDS * rate => self.seek(playing, 0).await,
+            Command::Seek(ms) if ms < 0 => {
                 self.seek(playing, now.saturating_sub(frames(ms.unsigned_abs())))
                     .await;
             }
-            Order::Seek(ms) => {
+            Command::Seek(ms) => {
                 self.seek(playing, now.saturating_add(frames(ms.unsigned_abs())))
                     .await
             }
-            Order::SeekTo(ms) => self.seek(playing, frames(ms)).await,
-            Order::Toggle(voice) if voice < 64 => {
+            Command::SeekTo(ms) => self.seek(playing, frames(ms)).await,
+            Command::ToggleVoice(voice) if voice < 64 => {
                 self.hear(playing, playing.heard() ^ 1 << voice).await
             }
-            Order::Solo(voice) if voice < 64 => {
+            Command::SoloVoice(voice) if voice < 64 => {
                 let voices = playing.voices().len() as u32;
                 let others = u64::MAX.checked_shl(voices).unwrap_or(0);
                 let alone = 1 << voice | others;
@@ -332,13 +332,13 @@ impl Renderer {
                 self.hear(playing, if is_alone { u64::MAX } else { alone })
                     .await;
             }
-            Order::HearAll => self.hear(playing, u64::MAX).await,
-            Order::Tempo(_) | Order::Pitch(_) => {
+            Command::UnmuteAll => self.hear(playing, u64::MAX).await,
+            Command::Tempo(_) | Command::Pitch(_) => {
                 let next = self.next_frame(playing);
                 self.seek(playing, next).await;
                 playing.set_pace(self.controls.tempo(), self.controls.pitch());
             }
-            _ => return self.elsewhere(order).then_some(Way::Leave),
+            _ => return self.apply_queue_command(command).then_some(Way::Leave),
         }
         None
     }
@@ -351,7 +351,7 @@ impl Renderer {
         self.controls.set_heard(heard);
     }
 
-    /// Goes to a frame of the song. An order to go elsewhere ends the way there, others wait; who
+    /// Goes to a frame of the song. A command to go elsewhere ends the way there, others wait; who
     /// shares the worker gets on.
     async fn seek(&mut self, playing: &mut Playing<'_>, to: u64) {
         self.turn();
@@ -359,14 +359,13 @@ impl Renderer {
         while playing.walk(to, &mut self.scratch) {
             self.controls.set_seeking(true);
             yield_now().await;
-            while self.kept.len() < KEPT_MAX
+            while self.deferred.len() < DEFERRED_MAX
                 && let Ok(next) = self.inbox.try_recv()
             {
-                self.kept.push_back(next);
+                self.deferred.push_back(next);
             }
-            let is_elsewhere =
-                |kept: &Inbox| matches!(kept, Inbox::Order(order, _) if order.leads());
-            if self.kept.iter().any(is_elsewhere) {
+            let is_elsewhere = |kept: &RendererMessage| matches!(kept, RendererMessage::Command(command, _) if command.changes_position());
+            if self.deferred.iter().any(is_elsewhere) {
                 break;
             }
         }

@@ -8,7 +8,7 @@ use creel::time::{sleep, timeout};
 
 use super::device::{Device, Open};
 use super::first::come_first;
-use super::{Block, Inbox, Order, PlayerControls};
+use super::{Block, Command, PlayerControls, RendererMessage};
 
 /// How soon a full device is asked again: when it has played half of what it holds, within these
 /// bounds.
@@ -26,7 +26,7 @@ const REST: Duration = Duration::from_millis(500);
 /// Gives the sound to the device.
 pub struct Sink {
     blocks: ring::Receiver<Box<Block>>,
-    back: ring::Sender<Inbox>,
+    back: ring::Sender<RendererMessage>,
     controls: Arc<PlayerControls>,
     open: Open,
     /// When the device was last opened again, or looked for.
@@ -36,7 +36,7 @@ pub struct Sink {
 impl Sink {
     pub(super) fn new(
         blocks: ring::Receiver<Box<Block>>,
-        back: ring::Sender<Inbox>,
+        back: ring::Sender<RendererMessage>,
         controls: Arc<PlayerControls>,
         open: Open,
     ) -> Self {
@@ -109,9 +109,9 @@ impl Sink {
                         }
                         let until = Instant::now() + self.seconds(held);
                         sounding = (held > 0).then_some((block.turn, until));
-                        if let Some(ordered) = block.ordered.take() {
+                        if let Some(ordered) = block.commanded_at.take() {
                             self.controls
-                                .set_answer(ordered.elapsed().as_micros() as u64);
+                                .set_command_latency(ordered.elapsed().as_micros() as u64);
                         }
                     }
                     Err(error) if device.is_gone_for_good() => return self.controls.fail(error),
@@ -126,7 +126,7 @@ impl Sink {
             }
             block.frames.clear();
             // The renderer that does not take it has ended, and the next receive says so.
-            let _ = self.back.send(Inbox::Empty(block)).await;
+            let _ = self.back.send(RendererMessage::EmptyBlock(block)).await;
         }
         // Who quits does not wait for what the device has, and nobody for one that stands still.
         let until = Instant::now() + self.seconds(device.held()) + REST;
@@ -185,10 +185,10 @@ impl Sink {
 /// that it had.
 impl Drop for Sink {
     fn drop(&mut self) {
-        // There is room for it, or so many orders that one of them ends the renderer's wait.
+        // There is room for it, or so many commands that one of them ends the renderer's wait.
         let _ = self
             .back
-            .try_send(Inbox::Order(Order::Quit, Instant::now()));
+            .try_send(RendererMessage::Command(Command::Quit, Instant::now()));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a player can be told, by a key or by a line: one meaning for both.
 
-use creel_vgm::play::{Order, Repeat};
+use creel_vgm::play::{Command, Repeat};
 
 use super::session::PlayerSession;
 
@@ -20,7 +20,7 @@ pub enum Action {
     Jump(usize),
     Toggle(usize),
     Solo(usize),
-    HearAll,
+    UnmuteAll,
     LoopForever(Option<bool>),
     /// None: the next of off, all, one.
     Repeat(Option<Repeat>),
@@ -79,7 +79,7 @@ pub const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Tempo and pitch, in percent.
-const PACE_PERCENT: std::ops::RangeInclusive<f32> = 25.0..=400.0;
+const TEMPO_PERCENT: std::ops::RangeInclusive<f32> = 25.0..=400.0;
 
 impl Action {
     /// Reads a line of the remote control.
@@ -135,11 +135,11 @@ impl Action {
             "seek" => seek(one()?).ok_or_else(|| format!("seek {}: not a time", rest[0])),
             "jump" => place().map(Action::Jump),
             "volume" => change(0.0..=400.0).map(Action::Volume),
-            "tempo" => change(PACE_PERCENT).map(Action::Tempo),
-            "pitch" => change(PACE_PERCENT).map(Action::Pitch),
+            "tempo" => change(TEMPO_PERCENT).map(Action::Tempo),
+            "pitch" => change(TEMPO_PERCENT).map(Action::Pitch),
             "mute" => place().map(Action::Toggle),
             "solo" => place().map(Action::Solo),
-            "hear-all" => none(Action::HearAll),
+            "hear-all" => none(Action::UnmuteAll),
             "loop" => switch().map(Action::LoopForever),
             "shuffle" => switch().map(Action::Shuffle),
             "repeat" => match one()? {
@@ -174,32 +174,34 @@ impl Action {
             }
         };
         match self {
-            Action::Next => session.order(Order::Next),
-            Action::Previous => session.order(Order::Previous),
+            Action::Next => session.send(Command::Next),
+            Action::Previous => session.send(Command::Previous),
             Action::Pause(paused) => {
                 controls.pause(paused.unwrap_or(!controls.is_paused()));
                 Ok(())
             }
-            Action::Seek(ms) => session.order(Order::Seek(ms)),
-            Action::SeekTo(ms) => session.order(Order::SeekTo(ms)),
+            Action::Seek(ms) => session.send(Command::Seek(ms)),
+            Action::SeekTo(ms) => session.send(Command::SeekTo(ms)),
             Action::Volume(change) => {
                 controls.set_volume(change.of(controls.volume() * 100.0) / 100.0);
                 Ok(())
             }
             Action::Tempo(change) => {
                 let percent = change.of(controls.tempo() as f32 / 10.0);
-                session.order(Order::Tempo(thousandths(percent)))
+                session.send(Command::Tempo(thousandths(percent)))
             }
             Action::Pitch(change) => {
                 let percent = change.of(controls.pitch() as f32 / 10.0);
-                session.order(Order::Pitch(thousandths(percent)))
+                session.send(Command::Pitch(thousandths(percent)))
             }
-            Action::Jump(place) if place < session.names.len() => session.order(Order::Jump(place)),
+            Action::Jump(place) if place < session.names.len() => {
+                session.send(Command::Jump(place))
+            }
             Action::Jump(_) => Err(format!("there are {} songs", session.names.len())),
-            Action::Toggle(place) => session.order(Order::Toggle(voice(place)?)),
-            Action::Solo(place) => session.order(Order::Solo(voice(place)?)),
-            Action::HearAll => session.order(Order::HearAll),
-            Action::LoopForever(forever) => session.order(Order::LoopForever(
+            Action::Toggle(place) => session.send(Command::ToggleVoice(voice(place)?)),
+            Action::Solo(place) => session.send(Command::SoloVoice(voice(place)?)),
+            Action::UnmuteAll => session.send(Command::UnmuteAll),
+            Action::LoopForever(forever) => session.send(Command::LoopForever(
                 forever.unwrap_or(!controls.is_forever()),
             )),
             Action::Repeat(repeat) => {
@@ -208,11 +210,11 @@ impl Action {
                     Repeat::All => Repeat::One,
                     Repeat::One => Repeat::Off,
                 };
-                session.order(Order::Repeat(repeat.unwrap_or(next)))
+                session.send(Command::Repeat(repeat.unwrap_or(next)))
             }
-            Action::Shuffle(shuffled) => {
-                session.order(Order::Shuffle(shuffled.unwrap_or(!controls.is_shuffled())))
-            }
+            Action::Shuffle(shuffled) => session.send(Command::Shuffle(
+                shuffled.unwrap_or(!controls.is_shuffled()),
+            )),
             Action::Quit => {
                 session.quit();
                 Ok(())

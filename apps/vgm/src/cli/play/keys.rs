@@ -135,7 +135,7 @@ fn pressed(key: KeyEvent, view: &mut View) -> Option<Wish> {
         KeyCode::Char(digit @ '1'..='9') => Action::Toggle(digit as usize - '1' as usize),
         KeyCode::Char('m') => Action::Toggle(view.selected),
         KeyCode::Char('s') => Action::Solo(view.selected),
-        KeyCode::Char('a') => Action::HearAll,
+        KeyCode::Char('a') => Action::UnmuteAll,
         KeyCode::Char('l') => Action::LoopForever(None),
         KeyCode::Char('r') => Action::Repeat(None),
         KeyCode::Char('z') => Action::Shuffle(None),
@@ -275,7 +275,7 @@ fn clicked(mouse: MouseEvent, view: &mut View) {
                     match button {
                         MouseButton::Left => act(view, Action::Toggle(lane)),
                         MouseButton::Right => act(view, Action::Solo(lane)),
-                        MouseButton::Middle => act(view, Action::HearAll),
+                        MouseButton::Middle => act(view, Action::UnmuteAll),
                     }
                 }
             } else if let Some(row) = row(areas.queue)

@@ -33,7 +33,7 @@ use creel_console::{Common, Exit, Failure, Interrupt, is_ignored};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
-use creel_vgm::play::{Order, Parts, Queue, Repeat, Sound, parts};
+use creel_vgm::play::{Command, Parts, Queue, Repeat, Sound, parts};
 use creel_vgm::render::Settings;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_current_process_group};
@@ -208,7 +208,7 @@ impl Play {
             renderer,
             sink,
             controls,
-            orders,
+            commands,
             news,
             taps,
         } = parts(queue, rate, choose, open);
@@ -220,9 +220,9 @@ impl Play {
         } else {
             None
         };
-        let session = Arc::new(PlayerSession::new(controls, orders, names, refused));
+        let session = Arc::new(PlayerSession::new(controls, commands, names, refused));
         if start > 0 {
-            session.orders.send(Order::SeekTo(start));
+            session.commands.send(Command::SeekTo(start));
         }
         let remote = self.remote(&config, &session, &rendering)?;
         #[cfg(feature = "mpris")]
@@ -252,7 +252,7 @@ impl Play {
         };
         let left = left(&keeper.paths, &session);
         measured.stop();
-        session.orders.send(Order::Quit);
+        session.commands.send(Command::Quit);
         session.controls.pause(false);
         let limit = if session.controls.is_played_out() {
             ENDS

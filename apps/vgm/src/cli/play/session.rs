@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use creel_vgm::format::Gd3;
-use creel_vgm::play::{Order, Orders, PlayerControls, Repeat, Track};
+use creel_vgm::play::{Command, CommandSender, PlayerControls, Repeat, Track};
 use serde::Serialize;
 
 use crate::cli::plain::plain;
@@ -12,7 +12,7 @@ use crate::cli::plain::plain;
 /// A player under way.
 pub struct PlayerSession {
     pub controls: Arc<PlayerControls>,
-    pub orders: Orders,
+    pub commands: CommandSender,
     /// What the songs of the queue are called, by their places.
     pub names: Vec<String>,
     /// Their titles and games, as far as they were read.
@@ -36,13 +36,13 @@ pub struct Now {
 impl PlayerSession {
     pub fn new(
         controls: Arc<PlayerControls>,
-        orders: Orders,
+        commands: CommandSender,
         names: Vec<String>,
         refused: usize,
     ) -> Self {
         PlayerSession {
             controls,
-            orders,
+            commands,
             titles: vec![OnceLock::new(); names.len()],
             names,
             refused,
@@ -83,12 +83,12 @@ impl PlayerSession {
         self.refused + self.controls.failed() as usize
     }
 
-    /// Sends an order; one that found no room is a defect that the user should hear of.
-    pub fn order(&self, order: Order) -> Result<(), String> {
-        if self.orders.send(order) || self.controls.is_ended() {
+    /// Sends a command; one that found no room is a defect that the user should hear of.
+    pub fn send(&self, command: Command) -> Result<(), String> {
+        if self.commands.send(command) || self.controls.is_ended() {
             Ok(())
         } else {
-            Err("the renderer does not take orders".into())
+            Err("the renderer does not accept commands".into())
         }
     }
 
@@ -144,7 +144,7 @@ impl PlayerSession {
             stalls,
             stall_ms: stall_us as f64 / 1000.0,
             render_percent: f64::from((now.load * 10.0).round()) / 100.0,
-            answer_ms: controls.answer_us() as f64 / 1000.0,
+            answer_ms: controls.command_latency_us() as f64 / 1000.0,
             failed: self.failed(),
             message: now.message.as_deref().map(plain),
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use creel_vgm::play::{PACE, Repeat};
+use creel_vgm::play::{Repeat, TEMPO_RANGE};
 use zbus::fdo::{Error, Result};
 use zbus::interface;
 use zbus::object_server::SignalEmitter;
@@ -161,12 +161,12 @@ impl Player {
 
     #[zbus(property(emits_changed_signal = "const"))]
     fn minimum_rate(&self) -> f64 {
-        f64::from(*PACE.start()) / 1000.0
+        f64::from(*TEMPO_RANGE.start()) / 1000.0
     }
 
     #[zbus(property(emits_changed_signal = "const"))]
     fn maximum_rate(&self) -> f64 {
-        f64::from(*PACE.end()) / 1000.0
+        f64::from(*TEMPO_RANGE.end()) / 1000.0
     }
 
     #[zbus(property)]

@@ -10,8 +10,8 @@ use creel_vgm::batch::Source;
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::play::{
-    Command, CommandSender, Device, News, Parts, PlayerControls, Queue, Seeing, Sound, Tap, Track,
-    parts,
+    Command, CommandSender, Device, MeterMode, PlaybackSettings, PlayerControls, PlayerEvent,
+    PlayerParts, Queue, TapBlock, Track, player_parts,
 };
 use creel_vgm::render::{Buffers, Player, Settings};
 
@@ -40,7 +40,7 @@ impl Tape {
         std::mem::take(&mut self.state.lock().unwrap().given)
     }
 
-    /// Waits until the sink has looked at its controls after now: what it offers then is of the turn
+    /// Waits until the sink has looked at its controls after now: what it offers then is of the generation
     /// that it finds there.
     fn settle(&self) {
         let seen = self.state.lock().unwrap().offers;
@@ -72,7 +72,7 @@ impl Device for Recorder {
         Ok(taken)
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         0
     }
 }
@@ -81,8 +81,8 @@ struct TestPlayer {
     tape: Arc<Tape>,
     controls: Arc<PlayerControls>,
     commands: CommandSender,
-    news: creel::channel::ring::Receiver<News>,
-    taps: creel::channel::ring::Receiver<Tap>,
+    events: creel::channel::ring::Receiver<PlayerEvent>,
+    taps: creel::channel::ring::Receiver<TapBlock>,
     begun: RefCell<Option<Arc<Track>>>,
     ends: Vec<creel::task::JoinHandle<()>>,
     // Dropped last.
@@ -99,19 +99,19 @@ impl TestPlayer {
         });
         let settings = settings.clone();
         let rate = settings.sample_rate;
-        let choose = Box::new(move |_: &Source, _: Option<&Source>| Sound {
+        let choose = Box::new(move |_: &Source, _: Option<&Source>| PlaybackSettings {
             settings: settings.clone(),
-            ..Sound::default()
+            ..PlaybackSettings::default()
         });
-        let Parts {
+        let PlayerParts {
             renderer,
             sink,
             controls,
             commands,
-            news,
+            events,
             taps,
-        } = parts(Queue::new(songs), rate, choose, open);
-        controls.see(Seeing::Levels);
+        } = player_parts(Queue::new(songs), rate, choose, open);
+        controls.set_meter_mode(MeterMode::Levels);
         let pool = || Pool::builder().workers(1).build().unwrap();
         let pools = [pool(), pool()];
         let device = Box::new(Recorder(Arc::clone(&tape)));
@@ -123,7 +123,7 @@ impl TestPlayer {
             tape,
             controls,
             commands,
-            news,
+            events,
             taps,
             begun: RefCell::default(),
             ends,
@@ -133,21 +133,21 @@ impl TestPlayer {
 
     /// The next song that is begun.
     fn track(&self) -> Arc<Track> {
-        match self.news.recv_blocking().unwrap() {
-            News::Begun(_, track) => track,
-            News::Failed(place, why) => panic!("song {place}: {why}"),
+        match self.events.recv_blocking().unwrap() {
+            PlayerEvent::Started(_, track) => track,
+            PlayerEvent::Failed(place, why) => panic!("song {place}: {why}"),
         }
     }
 
-    /// Commands something, and waits until a block of its doing is on its way.
-    fn send_until(&self, command: Command, made: impl Fn(&Tap) -> bool) {
+    /// Sends a command, and waits until a block of its doing is on its way.
+    fn send_until(&self, command: Command, made: impl Fn(&TapBlock) -> bool) {
         // What is heard now is on the controls.
         self.tape.settle();
-        while self.news.try_recv().is_ok() {}
+        while self.events.try_recv().is_ok() {}
         while self.taps.try_recv().is_ok() {}
         self.send(command);
         while !made(&self.taps.recv_blocking().unwrap()) {}
-        while let Ok(News::Begun(_, track)) = self.news.try_recv() {
+        while let Ok(PlayerEvent::Started(_, track)) = self.events.try_recv() {
             *self.begun.borrow_mut() = Some(track);
         }
         self.tape.settle();
@@ -214,7 +214,7 @@ fn what_was_ordered_is_heard_next() {
     let has = |song: &[[f32; 2]], frame: usize, frames: usize| {
         session.tape.take(frames) == song[frame..frame + frames]
     };
-    let second_of = |frame: u64| move |tap: &Tap| tap.frame == frame;
+    let second_of = |frame: u64| move |tap: &TapBlock| tap.frame == frame;
     assert!(has(&first, 0, 5000));
     session.send_until(Command::SeekTo(1000), second_of(44_100));
     assert!(has(&first, 44_100, 3000), "forward");
@@ -232,9 +232,9 @@ fn what_was_ordered_is_heard_next() {
         silent.iter().all(|frame| *frame == [0.0; 2]),
         "no such voice"
     );
-    assert_eq!(session.controls.heard() & 1, 0);
+    assert_eq!(session.controls.voice_mask() & 1, 0);
     session.send_until(Command::UnmuteAll, second_of(6000));
-    assert_eq!(session.controls.heard(), u64::MAX);
+    assert_eq!(session.controls.voice_mask(), u64::MAX);
     assert!(has(&first, 6000, 3000), "it has played on");
     session.controls.set_volume(0.5);
     session.tape.settle();
@@ -254,7 +254,7 @@ fn a_device_that_vanishes_is_taken_up_again_where_it_was() {
     assert!(session.tape.take(2000) == song[..2000]);
     session.tape.state.lock().unwrap().gone = true;
     assert!(session.tape.take(2000) == song[2000..4000]);
-    assert!(!session.controls.is_lost());
+    assert!(!session.controls.is_device_lost());
     session.end();
 }
 
@@ -282,7 +282,7 @@ impl Device for Server {
         Ok(frames.len())
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         let (held, is_slow) = {
             let bench = self.0.lock().unwrap();
             (bench.held, bench.is_slow)
@@ -302,20 +302,20 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
         ..Bench::default()
     }));
     let open = Box::new(|| Err(io::ErrorKind::NotFound.into()));
-    let choose = Box::new(|_: &Source, _: Option<&Source>| Sound {
+    let choose = Box::new(|_: &Source, _: Option<&Source>| PlaybackSettings {
         settings: Settings {
             loops: u32::MAX,
             ..Settings::default()
         },
-        ..Sound::default()
+        ..PlaybackSettings::default()
     });
-    let Parts {
+    let PlayerParts {
         renderer,
         sink,
         controls,
         commands,
         ..
-    } = parts(Queue::new(carried(1)), 44_100, choose, open);
+    } = player_parts(Queue::new(carried(1)), 44_100, choose, open);
     let pools = [0; 2].map(|_| Pool::builder().workers(1).build().unwrap());
     let device = Box::new(Server(Arc::clone(&bench)));
     let ends = [
@@ -332,7 +332,10 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
     let set = |change: &dyn Fn(&mut Bench)| change(&mut bench.lock().unwrap());
     // It has something left at each look: no gap, whatever the clock says.
     until("it takes", &|bench| bench.taken > 10_000);
-    assert_eq!((controls.gaps(), controls.stalls()), ((0, 0), (0, 0)));
+    assert_eq!(
+        (controls.underruns(), controls.device_stalls()),
+        ((0, 0), (0, 0))
+    );
     let has_left = |held: usize| {
         set(&|bench| bench.held = held);
         let taken = bench.lock().unwrap().taken;
@@ -340,7 +343,7 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
     };
     let begin = std::time::Instant::now();
     // It stands still: it has nothing left, and takes nothing. The sink may have looked just between.
-    while controls.stalls().0 == 0 {
+    while controls.device_stalls().0 == 0 {
         set(&|bench| (bench.held, bench.takes, bench.refused) = (0, false, 0));
         until("it refuses", &|bench| bench.refused > 20);
         set(&|bench| bench.takes = true);
@@ -348,17 +351,21 @@ fn a_device_that_stands_still_is_told_from_a_player_that_is_late() {
         has_left(1);
         assert!(begin.elapsed().as_secs() < 60, "no stall");
     }
-    assert_eq!(controls.gaps(), (0, 0));
-    assert_eq!(controls.stalls().0, 1);
-    assert!(controls.stalls().1 >= 1000, "{:?}", controls.stalls());
+    assert_eq!(controls.underruns(), (0, 0));
+    assert_eq!(controls.device_stalls().0, 1);
+    assert!(
+        controls.device_stalls().1 >= 1000,
+        "{:?}",
+        controls.device_stalls()
+    );
     // Who comes late to a device that takes all was late himself.
     set(&|bench| bench.is_slow = true);
-    while controls.gaps().0 == 0 {
+    while controls.underruns().0 == 0 {
         has_left(1);
         has_left(0);
         assert!(begin.elapsed().as_secs() < 60, "no gap");
     }
-    assert_eq!(controls.stalls().0, 1);
+    assert_eq!(controls.device_stalls().0, 1);
     set(&|bench| bench.is_slow = false);
     assert!(commands.send(Command::Quit));
     for end in ends {
@@ -371,7 +378,7 @@ fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
     let broken = Source::StandardInput(Arc::new(b"not a song".to_vec()));
     let songs = vec![broken, carried(1).remove(0)];
     let session = TestPlayer::new(songs.clone(), &Settings::default());
-    let Ok(News::Failed(0, why)) = session.news.recv_blocking() else {
+    let Ok(PlayerEvent::Failed(0, why)) = session.events.recv_blocking() else {
         panic!("the first song is broken");
     };
     assert!(why.contains("not a VGM song"), "{why}");
@@ -379,7 +386,7 @@ fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
     let whole = whole(&songs[1], &Settings::default());
     assert!(session.tape.take(whole.len()) == whole);
     // At the end it waits, and plays again when told. News that nobody takes leave no room for more.
-    while session.news.try_recv().is_ok() {}
+    while session.events.try_recv().is_ok() {}
     session.send(Command::Jump(1));
     assert_eq!(session.track().place, 1);
     assert!(session.tape.take(500) == whole[..500]);
@@ -391,15 +398,16 @@ fn a_song_that_cannot_be_played_is_told_of_and_passed_over() {
 #[test]
 fn a_renderer_that_panics_ends_the_controls() {
     let queue = Queue::new(vec![Source::Carried(&demo::CARRIED[0])]);
-    let choose =
-        Box::new(|_: &Source, _: Option<&Source>| -> Sound { panic!("so it was asked for") });
+    let choose = Box::new(|_: &Source, _: Option<&Source>| -> PlaybackSettings {
+        panic!("so it was asked for")
+    });
     let open = Box::new(|| Err(io::ErrorKind::NotFound.into()));
-    let Parts {
+    let PlayerParts {
         renderer,
         sink,
         controls,
         ..
-    } = parts(queue, 44_100, choose, open);
+    } = player_parts(queue, 44_100, choose, open);
     let pool = Pool::builder().workers(1).build().unwrap();
     let renderer = pool.spawn(renderer.run());
     let tape = Arc::new(Tape::default());

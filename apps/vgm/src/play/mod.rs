@@ -1,20 +1,20 @@
 //! Playing songs one after another: three parts that never wait for each other.
 //!
 //! ```text
-//!            commands              blocks, each of 10 ms
+//!            commands            blocks, each of 10 ms
 //! interface ────────► renderer ════════════════════════► sink ────► device
 //!     ▲                 │  ▲                              │ │
-//!     │   news of them  │  └───────── empty blocks ───────┘ │
+//!     │     events      │  └───────── empty blocks ───────┘ │
 //!     └─────────────────┴────────── the controls ───────────┘
 //! ```
 //!
 //! The renderer ([`renderer`]) makes blocks as long as there are empty ones; so many there are, so
 //! much sound is made ahead. The sink ([`sink`]) gives them to the device when it has room. The
-//! interface is not here: it sends [`Command`]s, looks at the [`PlayerControls`] and takes what [`News`] there is.
+//! interface is not here: it sends [`Command`]s, looks at the [`PlayerControls`] and takes what [`PlayerEvent`] there is.
 //!
 //! Invariants. No part waits for the interface: news that it does not take are dropped. The sink
-//! takes no lock and allocates nothing for a block. What is heard is what was ordered last: blocks of
-//! an older *turn* (before a seek, a mute, another song) are thrown away, not played. A gap in the
+//! takes no lock and allocates nothing for a block. What is heard is what was commanded last: blocks of
+//! an older *generation* (before a seek, a mute, another song) are thrown away, not played. A gap in the
 //! sound that nobody asked for is counted.
 
 mod controls;
@@ -27,7 +27,7 @@ pub mod renderer;
 pub mod sink;
 mod track;
 
-pub use controls::{PlayerControls, Seeing};
+pub use controls::{MeterMode, PlayerControls};
 pub use device::Device;
 pub use notes::{Note, note_name};
 pub use queue::{Queue, Repeat};
@@ -102,9 +102,9 @@ impl Command {
 
 /// What the renderer tells.
 #[derive(Debug, Clone)]
-pub enum News {
+pub enum PlayerEvent {
     /// From this block on it is another song, or this one anew.
-    Begun(u64, Arc<Track>),
+    Started(u64, Arc<Track>),
     /// A song cannot be played: its place in the queue, and why.
     Failed(usize, String),
 }
@@ -132,7 +132,7 @@ pub struct Track {
 
 /// What a block holds, for who draws it.
 #[derive(Debug, Clone)]
-pub struct Tap {
+pub struct TapBlock {
     /// Which block.
     pub serial: u64,
     /// The song's frame that it begins with.
@@ -142,12 +142,12 @@ pub struct Tap {
     /// Left and right together; empty while [nobody looks](PlayerControls::see).
     pub mix: Vec<f32>,
     /// What the voices play; empty at most blocks.
-    pub voices: Vec<Seen>,
+    pub voices: Vec<VoiceMeter>,
 }
 
 /// A voice, looked at for a moment.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Seen {
+pub struct VoiceMeter {
     /// The loudest sample of a block, 1 is full scale.
     pub level: f32,
     /// What it plays.
@@ -160,7 +160,7 @@ pub struct Seen {
 struct Block {
     frames: Vec<[f32; 2]>,
     serial: u64,
-    turn: u64,
+    generation: u64,
     /// The song's frame that it begins with, and how many it lasts a frame, in thousandths.
     first: u64,
     tempo: u32,
@@ -182,7 +182,7 @@ pub struct CommandSender {
 }
 
 impl CommandSender {
-    /// Commands something. False: the renderer has ended, or has more commands than it can see to.
+    /// Sends a command. False: the renderer has ended, or has more commands than it can see to.
     ///
     /// What holds from now on is on the controls at once.
     pub fn send(&self, command: Command) -> bool {
@@ -207,7 +207,7 @@ impl CommandSender {
 
 /// How a song is to sound.
 #[derive(Debug, Clone)]
-pub struct Sound {
+pub struct PlaybackSettings {
     /// How it is played.
     pub settings: Settings,
     /// What is done to it; a loudness that must be measured first is not brought about.
@@ -216,9 +216,9 @@ pub struct Sound {
     pub gain: f32,
 }
 
-impl Default for Sound {
+impl Default for PlaybackSettings {
     fn default() -> Self {
-        Sound {
+        PlaybackSettings {
             settings: Settings::default(),
             effects: Effects::default(),
             gain: 1.0,
@@ -227,10 +227,10 @@ impl Default for Sound {
 }
 
 /// How a song is to sound: called by the renderer as it begins, with the song after it.
-pub type Choose = Box<dyn Fn(&Source, Option<&Source>) -> Sound + Send>;
+pub type ChooseSettings = Box<dyn Fn(&Source, Option<&Source>) -> PlaybackSettings + Send>;
 
 /// The parts, not running yet, and what the interface has of them.
-pub struct Parts {
+pub struct PlayerParts {
     /// To be run on a pool of its own: [`Renderer::run`].
     pub renderer: Renderer,
     /// To be run on another: [`Sink::run`].
@@ -240,25 +240,30 @@ pub struct Parts {
     /// Where commands go.
     pub commands: CommandSender,
     /// What the renderer tells; what is not taken in time is dropped.
-    pub news: ring::Receiver<News>,
+    pub events: ring::Receiver<PlayerEvent>,
     /// What was made: each block while [somebody looks](PlayerControls::see), else one in ten; dropped as well.
-    pub taps: ring::Receiver<Tap>,
+    pub taps: ring::Receiver<TapBlock>,
 }
 
 /// Makes the parts that play a queue on a device that takes so many frames a second; all settings
 /// chosen must have this rate.
-pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open) -> Parts {
+pub fn player_parts(
+    queue: Queue,
+    sample_rate: u32,
+    choose: ChooseSettings,
+    open: device::Open,
+) -> PlayerParts {
     let frames = (sample_rate / BLOCKS_PER_SECOND) as usize;
     // Commands on top of the blocks, all of which may be in there.
     let (to_renderer, inbox) = ring::channel(BLOCKS + 56);
     let (to_sink, blocks) = ring::channel(BLOCKS);
-    let (tell, news) = ring::channel(256);
+    let (events_out, events) = ring::channel(256);
     let (show, taps) = ring::channel(256);
     for _ in 0..BLOCKS {
         let block = Block {
             frames: Vec::with_capacity(frames),
             serial: 0,
-            turn: 0,
+            generation: 0,
             first: 0,
             tempo: TEMPO,
             commanded_at: None,
@@ -269,12 +274,12 @@ pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open)
     let controls = Arc::new(PlayerControls::new(sample_rate));
     controls.apply(Command::Repeat(queue.repeat()));
     controls.apply(Command::Shuffle(queue.is_shuffled()));
-    Parts {
+    PlayerParts {
         sink: Sink::new(blocks, to_renderer.clone(), Arc::clone(&controls), open),
         renderer: Renderer::new(
             queue,
             choose,
-            (inbox, to_sink, tell, show),
+            (inbox, to_sink, events_out, show),
             Arc::clone(&controls),
         ),
         commands: CommandSender {
@@ -282,7 +287,7 @@ pub fn parts(queue: Queue, sample_rate: u32, choose: Choose, open: device::Open)
             controls: Arc::clone(&controls),
         },
         controls,
-        news,
+        events: events,
         taps,
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::notes::Notes;
 use super::pitch::Pitch;
-use super::{Seeing, Seen, VOICES_MAX};
+use super::{MeterMode, VOICES_MAX, VoiceMeter};
 use crate::error::Result;
 use crate::format::Song;
 use crate::render::{Lane, Scratch, Settings, SplitPlayer, TEMPO};
@@ -218,14 +218,14 @@ impl<'s> Playing<'s> {
 
     /// What the voices play here, for who looks at them: their notes, and what of each would be heard
     /// in the next `frames` frames.
-    pub fn look(&mut self, frames: usize) -> Vec<Seen> {
+    pub fn look(&mut self, frames: usize) -> Vec<VoiceMeter> {
         self.notes.go(self.player.frame());
         let mut seen = Vec::new();
         for &lane in self.lanes.iter().take(VOICES_MAX) {
             let mut wave = vec![0.0; frames];
             let made = self.player.listen(lane, &mut self.scratch, &mut wave);
             wave.truncate(made);
-            seen.push(Seen {
+            seen.push(VoiceMeter {
                 level: centre(&mut wave),
                 note: self.notes.of(lane),
                 wave,
@@ -260,9 +260,9 @@ impl Looks {
     const REST_BLOCKS: u64 = 5;
 
     /// Whether this block is looked at.
-    pub(super) fn is_due(&mut self, seeing: Seeing) -> bool {
+    pub(super) fn is_due(&mut self, seeing: MeterMode) -> bool {
         self.rest = self.rest.saturating_sub(1);
-        seeing != Seeing::Nothing && self.rest == 0
+        seeing != MeterMode::Off && self.rest == 0
     }
 
     /// One took so long, in nanoseconds, and blocks last so long.

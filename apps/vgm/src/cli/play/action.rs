@@ -202,7 +202,7 @@ impl Action {
             Action::Solo(place) => session.send(Command::SoloVoice(voice(place)?)),
             Action::UnmuteAll => session.send(Command::UnmuteAll),
             Action::LoopForever(forever) => session.send(Command::LoopForever(
-                forever.unwrap_or(!controls.is_forever()),
+                forever.unwrap_or(!controls.loops_forever()),
             )),
             Action::Repeat(repeat) => {
                 let next = match controls.repeat() {

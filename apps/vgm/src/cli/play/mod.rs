@@ -33,7 +33,7 @@ use creel_console::{Common, Exit, Failure, Interrupt, is_ignored};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
-use creel_vgm::play::{Command, Parts, Queue, Repeat, Sound, parts};
+use creel_vgm::play::{Command, PlaybackSettings, PlayerParts, Queue, Repeat, player_parts};
 use creel_vgm::render::Settings;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_current_process_group};
@@ -199,19 +199,21 @@ impl Play {
             .map_or(Loudness::AsIs, ReplayGain::loudness);
         let gains = Gains::new(wanted, &effects, &settings, queue.songs())?;
         let measured = gains.clone();
-        let choose = Box::new(move |song: &Source, next: Option<&Source>| Sound {
-            settings: tastes.of(song, &settings),
-            effects: effects.clone(),
-            gain: gains.of(song, next),
-        });
-        let Parts {
+        let choose = Box::new(
+            move |song: &Source, next: Option<&Source>| PlaybackSettings {
+                settings: tastes.of(song, &settings),
+                effects: effects.clone(),
+                gain: gains.of(song, next),
+            },
+        );
+        let PlayerParts {
             renderer,
             sink,
             controls,
             commands,
-            news,
+            events: events,
             taps,
-        } = parts(queue, rate, choose, open);
+        } = player_parts(queue, rate, choose, open);
         controls.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
         let has_two = config.jobs.unwrap_or(2) > 1;
         let rendering = self.pool("render")?;
@@ -237,7 +239,7 @@ impl Play {
                 .spawn(sink.run(device, has_two)),
         ];
         end_by_signals(&interrupt, &rendering)?;
-        let mut view = View::new(Arc::clone(&session), news, taps);
+        let mut view = View::new(Arc::clone(&session), events, taps);
         let mut keeper = Keeper::new(&self.paths, config.resume == Some(true));
         let told = if self.has_interface(name) {
             titles::read(listed, &session)?;
@@ -254,7 +256,7 @@ impl Play {
         measured.stop();
         session.commands.send(Command::Quit);
         session.controls.pause(false);
-        let limit = if session.controls.is_played_out() {
+        let limit = if session.controls.is_drained() {
             ENDS
         } else {
             QUITS

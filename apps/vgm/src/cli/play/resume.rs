@@ -106,7 +106,7 @@ pub fn left(paths: &[PathBuf], session: &PlayerSession) -> Option<Left> {
     let track = now.track.as_ref()?;
     let rate = u64::from(session.controls.sample_rate());
     // After the end, it begins anew.
-    let (source, ms) = match session.controls.is_played_out() {
+    let (source, ms) = match session.controls.is_drained() {
         true => (String::new(), 0),
         false => (track.source.clone(), session.controls.frame() * 1000 / rate),
     };

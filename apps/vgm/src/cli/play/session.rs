@@ -99,16 +99,16 @@ impl PlayerSession {
         let track = now.track.as_deref();
         let rate = f64::from(controls.sample_rate());
         let seconds = |frames: u64| (frames as f64 / rate * 1000.0).round() / 1000.0;
-        let (gaps, gap_us) = controls.gaps();
-        let (stalls, stall_us) = controls.stalls();
+        let (gaps, gap_us) = controls.underruns();
+        let (stalls, stall_us) = controls.device_stalls();
         let tag =
             |get: fn(&Track) -> &String| track.map_or(String::new(), |track| plain(get(track)));
         let voice = |(place, name): (usize, &String)| Voice {
             name: plain(name),
-            heard: controls.heard() >> place.min(63) & 1 == 1,
+            heard: controls.voice_mask() >> place.min(63) & 1 == 1,
         };
         Status {
-            state: match (controls.is_played_out(), controls.is_paused()) {
+            state: match (controls.is_drained(), controls.is_paused()) {
                 (true, _) => "ended",
                 (_, true) => "paused",
                 _ if controls.is_seeking() => "seeking",
@@ -127,7 +127,7 @@ impl PlayerSession {
             volume_percent: (controls.volume() * 100.0).round() as u32,
             tempo_percent: f64::from(controls.tempo()) / 10.0,
             pitch_percent: f64::from(controls.pitch()) / 10.0,
-            loop_forever: controls.is_forever(),
+            loop_forever: controls.loops_forever(),
             repeat: match controls.repeat() {
                 Repeat::Off => "off",
                 Repeat::All => "all",
@@ -137,8 +137,8 @@ impl PlayerSession {
             voices: track.map_or(Vec::new(), |track| {
                 track.voices.iter().enumerate().map(voice).collect()
             }),
-            device_lost: controls.is_lost(),
-            buffer_ms: controls.held_ms(),
+            device_lost: controls.is_device_lost(),
+            buffer_ms: controls.queued_ms(),
             gaps,
             gap_ms: gap_us as f64 / 1000.0,
             stalls,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use creel::channel::ring::Receiver;
-use creel_vgm::play::{News, Seeing, Seen, Tap, Track};
+use creel_vgm::play::{MeterMode, PlayerEvent, TapBlock, Track, VoiceMeter};
 
 use super::session::{PlayerSession, named};
 use crate::cli::plain::plain;
@@ -39,11 +39,11 @@ pub enum Over {
 /// What is shown.
 pub struct View {
     pub session: Arc<PlayerSession>,
-    news: Receiver<News>,
-    shown: Receiver<Tap>,
+    events: Receiver<PlayerEvent>,
+    shown: Receiver<TapBlock>,
     /// Songs that are made but not heard yet, with their first blocks.
     begun: VecDeque<(u64, Arc<Track>)>,
-    taps: VecDeque<Tap>,
+    taps: VecDeque<TapBlock>,
     /// The song that is heard, with its first block.
     pub track: Option<(u64, Arc<Track>)>,
     pub lanes: Vec<Lane>,
@@ -74,10 +74,14 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(session: Arc<PlayerSession>, news: Receiver<News>, taps: Receiver<Tap>) -> Self {
+    pub fn new(
+        session: Arc<PlayerSession>,
+        events: Receiver<PlayerEvent>,
+        taps: Receiver<TapBlock>,
+    ) -> Self {
         View {
             session,
-            news,
+            events,
             shown: taps,
             begun: VecDeque::new(),
             taps: VecDeque::new(),
@@ -105,20 +109,20 @@ impl View {
     pub fn look(&mut self) {
         let controls = &self.session.controls;
         // Before all that is looked at here: it is told before.
-        self.is_over = controls.is_played_out() && controls.held_ms() == 0;
+        self.is_over = controls.is_drained() && controls.queued_ms() == 0;
         self.taps
             .extend(std::iter::from_fn(|| self.shown.try_recv().ok()));
-        while let Ok(news) = self.news.try_recv() {
-            match news {
-                News::Begun(serial, track) => self.begun.push_back((serial, track)),
-                News::Failed(place, why) => {
+        while let Ok(events) = self.events.try_recv() {
+            match events {
+                PlayerEvent::Started(serial, track) => self.begun.push_back((serial, track)),
+                PlayerEvent::Failed(place, why) => {
                     let message = format!("{}: {why}", self.session.names[place]);
                     self.session.now().message = Some(message.clone());
                     self.messages.push(message);
                 }
             }
         }
-        let lost = self.session.controls.is_lost();
+        let lost = self.session.controls.is_device_lost();
         if lost != self.lost {
             self.lost = lost;
             self.messages.push(match lost {
@@ -166,9 +170,9 @@ impl View {
         self.track = Some(begun);
     }
 
-    fn take(&mut self, tap: Tap) {
-        for (lane, seen) in self.lanes.iter_mut().zip(tap.voices) {
-            let Seen { level, note, wave } = seen;
+    fn take(&mut self, tap: TapBlock) {
+        for (lane, meter) in self.lanes.iter_mut().zip(tap.voices) {
+            let VoiceMeter { level, note, wave } = meter;
             // What was struck is told where its chip says it, and else by how it grows.
             let is_struck = match note.strikes != lane.strikes {
                 true => true,
@@ -192,11 +196,11 @@ impl View {
     /// Says what the renderer is to make for the screen.
     pub fn ask(&self) {
         let seeing = match (self.session.controls.is_paused(), self.waves) {
-            (true, _) => Seeing::Nothing,
-            (_, true) => Seeing::Waves,
-            _ => Seeing::Levels,
+            (true, _) => MeterMode::Off,
+            (_, true) => MeterMode::Waves,
+            _ => MeterMode::Levels,
         };
-        self.session.controls.see(seeing);
+        self.session.controls.set_meter_mode(seeing);
     }
 
     /// Whether all was played.

@@ -60,11 +60,11 @@ impl Device for WavFile {
         Ok(frames.len())
     }
 
-    fn held(&mut self) -> usize {
+    fn queued_frames(&mut self) -> usize {
         0
     }
 
-    fn is_gone_for_good(&self) -> bool {
+    fn is_permanently_lost(&self) -> bool {
         true
     }
 

@@ -96,7 +96,7 @@ impl Player {
     }
 
     fn play(&self) -> Result<()> {
-        if self.0.controls.is_played_out() {
+        if self.0.controls.is_drained() {
             self.told(Action::Jump(0))?;
         }
         self.told(Action::Pause(Some(false)))

@@ -47,7 +47,7 @@ impl State {
         let us = |frames: u64| (frames as f64 * 1e6 / f64::from(controls.sample_rate())) as i64;
         State {
             status: match (
-                controls.is_played_out() || now.track.is_none(),
+                controls.is_drained() || now.track.is_none(),
                 controls.is_paused(),
             ) {
                 (false, false) => "Playing",

@@ -23,7 +23,7 @@ pub fn lines(view: &mut View, area: Rect, rows: u16) -> Vec<Line<'static>> {
         .first_lane
         .clamp((view.selected + 1).saturating_sub(fit), view.selected)
         .min(last);
-    let (names, heard_voices) = (&track.voices, view.session.controls.heard());
+    let (names, heard_voices) = (&track.voices, view.session.controls.voice_mask());
     let longest = names
         .iter()
         .map(|name| name.chars().count())

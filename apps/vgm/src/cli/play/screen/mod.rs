@@ -246,20 +246,20 @@ fn foot_line(view: &View) -> Line<'static> {
         ));
     }
     let controls = &view.session.controls;
-    let (gaps, us) = controls.gaps();
+    let (gaps, us) = controls.underruns();
     let gaps = match gaps {
         0 => "no gaps".into(),
         1 => format!("1 gap, {} ms", us / 1000),
         _ => format!("{gaps} gaps, {} ms", us / 1000),
     };
-    let stalls = match controls.stalls() {
+    let stalls = match controls.device_stalls() {
         (0, _) => String::new(),
         (_, us) => format!("  device stood {} ms", us / 1000),
     };
-    let device = if controls.is_lost() {
+    let device = if controls.is_device_lost() {
         "device lost".into()
     } else {
-        format!("buffer {} ms", controls.held_ms())
+        format!("buffer {} ms", controls.queued_ms())
     };
     let mut modes = String::new();
     let percent = |name: &str, value: u32| match value {
@@ -268,7 +268,11 @@ fn foot_line(view: &View) -> Line<'static> {
     };
     modes.push_str(&percent("tempo", controls.tempo()));
     modes.push_str(&percent("pitch", controls.pitch()));
-    modes.push_str(if controls.is_forever() { " loop" } else { "" });
+    modes.push_str(if controls.loops_forever() {
+        " loop"
+    } else {
+        ""
+    });
     modes.push_str(if controls.is_shuffled() {
         " shuffle"
     } else {

@@ -143,10 +143,10 @@ impl Flac {
 /// The tags as Vorbis has them: what made the file, a count, and each.
 fn comments(tags: &Gd3) -> Vec<u8> {
     let text = |text: &str| [&(text.len() as u32).to_le_bytes(), text.as_bytes()].concat();
-    let told = tags::vorbis(tags);
+    let fields = tags::vorbis(tags);
     let mut comments = text("creel-vgm");
-    comments.extend((told.len() as u32).to_le_bytes());
-    comments.extend(told.iter().flat_map(|comment| text(comment)));
+    comments.extend((fields.len() as u32).to_le_bytes());
+    comments.extend(fields.iter().flat_map(|comment| text(comment)));
     comments
 }
 

@@ -11,8 +11,8 @@ use creel_vgm::format::{Gd3, Song, TICKS_PER_SECOND};
 use creel_vgm::render::{Player, Settings};
 use serde::Serialize;
 
-use super::plain::plain;
-use super::tell_of_folders;
+use super::report_skipped_folders;
+use super::stderr::escape_control;
 
 /// Tell what songs are: title, length, loop, chips
 #[derive(Args, Debug)]
@@ -63,17 +63,17 @@ impl Info {
     /// Prints all songs; the first failure gives the exit code.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let found = find(&self.paths, self.recurse);
-        tell_of_folders(&found.deeper, &found.barren);
-        let mut failures = Failures(Exit::Done);
+        report_skipped_folders(&found.deeper, &found.barren);
+        let mut failures = ExitStatus(Exit::Done);
         let mut rows = Vec::new();
         for (path, error) in found.refused {
-            failures.tell(&path.display(), error);
+            failures.report(&path.display(), error);
         }
         for (source, _) in &found.songs {
             let song = match source.load() {
                 Ok(song) => song,
                 Err(error) => {
-                    failures.tell(source, error);
+                    failures.report(source, error);
                     continue;
                 }
             };
@@ -93,10 +93,10 @@ impl Info {
 }
 
 /// The exit code of the first failure.
-struct Failures(Exit);
+struct ExitStatus(Exit);
 
-impl Failures {
-    fn tell(&mut self, song: &dyn Display, error: Error) {
+impl ExitStatus {
+    fn report(&mut self, song: &dyn Display, error: Error) {
         let failed = if error.is_bad_data() {
             Exit::BadData
         } else {
@@ -110,7 +110,10 @@ impl Failures {
             Error::Io(error) => anyhow::Error::new(error),
             error => error.into(),
         };
-        report("creel-vgm", &error.context(plain(&song.to_string())));
+        report(
+            "creel-vgm",
+            &error.context(escape_control(&song.to_string())),
+        );
     }
 }
 
@@ -139,7 +142,7 @@ fn document<'s>(source: &Source, song: &'s Song, tags: &'s Gd3) -> Document<'s> 
                 writes: song.writes(instance),
             })
             .collect(),
-        remarks: remarks(song),
+        remarks: warnings_of(song),
         track: &tags.track,
         game: &tags.game,
         system: &tags.system,
@@ -149,7 +152,7 @@ fn document<'s>(source: &Source, song: &'s Song, tags: &'s Gd3) -> Document<'s> 
 }
 
 /// What `render` would say of it, and why it would refuse it.
-fn remarks(song: &Song) -> Remarks {
+fn warnings_of(song: &Song) -> Remarks {
     let mut remarks = Remarks::of(song);
     if let Err(error) = Player::check(song, &Settings::default()) {
         let refused = format!("it cannot be rendered: {error}");
@@ -186,10 +189,10 @@ fn row(document: &Document<'_>) -> Row {
 }
 
 fn text(document: &Document<'_>) -> String {
-    let mut lines = vec![plain(&document.song)];
+    let mut lines = vec![escape_control(&document.song)];
     let mut field = |name: &str, value: String| {
         if !value.is_empty() {
-            lines.push(format!("  {name:<8} {}", plain(&value)));
+            lines.push(format!("  {name:<8} {}", escape_control(&value)));
         }
     };
     field("track", document.track.into());

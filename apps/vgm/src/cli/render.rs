@@ -19,10 +19,10 @@ use creel_vgm::mix::SampleFormat;
 use creel_vgm::render::Settings;
 use creel_vgm::wav::{Container, Layout};
 
-use super::plain::tell;
 use super::sound::{EffectFlags, ReplayGain, Sound};
+use super::stderr::report;
 use super::tally::Tally;
-use super::{make_folder, tell_of_folders};
+use super::{create_folder, report_skipped_folders};
 
 const EXAMPLES: &str = "Examples:
   creel-vgm render --demo -o out
@@ -125,7 +125,7 @@ impl Render {
         if self.is_stream() {
             return self.to_stdout(common);
         }
-        make_folder(&self.output)?;
+        create_folder(&self.output)?;
         if let Some(folder) = self.m3u.as_ref().and_then(|list| list.parent()) {
             // It is there, or below the other.
             fs::create_dir_all(folder).context("--m3u")?;
@@ -134,12 +134,12 @@ impl Render {
         // Before signals are watched for: standard input may be waited for, and nothing is begun.
         let plan = self.plan(&pool);
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
-        tell_of_folders(&plan.deeper, &plan.barren);
+        report_skipped_folders(&plan.deeper, &plan.barren);
         if self.knobs.jobs.is_none() && plan.units.len() > jobs && !common.quiet {
             // Where the machine cannot be read, there is nothing to say of it.
             let machine = Machine::detect().ok();
             if let Some(line) = machine.and_then(|machine| knobs::idle_pus(&machine, jobs)) {
-                tell(&line);
+                report(&line);
             }
         }
         let tally = Tally::new(&plan.units, self.lines, common.quiet);
@@ -166,7 +166,7 @@ impl Render {
             written.with_context(|| format!("--m3u: {}", path.display()))?;
         }
         let exit = tally.exit();
-        tally.finish().print(common, self.lines)?;
+        tally.finish().print_summary(common, self.lines)?;
         interrupt.check()?;
         Ok(exit)
     }
@@ -199,7 +199,7 @@ impl Render {
         let mut plan = self.found();
         plan.units.sort_by_key(|unit| unit.order);
         let interrupt = Interrupt::install().context("cannot watch for Ctrl-C")?;
-        tell_of_folders(&plan.deeper, &plan.barren);
+        report_skipped_folders(&plan.deeper, &plan.barren);
         let tally = Tally::new(&plan.units, false, common.quiet);
         for (path, error) in &plan.refused {
             tally.refused(path, error);

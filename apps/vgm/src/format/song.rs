@@ -318,12 +318,12 @@ impl Walk {
         let silent =
             |what| format!("the YM2610's {what} is silent: the song brings none of its samples");
         let of_chip = "the YM2608's drums are not those of the chip, whose ROM is not at hand";
-        let told = [
+        let warnings = [
             drums.then(|| of_chip.into()),
             (adpcm_a == [true, false]).then(|| silent("ADPCM-A")),
             (adpcm_b == [true, false]).then(|| silent("ADPCM-B")),
         ];
-        told.into_iter().flatten()
+        warnings.into_iter().flatten()
     }
 
     /// The loop, if the song has one that begins at a command and lasts.
@@ -444,13 +444,16 @@ mod tests {
             0x54, 8, 0, 0x54, 8, 0x78, 0x30, 0x9F, 0x50, 0x9F, 0x62, 0x66,
         ];
         let song = song(&commands, None).unwrap();
-        let told = song.warnings();
-        assert_eq!(told.len(), 2, "{told:?}");
+        let warnings = song.warnings();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(
-            told[0].starts_with("1 write to a second SN76489"),
-            "{told:?}"
+            warnings[0].starts_with("1 write to a second SN76489"),
+            "{warnings:?}"
         );
-        assert!(told[1].starts_with("2 writes to a YM2151 "), "{told:?}");
+        assert!(
+            warnings[1].starts_with("2 writes to a YM2151 "),
+            "{warnings:?}"
+        );
     }
 
     #[test]

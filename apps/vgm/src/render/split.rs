@@ -53,7 +53,7 @@ struct Soloist<'s> {
     voices: u64,
     heard: u64,
     /// What its chip was told of that: where nothing is heard it need not know.
-    told: u64,
+    voice_mask: u64,
     player: Player<'s>,
     buffers: Buffers,
     mix: Vec<[f32; 2]>,
@@ -66,7 +66,7 @@ impl Clone for Soloist<'_> {
             chip: self.chip,
             voices: self.voices,
             heard: self.heard,
-            told: self.told,
+            voice_mask: self.voice_mask,
             player: self.player.clone(),
             buffers: Buffers::default(),
             mix: Vec::new(),
@@ -103,7 +103,7 @@ impl<'s> SplitPlayer<'s> {
                 chip,
                 voices,
                 heard: voices,
-                told: voices,
+                voice_mask: voices,
                 player,
                 buffers,
                 mix: Vec::new(),
@@ -162,8 +162,8 @@ impl<'s> SplitPlayer<'s> {
             let all = (0..voices::count(part.chip.chip)).map(of_voice);
             let heard = all.fold(0, |all, voice| all | voice) & part.voices;
             part.heard = heard;
-            if heard != part.told && heard != 0 {
-                part.told = heard;
+            if heard != part.voice_mask && heard != 0 {
+                part.voice_mask = heard;
                 part.player.hear(heard);
             }
         }

@@ -164,7 +164,7 @@ impl Action {
         let thousandths = |percent: f32| (percent * 10.0).round().clamp(0.0, 1e6) as u32;
         let voice = |voice: usize| {
             let voices = session
-                .now()
+                .now_playing()
                 .track
                 .as_ref()
                 .map_or(0, |track| track.voices.len());
@@ -194,10 +194,10 @@ impl Action {
                 let percent = change.of(controls.pitch() as f32 / 10.0);
                 session.send(Command::Pitch(thousandths(percent)))
             }
-            Action::Jump(place) if place < session.names.len() => {
+            Action::Jump(place) if place < session.labels.len() => {
                 session.send(Command::Jump(place))
             }
-            Action::Jump(_) => Err(format!("there are {} songs", session.names.len())),
+            Action::Jump(_) => Err(format!("there are {} songs", session.labels.len())),
             Action::Toggle(place) => session.send(Command::ToggleVoice(voice(place)?)),
             Action::Solo(place) => session.send(Command::SoloVoice(voice(place)?)),
             Action::UnmuteAll => session.send(Command::UnmuteAll),

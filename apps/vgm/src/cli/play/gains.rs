@@ -17,11 +17,11 @@ use creel_vgm::wav::Layout;
 /// What was measured, and what is to be measured next.
 #[derive(Clone)]
 pub struct Gains {
-    book: Arc<Book>,
+    book: Arc<MeasuredGains>,
     next: Sender<Source>,
 }
 
-struct Book {
+struct MeasuredGains {
     wanted: Loudness,
     effects: Effects,
     settings: Settings,
@@ -45,7 +45,7 @@ impl Gains {
         songs: &[Source],
     ) -> std::io::Result<Gains> {
         let (next, asked) = channel::<Source>();
-        let book = Arc::new(Book {
+        let book = Arc::new(MeasuredGains {
             wanted,
             effects: effects.clone(),
             // Another pass of the loop is as loud, and one that is looped for ever has no end.
@@ -88,7 +88,7 @@ impl Gains {
     }
 }
 
-impl Book {
+impl MeasuredGains {
     fn gain(&self, song: &Source) -> f32 {
         let mut all = Measured::default();
         match self.wanted {

@@ -39,16 +39,16 @@ use rustix::io::Errno;
 use rustix::process::{Signal, kill_current_process_group};
 use serde::{Deserialize, Serialize};
 
-use super::plain::{line, plain, tell};
+use super::report_skipped_folders;
 use super::sound::{ReplayGain, Resampler, Tone};
-use super::tell_of_folders;
+use super::stderr::{escape_control, report, write_line};
 pub use action::WORDS as ACTION_WORDS;
-use config::{Config, Tastes, as_often};
+use config::{Config, SongRules, loop_count};
 use gains::Gains;
-use keys::Wish;
+use keys::UiRequest;
 use remote::Remote;
 pub use remote::default_socket;
-use resume::{Keeper, left};
+use resume::{PositionSaver, current_position};
 use session::PlayerSession;
 use terminal::Terminal;
 use view::View;
@@ -179,7 +179,7 @@ impl Play {
             Failure::new(Exit::SomeFailed, message)
         })?;
         let settings = Settings {
-            loops: as_often(config.loops.unwrap_or(2)),
+            loops: loop_count(config.loops.unwrap_or(2)),
             fade_seconds: config.fade.unwrap_or(5.0),
             sample_rate: rate,
             quality: config.resampler.unwrap_or_default().quality(),
@@ -189,10 +189,10 @@ impl Play {
         let names: Vec<String> = queue
             .songs()
             .iter()
-            .map(|song| plain(&song.to_string()))
+            .map(|song| escape_control(&song.to_string()))
             .collect();
         let listed = queue.songs().to_vec();
-        let tastes = Tastes::new(&config.song)?;
+        let rules = SongRules::new(&config.song)?;
         let effects = config.effects();
         let wanted = config
             .replay_gain
@@ -201,7 +201,7 @@ impl Play {
         let measured = gains.clone();
         let choose = Box::new(
             move |song: &Source, next: Option<&Source>| PlaybackSettings {
-                settings: tastes.of(song, &settings),
+                settings: rules.of(song, &settings),
                 effects: effects.clone(),
                 gain: gains.of(song, next),
             },
@@ -211,7 +211,7 @@ impl Play {
             sink,
             controls,
             commands,
-            events: events,
+            events,
             taps,
         } = player_parts(queue, rate, choose, open);
         controls.set_volume(f32::from(config.volume.unwrap_or(100)) / 100.0);
@@ -240,19 +240,19 @@ impl Play {
         ];
         end_by_signals(&interrupt, &rendering)?;
         let mut view = View::new(Arc::clone(&session), events, taps);
-        let mut keeper = Keeper::new(&self.paths, config.resume == Some(true));
-        let told = if self.has_interface(name) {
+        let mut saver = PositionSaver::new(&self.paths, config.resume == Some(true));
+        let events = if self.has_interface(name) {
             titles::read(listed, &session)?;
             interface(
                 &mut view,
                 &interrupt,
-                &mut keeper,
+                &mut saver,
                 config.mouse != Some(false),
             )
         } else {
-            lines(&mut view, &interrupt, &mut keeper, common.quiet)
+            lines(&mut view, &interrupt, &mut saver, common.quiet)
         };
-        let left = left(&keeper.paths, &session);
+        let left = current_position(&saver.paths, &session);
         measured.stop();
         session.commands.send(Command::Quit);
         session.controls.pause(false);
@@ -268,7 +268,7 @@ impl Play {
             std::mem::forget((rendering, sounding));
             None
         });
-        let wish = told?;
+        let request = events?;
         if let Some(panic) = panicked {
             // It said what it was about when it happened.
             std::panic::resume_unwind(panic.into_payload());
@@ -276,9 +276,9 @@ impl Play {
         if config.resume == Some(true)
             && let Some(left) = left
         {
-            resume::leave(left).context("cannot remember where it was left")?;
+            resume::save(left).context("cannot remember where it was left")?;
         }
-        if wish == Some(Wish::Interrupt) {
+        if request == Some(UiRequest::Interrupt) {
             // As the terminal would have, had it not been asked for keys: a script that waits for the
             // player is told, too. The player ends by it.
             kill_current_process_group(Signal::INT)?;
@@ -343,8 +343,8 @@ impl Play {
             After::One => Repeat::One,
         });
         queue.shuffle_all(config.shuffle == Some(true));
-        let left =
-            (config.resume == Some(true)).then(|| resume::was_left(&resume::known_as(&self.paths)));
+        let left = (config.resume == Some(true))
+            .then(|| resume::saved_position(&resume::absolute_paths(&self.paths)));
         let Some(left) = left.flatten() else {
             return (queue, 0);
         };
@@ -400,16 +400,22 @@ impl Play {
         let mut paths = self.paths.clone();
         paths.retain(|path| match path.metadata() {
             Err(error) if path.as_os_str() != "-" => {
-                tell(&format!("{}: {error}", plain(&path.display().to_string())));
+                report(&format!(
+                    "{}: {error}",
+                    escape_control(&path.display().to_string())
+                ));
                 missing += 1;
                 false
             }
             _ => true,
         });
         let found = find(&paths, recurse);
-        tell_of_folders(&found.deeper, &found.barren);
+        report_skipped_folders(&found.deeper, &found.barren);
         for (path, error) in &found.refused {
-            tell(&format!("{}: {error}", plain(&path.display().to_string())));
+            report(&format!(
+                "{}: {error}",
+                escape_control(&path.display().to_string())
+            ));
         }
         let songs = found.songs.into_iter().map(|(song, _)| song).collect();
         (songs, missing + found.refused.len())
@@ -418,7 +424,11 @@ impl Play {
     fn has_interface(&self, sink: &str) -> bool {
         // Emacs' shell, say, has no screen.
         let is_screen = env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-        !self.plain && is_screen && sink != "-" && io::stdout().is_terminal() && terminal::is_ours()
+        !self.plain
+            && is_screen
+            && sink != "-"
+            && io::stdout().is_terminal()
+            && terminal::is_foreground()
     }
 }
 
@@ -449,9 +459,9 @@ fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
         .into_iter()
         .filter(|number| !is_ignored(*number))
     {
-        let (mut told, interrupt) = (signal(number)?, interrupt.clone());
+        let (mut events, interrupt) = (signal(number)?, interrupt.clone());
         pool.spawn(async move {
-            match told.recv().await {
+            match events.recv().await {
                 Ok(()) if number == SIGHUP => interrupt.hang_up(),
                 // ^\ would leave a core behind.
                 Ok(()) => interrupt.request(),
@@ -501,18 +511,18 @@ const LOOK: Duration = Duration::from_millis(50);
 fn interface(
     view: &mut View,
     interrupt: &Interrupt,
-    keeper: &mut Keeper,
+    saver: &mut PositionSaver,
     mouse: bool,
-) -> anyhow::Result<Option<Wish>> {
+) -> anyhow::Result<Option<UiRequest>> {
     let mut terminal = Terminal::enter(mouse).context("the terminal")?;
     loop {
-        view.look();
-        if view.is_over() || interrupt.requested() {
+        view.update();
+        if view.is_finished() || interrupt.requested() {
             return Ok(None);
         }
-        keeper.look(&view.session);
-        view.ask();
-        view.played.clear();
+        saver.save_if_due(&view.session);
+        view.request_metering();
+        view.heard_songs.clear();
         match terminal.draw(|frame| screen::draw(frame, view)) {
             // Its window was closed.
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
@@ -525,17 +535,17 @@ fn interface(
         } else {
             FRAME
         };
-        let Some(wish) = keys::next(terminal.keys(), wait, view)? else {
+        let Some(request) = keys::next_event(terminal.keys(), wait, view)? else {
             continue;
         };
-        match wish {
-            Wish::Quit => return Ok(Some(wish)),
-            Wish::Interrupt => {
+        match request {
+            UiRequest::Quit => return Ok(Some(request)),
+            UiRequest::Interrupt => {
                 interrupt.request();
-                return Ok(Some(wish));
+                return Ok(Some(request));
             }
-            Wish::Redraw => terminal.redraw()?,
-            Wish::Suspend => {
+            UiRequest::Redraw => terminal.invalidate()?,
+            UiRequest::Suspend => {
                 let paused = view.session.controls.is_paused();
                 view.session.controls.pause(true);
                 terminal.suspend()?;
@@ -549,21 +559,21 @@ fn interface(
 fn lines(
     view: &mut View,
     interrupt: &Interrupt,
-    keeper: &mut Keeper,
+    saver: &mut PositionSaver,
     quiet: bool,
-) -> anyhow::Result<Option<Wish>> {
+) -> anyhow::Result<Option<UiRequest>> {
     loop {
-        view.look();
-        for track in view.played.drain(..).filter(|_| !quiet) {
-            line(&view::title(&track));
+        view.update();
+        for track in view.heard_songs.drain(..).filter(|_| !quiet) {
+            write_line(&view::title(&track));
         }
         for message in view.messages.drain(..) {
-            tell(&plain(&message));
+            report(&escape_control(&message));
         }
-        if view.is_over() || interrupt.requested() {
+        if view.is_finished() || interrupt.requested() {
             return Ok(None);
         }
-        keeper.look(&view.session);
+        saver.save_if_due(&view.session);
         std::thread::sleep(LOOK);
     }
 }

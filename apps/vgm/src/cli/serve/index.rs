@@ -21,7 +21,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, ReadableTable, StorageError, TableDefinition};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::plain::tell;
+use crate::cli::stderr::report;
 
 /// The bytes of a file's absolute path to a [`Row`] in JSON.
 const FILES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("files-1");
@@ -152,7 +152,7 @@ impl Index {
         let broken = match sound(&path) {
             Ok(database) => return Ok(Index { database, name }),
             Err(Some(DatabaseError::DatabaseAlreadyOpen)) => {
-                tell(&format!(
+                report(&format!(
                     "{name}: another server's; this one's index is not kept (--index names another)"
                 ));
                 let memory = Database::builder().create_with_backend(InMemoryBackend::new());
@@ -170,7 +170,7 @@ impl Index {
             Err(None) => "it is damaged".into(),
         };
         // It can be had again from the songs.
-        tell(&format!("{name}: {broken}; it is made anew"));
+        report(&format!("{name}: {broken}; it is made anew"));
         fs::remove_file(&path).with_context(|| name.clone())?;
         let database = Database::create(&path).context(name.clone())?;
         Ok(Index { database, name })

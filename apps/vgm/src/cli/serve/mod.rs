@@ -19,7 +19,7 @@ use creel_console::http::{self, Answer, Request};
 use creel_console::{Common, Exit, Failure, Interrupt};
 use serde_json::json;
 
-use super::plain::tell;
+use super::stderr::report;
 use index::{Index, Song};
 use song_session::SongSessions;
 
@@ -70,19 +70,19 @@ impl Serve {
             .context("cannot make the pool")?;
         let pool = Arc::new(pool);
         let index = Index::open(self.index.clone())?;
-        let told = index.renew(&self.folders, &pool)?;
-        if told.songs.is_empty() {
+        let renewed = index.renew(&self.folders, &pool)?;
+        if renewed.songs.is_empty() {
             return Err(Failure::new(Exit::BadData, "there is no song").into());
         }
         if !common.quiet {
-            tell(&format!(
+            report(&format!(
                 "{} songs, {} read anew, {} gone, {} not readable",
-                told.songs.len(),
-                told.read,
-                told.gone,
-                told.failed
+                renewed.songs.len(),
+                renewed.read,
+                renewed.gone,
+                renewed.failed
             ));
-            tell(&format!("http://{}/", listener.local_addr()?));
+            report(&format!("http://{}/", listener.local_addr()?));
         }
         let site = Arc::new(Site {
             sessions: SongSessions::new(pool.handle()),
@@ -92,7 +92,7 @@ impl Serve {
             pool,
             looked: Mutex::new(Instant::now()),
         });
-        site.take(told.songs);
+        site.take(renewed.songs);
         std::thread::Builder::new()
             .name("page".into())
             .spawn(move || http::serve(&listener, move |request| site.answer(request)))?;
@@ -154,7 +154,7 @@ impl Site {
         }
         match self.index.renew(&self.folders, &self.pool) {
             Ok(renewed) => self.take(renewed.songs),
-            Err(error) => tell(&format!("{error:#}")),
+            Err(error) => report(&format!("{error:#}")),
         }
         *looked = Instant::now();
     }

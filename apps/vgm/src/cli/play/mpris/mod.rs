@@ -10,7 +10,7 @@
 //! Source: MPRIS D-Bus Interface Specification 2.2. Left out on purpose: the track list and
 //! playlists, which desktops do not show.
 
-mod line;
+mod bus_socket;
 mod objects;
 mod state;
 
@@ -23,14 +23,14 @@ use zbus::connection::Builder;
 use zbus::fdo::RequestNameFlags;
 
 use super::session::PlayerSession;
-use line::Line;
+use bus_socket::BusSocket;
 use objects::{Player, Program};
 use state::State;
 
 const PATH: &str = "/org/mpris/MediaPlayer2";
 const NAME: &str = "org.mpris.MediaPlayer2.creel_vgm";
 /// How often is looked for changes.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Lets the desktop tell the player what to do, from now on until the pool ends.
 pub fn serve(session: &Arc<PlayerSession>, pool: &Pool) {
@@ -42,7 +42,7 @@ pub fn serve(session: &Arc<PlayerSession>, pool: &Pool) {
 }
 
 async fn run(session: &Arc<PlayerSession>, handle: &Handle) -> zbus::Result<()> {
-    let bus = Builder::socket(Line::to_session()?)
+    let bus = Builder::socket(BusSocket::to_session()?)
         .internal_executor(false)
         .serve_at(PATH, Program(Arc::clone(session)))?
         .serve_at(PATH, Player(Arc::clone(session)))?
@@ -54,19 +54,19 @@ async fn run(session: &Arc<PlayerSession>, handle: &Handle) -> zbus::Result<()> 
             executor.tick().await;
         }
     });
-    take_name(&bus).await?;
+    acquire_name(&bus).await?;
     let player = bus.object_server().interface::<_, Player>(PATH).await?;
-    let mut told = State::of(session);
+    let mut previous = State::of(session);
     loop {
-        creel::time::sleep(LOOK).await;
+        creel::time::sleep(POLL_INTERVAL).await;
         let now = State::of(session);
-        now.tell(&told, &player).await?;
-        told = now;
+        now.emit_changes(&previous, &player).await?;
+        previous = now;
     }
 }
 
 /// Takes the player's name; a second player has its process's number in it.
-async fn take_name(bus: &Connection) -> zbus::Result<()> {
+async fn acquire_name(bus: &Connection) -> zbus::Result<()> {
     let alone = RequestNameFlags::DoNotQueue.into();
     match bus.request_name_with_flags(NAME, alone).await {
         Err(zbus::Error::NameTaken) => {

@@ -59,7 +59,7 @@ impl Program {
 pub struct Player(pub Arc<PlayerSession>);
 
 impl Player {
-    fn told(&self, action: Action) -> Result<()> {
+    fn send(&self, action: Action) -> Result<()> {
         action.apply(&self.0).map_err(Error::Failed)
     }
 
@@ -71,15 +71,15 @@ impl Player {
 #[interface(name = "org.mpris.MediaPlayer2.Player")]
 impl Player {
     fn next(&self) -> Result<()> {
-        self.told(Action::Next)
+        self.send(Action::Next)
     }
 
     fn previous(&self) -> Result<()> {
-        self.told(Action::Previous)
+        self.send(Action::Previous)
     }
 
     fn pause(&self) -> Result<()> {
-        self.told(Action::Pause(Some(true)))
+        self.send(Action::Pause(Some(true)))
     }
 
     fn play_pause(&self) -> Result<()> {
@@ -91,19 +91,19 @@ impl Player {
 
     /// Stopped is what is paused at its start.
     fn stop(&self) -> Result<()> {
-        self.told(Action::Pause(Some(true)))?;
-        self.told(Action::SeekTo(0))
+        self.send(Action::Pause(Some(true)))?;
+        self.send(Action::SeekTo(0))
     }
 
     fn play(&self) -> Result<()> {
         if self.0.controls.is_drained() {
-            self.told(Action::Jump(0))?;
+            self.send(Action::Jump(0))?;
         }
-        self.told(Action::Pause(Some(false)))
+        self.send(Action::Pause(Some(false)))
     }
 
     fn seek(&self, offset_us: i64) -> Result<()> {
-        self.told(Action::Seek(offset_us / 1000))
+        self.send(Action::Seek(offset_us / 1000))
     }
 
     fn set_position(&self, song: ObjectPath<'_>, position_us: i64) -> Result<()> {
@@ -111,7 +111,7 @@ impl Player {
         let now = State::of(&self.0).metadata;
         let is_within = now.length_us.is_none_or(|length| position_us <= length);
         match u64::try_from(position_us) {
-            Ok(us) if is_within && now.id() == song => self.told(Action::SeekTo(us / 1000)),
+            Ok(us) if is_within && now.track_id() == song => self.send(Action::SeekTo(us / 1000)),
             _ => Ok(()),
         }
     }
@@ -194,7 +194,7 @@ impl Player {
 
     #[zbus(property)]
     fn metadata(&self) -> HashMap<&'static str, Value<'static>> {
-        State::of(&self.0).metadata.on_the_bus()
+        State::of(&self.0).metadata.to_dict()
     }
 
     #[zbus(property(emits_changed_signal = "false"))]

@@ -4,9 +4,9 @@
 #![deny(unsafe_code)]
 
 pub mod batch;
+pub mod blep;
 pub mod chips;
 pub mod demo;
-pub mod edges;
 pub mod effects;
 mod error;
 pub mod flac;
@@ -16,8 +16,8 @@ pub mod output;
 pub mod play;
 pub mod render;
 pub mod sequence;
+mod simd;
 mod tags;
-mod vector;
 pub mod wav;
 
 pub use error::{Error, Result};

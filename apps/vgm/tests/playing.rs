@@ -4,7 +4,7 @@
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::mix::Quality;
-use creel_vgm::render::{Buffers, LEAD, Lane, Player, Settings, SplitPlayer};
+use creel_vgm::render::{Buffers, LOOKAHEAD, Lane, Player, Settings, SplitPlayer};
 
 fn songs() -> Vec<(&'static str, Song)> {
     let songs = demo::CARRIED.iter();
@@ -97,7 +97,7 @@ fn a_voice_that_is_not_heard_plays_on() {
         assert!(out == other, "{name}: all are heard");
         // One after the other leaves, and in the end there is nothing but what fades away.
         for count in 1..=lanes.len() {
-            muted.hear(|lane| !lanes[..count].contains(&lane));
+            muted.set_voices(|lane| !lanes[..count].contains(&lane));
             muted.fill_here(&mut out);
             whole.fill_here(&mut other);
         }
@@ -112,7 +112,7 @@ fn a_voice_that_is_not_heard_plays_on() {
             .fold(0.0f32, |peak, it| peak.max(it.abs()));
         assert!(peak < 1e-3, "{name}: {peak} is left of all voices");
         // All come back.
-        muted.hear(|_| true);
+        muted.set_voices(|_| true);
         (0..80).for_each(|_| {
             muted.fill_here(&mut out);
             whole.fill_here(&mut other);
@@ -142,10 +142,10 @@ fn voices_alone_add_up_to_the_song() {
         let (mut sum, mut alone) = (vec![0.0; 500], vec![0.0; 500]);
         for lane in player.lanes() {
             let mut scratch = Default::default();
-            assert_eq!(player.listen(lane, &mut scratch, &mut alone), 500);
+            assert_eq!(player.render_voice(lane, &mut scratch, &mut alone), 500);
             sum.iter_mut().zip(&alone).for_each(|(sum, it)| *sum += it);
         }
-        player.fill_here(&mut out[..LEAD]);
+        player.fill_here(&mut out[..LOOKAHEAD]);
         player.fill_here(&mut out[..500]);
         // Pins that swing between 0 and a level take their time to find their middle: of what goes so
         // slowly nothing is looked at.

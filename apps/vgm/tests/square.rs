@@ -1,11 +1,11 @@
 //! The square-wave chips: what they say as edges equals what they say tick by
 //! tick.
 
+use creel_vgm::blep::{Blep, Sides, StereoBlep};
 use creel_vgm::chips::Rate;
 use creel_vgm::chips::ay8910::Ay8910;
 use creel_vgm::chips::sn76489::{Sn76489, Variant};
 use creel_vgm::chips::ssg::Ssg;
-use creel_vgm::edges::{Edges, Sides, StereoEdges};
 
 const TICKS: Rate = Rate {
     frames: 250_000,
@@ -58,7 +58,7 @@ fn ssg_edges_add_up_to_its_levels() {
             let mut levels = vec![[0; 3]; ticks as usize];
             ticked.levels(&mut levels);
             let mut deltas = vec![[0i32; 3]; ticks as usize];
-            jumped.edges(ticks, |tick, channel, delta| {
+            jumped.run(ticks, |tick, channel, delta| {
                 assert_ne!(delta, 0);
                 deltas[tick as usize][channel] += delta;
             });
@@ -83,7 +83,7 @@ fn compare_stereo<C>(
     mut chips: [C; 2],
     write: impl Fn(&mut C, u32, u8),
     render: impl Fn(&mut C, &mut [[i32; 2]]),
-    edges: impl Fn(&mut C, u32, &mut dyn FnMut(u32, Sides, i32)),
+    run: impl Fn(&mut C, u32, &mut dyn FnMut(u32, Sides, i32)),
 ) {
     let mut random = Random(seed);
     let mut level = [0; 2];
@@ -96,7 +96,7 @@ fn compare_stereo<C>(
         let mut want = vec![[0; 2]; ticks as usize];
         let mut deltas = want.clone();
         render(&mut chips[0], &mut want);
-        edges(&mut chips[1], ticks, &mut |tick, sides, delta| {
+        run(&mut chips[1], ticks, &mut |tick, sides, delta| {
             for (sum, gain) in deltas[tick as usize].iter_mut().zip(sides.gains()) {
                 *sum += gain * delta;
             }
@@ -129,7 +129,7 @@ fn sn76489_edges_add_up_to_its_frames() {
                 _ => chip.write(0, 0, value | (kind >> 8) as u8 & 0x80),
             },
             |chip, out| chip.render(out),
-            |chip, ticks, sink| chip.edges(ticks, sink),
+            |chip, ticks, sink| chip.run(ticks, sink),
         );
     }
 }
@@ -147,7 +147,7 @@ fn ay8910_edges_add_up_to_its_frames() {
                 reg => chip.write(0, reg as u8, value),
             },
             |chip, out| chip.render(out),
-            |chip, ticks, sink| chip.edges(ticks, sink),
+            |chip, ticks, sink| chip.run(ticks, sink),
         );
     }
 }
@@ -157,7 +157,7 @@ fn sn76489_changes(variant: Variant, writes: &[u8], ticks: u32) -> Vec<u32> {
     let mut chip = Sn76489::new(3_579_545, variant);
     writes.iter().for_each(|&byte| chip.write(0, 0, byte));
     let mut changes = Vec::new();
-    chip.edges(ticks, |tick, _, _| changes.push(tick));
+    chip.run(ticks, |tick, _, _| changes.push(tick));
     changes
 }
 
@@ -230,16 +230,16 @@ fn amplitude(frames: &[i32], turns: f64) -> f64 {
 /// A square wave of level 0 or 16000 whose harmonics lie at odd multiples of
 /// `ticks_hz / 2 / half_ticks`.
 fn square(half_ticks: u32, frames: usize) -> Vec<i32> {
-    let mut edges = Edges::new(TICKS, 44_100);
+    let mut blep = Blep::new(TICKS, 44_100);
     let mut delta = 16_000;
     let mut out = vec![0; frames];
     for block in out.chunks_mut(1000) {
-        while edges.tick() < edges.tick_of_frame(edges.frame() + block.len() as u64) {
-            edges.step(0, delta);
-            edges.advance(half_ticks);
+        while blep.tick() < blep.tick_of_frame(blep.frame() + block.len() as u64) {
+            blep.step(0, delta);
+            blep.advance(half_ticks);
             delta = -delta;
         }
-        edges.read(block);
+        blep.read(block);
     }
     out
 }
@@ -273,22 +273,22 @@ fn a_square_wave_has_its_harmonics_and_nothing_else() {
 #[test]
 fn blocks_and_the_order_of_steps_change_nothing() {
     let whole = {
-        let mut edges = Edges::new(TICKS, 44_100);
+        let mut blep = Blep::new(TICKS, 44_100);
         for n in (0..500).rev() {
-            edges.step(n * 17, if n % 2 == 0 { 12_345 } else { -12_345 });
+            blep.step(n * 17, if n % 2 == 0 { 12_345 } else { -12_345 });
         }
         let mut out = vec![0; 1500];
-        edges.read(&mut out);
+        blep.read(&mut out);
         out
     };
-    let mut edges = Edges::new(TICKS, 44_100);
+    let mut blep = Blep::new(TICKS, 44_100);
     let mut cut = Vec::new();
     for n in 0..500 {
-        edges.step(0, if n % 2 == 0 { 12_345 } else { -12_345 });
-        edges.advance(17);
-        let ready = (edges.tick() * 441 / 2500).saturating_sub(1) - edges.frame();
+        blep.step(0, if n % 2 == 0 { 12_345 } else { -12_345 });
+        blep.advance(17);
+        let ready = (blep.tick() * 441 / 2500).saturating_sub(1) - blep.frame();
         let mut block = vec![0; ready as usize];
-        edges.read(&mut block);
+        blep.read(&mut block);
         cut.extend(block);
     }
     assert_eq!(whole[..cut.len()], cut);
@@ -296,7 +296,7 @@ fn blocks_and_the_order_of_steps_change_nothing() {
 
 #[test]
 fn a_side_of_its_own_starts_where_the_others_are() {
-    let mut stereo = StereoEdges::new(TICKS, 44_100);
+    let mut stereo = StereoBlep::new(TICKS, 44_100);
     stereo.advance(2_500);
     let mut frames = [[0; 2]; 441];
     stereo.read(&mut frames);

@@ -16,7 +16,7 @@ use creel::Pool;
 
 use super::gains::Gains;
 use super::{Plan, Unit};
-use crate::chips::set::missing;
+use crate::chips::factory::missing;
 use crate::effects::Effects;
 use crate::error::{Error, Result};
 use crate::format::Song;

@@ -32,7 +32,7 @@ pub use playlist::Playlist;
 pub use preview::{Intent, Preview};
 pub use stems::{Apart, Stem};
 
-use crate::chips::set::frame_ns;
+use crate::chips::factory::render_cost_ns;
 use crate::demo;
 use crate::error::{Error, Result};
 use crate::format::{Header, Song, open, peek};
@@ -181,7 +181,7 @@ impl Cost {
     /// The cost of a header's chips over so many frames.
     pub fn of(header: &Header, frames: u64) -> Cost {
         let chips = header.instances();
-        let each = chips.map(|instance| frames.saturating_mul(frame_ns(instance.chip)));
+        let each = chips.map(|instance| frames.saturating_mul(render_cost_ns(instance.chip)));
         each.fold(Cost::default(), |cost, chip| Cost {
             whole: cost.whole.saturating_add(chip),
             longest_chip: cost.longest_chip.max(chip),

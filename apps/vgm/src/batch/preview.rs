@@ -5,7 +5,7 @@
 
 use super::engine::{Engine, Remarks, load};
 use super::{Cost, Plan, Unit};
-use crate::chips::set::frame_ns;
+use crate::chips::factory::render_cost_ns;
 use crate::error::Error;
 use crate::format::Song;
 use crate::output;
@@ -86,7 +86,7 @@ impl Unit {
     /// About how long a frame of it takes to render, in ns.
     fn frame_ns(&self, song: &Song) -> u64 {
         match self.stem {
-            Some(stem) => frame_ns(stem.chip.chip),
+            Some(stem) => render_cost_ns(stem.chip.chip),
             None => Cost::of(&song.header, 1).whole,
         }
     }

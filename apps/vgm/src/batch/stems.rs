@@ -3,8 +3,8 @@
 use creel::Pool;
 
 use super::{Cost, Plan, Unit, with_ending};
+use crate::chips::factory::{missing, render_cost_ns};
 use crate::chips::selection::Selection;
-use crate::chips::set::{frame_ns, missing};
 use crate::chips::voices::count;
 use crate::error::Result;
 use crate::format::Instance;
@@ -69,7 +69,7 @@ fn stems(unit: &Unit, apart: Apart, selection: &Selection) -> Result<Vec<Unit>> 
         let extension = unit.output.extension().unwrap_or_default();
         let ending = format!("{suffix}.{}", extension.display());
         let output = with_ending(&unit.output, &ending);
-        let cost = unit.claimed.saturating_mul(frame_ns(chip.chip));
+        let cost = unit.claimed.saturating_mul(render_cost_ns(chip.chip));
         Unit {
             input: unit.input.clone(),
             output,

@@ -90,7 +90,7 @@ mod tests {
             let mut chip = Ym2608::new(7_987_200);
             let rom = rom();
             let data = 0..rom.len();
-            chip.rhythm_rom_mut().take_in(0, rom, data);
+            chip.rhythm_rom_mut().add_block(0, rom, data);
             for (reg, value) in [(0x11, 63), (0x18 + drum, 0xDF), (0x10, 1 << drum)] {
                 chip.write(0, reg, value);
             }

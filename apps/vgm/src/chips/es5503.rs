@@ -101,7 +101,7 @@ impl Es5503 {
     }
 
     /// The fastest that it is run at: with all oscillators, which is usual, 26 kHz at 7.16 MHz.
-    pub fn pace(&self) -> Rate {
+    pub fn max_rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
             seconds: 8 * (OSCILLATORS as u64 + 2),

@@ -102,18 +102,18 @@ fn level_of(chip: ChipId) -> Level {
 /// The factor from a native step of a chip's own half to full scale.
 pub fn of_chip(header: &Header, instance: Instance) -> f32 {
     let Level { scale, volume, .. } = level_of(instance.chip);
-    scale * given(header, instance, false, volume) / FULL_SCALE
+    scale * chip_volume(header, instance, false, volume) / FULL_SCALE
 }
 
 /// The factor from a step of the SSG of an OPN chip to full scale.
 pub fn of_ssg(header: &Header, instance: Instance) -> f32 {
-    SSG_SCALE * given(header, instance, true, SSG_VOLUME) / FULL_SCALE
+    SSG_SCALE * chip_volume(header, instance, true, SSG_VOLUME) / FULL_SCALE
 }
 
 /// The factor from a step of the FM of a YMF278B to full scale: as that of a YMF262.
 pub fn of_opl4_fm(header: &Header, instance: Instance) -> f32 {
     let Level { scale, .. } = level_of(ChipId::Ymf262);
-    scale * given(header, instance, true, 0x100) / FULL_SCALE
+    scale * chip_volume(header, instance, true, 0x100) / FULL_SCALE
 }
 
 /// The factor on all levels of a song.
@@ -140,15 +140,15 @@ fn weight(header: &Header, instance: Instance) -> f32 {
     let Level { volume, share, .. } = level_of(instance.chip);
     let ssg = match instance.chip {
         ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 => {
-            given(header, instance, true, SSG_VOLUME)
+            chip_volume(header, instance, true, SSG_VOLUME)
         }
         _ => 0.0,
     };
-    given(header, instance, false, volume) * share + ssg
+    chip_volume(header, instance, false, volume) * share + ssg
 }
 
 /// The volume of a chip of a song, or of its other half if `paired`: 1 is unity.
-fn given(header: &Header, instance: Instance, paired: bool, usual: u16) -> f32 {
+fn chip_volume(header: &Header, instance: Instance, paired: bool, usual: u16) -> f32 {
     let given = header
         .chip_volumes
         .iter()

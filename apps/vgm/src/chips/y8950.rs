@@ -87,9 +87,9 @@ impl Y8950 {
 
     /// Lets only these voices reach the outputs, a bit each: nine channels, five drums,
     /// the samples.
-    pub fn hear(&mut self, voices: u64) {
-        self.fm.hear(voices);
-        self.adpcm_b.hear(voices >> 14 & 1 != 0);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.fm.set_voice_mask(voices);
+        self.adpcm_b.set_enabled(voices >> 14 & 1 != 0);
     }
 
     /// Overwrites `out` with the next native frames, both sides alike, 16 bits.

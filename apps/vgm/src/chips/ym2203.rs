@@ -14,7 +14,7 @@
 //! they leave open follows ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::Rate;
-use super::fm::connect::{FullWidth, Sums};
+use super::fm::algorithms::{FullWidth, Sums};
 use super::fm::dac::through_dac;
 use super::fm::opn::{Opn, Prescaler};
 
@@ -43,7 +43,7 @@ pub struct Ym2203 {
     prescaler: Prescaler,
     fm: Opn<3>,
     /// Channels that reach the outputs.
-    heard: u8,
+    channel_mask: u8,
 }
 
 impl Ym2203 {
@@ -56,7 +56,7 @@ impl Ym2203 {
             clock_hz,
             prescaler,
             fm,
-            heard: ALL_CHANNELS,
+            channel_mask: ALL_CHANNELS,
         }
     }
 
@@ -91,8 +91,8 @@ impl Ym2203 {
 
     /// Lets only these voices reach the outputs, a bit each: three channels; the
     /// SSG's follow.
-    pub fn hear(&mut self, voices: u64) {
-        self.heard = ALL_CHANNELS & voices as u8;
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.channel_mask = ALL_CHANNELS & voices as u8;
     }
 
     /// Renders `out.len()` native frames, both sides alike, each overwritten
@@ -104,7 +104,7 @@ impl Ym2203 {
             let (block, after) = rest.split_at_mut(frames);
             let mut sums = Sums::new(frames, 0);
             self.fm
-                .render::<FullWidth>(frames, self.heard, |_, values| {
+                .render::<FullWidth>(frames, self.channel_mask, |_, values| {
                     sums.add([true; 2], values, |value| value);
                 });
             sums.write(block, through_dac);

@@ -52,8 +52,8 @@ impl Ym3526 {
     }
 
     /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
-    pub fn hear(&mut self, voices: u64) {
-        self.fm.hear(voices);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.fm.set_voice_mask(voices);
     }
 
     /// Overwrites `out` with the next native frames, both sides alike, 16 bits.

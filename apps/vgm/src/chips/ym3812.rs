@@ -60,8 +60,8 @@ impl Ym3812 {
     }
 
     /// Lets only these voices reach the outputs, a bit each: nine channels, five drums.
-    pub fn hear(&mut self, voices: u64) {
-        self.fm.hear(voices);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.fm.set_voice_mask(voices);
     }
 
     /// Overwrites `out` with the next native frames, 16 bits, alike on the sides where it is heard.

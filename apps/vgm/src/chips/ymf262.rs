@@ -56,8 +56,8 @@ impl Ymf262 {
     }
 
     /// Lets only these voices reach the outputs, a bit each: 18 channels, five drums.
-    pub fn hear(&mut self, voices: u64) {
-        self.fm.hear(voices);
+    pub fn set_voice_mask(&mut self, voices: u64) {
+        self.fm.set_voice_mask(voices);
     }
 
     /// Overwrites `out` with the next native frames, left and right, 16 bits.

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use creel_console::{Align, Common, Exit, Format, Table, output};
-use creel_vgm::chips::checked::{CHIPS, Checked};
+use creel_vgm::chips::verification::{CHIPS, Verification};
 use serde::Serialize;
 
 /// List the chips that are played and how each was checked
@@ -43,10 +43,10 @@ impl Chips {
     }
 }
 
-fn row(chip: &Checked) -> Row {
+fn row(chip: &Verification) -> Row {
     Row {
         name: chip.name,
-        checked: chip.how,
+        checked: chip.method,
         ratio: chip.ratio,
     }
 }
@@ -61,7 +61,7 @@ fn table() -> Table {
         let ratio = chip
             .ratio
             .map_or("-".into(), |ratio| format!("{ratio:.1} ×"));
-        table.row([chip.name.into(), chip.how.into(), ratio]);
+        table.row([chip.name.into(), chip.method.into(), ratio]);
     }
     table
 }

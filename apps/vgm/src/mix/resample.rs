@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::kernel::{CHUNK, Kernel, ONE};
-use crate::vector;
+use crate::simd;
 
 /// Output frames whose places are looked up before their sums are computed.
 const PLACES: usize = 64;
@@ -212,7 +212,7 @@ impl Resampler {
                 });
                 (&rows[place.row as usize], frames)
             };
-            vector::add_products(rows, &mut sums[..places.len()]);
+            simd::add_products(rows, &mut sums[..places.len()]);
         }
         sums
     }

@@ -12,7 +12,7 @@ use super::{
     BLOCK_TIME, BLOCKS, BLOCKS_PER_SECOND, Block, ChooseSettings, Command, MeterMode,
     PlaybackSettings, PlayerControls, PlayerEvent, Queue, RendererMessage, TapBlock, Track,
 };
-use crate::chips::set::missing;
+use crate::chips::factory::missing;
 use crate::effects::Chain;
 use crate::format::{Song, TICKS_PER_SECOND};
 use crate::mix::SampleFormat;
@@ -209,7 +209,7 @@ impl Renderer {
         let mut playing = Playing::new(song, &settings).map_err(|error| error.to_string())?;
         self.queue.succeed();
         playing.set_pace(self.controls.tempo(), self.controls.pitch());
-        self.controls.set_voice_mask(playing.heard());
+        self.controls.set_voice_mask(playing.voice_mask());
         let named = (place, source);
         let track = self.track(song, &playing, &settings, named.clone());
         self.send_event(PlayerEvent::Started(self.serial + 1, Arc::new(track)));
@@ -322,14 +322,14 @@ impl Renderer {
             }
             Command::SeekTo(ms) => self.seek(playing, frames(ms)).await,
             Command::ToggleVoice(voice) if voice < 64 => {
-                self.set_voice_mask(playing, playing.heard() ^ 1 << voice)
+                self.set_voice_mask(playing, playing.voice_mask() ^ 1 << voice)
                     .await
             }
             Command::SoloVoice(voice) if voice < 64 => {
                 let voices = playing.voices().len() as u32;
                 let others = u64::MAX.checked_shl(voices).unwrap_or(0);
                 let alone = 1 << voice | others;
-                let is_alone = playing.heard() == alone;
+                let is_alone = playing.voice_mask() == alone;
                 self.set_voice_mask(playing, if is_alone { u64::MAX } else { alone })
                     .await;
             }
@@ -348,7 +348,7 @@ impl Renderer {
     async fn set_voice_mask(&mut self, playing: &mut Playing<'_>, heard: u64) {
         let next = self.next_frame(playing);
         self.seek(playing, next).await;
-        playing.hear(heard);
+        playing.set_voice_mask(heard);
         self.controls.set_voice_mask(heard);
     }
 

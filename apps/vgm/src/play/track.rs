@@ -36,7 +36,7 @@ pub struct Playing<'s> {
     recent: VecDeque<SplitPlayer<'s>>,
     blocks: usize,
     /// Bit by voice.
-    heard: u64,
+    voice_mask: u64,
     /// In thousandths.
     tempo: u32,
     pitch: Pitch,
@@ -71,13 +71,13 @@ impl<'s> Playing<'s> {
             copy_every: COPY_EVERY_SECONDS * u64::from(settings.sample_rate),
             recent: VecDeque::new(),
             blocks: 0,
-            heard: u64::MAX,
+            voice_mask: u64::MAX,
             tempo: TEMPO,
             pitch: Pitch::default(),
             scratch: Scratch::default(),
             sample_rate: settings.sample_rate,
         };
-        playing.hear(heard | rest);
+        playing.set_voice_mask(heard | rest);
         Ok(playing)
     }
 
@@ -98,13 +98,13 @@ impl<'s> Playing<'s> {
     }
 
     /// Which voices are heard, a bit each.
-    pub fn heard(&self) -> u64 {
-        self.heard
+    pub fn voice_mask(&self) -> u64 {
+        self.voice_mask
     }
 
     /// Lets these voices be heard from here on, a bit each.
-    pub fn hear(&mut self, heard: u64) {
-        self.heard = heard;
+    pub fn set_voice_mask(&mut self, heard: u64) {
+        self.voice_mask = heard;
         self.hear_and_keep_time();
     }
 
@@ -125,8 +125,8 @@ impl<'s> Playing<'s> {
 
     /// Brings the player, perhaps a copy of an earlier moment, to what holds now.
     fn hear_and_keep_time(&mut self) {
-        let (lanes, heard) = (&self.lanes, self.heard);
-        self.player.hear(|lane| {
+        let (lanes, heard) = (&self.lanes, self.voice_mask);
+        self.player.set_voices(|lane| {
             let place = lanes.iter().position(|other| *other == lane);
             place.is_none_or(|place| place >= VOICES_MAX || heard >> place & 1 == 1)
         });
@@ -223,7 +223,7 @@ impl<'s> Playing<'s> {
         let mut seen = Vec::new();
         for &lane in self.lanes.iter().take(VOICES_MAX) {
             let mut wave = vec![0.0; frames];
-            let made = self.player.listen(lane, &mut self.scratch, &mut wave);
+            let made = self.player.render_voice(lane, &mut self.scratch, &mut wave);
             wave.truncate(made);
             seen.push(VoiceMeter {
                 level: centre(&mut wave),

@@ -11,7 +11,7 @@
 mod stream;
 
 use crate::chips::pcm;
-use crate::chips::voices::Silencer;
+use crate::chips::voices::VoiceMuter;
 use crate::format::{
     ChipId, Command, Instance, Song, StreamCommand, Write, decode, frequent_wait, frequent_write,
 };
@@ -44,12 +44,12 @@ pub enum Action {
 
 impl Action {
     /// What is left of it where voices are silent.
-    pub fn silenced(self, silencer: Option<&mut Silencer>) -> Action {
-        match (self, silencer) {
-            (Action::Write { port, reg, value }, Some(silencer)) => Action::Write {
+    pub fn silenced(self, muter: Option<&mut VoiceMuter>) -> Action {
+        match (self, muter) {
+            (Action::Write { port, reg, value }, Some(muter)) => Action::Write {
                 port,
                 reg,
-                value: silencer.pass(port, reg, value),
+                value: muter.filter(port, reg, value),
             },
             _ => self,
         }

@@ -17,9 +17,9 @@ pub mod okim6295;
 pub mod pwm;
 pub mod qsound;
 pub mod rf5c68;
+mod sample;
 pub mod scsp;
 pub mod segapcm;
-mod sound;
 pub mod upd7759;
 pub mod x1_010;
 pub mod ymf271;
@@ -28,8 +28,8 @@ pub mod ymf278b;
 use std::ops::Range;
 
 use super::Rate;
-use super::fed::{Fed, feed};
 use super::rom::Rom;
+use super::streamed_writes::{StreamedWrite, render_streamed};
 use crate::format::{ChipId, Command, Header, Song, decode};
 
 /// A chip that plays samples.
@@ -41,22 +41,22 @@ pub trait PcmChip: Send + dyn_clone::DynClone {
     fn write(&mut self, port: u8, reg: u16, value: u16);
 
     /// Leaves voices out of the sum, all but these, a bit each; returns whether it can.
-    fn hear(&mut self, _voices: u64) -> bool {
+    fn set_voice_mask(&mut self, _voices: u64) -> bool {
         false
     }
 
     /// Overwrites `out` with the next native frames, each side -32768 to 32767.
     fn render(&mut self, out: &mut [[i32; 2]]);
 
-    /// The registers that may be handed over with a block, by [`PcmChip::render_fed`].
-    fn fed(&self) -> Range<u16> {
+    /// The registers that may be handed over with a block, by [`PcmChip::render_streamed`].
+    fn streamed_registers(&self) -> Range<u16> {
         0..0
     }
 
     /// As [`PcmChip::render`], with writes to these registers in between.
-    fn render_fed(&mut self, writes: &[Fed], out: &mut [[i32; 2]]) {
+    fn render_streamed(&mut self, writes: &[StreamedWrite], out: &mut [[i32; 2]]) {
         let write = |chip: &mut Self, reg, value| chip.write(0, reg, value);
-        feed(self, writes, out, (write, |chip, out| chip.render(out)));
+        render_streamed(self, writes, out, (write, |chip, out| chip.render(out)));
     }
 
     /// The memory that blocks of this kind are for, if the chip only reads it.
@@ -141,7 +141,7 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
             if block.kind < 0xC0 {
                 let base = chip.rom_start(block.kind);
                 if let Some(rom) = chip.rom(block.kind) {
-                    take_in(rom, base, song, block.data);
+                    add_rom_block(rom, base, song, block.data);
                 }
                 return;
             }
@@ -165,13 +165,13 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
 
 /// Takes in a ROM block that lies at `block` in the song: the memory's size, where in it the rest
 /// goes, and the rest. Places count from `base`.
-pub fn take_in(rom: &mut Rom, base: usize, song: &Song, block: Range<usize>) {
+pub fn add_rom_block(rom: &mut Rom, base: usize, song: &Song, block: Range<usize>) {
     // A song's blocks were checked to have heads, and to lie within what a chip can address.
     let start = &song.bytes()[block.start + 4..block.start + 8];
     let start = start
         .iter()
         .rfold(0, |start, byte| start << 8 | usize::from(*byte));
-    rom.take_in(
+    rom.add_block(
         base + start,
         song.shared_bytes(),
         block.start + 8..block.end,

@@ -57,7 +57,7 @@ impl PcmChip for Pwm {
         }
     }
 
-    fn fed(&self) -> Range<u16> {
+    fn streamed_registers(&self) -> Range<u16> {
         0..5
     }
 

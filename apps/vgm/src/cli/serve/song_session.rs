@@ -182,8 +182,8 @@ fn handle(
             if playing.frame() != piece.at {
                 playing.seek(piece.at, scratch);
             }
-            if playing.heard() != piece.voice_mask {
-                playing.hear(piece.voice_mask);
+            if playing.voice_mask() != piece.voice_mask {
+                playing.set_voice_mask(piece.voice_mask);
             }
             let mut out = vec![[0.0; 2]; piece.frames as usize];
             let filled = playing.fill(&mut out);

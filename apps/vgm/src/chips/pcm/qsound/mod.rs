@@ -29,12 +29,12 @@
 //! Source: the registers and the program's arithmetic as MAME's qsoundhle (BSD-3-Clause, superctr,
 //! Valley Bell) describes them; VGM specification 1.71 (command C4).
 
-mod space;
+mod spatial;
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
-use space::{Pan, Space};
+use spatial::{Pan, SpatialFilter};
 
 const VOICES: usize = 16;
 const CODED: usize = 3;
@@ -67,7 +67,7 @@ struct Voice {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Coded {
+struct AdpcmVoice {
     start: u16,
     end: u16,
     bank: u16,
@@ -94,10 +94,10 @@ struct Echo {
 pub struct Qsound {
     clock_hz: u32,
     voices: [Voice; VOICES],
-    coded: [Coded; CODED],
+    coded: [AdpcmVoice; CODED],
     /// Of all voices.
     pans: [Pan; VOICES + CODED],
-    space: Space,
+    space: SpatialFilter,
     echo: Echo,
     /// What goes to the filters, frame by frame of a block.
     wet: Vec<[i32; 2]>,
@@ -119,7 +119,7 @@ impl Qsound {
             voices: Default::default(),
             coded: Default::default(),
             pans: [Pan::of(0x120); VOICES + CODED],
-            space: Space::new(),
+            space: SpatialFilter::new(),
             wet: Vec::new(),
             echo: Echo {
                 feedback: 0,
@@ -179,7 +179,7 @@ impl Pan {
     }
 }
 
-impl Coded {
+impl AdpcmVoice {
     fn press(&mut self, value: u16) {
         if value != 0 {
             self.playing = true;
@@ -324,7 +324,7 @@ mod tests {
     fn a_coded_voice_sums_up_behind_its_volume() {
         let mut chip = Qsound::new(60_000_000);
         let rom = Arc::new(vec![0x77; 16]);
-        chip.rom(0x8F).unwrap().take_in(0, rom, 0..16);
+        chip.rom(0x8F).unwrap().add_block(0, rom, 0..16);
         for (reg, value) in [(0xCB, 16), (0xCD, 0x4000), (0xD6, 1)] {
             chip.write(0, reg, value);
         }

@@ -5,7 +5,7 @@
 //!
 //! Left out on purpose: table lookups by gathers, which made a whole song half as slow again as one
 //! load after the other (measured on a Cascade Lake); the FM's tables fit the registers of AVX-512,
-//! see `chips/fm/wide.rs`.
+//! see `chips/fm/avx512.rs`.
 
 /// A loop to be compiled twice. Its `run` is to be `#[inline(always)]`.
 pub trait Loop {

@@ -12,23 +12,28 @@ use crate::format::ChipId;
 
 /// What is known of a chip that is played.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Checked {
+pub struct Verification {
     /// The chip's place in the header.
     pub chip: ChipId,
     /// Its name, with those of the variants that are told apart.
     pub name: &'static str,
     /// What it was compared with.
-    pub how: &'static str,
+    pub method: &'static str,
     /// Songs of this chip rendered in the time that libvgm takes for one, on one thread, where that
     /// was measured.
     pub ratio: Option<f32>,
 }
 
-const fn row(chip: ChipId, name: &'static str, how: &'static str, ratio: Option<f32>) -> Checked {
-    Checked {
+const fn row(
+    chip: ChipId,
+    name: &'static str,
+    how: &'static str,
+    ratio: Option<f32>,
+) -> Verification {
+    Verification {
         chip,
         name,
-        how,
+        method: how,
         ratio,
     }
 }
@@ -40,7 +45,7 @@ const SAMPLES: &str = "steps, loops, ends and sides of its documents";
 const TONES: &str = "arithmetic of its documents; libvgm's waveforms of random songs";
 
 /// Every chip that is played, in the header's order.
-pub const CHIPS: &[Checked] = &[
+pub const CHIPS: &[Verification] = &[
     row(
         ChipId::Sn76489,
         "SN76489",
@@ -106,12 +111,12 @@ pub const CHIPS: &[Checked] = &[
 /// What is known of a chip, if it is played.
 ///
 /// ```
-/// use creel_vgm::chips::checked;
+/// use creel_vgm::chips::verification;
 /// use creel_vgm::format::ChipId;
 ///
-/// assert_eq!(checked::of(ChipId::Ym2413).unwrap().name, "YM2413, VRC7");
-/// assert_eq!(checked::of(ChipId::Bsmt2000), None);
+/// assert_eq!(verification::of(ChipId::Ym2413).unwrap().name, "YM2413, VRC7");
+/// assert_eq!(verification::of(ChipId::Bsmt2000), None);
 /// ```
-pub fn of(chip: ChipId) -> Option<&'static Checked> {
+pub fn of(chip: ChipId) -> Option<&'static Verification> {
     CHIPS.iter().find(|row| row.chip == chip)
 }

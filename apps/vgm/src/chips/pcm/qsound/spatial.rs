@@ -105,7 +105,7 @@ fn taps(middle: f64) -> [i32; TAPS] {
 
 /// The filters and delays of both sides.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct SpatialFilter {
     taps: [[i32; TAPS]; 2],
     /// The last frames, and those of the block being rendered, of the left and the right.
     dry: [Vec<i32>; 2],
@@ -114,10 +114,10 @@ pub struct Space {
     plain: usize,
 }
 
-impl Space {
+impl SpatialFilter {
     /// Silence.
     pub fn new() -> Self {
-        Space {
+        SpatialFilter {
             taps: MIDDLES.map(taps),
             dry: DRY_LATE.map(|late| vec![0; late]),
             wet: [vec![0; TAPS - 1], vec![0; TAPS - 1]],
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_block_shows_nowhere() {
         let frames = |cut: usize| {
-            let mut space = Space::new();
+            let mut space = SpatialFilter::new();
             let mut all = Vec::new();
             let sent = |at: usize| {
                 [

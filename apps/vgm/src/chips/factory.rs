@@ -8,7 +8,6 @@
 
 use super::ay8910::Ay8910;
 use super::drums;
-use super::edge_chip::EdgeChip;
 use super::es5503::Es5503;
 use super::fm::opn::Prescaler;
 use super::frame_chip::FrameChip;
@@ -27,6 +26,7 @@ use super::pokey::Pokey;
 use super::saa1099::Saa1099;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
+use super::step_chip::StepChip;
 use super::voices;
 use super::vsu::Vsu;
 use super::wonderswan::WonderSwan;
@@ -56,7 +56,7 @@ pub enum Part {
 
 impl Part {
     /// Which of its chip's lanes it hears.
-    pub fn hears(&self) -> [bool; LANES] {
+    pub fn lanes(&self) -> [bool; LANES] {
         match self {
             Part::Frames(chip, _) => match chip.lane() {
                 0 => [true, chip.has_data_lane()],
@@ -106,7 +106,7 @@ pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
 /// The chips that a song has and writes to, but that cannot be played, in its order.
 ///
 /// ```
-/// use creel_vgm::{chips::set::missing, demo::CARRIED, format::Song};
+/// use creel_vgm::{chips::factory::missing, demo::CARRIED, format::Song};
 ///
 /// let song = Song::parse(CARRIED[0].packed.to_vec())?;
 /// assert!(missing(&song).is_empty());
@@ -132,7 +132,7 @@ fn no_chip(song: &Song) -> Error {
 /// About how long a chip takes to render a frame, in ns: for putting songs in order alone.
 ///
 /// Source: the carried songs, 2.5 GHz Cascade Lake.
-pub fn frame_ns(chip: ChipId) -> u64 {
+pub fn render_cost_ns(chip: ChipId) -> u64 {
     match chip {
         ChipId::Sn76489 | ChipId::Ay8910 => 16,
         ChipId::Okim6258 | ChipId::Msm5205 | ChipId::K007232 => 20,
@@ -163,7 +163,7 @@ pub fn frame_ns(chip: ChipId) -> u64 {
 
 /// Clocks that a chip can be asked to run at, in Hz: from a tenth of the slowest in use to more
 /// than the fastest. Outside, time would stand still or a second take minutes.
-fn clocks_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
+fn clock_range_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
     match chip {
         // Songs give their native rates.
         ChipId::C140 | ChipId::Scsp => 4_000..=40_000_000,
@@ -198,7 +198,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
                 frames.set_sides([!instance.second, instance.second]);
             }
             parts.extend(frames.map(|frames| Part::Frames(frames, level)));
-            let steps = edge_chip(chip, clock_hz).map(SquareChip::Steps);
+            let steps = step_chip(chip, clock_hz).map(SquareChip::Steps);
             parts.extend(steps.map(|steps| Part::Squares(steps, 0, level)));
             if chip == ChipId::NesApu && header.is_variant(chip) {
                 let fds = SquareChip::Steps(Box::new(Fds::new(clock_hz)));
@@ -212,7 +212,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
         parts.push(Part::Frames(FrameChip::Ymf262(Box::new(fm)), level));
     }
     parts.extend(ssg(header, instance, clock_hz));
-    if !parts.is_empty() && !clocks_hz(chip).contains(&clock_hz) {
+    if !parts.is_empty() && !clock_range_hz(chip).contains(&clock_hz) {
         let reason = format!("the {} cannot run at {clock_hz} Hz", header.name(chip));
         return Err(Error::malformed(chip.clock_offset(), reason));
     }
@@ -230,7 +230,7 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
             let mut chip = Ym2608::new(clock_hz);
             let drums = drums::rom();
             let all = 0..drums.len();
-            chip.rhythm_rom_mut().take_in(0, drums, all);
+            chip.rhythm_rom_mut().add_block(0, drums, all);
             FrameChip::Ym2608(Box::new(chip))
         }
         ChipId::Ym2610 if variant => FrameChip::Ym2610(Box::new(Ym2610::new_b(clock_hz))),
@@ -253,7 +253,7 @@ fn frame_chip(header: &Header, chip: ChipId, clock_hz: u32) -> Option<FrameChip>
 }
 
 /// A chip that says its output as steps.
-fn edge_chip(chip: ChipId, clock_hz: u32) -> Option<Box<dyn EdgeChip>> {
+fn step_chip(chip: ChipId, clock_hz: u32) -> Option<Box<dyn StepChip>> {
     Some(match chip {
         ChipId::GameBoy => Box::new(GameBoy::new(clock_hz)),
         ChipId::NesApu => Box::new(Nes::new(clock_hz)),
@@ -300,7 +300,7 @@ fn sn76489_variant(header: &Header) -> Variant {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checked;
+    use super::super::verification;
     use super::*;
 
     #[test]
@@ -314,9 +314,9 @@ mod tests {
             let header = Header::parse(&song).unwrap();
             let second = false;
             let parts = chip_parts(&header, Instance { chip, second }).unwrap();
-            let listed = checked::of(chip).is_some();
+            let listed = verification::of(chip).is_some();
             assert_eq!(!parts.is_empty(), listed, "{}", chip.name());
-            assert_eq!(frame_ns(chip) > 0, listed, "{}", chip.name());
+            assert_eq!(render_cost_ns(chip) > 0, listed, "{}", chip.name());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Chips that say steps: how their ticks are cut into runs changes nothing, and times, noises and
 //! levels are those of their documents.
 
-use creel_vgm::chips::edge_chip::EdgeChip;
+use creel_vgm::blep::Sides;
 use creel_vgm::chips::game_boy::GameBoy;
 use creel_vgm::chips::huc6280::Huc6280;
 use creel_vgm::chips::k007232::K007232;
@@ -11,9 +11,9 @@ use creel_vgm::chips::nes::Nes;
 use creel_vgm::chips::nes::fds::Fds;
 use creel_vgm::chips::pokey::Pokey;
 use creel_vgm::chips::saa1099::Saa1099;
+use creel_vgm::chips::step_chip::StepChip;
 use creel_vgm::chips::vsu::Vsu;
 use creel_vgm::chips::wonderswan::WonderSwan;
-use creel_vgm::edges::Sides;
 
 /// A small generator of test data (PCG, 32 bits out).
 struct Random(u64);
@@ -34,7 +34,7 @@ impl Random {
 }
 
 /// A name, the ports and registers that it has, and a new one.
-type Kind = (&'static str, u32, u32, fn() -> Box<dyn EdgeChip>);
+type Kind = (&'static str, u32, u32, fn() -> Box<dyn StepChip>);
 
 const KINDS: &[Kind] = &[
     ("NES", 1, 0x18, || Box::new(Nes::new(1_789_773))),
@@ -53,7 +53,7 @@ const KINDS: &[Kind] = &[
 ];
 
 /// The level on each side after each of the next ticks, from `level` on.
-fn levels(chip: &mut dyn EdgeChip, ticks: u32, mut level: [i32; 2]) -> Vec<[i32; 2]> {
+fn levels(chip: &mut dyn StepChip, ticks: u32, mut level: [i32; 2]) -> Vec<[i32; 2]> {
     let mut changes = vec![[0; 2]; ticks as usize];
     let mut take = |tick: u32, sides: Sides, delta: i32| {
         assert!((-32768..=32767).contains(&delta), "{delta}");
@@ -88,7 +88,7 @@ fn the_length_of_runs_changes_no_level() {
                 chip.load(0x94, 0, &memory);
                 chip.load(0xC2, 0x8000, &memory[..0x8000]);
                 if seed % 2 == 1 {
-                    chip.average_periods_up_to(66);
+                    chip.set_inaudible_period(66);
                 }
             }
             let mut last = [[0; 2]; 2];
@@ -123,14 +123,14 @@ fn the_length_of_runs_changes_no_level() {
     }
 }
 
-fn write_all(chip: &mut dyn EdgeChip, writes: &[(u8, u8)]) {
+fn write_all(chip: &mut dyn StepChip, writes: &[(u8, u8)]) {
     for (reg, value) in writes {
         chip.write(0, *reg, *value);
     }
 }
 
 /// The ticks at which the left level changes, of the next ones.
-fn changes(chip: &mut dyn EdgeChip, ticks: u32) -> Vec<(u32, i32)> {
+fn changes(chip: &mut dyn StepChip, ticks: u32) -> Vec<(u32, i32)> {
     let all = levels(chip, ticks, [0; 2]);
     let mut found = Vec::new();
     let mut last = 0;
@@ -177,7 +177,7 @@ fn the_nes_counts_lengths_and_envelopes_by_its_frames() {
 }
 
 /// How many shifts it takes until a sequence of bits comes again.
-fn noise_cycle(chip: &mut dyn EdgeChip, period: u32, most: u32) -> Option<usize> {
+fn noise_cycle(chip: &mut dyn StepChip, period: u32, most: u32) -> Option<usize> {
     let all = levels(chip, 2 * most * period + 64 * period, [0; 2]);
     let bits: Vec<bool> = all
         .iter()
